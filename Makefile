@@ -1,0 +1,72 @@
+# Needs Python 3.11 or newer and make; every target sets up what it uses in .venv first.
+PYTHON ?= python3
+# Test processes. Two suit two cores; JOBS=0 runs in one process, which a debugger needs.
+JOBS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+BENCHMARKS := engine small growth
+
+.DEFAULT_GOAL := help
+# Benchmarks that run at once measure each other.
+.NOTPARALLEL:
+.PHONY: help demo test check bench results docs clean $(BENCHMARKS:%=result-%)
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.core ## fit a small built-in problem and show the result
+	$(BIN)/limiirl demo
+
+test: $(VENV)/.dev ## run the tests
+	$(BIN)/python -m pytest -n $(JOBS)
+
+check: $(VENV)/.dev ## lint, formatting, types, layers, and the examples of the docstrings and the README
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest --doctest-modules src tests/test_readme.py
+
+bench: $(VENV)/.dev ## run the benchmarks and print what they measure
+	set -e; for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name; done
+
+results: $(BENCHMARKS:%=result-%) ## re-run what docs/results holds
+
+# Written beside and renamed at the end: a failed run leaves the last good result in place.
+$(BENCHMARKS:%=result-%): SHELL := bash
+$(BENCHMARKS:%=result-%): .SHELLFLAGS := -eu -o pipefail -c
+$(BENCHMARKS:%=result-%): result-%: $(VENV)/.dev
+	@mkdir -p docs/results
+	$(BIN)/python -m benchmarks.$* | tee docs/results/$*.txt.part
+	@mv docs/results/$*.txt.part docs/results/$*.txt
+
+docs: $(VENV)/.docs ## build the documentation as HTML in docs/_build
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+clean: ## remove everything that make made, the environment included
+	rm -rf $(VENV) build dist report docs/_build docs/api .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "limiirl needs Python 3.11 or newer, and '$(PYTHON)' is not (`$(PYTHON) --version 2>&1`)."; \
+	  echo "Name another interpreter, for example: make $(or $(MAKECMDGOALS),demo) PYTHON=python3.12"; exit 1; } >&2
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "Python could not create a virtual environment; its venv module may be a package of its own." >&2; exit 1; }
+
+# Each stamp is newer than the metadata from which its environment was installed.
+METADATA := pyproject.toml src/limiirl/_version.py
+
+$(VENV)/.core: $(METADATA) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: $(METADATA) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.core
+
+$(VENV)/.docs: $(METADATA) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@touch $@ $(VENV)/.core

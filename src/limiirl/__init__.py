@@ -1,0 +1,45 @@
+"""limiirl: the distinct intents behind unlabelled behaviour.
+
+From demonstrations in a Markov decision process it learns reward functions. Names are loaded when first used, so that
+`import limiirl` is quick.
+
+Examples
+--------
+>>> import limiirl as ll
+>>> ll.MDP.from_edges([0, 1], [1, 2]).n_states
+3
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from limiirl._version import __version__
+
+if TYPE_CHECKING:
+    from limiirl import errors, worlds
+    from limiirl.demos import Demonstrations
+    from limiirl.irl import MaxEnt
+    from limiirl.mdp import MDP
+    from limiirl.mdp.ensemble import RewardEnsemble
+
+_HOMES = {
+    "Demonstrations": "limiirl.demos",
+    "MDP": "limiirl.mdp",
+    "MaxEnt": "limiirl.irl",
+    "RewardEnsemble": "limiirl.mdp.ensemble",
+}
+_MODULES = ("errors", "worlds")
+
+__all__ = ["MDP", "Demonstrations", "MaxEnt", "RewardEnsemble", "__version__", "errors", "worlds"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"limiirl.{name}")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'limiirl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,53 @@
+"""The exceptions and warnings of limiirl.
+
+Every input that cannot be used raises exactly one of these. A message states the rule, the offending value with its
+index, and the remedy, so that the reader can act without opening the source.
+"""
+
+
+class LimiirlError(ValueError):
+    """Base of all errors raised on purpose by limiirl."""
+
+
+class InvalidMDP(LimiirlError):
+    """An MDP's arrays contradict each other or the rules of probability."""
+
+
+class InvalidDemos(LimiirlError):
+    """Demonstrations are malformed, or impossible in the MDP they are used with."""
+
+
+class InvalidParameter(LimiirlError):
+    """An argument of a model or function is outside its domain."""
+
+
+class InvalidFile(LimiirlError):
+    """A file is truncated, foreign, or written by a newer version."""
+
+
+class NotFitted(LimiirlError):
+    """A model was asked for something that only `fit` can determine."""
+
+
+class DivergentPartition(LimiirlError):
+    """The sum over all trajectories is infinite for this reward."""
+
+
+class NumericalError(LimiirlError):
+    """A computation left the range of float64; the message names the state and the step."""
+
+
+class BackendUnavailable(LimiirlError):
+    """An optional package or device is needed and absent."""
+
+
+class LimiirlWarning(UserWarning):
+    """Base of all warnings of limiirl."""
+
+
+class ConvergenceWarning(LimiirlWarning):
+    """An optimiser stopped before its tolerance was met."""
+
+
+class IdentifiabilityWarning(LimiirlWarning):
+    """Some direction in reward space leaves every trajectory's probability unchanged."""

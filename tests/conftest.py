@@ -1,0 +1,33 @@
+"""What every test may use: the shared data, and hypothesis set to repeat itself exactly."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Numba compiles during the first example, which is no sign of a slow strategy.
+settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# HYPOTHESIS_PROFILE=explore looks for new counter-examples; one that it finds belongs into the test as @example.
+settings.register_profile("explore", settings.get_profile("ci"), derandomize=False, max_examples=2000, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def locate_shared_data(name: str) -> Path:
+    """The folder of a shared data set; skips the test where it is absent, or fails it under LIMIIRL_REQUIRE_DATA=1."""
+    folder = Path(os.environ.get("LIMIIRL_DATA", ROOT.parent / "shared" / "data")) / name
+    if folder.exists():
+        return folder
+    reason = f"no data set {name!r} at {folder}; set LIMIIRL_DATA to the folder that holds it"
+    if os.environ.get("LIMIIRL_REQUIRE_DATA") == "1":
+        pytest.fail(f"{reason} (LIMIIRL_REQUIRE_DATA=1 forbids skipping)")
+    pytest.skip(reason)
+
+
+@pytest.fixture
+def shared_data() -> Callable[[str], Path]:
+    """`shared_data("mouse_labyrinth")` is the path of that data set."""
+    return locate_shared_data

@@ -1,0 +1,100 @@
+"""The house rules as functions from text to faults, so that each can be shown to find one."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+# 400 lines need a reason, which is given in the list of exceptions; nothing justifies 600.
+MODULE_LINES, MODULE_LINES_HARD, FUNCTION_LINES = 400, 600, 80
+
+_COMPARISONS = {"allclose", "isclose", "array_equal"}
+# How many positional arguments leave no room for a tolerance: hmmlearn once passed rtol=4 without noticing.
+_POSITIONAL = {"assert_allclose": 2, "allclose": 2, "isclose": 2, "approx": 1, "assert_almost_equal": 2}
+
+# A folder of some machine, by the names that such folders have; a lone "/work" in a formula or a URL's path is none.
+_MACHINE_PATH = re.compile(r"(?<![\w.:/~*-])/(?:home|root|work|farm|Users|mnt|opt)/[\w.-]+|\b[A-Z]:\\Users\\")
+_REGISTRY = re.compile(r"index-url|find-links|trusted-host|https?://[\w.-]+/(?:[\w.-]+/)*simple\b")
+
+
+def long_module(source: str, excused: bool = False) -> list[str]:
+    lines = source.count("\n")
+    limit = MODULE_LINES_HARD if excused else MODULE_LINES
+    return [f"{lines} lines, over {limit}: split it along its ideas"] if lines > limit else []
+
+
+def long_functions(source: str) -> list[str]:
+    faults = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_LINES:
+                faults.append(f"line {node.lineno}: {node.name} has {lines} lines, over {FUNCTION_LINES}")
+    return faults
+
+
+def prints(source: str) -> list[str]:
+    return [f"line {call.lineno}: print; use logging" for call, name in _calls(source) if name == "print"]
+
+
+def thrown_away_comparisons(source: str) -> list[str]:
+    faults = []
+    for statement in ast.walk(ast.parse(source)):
+        if isinstance(statement, ast.Expr):
+            # `allclose(a, b), "message"` is a tuple that nobody looks at.
+            values = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]
+            names = [_name(value) for value in values if isinstance(value, ast.Call)]
+            faults += [f"line {statement.lineno}: {name} without assert" for name in names if name in _COMPARISONS]
+    return faults
+
+
+def loose_tolerances(source: str) -> list[str]:
+    faults = []
+    for call, name in _calls(source):
+        if len(call.args) > _POSITIONAL.get(name, len(call.args)):
+            faults.append(f"line {call.lineno}: a positional tolerance in {name}; name it (rtol=, atol=)")
+        elif name == "assert_allclose" and not {"rtol", "atol"} & {word.arg for word in call.keywords}:
+            faults.append(f"line {call.lineno}: assert_allclose without rtol= or atol=; state the accuracy meant")
+    return faults
+
+
+def machine_paths(text: str) -> list[str]:
+    found = [*_MACHINE_PATH.finditer(text), *_REGISTRY.finditer(text)]
+    return [f"line {text.count(chr(10), 0, match.start()) + 1}: {match.group()}" for match in found]
+
+
+def paper_rows(markdown: str) -> list[dict[str, str]]:
+    """The rows of every table whose header is equation | symbol | code | test."""
+    rows, header = [], None
+    for line in markdown.splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
+        if not line.startswith("|"):
+            header = None
+        elif header is None:
+            header = [cell.lower() for cell in cells]
+        elif header == ["equation", "symbol", "code", "test"] and not set("".join(cells)) <= set(":-"):
+            rows.append(dict(zip(header, cells, strict=True)))
+    return rows
+
+
+def code_names(cell: str) -> list[str]:
+    """The names in backticks of a table's cell."""
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def tests_of(source: str) -> set[str]:
+    """The test functions of a module, methods as Class::name."""
+    names = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}::{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)}
+    return {name for name in names if name.split("::")[-1].startswith("test")}
+
+
+def _calls(source: str) -> Iterator[tuple[ast.Call, str]]:
+    return ((node, _name(node)) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
