@@ -1,0 +1,5 @@
+"""Markov decision processes as sparse edge lists, and the ways to build them."""
+
+from limiirl.mdp.sparse import MDP
+
+__all__ = ["MDP"]

@@ -1,0 +1,113 @@
+"""A set of reward functions with their shares: what a mixture learns, and what a world knows to be true."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from limiirl.errors import InvalidParameter
+
+WEIGHT_TOLERANCE = 1e-8
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class RewardEnsemble:
+    """K reward vectors and the share of demonstrations that each explains.
+
+    Parameters
+    ----------
+    weights : array_like, shape (K,)
+        Shares: nonnegative, summing to 1 within 1e-8.
+    thetas : array_like, shape (K, d)
+        One finite reward vector a row; d follows the order of the MDP's features.
+
+    Examples
+    --------
+    >>> ensemble = RewardEnsemble([0.25, 0.75], [[0.0, -1.0, -10.0], [0.0, -10.0, -1.0]])
+    >>> ensemble
+    RewardEnsemble(2 intents, 3 features)
+      25.0 %  [  0.  -1. -10.]
+      75.0 %  [  0. -10.  -1.]
+    >>> ensemble.n_intents
+    2
+    >>> ensemble == RewardEnsemble(ensemble.weights, ensemble.thetas)
+    True
+    """
+
+    weights: NDArray[np.float64]
+    thetas: NDArray[np.float64]
+
+    def __init__(self, weights: ArrayLike, thetas: ArrayLike) -> None:
+        checked_weights = _check_weights(weights)
+        object.__setattr__(self, "weights", checked_weights)
+        object.__setattr__(self, "thetas", _check_thetas(thetas, len(checked_weights)))
+
+    @property
+    def n_intents(self) -> int:
+        """K, the number of reward functions."""
+        return len(self.thetas)
+
+    @property
+    def n_features(self) -> int:
+        """d, the length of each reward vector."""
+        return int(self.thetas.shape[1])
+
+    def __repr__(self) -> str:
+        head = f"RewardEnsemble({self.n_intents} intents, {self.n_features} features)"
+        shown = zip(self.weights, self.thetas, strict=True)
+        rows = (f"  {100 * w:4.1f} %  {np.array2string(t, precision=4, threshold=12, edgeitems=4)}" for w, t in shown)
+        return "\n".join([head, *rows])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RewardEnsemble):
+            return NotImplemented
+        return np.array_equal(self.weights, other.weights) and np.array_equal(self.thetas, other.thetas)
+
+    def __hash__(self) -> int:
+        return hash((self.thetas.shape, self.weights.tobytes(), self.thetas.tobytes()))
+
+
+def _own(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Copy to read-only float64; adding 0.0 turns -0.0 into 0.0, so that equal ensembles have equal hashes."""
+    try:
+        array = np.array(values, dtype=np.float64, order="C") + 0.0
+    except (TypeError, ValueError) as error:
+        raise InvalidParameter(
+            f"{name} must be an array of numbers; got {values!r}. Pass nested lists or numpy arrays."
+        ) from error
+    array.flags.writeable = False
+    return array
+
+
+def _check_weights(weights: ArrayLike) -> NDArray[np.float64]:
+    array = _own(weights, "weights")
+    if array.ndim != 1 or array.size == 0:
+        raise InvalidParameter(
+            f"weights must have shape (K,) with K >= 1; got shape {array.shape}. Pass one share an intent."
+        )
+    bad = np.flatnonzero(~(np.isfinite(array) & (array >= 0.0)))
+    if bad.size:
+        k = int(bad[0])
+        raise InvalidParameter(
+            f"weights must be finite and nonnegative; weights[{k}] is {array[k]}. Drop or fix that intent."
+        )
+    total = float(array.sum())
+    if abs(total - 1.0) > WEIGHT_TOLERANCE:
+        raise InvalidParameter(
+            f"weights must sum to 1; the {array.size} given sum to {total:.9g}. Divide them by their sum."
+        )
+    return array
+
+
+def _check_thetas(thetas: ArrayLike, n_intents: int) -> NDArray[np.float64]:
+    array = _own(thetas, "thetas")
+    if array.ndim != 2 or array.shape[0] != n_intents or array.shape[1] == 0:
+        raise InvalidParameter(
+            f"thetas must have shape (K, d) with K = {n_intents}, the number of weights; got shape {array.shape}. "
+            "Pass one row of d >= 1 rewards for each weight."
+        )
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        k, j = (int(i) for i in bad[0])
+        raise InvalidParameter(f"thetas must be finite; thetas[{k}, {j}] is {array[k, j]}. Refit or bound that reward.")
+    return array

@@ -1,0 +1,200 @@
+"""Feature matrices, dense or sparse, and the rewards that a parameter vector gives to states and edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from limiirl.errors import InvalidMDP, InvalidParameter
+
+if TYPE_CHECKING:
+    from limiirl.mdp.sparse import MDP
+
+Float = NDArray[np.float64]
+FeatureMatrix: TypeAlias = "Float | sparse.csr_array[np.float64, tuple[int, int]]"
+KINDS = ("state", "action", "edge")
+FeatureInput: TypeAlias = "ArrayLike | sparse.sparray[Any, Any] | sparse.spmatrix[Any]"
+
+
+def as_features(features: FeatureInput, name: str) -> FeatureMatrix:
+    """Return `features` as a C-contiguous float64 ndarray or a csr_array in canonical form, in memory of its own.
+
+    A one-dimensional array is one column. Sparse input of any format stays sparse, with sorted indices, duplicates
+    summed and stored zeros removed, so that equal content is equal in memory. A matrix that was frozen here already is
+    returned as it is.
+
+    Examples
+    --------
+    >>> as_features([1, 0, 2], "state_features").shape
+    (3, 1)
+    """
+    if isinstance(features, sparse.csr_array) and _is_canonical(features):
+        return features
+    if sparse.issparse(features):
+        matrix = sparse.csr_array(features, dtype=np.float64, copy=True)
+        if matrix.ndim != 2:
+            raise InvalidMDP(f"{name} must have two dimensions; the sparse array given has {matrix.ndim}. Reshape it.")
+        if not matrix.has_canonical_format:
+            matrix.sum_duplicates()
+        if not matrix.data.all():
+            matrix.eliminate_zeros()
+        return matrix
+    dense = as_floats(features, name)
+    if dense.ndim == 1:
+        dense = dense[:, None]
+    if dense.ndim != 2:
+        raise InvalidMDP(f"{name} must have two dimensions here; the array given has shape {dense.shape}. Reshape it.")
+    return dense if frozen(dense) else np.array(dense, dtype=np.float64, order="C")
+
+
+def as_floats(values: Any, name: str) -> Float:
+    """Return `values` as a float64 array, without a copy where it is one already."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError(f"dtype {array.dtype}")
+        return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidMDP(f"{name} must be an array of real numbers ({error}). Convert it to float first.") from error
+
+
+def _parts(features: FeatureMatrix) -> tuple[NDArray[Any], ...]:
+    if isinstance(features, np.ndarray):
+        return (features,)
+    return features.data, features.indices, features.indptr
+
+
+def _is_canonical(matrix: sparse.csr_array[Any, Any]) -> bool:
+    return (
+        all(frozen(part) for part in _parts(matrix))
+        and matrix.dtype == np.float64
+        and matrix.ndim == 2
+        and matrix.has_canonical_format
+        and bool(matrix.data.all())
+    )
+
+
+def freeze(features: FeatureMatrix) -> FeatureMatrix:
+    """Make the memory of a feature matrix that nobody else holds read-only, and return it."""
+    for part in _parts(features):
+        for array in _with_bases(part):
+            array.flags.writeable = False
+    return features
+
+
+def frozen(array: NDArray[Any]) -> bool:
+    """Tell whether nobody can write to the memory of a contiguous array, so that it can be shared instead of copied."""
+    return array.flags.c_contiguous and not any(owner.flags.writeable for owner in _with_bases(array))
+
+
+def _with_bases(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield an array and those whose memory it views; scipy keeps views even of its own arrays."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        yield owner
+        owner = owner.base
+
+
+def first_nonfinite(features: FeatureMatrix) -> tuple[int, int, float] | None:
+    """Return (row, column, value) of the first entry that is NaN or infinite, or None."""
+    values = features if isinstance(features, np.ndarray) else features.data
+    finite = np.isfinite(values)
+    if finite.all():
+        return None
+    if isinstance(features, np.ndarray):
+        row, column = np.argwhere(~finite)[0]
+        return int(row), int(column), float(features[row, column])
+    position = int(np.flatnonzero(~finite)[0])
+    row = np.searchsorted(features.indptr, position, side="right") - 1
+    return int(row), int(features.indices[position]), float(features.data[position])
+
+
+def same_features(one: FeatureMatrix | None, other: FeatureMatrix | None) -> bool:
+    """Tell whether two canonical feature matrices have the same storage (dense or sparse), shape and values."""
+    if one is None or other is None:
+        return one is other
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and np.array_equal(one, other)
+    return (
+        one.shape == other.shape
+        and np.array_equal(one.indptr, other.indptr)
+        and np.array_equal(one.indices, other.indices)
+        and np.array_equal(one.data, other.data)
+    )
+
+
+def width(features: FeatureMatrix | None) -> int:
+    """Return the number of columns, 0 for None."""
+    return 0 if features is None else int(features.shape[1])
+
+
+def default_names(kind: str, count: int) -> tuple[str, ...]:
+    """Return the names "kind[0]", "kind[1]", ..."""
+    return tuple(f"{kind}[{column}]" for column in range(count))
+
+
+def names_after(mdp: MDP, changes: dict[str, Any]) -> tuple[str, ...]:
+    """Return the names of the features once some kinds are replaced: a kind keeps its names if it keeps its width."""
+    names: tuple[str, ...] = ()
+    start = 0
+    for kind in KINDS:
+        field = f"{kind}_features"
+        before = width(getattr(mdp, field))
+        given = changes.get(field)
+        after = before if field not in changes else 0 if given is None else width(as_features(given, field))
+        names += mdp.feature_names[start : start + before] if after == before else default_names(kind, after)
+        start += before
+    return names
+
+
+def check_thetas(mdp: MDP, thetas: ArrayLike) -> Float:
+    """Return `thetas` as a C-contiguous (K, d) float64 array; see `MDP.check_thetas`."""
+    try:
+        array = as_floats(thetas, "thetas")
+    except InvalidMDP as error:
+        raise InvalidParameter(str(error)) from error
+    shape, d = array.shape, mdp.n_features
+    if len(shape) not in (1, 2) or shape[-1] != d or 0 in shape:
+        names = ", ".join(mdp.feature_names[:8]) + (", ..." if d > 8 else "")
+        raise InvalidParameter(
+            f"thetas must have shape (K, {d}) or ({d},), one entry a feature ({names}); got shape {shape}. "
+            "Give one row an intent, in the order of mdp.feature_names."
+        )
+    array = np.ascontiguousarray(array).reshape(-1, d)
+    bad = np.argwhere(~np.isfinite(array))
+    if bad.size:
+        row, column = (int(index) for index in bad[0])
+        raise InvalidParameter(
+            f"thetas must be finite; row {row}, column {column} ({mdp.feature_names[column]}) is {array[row, column]}. "
+            "Replace it by a finite reward."
+        )
+    return array
+
+
+def split(mdp: MDP, thetas: ArrayLike) -> tuple[Float, Float, Float]:
+    """Cut (K, d) parameters into their state, action and edge columns; see `MDP.split`."""
+    array = check_thetas(mdp, thetas)
+    first, second = mdp.n_state_features, mdp.n_state_features + mdp.n_action_features
+    return array[:, :first], array[:, first:second], array[:, second:]
+
+
+def rewards(mdp: MDP, thetas: ArrayLike) -> tuple[Float, Float | None]:
+    """Return the rewards of states (S, K) and of edges (E, K) or None; see `MDP.rewards`."""
+    of_state, of_action, of_edge = split(mdp, thetas)
+    r_state = _product(mdp.state_features, of_state, mdp.n_states)
+    if mdp.action_features is None and mdp.edge_features is None:
+        return r_state, None
+    r_edge = _product(mdp.edge_features, of_edge, mdp.n_edges)
+    if mdp.action_features is not None:
+        r_edge += _product(mdp.action_features, of_action, mdp.n_pairs)[mdp.pair_of_edge]
+    return r_state, r_edge
+
+
+def _product(features: FeatureMatrix | None, thetas: Float, rows: int) -> Float:
+    if features is None:
+        return np.zeros((rows, thetas.shape[0]))
+    return np.ascontiguousarray(features @ thetas.T)

@@ -1,0 +1,83 @@
+"""Index arithmetic on sorted edge lists: the order of the edges, their (s, a) pairs, and row pointers."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+def edge_order(src: NDArray[np.integer], act: NDArray[np.integer], dst: NDArray[np.integer]) -> Int64 | None:
+    """Return the permutation that sorts edges by (src, act, dst), or None when they are sorted already.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> edge_order(np.array([1, 0, 0]), np.array([0, 1, 0]), np.array([0, 0, 1]))
+    array([2, 1, 0])
+    """
+    if not descents(src, act, dst).any():
+        return None
+    return np.lexsort((dst, act, src)).astype(np.int64, copy=False)
+
+
+def descents(src: NDArray[np.integer], act: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Return for each edge but the last whether it comes after its successor in the order (src, act, dst)."""
+    later_src = src[1:] < src[:-1]
+    same_src = src[1:] == src[:-1]
+    later_act = act[1:] < act[:-1]
+    same_act = act[1:] == act[:-1]
+    later: NDArray[np.bool_] = later_src | (same_src & (later_act | (same_act & (dst[1:] < dst[:-1]))))
+    return later
+
+
+def pair_starts(src: NDArray[np.integer], act: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Return for each of the sorted edges whether it is the first of its (s, a) pair."""
+    first = np.ones(src.size, dtype=np.bool_)
+    first[1:] = (src[1:] != src[:-1]) | (act[1:] != act[:-1])
+    return first
+
+
+def pair_index(src: NDArray[np.integer], act: NDArray[np.integer]) -> Int32:
+    """Return for each of the sorted edges the number of its (s, a) pair.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pair_index(np.array([0, 0, 0, 2]), np.array([0, 0, 1, 0]))
+    array([0, 0, 1, 2], dtype=int32)
+    """
+    return (np.cumsum(pair_starts(src, act)) - 1).astype(np.int32)
+
+
+def row_pointers(rows: NDArray[np.integer], n_rows: int) -> Int64:
+    """Return the pointers (n_rows + 1,) such that the entries of row i are pointers[i]:pointers[i + 1] after sorting.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> row_pointers(np.array([0, 0, 2]), 3)
+    array([0, 2, 2, 3])
+    """
+    pointers = np.zeros(n_rows + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=n_rows), out=pointers[1:])
+    return pointers
+
+
+def number_within(groups: NDArray[np.integer]) -> Int64:
+    """Number the entries 0, 1, ... within each group, in the order in which they stand.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> number_within(np.array([5, 3, 5, 5, 3]))
+    array([0, 0, 1, 2, 1])
+    """
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    new = np.ones(groups.size, dtype=np.bool_)
+    new[1:] = ordered[1:] != ordered[:-1]
+    starts = np.flatnonzero(new)
+    numbers = np.empty(groups.size, dtype=np.int64)
+    numbers[order] = np.arange(groups.size) - starts[np.cumsum(new) - 1]
+    return numbers

@@ -1,0 +1,245 @@
+"""MDPs from Gymnasium's tabular environments and from networkx graphs."""
+
+import re
+from types import SimpleNamespace
+
+import gymnasium
+import networkx as nx
+import numpy as np
+import pytest
+from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
+from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
+from gymnasium.envs.toy_text.taxi import TaxiEnv
+
+from limiirl.errors import InvalidMDP
+from limiirl.mdp import MDP
+
+ENVIRONMENTS = [
+    (FrozenLakeEnv, {"map_name": "4x4", "is_slippery": True}, [5, 7, 11, 12, 15]),
+    (FrozenLakeEnv, {"map_name": "8x8", "is_slippery": False}, [19, 29, 35, 41, 42, 46, 49, 52, 54, 59, 63]),
+    (CliffWalkingEnv, {}, [47]),
+    (CliffWalkingEnv, {"is_slippery": True}, [47]),
+    # (row, column, passenger, destination) of the four places, with the passenger delivered there.
+    (TaxiEnv, {}, [0, 85, 410, 475]),
+]
+
+
+def dense_table(env, terminal):
+    core = env.unwrapped
+    T = np.zeros((env.observation_space.n, env.action_space.n, env.observation_space.n))
+    for s in range(T.shape[0]):
+        for a in range(T.shape[1]):
+            for prob, target, _, _ in core.P[s][a]:
+                T[s, a, target] += prob
+    T[terminal] = 0.0
+    return T
+
+
+@pytest.mark.parametrize(("kind", "options", "terminal"), ENVIRONMENTS)
+def test_toy_text_environments_equal_their_dense_tables(kind, options, terminal):
+    env = kind(**options)
+    mdp = MDP.from_gymnasium(env)
+    np.testing.assert_array_equal(np.flatnonzero(mdp.terminal), terminal)
+    T = dense_table(env, terminal)
+    rebuilt = np.zeros_like(T)
+    rebuilt[mdp.src, mdp.act, mdp.dst] = mdp.prob
+    # The sums of thirds may be added in another order.
+    np.testing.assert_allclose(rebuilt, T, rtol=1e-15, atol=0)
+    np.testing.assert_array_equal(mdp.p0, env.unwrapped.initial_state_distrib)
+    assert mdp.gamma == 0.99
+    assert mdp.n_features == mdp.n_states
+
+
+def test_gymnasium_options_are_passed_on():
+    env = gymnasium.make("FrozenLake-v1", map_name="4x4")
+    assert not hasattr(env, "P")
+    phi = np.arange(16.0)
+    on_action = np.arange(64.0).reshape(16, 4, 1)
+    p0 = np.full(16, 1 / 16)
+    mdp = MDP.from_gymnasium(
+        env, gamma=0.5, state_features=phi, action_features=on_action, p0=p0, terminal=[15], feature_names=["x", "y"]
+    )
+    assert mdp.gamma == 0.5
+    np.testing.assert_array_equal(mdp.p0, p0)
+    np.testing.assert_array_equal(np.flatnonzero(mdp.terminal), [15])
+    np.testing.assert_array_equal(mdp.state_features[:, 0], phi)
+    np.testing.assert_array_equal(mdp.action_features, on_action[mdp.pair_state, mdp.pair_action])
+    assert mdp.feature_names == ("x", "y")
+
+
+def environment(P, **attributes):
+    return SimpleNamespace(P=P, **attributes)
+
+
+def test_duplicate_outcomes_are_added_and_impossible_ones_ignored():
+    P = [
+        [[(0.25, 1, 0.0, True), (0.5, 0, 0.0, False), (0.25, 1, 1.0, True), (0.0, 0, 0.0, True)]],
+        [[(1.0, 1, 0, True)]],
+    ]
+    mdp = MDP.from_gymnasium(environment(P))
+    np.testing.assert_array_equal(mdp.dst, [0, 1])
+    np.testing.assert_array_equal(mdp.prob, [0.5, 0.5])
+    np.testing.assert_array_equal(mdp.p0, [1.0, 0.0])
+
+
+def test_state_entered_both_ways_is_refused():
+    # 0 -> 1 ends the episode by action 0, but not by action 1.
+    P = {0: {0: [(1.0, 1, 0, True)], 1: [(1.0, 1, 0, False)]}, 1: {0: [(1.0, 0, 0, False)]}}
+    message = "state 1 is entered with done=True and also without, or as a start. Pass terminal= to decide"
+    with pytest.raises(InvalidMDP, match=message):
+        MDP.from_gymnasium(environment(P))
+    with pytest.raises(InvalidMDP, match=message):
+        MDP.from_gymnasium(environment(P, initial_state_distrib=[1.0, 0.0]))
+    assert not MDP.from_gymnasium(environment(P), terminal=[]).terminal.any()
+
+
+def test_episode_that_ends_where_it_starts_is_refused():
+    P = {0: {0: [(1.0, 1, 0, False)]}, 1: {0: [(1.0, 0, 0, True)]}}
+    with pytest.raises(InvalidMDP, match="state 0 is entered with done=True"):
+        MDP.from_gymnasium(environment(P, initial_state_distrib=[1.0, 0.0]))
+
+
+def test_moves_that_no_episode_makes_decide_nothing():
+    # State 2 is out of reach and enters 1 without done; 1 goes on after the end; 3 ends only by its own loop.
+    P = {
+        0: {0: [(1.0, 1, 0, True)]},
+        1: {0: [(1.0, 1, 0, False)]},
+        2: {0: [(1.0, 1, 0, False)]},
+        3: {0: [(1.0, 3, 0, True)]},
+    }
+    mdp = MDP.from_gymnasium(environment(P, initial_state_distrib=np.array([1.0, 0, 0, 0])))
+    np.testing.assert_array_equal(mdp.terminal, [False, True, False, True])
+
+
+BAD_ENVIRONMENTS = [
+    (
+        SimpleNamespace(),
+        "SimpleNamespace has no P. Use a toy-text environment, MDP.from_dense or MDP.from_demonstrations",
+    ),
+    (environment({0: {0: [(1.0, 0, 0)]}}), "state 0, action 0 has (1.0, 0, 0). Correct the environment's table"),
+    (environment({0: {"up": [(1.0, 0, 0, False)]}}), "States and actions in P must be integers"),
+    (environment({0: {0: [(0.5, 0, 0, False)]}}), "T rows must sum to 1; state 0, action 0 sums to 0.5"),
+    (environment({0: {0: [(np.nan, 0, 0, False)]}}), "Probabilities must lie in [0, 1]; edge 0 has nan"),
+    (environment({0: {0: [(1.0, -1, 0, False)]}}), "dst must lie in 0..0; edge 0 has -1"),
+    (
+        environment({0: {0: [(1.0, 3, 0, True)]}}, observation_space=SimpleNamespace(n=2)),
+        "dst must lie in 0..1; edge 0 has 3",
+    ),
+    (
+        environment({0: {0: [(1.0, 1, 0, True)]}}, initial_state_distrib=[0.5, 0.25, 0.25]),
+        "p0 must have one entry a state, shape (2,)",
+    ),
+    (environment({}), "An MDP needs 1 to 2147483647 states"),
+]
+
+
+@pytest.mark.parametrize(("env", "message"), BAD_ENVIRONMENTS, ids=[message[:40] for _, message in BAD_ENVIRONMENTS])
+def test_bad_environments_are_refused(env, message):
+    with pytest.raises(InvalidMDP, match=re.escape(message)):
+        MDP.from_gymnasium(env)
+
+
+def edge_list(mdp):
+    return list(zip(mdp.src.tolist(), mdp.act.tolist(), mdp.dst.tolist(), strict=True))
+
+
+def test_directed_graph():
+    graph = nx.DiGraph()
+    graph.add_node("c", toll=3)
+    graph.add_node("a", toll=True)
+    graph.add_node("b", toll=0.5)
+    graph.add_edge("a", "b", length=2.0, lanes=1)
+    graph.add_edge("c", "a", length=4.0, lanes=2)
+    graph.add_edge("a", "c", length=8.0, lanes=np.int64(3))
+    mdp = MDP.from_networkx(graph, features=["lanes", "toll", "length"], gamma=0.9)
+    assert mdp.state_names == ("c", "a", "b")
+    assert edge_list(mdp) == [(0, 0, 1), (1, 0, 2), (1, 1, 0)]
+    assert mdp.feature_names == ("toll", "lanes", "length")
+    np.testing.assert_array_equal(mdp.state_features, [[3.0], [1.0], [0.5]])
+    np.testing.assert_array_equal(mdp.edge_features, [[2.0, 4.0], [1.0, 2.0], [3.0, 8.0]])
+    np.testing.assert_array_equal(mdp.terminal, [False, False, True])
+    np.testing.assert_array_equal(mdp.p0, [0.5, 0.5, 0.0])
+    assert mdp.gamma == 0.9
+    assert mdp.deterministic
+
+
+def test_undirected_graph_goes_both_ways_and_loops_once():
+    graph = nx.Graph()
+    graph.add_edge(10, 20, length=1.0)
+    graph.add_edge(20, 30, length=2.0)
+    graph.add_edge(30, 30, length=3.0)
+    mdp = MDP.from_networkx(graph, features=["length"], terminal=[10])
+    assert edge_list(mdp) == [(1, 0, 0), (1, 1, 2), (2, 0, 1), (2, 1, 2)]
+    np.testing.assert_array_equal(mdp.edge_features[:, 0], [1.0, 2.0, 2.0, 3.0])
+    assert mdp.state_names == ("10", "20", "30")
+    assert mdp.gamma == 1.0
+
+
+@pytest.mark.parametrize("kind", [nx.MultiGraph, nx.MultiDiGraph])
+def test_parallel_edges_are_different_actions(kind):
+    graph = kind()
+    graph.add_edge("a", "b", length=1.0)
+    graph.add_edge("a", "b", length=2.0)
+    mdp = MDP.from_networkx(graph, features=["length"])
+    both_ways = kind is nx.MultiGraph
+    assert edge_list(mdp) == [(0, 0, 1), (0, 1, 1)] + ([(1, 0, 0), (1, 1, 0)] if both_ways else [])
+    np.testing.assert_array_equal(mdp.edge_features[:, 0], [1.0, 2.0] * (2 if both_ways else 1))
+
+
+def test_without_features_rewards_are_one_a_state():
+    mdp = MDP.from_networkx(nx.path_graph(3))
+    np.testing.assert_array_equal(mdp.state_features.toarray(), np.eye(3))
+
+
+@pytest.mark.parametrize("p0", [{"b": 0.25, "a": 0.75}, [0.75, 0.25]])
+def test_start_by_node_or_by_array(p0):
+    mdp = MDP.from_networkx(nx.DiGraph([("a", "b")]), p0=p0)
+    np.testing.assert_array_equal(mdp.p0, [0.75, 0.25])
+
+
+def partial_graph():
+    graph = nx.DiGraph([("a", "b"), ("b", "c")])
+    graph.add_nodes_from(graph, both=1.0, name="x")
+    graph.add_edges_from(graph.edges, both=2.0)
+    graph.nodes["a"]["height"] = 1.0
+    graph["a"]["b"]["length"] = 1.0
+    return graph
+
+
+BAD_GRAPHS = [
+    ({"features": ["both"]}, "A feature belongs to nodes or to edges; both have 'both'. Rename one of the two"),
+    ({"features": ["height"]}, "the node 'b' has no 'height'. Set it there"),
+    ({"features": ["length"]}, "the edge 'b' -> 'c' has no 'length'. Set it there"),
+    ({"features": ["nonsense"]}, "the node 'a' has no 'nonsense'. Set it there, or correct the name"),
+    ({"features": ["name"]}, "Features are numbers; 'name' of node 'a' is 'x'. Encode it"),
+    ({"features": "name"}, "features must be a sequence of strings; got the string 'name'"),
+    ({"terminal": ["z"]}, "terminal must name nodes of the graph; 'z' is none"),
+    ({"p0": {"z": 1.0}}, "p0 must name nodes of the graph; 'z' is none"),
+    ({"p0": {"a": 0.5}}, "p0 must sum to 1; it sums to 0.5"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_GRAPHS, ids=[message[:40] for _, message in BAD_GRAPHS])
+def test_bad_graph_options_are_refused(options, message):
+    with pytest.raises(InvalidMDP, match=re.escape(message)):
+        MDP.from_networkx(partial_graph(), **options)
+
+
+def test_nodes_that_print_alike_are_refused():
+    with pytest.raises(InvalidMDP, match=r"Nodes need different names; 1 and '1' are both '1' as text\. Relabel one"):
+        MDP.from_networkx(nx.DiGraph([(1, "1")]))
+
+
+def test_feature_of_an_edge_must_be_a_number():
+    graph = nx.DiGraph()
+    graph.add_edge("a", "b", kind="street")
+    with pytest.raises(InvalidMDP, match="Features are numbers; 'kind' of edge 'a' -> 'b' is 'street'"):
+        MDP.from_networkx(graph, features=["kind"])
+
+
+def test_graph_without_edges_or_nodes():
+    graph = nx.Graph()
+    with pytest.raises(InvalidMDP, match="An MDP needs 1 to 2147483647 states"):
+        MDP.from_networkx(graph)
+    graph.add_node("a", size=2.0)
+    np.testing.assert_array_equal(MDP.from_networkx(graph, features=["size"]).state_features, [[2.0]])

@@ -1,0 +1,223 @@
+"""MDP.from_edges: order does not matter, defaults are filled in, and errors count edges as the caller does."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from limiirl.errors import InvalidMDP
+from limiirl.mdp import MDP
+
+
+def random_edges(seed, n_states=7, n_actions=3):
+    """Random distinct edges with probabilities that sum to one over each (s, a), and features of all three kinds."""
+    rng = np.random.default_rng(seed)
+    present = rng.random((n_states, n_actions, n_states)) < 0.35
+    present[0, 0, 0] = True
+    src, act, dst = np.nonzero(present)
+    weight = rng.integers(1, 8, size=src.size).astype(float)
+    total = np.zeros((n_states, n_actions))
+    np.add.at(total, (src, act), weight)
+    by_pair = rng.normal(size=(n_states, n_actions, 2))
+    return {
+        "src": src,
+        "dst": dst,
+        "action": act,
+        "prob": weight / total[src, act],
+        "edge_features": rng.normal(size=(src.size, 3)),
+        "action_features": by_pair[src, act],
+        "n_states": n_states,
+        "state_features": rng.normal(size=(n_states, 2)),
+    }
+
+
+PER_EDGE = ("src", "dst", "action", "prob", "edge_features", "action_features")
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), as_sparse=st.booleans())
+def test_the_order_of_the_edges_does_not_matter(seed, as_sparse):
+    edges = random_edges(seed)
+    order = np.random.default_rng(seed + 1).permutation(edges["src"].size)
+    shuffled = edges | {name: edges[name][order] for name in PER_EDGE}
+    if as_sparse:
+        for name in ("edge_features", "action_features", "state_features"):
+            edges[name], shuffled[name] = sparse.csr_array(edges[name]), sparse.coo_array(shuffled[name])
+    one, other = MDP.from_edges(**edges), MDP.from_edges(**shuffled)
+    assert one == other
+    assert one.fingerprint() == other.fingerprint()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_features_follow_their_edges(seed):
+    edges = random_edges(seed)
+    order = np.random.default_rng(99).permutation(edges["src"].size)
+    mdp = MDP.from_edges(**(edges | {name: edges[name][order] for name in PER_EDGE}))
+    # random_edges lists the edges in canonical order, so that each array must come back as it was made.
+    np.testing.assert_array_equal(mdp.src, edges["src"])
+    np.testing.assert_array_equal(mdp.act, edges["action"])
+    np.testing.assert_array_equal(mdp.dst, edges["dst"])
+    np.testing.assert_array_equal(mdp.prob, edges["prob"])
+    np.testing.assert_array_equal(mdp.edge_features, edges["edge_features"])
+    np.testing.assert_array_equal(mdp.action_features[mdp.pair_of_edge], edges["action_features"])
+
+
+def test_action_features_may_be_indexed_by_state_and_action():
+    by_pair = np.arange(12.0).reshape(3, 2, 2)
+    mdp = MDP.from_edges([1, 0, 0], [2, 2, 1], action=[1, 1, 0], action_features=by_pair)
+    np.testing.assert_array_equal(mdp.action_features, [by_pair[0, 0], by_pair[0, 1], by_pair[1, 1]])
+
+
+def test_agrees_with_the_dense_constructor():
+    edges = random_edges(4)
+    T = np.zeros((7, 3, 7))
+    T[edges["src"], edges["action"], edges["dst"]] = edges["prob"]
+    sparse_one = MDP.from_edges(edges["src"], edges["dst"], 7, edges["action"], edges["prob"], gamma=0.9)
+    assert sparse_one == MDP.from_dense(T, gamma=0.9)
+
+
+def test_every_edge_is_an_action_of_its_own_by_default():
+    mdp = MDP.from_edges([2, 0, 2, 0, 2], [0, 1, 0, 3, 2])
+    assert mdp.deterministic
+    assert mdp.gamma == 1.0
+    assert mdp.n_states == 4
+    np.testing.assert_array_equal(mdp.src, [0, 0, 2, 2, 2])
+    np.testing.assert_array_equal(mdp.act, [0, 1, 0, 1, 2])
+    np.testing.assert_array_equal(mdp.dst, [1, 3, 0, 0, 2])
+    np.testing.assert_array_equal(mdp.terminal, [False, True, False, True])
+    np.testing.assert_array_equal(mdp.p0, [0.5, 0.0, 0.5, 0.0])
+
+
+def test_without_features_rewards_are_one_a_state():
+    mdp = MDP.from_edges([0, 1], [1, 2])
+    assert sparse.issparse(mdp.state_features)
+    np.testing.assert_array_equal(mdp.state_features.toarray(), np.eye(3))
+    assert mdp.feature_names == ("state[0]", "state[1]", "state[2]")
+    only_edges = MDP.from_edges([0, 1], [1, 2], edge_features=[1.0, 2.0])
+    assert only_edges.state_features is None
+    assert only_edges.feature_names == ("edge[0]",)
+
+
+def test_states_without_an_edge_exist_when_asked_for():
+    mdp = MDP.from_edges([0], [1], n_states=4)
+    assert mdp.n_states == 4
+    np.testing.assert_array_equal(mdp.terminal, [False, True, True, True])
+    lonely = MDP.from_edges([], [], n_states=2)
+    np.testing.assert_array_equal(lonely.p0, [0.5, 0.5])
+    assert lonely.n_edges == 0
+
+
+def test_impossible_edges_are_dropped_with_their_features():
+    mdp = MDP.from_edges(
+        [0, 0, 1], [1, 2, 2], action=[0, 0, 0], prob=[0.0, 1.0, 1.0], edge_features=[1.0, 2.0, 3.0], terminal=[2]
+    )
+    np.testing.assert_array_equal(mdp.edge_features, [[2.0], [3.0]])
+    never = MDP.from_edges([0, 1], [1, 0], action=[0, 0], prob=[1.0, 0.0])
+    np.testing.assert_array_equal(never.terminal, [False, True])
+
+
+def test_edges_out_of_terminal_states_are_dropped_with_their_features():
+    mdp = MDP.from_edges([1, 0], [0, 1], terminal=[1], edge_features=[5.0, 6.0], action_features=[7.0, 8.0])
+    np.testing.assert_array_equal(mdp.edge_features, [[6.0]])
+    np.testing.assert_array_equal(mdp.action_features, [[8.0]])
+
+
+def test_normalise_takes_counts():
+    mdp = MDP.from_edges([0, 0, 0], [0, 1, 1], action=[0, 0, 1], prob=[30, 10, 5], normalise=True)
+    np.testing.assert_array_equal(mdp.prob, [0.75, 0.25, 1.0])
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint16, np.int64, np.uint64])
+def test_any_integer_type_will_do(kind):
+    assert MDP.from_edges(np.array([0, 1], dtype=kind), np.array([1, 0], dtype=kind)) == MDP.from_edges([0, 1], [1, 0])
+
+
+@pytest.mark.parametrize("make", [sparse.csr_matrix, sparse.csc_array, sparse.coo_matrix, sparse.lil_array])
+def test_any_sparse_format_will_do(make):
+    dense = np.array([[0.0, 2.0], [1.0, 0.0], [0.0, 0.0]])
+    mdp = MDP.from_edges([0, 1], [1, 2], state_features=make(dense.astype(np.float32)))
+    assert isinstance(mdp.state_features, sparse.csr_array)
+    assert mdp.state_features.dtype == np.float64
+    np.testing.assert_array_equal(mdp.state_features.toarray(), dense)
+
+
+def test_sparse_features_become_canonical():
+    # Column 1 is given twice, unsorted, with a stored zero: equal content must be equal in memory.
+    untidy = sparse.csr_array(
+        (np.array([1.0, 2.0, 0.0, 4.0]), np.array([1, 1, 0, 0]), np.array([0, 3, 4])), shape=(2, 2)
+    )
+    tidy = sparse.csr_array(np.array([[0.0, 3.0], [4.0, 0.0]]))
+    mdp = MDP.from_edges([0], [1], state_features=untidy)
+    assert mdp == MDP.from_edges([0], [1], state_features=tidy)
+    np.testing.assert_array_equal(mdp.state_features.data, [3.0, 4.0])
+    for array in (untidy.data, untidy.indices, untidy.indptr):
+        array.flags.writeable = False
+    assert MDP.from_edges([0], [1], state_features=untidy) == mdp
+
+
+BASE = {"src": [0, 0, 1], "dst": [1, 2, 2], "action": [0, 0, 0], "prob": [0.25, 0.75, 1.0]}
+BAD = [
+    ({"prob": [0.25, 0.68, 1.0]}, "T rows must sum to 1; state 0, action 0 sums to 0.93. Pass normalise=True"),
+    ({"prob": [0.25, -0.75, 1.0]}, "Probabilities must lie in [0, 1]; edge 1 has -0.75. Correct that entry"),
+    ({"prob": [0.25, np.nan, 1.0]}, "Probabilities must lie in [0, 1]; edge 1 has nan. Correct that entry"),
+    ({"prob": [0.25, 0.75, np.inf]}, "Probabilities must lie in [0, 1]; edge 2 has inf. Correct that entry"),
+    ({"prob": [0.25, 0.75, 2.0]}, "Probabilities must lie in [0, 1]; edge 2 has 2.0. Pass normalise=True"),
+    ({"prob": [0.25, 0.75]}, "prob must have one entry an edge, shape (3,); it has shape (2,). Give arrays"),
+    ({"prob": None}, "edges 0 and 1 both leave state 0 by action 0. Pass prob=, or give them different actions"),
+    ({"action": None}, "an action of its own and needs probability 1; edge 0 has 0.25. Pass action="),
+    ({"action": [0, -1, 0]}, "action must lie in 0..2147483646; edge 1 has -1. Number actions from 0"),
+    ({"action": [0, 0]}, "src has 3, action 2 and dst 3 entries. Give arrays"),
+    ({"action": [0.0, 0.0, 0.0]}, "action must hold integers; its dtype is float64. Convert it with .astype(int)"),
+    ({"src": [0, -1, 1]}, "src must lie in 0..2; edge 1 has -1. Correct it, or pass a larger n_states"),
+    ({"n_states": 2}, "dst must lie in 0..1; edge 1 has 2. Correct it, or pass a larger n_states"),
+    ({"src": [0.0, 0.0, 1.0]}, "src must hold integers; its dtype is float64. Convert it with .astype(int)"),
+    ({"dst": [True, False, True]}, "dst must hold integers; its dtype is bool"),
+    ({"src": [[0, 0, 1]]}, "src must be one-dimensional; it has shape (1, 3). Flatten it"),
+    ({"n_states": 0}, "An MDP needs 1 to 2147483647 states; n_states is 0"),
+    ({"n_states": 2.5}, "n_states must be an integer; it is 2.5"),
+    ({"dst": [1, 1, 2]}, "edges 0 and 1 both go from state 0 by action 0 to state 1. Give parallel edges"),
+    ({"state_features": np.zeros((5, 1))}, "state_features must have 3 rows; it has 5. Give one row a state, or"),
+    ({"edge_features": np.zeros((2, 1))}, "edge_features must have 3 rows; it has 2. Give one row an edge"),
+    ({"edge_features": [0.0, np.nan, 0.0]}, "edge_features must be finite; edge 1, column 0 is nan. Replace it"),
+    ({"action_features": [1.0, 2.0, 3.0]}, "must agree on the edges of one (s, a); edges 0 and 1 of state 0"),
+    (
+        {"action_features": sparse.csr_array([[1.0], [0.0], [3.0]])},
+        "edges 0 and 1 of state 0 and action 0 differ. Give both the same row",
+    ),
+    ({"action_features": np.zeros((2, 1, 1))}, "must cover 3 states and 1 actions; it has shape (2, 1, 1)"),
+    ({"terminal": [True, False]}, "terminal must have one entry a state, shape (3,)"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD, ids=[message[:45] for _, message in BAD])
+def test_bad_edges_are_refused(changes, message):
+    with pytest.raises(InvalidMDP, match=re.escape(message)):
+        MDP.from_edges(**(BASE | changes))
+
+
+def test_no_edges_and_no_number_of_states_is_refused():
+    with pytest.raises(
+        InvalidMDP, match=r"An MDP needs 1 to 2147483647 states; n_states is 0\. Pass n_states, or an edge"
+    ):
+        MDP.from_edges([], [])
+
+
+def test_messages_count_edges_as_the_caller_does():
+    # Sorted, the bad feature stands at row 0 and the duplicates are neighbours; the caller knows them by other numbers.
+    with pytest.raises(InvalidMDP, match="edge 2, column 1 is inf"):
+        MDP.from_edges([2, 1, 0], [0, 0, 1], edge_features=[[0, 0], [0, 0], [0, np.inf]])
+    with pytest.raises(InvalidMDP, match="edges 0 and 3 both go from state 1 by action 0 to state 0"):
+        MDP.from_edges([1, 0, 2, 1], [0, 0, 0, 0], action=[0, 0, 0, 0], prob=[0.5, 1, 1, 0.5])
+
+
+def test_caller_keeps_the_arrays():
+    features = np.ones((2, 1))
+    src = np.array([0])
+    mdp = MDP.from_edges(src, [1], state_features=features)
+    features[:] = 7.0
+    src[:] = 1
+    np.testing.assert_array_equal(mdp.state_features, [[1.0], [1.0]])
+    np.testing.assert_array_equal(mdp.src, [0])
