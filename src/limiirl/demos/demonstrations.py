@@ -1,0 +1,353 @@
+"""`Demonstrations`: many recorded trajectories as one frozen value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from limiirl.demos import io, rollouts
+from limiirl.demos.checks import as_actions, as_attribute, as_indices, as_offsets, frozen, place
+from limiirl.demos.lists import flatten, spread_actions
+from limiirl.demos.selection import Demonstration, Subset, joined, same, selected, single
+from limiirl.demos.statistics import feature_counts, log_path_mass
+from limiirl.demos.steps import Steps, StepsMemory
+from limiirl.demos.summary import summarise
+from limiirl.errors import InvalidDemos, InvalidFile
+
+if TYPE_CHECKING:
+    from limiirl.mdp import MDP
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Demonstrations:
+    """N recorded trajectories, one after the other in flat arrays.
+
+    Build them with `from_lists`, `from_frame`, `from_parquet` or `from_rollouts`. Arrays are read-only; two values are
+    equal when their content is. `demos[3]` is one `Demonstration`; slices, masks and index arrays select several,
+    and `+` joins two sets.
+
+    Attributes
+    ----------
+    states : (n,) int64
+        All states visited.
+    offsets : (N + 1,) int64
+        Demonstration i owns states[offsets[i]:offsets[i + 1]], at least one of them.
+    actions : (n,) int64 or None
+        The action taken in each state; -1 at the last state of each demonstration and where it was not recorded.
+        None if and only if no action at all was recorded.
+    groups, labels, ids : (N,) or None
+        Whom each demonstration belongs to (driver, animal, recording), its known intent, and its name in its source:
+        integers, floats, booleans or strings.
+
+    Examples
+    --------
+    >>> demos = Demonstrations.from_lists([[0, 1, 2], [0, 2]], actions=[[0, 0], [1]], groups=["ann", "bob"])
+    >>> demos
+    Demonstrations: 2 demonstrations, 5 steps
+      lengths   2 to 3, median 2.5
+      states    3 distinct, 0 to 2
+      actions   recorded, 2 distinct
+      groups    2 distinct
+    >>> demos.states.tolist(), demos.actions.tolist(), demos.offsets.tolist()
+    ([0, 1, 2, 0, 2], [0, 0, -1, 1, -1], [0, 3, 5])
+    >>> (demos + demos[:1]).lengths.tolist()
+    [3, 2, 3]
+    """
+
+    states: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    actions: NDArray[np.int64] | None = None
+    groups: NDArray[Any] | None = None
+    labels: NDArray[Any] | None = None
+    ids: NDArray[Any] | None = None
+
+    def __post_init__(self) -> None:
+        states = np.atleast_1d(self.states)
+        offsets = as_offsets(self.offsets, len(states))
+        n = offsets.size - 1
+        ids = as_attribute(self.ids, "ids", n)
+
+        def where(position: int) -> str:
+            return place(offsets, ids, position)
+
+        arrays = {
+            "states": as_indices(states, "state", 0, where),
+            "offsets": offsets,
+            "actions": as_actions(self.actions, offsets, where),
+            "groups": as_attribute(self.groups, "groups", n),
+            "labels": as_attribute(self.labels, "labels", n),
+            "ids": ids,
+        }
+        for name, array in arrays.items():
+            object.__setattr__(self, name, None if array is None else frozen(array))
+        # No field, hence neither compared nor copied.
+        object.__setattr__(self, "_memory", StepsMemory())
+
+    @classmethod
+    def from_lists(
+        cls,
+        states: Iterable[Sequence[int] | NDArray[np.integer]],
+        actions: Iterable[Sequence[int] | NDArray[np.integer] | None] | None = None,
+        groups: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
+    ) -> Demonstrations:
+        """Build from one list of states a demonstration.
+
+        Parameters
+        ----------
+        states : N sequences of integers
+            The states of each demonstration, its first and its last included.
+        actions : N sequences of integers, optional
+            The actions between them, so one fewer than the states. An action of -1, or None for a whole list, was not
+            recorded: where one edge joins the two states its action is known anyway, elsewhere models sum over edges.
+        groups, labels : (N,), optional
+            See the class.
+
+        Examples
+        --------
+        >>> Demonstrations.from_lists([[0, 1, 2], [0, 1]], actions=[[0, 0], [0, 1]])
+        Traceback (most recent call last):
+        limiirl.errors.InvalidDemos: demonstration 1 has 2 states and 2 actions; n states have n - 1 actions ...
+        """
+        flat, lengths = flatten(list(states), "states")
+        offsets = as_offsets(np.concatenate([[0], np.cumsum(lengths)]), int(lengths.sum()))
+        spread = None if actions is None else spread_actions(list(actions), offsets)
+        return cls(flat, offsets, spread, groups, labels)  # type: ignore[arg-type]
+
+    @classmethod
+    def from_frame(cls, df: object) -> Demonstrations:
+        """Build from a pandas, polars or pyarrow table with one row a step, in any order.
+
+        Parameters
+        ----------
+        df : data frame
+            Columns demo (any id), t (anything that orders its rows), state; optionally action (ignored in the last row
+            of a demonstration), group and label (constant within a demonstration).
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> df = pd.DataFrame({"demo": ["x", "x", "y"], "t": [1, 0, 0], "state": [5, 4, 4]})
+        >>> demos = Demonstrations.from_frame(df)
+        >>> demos.ids.tolist(), [demo.states.tolist() for demo in demos]
+        (['x', 'y'], [[4, 5], [4]])
+        """
+        from limiirl.mdp.frames import read_frame
+
+        rows = read_frame(df)
+        return cls(**rows._asdict())
+
+    @classmethod
+    def from_parquet(cls, path: str | os.PathLike[str]) -> Demonstrations:
+        """Read what `to_parquet` wrote. Tables of other origin go through `from_frame`.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "demos.parquet"
+        >>> demos = Demonstrations.from_lists([[0, 1, 2], [0, 2]], labels=[0, 1])
+        >>> demos.to_parquet(path)
+        >>> Demonstrations.from_parquet(path) == demos
+        True
+        """
+        content = io.read_parquet(path)
+        try:
+            return cls(**content)
+        except InvalidDemos as error:
+            raise InvalidFile(f"{path}: {error}") from None
+
+    @classmethod
+    def from_rollouts(
+        cls, env: Any, policy: rollouts.Policy, n: int, seed: int = 0, max_steps: int = 1000
+    ) -> Demonstrations:
+        """Record n episodes of a policy in a Gymnasium environment with discrete observations and actions.
+
+        Parameters
+        ----------
+        env : gymnasium.Env
+            Gymnasium 1.0 or later. States and actions are counted from 0 even where its spaces start elsewhere.
+        policy : callable, (S, A) array or (S,) array
+            policy(observation, rng) -> action; or the probability of each action in each state; or one action a state.
+        n : int
+            Number of episodes.
+        seed : int
+            Seeds the environment, once, and the policy.
+        max_steps : int
+            An episode ends when the environment says so, or after so many actions.
+
+        Examples
+        --------
+        >>> import gymnasium
+        >>> lake = gymnasium.make("FrozenLake-v1", is_slippery=False)
+        >>> demos = Demonstrations.from_rollouts(lake, lambda observation, rng: int(rng.integers(4)), n=20, seed=1)
+        >>> len(demos), set(demos.start_states.tolist())
+        (20, {0})
+        """
+        states, actions = rollouts.roll_out(env, policy, n, seed, max_steps)
+        return cls.from_lists(states, actions)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Demonstrations]) -> Demonstrations:
+        """Join several into one, in order. Groups, labels and ids must be present in all parts or in none.
+
+        Examples
+        --------
+        >>> a, b = Demonstrations.from_lists([[0, 1]]), Demonstrations.from_lists([[2], [3, 4]])
+        >>> Demonstrations.concat([a, b]).lengths.tolist()
+        [2, 1, 2]
+        """
+        return cls(**joined(parts))
+
+    def __add__(self, other: Demonstrations) -> Demonstrations:
+        if not isinstance(other, Demonstrations):
+            return NotImplemented
+        return Demonstrations.concat([self, other])
+
+    def replace(self, **changes: Any) -> Demonstrations:
+        """Return a copy with some fields changed, checked again.
+
+        Examples
+        --------
+        >>> Demonstrations.from_lists([[0, 1], [2]]).replace(labels=[0, 1]).labels.tolist()
+        [0, 1]
+        """
+        known = [field.name for field in fields(self)]
+        unknown = sorted(changes.keys() - known)
+        if unknown:
+            raise InvalidDemos(f"Demonstrations have no field {unknown[0]!r}. Choose from {', '.join(known)}.")
+        return replace(self, **changes)
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write one row a step: demo, t, state, and where there are any action, group and label.
+
+        The file appears whole or not at all. Other tools can read it, and `from_parquet` restores exactly this value.
+        """
+        io.write_parquet(self, path)
+
+    def __len__(self) -> int:
+        return self.offsets.size - 1
+
+    def __iter__(self) -> Iterator[Demonstration]:
+        return (self[i] for i in range(len(self)))
+
+    @overload
+    def __getitem__(self, index: int) -> Demonstration: ...
+    @overload
+    def __getitem__(self, index: Subset) -> Demonstrations: ...
+    def __getitem__(self, index: int | Subset) -> Demonstration | Demonstrations:
+        if not isinstance(index, int | np.integer):
+            return self.subset(index)
+        return single(self, int(index))
+
+    def subset(self, index: Subset) -> Demonstrations:
+        """Select demonstrations by a slice, a boolean mask (N,) or indices, which may repeat and come in any order.
+
+        Examples
+        --------
+        >>> demos = Demonstrations.from_lists([[0, 1], [2], [3, 4, 5]], labels=[0, 1, 0])
+        >>> demos.subset(demos.labels == 0).states.tolist()
+        [0, 1, 3, 4, 5]
+        >>> demos[::-1].lengths.tolist(), demos[[2, 2]].lengths.tolist()
+        ([3, 1, 2], [3, 3])
+        """
+        return Demonstrations(**selected(self, index))
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of states of each demonstration, (N,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def n_steps(self) -> int:
+        """Number of states of all demonstrations together: the rows of the table that `to_parquet` writes."""
+        return self.states.size
+
+    @property
+    def n_transitions(self) -> int:
+        """Number of moves from one state to the next: n_steps - N."""
+        return self.n_steps - len(self)
+
+    @property
+    def start_states(self) -> NDArray[np.int64]:
+        """First state of each demonstration, (N,)."""
+        return self.states[self.offsets[:-1]]
+
+    @property
+    def last_states(self) -> NDArray[np.int64]:
+        """Last state of each demonstration, (N,)."""
+        return self.states[self.offsets[1:] - 1]
+
+    def steps(self, mdp: MDP) -> Steps:
+        """Match every transition to an edge of `mdp`, once for each MDP; an impossible step is an error that names it.
+
+        Examples
+        --------
+        >>> from limiirl.mdp import MDP
+        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], n_states=3)
+        >>> Demonstrations.from_lists([[0, 1, 2], [0, 2]]).steps(mdp).edge.tolist()
+        [0, 2, 1]
+        >>> Demonstrations.from_lists([[0, 1, 2], [0, 1, 0]]).steps(mdp)
+        Traceback (most recent call last):
+        limiirl.errors.InvalidDemos: demonstration 1, step 1: no action in state 1 leads to state 0 (they lead to 2)...
+        """
+        memory: StepsMemory = self.__dict__["_memory"]
+        return memory.steps(self, mdp)
+
+    def features(self, mdp: MDP) -> NDArray[np.float64]:
+        """Discounted feature counts of every demonstration.
+
+        F = sum_t gamma^t phi(s_t) over all states, the last included, plus the sum over the transitions of
+        gamma^t (phi(s_t, a_t) + phi(s_t, a_t, s_{t+1})); columns in the order state, action, edge features.
+
+        Returns
+        -------
+        (N, d) float64
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from limiirl.mdp import MDP
+        >>> mdp = MDP.from_edges([0, 1], [1, 2], n_states=3, gamma=0.5, state_features=np.eye(3))
+        >>> Demonstrations.from_lists([[0, 1, 2], [1, 2]]).features(mdp).tolist()
+        [[1.0, 0.5, 0.25], [0.0, 1.0, 0.5]]
+        """
+        return feature_counts(self, mdp)
+
+    def log_q(self, mdp: MDP) -> NDArray[np.float64]:
+        """Log of q(tau) = p0(s_1) prod_t P(s_{t+1} | s_t, a_t), the part of its probability that no reward changes.
+
+        Where the action was not recorded, the probabilities of all edges that join the two states are summed; over
+        several actions this sum may exceed 1.
+
+        Returns
+        -------
+        (N,) float64
+
+        Examples
+        --------
+        >>> from limiirl.mdp import MDP
+        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], action=[0, 0, 0], prob=[0.25, 0.75, 1], p0=[0.5, 0.5, 0])
+        >>> Demonstrations.from_lists([[0, 1, 2], [1, 2]]).log_q(mdp).round(4).tolist()
+        [-2.0794, -0.6931]
+        """
+        return log_path_mass(self, mdp)
+
+    def __repr__(self) -> str:
+        return summarise(self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Demonstrations):
+            return NotImplemented
+        return all(same(getattr(self, x.name), getattr(other, x.name)) for x in fields(self))
+
+    def __hash__(self) -> int:
+        return hash((len(self), self.states[:1000].tobytes()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Through the constructor: a copy must have read-only arrays too, and the memory of steps cannot be pickled.
+        return type(self), tuple(getattr(self, x.name) for x in fields(self))

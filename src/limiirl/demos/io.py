@@ -1,0 +1,108 @@
+"""Demonstrations as parquet files: one row a step, readable by any table tool, restored exactly."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.demos.checks import NOT_RECORDED
+from limiirl.errors import InvalidFile
+from limiirl.files import atomic_write
+
+if TYPE_CHECKING:
+    from limiirl.demos.demonstrations import Demonstrations
+
+FORMAT = "limiirl.demonstrations"
+VERSION = 1
+
+# The column of each attribute that has one value a demonstration, repeated over its rows.
+_COLUMNS = {"groups": "group", "labels": "label"}
+_REMEDY = "Write it again with Demonstrations.to_parquet, or read a table of your own with Demonstrations.from_frame."
+
+
+def write_parquet(demos: Demonstrations, path: str | os.PathLike[str]) -> None:
+    """Write demonstrations to `path`; see `Demonstrations.to_parquet`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    demo_of_row = np.repeat(np.arange(len(demos)), demos.lengths)
+    rows = pa.array(demo_of_row)
+    columns = {
+        "demo": rows if demos.ids is None else _as_arrow(demos.ids).take(rows),
+        "t": pa.array(np.arange(demos.n_steps) - demos.offsets[demo_of_row]),
+        "state": pa.array(demos.states),
+    }
+    if demos.actions is not None:
+        columns["action"] = pa.array(demos.actions, mask=demos.actions == NOT_RECORDED)
+    for name, column in _COLUMNS.items():
+        values = getattr(demos, name)
+        if values is not None:
+            columns[column] = _as_arrow(values).take(rows)
+    about = {"limiirl.format": FORMAT, "limiirl.version": str(VERSION), "limiirl.ids": str(int(demos.ids is not None))}
+    with atomic_write(path) as scratch:
+        # Checksums turn a flipped bit into an error instead of into another demonstration.
+        pq.write_table(pa.table(columns, metadata=about), scratch, compression="zstd", write_page_checksum=True)
+
+
+def read_parquet(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the arguments of `Demonstrations` from a file that `write_parquet` wrote, or raise `InvalidFile`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = Path(path)
+    try:
+        with path.open("rb") as handle, pq.ParquetFile(handle, page_checksum_verification=True) as file:
+            about = file.schema_arrow.metadata or {}
+            _check_format(path, about)
+            table = file.read()
+    except (pa.ArrowException, OSError) as error:
+        # A missing file, a directory or a lack of permission has a number, and speaks for itself.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise InvalidFile(f"{path} is no parquet file, or damaged ({reason}). {_REMEDY}") from None
+    return _unpack(path, table, with_ids=about.get(b"limiirl.ids") == b"1")
+
+
+def _check_format(path: Path, about: dict[bytes, bytes]) -> None:
+    """Check that the file is one of ours, and not from the future."""
+    if about.get(b"limiirl.format", b"").decode() != FORMAT:
+        raise InvalidFile(f"{path} is a parquet file that Demonstrations.to_parquet did not write. {_REMEDY}")
+    version = about.get(b"limiirl.version", b"").decode()
+    if not version.isdecimal() or int(version) > VERSION:
+        raise InvalidFile(
+            f"{path} has version {version or 'none'} of the format; this limiirl reads up to {VERSION}. Update limiirl."
+        )
+
+
+def _unpack(path: Path, table: Any, *, with_ids: bool) -> dict[str, Any]:
+    """Turn the table into flat arrays, with a new demonstration wherever t is 0."""
+    absent = [name for name in ("demo", "t", "state") if name not in table.column_names]
+    if absent:
+        raise InvalidFile(f"{path} has no column {absent[0]!r}. {_REMEDY}")
+    t = table["t"].to_numpy()
+    # Ids may repeat, after resampling for instance, so that only t tells where a demonstration begins.
+    starts = np.flatnonzero(t == 0)
+    offsets = np.append(starts, t.size)
+    if (t.size > 0 and t[0] != 0) or np.any(t != np.arange(t.size) - np.repeat(starts, np.diff(offsets))):
+        raise InvalidFile(
+            f"{path}: t must count 0, 1, 2, ... within each demonstration; rows were lost or moved. {_REMEDY}"
+        )
+    columns: dict[str, Any] = {"states": table["state"].to_numpy(), "offsets": offsets}
+    if "action" in table.column_names:
+        columns["actions"] = table["action"].fill_null(NOT_RECORDED).to_numpy()
+    for name, column in (_COLUMNS | {"ids": "demo"} if with_ids else _COLUMNS).items():
+        if column in table.column_names:
+            columns[name] = table[column].take(starts).to_numpy()
+    return columns
+
+
+def _as_arrow(values: NDArray[Any]) -> Any:
+    """Return an Arrow array; text with 64-bit offsets, since repeating it over the rows may pass 2 GiB."""
+    import pyarrow as pa
+
+    return pa.array(values, type=pa.large_string() if values.dtype.kind == "U" else None)

@@ -1,0 +1,347 @@
+"""Demonstrations as a value: construction, validation, indexing, joining, equality, copies."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from limiirl.demos import Demonstration, Demonstrations
+from limiirl.errors import InvalidDemos, InvalidParameter
+
+STATES = [[0, 1, 2], [3], [1, 1], [4, 0, 2, 0]]
+ACTIONS = [[5, 6], [], [0], [1, 0, 2]]
+
+
+def as_lists(demos):
+    return [(d.states.tolist(), d.actions.tolist(), d.group, d.label, d.id) for d in demos]
+
+
+@st.composite
+def list_demos(draw, min_size=0):
+    """Lists of (states, actions, group, label, id), some actions unrecorded, and the Demonstrations made of them."""
+    n = draw(st.integers(min_size, 8))
+    items = []
+    for i in range(n):
+        states = draw(st.lists(st.integers(0, 9), min_size=1, max_size=5))
+        actions = draw(st.lists(st.integers(-1, 3), min_size=len(states) - 1, max_size=len(states) - 1))
+        group = draw(st.sampled_from(["ann", "bob", "cecily"]))
+        items.append((states, actions, group, draw(st.integers(0, 2)), 10 * i))
+    states, actions, groups, labels, ids = ([item[k] for item in items] for k in range(5))
+    demos = Demonstrations.from_lists(states, actions, groups=np.array(groups, dtype=str), labels=labels)
+    return items, demos.replace(ids=np.array(ids, dtype=np.int64), labels=np.array(labels, dtype=np.int64))
+
+
+def test_from_lists_flattens_with_offsets_and_marks_last_actions():
+    demos = Demonstrations.from_lists(STATES, ACTIONS)
+    np.testing.assert_array_equal(demos.states, [0, 1, 2, 3, 1, 1, 4, 0, 2, 0])
+    np.testing.assert_array_equal(demos.actions, [5, 6, -1, -1, 0, -1, 1, 0, 2, -1])
+    np.testing.assert_array_equal(demos.offsets, [0, 3, 4, 6, 10])
+    assert demos.states.dtype == demos.actions.dtype == demos.offsets.dtype == np.int64
+    assert (len(demos), demos.n_steps, demos.n_transitions) == (4, 10, 6)
+    np.testing.assert_array_equal(demos.lengths, [3, 1, 2, 4])
+    np.testing.assert_array_equal(demos.start_states, [0, 3, 1, 4])
+    np.testing.assert_array_equal(demos.last_states, [2, 3, 1, 0])
+
+
+def test_from_lists_takes_arrays_tuples_and_whole_floats_alike():
+    expected = Demonstrations.from_lists(STATES, ACTIONS)
+    arrays = [np.array(x) for x in STATES]
+    assert Demonstrations.from_lists(arrays, [np.array(x) for x in ACTIONS]) == expected
+    assert Demonstrations.from_lists([tuple(x) for x in STATES], ACTIONS) == expected
+    assert Demonstrations.from_lists([[float(s) for s in x] for x in STATES], ACTIONS) == expected
+    assert Demonstrations.from_lists([arrays[0], *STATES[1:]], ACTIONS) == expected
+    assert Demonstrations.from_lists((x for x in STATES), (x for x in ACTIONS)) == expected
+    assert Demonstrations.from_lists(np.array([[0, 1], [2, 3]])) == Demonstrations.from_lists([[0, 1], [2, 3]])
+
+
+def test_actions_may_be_missing_altogether_for_a_demonstration_or_for_a_step():
+    demos = Demonstrations.from_lists(STATES, [[5, -1], None, [0], None])
+    np.testing.assert_array_equal(demos.actions, [5, -1, -1, -1, 0, -1, -1, -1, -1, -1])
+    assert Demonstrations.from_lists(STATES, [None] * 4).actions is None
+    assert Demonstrations.from_lists(STATES, [None] * 4) == Demonstrations.from_lists(STATES)
+
+
+def test_arrays_are_read_only_and_do_not_share_memory_with_the_input():
+    states, groups = np.array([0, 1, 2]), np.array(["a", "b"])
+    demos = Demonstrations(states, np.array([0, 2, 3]), groups=groups)
+    states[0], groups[0] = 9, "z"
+    assert demos.states[0] == 0
+    assert demos.groups[0] == "a"
+    assert states.flags.writeable
+    for array in (demos.states, demos.offsets, demos.groups, demos[0].states):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+    with pytest.raises(AttributeError, match="cannot assign"):
+        demos.states = states
+
+
+def test_no_demonstrations_at_all_is_an_empty_set():
+    empty = Demonstrations.from_lists([])
+    assert len(empty) == empty.n_steps == 0
+    assert empty == Demonstrations.concat([]) == Demonstrations.from_lists(STATES)[:0]
+    assert list(empty) == []
+    assert repr(empty) == "Demonstrations: 0 demonstrations, 0 steps"
+
+
+@pytest.mark.parametrize(
+    ("states", "actions", "message"),
+    [
+        ([[0], [], [1]], None, r"demonstration 1 is empty; .* Leave it out"),
+        ([[0], [1, -2]], None, r"demonstration 1, step 1: state -2 is below 0\. Number the states"),
+        ([[0, 1], [2, 0.5]], None, r"demonstration 1, step 1: state 0.5 is not an integer"),
+        ([[0, 1], [2, float("nan")]], None, r"demonstration 1, step 1: state nan is not an integer"),
+        ([[0, 1], [2, float("inf")]], None, r"demonstration 1, step 1: state inf is not an integer"),
+        ([[0, 1], [2, None]], None, r"demonstration 1, step 1: state None is not an integer"),
+        ([[0, 1], [2, "home"]], None, r"demonstration 1, step 1: state 'home' is not an integer"),
+        ([[True, False]], None, r"demonstration 0, step 0: state True is not an integer"),
+        (
+            [np.array([0, 2**63], dtype=np.uint64)],
+            None,
+            r"demonstration 0, step 1: state 9223372036854775808 is too large",
+        ),
+        ([[0, 2**70]], None, r"demonstration 0, step 1: state 1180591620717411303424 is too large"),
+        ([0, 1, 2], None, r"states\[0\] is 0, not a sequence\. Pass a list with one list of states a demonstration"),
+        ([[0], np.array(3)], None, r"states\[1\] is array\(3\), not a sequence"),
+        ([np.zeros((2, 2), dtype=int)], None, r"states must form one flat sequence; got shape \(2, 2\)"),
+        ([[0, [1, 2]]], None, r"states must be a list of flat lists, one a demonstration"),
+        ([[0, 1], [1, 2, 3]], [[0], [0]], r"demonstration 1 has 3 states and 1 actions; n states have n - 1"),
+        (
+            [[0, 1], [1, 2]],
+            [[0], [0, 1]],
+            r"demonstration 1 has 2 states and 2 actions; .* add the state that it led to",
+        ),
+        ([[0, 1], [1, 2]], [[0]], r"actions must have one list a demonstration; got 1 for 2 demonstrations"),
+        ([[0, 1], [1]], [[0], 3], r"actions\[1\] is 3, not a sequence"),
+        ([[0, 1], [3, 1, 2]], [[0], [0, -2]], r"demonstration 1, step 1: action -2 is below -1\. .* -1 for one that"),
+        ([[0, 1], [3, 1, 2]], [[0], [0, 1.5]], r"demonstration 1, step 1: action 1.5 is not an integer"),
+        ([[0, 1], [3, 1, 2]], [[0], [0, None]], r"demonstration 1, step 1: action None is not an integer"),
+    ],
+)
+def test_bad_lists_name_the_place(states, actions, message):
+    with pytest.raises(InvalidDemos, match=message):
+        Demonstrations.from_lists(states, actions)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"labels": [0, 1, 2]},
+            r"labels must have one entry a demonstration; got shape \(3,\) for 4 .* Pass 4 entries",
+        ),
+        ({"groups": ["a"]}, r"groups must have one entry a demonstration; got shape \(1,\) for 4"),
+        ({"labels": [0.0, 1.0, np.nan, 0.0]}, r"labels\[2\] is NaN: missing.*labels=None"),
+        ({"groups": ["a", None, "b", "b"]}, r"groups\[1\] is None: missing, or of another type than the rest"),
+        ({"groups": ["a", "b", "b", float("nan")]}, r"groups\[3\] is nan: missing, or of another type"),
+        ({"groups": np.array(["a", "b", 3, "c"], dtype=object)}, r"groups\[2\] is 3: missing, or of another type"),
+        ({"labels": np.zeros(4, dtype="datetime64[s]")}, r"labels have dtype datetime64\[s\]\. Pass integers"),
+        (
+            {"labels": np.array([0, 1, 2, 2**63], dtype=np.uint64)},
+            r"labels\[3\] is 9223372036854775808, too large for int64",
+        ),
+        ({"offsets": [0, 3, 2, 6, 10]}, r"offsets must increase; offsets\[1\] is 3 and offsets\[2\] is 2"),
+        ({"offsets": [0, 3, 4, 6]}, r"offsets must begin with 0 and end with the number of states, 10; .* end with 6"),
+        ({"offsets": [0.0, 10.0]}, r"offsets must be a one-dimensional integer array"),
+        ({"label": [0, 1, 2, 3]}, r"no field 'label'\. Choose from states, offsets, actions, groups, labels, ids"),
+        ({"actions": [0, 1, 2]}, r"actions must be aligned with states; got 3 actions for 10 states"),
+        (
+            {"actions": [0, 0, -1, -1, 0, 7, 0, 0, 0, -1]},
+            r"demonstration 2, step 1: action 7 at the last state leads now",
+        ),
+    ],
+)
+def test_bad_fields_name_the_place(changes, message):
+    demos = Demonstrations.from_lists(STATES)
+    with pytest.raises(InvalidDemos, match=message):
+        demos.replace(**changes)
+
+
+def test_errors_show_the_id_of_a_demonstration_where_it_has_one():
+    with pytest.raises(InvalidDemos, match=r"demonstration 1 \(id 'trip-b'\), step 0: state -1 is below 0"):
+        Demonstrations(np.array([0, -1]), np.array([0, 1, 2]), ids=np.array(["trip-a", "trip-b"]))
+    with pytest.raises(InvalidDemos, match=r"demonstration 1, step 0: state -1"):
+        Demonstrations(np.array([0, -1]), np.array([0, 1, 2]), ids=np.array([0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"), [(["a", "bcd", "", "é"], "U"), ([3, 1, 2, 0], "i"), ([0.5, 1, 2, 3], "f"), ([True] * 4, "b")]
+)
+@pytest.mark.parametrize("container", [list, np.array, lambda x: np.array(x, dtype=object), pd.Series])
+def test_groups_and_labels_of_each_type_keep_their_values(values, kind, container):
+    demos = Demonstrations.from_lists(STATES, groups=container(values), labels=container(values))
+    assert demos.groups.dtype.kind == demos.labels.dtype.kind == kind
+    assert demos.groups.tolist() == demos.labels.tolist() == values
+
+
+def test_repr_summarises():
+    demos = Demonstrations.from_lists(
+        STATES, [[5, 6], None, [0], None], groups=["a", "a", "b", "c"], labels=[0, 1, 1, 1]
+    )
+    assert repr(demos) == (
+        "Demonstrations: 4 demonstrations, 10 steps\n"
+        "  lengths   1 to 4, median 2.5\n"
+        "  states    5 distinct, 0 to 4\n"
+        "  actions   3 of 6 recorded, 3 distinct\n"
+        "  groups    3 distinct\n"
+        "  labels    2 distinct"
+    )
+    assert "actions   not recorded" in repr(Demonstrations.from_lists(STATES))
+    assert "states    2 distinct, 5 to 1000000000000" in repr(Demonstrations.from_lists([[5, 10**12, 5]]))
+
+
+def test_one_demonstration():
+    demos = Demonstrations.from_lists(STATES, ACTIONS, groups=list("abcd"), labels=[7, 8, 9, 10])
+    demo = demos[3]
+    assert isinstance(demo, Demonstration)
+    assert as_lists([demo]) == [([4, 0, 2, 0], [1, 0, 2], "d", 10, None)]
+    assert len(demo) == 4
+    assert type(demo.group) is str
+    assert type(demo.label) is int
+    assert demos[-1] == demo == demos[np.int64(3)]
+    assert demos[2] != demo
+    assert hash(demos[-1]) == hash(demo)
+    assert Demonstrations.from_lists(STATES)[1].actions.tolist() == []
+    assert Demonstrations.from_lists(STATES)[0].actions.tolist() == [-1, -1]
+    assert demo != demos.replace(labels=[7, 8, 9, 0])[3]
+    assert demo != Demonstrations.from_lists(STATES, groups=list("abcd"), labels=[7, 8, 9, 10])[3]
+
+
+@settings(deadline=None, max_examples=200)
+@given(list_demos(), st.data())
+def test_indexing_is_that_of_a_list(case, data):
+    items, demos = case
+    assert as_lists(demos) == items
+    some = data.draw(st.slices(len(items)))
+    assert as_lists(demos[some]) == items[some]
+    mask = data.draw(st.lists(st.booleans(), min_size=len(items), max_size=len(items)))
+    assert as_lists(demos[np.array(mask, dtype=bool)]) == [x for x, keep in zip(items, mask, strict=True) if keep]
+    if items:
+        index = data.draw(st.lists(st.integers(-len(items), len(items) - 1), max_size=10))
+        assert as_lists(demos[index]) == [items[i] for i in index]
+        assert as_lists(demos.subset(np.array(index, dtype=np.int16))) == [items[i] for i in index]
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(list_demos(), min_size=1, max_size=4))
+def test_concatenation_is_that_of_lists(cases):
+    joined = Demonstrations.concat([demos for _, demos in cases])
+    assert as_lists(joined) == [item for items, _ in cases for item in items]
+    total = cases[0][1]
+    for _, demos in cases[1:]:
+        total = total + demos
+    assert total == joined
+
+
+@settings(deadline=None, max_examples=200)
+@given(list_demos(min_size=1), st.data())
+def test_cutting_and_joining_gives_the_same_value_back(case, data):
+    _, demos = case
+    cut = data.draw(st.integers(0, len(demos)))
+    assert demos[:cut] + demos[cut:] == demos
+    assert Demonstrations.concat([demos[i : i + 1] for i in range(len(demos))]) == demos
+    states, actions = [d.states for d in demos], [d.actions for d in demos]
+    again = Demonstrations.from_lists(states, actions, [d.group for d in demos], [d.label for d in demos])
+    assert again.replace(ids=demos.ids) == demos
+
+
+def test_bad_selections():
+    demos = Demonstrations.from_lists(STATES)
+    for index in (4, -5, [0, 4], np.array([-5])):
+        with pytest.raises(IndexError, match=r"no demonstration (4|-5) among 4; count from 0"):
+            demos[index]
+    with pytest.raises(InvalidParameter, match=r"mask must have one entry a demonstration, 4; this one has 2"):
+        demos[np.array([True, False])]
+    with pytest.raises(InvalidParameter, match=r"boolean mask or by integers; got dtype float64"):
+        demos[[0.0, 1.0]]
+    with pytest.raises(InvalidParameter, match=r"one-dimensional .* got shape \(1, 2\)"):
+        demos[np.array([[0, 1]])]
+
+
+def test_joining_needs_the_same_attributes_everywhere():
+    plain = Demonstrations.from_lists(STATES)
+    with pytest.raises(InvalidDemos, match=r"part 1 has no groups while part 0 has.*demos.replace\(groups=None\)"):
+        _ = plain.replace(groups=list("abcd")) + plain
+    with pytest.raises(InvalidDemos, match=r"part 0 has no ids while part 2 has"):
+        Demonstrations.concat([plain, plain, plain.replace(ids=list("abcd"))])
+    with pytest.raises(InvalidDemos, match=r"labels of part 1 have type <U1, those of part 0 int64\. Convert"):
+        _ = plain.replace(labels=[0, 1, 2, 3]) + plain.replace(labels=list("abcd"))
+    with pytest.raises(TypeError, match="unsupported operand"):
+        _ = plain + STATES
+
+
+def test_joining_recorded_and_unrecorded_actions_keeps_both():
+    mixed = Demonstrations.from_lists([[0, 1]], [[3]]) + Demonstrations.from_lists([[1, 2, 3]])
+    np.testing.assert_array_equal(mixed.actions, [3, -1, -1, -1, -1])
+    assert mixed[1:].actions is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"states": [0, 1, 2, 3, 1, 1, 4, 0, 2, 1]},
+        {"offsets": [0, 2, 4, 6, 10], "actions": None},
+        {"actions": None},
+        {"groups": list("abce")},
+        {"groups": None},
+        {"labels": [0, 1, 2, 4]},
+        {"labels": [0.0, 1.0, 2.0, 3.0]},
+        {"ids": ["w", "x", "y", "zz"]},
+    ],
+)
+def test_equality_sees_every_field(changes):
+    demos = Demonstrations.from_lists(STATES, ACTIONS, list("abcd"), [0, 1, 2, 3]).replace(ids=list("wxyz"))
+    twin = Demonstrations.from_lists(STATES, ACTIONS, list("abcd"), [0, 1, 2, 3]).replace(ids=list("wxyz"))
+    assert demos == twin
+    assert hash(demos) == hash(twin)
+    base = demos.replace(actions=None) if "offsets" in changes else demos
+    assert base != base.replace(**changes)
+    assert demos != STATES
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_copies_are_equal_and_frozen(duplicate):
+    demos = Demonstrations.from_lists(STATES, ACTIONS, list("abcd"), [0, 1, 2, 3])
+    twin = duplicate(demos)
+    assert twin == demos
+    assert not twin.states.flags.writeable
+    assert not twin.actions.flags.writeable
+
+
+FRAME = pd.DataFrame(
+    {
+        "demo": ["b", "b", "b", "a", "c", "c"],
+        "t": [0, 1, 2, 0, 3, 9],
+        "state": [0, 1, 2, 3, 1, 1],
+        "action": [5, 6, None, None, 0, None],
+        "group": ["x", "x", "x", "y", "x", "x"],
+        "label": [1, 1, 1, 0, 2, 2],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "convert", [lambda df: df, pl.from_pandas, pa.Table.from_pandas], ids=["pandas", "polars", "arrow"]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_from_frame_takes_rows_in_any_order(convert, seed):
+    shuffled = FRAME.sample(frac=1, random_state=seed, ignore_index=True)
+    demos = Demonstrations.from_frame(convert(shuffled))
+    expected = Demonstrations.from_lists(
+        [[3], [0, 1, 2], [1, 1]], [[], [5, 6], [0]], groups=["y", "x", "x"], labels=[0, 1, 2]
+    ).replace(ids=["a", "b", "c"])
+    assert demos == expected
+    without = Demonstrations.from_frame(convert(shuffled[["demo", "t", "state"]]))
+    assert without == expected.replace(actions=None, groups=None, labels=None)
+
+
+def test_from_frame_rejects_a_frame_without_states():
+    with pytest.raises(InvalidDemos, match="state"):
+        Demonstrations.from_frame(FRAME.drop(columns="state"))
+    with pytest.raises(InvalidDemos, match="state"):
+        Demonstrations.from_frame(FRAME.assign(state=[0, 1, None, 3, 1, 1]))
