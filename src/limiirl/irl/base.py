@@ -1,0 +1,73 @@
+"""The protocol that every single-intent model follows, and what a fit reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Float = NDArray[np.float64]
+
+
+@runtime_checkable
+class IRLModel(Protocol):
+    """A model p(tau | theta) of behaviour that serves one intent; mixtures are made of it.
+
+    `fit` returns the parameters (d,) that maximise the weighted log-likelihood, and `log_prob` the log-likelihood (N,
+    K) of every demonstration under every row of thetas (K, d). A model that can fit several weightings together also
+    has `fit_many`.
+    """
+
+    def fit(self, mdp: Any, demos: Any, weights: ArrayLike | None = None, start: ArrayLike | None = None) -> Float:
+        """Return theta (d,)."""
+        ...
+
+    def log_prob(self, mdp: Any, thetas: ArrayLike, demos: Any) -> Float:
+        """Return (N, K)."""
+        ...
+
+
+class Status(Enum):
+    """Why an optimiser stopped; the value is the sentence that a user reads."""
+
+    CONVERGED = "converged"
+    EVALUATIONS = "stopped at the cap on evaluations, with the best point found; raise max_evaluations to go on"
+    STALLED = "stopped where no step lowers the objective in floating point"
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What a fit of one intent found.
+
+    Attributes
+    ----------
+    theta : (d,)
+    value : float
+        The objective: minus the mean log-likelihood (without log q, which no reward changes), plus the ridge.
+    status : Status
+    n_evaluations, n_hessians : int
+    projected_gradient : float
+        Largest component of the gradient, components that push against a bound not counted.
+    at_bound : tuple of str
+        Names of the features whose parameter lies on a bound.
+    null_directions : (m, d)
+        Orthonormal directions in which every trajectory's probability stays the same: the data cannot tell how far to
+        go there, and `theta` has kept what the start had.
+    """
+
+    theta: Float
+    value: float
+    status: Status
+    n_evaluations: int
+    n_hessians: int
+    projected_gradient: float
+    at_bound: tuple[str, ...] = ()
+    null_directions: Float = field(default_factory=lambda: np.empty((0, 0)))
+
+    @property
+    def converged(self) -> bool:
+        """Whether the tolerance was met."""
+        return self.status is Status.CONVERGED

@@ -1,0 +1,157 @@
+"""Checks of a model's arguments against the MDP and the demonstrations."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from limiirl.demos import Demonstrations
+from limiirl.errors import ConvergenceWarning, InvalidDemos, InvalidParameter
+from limiirl.irl.base import FitResult
+from limiirl.irl.optimise import Box
+from limiirl.mdp import MDP
+
+Float = NDArray[np.float64]
+
+
+def max_length(value: object) -> float:
+    """Return a largest length: an integer of at least 1, or inf."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1:
+        return int(value)
+    if isinstance(value, float | np.floating) and (value == math.inf or (value >= 1 and float(value).is_integer())):
+        return math.inf if value == math.inf else int(value)
+    raise InvalidParameter(
+        f"max_length must be a whole number of states, at least 1, or inf, or None for the longest demonstration; "
+        f"it is {value!r}."
+    )
+
+
+def choice(value: str, name: str, choices: tuple[str, ...]) -> str:
+    """Return one of the choices."""
+    if value not in choices:
+        raise InvalidParameter(f"{name} must be one of {', '.join(choices)}; it is {value!r}.")
+    return value
+
+
+def count(value: object, name: str) -> int:
+    """Return a whole number of at least 1."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise InvalidParameter(f"{name} must be a whole number, at least 1; it is {value!r}.")
+    return int(value)
+
+
+def positive(value: float, name: str, *, zero: bool = False) -> float:
+    """Return a finite number above zero, or, if allowed, zero."""
+    if (
+        not isinstance(value, int | float | np.number)
+        or not math.isfinite(value)
+        or value < 0
+        or (value == 0 and not zero)
+    ):
+        raise InvalidParameter(
+            f"{name} must be a finite number {'of at least' if zero else 'above'} 0; it is {value!r}."
+        )
+    return float(value)
+
+
+def box(bounds: Any, mdp: MDP) -> Box:
+    """Return bounds on every parameter from a pair, a (d, 2) array, or None."""
+    d = mdp.n_features
+    if bounds is None:
+        return Box(np.full(d, -np.inf), np.full(d, np.inf))
+    try:
+        given = np.asarray(bounds, dtype=np.float64)
+    except (TypeError, ValueError):
+        given = np.empty(0)
+    if given.shape == (2,):
+        given = np.tile(given, (d, 1))
+    if given.shape != (d, 2):
+        raise InvalidParameter(f"bounds must be (low, high), an array of shape ({d}, 2), or None; it is {bounds!r}.")
+    wrong = ~(given[:, 0] < given[:, 1])
+    if np.any(wrong):
+        j = int(np.argmax(wrong))
+        raise InvalidParameter(
+            f"bounds must have low < high; feature {j} ({mdp.feature_names[j]}) has {given[j, 0]} and {given[j, 1]}. "
+            "Swap or widen them."
+        )
+    return Box(given[:, 0].copy(), given[:, 1].copy())
+
+
+def at_bound(theta: Float, bounds: Any, mdp: MDP) -> tuple[str, ...]:
+    """Return the names of the features whose parameter lies on a bound."""
+    limits = box(bounds, mdp)
+    on = (theta <= limits.lower) | (theta >= limits.upper)
+    return tuple(name for name, held in zip(mdp.feature_names, on, strict=True) if held)
+
+
+def weights(given: ArrayLike | None, n: int) -> Float:
+    """Return weights (N, K), nonnegative, finite, no column all zero; None is one column of ones."""
+    if given is None:
+        return np.ones((n, 1))
+    checked = np.asarray(given, dtype=np.float64)
+    if checked.ndim != 2 or checked.shape[0] != n:
+        raise InvalidParameter(
+            f"weights must have one row for each of the {n} demonstrations; the shape is {checked.shape}."
+        )
+    bad = ~(np.isfinite(checked) & (checked >= 0))
+    if np.any(bad):
+        i, k = np.argwhere(bad)[0]
+        raise InvalidParameter(
+            f"weights must be finite and not negative; demonstration {i}, column {k} has {checked[i, k]}."
+        )
+    empty = checked.sum(axis=0) == 0
+    if np.any(empty):
+        raise InvalidParameter(
+            f"weights must not all be zero; those of column {int(np.argmax(empty))} are. Leave that intent out."
+        )
+    return checked
+
+
+def demonstrations(demos: Demonstrations) -> Demonstrations:
+    """Return demonstrations to fit to: at least one."""
+    if len(demos) == 0:
+        raise InvalidDemos(
+            "A fit needs at least one demonstration; there are none. Check the filter or the file they came from."
+        )
+    return demos
+
+
+def lengths(demos: Demonstrations, longest: float) -> None:
+    """Check that no demonstration is longer than the model's trajectories."""
+    too_long = demos.lengths > longest
+    if np.any(too_long):
+        i = int(np.argmax(too_long))
+        raise InvalidDemos(
+            f"demonstration {i} has {demos.lengths[i]} states, more than max_length = {longest}, part of the model. "
+            "Shorten it, or make a model with a larger max_length (and fit it anew)."
+        )
+
+
+def endings(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> None:
+    """Check that every demonstration ends where the model lets trajectories end."""
+    if stop == "anywhere":
+        return
+    fine = mdp.terminal[demos.last_states]
+    if stop == "terminal_or_max_length":
+        fine = fine | (demos.lengths == longest)
+    if not np.all(fine):
+        i = int(np.argmin(fine))
+        raise InvalidDemos(
+            f"demonstration {i}, step {demos.lengths[i] - 1}: it ends in state {demos.last_states[i]}, not terminal, "
+            f"but the model has stop={stop!r}. Use stop='anywhere', or mark the state as terminal."
+        )
+
+
+def warn_unless_converged(result: FitResult, tol: float) -> None:
+    """Warn of a fit that stopped early."""
+    if not result.converged:
+        warnings.warn(
+            f"The fit {result.status.value}. The projected gradient is {result.projected_gradient:.2g} after "
+            f"{result.n_evaluations} evaluations, the tolerance {tol:.2g}.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

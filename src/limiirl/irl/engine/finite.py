@@ -1,0 +1,217 @@
+"""`FiniteEngine`: sums over all trajectories of at most `max_length` states, their derivatives, and samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidParameter, NumericalError
+from limiirl.irl.engine.compiled import compile_mdp
+from limiirl.irl.engine.hessian import covariance
+from limiirl.irl.engine.messages import Messages
+from limiirl.irl.engine.passes import EngineRewards, Pass
+from limiirl.irl.engine.sampling import draw_starts, finite_steps, walk
+from limiirl.irl.engine.space import LOSS, check_space, log_loss_bound
+from limiirl.kernels.graph import Rewards
+from limiirl.kernels.growth import log_growth
+from limiirl.kernels.linear import Tally
+from limiirl.mdp import MDP
+
+Float = NDArray[np.float64]
+# Intents swept together: enough to amortise the reading of the graph, few enough that the unrolled loops stay in
+# registers.
+MAX_COLUMNS = 8
+STOPS = ("anywhere", "terminal", "terminal_or_max_length")
+
+
+class Totals(NamedTuple):
+    """What a sweep finds: log_Z (K,), and counts of the MDP's states (S, K) and of its edges (E, K) or None."""
+
+    log_Z: Float
+    node: Float
+    edge: Float | None
+
+
+class FiniteEngine:
+    """All trajectories of 1 to `max_length` states of an MDP, weighted by q(tau) exp(theta . F(tau)).
+
+    Parameters
+    ----------
+    mdp : MDP
+    max_length : int
+        The largest number of states of a trajectory.
+    stop : {"anywhere", "terminal", "terminal_or_max_length"}
+        Where a trajectory may end: in any state (the paper's set), only in terminal states, or there and at
+        `max_length`.
+    by_start : bool
+        False: trajectories start from p0, and Z sums over all starts. True: the model is conditioned on the start
+        state; log_Z is then the mean of log Z(s) over the start distribution, p0 or the one given.
+    number_space : {"auto", "linear", "log"}
+    max_bytes : float
+        Memory for messages; beyond it they are recomputed from checkpoints.
+
+    Examples
+    --------
+    Two trajectories: 0 alone, and 0 then 1.
+
+    >>> mdp = MDP.from_edges([0], [1], p0=[1, 0])
+    >>> FiniteEngine(mdp, 5).log_partition(np.zeros((1, 2)))
+    array([0.69314718])
+    """
+
+    def __init__(
+        self,
+        mdp: MDP,
+        max_length: int,
+        *,
+        stop: str = "anywhere",
+        by_start: bool = False,
+        number_space: str = "auto",
+        max_bytes: float = 2.0**30,
+    ) -> None:
+        if stop not in STOPS:
+            raise InvalidParameter(f"stop must be one of {', '.join(STOPS)}; it is {stop!r}.")
+        self.mdp, self.max_length, self.stop, self.by_start = mdp, max_length, stop, by_start
+        self.number_space, self.max_bytes = check_space(number_space), max_bytes
+        self.compiled = compile_mdp(mdp)
+        self.graph = self.compiled.graph
+        self.discount = mdp.gamma ** np.arange(max_length, dtype=np.float64)
+        self.end = None if stop == "anywhere" else mdp.terminal[self.graph.order].astype(np.float64)
+        self.end_at_last = self.end if stop == "terminal" else None
+        self._p0 = mdp.p0[self.graph.order][:, None]
+        self._buffers: dict[int, Messages] = {}
+
+    def buffer(self, n_columns: int) -> Messages:
+        """Return the messages' memory, which is kept from one evaluation to the next."""
+        known = self._buffers.get(n_columns)
+        if known is None:
+            self._buffers.clear()
+            known = Messages(self.max_length, (self.mdp.n_states + 1) * n_columns, n_columns, self.max_bytes)
+            self._buffers[n_columns] = known
+        return known
+
+    def totals(
+        self, thetas: Float, *, gain: Float | None = None, starts: Float | None = None, edges: bool | None = None
+    ) -> Totals:
+        """Return log_Z and the expected counts sum_t gain_t p_t of states and edges.
+
+        With the default gain, the discount, counts times features are the gradient of log_Z.
+
+        Parameters
+        ----------
+        thetas : (K, d)
+        gain : (L,), optional
+        starts : (S, K), optional
+            Distribution of start states for each column, instead of p0.
+        edges : bool, optional
+            Whether to count edges; by default where they bear features.
+        """
+        gain = self.discount if gain is None else gain
+        edges = bool(self.mdp.n_action_features or self.mdp.n_edge_features) if edges is None else edges
+        log_Z, node = np.empty(thetas.shape[0]), np.empty((self.mdp.n_states, thetas.shape[0]))
+        edge = np.empty((self.mdp.n_edges, thetas.shape[0])) if edges else None
+        for chosen, run in self._passes(thetas, starts):
+            shape = (-1, run.n_columns)
+            node_tally = (gain[0] * run.start_visits).ravel()
+            edge_tally = np.zeros(self.graph.n_edges * run.n_columns) if edges else None
+            run.forward(gain, Tally(node_tally, edge_tally, None, None))
+            log_Z[chosen] = run.log_Z
+            node[self.graph.order[:, None], chosen] = self._checked(node_tally.reshape(shape))
+            if edge is not None and edge_tally is not None:
+                edge[:, chosen] = self.compiled.spread(edge_tally.reshape(shape))
+        return Totals(log_Z, node, edge)
+
+    def _checked(self, counts: Float) -> Float:
+        if not np.all(np.isfinite(counts)):
+            state = int(self.graph.order[np.argmin(np.isfinite(counts).all(axis=1))])
+            raise NumericalError(
+                f"The expected count of state {state} left the range of float64 by step {self.max_length - 1}. "
+                "Use number_space='auto' or 'log', or smaller rewards."
+            )
+        return counts
+
+    def log_partition(self, thetas: Float, *, starts: Float | None = None) -> Float:
+        """Return log_Z (K,): of the sum over all trajectories, or, by start, its mean over the start distribution."""
+        log_Z = np.empty(thetas.shape[0])
+        for chosen, run in self._passes(thetas, starts):
+            log_Z[chosen] = run.log_Z
+        return log_Z
+
+    def log_partition_by_start(self, thetas: Float) -> Float:
+        """Return log Z(s) (S, K): of the sum over trajectories that start in s, without p0; -inf if there is none."""
+        found = np.empty((self.mdp.n_states, thetas.shape[0]))
+        for chosen, run in self._passes(thetas, None):
+            found[self.graph.order[:, None], chosen] = run.log_Z_by_start
+        return found
+
+    def covariance(self, theta: Float, *, starts: Float | None = None) -> Float:
+        """Return the Hessian (d, d) of log_Z at theta (d,): the covariance of the path features. `starts` is (S,)."""
+        return covariance(self, theta, starts)
+
+    def time_marginals(self, theta: Float) -> Float:
+        """Return p_t(s) (L, S), the probability of being in s at step t, for theta (d,)."""
+        run = self.single(theta)
+        found = np.empty((self.max_length, self.mdp.n_states))
+        found[0, self.graph.order] = run.start_visits[:, 0]
+        for first, visits, _ in run.step_by_step(self.max_length):
+            found[first : first + visits.shape[0], self.graph.order] = visits
+        return found
+
+    def sample(self, theta: Float, n: int, rng: np.random.Generator) -> Demonstrations:
+        """Draw n trajectories from the model with parameters theta (d,)."""
+        run = self.single(theta)
+        starts = draw_starts(run.start_visits[:, 0], n, rng)
+        return walk(self.mdp, self.compiled, run.out, run.log, finite_steps(run), starts, rng)
+
+    def single(self, theta: Float, starts: Float | None = None) -> Pass:
+        """Run the backward sweep for one intent: the start of a Hessian, of marginals step by step, or of samples."""
+        ((_, run),) = self._passes(theta[None], None if starts is None else starts[:, None])
+        return run
+
+    def _passes(self, thetas: Float, starts: Float | None) -> Iterator[tuple[NDArray[np.intp], Pass]]:
+        """Yield (columns, pass) for chunks of intents that share a number space."""
+        rewards = self._rewards(thetas)
+        if starts is not None:
+            starts = starts[self.graph.order]
+        log = self._needs_log(rewards)
+        for space in (False, True):
+            members = np.flatnonzero(log == space)
+            for i in range(0, members.size, MAX_COLUMNS):
+                chosen = members[i : i + MAX_COLUMNS]
+                part = rewards if chosen.size == thetas.shape[0] else _columns(rewards, chosen)
+                yield chosen, Pass(self, part, self._p0 if starts is None else starts[:, chosen], space)
+
+    def _rewards(self, thetas: Float) -> EngineRewards:
+        node, edge = self.mdp.rewards(thetas)
+        for values, what in ((node, "state"), (edge, "edge")):
+            if values is not None and not np.all(np.isfinite(values)):
+                row = int(np.argmin(np.isfinite(values).all(axis=1)))
+                raise NumericalError(
+                    f"The reward of {what} {row} at step 0 is not finite. Use smaller parameters or features."
+                )
+        if edge is not None:
+            edge = np.ascontiguousarray(edge[self.graph.edge_order])
+        return EngineRewards(np.ascontiguousarray(node[self.graph.order]), edge)
+
+    def _needs_log(self, rewards: EngineRewards) -> NDArray[np.bool_]:
+        n_columns = rewards.node.shape[1]
+        if self.number_space != "auto":
+            return np.full(n_columns, self.number_space == "log")
+        if self.stop != "anywhere":  # the bound needs Z to be at least every forward message
+            return np.ones(n_columns, dtype=bool)
+        prob, _ = self.compiled.edge_weights(False)
+        flat = Rewards(
+            rewards.node.ravel(), prob, None if rewards.edge is None else rewards.edge.ravel(), self.discount, False
+        )
+        growth = log_growth(self.graph.out, flat, (0,) * n_columns)
+        return log_loss_bound(self.mdp.n_states, self.max_length, growth) >= math.log(LOSS)
+
+
+def _columns(rewards: EngineRewards, chosen: NDArray[np.intp]) -> EngineRewards:
+    edge = None if rewards.edge is None else np.ascontiguousarray(rewards.edge[:, chosen])
+    return EngineRewards(np.ascontiguousarray(rewards.node[:, chosen]), edge)

@@ -1,0 +1,249 @@
+"""`InfiniteEngine`: sums over trajectories of any length, for discount 1, by two sparse solves instead of sweeps.
+
+With W(s, s') = x(s, s') w(s') the messages are beta = (I - W)^-1 end and alpha = (I - W')^-1 alpha_0. The sum is
+finite if and only if the spectral radius of W is below 1 on the states that matter. The solve itself proves it: if (I
+- W) y = 1 has a solution y > 0, then W y < y, so that the radius is below 1 (Collatz and Wielandt); if there is none,
+it is not.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import breadth_first_order
+from scipy.sparse.linalg import splu
+
+from limiirl.demos import Demonstrations
+from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
+from limiirl.irl.engine.compiled import compile_mdp
+from limiirl.irl.engine.features import dense_features
+from limiirl.irl.engine.finite import Totals
+from limiirl.irl.engine.sampling import Onward, draw_starts, walk
+from limiirl.kernels.graph import Rewards, owners
+from limiirl.mdp import MDP
+
+Float = NDArray[np.float64]
+
+
+@dataclass(eq=False)
+class _Solution:
+    """One intent, solved; arrays are in engine order and zero on states that do not matter."""
+
+    lu: Any
+    keep: NDArray[np.intp]
+    w: Float
+    x: Float
+    node: Float
+    beta: Float
+
+    def solve(self, right: Float, transposed: bool = False) -> Float:
+        found = np.zeros_like(right)
+        found[self.keep] = self.lu.solve(np.ascontiguousarray(right[self.keep]), trans="T" if transposed else "N")
+        return found
+
+
+class InfiniteEngine:
+    """All trajectories of an MDP with discount 1, of any length; the methods are those of `FiniteEngine`.
+
+    Parameters
+    ----------
+    mdp : MDP
+    stop : {"anywhere", "terminal"}
+    by_start : bool
+
+    Examples
+    --------
+    A state that may be left for itself with weight 1/2 each time: 1 + 1/2 + 1/4 + ... = 2, and the first visit weighs
+    1/2.
+
+    >>> mdp = MDP.from_edges([0], [0], n_states=1)
+    >>> np.exp(InfiniteEngine(mdp).log_partition(np.log([[0.5]])))
+    array([1.])
+    """
+
+    def __init__(self, mdp: MDP, *, stop: str = "anywhere", by_start: bool = False) -> None:
+        if mdp.gamma != 1.0:
+            raise DivergentPartition(
+                f"max_length=inf needs discount 1; it is {mdp.gamma}. Rewards that fade away no longer hold back the "
+                "growing number of long trajectories. Set a finite max_length, or use mdp.replace(gamma=1.0)."
+            )
+        if stop not in ("anywhere", "terminal"):
+            raise InvalidParameter(f"stop must be 'anywhere' or 'terminal' with max_length=inf; it is {stop!r}.")
+        self.mdp, self.stop, self.by_start = mdp, stop, by_start
+        self.max_length = np.inf
+        self.compiled = compile_mdp(mdp)
+        self.graph = self.compiled.graph
+        self._tail = owners(self.graph.out)
+        self._head = self.graph.out.idx.astype(np.int64)
+        self._end = np.ones(mdp.n_states) if stop == "anywhere" else mdp.terminal[self.graph.order].astype(np.float64)
+        self._p0 = mdp.p0[self.graph.order]
+
+    def totals(self, thetas: Float, *, starts: Float | None = None, edges: bool | None = None) -> Totals:
+        """Return log_Z (K,) and the expected numbers of visits to states (S, K) and of uses of edges (E, K)."""
+        edges = bool(self.mdp.n_action_features or self.mdp.n_edge_features) if edges is None else edges
+        log_Z, node = np.empty(thetas.shape[0]), np.empty((self.mdp.n_states, thetas.shape[0]))
+        edge = np.empty((self.graph.n_edges, thetas.shape[0])) if edges else None
+        for k, theta in enumerate(thetas):
+            found = self._solve(theta, None if starts is None else starts[:, k])
+            log_Z[k], alpha, _ = self._start(found, None if starts is None else starts[:, k])
+            node[self.graph.order, k] = alpha * found.beta
+            if edge is not None:
+                edge[:, k] = (alpha[self._tail] * found.x * (found.w * found.beta)[self._head])[self.graph.in_edge]
+        return Totals(log_Z, node, None if edge is None else self.compiled.spread(edge))
+
+    def log_partition(self, thetas: Float, *, starts: Float | None = None) -> Float:
+        """Return log_Z (K,)."""
+        return self.totals(thetas, starts=starts, edges=False).log_Z
+
+    def log_partition_by_start(self, thetas: Float) -> Float:
+        """Return log Z(s) (S, K); -inf for states that no start leads to."""
+        found = np.empty((self.mdp.n_states, thetas.shape[0]))
+        for k, theta in enumerate(thetas):
+            solution = self._solve(theta, None)
+            with np.errstate(divide="ignore"):
+                found[self.graph.order, k] = solution.node + np.log(solution.beta)
+        return found
+
+    def covariance(self, theta: Float, *, starts: Float | None = None) -> Float:
+        """Return the Hessian (d, d) of log_Z at theta (d,): the covariance of the path features."""
+        found = self._solve(theta, starts)
+        _, alpha, weights = self._start(found, starts)
+        phi, edge_phi = dense_features(self.mdp, self.compiled)
+        pushed = alpha[:, None] * phi
+        onward = (found.x * (found.w * found.beta)[self._head])[:, None]
+        if edge_phi is not None:
+            by_source = np.empty_like(edge_phi)
+            by_source[self.graph.in_edge] = edge_phi
+            edge_phi = by_source
+            flow = (alpha[self._tail] * found.x * found.w[self._head])[:, None] * edge_phi
+            np.add.at(pushed, self._head, flow)
+        tangent = found.solve(pushed, transposed=True)
+        cross = phi.T @ (found.beta[:, None] * tangent)
+        own = (phi.T * (alpha * found.beta)) @ phi
+        mean = (alpha * found.beta) @ phi
+        if edge_phi is not None:
+            cross += edge_phi.T @ (onward * (tangent[self._tail] + alpha[self._tail][:, None] * edge_phi))
+            used = onward[:, 0] * alpha[self._tail]
+            own += (edge_phi.T * used) @ edge_phi
+            mean += used @ edge_phi
+        second = cross + cross.T - own
+        if not self.by_start:
+            return second - np.outer(mean, mean)
+        ahead = found.beta[:, None] * phi
+        if edge_phi is not None:
+            np.add.at(ahead, self._tail, onward * edge_phi)
+        expected = found.solve(ahead)[found.keep] / found.beta[found.keep, None]
+        return second - (expected.T * weights[found.keep]) @ expected
+
+    def sample(self, theta: Float, n: int, rng: np.random.Generator) -> Demonstrations:
+        """Draw n trajectories from the model with parameters theta (d,)."""
+        found = self._solve(theta, None)
+        _, _, weights = self._start(found, None)
+        message = np.append(found.w * found.beta, 0.0)
+        rewards = Rewards(
+            found.node, None, np.log(found.x, where=found.x > 0, out=np.full(found.x.size, -np.inf)), np.ones(1), True
+        )
+        steps = itertools.repeat(Onward(message, self._end, 1.0))
+        return walk(self.mdp, self.compiled, rewards, False, steps, draw_starts(weights, n, rng), rng)
+
+    def _start(self, found: _Solution, starts: Float | None) -> tuple[float, Float, Float]:
+        """Return log_Z, alpha divided by Z, and the distribution of start states (S,)."""
+        given = self._p0 if starts is None else starts[self.graph.order]
+        used = given > 0
+        if self.by_start:
+            log_Z = float(given[used] @ (found.node[used] + np.log(found.beta[used])))
+            first = np.zeros_like(given)
+            first[used] = given[used] / found.beta[used]
+            return log_Z, found.solve(first, transposed=True), given
+        shift = float(np.max(found.node[used]))
+        first = np.where(used, given * np.exp(np.minimum(found.node - shift, 0.0)), 0.0)
+        total = float(first @ found.beta)
+        return shift + float(np.log(total)), found.solve(first / total, transposed=True), first * found.beta / total
+
+    def _solve(self, theta: Float, starts: Float | None) -> _Solution:
+        node, edge = self.mdp.rewards(theta)
+        node = node[self.graph.order, 0]
+        with np.errstate(over="ignore"):
+            w = np.exp(node)
+            x = self.compiled.mass[self.graph.edge_order]
+            if edge is not None:
+                x = x * np.exp(edge[self.graph.edge_order, 0])
+        for values, what, names in ((w, "state", self.graph.order), (x, "edge", self.graph.edge_order)):
+            if not np.all(np.isfinite(values)):
+                row = int(names[np.argmin(np.isfinite(values))])
+                raise NumericalError(
+                    f"The weight of {what} {row} left the range of float64 at step 0. Use smaller rewards."
+                )
+        keep = self._relevant(starts)
+        n = self.mdp.n_states
+        weights = sparse.csr_array((x * w[self._head], (self._tail, self._head)), shape=(n, n))[keep][:, keep]
+        lu = self._factor(weights)
+        beta = np.zeros(n)
+        beta[keep] = lu.solve(self._end[keep])
+        if not np.all(beta[keep] > 0):
+            state = int(self.graph.order[keep[np.argmin(beta[keep])]])
+            raise NumericalError(
+                f"The weight of trajectories from state {state} to a terminal state underflowed. "
+                "Use a finite max_length, which has a log space."
+            )
+        return _Solution(lu, keep, w, x, node, beta)
+
+    def _factor(self, weights: Any) -> Any:
+        """Return the LU factors of I - W, or raise `DivergentPartition` if the series does not converge."""
+        n = weights.shape[0]
+        proof = None
+        try:
+            lu = splu((sparse.eye_array(n) - weights).tocsc())
+            proof = lu.solve(np.ones(n))
+        except RuntimeError:  # exactly singular: the radius is exactly 1
+            lu = None
+        if lu is None or proof is None or not np.all(np.isfinite(proof)) or np.min(proof) < 1.0 - 1e-6:
+            raise DivergentPartition(
+                "The sum over trajectories of any length is infinite: their weight grows by a factor of about "
+                f"{_growth(weights):.4g} a step. Use lower rewards (a cost on every step), or a finite max_length."
+            )
+        return lu
+
+    def _relevant(self, starts: Float | None) -> NDArray[np.intp]:
+        """Return the states that lie on some trajectory, ascending, in engine order."""
+        given = self._p0 if starts is None else starts[self.graph.order]
+        n = self.mdp.n_states
+        links = sparse.csr_array((np.ones(self._tail.size), (self._tail, self._head)), shape=(n, n))
+        reached = _reach(links, given > 0)
+        if self.stop == "terminal":
+            reached &= _reach(links.T.tocsr(), self._end > 0)
+            if not np.any(reached[given > 0]):
+                state = int(self.graph.order[np.argmax(given > 0)])
+                raise InvalidParameter(
+                    f"No trajectory from state {state} ends in a terminal state. Use stop='anywhere'."
+                )
+        return np.flatnonzero(reached)
+
+
+def _reach(links: Any, sources: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which states can be reached from the sources: a search from one more node that leads to all of them."""
+    n = sources.size
+    extra = sparse.csr_array(
+        (np.ones(int(sources.sum())), (np.zeros(int(sources.sum()), dtype=int), np.flatnonzero(sources))), shape=(1, n)
+    )
+    full = sparse.block_array([[links, sparse.csr_array((n, 1))], [extra, None]], format="csr")
+    found = np.zeros(n + 1, dtype=bool)
+    found[breadth_first_order(full, n, return_predecessors=False)] = True
+    return found[:n]
+
+
+def _growth(weights: Any, steps: int = 200) -> float:
+    """Return the growth a step of W^n 1, by power iteration: an estimate of the spectral radius for a message."""
+    vector, growth = np.ones(weights.shape[0]), 0.0
+    for _ in range(steps):
+        vector = weights @ vector
+        growth = float(np.max(vector))
+        if growth == 0.0:
+            break
+        vector /= growth
+    return growth

@@ -1,0 +1,220 @@
+"""`Pass`: the backward sweep for a few intents in one number space, and the forward sweeps that may follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from limiirl.errors import InvalidParameter, NumericalError
+from limiirl.irl.engine.space import kernels_of
+from limiirl.kernels import linear
+from limiirl.kernels.graph import Rewards, owners
+from limiirl.kernels.linear import Alpha, Tally, Weights
+
+if TYPE_CHECKING:
+    from limiirl.irl.engine.finite import FiniteEngine
+
+Float = NDArray[np.float64]
+_LN2 = float(np.log(2.0))
+
+
+class EngineRewards(NamedTuple):
+    """Rewards of K intents in engine order: node (S, K), and edge (E', K) sorted by source, or None."""
+
+    node: Float
+    edge: Float | None
+
+
+class Pass:
+    """A backward sweep that has been run, ready to be followed by forward sweeps.
+
+    Attributes
+    ----------
+    log_Z : (K,)
+    log_Z_by_start : (S, K), in engine order
+    start_visits : (S, K), in engine order
+        p_0, the probability of each start state.
+    """
+
+    def __init__(self, engine: FiniteEngine, rewards: EngineRewards, starts: Float, log: bool) -> None:
+        self.engine, self.log = engine, log
+        self.kernels = kernels_of(log)
+        self.n_columns = rewards.node.shape[1]
+        self.columns = (0,) * self.n_columns
+        self.out, self.into = self._directions(rewards)
+        self._out_weights, self._into_weights = self._weights()
+        self.messages = engine.buffer(self.n_columns)
+        self._beta, self._exponent = self._sweep_back(rewards.node)
+        with np.errstate(divide="ignore"):
+            self._start(rewards.node, starts)
+
+    def _directions(self, rewards: EngineRewards) -> tuple[Rewards, Rewards]:
+        engine = self.engine
+        steady = engine.mdp.gamma == 1.0
+        prob_out, prob_in = engine.compiled.edge_weights(self.log)
+        node, edge_out, edge_in = rewards.node.ravel(), None, None
+        if rewards.edge is not None:
+            edge_out, edge_in = rewards.edge.ravel(), rewards.edge[engine.graph.in_edge].ravel()
+        return (
+            Rewards(node, prob_out, edge_out, engine.discount, steady),
+            Rewards(node, prob_in, edge_in, engine.discount, steady),
+        )
+
+    def _weights(self) -> tuple[Weights | None, Weights | None]:
+        if self.log:
+            return None, None
+        graph, node = self.engine.graph, np.empty(self.out.node.size)
+        sides = []
+        for near, rewards in ((graph.out, self.out), (graph.into, self.into)):
+            plain = rewards.prob is None and rewards.edge is None
+            edge = None if plain else np.zeros((graph.n_edges + near.width) * self.n_columns)
+            weights = Weights(node, edge)
+            linear.fill(near, rewards, weights, self.columns)
+            sides.append(weights)
+        return sides[0], sides[1]
+
+    def _sweep_back(self, node: Float) -> tuple[Float, NDArray[np.int64]]:
+        engine = self.engine
+        last = np.zeros_like(node) if engine.max_length == 1 else engine.discount[-1] * node
+        end = engine.end_at_last
+        if end is not None:
+            with np.errstate(divide="ignore"):
+                last += np.log(end)[:, None]
+        row, exponent = self.messages.sweep_back((last if self.log else np.exp(last)).ravel(), self.resume)
+        return row[: node.size].reshape(node.shape).copy(), exponent.copy()
+
+    def resume(self, rows: Float, exponents: NDArray[np.int64], t: int) -> None:
+        """Fill a stretch of messages that begins at step t from its last one."""
+        self.kernels.backward(
+            self.engine.graph.out, self.out, self._out_weights, self.engine.end, rows, exponents, t, self.columns
+        )
+
+    def _start(self, node: Float, starts: Float) -> None:
+        """Join the messages of step 0 to the start distribution: log_Z, p_0 and the first alpha."""
+        log_beta = self._beta if self.log else np.log(self._beta) + self._exponent * _LN2
+        self.log_Z_by_start = node + log_beta
+        used = starts > 0.0
+        self._check_messages(used)
+        if self.engine.by_start:
+            self.log_Z = np.sum(np.where(used, starts * np.where(used, self.log_Z_by_start, 0.0), 0.0), axis=0)
+            self._log_norm = np.zeros(self.n_columns)
+            self._alpha0 = np.where(
+                used, np.log(starts) - log_beta if self.log else starts / self._beta, -np.inf if self.log else 0.0
+            )
+            self._alpha_exponent = -self._exponent
+            self.start_visits = np.broadcast_to(starts, node.shape)
+        elif self.log:
+            self._alpha0 = np.log(starts) + node
+            self.log_Z = self._log_norm = logsumexp(self._alpha0 + log_beta, axis=0)
+            self._alpha_exponent = np.zeros_like(self._exponent)
+            self.start_visits = np.exp(self._alpha0 + log_beta - self.log_Z)
+        else:
+            # The largest reward of a start state is taken out: exp of it alone may be zero or infinite.
+            shift = np.max(np.where(used, node, -np.inf), axis=0)
+            self._alpha0 = starts * np.exp(np.minimum(node - shift, 0.0))
+            joint = self._alpha0 * self._beta
+            total = joint.sum(axis=0)
+            self._log_norm = np.log(total) + self._exponent * _LN2
+            self.log_Z = shift + self._log_norm
+            self._alpha_exponent = np.zeros_like(self._exponent)
+            self.start_visits = joint / total
+
+    def _check_messages(self, used: NDArray[np.bool_]) -> None:
+        reached = np.where(used, self.log_Z_by_start, 0.0)
+        if np.all(np.isfinite(reached)):
+            return
+        impossible = used & (self.log_Z_by_start == -np.inf)
+        if self.engine.stop != "anywhere" and (
+            np.any(impossible) if self.engine.by_start else np.any(np.all(impossible | ~used, axis=0))
+        ):
+            state = int(self.engine.graph.order[np.argmax(np.any(impossible, axis=1))])
+            raise InvalidParameter(
+                f"No trajectory of at most {self.engine.max_length} states from state {state} ends where "
+                f"stop={self.engine.stop!r} allows. "
+                "Raise max_length, or use stop='anywhere'."
+            )
+        if not (np.any(np.isnan(reached)) or np.any(reached == np.inf)) and self.engine.stop != "anywhere":
+            return
+        self._raise_where_lost()
+
+    def _raise_where_lost(self) -> None:
+        """Find the step and the state where the backward sweep left the range of float64, and say so."""
+        where = "step 0"
+        for t, rows, _ in self.messages.stretches(self.resume):
+            lost = np.isnan(rows) | (rows == np.inf)
+            if np.any(lost):
+                i = int(np.max(np.nonzero(lost.any(axis=1))[0]))
+                where = f"step {t + i}, state {self.engine.graph.order[int(np.argmax(lost[i])) // self.n_columns]}"
+        raise NumericalError(
+            f"The weights of trajectories left the range of float64 at {where}. "
+            "Use number_space='auto' or 'log', or smaller rewards."
+        )
+
+    def forward(self, gain: Float, tally: Tally) -> None:
+        """Sweep forward over all steps, adding gain_t times the probabilities of step t to the tallies."""
+        alpha = self._alpha()
+        for t, rows, exponents in self.messages.stretches(self.resume):
+            self._carry(t, rows, exponents, alpha, gain, tally)
+
+    def step_by_step(self, most: int) -> Iterator[tuple[int, Float, Float]]:
+        """Yield (t, visits (n, S K), share (n, E' K)) for up to `most` consecutive steps from t = 1 on.
+
+        Row i of visits is p_{t+i}; row i of share says how one who is in a state at step t + i came there.
+        """
+        alpha = self._alpha()
+        for first, rows, exponents in self.messages.stretches(self.resume):
+            for i in range(0, rows.shape[0] - 1, most):
+                n = min(most, rows.shape[0] - 1 - i)
+                visits, share = (
+                    np.empty((n, self.out.node.size)),
+                    np.empty((n, self.engine.graph.n_edges * self.n_columns)),
+                )
+                part = rows[i : i + n + 1], exponents[i : i + n + 1]
+                self._carry(first + i, *part, alpha, self.engine.discount, Tally(None, None, visits, share))
+                yield first + i + 1, visits, share
+
+    def departures(self) -> Iterator[tuple[int, Float]]:
+        """Yield (t, share (E',)) from the last step that can be left down to 0, for a pass of one intent.
+
+        share[e] is the probability that one who is in the source of edge e at step t goes on along it; what a state's
+        edges leave to 1 is the probability of stopping there.
+        """
+        graph = self.engine.graph
+        tail = owners(graph.out)
+        prob, _ = self.engine.compiled.edge_weights(True)
+        for first, rows, exponents in self.messages.stretches(self.resume, backwards=True):
+            for i in range(rows.shape[0] - 2, -1, -1):
+                t = first + i
+                own = self.out.discount[t] * self.out.node if t > 0 else 0.0
+                log_beta = self._log_row(rows[i], exponents[i]) - own
+                with np.errstate(invalid="ignore"):
+                    share = self._log_row(rows[i + 1], exponents[i + 1])[graph.out.idx] - log_beta[tail]
+                if prob is not None:
+                    share += prob
+                if self.out.edge is not None:
+                    share += self.out.discount[t] * self.out.edge
+                # A state from which no trajectory can end has log_beta = -inf: nobody leaves it.
+                yield t, np.where(np.isnan(share), 0.0, np.exp(share))
+
+    def _log_row(self, row: Float, exponent: NDArray[np.int64]) -> Float:
+        row = row[: self.out.node.size]
+        if self.log:
+            return row
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(row) + exponent[0] * _LN2)
+
+    def _alpha(self) -> Alpha:
+        value = np.zeros((2, self.out.node.size + self.n_columns))
+        value[0, : self.out.node.size] = self._alpha0.ravel()
+        return Alpha(value, self._alpha_exponent.copy(), self._log_norm)
+
+    def _carry(
+        self, t: int, rows: Float, exponents: NDArray[np.int64], alpha: Alpha, gain: Float, tally: Tally
+    ) -> None:
+        self.kernels.forward(
+            self.engine.graph.into, self.into, self._into_weights, rows, exponents, alpha, gain, tally, t, self.columns
+        )

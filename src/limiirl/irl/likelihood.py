@@ -1,0 +1,74 @@
+"""The objective of a MaxEnt fit: minus the weighted mean log-likelihood of demonstrations, for K weightings at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.errors import DivergentPartition
+from limiirl.irl.engine import FiniteEngine, InfiniteEngine
+from limiirl.irl.engine.features import expected_features
+from limiirl.irl.evidence import Evidence
+from limiirl.irl.optimise import Box
+
+Float = NDArray[np.float64]
+
+
+class PathLikelihood:
+    """The functions f_k(theta) = log Z(theta) - sum_i w_ik log-weight_i(theta) + ridge / 2 |theta|^2.
+
+    The weights of each k are scaled to sum to 1.
+    Convex in theta, but for unrecorded actions; its gradient is E[F] - F_k, the expected minus the demonstrated
+    features.
+    """
+
+    def __init__(self, engine: FiniteEngine | InfiniteEngine, evidence: Evidence, weights: Float, ridge: float) -> None:
+        self.engine, self.evidence, self.ridge = engine, evidence, ridge
+        self.weights = weights / weights.sum(axis=0)
+        self.mean_features = self.weights.T @ evidence.features
+        self._starts = evidence.starts(self.weights) if engine.by_start else None
+
+    def evaluate(self, thetas: Float, which: NDArray[np.intp]) -> tuple[Float, Float]:
+        """Return values (J,) and gradients (J, d); infinite values where the sum over trajectories diverges."""
+        try:
+            found = self.engine.totals(thetas, starts=None if self._starts is None else self._starts[:, which])
+        except DivergentPartition:
+            if len(which) == 1:
+                return np.array([np.inf]), np.zeros_like(thetas)
+            parts = [self.evaluate(thetas[j : j + 1], which[j : j + 1]) for j in range(len(which))]
+            return np.concatenate([value for value, _ in parts]), np.concatenate([gradient for _, gradient in parts])
+        demonstrated = self.mean_features[which]
+        values = found.log_Z - np.sum(demonstrated * thetas, axis=1) + 0.5 * self.ridge * np.sum(thetas**2, axis=1)
+        gradients = expected_features(self.engine.mdp, found.node, found.edge) - demonstrated + self.ridge * thetas
+        if not self.evidence.fixed:
+            for j, k in enumerate(which):
+                value, gradient = self.evidence.correction(thetas[j], self.weights[:, k])
+                values[j] -= value
+                gradients[j] -= gradient
+        return values, gradients
+
+    def hessian(self, theta: Float, k: int) -> Float:
+        """Return the Hessian (d, d) of log Z plus the ridge.
+
+        Unrecorded actions would lower it, and could make it indefinite; without them it is still a descent metric.
+        """
+        starts = None if self._starts is None else self._starts[:, k]
+        found = self.engine.covariance(theta, starts=starts)
+        return found + self.ridge * np.eye(theta.size)
+
+
+def feasible_start(engine: FiniteEngine | InfiniteEngine, box: Box) -> Float:
+    """Return a point (d,) within the bounds where the sum over trajectories is finite: 0, or else growing costs."""
+    start = box.clip(np.zeros(engine.mdp.n_features))
+    cost = 0.0
+    while True:
+        try:
+            engine.log_partition(start[None])
+        except DivergentPartition:
+            cost = max(1.0, 2.0 * cost)
+            lower = box.clip(np.full(start.size, -cost))
+            if np.array_equal(lower, start):
+                raise
+            start = lower
+            continue
+        return start

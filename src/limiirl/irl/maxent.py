@@ -1,0 +1,258 @@
+"""`MaxEnt`: maximum entropy IRL over whole trajectories, exactly (Ziebart et al. 2008; paper, section 3)."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+
+from limiirl.demos import Demonstrations
+from limiirl.errors import IdentifiabilityWarning, InvalidParameter, NotFitted
+from limiirl.irl import checks
+from limiirl.irl.base import FitResult
+from limiirl.irl.engine import FiniteEngine, InfiniteEngine
+from limiirl.irl.engine.features import expected_features
+from limiirl.irl.engine.finite import Totals
+from limiirl.irl.evidence import Evidence
+from limiirl.irl.identifiability import describe, null_directions
+from limiirl.irl.likelihood import PathLikelihood, feasible_start
+from limiirl.irl.optimise import SOLVERS
+from limiirl.mdp import MDP
+
+Float = NDArray[np.float64]
+Engine = FiniteEngine | InfiniteEngine
+
+
+class MaxEnt(BaseEstimator):  # type: ignore[misc]
+    r"""The maximum entropy model of trajectories, p(tau | theta) = q(tau) exp(theta . F(tau)) / Z(theta).
+
+    The sum Z runs over *all* trajectories of the MDP with at most `max_length` states, exactly. q(tau) is the
+    probability of the start and of the moves' outcomes, F(tau) the discounted feature count. The model tilts start
+    and dynamics towards reward ("luck"); the causal models do not.
+
+    Parameters
+    ----------
+    max_length : int, inf or None
+        The largest number of states of a trajectory. It is part of the model: another value is another distribution.
+        None: the longest demonstration given to `fit`, recorded as `max_length_`. inf: any length, for discount 1 and
+        rewards that make the sum finite.
+    bounds : (low, high), (d, 2) array, or None
+        Bounds on theta. The paper's experiments use (-10, 0); without bounds, a feature that every demonstration
+        collects to the utmost (a goal that all reach) has no finite maximum.
+    stop : {"anywhere", "terminal", "terminal_or_max_length"}
+        Where a trajectory may end. The paper's set is "anywhere".
+    condition : {"none", "start"}
+        "start" models p(tau | first state), so that where demonstrations begin says nothing about the reward.
+    ridge : float
+        Adds ridge / 2 * |theta|^2 to minus the mean log-likelihood.
+    solver : {"newton", "lbfgs"}
+        Projected Newton with the exact Hessian, or L-BFGS-B. ADR 0004 measures both.
+    tol : float
+        Largest component of the projected gradient at the solution, relative to the largest mean feature where that
+        is above 1.
+    max_evaluations : int
+        Cap on values with gradients in `fit`; the best point is kept.
+    number_space : {"auto", "linear", "log"}
+        "auto" computes in linear space where a rigorous bound allows it, else in log space.
+    max_memory : float
+        Bytes for messages; beyond it they are recomputed from checkpoints, for half as much time again.
+
+    Attributes
+    ----------
+    max_length_ : int or inf
+        Set by `fit`.
+    result_ : FitResult
+        What the last `fit` found, with directions that cannot be identified.
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=[[0, 0], [1, 0], [0, 1], [0,
+    0]])
+    >>> demos = Demonstrations.from_lists([[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]])
+    >>> irl = MaxEnt(stop="terminal", bounds=(-10, 10))
+    >>> theta = irl.fit(mdp, demos, start=[0, 0])
+    >>> print(round(theta[0] - theta[1], 4))  # three of four go by state 1: the log-odds are log 3
+    1.0986
+    """
+
+    def __init__(  # noqa: PLR0913 (a model's parameters, each with a default)
+        self,
+        max_length: float | None = None,
+        bounds: Any = (-10.0, 0.0),
+        *,
+        stop: str = "anywhere",
+        condition: str = "none",
+        ridge: float = 0.0,
+        solver: str = "newton",
+        tol: float = 1e-6,
+        max_evaluations: int = 1000,
+        number_space: str = "auto",
+        max_memory: float = 2.0**30,
+    ) -> None:
+        self.max_length = max_length
+        self.bounds = bounds
+        self.stop = stop
+        self.condition = condition
+        self.ridge = ridge
+        self.solver = solver
+        self.tol = tol
+        self.max_evaluations = max_evaluations
+        self.number_space = number_space
+        self.max_memory = max_memory
+
+    def log_partition(self, mdp: MDP, thetas: ArrayLike) -> Float:
+        """Return log Z (K,) for thetas (K, d) or (d,); with condition="start", its mean over p0."""
+        return self._engine(mdp).log_partition(mdp.check_thetas(thetas))
+
+    def expected_features(self, mdp: MDP, thetas: ArrayLike) -> Float:
+        """Return E[F] (K, d), the exact gradient of `log_partition`."""
+        found = self._engine(mdp).totals(mdp.check_thetas(thetas))
+        return expected_features(mdp, found.node, found.edge)
+
+    def hessian(self, mdp: MDP, theta: ArrayLike) -> Float:
+        """Return the Hessian (d, d) of `log_partition` at theta (d,): the covariance of the path features."""
+        return self._engine(mdp).covariance(mdp.check_thetas(theta)[0])
+
+    def state_marginals(self, mdp: MDP, thetas: ArrayLike) -> Float:
+        """Return (K, S): the expected number of visits to each state, not discounted."""
+        found = self._counts(mdp, thetas)
+        return np.ascontiguousarray(found.node.T)
+
+    def edge_marginals(self, mdp: MDP, thetas: ArrayLike) -> Float:
+        """Return (K, E): the expected number of times each edge of the MDP is taken, not discounted."""
+        return np.ascontiguousarray(np.asarray(self._counts(mdp, thetas).edge).T)
+
+    def time_marginals(self, mdp: MDP, theta: ArrayLike) -> Float:
+        """Return p_t(s) (L, S) for theta (d,): the probability of being in s at step t."""
+        engine = self._engine(mdp)
+        if not isinstance(engine, FiniteEngine):
+            raise InvalidParameter(
+                "time_marginals needs a last step; max_length is inf. Use a model with a finite max_length."
+            )
+        return engine.time_marginals(mdp.check_thetas(theta)[0])
+
+    def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> Float:
+        """Return the log-probability (N, K) of each demonstration under each of thetas (K, d), log q included.
+
+        Where actions were not recorded, it is that of the states, summed over the actions that join them.
+        """
+        engine = self._engine(mdp)
+        checks.lengths(demos, engine.max_length)
+        checks.endings(mdp, demos, self.stop, engine.max_length)
+        checked = mdp.check_thetas(thetas)
+        evidence = Evidence(mdp, demos, by_start=engine.by_start)
+        log_weight = evidence.log_weight(checked)
+        if engine.by_start:
+            return log_weight - engine.log_partition_by_start(checked)[demos.start_states]
+        return log_weight - engine.log_partition(checked)
+
+    def fit(
+        self, mdp: MDP, demos: Demonstrations, weights: ArrayLike | None = None, start: ArrayLike | None = None
+    ) -> Float:
+        """Return the parameters (d,) that maximise the weighted log-likelihood within the bounds.
+
+        Parameters
+        ----------
+        weights : (N,), optional
+            How much each demonstration counts; equal by default.
+        start : (d,), optional
+            Where to begin: a previous solution saves most of the work. By default 0, moved into the bounds.
+        """
+        given = None if weights is None else np.asarray(weights, dtype=np.float64)[:, None]
+        results = self._fit(mdp, demos, given, None if start is None else mdp.check_thetas(start))
+        result = results[0]
+        checks.warn_unless_converged(result, self.tol)
+        engine = self._engine(mdp)
+        directions = null_directions(engine.covariance(result.theta))
+        if directions.shape[0]:
+            warnings.warn(
+                f"{describe(directions, mdp.feature_names)}. result_.null_directions has them; drop or merge features, "
+                "or compare rewards only up to these directions.",
+                IdentifiabilityWarning,
+                stacklevel=2,
+            )
+        at_bound = checks.at_bound(result.theta, self.bounds, mdp)
+        self.result_ = FitResult(**(result.__dict__ | {"at_bound": at_bound, "null_directions": directions}))
+        return self.result_.theta
+
+    def fit_many(self, mdp: MDP, demos: Demonstrations, weights: ArrayLike, starts: ArrayLike | None = None) -> Float:
+        """Return parameters (K, d), one row for each column of weights (N, K): the M-step of a mixture, in one go.
+
+        `starts` is (K, d). Each row is what `fit` returns for that column, without its report.
+        """
+        given = np.asarray(weights, dtype=np.float64)
+        results = self._fit(mdp, demos, given, None if starts is None else mdp.check_thetas(starts))
+        return np.array([result.theta for result in results])
+
+    def sample(
+        self, mdp: MDP, theta: ArrayLike, n: int, seed: int | np.random.Generator | None = None
+    ) -> Demonstrations:
+        """Draw n trajectories from the model, exactly; starts from p0 where the model is conditioned on the start.
+
+        Examples
+        --------
+        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
+        >>> MaxEnt(max_length=3).sample(mdp, [0.0, 1.0, 0.0], 1000, seed=0).lengths.max()
+        np.int64(3)
+        """
+        engine = self._engine(mdp)
+        return engine.sample(mdp.check_thetas(theta)[0], checks.count(n, "n"), np.random.default_rng(seed))
+
+    def _counts(self, mdp: MDP, thetas: ArrayLike) -> Totals:
+        engine, checked = self._engine(mdp), mdp.check_thetas(thetas)
+        if isinstance(engine, FiniteEngine):
+            return engine.totals(checked, gain=np.ones(engine.max_length), edges=True)
+        return engine.totals(checked, edges=True)
+
+    def _fit(self, mdp: MDP, demos: Demonstrations, weights: Float | None, starts: Float | None) -> list[FitResult]:
+        """Minimise the objective of each column of weights (N, K), or of equal weights; set `max_length_`."""
+        checks.demonstrations(demos)
+        checks.choice(self.solver, "solver", tuple(SOLVERS))
+        self.max_length_ = int(demos.lengths.max()) if self.max_length is None else checks.max_length(self.max_length)
+        engine = self._engine(mdp)
+        checks.lengths(demos, engine.max_length)
+        checks.endings(mdp, demos, self.stop, engine.max_length)
+        box = checks.box(self.bounds, mdp)
+        objective = PathLikelihood(
+            engine,
+            Evidence(mdp, demos, by_start=engine.by_start),
+            checks.weights(weights, len(demos)),
+            checks.positive(self.ridge, "ridge", zero=True),
+        )
+        n_intents = objective.weights.shape[1]
+        if starts is None:
+            starts = np.tile(feasible_start(engine, box), (n_intents, 1))
+        elif starts.shape[0] != n_intents:
+            raise InvalidParameter(
+                f"There must be one start for each of {n_intents} columns of weights; there are {starts.shape[0]}."
+            )
+        scale = max(1.0, float(np.max(np.abs(objective.mean_features))))
+        tol = checks.positive(self.tol, "tol") * scale
+        cap = checks.count(self.max_evaluations, "max_evaluations")
+        return SOLVERS[self.solver](objective, starts, box, tol, cap)
+
+    def _engine(self, mdp: MDP) -> Engine:
+        """Return an engine for the model's trajectories in an MDP, checking the model's parameters on the way."""
+        by_start = checks.choice(self.condition, "condition", ("none", "start")) == "start"
+        if self.max_length is not None:
+            longest = checks.max_length(self.max_length)
+        elif hasattr(self, "max_length_"):
+            longest = self.max_length_
+        else:
+            raise NotFitted(
+                "max_length=None is settled by fit, which was not called. Fit first, or pass max_length to the model."
+            )
+        if longest == math.inf:
+            return InfiniteEngine(mdp, stop=self.stop, by_start=by_start)
+        return FiniteEngine(
+            mdp,
+            int(longest),
+            stop=self.stop,
+            by_start=by_start,
+            number_space=self.number_space,
+            max_bytes=checks.positive(self.max_memory, "max_memory", zero=True),
+        )

@@ -1,0 +1,200 @@
+"""Minimising smooth functions within bounds: the only place that calls an optimiser.
+
+Problems come in batches: K functions of the same shape whose values are cheapest when computed together, as the
+M-step of a mixture does. `minimise_newton` moves all of them in lockstep; `minimise_lbfgs` runs scipy's L-BFGS-B on
+one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.optimize import minimize
+
+from limiirl.irl.base import FitResult, Status
+
+Float = NDArray[np.float64]
+# Share of the decrease predicted by the gradient that a step must achieve (Armijo).
+_SUFFICIENT = 1e-4
+# Steps are halved at most this often before the search is given up: 2**-40 of a step is lost in rounding.
+_HALVINGS = 40
+
+
+class Objective(Protocol):
+    """K convex functions of d variables, with derivatives."""
+
+    def evaluate(self, thetas: Float, which: NDArray[np.intp]) -> tuple[Float, Float]:
+        """Return values (J,) and gradients (J, d) of functions `which` (J,) at thetas (J, d); inf where undefined."""
+        ...
+
+    def hessian(self, theta: Float, k: int) -> Float:
+        """Return the Hessian (d, d) of function k at theta (d,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Box:
+    """Bounds (d,) on every variable, -inf and inf where there are none."""
+
+    lower: Float
+    upper: Float
+
+    def clip(self, thetas: Float) -> Float:
+        """Return the nearest point within the bounds."""
+        return np.clip(thetas, self.lower, self.upper)
+
+    def held(self, theta: Float, gradient: Float) -> NDArray[np.bool_]:
+        """Return which variables lie on a bound that the negative gradient pushes against."""
+        return ((theta <= self.lower) & (gradient > 0)) | ((theta >= self.upper) & (gradient < 0))
+
+    def residual(self, theta: Float, gradient: Float) -> float:
+        """Return the largest component of the gradient that a step within bounds could follow: zero at the minimum."""
+        return float(np.max(np.abs(np.where(self.held(theta, gradient), 0.0, gradient)), initial=0.0))
+
+
+class _Search:
+    """One of the K problems on its way: the current point, the direction tried, the length of the step."""
+
+    def __init__(self, theta: Float, value: float, gradient: Float) -> None:
+        self.theta, self.value, self.gradient = theta, value, gradient
+        self.direction = np.zeros_like(theta)
+        self.length = 1.0
+        self.halvings = 0
+        self.n_evaluations, self.n_hessians = 1, 0
+        self.status: Status | None = None
+
+    def trial(self, box: Box) -> Float:
+        return box.clip(self.theta + self.length * self.direction)
+
+    def accepts(self, trial: Float, value: float, gradient: Float, box: Box) -> bool:
+        predicted = float(self.gradient @ (trial - self.theta))
+        if value <= self.value + _SUFFICIENT * predicted and value < self.value:
+            return True
+        # At the very end values differ by rounding alone, while the gradient still tells better from worse.
+        rounding = 8 * np.finfo(float).eps * max(1.0, abs(self.value))
+        return bool(value <= self.value + rounding) and box.residual(trial, gradient) < 0.5 * box.residual(
+            self.theta, self.gradient
+        )
+
+
+def minimise_newton(objective: Objective, starts: Float, box: Box, tol: float, max_evaluations: int) -> list[FitResult]:
+    """Minimise K convex functions by a projected Newton method (Bertsekas 1982) with exact Hessians, all in lockstep.
+
+    Variables on a bound that the gradient pushes against are held; the others take a Newton step, which is projected
+    and halved until it lowers the function enough. A singular Hessian is damped a little, so that null directions
+    stay where they are. Every accepted point is lower than the one before: the last is the best, also when the cap on
+    evaluations ends the search.
+
+    Parameters
+    ----------
+    starts : (K, d)
+    tol : float
+        Largest projected gradient at which a problem counts as solved.
+    max_evaluations : int
+        Cap on values with gradients, for each problem.
+    """
+    thetas = box.clip(starts)
+    everyone = range(thetas.shape[0])
+    values, gradients = objective.evaluate(thetas, np.arange(thetas.shape[0]))
+    searches = [_Search(*point) for point in zip(thetas, values.tolist(), gradients, strict=True)]
+    for k in everyone:
+        _aim(objective, searches[k], k, box, tol)
+    while pending := [k for k in everyone if searches[k].status is None]:
+        which = np.array(pending)
+        trials = np.array([searches[k].trial(box) for k in pending])
+        values, gradients = objective.evaluate(trials, which)
+        for k, trial, value, gradient in zip(pending, trials, values.tolist(), gradients, strict=True):
+            _advance(objective, searches[k], k, (trial, value, gradient), box, tol, max_evaluations)
+    return [_result(search, box) for search in searches]
+
+
+def _advance(
+    objective: Objective,
+    search: _Search,
+    k: int,
+    point: tuple[Float, float, Float],
+    box: Box,
+    tol: float,
+    max_evaluations: int,
+) -> None:
+    """Accept a trial point and aim anew, or halve the step."""
+    search.n_evaluations += 1
+    if search.accepts(*point, box):
+        search.theta, search.value, search.gradient = point
+        _aim(objective, search, k, box, tol)
+    else:
+        search.length *= 0.5
+        search.halvings += 1
+        if search.halvings > _HALVINGS:
+            search.status = Status.STALLED
+    if search.status is None and search.n_evaluations >= max_evaluations:
+        search.status = Status.EVALUATIONS
+
+
+def _aim(objective: Objective, search: _Search, k: int, box: Box, tol: float) -> None:
+    """Set the next direction, or the status if the point is a minimum."""
+    if box.residual(search.theta, search.gradient) <= tol:
+        search.status = Status.CONVERGED
+        return
+    hessian = objective.hessian(search.theta, k)
+    search.n_hessians += 1
+    free = ~box.held(search.theta, search.gradient)
+    search.direction = np.zeros_like(search.theta)
+    search.direction[free] = -_damped_solve(hessian[np.ix_(free, free)], search.gradient[free])
+    search.length, search.halvings = 1.0, 0
+
+
+def _damped_solve(matrix: Float, right: Float) -> Float:
+    """Solve (matrix + damping) x = right with the least damping that makes it definite, from 1e-8 of its mean on."""
+    mean = max(float(np.trace(matrix)) / matrix.shape[0], np.finfo(float).tiny)
+    damping = 1e-8 * mean
+    while True:
+        try:
+            factor = cho_factor(matrix + damping * np.eye(matrix.shape[0]))
+        except LinAlgError:
+            damping *= 100.0
+            continue
+        return np.asarray(cho_solve(factor, right), dtype=np.float64)
+
+
+def _result(search: _Search, box: Box) -> FitResult:
+    residual = box.residual(search.theta, search.gradient)
+    status = search.status or Status.STALLED
+    return FitResult(search.theta, search.value, status, search.n_evaluations, search.n_hessians, residual)
+
+
+def minimise_lbfgs(objective: Objective, starts: Float, box: Box, tol: float, max_evaluations: int) -> list[FitResult]:
+    """Minimise K functions one after the other by scipy's L-BFGS-B; arguments as for `minimise_newton`.
+
+    The best point evaluated is returned, whichever was the last.
+    """
+    return [_lbfgs(objective, start, k, box, tol, max_evaluations) for k, start in enumerate(box.clip(starts))]
+
+
+def _lbfgs(objective: Objective, start: Float, k: int, box: Box, tol: float, max_evaluations: int) -> FitResult:
+    which = np.array([k])
+    best: list[tuple[float, Float, Float]] = []
+
+    def evaluate(theta: Any) -> tuple[float, Any]:
+        values, gradients = objective.evaluate(theta[None], which)
+        value = float(values[0])
+        if not best or value < best[0][0]:
+            best[:] = [(value, theta.copy(), gradients[0])]
+        return value, gradients[0]
+
+    options: Any = {"maxfun": max_evaluations, "maxiter": 10 * max_evaluations, "gtol": tol, "ftol": 0.0, "maxcor": 20}
+    bounds = list(zip(box.lower, box.upper, strict=True))
+    found = minimize(evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    value, theta, gradient = best[0]
+    residual = box.residual(theta, gradient)
+    status = (
+        Status.CONVERGED if residual <= tol else Status.EVALUATIONS if found.nfev >= max_evaluations else Status.STALLED
+    )
+    return FitResult(theta, value, status, int(found.nfev), 0, residual)
+
+
+SOLVERS = {"newton": minimise_newton, "lbfgs": minimise_lbfgs}
