@@ -1,41 +1,90 @@
 """The directions in reward space that no demonstration can tell apart.
 
 A direction v is null if v . F(tau) is the same for every trajectory: moving theta along it multiplies all weights
-alike. Then the covariance of F has v in its null space, whatever theta is. Three groups of indicators that each sum
-to a road's length, say, leave two such directions.
+alike. Three groups of indicators that each sum to a road's length, say, leave two such directions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+
+from limiirl.mdp import MDP
 
 Float = NDArray[np.float64]
-# Relative to unit variance of each feature; rounding in the covariance leaves about 1e-13.
+# Relative to features of unit size; rounding leaves about 1e-13.
 _NULL = 1e-10
 
 
-def null_directions(covariance: Float) -> Float:
-    """Return an orthonormal basis (m, d) of the directions in which the path features do not vary.
+def variation(mdp: MDP, max_length: float, by_start: bool) -> Float:
+    """Return (d, d) the Gram matrix of all differences between trajectories that may stop anywhere.
 
-    Features are first scaled to unit variance, so that metres and kilometres give the same answer.
+    One who may stop anywhere shows, by going on along an edge, what that edge and its target add: gamma^t times
+    phi(e) + gamma phi(s'). These rows, and the differences between start states, span all that F can vary by. The null
+    space of their Gram matrix is exact, whatever theta is, and costs no more than a pass over the edges.
+
+    Parameters
+    ----------
+    max_length : int or inf
+        Edges that lie too far from every start to be taken do not count.
+    by_start : bool
+        Whether the model is conditioned on the start state, so that starts are not compared.
+    """
+    usable = _depth(mdp)[mdp.src] + 2 <= max_length
+    blocks: list[Any] = []
+    if mdp.state_features is not None:
+        blocks.append(mdp.gamma * mdp.state_features[mdp.dst[usable]])
+    if mdp.action_features is not None:
+        blocks.append(mdp.action_features[mdp.pair_of_edge[usable]])
+    if mdp.edge_features is not None:
+        blocks.append(mdp.edge_features[usable])
+    rows = sparse.hstack([sparse.csr_array(block) for block in blocks], format="csr")
+    gram = (rows.T @ rows).toarray()
+    if mdp.state_features is not None and not by_start:
+        starts = sparse.csr_array(mdp.state_features)[np.flatnonzero(mdp.p0 > 0)]
+        mean: Float = np.asarray(starts.mean(axis=0)).ravel()
+        centred = (starts.T @ starts).toarray() - starts.shape[0] * np.outer(mean, mean)
+        gram[: mean.size, : mean.size] += centred
+    return np.asarray(gram)
+
+
+def _depth(mdp: MDP) -> Float:
+    """Return (S,) the least number of moves from a start state to each state, inf where there is no way."""
+    depth = np.full(mdp.n_states, np.inf)
+    frontier = np.flatnonzero(mdp.p0 > 0)
+    links = sparse.csr_array((np.ones(mdp.n_edges), (mdp.src, mdp.dst)), shape=(mdp.n_states, mdp.n_states))
+    moves = 0
+    while frontier.size:
+        depth[frontier] = moves
+        reached = np.unique(links[frontier].indices)
+        frontier = reached[np.isinf(depth[reached])]
+        moves += 1
+    return depth
+
+
+def null_directions(gram: Float) -> Float:
+    """Return an orthonormal basis (m, d) of the null space of a Gram or covariance matrix of path features.
+
+    Features are first scaled to unit size, so that metres and kilometres give the same answer.
 
     Examples
     --------
     >>> null_directions(np.array([[1.0, 1.0], [1.0, 1.0]])).round(3)
     array([[ 0.707, -0.707]])
     """
-    variance = np.diag(covariance)
-    constant = variance <= _NULL * max(float(np.max(variance, initial=0.0)), np.finfo(float).tiny)
-    scale = np.where(constant, 1.0, np.sqrt(np.where(constant, 1.0, variance)))
-    correlation = covariance / np.outer(scale, scale)
-    correlation[constant] = correlation[:, constant] = 0.0
-    values, vectors = np.linalg.eigh(correlation)
-    found = (vectors[:, values <= _NULL * covariance.shape[0]] / scale[:, None]).T
+    size = np.diag(gram)
+    constant = size <= _NULL * max(float(np.max(size, initial=0.0)), np.finfo(float).tiny)
+    scale = np.where(constant, 1.0, np.sqrt(np.where(constant, 1.0, size)))
+    scaled = gram / np.outer(scale, scale)
+    scaled[constant] = scaled[:, constant] = 0.0
+    values, vectors = np.linalg.eigh(scaled)
+    found = (vectors[:, values <= _NULL * gram.shape[0]] / scale[:, None]).T
     if not found.size:
-        return np.empty((0, covariance.shape[0]))
+        return np.empty((0, gram.shape[0]))
     basis = np.linalg.svd(found, full_matrices=False)[2]
     # The sign of a direction means nothing; the largest entry is made positive, so that the answer is always the same.
     largest = basis[np.arange(basis.shape[0]), np.argmax(np.abs(basis), axis=1)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from limiirl.irl.engine import FiniteEngine, InfiniteEngine
 from limiirl.irl.engine.features import expected_features
 from limiirl.irl.engine.finite import Totals
 from limiirl.irl.evidence import Evidence
-from limiirl.irl.identifiability import describe, null_directions
+from limiirl.irl.identifiability import describe, null_directions, variation
 from limiirl.irl.likelihood import PathLikelihood, feasible_start
 from limiirl.irl.optimise import SOLVERS
 from limiirl.mdp import MDP
@@ -70,11 +71,12 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
 
     Examples
     --------
-    >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=[[0, 0], [1, 0], [0, 1], [0,
-    0]])
+    Two ways lead from state 0 to state 3.
+
+    >>> phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
+    >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
     >>> demos = Demonstrations.from_lists([[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]])
-    >>> irl = MaxEnt(stop="terminal", bounds=(-10, 10))
-    >>> theta = irl.fit(mdp, demos, start=[0, 0])
+    >>> theta = MaxEnt(max_length=3, bounds=(-10, 10)).fit(mdp, demos)
     >>> print(round(theta[0] - theta[1], 4))  # three of four go by state 1: the log-odds are log 3
     1.0986
     """
@@ -166,8 +168,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         results = self._fit(mdp, demos, given, None if start is None else mdp.check_thetas(start))
         result = results[0]
         checks.warn_unless_converged(result, self.tol)
-        engine = self._engine(mdp)
-        directions = null_directions(engine.covariance(result.theta))
+        directions = self.null_directions(mdp, result.theta)
         if directions.shape[0]:
             warnings.warn(
                 f"{describe(directions, mdp.feature_names)}. result_.null_directions has them; drop or merge features, "
@@ -176,8 +177,24 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
                 stacklevel=2,
             )
         at_bound = checks.at_bound(result.theta, self.bounds, mdp)
-        self.result_ = FitResult(**(result.__dict__ | {"at_bound": at_bound, "null_directions": directions}))
+        self.result_ = replace(result, at_bound=at_bound, null_directions=directions)
         return self.result_.theta
+
+    def null_directions(self, mdp: MDP, theta: ArrayLike) -> Float:
+        """Return an orthonormal basis (m, d) of the directions in which every trajectory's probability stays the same.
+
+        They depend on the MDP alone where trajectories may stop anywhere; elsewhere the Hessian at theta shows them.
+
+        Examples
+        --------
+        >>> mdp = MDP.from_edges([0, 1], [1, 0], state_features=[[1, 2], [3, 6]])
+        >>> MaxEnt(max_length=5).null_directions(mdp, [0, 0]).round(3)
+        array([[ 0.894, -0.447]])
+        """
+        engine = self._engine(mdp)
+        if self.stop == "anywhere":
+            return null_directions(variation(mdp, engine.max_length, engine.by_start))
+        return null_directions(engine.covariance(mdp.check_thetas(theta)[0]))
 
     def fit_many(self, mdp: MDP, demos: Demonstrations, weights: ArrayLike, starts: ArrayLike | None = None) -> Float:
         """Return parameters (K, d), one row for each column of weights (N, K): the M-step of a mixture, in one go.
