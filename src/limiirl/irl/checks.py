@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl.demos import Demonstrations
+from limiirl.demos.checks import name_demo
 from limiirl.errors import ConvergenceWarning, InvalidDemos, InvalidParameter
 from limiirl.irl.base import FitResult
 from limiirl.irl.optimise import Box
@@ -88,15 +89,19 @@ def at_bound(theta: Float, bounds: Any, mdp: MDP) -> tuple[str, ...]:
     return tuple(name for name, held in zip(mdp.feature_names, on, strict=True) if held)
 
 
-def weights(given: ArrayLike | None, n: int) -> Float:
-    """Return weights (N, K), nonnegative, finite, no column all zero; None is one column of ones."""
+def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) -> Float:
+    """Return weights as (N, K), nonnegative, finite, no column all zero, from (N, K) or (N,); None is all ones."""
+    n = len(demos)
     if given is None:
         return np.ones((n, 1))
-    checked = np.asarray(given, dtype=np.float64)
-    if checked.ndim != 2 or checked.shape[0] != n:
-        raise InvalidParameter(
-            f"weights must have one row for each of the {n} demonstrations; the shape is {checked.shape}."
-        )
+    try:
+        checked = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidParameter(f"weights must be an array of numbers ({error}).") from None
+    if checked.ndim != 1 + columns or checked.shape[0] != n:
+        wanted = f"({n}, K), a row for each demonstration" if columns else f"({n},), one for each demonstration"
+        raise InvalidParameter(f"weights must have the shape {wanted}; it is {checked.shape}.")
+    checked = checked.reshape(n, -1)
     bad = ~(np.isfinite(checked) & (checked >= 0))
     if np.any(bad):
         i, k = np.argwhere(bad)[0]
@@ -113,11 +118,38 @@ def weights(given: ArrayLike | None, n: int) -> Float:
 
 def demonstrations(demos: Demonstrations) -> Demonstrations:
     """Return demonstrations to fit to: at least one."""
+    if not isinstance(demos, Demonstrations):
+        raise InvalidDemos(
+            f"demos must be Demonstrations; it is a {type(demos).__name__}. Build them with Demonstrations.from_lists."
+        )
     if len(demos) == 0:
         raise InvalidDemos(
             "A fit needs at least one demonstration; there are none. Check the filter or the file they came from."
         )
     return demos
+
+
+def one_theta(mdp: MDP, theta: ArrayLike) -> Float:
+    """Return one parameter vector (d,)."""
+    checked: Float = mdp.check_thetas(theta)
+    if checked.shape[0] != 1:
+        raise InvalidParameter(f"One parameter vector is wanted here; there are {checked.shape[0]}. Call it for each.")
+    return np.asarray(checked[0])
+
+
+def generator(seed: object) -> np.random.Generator:
+    """Return a random generator from a seed, a generator, or None."""
+    try:
+        return np.random.default_rng(seed)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise InvalidParameter(f"seed must be a whole number of at least 0, a Generator, or None ({error}).") from None
+
+
+def fits_model(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> None:
+    """Check demonstrations against the MDP and against the model's set of trajectories."""
+    demos.steps(mdp)
+    lengths(demos, longest)
+    endings(mdp, demos, stop, longest)
 
 
 def lengths(demos: Demonstrations, longest: float) -> None:
@@ -126,8 +158,8 @@ def lengths(demos: Demonstrations, longest: float) -> None:
     if np.any(too_long):
         i = int(np.argmax(too_long))
         raise InvalidDemos(
-            f"demonstration {i} has {demos.lengths[i]} states, more than max_length = {longest}, part of the model. "
-            "Shorten it, or make a model with a larger max_length (and fit it anew)."
+            f"{name_demo(demos.ids, i)} has {demos.lengths[i]} states, more than max_length = {longest}. That is part "
+            "of the model: shorten the demonstration, or make a model with a larger max_length and fit it anew."
         )
 
 
@@ -141,17 +173,18 @@ def endings(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> None:
     if not np.all(fine):
         i = int(np.argmin(fine))
         raise InvalidDemos(
-            f"demonstration {i}, step {demos.lengths[i] - 1}: it ends in state {demos.last_states[i]}, not terminal, "
-            f"but the model has stop={stop!r}. Use stop='anywhere', or mark the state as terminal."
+            f"{name_demo(demos.ids, i)}, step {demos.lengths[i] - 1}: it ends in state "
+            f"{demos.last_states[i]}, which is not terminal, but the model has stop={stop!r}. "
+            "Use stop='anywhere', or mark the state as terminal."
         )
 
 
-def warn_unless_converged(result: FitResult, tol: float) -> None:
+def warn_unless_converged(result: FitResult) -> None:
     """Warn of a fit that stopped early."""
     if not result.converged:
         warnings.warn(
             f"The fit {result.status.value}. The projected gradient is {result.projected_gradient:.2g} after "
-            f"{result.n_evaluations} evaluations, the tolerance {tol:.2g}.",
+            f"{result.n_evaluations} evaluations.",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -20,8 +20,8 @@ Float = NDArray[np.float64]
 _NULL = 1e-10
 
 
-def variation(mdp: MDP, max_length: float, by_start: bool) -> Float:
-    """Return (d, d) the Gram matrix of all differences between trajectories that may stop anywhere.
+def variation(mdp: MDP, max_length: float, by_start: bool) -> tuple[Float, Float]:
+    """Return the Gram matrix (d, d) of all differences between trajectories that may stop anywhere, and sizes (d,).
 
     One who may stop anywhere shows, by going on along an edge, what that edge and its target add: gamma^t times
     phi(e) + gamma phi(s'). These rows, and the differences between start states, span all that F can vary by. The null
@@ -44,12 +44,14 @@ def variation(mdp: MDP, max_length: float, by_start: bool) -> Float:
         blocks.append(mdp.edge_features[usable])
     rows = sparse.hstack([sparse.csr_array(block) for block in blocks], format="csr")
     gram = (rows.T @ rows).toarray()
+    size = np.diag(gram).copy()
     if mdp.state_features is not None and not by_start:
         starts = sparse.csr_array(mdp.state_features)[np.flatnonzero(mdp.p0 > 0)]
         mean: Float = np.asarray(starts.mean(axis=0)).ravel()
-        centred = (starts.T @ starts).toarray() - starts.shape[0] * np.outer(mean, mean)
-        gram[: mean.size, : mean.size] += centred
-    return np.asarray(gram)
+        products = (starts.T @ starts).toarray()
+        gram[: mean.size, : mean.size] += products - starts.shape[0] * np.outer(mean, mean)
+        size[: mean.size] += np.diag(products)
+    return np.asarray(gram), np.sqrt(size)
 
 
 def _depth(mdp: MDP) -> Float:
@@ -66,19 +68,20 @@ def _depth(mdp: MDP) -> Float:
     return depth
 
 
-def null_directions(gram: Float) -> Float:
+def null_directions(gram: Float, size: Float) -> Float:
     """Return an orthonormal basis (m, d) of the null space of a Gram or covariance matrix of path features.
 
-    Features are first scaled to unit size, so that metres and kilometres give the same answer.
+    Features are first divided by their size (d,), a root mean square before centring, say: what is left of a feature's
+    variation is judged by how much it was computed from, and metres and kilometres give the same answer.
 
     Examples
     --------
-    >>> null_directions(np.array([[1.0, 1.0], [1.0, 1.0]])).round(3)
+    >>> null_directions(np.array([[1.0, 1.0], [1.0, 1.0]]), np.ones(2)).round(3)
     array([[ 0.707, -0.707]])
     """
-    size = np.diag(gram)
-    constant = size <= _NULL * max(float(np.max(size, initial=0.0)), np.finfo(float).tiny)
-    scale = np.where(constant, 1.0, np.sqrt(np.where(constant, 1.0, size)))
+    variance = np.diag(gram)
+    constant = variance <= _NULL * size**2
+    scale = np.where(constant, 1.0, np.sqrt(np.where(constant, 1.0, variance)))
     scaled = gram / np.outer(scale, scale)
     scaled[constant] = scaled[:, constant] = 0.0
     values, vectors = np.linalg.eigh(scaled)

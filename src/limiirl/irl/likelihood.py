@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl.errors import DivergentPartition
+from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.engine import FiniteEngine, InfiniteEngine
 from limiirl.irl.engine.features import expected_features
 from limiirl.irl.evidence import Evidence
@@ -29,10 +29,10 @@ class PathLikelihood:
         self._starts = evidence.starts(self.weights) if engine.by_start else None
 
     def evaluate(self, thetas: Float, which: NDArray[np.intp]) -> tuple[Float, Float]:
-        """Return values (J,) and gradients (J, d); infinite values where the sum over trajectories diverges."""
+        """Return values (J,) and gradients (J, d); infinite where the sum is, or is beyond float64."""
         try:
             found = self.engine.totals(thetas, starts=None if self._starts is None else self._starts[:, which])
-        except DivergentPartition:
+        except (DivergentPartition, NumericalError):
             if len(which) == 1:
                 return np.array([np.inf]), np.zeros_like(thetas)
             parts = [self.evaluate(thetas[j : j + 1], which[j : j + 1]) for j in range(len(which))]
@@ -58,17 +58,25 @@ class PathLikelihood:
 
 
 def feasible_start(engine: FiniteEngine | InfiniteEngine, box: Box) -> Float:
-    """Return a point (d,) within the bounds where the sum over trajectories is finite: 0, or else growing costs."""
-    start = box.clip(np.zeros(engine.mdp.n_features))
-    cost = 0.0
-    while True:
-        try:
-            engine.log_partition(start[None])
-        except DivergentPartition:
-            cost = max(1.0, 2.0 * cost)
-            lower = box.clip(np.full(start.size, -cost))
-            if np.array_equal(lower, start):
-                raise
-            start = lower
-            continue
-        return start
+    """Return a point (d,) within the bounds where the sum over trajectories is finite: 0, or else growing costs.
+
+    A cost is a parameter of the sign that makes its feature, summed over states and edges, a loss.
+    """
+    mdp = engine.mdp
+    start = box.clip(np.zeros(mdp.n_features))
+    against = np.sign(expected_features(mdp, np.ones((mdp.n_states, 1)), np.ones((mdp.n_edges, 1)))[0])
+    for cost in (0.0, 1.0, 4.0, 16.0, 64.0):
+        trial = box.clip(start - cost * against)
+        if np.isfinite(_try(engine, trial)):
+            return trial
+    raise DivergentPartition(
+        "The sum over trajectories of any length stays infinite whatever features cost: some cycle collects none. "
+        "Pass a start where it is finite, add a feature that every step has, or use a finite max_length."
+    )
+
+
+def _try(engine: FiniteEngine | InfiniteEngine, theta: Float) -> float:
+    try:
+        return float(engine.log_partition(theta[None])[0])
+    except DivergentPartition:
+        return np.inf

@@ -18,6 +18,7 @@ from limiirl.irl.base import FitResult
 from limiirl.irl.engine import FiniteEngine, InfiniteEngine
 from limiirl.irl.engine.features import expected_features
 from limiirl.irl.engine.finite import Totals
+from limiirl.irl.engine.space import SPACES
 from limiirl.irl.evidence import Evidence
 from limiirl.irl.identifiability import describe, null_directions, variation
 from limiirl.irl.likelihood import PathLikelihood, feasible_start
@@ -117,7 +118,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
 
     def hessian(self, mdp: MDP, theta: ArrayLike) -> Float:
         """Return the Hessian (d, d) of `log_partition` at theta (d,): the covariance of the path features."""
-        return self._engine(mdp).covariance(mdp.check_thetas(theta)[0])
+        return self._engine(mdp).covariance(checks.one_theta(mdp, theta))
 
     def state_marginals(self, mdp: MDP, thetas: ArrayLike) -> Float:
         """Return (K, S): the expected number of visits to each state, not discounted."""
@@ -135,7 +136,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter(
                 "time_marginals needs a last step; max_length is inf. Use a model with a finite max_length."
             )
-        return engine.time_marginals(mdp.check_thetas(theta)[0])
+        return engine.time_marginals(checks.one_theta(mdp, theta))
 
     def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> Float:
         """Return the log-probability (N, K) of each demonstration under each of thetas (K, d), log q included.
@@ -143,8 +144,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         Where actions were not recorded, it is that of the states, summed over the actions that join them.
         """
         engine = self._engine(mdp)
-        checks.lengths(demos, engine.max_length)
-        checks.endings(mdp, demos, self.stop, engine.max_length)
+        checks.fits_model(mdp, demos, self.stop, engine.max_length)
         checked = mdp.check_thetas(thetas)
         evidence = Evidence(mdp, demos, by_start=engine.by_start)
         log_weight = evidence.log_weight(checked)
@@ -164,10 +164,9 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         start : (d,), optional
             Where to begin: a previous solution saves most of the work. By default 0, moved into the bounds.
         """
-        given = None if weights is None else np.asarray(weights, dtype=np.float64)[:, None]
-        results = self._fit(mdp, demos, given, None if start is None else mdp.check_thetas(start))
-        result = results[0]
-        checks.warn_unless_converged(result, self.tol)
+        given = checks.weights(weights, checks.demonstrations(demos), columns=False)
+        result = self._fit(mdp, demos, given, None if start is None else checks.one_theta(mdp, start)[None])[0]
+        checks.warn_unless_converged(result)
         directions = self.null_directions(mdp, result.theta)
         if directions.shape[0]:
             warnings.warn(
@@ -193,15 +192,19 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         """
         engine = self._engine(mdp)
         if self.stop == "anywhere":
-            return null_directions(variation(mdp, engine.max_length, engine.by_start))
-        return null_directions(engine.covariance(mdp.check_thetas(theta)[0]))
+            return null_directions(*variation(mdp, engine.max_length, engine.by_start))
+        checked = checks.one_theta(mdp, theta)
+        covariance = engine.covariance(checked)
+        found = engine.totals(checked[None])
+        mean = expected_features(mdp, found.node, found.edge)[0]
+        return null_directions(covariance, np.sqrt(np.diag(covariance) + mean**2))
 
     def fit_many(self, mdp: MDP, demos: Demonstrations, weights: ArrayLike, starts: ArrayLike | None = None) -> Float:
         """Return parameters (K, d), one row for each column of weights (N, K): the M-step of a mixture, in one go.
 
         `starts` is (K, d). Each row is what `fit` returns for that column, without its report.
         """
-        given = np.asarray(weights, dtype=np.float64)
+        given = checks.weights(weights, checks.demonstrations(demos), columns=True)
         results = self._fit(mdp, demos, given, None if starts is None else mdp.check_thetas(starts))
         return np.array([result.theta for result in results])
 
@@ -217,7 +220,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         np.int64(3)
         """
         engine = self._engine(mdp)
-        return engine.sample(mdp.check_thetas(theta)[0], checks.count(n, "n"), np.random.default_rng(seed))
+        return engine.sample(checks.one_theta(mdp, theta), checks.count(n, "n"), checks.generator(seed))
 
     def _counts(self, mdp: MDP, thetas: ArrayLike) -> Totals:
         engine, checked = self._engine(mdp), mdp.check_thetas(thetas)
@@ -225,21 +228,15 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
             return engine.totals(checked, gain=np.ones(engine.max_length), edges=True)
         return engine.totals(checked, edges=True)
 
-    def _fit(self, mdp: MDP, demos: Demonstrations, weights: Float | None, starts: Float | None) -> list[FitResult]:
-        """Minimise the objective of each column of weights (N, K), or of equal weights; set `max_length_`."""
-        checks.demonstrations(demos)
+    def _fit(self, mdp: MDP, demos: Demonstrations, weights: Float, starts: Float | None) -> list[FitResult]:
+        """Minimise the objective of each column of weights (N, K); set `max_length_`, and forget an older `result_`."""
         checks.choice(self.solver, "solver", tuple(SOLVERS))
-        self.max_length_ = int(demos.lengths.max()) if self.max_length is None else checks.max_length(self.max_length)
-        engine = self._engine(mdp)
-        checks.lengths(demos, engine.max_length)
-        checks.endings(mdp, demos, self.stop, engine.max_length)
+        longest = int(demos.lengths.max()) if self.max_length is None else checks.max_length(self.max_length)
+        engine = self._engine(mdp, longest)
+        checks.fits_model(mdp, demos, self.stop, engine.max_length)
         box = checks.box(self.bounds, mdp)
-        objective = PathLikelihood(
-            engine,
-            Evidence(mdp, demos, by_start=engine.by_start),
-            checks.weights(weights, len(demos)),
-            checks.positive(self.ridge, "ridge", zero=True),
-        )
+        evidence = Evidence(mdp, demos, by_start=engine.by_start)
+        objective = PathLikelihood(engine, evidence, weights, checks.positive(self.ridge, "ridge", zero=True))
         n_intents = objective.weights.shape[1]
         if starts is None:
             starts = np.tile(feasible_start(engine, box), (n_intents, 1))
@@ -250,16 +247,21 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         scale = max(1.0, float(np.max(np.abs(objective.mean_features))))
         tol = checks.positive(self.tol, "tol") * scale
         cap = checks.count(self.max_evaluations, "max_evaluations")
-        return SOLVERS[self.solver](objective, starts, box, tol, cap)
+        results = SOLVERS[self.solver](objective, starts, box, tol, cap)
+        self.max_length_ = longest
+        self.__dict__.pop("result_", None)
+        return results
 
-    def _engine(self, mdp: MDP) -> Engine:
+    def _engine(self, mdp: MDP, longest: float | None = None) -> Engine:
         """Return an engine for the model's trajectories in an MDP, checking the model's parameters on the way."""
         by_start = checks.choice(self.condition, "condition", ("none", "start")) == "start"
-        if self.max_length is not None:
+        checks.choice(self.number_space, "number_space", SPACES)
+        checks.positive(self.max_memory, "max_memory", zero=True)
+        if longest is None and self.max_length is not None:
             longest = checks.max_length(self.max_length)
-        elif hasattr(self, "max_length_"):
-            longest = self.max_length_
-        else:
+        elif longest is None:
+            longest = getattr(self, "max_length_", None)
+        if longest is None:
             raise NotFitted(
                 "max_length=None is settled by fit, which was not called. Fit first, or pass max_length to the model."
             )
@@ -271,5 +273,5 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
             stop=self.stop,
             by_start=by_start,
             number_space=self.number_space,
-            max_bytes=checks.positive(self.max_memory, "max_memory", zero=True),
+            max_bytes=self.max_memory,
         )

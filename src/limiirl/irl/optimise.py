@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
 
+from limiirl.errors import DivergentPartition
 from limiirl.irl.base import FitResult, Status
 
 Float = NDArray[np.float64]
@@ -22,6 +23,8 @@ Float = NDArray[np.float64]
 _SUFFICIENT = 1e-4
 # Steps are halved at most this often before the search is given up: 2**-40 of a step is lost in rounding.
 _HALVINGS = 40
+# No parameter moves further than this in one step.
+_LONGEST = 20.0
 
 
 class Objective(Protocol):
@@ -99,10 +102,11 @@ def minimise_newton(objective: Objective, starts: Float, box: Box, tol: float, m
     """
     thetas = box.clip(starts)
     everyone = range(thetas.shape[0])
-    values, gradients = objective.evaluate(thetas, np.arange(thetas.shape[0]))
+    values, gradients = _evaluate_starts(objective, thetas, np.arange(thetas.shape[0]))
     searches = [_Search(*point) for point in zip(thetas, values.tolist(), gradients, strict=True)]
     for k in everyone:
         _aim(objective, searches[k], k, box, tol)
+        _count(searches[k], max_evaluations)
     while pending := [k for k in everyone if searches[k].status is None]:
         which = np.array(pending)
         trials = np.array([searches[k].trial(box) for k in pending])
@@ -131,8 +135,23 @@ def _advance(
         search.halvings += 1
         if search.halvings > _HALVINGS:
             search.status = Status.STALLED
+    _count(search, max_evaluations)
+
+
+def _count(search: _Search, max_evaluations: int) -> None:
     if search.status is None and search.n_evaluations >= max_evaluations:
         search.status = Status.EVALUATIONS
+
+
+def _evaluate_starts(objective: Objective, thetas: Float, which: NDArray[np.intp]) -> tuple[Float, Float]:
+    values, gradients = objective.evaluate(thetas, which)
+    if not np.all(np.isfinite(values)):
+        k = int(np.argmin(np.isfinite(values)))
+        raise DivergentPartition(
+            f"The sum over trajectories is infinite at the start of column {k}, so that no search can begin there. "
+            "Pass a start with lower rewards, or none."
+        )
+    return values, gradients
 
 
 def _aim(objective: Objective, search: _Search, k: int, box: Box, tol: float) -> None:
@@ -144,7 +163,9 @@ def _aim(objective: Objective, search: _Search, k: int, box: Box, tol: float) ->
     search.n_hessians += 1
     free = ~box.held(search.theta, search.gradient)
     search.direction = np.zeros_like(search.theta)
-    search.direction[free] = -_damped_solve(hessian[np.ix_(free, free)], search.gradient[free])
+    step = -_damped_solve(hessian[np.ix_(free, free)], search.gradient[free])
+    # Far from the minimum the curvature may all but vanish, and the step lead out of the range of float64.
+    search.direction[free] = step * min(1.0, _LONGEST / float(np.max(np.abs(step), initial=1.0)))
     search.length, search.halvings = 1.0, 0
 
 
@@ -170,31 +191,65 @@ def _result(search: _Search, box: Box) -> FitResult:
 def minimise_lbfgs(objective: Objective, starts: Float, box: Box, tol: float, max_evaluations: int) -> list[FitResult]:
     """Minimise K functions one after the other by scipy's L-BFGS-B; arguments as for `minimise_newton`.
 
-    The best point evaluated is returned, whichever was the last.
+    The best point evaluated is returned, whichever was the last. scipy checks a cap only between its iterations and
+    gives up at an infinite value, so that both are handled here: the cap ends the search at once, and after an infinite
+    value it begins anew from the best point.
     """
     return [_lbfgs(objective, start, k, box, tol, max_evaluations) for k, start in enumerate(box.clip(starts))]
 
 
-def _lbfgs(objective: Objective, start: Float, k: int, box: Box, tol: float, max_evaluations: int) -> FitResult:
-    which = np.array([k])
-    best: list[tuple[float, Float, Float]] = []
+class _Enough(Exception):
+    """The cap on evaluations is reached."""
 
-    def evaluate(theta: Any) -> tuple[float, Any]:
-        values, gradients = objective.evaluate(theta[None], which)
+
+class _Recorder:
+    """One of the K functions, for scipy: counts its evaluations, keeps the best, and stops at the cap."""
+
+    def __init__(self, objective: Objective, k: int, start: Float, cap: int) -> None:
+        self.objective, self.which, self.cap = objective, np.array([k]), cap
+        values, gradients = _evaluate_starts(objective, start[None], self.which)
+        self.n_evaluations = 1
+        self.value, self.theta, self.gradient = float(values[0]), start, gradients[0]
+        self.jumped = False
+
+    def __call__(self, theta: Any) -> tuple[float, Any]:
+        if np.array_equal(theta, self.theta):
+            return self.value, self.gradient
+        if self.n_evaluations >= self.cap:
+            raise _Enough
+        self.n_evaluations += 1
+        values, gradients = self.objective.evaluate(theta[None], self.which)
         value = float(values[0])
-        if not best or value < best[0][0]:
-            best[:] = [(value, theta.copy(), gradients[0])]
+        self.jumped |= not np.isfinite(value)
+        if value < self.value:
+            self.value, self.theta, self.gradient = value, theta.copy(), gradients[0]
         return value, gradients[0]
 
-    options: Any = {"maxfun": max_evaluations, "maxiter": 10 * max_evaluations, "gtol": tol, "ftol": 0.0, "maxcor": 20}
-    bounds = list(zip(box.lower, box.upper, strict=True))
-    found = minimize(evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    value, theta, gradient = best[0]
-    residual = box.residual(theta, gradient)
-    status = (
-        Status.CONVERGED if residual <= tol else Status.EVALUATIONS if found.nfev >= max_evaluations else Status.STALLED
-    )
-    return FitResult(theta, value, status, int(found.nfev), 0, residual)
+
+def _lbfgs(objective: Objective, start: Float, k: int, box: Box, tol: float, max_evaluations: int) -> FitResult:
+    best = _Recorder(objective, k, start, max_evaluations)
+    status, radius = Status.STALLED, np.inf
+    while True:
+        # After an infinite value, the next search keeps within a box around the best point that is halved each time.
+        best.jumped, before = False, best.value
+        near = Box(np.maximum(box.lower, best.theta - radius), np.minimum(box.upper, best.theta + radius))
+        options: Any = {"maxfun": 10**9, "maxiter": 10**9, "gtol": 0.1 * tol, "ftol": 0.0, "maxcor": 20}
+        bounds = list(zip(near.lower, near.upper, strict=True))
+        try:
+            minimize(best, best.theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        except _Enough:
+            status = Status.EVALUATIONS
+            break
+        if box.residual(best.theta, best.gradient) <= tol or radius < 1e-6:
+            break
+        if best.jumped:
+            radius = min(_LONGEST, radius) / 2
+        elif best.value >= before:
+            break
+    residual = box.residual(best.theta, best.gradient)
+    if residual <= tol:
+        status = Status.CONVERGED
+    return FitResult(best.theta, best.value, status, best.n_evaluations, 0, residual)
 
 
 SOLVERS = {"newton": minimise_newton, "lbfgs": minimise_lbfgs}

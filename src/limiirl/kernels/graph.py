@@ -9,19 +9,25 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from limiirl.kernels.parallel import BLOCK
 
+# Fewer blocks than this, and filling and draining the waves costs more than they save.
+_WAVE_BLOCKS = 48
+
 
 class Neighbours(NamedTuple):
     """One direction of a graph: for each state the states it gathers from.
 
-    The first `width` neighbours of state s stand in `table[s * width : (s + 1) * width]`, short rows being filled
-    with the index S, whose message is zero: a fixed number of slots has no branch to mispredict. `ptr` and `idx` are
-    the plain CSR arrays; the neighbours that the table has no room for are read from them.
+    The first `width` neighbours of state s stand in `table[s * width : (s + 1) * width]`, short rows being filled with
+    the index S, whose message is zero: a fixed number of slots has no branch to mispredict. `ptr` and `idx` are the
+    plain CSR arrays; where the table has no room for some (`overflows`), the rest is read from them. `block` is a
+    number of states that no edge reaches beyond, for sweeping several steps at once, or 0 where that does not pay.
     """
 
     ptr: NDArray[np.uint32]
     idx: NDArray[np.uint32]
     table: NDArray[np.uint32]
     width: int
+    overflows: bool
+    block: int
 
 
 class PathGraph(NamedTuple):
@@ -48,20 +54,6 @@ class PathGraph(NamedTuple):
     def n_edges(self) -> int:
         """Number of edges E."""
         return self.edge_order.size
-
-
-class Rewards(NamedTuple):
-    """The rewards of K intents on one direction of a graph, in engine order, flat with K fastest.
-
-    `discount[t]` multiplies every reward of step t. `steady` says that it is 1 throughout, so that weights need
-    computing only once. `prob` is None where every edge has probability 1, `edge` is None where edges bring no reward.
-    """
-
-    node: NDArray[np.float64]
-    prob: NDArray[np.float64] | None
-    edge: NDArray[np.float64] | None
-    discount: NDArray[np.float64]
-    steady: bool
 
 
 def build_graph(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> PathGraph:
@@ -110,13 +102,22 @@ def _neighbours(n_states: int, owner: NDArray[np.int64], other: NDArray[np.int64
     fits = slot < width
     table = np.full((n_states, width), n_states, dtype=np.uint32)
     table[owner[fits], slot[fits]] = other[fits]
-    return Neighbours(ptr, other.astype(np.uint32), table.ravel(), width)
+    overflows = bool(degree.max(initial=0) > width)
+    block = _wave_block(n_states, int(np.max(np.abs(owner - other), initial=0)))
+    return Neighbours(ptr, other.astype(np.uint32), table.ravel(), width, overflows, block)
+
+
+def _wave_block(n_states: int, bandwidth: int) -> int:
+    """Return the least block that no edge reaches beyond, or 0 if there would be too few of them."""
+    block = max(BLOCK, bandwidth)
+    return block if n_states >= _WAVE_BLOCKS * block else 0
 
 
 def _table_width(degree: NDArray[np.int64]) -> int:
-    """Return the width of least work: a slot costs one unit a state, a neighbour beyond the table about four."""
-    widths = np.arange(2, max(2, int(degree.max(initial=0))) + 1)
-    if widths.size > 64:
-        widths = widths[:63]
+    """Return the width of least work: a slot costs one unit a state, a neighbour beyond the table about four.
+
+    Three is the least: the sweeps have a faster loop for a table of three that holds everything.
+    """
+    widths = np.arange(3, np.clip(int(degree.max(initial=0)), 3, 64) + 1)
     beyond = np.array([np.maximum(degree - w, 0).sum() for w in widths])
     return int(widths[np.argmin(widths * degree.size + 4 * beyond)])

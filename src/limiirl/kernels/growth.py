@@ -7,7 +7,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from limiirl.kernels.graph import Neighbours, Rewards
+from limiirl.kernels.graph import Neighbours
+from limiirl.kernels.layout import Rewards
 from limiirl.kernels.vector import exp
 
 

@@ -11,164 +11,38 @@ stored one times 2**exponent.
 with w_t = exp(discount_t r(s)) and x_t = p(e) exp(discount_t r(e)). Scales are powers of two, hence exact, and
 nothing here is summed across states: the results are the same bits on any number of threads.
 
-`columns` is a tuple of K zeros: its length is part of its type, so that numba unrolls the loops over K. Arguments
-that may be None select a variant when numba compiles, not when it runs.
+Each direction has three drivers around the same blocks: one for graphs that fit a cache, one that deals the blocks of a
+step out to threads, and one for large graphs with near neighbours, which lets several steps chase each other through
+memory, so that a block is read from memory once for all of them (ADR 0003).
+
+`columns` is a tuple of K zeros: its length is part of its type, so that numba knows K when it compiles.
 """
 
 import math
-from typing import Any, NamedTuple
+from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from limiirl.kernels.graph import Neighbours, Rewards
+from limiirl.kernels.graph import Neighbours
+from limiirl.kernels.layout import Alpha, Rewards, Tally, Weights
+from limiirl.kernels.linear_rows import backward_block, fill_edges, fill_nodes, forward_block
 from limiirl.kernels.parallel import BLOCK, LOCK, ONLY_PRANGE
-from limiirl.kernels.vector import exp, rowwise
 
 # A column is rescaled every so many steps: each costs one more pass over the message, and doubles have room for many.
 RESCALE_EVERY = 16
-_ONE = np.uint64(1)
+# Steps that sweep over a large graph together, each some blocks behind the one before (see `_backward_waves`).
+WAVE = 8
 _LN2 = math.log(2.0)
-
-
-class Weights(NamedTuple):
-    """Buffers for w (S K) and, unless every edge weighs 1, for x.
-
-    x has (E + table width) K entries: the last row's empty slots read past the edges.
-    """
-
-    node: NDArray[np.float64]
-    edge: NDArray[np.float64] | None
-
-
-class Alpha(NamedTuple):
-    """The forward message: `value` (2, (S + 1) K) holds alpha_t in row t % 2, `exponent` (K,) its scale.
-
-    Tallies are divided by exp(log_norm).
-    """
-
-    value: NDArray[np.float64]
-    exponent: NDArray[np.int64]
-    log_norm: NDArray[np.float64]
-
-
-class Tally(NamedTuple):
-    """What a forward sweep accumulates; None is not computed.
-
-    node (S K) and edge (E K, sorted by target) sum gain_t times the probability of being there at step t; visits (n,
-    S K) and share (n, E K) record, step by step, the probability of each state and the chance that one who stands in
-    it came by each edge.
-    """
-
-    node: NDArray[np.float64] | None
-    edge: NDArray[np.float64] | None
-    visits: NDArray[np.float64] | None
-    share: NDArray[np.float64] | None
-
-
-@njit(forceinline=True, error_model="numpy")
-def _add_row(x: Any, prev: Any, out: Any, o: Any, other: Any, e: Any, columns: Any) -> None:
-    n_columns = np.uint64(len(columns))
-    row = other * n_columns
-    for k in range(n_columns):
-        if x is None:
-            out[o + k] += prev[row + k]
-        else:
-            out[o + k] += x[e * n_columns + k] * prev[row + k]
-
-
-@njit(forceinline=True, error_model="numpy")
-def _gather_row(near: Any, x: Any, prev: Any, out: Any, s: Any, columns: Any) -> None:
-    """Set row s of `out` to the sum over the neighbours of s of x(edge) prev(neighbour)."""
-    n_columns = np.uint64(len(columns))
-    width = np.uint64(near.width)
-    o = s * n_columns
-    first = np.uint64(near.ptr[s])
-    slot = s * width
-    a = np.uint64(near.table[slot]) * n_columns
-    b = np.uint64(near.table[slot + _ONE]) * n_columns
-    for k in range(n_columns):
-        if x is None:
-            out[o + k] = prev[a + k] + prev[b + k]
-        else:
-            i = first * n_columns + k
-            out[o + k] = x[i] * prev[a + k] + x[i + n_columns] * prev[b + k]
-    for q in range(np.uint64(2), width):
-        rowwise()
-        _add_row(x, prev, out, o, np.uint64(near.table[slot + q]), first + q, columns)
-    for e in range(first + width, np.uint64(near.ptr[s + _ONE])):
-        rowwise()
-        _add_row(x, prev, out, o, np.uint64(near.idx[e]), e, columns)
-
-
-@njit(forceinline=True, error_model="numpy")
-def _fill_nodes(weight: Any, rewards: Any, scale: float, lo: Any, hi: Any) -> None:
-    for i in range(lo, hi):
-        weight[i] = exp(scale * rewards.node[i])
-
-
-@njit(forceinline=True, error_model="numpy")
-def _fill_edges(x: Any, prob: Any, reward: Any, scale: float, lo: Any, hi: Any, columns: Any) -> None:
-    if x is not None:
-        n_columns = np.uint64(len(columns))
-        for e in range(lo, hi):
-            for k in range(n_columns):
-                i = e * n_columns + k
-                x[i] = 1.0 if reward is None else exp(scale * reward[i])
-                if prob is not None:
-                    x[i] *= prob[e]
 
 
 @njit(cache=True, error_model="numpy")
 def fill(near: Neighbours, rewards: Rewards, weights: Weights, columns: Any) -> None:
     """Compute the weights of step 0, which are those of every step when the rewards are steady."""
-    _fill_nodes(weights.node, rewards, 1.0, 0, rewards.node.size)
-    _fill_edges(weights.edge, rewards.prob, rewards.edge, 1.0, np.uint64(0), np.uint64(near.idx.size), columns)
-
-
-@njit(forceinline=True, error_model="numpy")
-def _refresh(near: Any, rewards: Any, weights: Any, t_node: int, t_edge: int, lo: Any, hi: Any, columns: Any) -> None:
-    """Recompute the weights of states lo to hi, and of their edges, for these steps, where rewards are discounted."""
-    if rewards.steady:
-        return
-    n_columns = np.uint64(len(columns))
-    _fill_nodes(weights.node, rewards, rewards.discount[t_node], lo * n_columns, hi * n_columns)
-    first, last = np.uint64(near.ptr[lo]), np.uint64(near.ptr[hi])
-    _fill_edges(weights.edge, rewards.prob, rewards.edge, rewards.discount[t_edge], first, last, columns)
-
-
-@njit(forceinline=True, error_model="numpy")
-def _stopped(stop: float, end: Any, s: Any) -> float:
-    if end is None:
-        return stop
-    return stop * end[s]
-
-
-@njit(cache=True, error_model="numpy")
-def _backward_block(
-    near: Any,
-    rewards: Any,
-    weights: Any,
-    end: Any,
-    prev: Any,
-    out: Any,
-    scales: Any,
-    t: int,
-    lo: Any,
-    hi: Any,
-    columns: Any,
-) -> None:
-    n_columns = np.uint64(len(columns))
-    stop, factor = scales
-    _refresh(near, rewards, weights, t, t, lo, hi, columns)
-    for s in range(lo, hi):
-        rowwise()
-        _gather_row(near, weights.edge, prev, out, s, columns)
-        o = s * n_columns
-        for k in range(n_columns):
-            total = _stopped(stop[k], end, s) + factor[k] * out[o + k]
-            out[o + k] = total * weights.node[o + k] if t > 0 else total
+    fill_nodes(weights.node, rewards, 1.0, 0, rewards.node.size)
+    fill_edges(weights.edge, rewards.prob, rewards.edge, 1.0, np.uint64(0), np.uint64(near.idx.size), columns)
 
 
 @njit(cache=True, error_model="numpy")
@@ -201,29 +75,55 @@ def _backward_scales(messages: Any, exponents: Any, i: int, t: int, columns: Any
 
 
 @njit(cache=True, error_model="numpy")
+def _backward_stage(sweep: Any, end: Any, messages: Any, i: int, scales: Any, t: int, b: int, block: int) -> None:
+    """Set block b of messages[i], which is of step t; blocks beyond the states are nothing to do."""
+    near, rewards, weights, columns = sweep
+    n_states = messages.shape[1] // len(columns) - 1
+    lo, hi = b * block, min(n_states, (b + 1) * block)
+    if 0 <= lo < n_states:
+        prev, out = messages[i + 1], messages[i]
+        backward_block(near, rewards, weights, end, prev, out, scales, t, np.uint64(lo), np.uint64(hi), columns)
+
+
+@njit(cache=True, error_model="numpy")
 def _backward_serial(
     near: Any, rewards: Any, weights: Any, end: Any, messages: Any, exponents: Any, t_first: int, columns: Any
 ) -> None:
-    hi = np.uint64(messages.shape[1] // len(columns) - 1)
+    sweep = (near, rewards, weights, columns)
     for i in range(messages.shape[0] - 2, -1, -1):
-        t = t_first + i
-        scales = _backward_scales(messages, exponents, i, t, columns)
-        prev, out = messages[i + 1], messages[i]
-        _backward_block(near, rewards, weights, end, prev, out, scales, t, np.uint64(0), hi, columns)
+        scales = _backward_scales(messages, exponents, i, t_first + i, columns)
+        _backward_stage(sweep, end, messages, i, scales, t_first + i, 0, messages.shape[1])
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
 def _backward_parallel(
     near: Any, rewards: Any, weights: Any, end: Any, messages: Any, exponents: Any, t_first: int, columns: Any
 ) -> None:
-    n_states = messages.shape[1] // len(columns) - 1
+    n_blocks = (near.ptr.size + BLOCK - 2) // BLOCK
     for i in range(messages.shape[0] - 2, -1, -1):
-        t = t_first + i
-        scales = _backward_scales(messages, exponents, i, t, columns)
-        prev, out = messages[i + 1], messages[i]
-        for b in prange((n_states + BLOCK - 1) // BLOCK):
-            lo, hi = np.uint64(b * BLOCK), np.uint64(min(n_states, (b + 1) * BLOCK))
-            _backward_block(near, rewards, weights, end, prev, out, scales, t, lo, hi, columns)
+        scales = _backward_scales(messages, exponents, i, t_first + i, columns)
+        for b in prange(n_blocks):
+            sweep = (near, rewards, weights, columns)
+            _backward_stage(sweep, end, messages, i, scales, t_first + i, b, BLOCK)
+
+
+@njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
+def _backward_waves(
+    near: Any, rewards: Any, weights: Any, end: Any, messages: Any, exponents: Any, t_first: int, columns: Any
+) -> None:
+    # Step j of a group works on block wave - 2 j. What it reads, that block and its neighbours of the step before, was
+    # finished one wave ago; so all steps of a wave are independent, and what one wrote the next finds in the cache.
+    n_blocks = (near.ptr.size + near.block - 2) // near.block
+    top = messages.shape[0] - 2
+    while top >= 0:
+        # A step that rescales reads the whole message before it, so that it can only be the first of a group.
+        depth = min(top + 1, (t_first + top - 1) % WAVE + 1)
+        scales = [_backward_scales(messages, exponents, top - j, t_first + top - j, columns) for j in range(depth)]
+        for wave in range(n_blocks + 2 * (depth - 1)):
+            for j in prange(depth):
+                sweep = (near, rewards, weights, columns)
+                _backward_stage(sweep, end, messages, top - j, scales[j], t_first + top - j, wave - 2 * j, near.block)
+        top -= depth
 
 
 def backward(
@@ -245,80 +145,16 @@ def backward(
     messages : (n + 1, (S + 1) K), the last row given
     exponents : (n + 1, K), the last row given
     """
-    if near.ptr.size - 1 > BLOCK:
-        with LOCK:
-            _backward_parallel(near, rewards, weights, end, messages, exponents, t_first, columns)
-    else:
-        _backward_serial(near, rewards, weights, end, messages, exponents, t_first, columns)
+    sweep = _driver(near, _backward_serial, _backward_parallel, _backward_waves)
+    with LOCK if sweep is not _backward_serial else nullcontext():
+        sweep(near, rewards, weights, end, messages, exponents, t_first, columns)
 
 
-@njit(forceinline=True, error_model="numpy")
-def _tally_edges(
-    near: Any, x: Any, cur: Any, nxt: Any, u: Any, edge: Any, share: Any, edge_gain: Any, s: Any, columns: Any
-) -> None:
-    """Accumulate the edges into s: nxt holds, in row s, the total that came in."""
-    if edge is None and share is None:
-        return
-    n_columns = np.uint64(len(columns))
-    o = s * n_columns
-    for e in range(np.uint64(near.ptr[s]), np.uint64(near.ptr[s + _ONE])):
-        rowwise()
-        row = np.uint64(near.idx[e]) * n_columns
-        for k in range(n_columns):
-            flow = cur[row + k] if x is None else x[e * n_columns + k] * cur[row + k]
-            if edge is not None:
-                edge[e * n_columns + k] += edge_gain[k] * flow * u[o + k]
-            if share is not None:
-                total = nxt[o + k]
-                share[e * n_columns + k] = flow / total if total > 0.0 else 0.0
-
-
-@njit(forceinline=True, error_model="numpy")
-def _tally_row(arrived: Any, u: Any, node: Any, visits: Any, node_gain: Any, scale: Any, o: Any, columns: Any) -> None:
-    n_columns = np.uint64(len(columns))
-    for k in range(n_columns):
-        if node is not None:
-            node[o + k] += node_gain[k] * (arrived[o + k] * u[o + k])
-        if visits is not None:
-            visits[o + k] = scale[k] * (arrived[o + k] * u[o + k])
-
-
-@njit(forceinline=True, error_model="numpy")
-def _row(record: Any, i: int) -> Any:
-    """Return record[i], or None where nothing is recorded."""
-    if record is None:
-        return None
-    return record[i]
-
-
-@njit(cache=True, error_model="numpy")
-def _forward_block(
-    near: Any,
-    rewards: Any,
-    weights: Any,
-    cur: Any,
-    nxt: Any,
-    u: Any,
-    tally: Any,
-    i: int,
-    scales: Any,
-    t: int,
-    lo: Any,
-    hi: Any,
-    columns: Any,
-) -> None:
-    n_columns = np.uint64(len(columns))
-    factor, scale, node_gain, edge_gain = scales
-    visits, share = _row(tally.visits, i), _row(tally.share, i)
-    _refresh(near, rewards, weights, t, t - 1, lo, hi, columns)
-    for s in range(lo, hi):
-        rowwise()
-        _gather_row(near, weights.edge, cur, nxt, s, columns)
-        _tally_edges(near, weights.edge, cur, nxt, u, tally.edge, share, edge_gain, s, columns)
-        o = s * n_columns
-        _tally_row(nxt, u, tally.node, visits, node_gain, scale, o, columns)
-        for k in range(n_columns):
-            nxt[o + k] *= factor[k] * weights.node[o + k]
+def _driver(near: Neighbours, serial: Any, parallel: Any, waves: Any) -> Any:
+    """Return the way to sweep over this graph."""
+    if near.block:
+        return waves
+    return parallel if near.ptr.size - 1 > BLOCK else serial
 
 
 @njit(cache=True, error_model="numpy")
@@ -345,6 +181,17 @@ def _forward_scales(
 
 
 @njit(cache=True, error_model="numpy")
+def _forward_stage(sweep: Any, alpha: Any, u: Any, tally: Any, i: int, scales: Any, t: int, b: int, block: int) -> None:
+    """Carry alpha to block b of step t and tally it in row i; blocks beyond the states are nothing to do."""
+    near, rewards, weights, columns = sweep
+    n_states = u.size // len(columns) - 1
+    lo, hi = b * block, min(n_states, (b + 1) * block)
+    if 0 <= lo < n_states:
+        arrays = (alpha[(t - 1) % 2], alpha[t % 2], u)
+        forward_block(near, rewards, weights, arrays, tally, i, scales, t, np.uint64(lo), np.uint64(hi), columns)
+
+
+@njit(cache=True, error_model="numpy")
 def _forward_serial(
     near: Any,
     rewards: Any,
@@ -358,14 +205,11 @@ def _forward_serial(
     columns: Any,
 ) -> None:
     alpha, alpha_exponent, log_norm = state
-    hi = np.uint64(messages.shape[1] // len(columns) - 1)
+    sweep = (near, rewards, weights, columns)
     for i in range(messages.shape[0] - 1):
         t = t_first + i + 1
-        cur, nxt = alpha[(t - 1) % 2], alpha[t % 2]
-        scales = _forward_scales(cur, alpha_exponent, exponents[i + 1], log_norm, gain, t, columns)
-        _forward_block(
-            near, rewards, weights, cur, nxt, messages[i + 1], tally, i, scales, t, np.uint64(0), hi, columns
-        )
+        scales = _forward_scales(alpha[(t - 1) % 2], alpha_exponent, exponents[i + 1], log_norm, gain, t, columns)
+        _forward_stage(sweep, alpha, messages[i + 1], tally, i, scales, t, 0, messages.shape[1])
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
@@ -382,14 +226,48 @@ def _forward_parallel(
     columns: Any,
 ) -> None:
     alpha, alpha_exponent, log_norm = state
-    n_states = messages.shape[1] // len(columns) - 1
+    n_blocks = (near.ptr.size + BLOCK - 2) // BLOCK
     for i in range(messages.shape[0] - 1):
         t = t_first + i + 1
-        cur, nxt, u = alpha[(t - 1) % 2], alpha[t % 2], messages[i + 1]
-        scales = _forward_scales(cur, alpha_exponent, exponents[i + 1], log_norm, gain, t, columns)
-        for b in prange((n_states + BLOCK - 1) // BLOCK):
-            lo, hi = np.uint64(b * BLOCK), np.uint64(min(n_states, (b + 1) * BLOCK))
-            _forward_block(near, rewards, weights, cur, nxt, u, tally, i, scales, t, lo, hi, columns)
+        scales = _forward_scales(alpha[(t - 1) % 2], alpha_exponent, exponents[i + 1], log_norm, gain, t, columns)
+        for b in prange(n_blocks):
+            sweep = (near, rewards, weights, columns)
+            _forward_stage(sweep, alpha, messages[i + 1], tally, i, scales, t, b, BLOCK)
+
+
+@njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
+def _forward_waves(
+    near: Any,
+    rewards: Any,
+    weights: Any,
+    messages: Any,
+    exponents: Any,
+    state: Any,
+    gain: Any,
+    tally: Any,
+    t_first: int,
+    columns: Any,
+) -> None:
+    # As in `_backward_waves`. Two rows of alpha are enough: the step that overwrites a block of one runs two waves
+    # behind the last that reads it.
+    alpha, alpha_exponent, log_norm = state
+    n_blocks = (near.ptr.size + near.block - 2) // near.block
+    first = 0
+    while first < messages.shape[0] - 1:
+        t = t_first + first + 1
+        depth = min(messages.shape[0] - 1 - first, WAVE - t % WAVE)
+        scales = [
+            _forward_scales(
+                alpha[(t - 1) % 2], alpha_exponent, exponents[first + j + 1], log_norm, gain, t + j, columns
+            )
+            for j in range(depth)
+        ]
+        for wave in range(n_blocks + 2 * (depth - 1)):
+            for j in prange(depth):
+                sweep = (near, rewards, weights, columns)
+                u = messages[first + j + 1]
+                _forward_stage(sweep, alpha, u, tally, first + j, scales[j], t + j, wave - 2 * j, near.block)
+        first += depth
 
 
 def forward(
@@ -413,8 +291,6 @@ def forward(
     state : alpha at step t_first, updated
     gain : (L,) weight of step t in the tallies
     """
-    if near.ptr.size - 1 > BLOCK:
-        with LOCK:
-            _forward_parallel(near, rewards, weights, messages, exponents, state, gain, tally, t_first, columns)
-    else:
-        _forward_serial(near, rewards, weights, messages, exponents, state, gain, tally, t_first, columns)
+    sweep = _driver(near, _forward_serial, _forward_parallel, _forward_waves)
+    with LOCK if sweep is not _forward_serial else nullcontext():
+        sweep(near, rewards, weights, messages, exponents, state, gain, tally, t_first, columns)

@@ -11,8 +11,8 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from limiirl.kernels.graph import Neighbours, Rewards
-from limiirl.kernels.linear import Alpha, Tally, Weights
+from limiirl.kernels.graph import Neighbours
+from limiirl.kernels.layout import Alpha, Rewards, Tally, Weights
 from limiirl.kernels.parallel import BLOCK, LOCK, ONLY_PRANGE
 from limiirl.kernels.vector import exp
 

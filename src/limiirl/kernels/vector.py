@@ -1,4 +1,4 @@
-"""Two primitives that make numba's loops as fast as hand-written ones: a vectorisable `exp`, and `rowwise`.
+"""What numba lacks for the sweeps: rows of K doubles held in registers, and an `exp` that LLVM can vectorise.
 
 Neither knows anything of the mathematics above; both are measured in `benchmarks/engine.py` and explained in ADR 0003.
 """
@@ -20,21 +20,80 @@ _UNDERFLOW = -708.39
 _OVERFLOW = 709.78
 
 
-@intrinsic
-def rowwise(typingctx: Any) -> Any:
-    """Keep the loop that holds this call from being vectorised over its own index.
+def _vector(builder: Any, row: Any) -> Any:
+    """Return a numba tuple of K doubles as an LLVM vector; LLVM cancels this against `_row`."""
+    count = row.type.count
+    vector = ir.Constant(ir.VectorType(ir.DoubleType(), count), ir.Undefined)
+    for k in range(count):
+        vector = builder.insert_element(vector, builder.extract_value(row, k), ir.Constant(ir.IntType(32), k))
+    return vector
 
-    A row of a message is K neighbouring doubles. LLVM would rather vectorise over states, which turns every row into
-    K strided gathers, three times slower; an empty assembly statement is something it cannot widen, so it vectorises
-    inside the row.
-    """
+
+def _row(context: Any, builder: Any, row_type: Any, vector: Any) -> Any:
+    """Return an LLVM vector as a numba tuple of K doubles."""
+    parts = [builder.extract_element(vector, ir.Constant(ir.IntType(32), k)) for k in range(row_type.count)]
+    return context.make_tuple(builder, row_type, parts)
+
+
+def _row_pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, count: int) -> Any:
+    data = context.make_array(array_type)(context, builder, value=array).data
+    place = builder.gep(data, [offset])
+    return builder.bitcast(place, ir.VectorType(ir.DoubleType(), count).as_pointer())
+
+
+@intrinsic
+def load(typingctx: Any, array: Any, offset: Any, columns: Any) -> Any:
+    """Return array[offset : offset + K] as a tuple, K being the length of the tuple `columns`."""
+    row_type = types.UniTuple(types.float64, columns.count)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        nothing = ir.FunctionType(ir.VoidType(), [])
-        builder.call(ir.InlineAsm(nothing, "", "", side_effect=True), [])
+        place = _row_pointer(context, builder, array, args[0], args[1], columns.count)
+        return _row(context, builder, row_type, builder.load(place, align=8))
+
+    return row_type(array, types.uint64, columns), codegen
+
+
+@intrinsic
+def store(typingctx: Any, array: Any, offset: Any, row: Any) -> Any:
+    """Set array[offset : offset + K] to the tuple `row`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _row_pointer(context, builder, array, args[0], args[1], row.count)
+        builder.store(_vector(builder, args[2]), place, align=8)
         return context.get_dummy_value()
 
-    return types.void(), codegen
+    return types.void(array, types.uint64, row), codegen
+
+
+@intrinsic
+def add(typingctx: Any, a: Any, b: Any) -> Any:
+    """Return the sum of two rows."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _row(context, builder, a, builder.fadd(_vector(builder, args[0]), _vector(builder, args[1])))
+
+    return a(a, b), codegen
+
+
+@intrinsic
+def mul(typingctx: Any, a: Any, b: Any) -> Any:
+    """Return the product of two rows, entry by entry."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _row(context, builder, a, builder.fmul(_vector(builder, args[0]), _vector(builder, args[1])))
+
+    return a(a, b), codegen
+
+
+@intrinsic
+def scale(typingctx: Any, a: Any, x: Any) -> Any:
+    """Return a row times a number."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        parts = [builder.fmul(builder.extract_value(args[0], k), args[1]) for k in range(a.count)]
+        return context.make_tuple(builder, a, parts)
+
+    return a(a, types.float64), codegen
 
 
 @intrinsic

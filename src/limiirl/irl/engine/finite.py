@@ -17,9 +17,8 @@ from limiirl.irl.engine.messages import Messages
 from limiirl.irl.engine.passes import EngineRewards, Pass
 from limiirl.irl.engine.sampling import draw_starts, finite_steps, walk
 from limiirl.irl.engine.space import LOSS, check_space, log_loss_bound
-from limiirl.kernels.graph import Rewards
 from limiirl.kernels.growth import log_growth
-from limiirl.kernels.linear import Tally
+from limiirl.kernels.layout import Rewards, Tally
 from limiirl.mdp import MDP
 
 Float = NDArray[np.float64]
@@ -115,7 +114,7 @@ class FiniteEngine:
         edges = bool(self.mdp.n_action_features or self.mdp.n_edge_features) if edges is None else edges
         log_Z, node = np.empty(thetas.shape[0]), np.empty((self.mdp.n_states, thetas.shape[0]))
         edge = np.empty((self.mdp.n_edges, thetas.shape[0])) if edges else None
-        for chosen, run in self._passes(thetas, starts):
+        for chosen, run in self.passes(thetas, starts):
             shape = (-1, run.n_columns)
             node_tally = (gain[0] * run.start_visits).ravel()
             edge_tally = np.zeros(self.graph.n_edges * run.n_columns) if edges else None
@@ -138,14 +137,14 @@ class FiniteEngine:
     def log_partition(self, thetas: Float, *, starts: Float | None = None) -> Float:
         """Return log_Z (K,): of the sum over all trajectories, or, by start, its mean over the start distribution."""
         log_Z = np.empty(thetas.shape[0])
-        for chosen, run in self._passes(thetas, starts):
+        for chosen, run in self.passes(thetas, starts):
             log_Z[chosen] = run.log_Z
         return log_Z
 
     def log_partition_by_start(self, thetas: Float) -> Float:
         """Return log Z(s) (S, K): of the sum over trajectories that start in s, without p0; -inf if there is none."""
         found = np.empty((self.mdp.n_states, thetas.shape[0]))
-        for chosen, run in self._passes(thetas, None):
+        for chosen, run in self.passes(thetas, None):
             found[self.graph.order[:, None], chosen] = run.log_Z_by_start
         return found
 
@@ -170,10 +169,10 @@ class FiniteEngine:
 
     def single(self, theta: Float, starts: Float | None = None) -> Pass:
         """Run the backward sweep for one intent: the start of a Hessian, of marginals step by step, or of samples."""
-        ((_, run),) = self._passes(theta[None], None if starts is None else starts[:, None])
+        ((_, run),) = self.passes(theta[None], None if starts is None else starts[:, None])
         return run
 
-    def _passes(self, thetas: Float, starts: Float | None) -> Iterator[tuple[NDArray[np.intp], Pass]]:
+    def passes(self, thetas: Float, starts: Float | None = None) -> Iterator[tuple[NDArray[np.intp], Pass]]:
         """Yield (columns, pass) for chunks of intents that share a number space."""
         rewards = self._rewards(thetas)
         if starts is not None:

@@ -24,7 +24,8 @@ from limiirl.irl.engine.compiled import compile_mdp
 from limiirl.irl.engine.features import dense_features
 from limiirl.irl.engine.finite import Totals
 from limiirl.irl.engine.sampling import Onward, draw_starts, walk
-from limiirl.kernels.graph import Rewards, owners
+from limiirl.kernels.graph import owners
+from limiirl.kernels.layout import Rewards
 from limiirl.mdp import MDP
 
 Float = NDArray[np.float64]

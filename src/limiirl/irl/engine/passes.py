@@ -12,8 +12,8 @@ from scipy.special import logsumexp
 from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.irl.engine.space import kernels_of
 from limiirl.kernels import linear
-from limiirl.kernels.graph import Rewards, owners
-from limiirl.kernels.linear import Alpha, Tally, Weights
+from limiirl.kernels.graph import owners
+from limiirl.kernels.layout import Alpha, Rewards, Tally, Weights
 
 if TYPE_CHECKING:
     from limiirl.irl.engine.finite import FiniteEngine
@@ -46,7 +46,7 @@ class Pass:
         self.n_columns = rewards.node.shape[1]
         self.columns = (0,) * self.n_columns
         self.out, self.into = self._directions(rewards)
-        self._out_weights, self._into_weights = self._weights()
+        self._out_weights, self.into_weights = self._weights()
         self.messages = engine.buffer(self.n_columns)
         self._beta, self._exponent = self._sweep_back(rewards.node)
         with np.errstate(divide="ignore"):
@@ -156,7 +156,7 @@ class Pass:
 
     def forward(self, gain: Float, tally: Tally) -> None:
         """Sweep forward over all steps, adding gain_t times the probabilities of step t to the tallies."""
-        alpha = self._alpha()
+        alpha = self.alpha()
         for t, rows, exponents in self.messages.stretches(self.resume):
             self._carry(t, rows, exponents, alpha, gain, tally)
 
@@ -165,7 +165,7 @@ class Pass:
 
         Row i of visits is p_{t+i}; row i of share says how one who is in a state at step t + i came there.
         """
-        alpha = self._alpha()
+        alpha = self.alpha()
         for first, rows, exponents in self.messages.stretches(self.resume):
             for i in range(0, rows.shape[0] - 1, most):
                 n = min(most, rows.shape[0] - 1 - i)
@@ -207,7 +207,8 @@ class Pass:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(row) + exponent[0] * _LN2)
 
-    def _alpha(self) -> Alpha:
+    def alpha(self) -> Alpha:
+        """Return the forward message of step 0."""
         value = np.zeros((2, self.out.node.size + self.n_columns))
         value[0, : self.out.node.size] = self._alpha0.ravel()
         return Alpha(value, self._alpha_exponent.copy(), self._log_norm)
@@ -216,5 +217,5 @@ class Pass:
         self, t: int, rows: Float, exponents: NDArray[np.int64], alpha: Alpha, gain: Float, tally: Tally
     ) -> None:
         self.kernels.forward(
-            self.engine.graph.into, self.into, self._into_weights, rows, exponents, alpha, gain, tally, t, self.columns
+            self.engine.graph.into, self.into, self.into_weights, rows, exponents, alpha, gain, tally, t, self.columns
         )

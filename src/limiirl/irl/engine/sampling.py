@@ -12,7 +12,7 @@ from limiirl.demos import Demonstrations
 from limiirl.irl.engine.compiled import CompiledMDP
 from limiirl.irl.engine.passes import Pass
 from limiirl.kernels.choose import choose
-from limiirl.kernels.graph import Rewards
+from limiirl.kernels.layout import Rewards
 from limiirl.mdp import MDP
 
 Float = NDArray[np.float64]

@@ -1,0 +1,60 @@
+"""Value and gradient at the size of the paper's ElementWorld: 54 states, K = 3, paths of up to 50 states.
+
+Run as `python -m benchmarks.small`.
+"""
+
+import numpy as np
+
+from benchmarks.measure import describe_machine, seconds
+from limiirl.irl.engine import FiniteEngine
+from limiirl.irl.engine.features import expected_features
+from limiirl.irl.engine.passes import Pass
+from limiirl.kernels import linear
+from limiirl.kernels.layout import Tally
+from limiirl.worlds import ElementWorld
+
+MAX_LENGTH = 50
+REPEATS = 2000
+
+
+def sweeps_alone(run: Pass) -> float:
+    """Return the time of the compiled sweeps of a pass, without anything around them."""
+    graph, gain = run.engine.graph, run.engine.discount
+    rows = np.zeros((MAX_LENGTH, (graph.n_states + 1) * run.n_columns))
+    rows[-1, : -run.n_columns] = 1.0
+    exponents = np.zeros((MAX_LENGTH, run.n_columns), dtype=np.int64)
+    tally = Tally(np.zeros(graph.n_states * run.n_columns), None, None, None)
+    alpha = run.alpha()
+
+    def both() -> None:
+        run.resume(rows, exponents, 0)
+        linear.forward(graph.into, run.into, run.into_weights, rows, exponents, alpha, gain, tally, 0, run.columns)
+
+    both()
+    return seconds(both, REPEATS)
+
+
+def main() -> None:
+    """Print microseconds an evaluation and the share of Python in it."""
+    world = ElementWorld()
+    mdp, thetas = world.mdp, world.ensemble.thetas
+    engine = FiniteEngine(mdp, MAX_LENGTH)
+
+    def evaluate() -> None:
+        found = engine.totals(thetas)
+        expected_features(mdp, found.node, found.edge)
+
+    evaluate()
+    whole = seconds(evaluate, REPEATS)
+    ((_, run),) = engine.passes(thetas)
+    compiled = sweeps_alone(run)
+    size = f"{mdp.n_states} states, K = {len(thetas)}, L = {MAX_LENGTH}, discount {mdp.gamma}"
+    print(f"small: value and gradient of log Z, {size}")
+    print(describe_machine())
+    print(f"  whole                {1e6 * whole:7.0f} microseconds (target: under 300)")
+    print(f"  compiled sweeps      {1e6 * compiled:7.0f} microseconds")
+    print(f"  Python around them   {100 * (1 - compiled / whole):7.0f} %")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Draw a small world, trajectories of one intent in it, and the reward that a fit recovers from them.
+
+Run as `python examples/recover_rewards.py [FILE]`; it writes docs/images/recovery.png unless told otherwise.
+"""
+
+import sys
+import warnings
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import limiirl as ll
+
+
+def main(target: Path) -> None:
+    """Sample, fit, and draw four panels."""
+    world = ll.worlds.ElementWorld(seed=3, gamma=1.0)
+    truth = np.clip(world.ensemble.thetas[0], -2.5, 0.0)
+    irl = ll.MaxEnt(max_length=40, stop="terminal")
+    demos = irl.sample(world.mdp, truth, 500, seed=1)
+    # Everyone reaches the goal exactly once, so that no data can tell what it is worth; it keeps the 0 it starts with.
+    warnings.simplefilter("ignore", ll.errors.IdentifiabilityWarning)
+    fitted = irl.fit(world.mdp, demos)
+
+    figure, axes = plt.subplots(1, 4, figsize=(15, 4.6), constrained_layout=True)
+    world.plot(ax=axes[0])
+    axes[0].set_title("a world of three elements")
+    world.plot(theta=truth, ax=axes[1])
+    axes[1].set_title("true reward of one intent")
+    visits = np.bincount(demos.states, minlength=world.mdp.n_states).reshape(world.grid.shape) / len(demos)
+    image = axes[2].imshow(visits, cmap="viridis", aspect="equal")
+    figure.colorbar(image, ax=axes[2], label="visits a trajectory", shrink=0.8)
+    axes[2].set(title="where 500 of its trajectories go", xticks=[], yticks=[])
+    world.plot(theta=fitted, ax=axes[3])
+    axes[3].set_title("reward recovered from them")
+    figure.savefig(target, dpi=110)
+
+
+if __name__ == "__main__":
+    default = Path(__file__).parent.parent / "docs" / "images" / "recovery.png"
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else default)
