@@ -5,7 +5,7 @@ JOBS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := engine small growth
+BENCHMARKS := engine small growth solvers
 
 .DEFAULT_GOAL := help
 # Benchmarks that run at once measure each other.

@@ -12,6 +12,8 @@ from limiirl.irl.evidence import Evidence
 from limiirl.irl.optimise import Box
 
 Float = NDArray[np.float64]
+# What `feasible_start` tries: features may be in any unit, so that a cost of 1 a step may need parameters of 1000.
+_COSTS = (0.0, *(4.0**power for power in range(11)))
 
 
 class PathLikelihood:
@@ -65,18 +67,19 @@ def feasible_start(engine: FiniteEngine | InfiniteEngine, box: Box) -> Float:
     mdp = engine.mdp
     start = box.clip(np.zeros(mdp.n_features))
     against = np.sign(expected_features(mdp, np.ones((mdp.n_states, 1)), np.ones((mdp.n_edges, 1)))[0])
-    for cost in (0.0, 1.0, 4.0, 16.0, 64.0):
+    for cost in _COSTS:
         trial = box.clip(start - cost * against)
-        if np.isfinite(_try(engine, trial)):
-            return trial
+        try:
+            engine.log_partition(trial[None])
+        except DivergentPartition:
+            continue
+        except NumericalError:
+            if cost == 0.0:
+                raise
+            break  # costs have become too large for float64: larger ones are as well
+        return trial
     raise DivergentPartition(
-        "The sum over trajectories of any length stays infinite whatever features cost: some cycle collects none. "
-        "Pass a start where it is finite, add a feature that every step has, or use a finite max_length."
+        "The sum over trajectories of any length stays infinite whatever features cost within the bounds: some cycle "
+        "collects too little. Widen the bounds, pass a start where the sum is finite, add a feature that every step "
+        "has, or use a finite max_length."
     )
-
-
-def _try(engine: FiniteEngine | InfiniteEngine, theta: Float) -> float:
-    try:
-        return float(engine.log_partition(theta[None])[0])
-    except DivergentPartition:
-        return np.inf

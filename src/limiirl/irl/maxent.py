@@ -190,10 +190,9 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         >>> MaxEnt(max_length=5).null_directions(mdp, [0, 0]).round(3)
         array([[ 0.894, -0.447]])
         """
-        engine = self._engine(mdp)
+        engine, checked = self._engine(mdp), checks.one_theta(mdp, theta)
         if self.stop == "anywhere":
             return null_directions(*variation(mdp, engine.max_length, engine.by_start))
-        checked = checks.one_theta(mdp, theta)
         covariance = engine.covariance(checked)
         found = engine.totals(checked[None])
         mean = expected_features(mdp, found.node, found.edge)[0]

@@ -23,7 +23,7 @@ Float = NDArray[np.float64]
 _SUFFICIENT = 1e-4
 # Steps are halved at most this often before the search is given up: 2**-40 of a step is lost in rounding.
 _HALVINGS = 40
-# No parameter moves further than this in one step.
+# No parameter moves further than this in one step, or than the largest is from 0: features may be in any unit.
 _LONGEST = 20.0
 
 
@@ -146,7 +146,7 @@ def _count(search: _Search, max_evaluations: int) -> None:
 def _evaluate_starts(objective: Objective, thetas: Float, which: NDArray[np.intp]) -> tuple[Float, Float]:
     values, gradients = objective.evaluate(thetas, which)
     if not np.all(np.isfinite(values)):
-        k = int(np.argmin(np.isfinite(values)))
+        k = int(which[np.argmin(np.isfinite(values))])
         raise DivergentPartition(
             f"The sum over trajectories is infinite at the start of column {k}, so that no search can begin there. "
             "Pass a start with lower rewards, or none."
@@ -165,7 +165,8 @@ def _aim(objective: Objective, search: _Search, k: int, box: Box, tol: float) ->
     search.direction = np.zeros_like(search.theta)
     step = -_damped_solve(hessian[np.ix_(free, free)], search.gradient[free])
     # Far from the minimum the curvature may all but vanish, and the step lead out of the range of float64.
-    search.direction[free] = step * min(1.0, _LONGEST / float(np.max(np.abs(step), initial=1.0)))
+    longest = max(_LONGEST, float(np.max(np.abs(search.theta))))
+    search.direction[free] = step * min(1.0, longest / float(np.max(np.abs(step), initial=1.0)))
     search.length, search.halvings = 1.0, 0
 
 

@@ -29,17 +29,30 @@ def _edge_log_weight(prob: Any, reward: Any, scale: float, e: int, k: int, n_col
 
 @njit(forceinline=True, error_model="numpy")
 def _log_sum(
-    near: Any, prob: Any, reward: Any, scale: float, prev: Any, s: int, k: int, n_columns: int, floor: float
+    near: Any,
+    prob: Any,
+    reward: Any,
+    scale: float,
+    prev: Any,
+    s: int,
+    k: int,
+    n_columns: int,
+    floor: float,
+    drop: float,
 ) -> float:
     """Return log(exp(floor) + sum over the neighbours of s of x(edge) exp(prev(neighbour)))."""
     top = floor
     for e in range(near.ptr[s], near.ptr[s + 1]):
-        top = max(top, _edge_log_weight(prob, reward, scale, e, k, n_columns) + prev[near.idx[e] * n_columns + k])
+        top = max(
+            top, _edge_log_weight(prob, reward, scale, e, k, n_columns) + prev[near.idx[e] * n_columns + k] - drop
+        )
     if not -np.inf < top < np.inf:
         return top
     total = exp(floor - top)
     for e in range(near.ptr[s], near.ptr[s + 1]):
-        total += exp(_edge_log_weight(prob, reward, scale, e, k, n_columns) + prev[near.idx[e] * n_columns + k] - top)
+        total += exp(
+            _edge_log_weight(prob, reward, scale, e, k, n_columns) + prev[near.idx[e] * n_columns + k] - drop - top
+        )
     return top + math.log(total)
 
 
@@ -52,33 +65,73 @@ def _floor(end: Any, s: int) -> float:
 
 
 @njit(cache=True, error_model="numpy")
+def _shift_of(message: Any, columns: Any) -> Any:
+    """Return whole numbers near the maxima of a message: kept apart, they leave its digits to what differs."""
+    n_columns = len(columns)
+    shift = np.zeros(n_columns, dtype=np.int64)
+    for k in range(n_columns):
+        top = -np.inf
+        for s in range(message.size // n_columns - 1):
+            top = max(top, message[s * n_columns + k])
+        if -1e15 < top < 1e15:
+            shift[k] = np.int64(np.rint(top))
+    return shift
+
+
+@njit(cache=True, error_model="numpy")
+def _backward_scales(messages: Any, exponents: Any, i: int, columns: Any) -> Any:
+    shift = _shift_of(messages[i + 1], columns)
+    for k in range(len(columns)):
+        exponents[i, k] = exponents[i + 1, k] + shift[k]
+    return shift, exponents[i]
+
+
+@njit(cache=True, error_model="numpy")
+def _forward_scales(cur: Any, alpha_exponent: Any, exponent: Any, log_norm: Any, columns: Any) -> Any:
+    shift, offset = _shift_of(cur, columns), np.empty(len(columns))
+    for k in range(len(columns)):
+        offset[k] = (alpha_exponent[k] + exponent[k]) - log_norm[k]
+        alpha_exponent[k] += shift[k]
+    return shift, offset
+
+
+@njit(cache=True, error_model="numpy")
 def _backward_block(
-    near: Any, rewards: Any, end: Any, prev: Any, out: Any, t: int, lo: int, hi: int, columns: Any
+    near: Any, rewards: Any, end: Any, prev: Any, out: Any, scales: Any, t: int, lo: int, hi: int, columns: Any
 ) -> None:
+    shift, exponent = scales
     n_columns = len(columns)
     own = rewards.discount[t] if t > 0 else 0.0
     for s in range(lo, hi):
-        floor = _floor(end, s)
         for k in range(n_columns):
-            onward = _log_sum(near, rewards.prob, rewards.edge, rewards.discount[t], prev, s, k, n_columns, floor)
+            floor = _floor(end, s) - exponent[k]
+            onward = _log_sum(
+                near, rewards.prob, rewards.edge, rewards.discount[t], prev, s, k, n_columns, floor, shift[k]
+            )
             out[s * n_columns + k] = onward + own * rewards.node[s * n_columns + k]
 
 
 @njit(cache=True, error_model="numpy")
-def _backward_serial(near: Any, rewards: Any, end: Any, messages: Any, t_first: int, columns: Any) -> None:
+def _backward_serial(
+    near: Any, rewards: Any, end: Any, messages: Any, exponents: Any, t_first: int, columns: Any
+) -> None:
     hi = messages.shape[1] // len(columns) - 1
     for i in range(messages.shape[0] - 2, -1, -1):
-        _backward_block(near, rewards, end, messages[i + 1], messages[i], t_first + i, 0, hi, columns)
+        scales = _backward_scales(messages, exponents, i, columns)
+        _backward_block(near, rewards, end, messages[i + 1], messages[i], scales, t_first + i, 0, hi, columns)
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
-def _backward_parallel(near: Any, rewards: Any, end: Any, messages: Any, t_first: int, columns: Any) -> None:
+def _backward_parallel(
+    near: Any, rewards: Any, end: Any, messages: Any, exponents: Any, t_first: int, columns: Any
+) -> None:
     n_states = messages.shape[1] // len(columns) - 1
     for i in range(messages.shape[0] - 2, -1, -1):
         prev, out = messages[i + 1], messages[i]
+        scales = _backward_scales(messages, exponents, i, columns)
         for b in prange((n_states + BLOCK - 1) // BLOCK):
             lo, hi = b * BLOCK, min(n_states, (b + 1) * BLOCK)
-            _backward_block(near, rewards, end, prev, out, t_first + i, lo, hi, columns)
+            _backward_block(near, rewards, end, prev, out, scales, t_first + i, lo, hi, columns)
 
 
 def backward(
@@ -94,9 +147,9 @@ def backward(
     """Fill messages[i] with log u_t (log beta_0 at t = 0), t = t_first + i, from the last row down, which is given."""
     if near.ptr.size - 1 > BLOCK:
         with LOCK:
-            _backward_parallel(near, rewards, end, messages, t_first, columns)
+            _backward_parallel(near, rewards, end, messages, exponents, t_first, columns)
     else:
-        _backward_serial(near, rewards, end, messages, t_first, columns)
+        _backward_serial(near, rewards, end, messages, exponents, t_first, columns)
 
 
 @njit(forceinline=True, error_model="numpy")
@@ -147,7 +200,7 @@ def _forward_block(
     cur: Any,
     nxt: Any,
     u: Any,
-    log_norm: Any,
+    scales: Any,
     gain: Any,
     tally: Any,
     i: int,
@@ -157,44 +210,63 @@ def _forward_block(
     columns: Any,
 ) -> None:
     n_columns = len(columns)
+    shift, offset = scales
     visits, share = _row(tally.visits, i), _row(tally.share, i)
     prob, reward, scale = rewards.prob, rewards.edge, rewards.discount[t - 1]
     for s in range(lo, hi):
         for k in range(n_columns):
             o = s * n_columns + k
-            arrived = _log_sum(near, prob, reward, scale, cur, s, k, n_columns, _EMPTY)
-            onward = u[o] - log_norm[k]
+            arrived = _log_sum(near, prob, reward, scale, cur, s, k, n_columns, _EMPTY, 0.0)
+            onward = u[o] + offset[k]
             _tally_edges(
                 near, prob, reward, scale, cur, arrived, onward, tally.edge, share, gain[t - 1], s, k, n_columns
             )
             _tally_state(tally.node, visits, o, gain[t], exp(arrived + onward))
-            nxt[o] = arrived + rewards.discount[t] * rewards.node[o]
+            nxt[o] = arrived - shift[k] + rewards.discount[t] * rewards.node[o]
 
 
 @njit(cache=True, error_model="numpy")
 def _forward_serial(
-    near: Any, rewards: Any, messages: Any, state: Any, gain: Any, tally: Any, t_first: int, columns: Any
+    near: Any,
+    rewards: Any,
+    messages: Any,
+    exponents: Any,
+    state: Any,
+    gain: Any,
+    tally: Any,
+    t_first: int,
+    columns: Any,
 ) -> None:
-    alpha, _, log_norm = state
+    alpha, alpha_exponent, log_norm = state
     hi = messages.shape[1] // len(columns) - 1
     for i in range(messages.shape[0] - 1):
         t = t_first + i + 1
         cur, nxt, u = alpha[(t - 1) % 2], alpha[t % 2], messages[i + 1]
-        _forward_block(near, rewards, cur, nxt, u, log_norm, gain, tally, i, t, 0, hi, columns)
+        scales = _forward_scales(cur, alpha_exponent, exponents[i + 1], log_norm, columns)
+        _forward_block(near, rewards, cur, nxt, u, scales, gain, tally, i, t, 0, hi, columns)
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
 def _forward_parallel(
-    near: Any, rewards: Any, messages: Any, state: Any, gain: Any, tally: Any, t_first: int, columns: Any
+    near: Any,
+    rewards: Any,
+    messages: Any,
+    exponents: Any,
+    state: Any,
+    gain: Any,
+    tally: Any,
+    t_first: int,
+    columns: Any,
 ) -> None:
-    alpha, _, log_norm = state
+    alpha, alpha_exponent, log_norm = state
     n_states = messages.shape[1] // len(columns) - 1
     for i in range(messages.shape[0] - 1):
         t = t_first + i + 1
         cur, nxt, u = alpha[(t - 1) % 2], alpha[t % 2], messages[i + 1]
+        scales = _forward_scales(cur, alpha_exponent, exponents[i + 1], log_norm, columns)
         for b in prange((n_states + BLOCK - 1) // BLOCK):
             lo, hi = b * BLOCK, min(n_states, (b + 1) * BLOCK)
-            _forward_block(near, rewards, cur, nxt, u, log_norm, gain, tally, i, t, lo, hi, columns)
+            _forward_block(near, rewards, cur, nxt, u, scales, gain, tally, i, t, lo, hi, columns)
 
 
 def forward(
@@ -212,6 +284,6 @@ def forward(
     """Carry log alpha from step t_first over the steps of `messages`, tallying every step on the way."""
     if near.ptr.size - 1 > BLOCK:
         with LOCK:
-            _forward_parallel(near, rewards, messages, state, gain, tally, t_first, columns)
+            _forward_parallel(near, rewards, messages, exponents, state, gain, tally, t_first, columns)
     else:
-        _forward_serial(near, rewards, messages, state, gain, tally, t_first, columns)
+        _forward_serial(near, rewards, messages, exponents, state, gain, tally, t_first, columns)

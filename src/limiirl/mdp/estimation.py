@@ -89,16 +89,8 @@ def from_demonstrations(
     if n_states is None:
         n_states = 1 + int(states.max(initial=-1))
     _check_range(states, offsets, n_states)
-    moving = np.ones(states.size, dtype=np.bool_)
-    moving[offsets[1:] - 1] = False
-    steps = np.flatnonzero(moving)
     starts = np.bincount(states[offsets[:-1]], minlength=n_states) + smoothing
-    src, dst = states[steps], states[steps + 1]
-    if runs.actions is None:
-        src, act, dst, prob = _choices(src, dst, n_states)
-    else:
-        act = np.asarray(runs.actions, dtype=np.int64)[steps]
-        src, act, dst, prob = _frequencies(src, act, dst, n_states, float(smoothing))
+    src, act, dst, prob = _moves(states, offsets, runs.actions, n_states, float(smoothing))
     return cls.from_edges(
         src,
         dst,
@@ -111,6 +103,19 @@ def from_demonstrations(
         action_features=action_features,
         feature_names=feature_names,
     )
+
+
+def _moves(
+    states: Int64, offsets: Int64, actions: Any, n_states: int, smoothing: float
+) -> tuple[Int64, Int64, Int64, NDArray[np.float64]]:
+    """Return the edges (s, a, s', p) that the moves of all recordings amount to."""
+    moving = np.ones(states.size, dtype=np.bool_)
+    moving[offsets[1:] - 1] = False
+    steps = np.flatnonzero(moving)
+    src, dst = states[steps], states[steps + 1]
+    if actions is None:
+        return _choices(src, dst, n_states)
+    return _frequencies(src, np.asarray(actions, dtype=np.int64)[steps], dst, n_states, smoothing)
 
 
 def _check_range(states: Int64, offsets: Int64, n_states: int) -> None:

@@ -25,6 +25,8 @@ Float = NDArray[np.float64]
 # Intents swept together: enough to amortise the reading of the graph, few enough that the unrolled loops stay in
 # registers.
 MAX_COLUMNS = 8
+# Sums of rewards beyond this have no digits left for differences of order 1, which probabilities are made of.
+_LARGEST = 1e12
 STOPS = ("anywhere", "terminal", "terminal_or_max_length")
 
 
@@ -73,6 +75,8 @@ class FiniteEngine:
         number_space: str = "auto",
         max_bytes: float = 2.0**30,
     ) -> None:
+        if max_length < 1:
+            raise InvalidParameter(f"max_length must be at least 1; it is {max_length}.")
         if stop not in STOPS:
             raise InvalidParameter(f"stop must be one of {', '.join(STOPS)}; it is {stop!r}.")
         self.mdp, self.max_length, self.stop, self.by_start = mdp, max_length, stop, by_start
@@ -145,6 +149,7 @@ class FiniteEngine:
         """Return log Z(s) (S, K): of the sum over trajectories that start in s, without p0; -inf if there is none."""
         found = np.empty((self.mdp.n_states, thetas.shape[0]))
         for chosen, run in self.passes(thetas, None):
+            run.check_all_starts()
             found[self.graph.order[:, None], chosen] = run.log_Z_by_start
         return found
 
@@ -159,6 +164,7 @@ class FiniteEngine:
         found[0, self.graph.order] = run.start_visits[:, 0]
         for first, visits, _ in run.step_by_step(self.max_length):
             found[first : first + visits.shape[0], self.graph.order] = visits
+        self._checked(found.T)
         return found
 
     def sample(self, theta: Float, n: int, rng: np.random.Generator) -> Demonstrations:
@@ -186,12 +192,14 @@ class FiniteEngine:
                 yield chosen, Pass(self, part, self._p0 if starts is None else starts[:, chosen], space)
 
     def _rewards(self, thetas: Float) -> EngineRewards:
-        node, edge = self.mdp.rewards(thetas)
+        with np.errstate(over="ignore", invalid="ignore"):
+            node, edge = self.mdp.rewards(thetas)
         for values, what in ((node, "state"), (edge, "edge")):
-            if values is not None and not np.all(np.isfinite(values)):
-                row = int(np.argmin(np.isfinite(values).all(axis=1)))
+            if values is not None and not np.all(np.abs(values) <= _LARGEST / self.max_length):
+                row = int(np.argmin(np.all(np.abs(values) <= _LARGEST / self.max_length, axis=1)))
                 raise NumericalError(
-                    f"The reward of {what} {row} at step 0 is not finite. Use smaller parameters or features."
+                    f"The reward of {what} {row} at step 0, {values[row].tolist()}, is too large: over {self.max_length} steps "
+                    "float64 could not tell trajectories apart. Use smaller parameters or features."
                 )
         if edge is not None:
             edge = np.ascontiguousarray(edge[self.graph.edge_order])
@@ -208,7 +216,12 @@ class FiniteEngine:
             rewards.node.ravel(), prob, None if rewards.edge is None else rewards.edge.ravel(), self.discount, False
         )
         growth = log_growth(self.graph.out, flat, (0,) * n_columns)
-        return log_loss_bound(self.mdp.n_states, self.max_length, growth) >= math.log(LOSS)
+        # The weights of an edge and of a state are applied one after the other: in between, a message may be larger
+        # than any whole step makes it.
+        alone = np.maximum(0.0, rewards.node.max(axis=0))
+        if rewards.edge is not None:
+            alone += np.maximum(0.0, rewards.edge.max(axis=0, initial=0.0))
+        return log_loss_bound(self.mdp.n_states, self.max_length, growth, alone) >= math.log(LOSS)
 
 
 def _columns(rewards: EngineRewards, chosen: NDArray[np.intp]) -> EngineRewards:

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl.errors import NumericalError
 from limiirl.irl.engine.features import dense_features
 from limiirl.irl.engine.passes import Pass
 from limiirl.kernels.graph import owners
 from limiirl.kernels.means import carry
+from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
     from limiirl.irl.engine.finite import FiniteEngine
@@ -38,12 +40,20 @@ def covariance(engine: FiniteEngine, theta: Float, starts: Float | None = None) 
     moments = _Moments(engine)
     moments.begin(run.start_visits[:, 0])
     most = max(1, int(_STEP_BYTES / (8 * (engine.mdp.n_states + engine.graph.n_edges))))
-    for first, visits, share in run.step_by_step(most):
-        moments.add(first, visits, share)
-    second, mean = moments.finish()
-    if engine.by_start:
-        return second - _between_starts(engine, run, starts)
-    return second - np.outer(mean, mean)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for first, visits, share in run.step_by_step(most):
+            moments.add(first, visits, share)
+        second, mean = moments.finish()
+        found = second - (_between_starts(engine, run, starts) if engine.by_start else np.outer(mean, mean))
+    return check_covariance(engine.mdp, found)
+
+
+def check_covariance(mdp: MDP, found: Float) -> Float:
+    """Return a covariance (d, d) that is finite, or name the feature whose variance is not."""
+    if not np.all(np.isfinite(found)):
+        name = mdp.feature_names[int(np.argmin(np.isfinite(found).all(axis=1)))]
+        raise NumericalError(f"The variance of feature {name!r} is beyond the range of float64. Rescale the features.")
+    return found
 
 
 class _Moments:

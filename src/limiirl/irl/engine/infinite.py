@@ -23,6 +23,7 @@ from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl.engine.compiled import compile_mdp
 from limiirl.irl.engine.features import dense_features
 from limiirl.irl.engine.finite import Totals
+from limiirl.irl.engine.hessian import check_covariance
 from limiirl.irl.engine.sampling import Onward, draw_starts, walk
 from limiirl.kernels.graph import owners
 from limiirl.kernels.layout import Rewards
@@ -89,12 +90,20 @@ class InfiniteEngine:
         edges = bool(self.mdp.n_action_features or self.mdp.n_edge_features) if edges is None else edges
         log_Z, node = np.empty(thetas.shape[0]), np.empty((self.mdp.n_states, thetas.shape[0]))
         edge = np.empty((self.graph.n_edges, thetas.shape[0])) if edges else None
-        for k, theta in enumerate(thetas):
-            found = self._solve(theta, None if starts is None else starts[:, k])
-            log_Z[k], alpha, _ = self._start(found, None if starts is None else starts[:, k])
-            node[self.graph.order, k] = alpha * found.beta
-            if edge is not None:
-                edge[:, k] = (alpha[self._tail] * found.x * (found.w * found.beta)[self._head])[self.graph.in_edge]
+        with np.errstate(over="ignore", invalid="ignore"):
+            for k, theta in enumerate(thetas):
+                found = self._solve(theta, None if starts is None else starts[:, k])
+                log_Z[k], alpha, _ = self._start(found, None if starts is None else starts[:, k])
+                node[self.graph.order, k] = alpha * found.beta
+                if edge is not None:
+                    edge[:, k] = (alpha[self._tail] * found.x * (found.w * found.beta)[self._head])[self.graph.in_edge]
+        for values, what, names in ((node, "state", None), (edge, "edge", self.graph.edge_order[self.graph.in_edge])):
+            if values is not None and not np.all(np.isfinite(values)):
+                row = int(np.argmin(np.isfinite(values).all(axis=1)))
+                row = row if names is None else int(names[row])
+                raise NumericalError(
+                    f"The expected count of {what} {row} left the range of float64. Use smaller rewards."
+                )
         return Totals(log_Z, node, None if edge is None else self.compiled.spread(edge))
 
     def log_partition(self, thetas: Float, *, starts: Float | None = None) -> Float:
@@ -112,6 +121,10 @@ class InfiniteEngine:
 
     def covariance(self, theta: Float, *, starts: Float | None = None) -> Float:
         """Return the Hessian (d, d) of log_Z at theta (d,): the covariance of the path features."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return check_covariance(self.mdp, self._covariance(theta, starts))
+
+    def _covariance(self, theta: Float, starts: Float | None) -> Float:
         found = self._solve(theta, starts)
         _, alpha, weights = self._start(found, starts)
         phi, edge_phi = dense_features(self.mdp, self.compiled)
@@ -161,15 +174,18 @@ class InfiniteEngine:
             first = np.zeros_like(given)
             first[used] = given[used] / found.beta[used]
             return log_Z, found.solve(first, transposed=True), given
-        shift = float(np.max(found.node[used]))
-        first = np.where(used, given * np.exp(np.minimum(found.node - shift, 0.0)), 0.0)
+        used &= found.beta > 0  # a start from which no trajectory ends is never drawn
+        log_first = np.full(given.size, -np.inf)
+        log_first[used] = np.log(given[used]) + found.node[used]
+        shift = float(np.max(log_first))
+        first = np.exp(log_first - shift)
         total = float(first @ found.beta)
         return shift + float(np.log(total)), found.solve(first / total, transposed=True), first * found.beta / total
 
     def _solve(self, theta: Float, starts: Float | None) -> _Solution:
-        node, edge = self.mdp.rewards(theta)
-        node = node[self.graph.order, 0]
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
+            node, edge = self.mdp.rewards(theta)
+            node = node[self.graph.order, 0]
             w = np.exp(node)
             x = self.compiled.mass[self.graph.edge_order]
             if edge is not None:
@@ -182,7 +198,14 @@ class InfiniteEngine:
                 )
         keep = self._relevant(starts)
         n = self.mdp.n_states
-        weights = sparse.csr_array((x * w[self._head], (self._tail, self._head)), shape=(n, n))[keep][:, keep]
+        with np.errstate(over="ignore"):
+            step = x * w[self._head]
+        if not np.all(np.isfinite(step)):
+            state = int(self.graph.order[self._tail[np.argmin(np.isfinite(step))]])
+            raise NumericalError(
+                f"The weight of a step out of state {state} left the range of float64 at step 0. Use smaller rewards."
+            )
+        weights = sparse.csr_array((step, (self._tail, self._head)), shape=(n, n))[keep][:, keep]
         lu = self._factor(weights)
         beta = np.zeros(n)
         beta[keep] = lu.solve(self._end[keep])
@@ -218,8 +241,9 @@ class InfiniteEngine:
         reached = _reach(links, given > 0)
         if self.stop == "terminal":
             reached &= _reach(links.T.tocsr(), self._end > 0)
-            if not np.any(reached[given > 0]):
-                state = int(self.graph.order[np.argmax(given > 0)])
+            stuck = (given > 0) & ~reached
+            if np.any(stuck) if self.by_start else np.all(stuck == (given > 0)):
+                state = int(self.graph.order[np.argmax(stuck)])
                 raise InvalidParameter(
                     f"No trajectory from state {state} ends in a terminal state. Use stop='anywhere'."
                 )

@@ -42,6 +42,7 @@ class Pass:
 
     def __init__(self, engine: FiniteEngine, rewards: EngineRewards, starts: Float, log: bool) -> None:
         self.engine, self.log = engine, log
+        self._node, self._edge, self._starts = rewards.node, rewards.edge, starts
         self.kernels = kernels_of(log)
         self.n_columns = rewards.node.shape[1]
         self.columns = (0,) * self.n_columns
@@ -49,7 +50,7 @@ class Pass:
         self._out_weights, self.into_weights = self._weights()
         self.messages = engine.buffer(self.n_columns)
         self._beta, self._exponent = self._sweep_back(rewards.node)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             self._start(rewards.node, starts)
 
     def _directions(self, rewards: EngineRewards) -> tuple[Rewards, Rewards]:
@@ -84,7 +85,9 @@ class Pass:
         if end is not None:
             with np.errstate(divide="ignore"):
                 last += np.log(end)[:, None]
-        row, exponent = self.messages.sweep_back((last if self.log else np.exp(last)).ravel(), self.resume)
+        with np.errstate(over="ignore"):
+            last = last if self.log else np.exp(last)
+        row, exponent = self.messages.sweep_back(last.ravel(), self.resume)
         return row[: node.size].reshape(node.shape).copy(), exponent.copy()
 
     def resume(self, rows: Float, exponents: NDArray[np.int64], t: int) -> None:
@@ -95,33 +98,41 @@ class Pass:
 
     def _start(self, node: Float, starts: Float) -> None:
         """Join the messages of step 0 to the start distribution: log_Z, p_0 and the first alpha."""
-        log_beta = self._beta if self.log else np.log(self._beta) + self._exponent * _LN2
-        self.log_Z_by_start = node + log_beta
+        beta = self._beta if self.log else np.log(self._beta)
+        unit = 1.0 if self.log else _LN2
+        self.log_Z_by_start = node + beta + self._exponent * unit
         used = starts > 0.0
         self._check_messages(used)
         if self.engine.by_start:
             self.log_Z = np.sum(np.where(used, starts * np.where(used, self.log_Z_by_start, 0.0), 0.0), axis=0)
             self._log_norm = np.zeros(self.n_columns)
             self._alpha0 = np.where(
-                used, np.log(starts) - log_beta if self.log else starts / self._beta, -np.inf if self.log else 0.0
+                used, np.log(starts) - beta if self.log else starts / self._beta, -np.inf if self.log else 0.0
             )
             self._alpha_exponent = -self._exponent
             self.start_visits = np.broadcast_to(starts, node.shape)
-        elif self.log:
-            self._alpha0 = np.log(starts) + node
-            self.log_Z = self._log_norm = logsumexp(self._alpha0 + log_beta, axis=0)
-            self._alpha_exponent = np.zeros_like(self._exponent)
-            self.start_visits = np.exp(self._alpha0 + log_beta - self.log_Z)
         else:
-            # The largest reward of a start state is taken out: exp of it alone may be zero or infinite.
-            shift = np.max(np.where(used, node, -np.inf), axis=0)
-            self._alpha0 = starts * np.exp(np.minimum(node - shift, 0.0))
-            joint = self._alpha0 * self._beta
-            total = joint.sum(axis=0)
-            self._log_norm = np.log(total) + self._exponent * _LN2
-            self.log_Z = shift + self._log_norm
-            self._alpha_exponent = np.zeros_like(self._exponent)
-            self.start_visits = joint / total
+            # The heaviest start is taken out: its weight alone may be zero or infinite, its probability tiny.
+            alpha0 = np.where(used, np.log(starts) + node, -np.inf)
+            shift = np.max(alpha0, axis=0)
+            self._alpha0 = alpha0 - shift if self.log else np.exp(alpha0 - shift)
+            if self.log:
+                joint = np.where(used, self._alpha0 + beta, -np.inf)
+                self._log_norm = logsumexp(joint, axis=0)
+                self.start_visits = np.exp(joint - self._log_norm)
+            else:
+                joint = self._alpha0 * self._beta
+                self._log_norm = np.log(joint.sum(axis=0))
+                self.start_visits = joint / joint.sum(axis=0)
+            self.log_Z = shift + self._log_norm + self._exponent * unit
+            self._alpha_exponent = -self._exponent
+            if not np.all(np.isfinite(self.log_Z)):
+                self._raise_where_lost(used)
+
+    def check_all_starts(self) -> None:
+        """Raise unless every state's log_Z is a number, those included where nobody starts."""
+        if np.any(np.isnan(self.log_Z_by_start) | (self.log_Z_by_start == np.inf)):
+            self._raise_where_lost(np.ones_like(self.log_Z_by_start, dtype=bool))
 
     def _check_messages(self, used: NDArray[np.bool_]) -> None:
         reached = np.where(used, self.log_Z_by_start, 0.0)
@@ -131,6 +142,9 @@ class Pass:
         if self.engine.stop != "anywhere" and (
             np.any(impossible) if self.engine.by_start else np.any(np.all(impossible | ~used, axis=0))
         ):
+            if not self.log:  # log space can tell whether there was nothing, or whether it underflowed
+                Pass(self.engine, EngineRewards(self._node, self._edge), self._starts, True)
+                self._raise_where_lost(used)
             state = int(self.engine.graph.order[np.argmax(np.any(impossible, axis=1))])
             raise InvalidParameter(
                 f"No trajectory of at most {self.engine.max_length} states from state {state} ends where "
@@ -139,11 +153,12 @@ class Pass:
             )
         if not (np.any(np.isnan(reached)) or np.any(reached == np.inf)) and self.engine.stop != "anywhere":
             return
-        self._raise_where_lost()
+        self._raise_where_lost(used)
 
-    def _raise_where_lost(self) -> None:
+    def _raise_where_lost(self, used: NDArray[np.bool_]) -> None:
         """Find the step and the state where the backward sweep left the range of float64, and say so."""
-        where = "step 0"
+        fault = ~np.isfinite(self.log_Z_by_start) & used
+        where = f"step 0, state {self.engine.graph.order[int(np.argmax(fault.any(axis=1)))]}"
         for t, rows, _ in self.messages.stretches(self.resume):
             lost = np.isnan(rows) | (rows == np.inf)
             if np.any(lost):
@@ -190,9 +205,10 @@ class Pass:
             for i in range(rows.shape[0] - 2, -1, -1):
                 t = first + i
                 own = self.out.discount[t] * self.out.node if t > 0 else 0.0
-                log_beta = self._log_row(rows[i], exponents[i]) - own
+                log_beta = self._log_row(rows[i]) - own
                 with np.errstate(invalid="ignore"):
-                    share = self._log_row(rows[i + 1], exponents[i + 1])[graph.out.idx] - log_beta[tail]
+                    share = self._log_row(rows[i + 1])[graph.out.idx] - log_beta[tail]
+                share += (exponents[i + 1, 0] - exponents[i, 0]) * (1.0 if self.log else _LN2)
                 if prob is not None:
                     share += prob
                 if self.out.edge is not None:
@@ -200,12 +216,13 @@ class Pass:
                 # A state from which no trajectory can end has log_beta = -inf: nobody leaves it.
                 yield t, np.where(np.isnan(share), 0.0, np.exp(share))
 
-    def _log_row(self, row: Float, exponent: NDArray[np.int64]) -> Float:
+    def _log_row(self, row: Float) -> Float:
+        """Return the logarithms of a stored row, without its exponent."""
         row = row[: self.out.node.size]
         if self.log:
             return row
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(row) + exponent[0] * _LN2)
+            return np.asarray(np.log(row))
 
     def alpha(self) -> Alpha:
         """Return the forward message of step 0."""

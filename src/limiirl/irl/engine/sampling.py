@@ -35,7 +35,7 @@ def finite_steps(run: Pass) -> Iterator[Onward]:
         log_end = np.log(end)
     for first, rows, exponents in run.messages.stretches(run.resume):
         for i in range(rows.shape[0] - 1):
-            stop = log_end if run.log else np.ldexp(end, -exponents[i + 1, 0])
+            stop = log_end - exponents[i + 1, 0] if run.log else np.ldexp(end, -exponents[i + 1, 0])
             yield Onward(rows[i + 1], stop, float(engine.discount[first + i]))
 
 
