@@ -198,8 +198,8 @@ class FiniteEngine:
             if values is not None and not np.all(np.abs(values) <= _LARGEST / self.max_length):
                 row = int(np.argmin(np.all(np.abs(values) <= _LARGEST / self.max_length, axis=1)))
                 raise NumericalError(
-                    f"The reward of {what} {row} at step 0, {values[row].tolist()}, is too large: over {self.max_length} steps "
-                    "float64 could not tell trajectories apart. Use smaller parameters or features."
+                    f"The reward of {what} {row} at step 0, {values[row].tolist()}, is too large: over "
+                    f"{self.max_length} steps float64 could not tell trajectories apart. Use smaller parameters."
                 )
         if edge is not None:
             edge = np.ascontiguousarray(edge[self.graph.edge_order])

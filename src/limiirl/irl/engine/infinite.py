@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import breadth_first_order
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 from scipy.sparse.linalg import splu
 
 from limiirl.demos import Demonstrations
@@ -30,6 +30,9 @@ from limiirl.kernels.layout import Rewards
 from limiirl.mdp import MDP
 
 Float = NDArray[np.float64]
+# Sums of weights from which on a solve is looked at again, and at which cycles count as having weight 1.
+_NEARLY_SINGULAR = 1e9
+_SINGULAR = 1e12
 
 
 @dataclass(eq=False)
@@ -219,14 +222,18 @@ class InfiniteEngine:
 
     def _factor(self, weights: Any) -> Any:
         """Return the LU factors of I - W, or raise `DivergentPartition` if the series does not converge."""
-        n = weights.shape[0]
-        proof = None
-        try:
-            lu = splu((sparse.eye_array(n) - weights).tocsc())
-            proof = lu.solve(np.ones(n))
-        except RuntimeError:  # exactly singular: the radius is exactly 1
-            lu = None
-        if lu is None or proof is None or not np.all(np.isfinite(proof)) or np.min(proof) < 1.0 - 1e-6:
+        lu, proof = _invert(weights)
+        if proof is not None and np.max(proof) > _NEARLY_SINGULAR:
+            # Large weights on the way are one reason, a cycle of weight 1 up to rounding the other. Only cycles count:
+            # they lie within the strongly connected parts.
+            _, part = connected_components(weights, connection="strong")
+            moves = weights.tocoo()
+            inner = part[moves.row] == part[moves.col]
+            cycles = (moves.data[inner], (moves.row[inner], moves.col[inner]))
+            _, proof = _invert(sparse.csr_array(cycles, shape=weights.shape))
+            if proof is not None and np.max(proof) > _SINGULAR:
+                proof = None
+        if proof is None:
             raise DivergentPartition(
                 "The sum over trajectories of any length is infinite: their weight grows by a factor of about "
                 f"{_growth(weights):.4g} a step. Use lower rewards (a cost on every step), or a finite max_length."
@@ -248,6 +255,18 @@ class InfiniteEngine:
                     f"No trajectory from state {state} ends in a terminal state. Use stop='anywhere'."
                 )
         return np.flatnonzero(reached)
+
+
+def _invert(weights: Any) -> tuple[Any, Float | None]:
+    """Return the LU factors of I - W, and y = (I - W)^-1 1 where it proves the radius of W to be below 1, else None."""
+    n = weights.shape[0]
+    try:
+        lu = splu((sparse.eye_array(n) - weights).tocsc())
+    except RuntimeError:  # exactly singular: the radius is exactly 1
+        return None, None
+    proof = np.asarray(lu.solve(np.ones(n)))
+    proven = np.all(np.isfinite(proof)) and np.min(proof, initial=1.0) >= 1.0 - 1e-6
+    return lu, proof if proven else None
 
 
 def _reach(links: Any, sources: NDArray[np.bool_]) -> NDArray[np.bool_]:
