@@ -204,6 +204,19 @@ def test_newton_with_a_hessian_that_is_slightly_indefinite():
     np.testing.assert_allclose(result.theta[0] + result.theta[1], 3.0, atol=1e-6)
 
 
+@pytest.mark.parametrize("left", [0.0, 1e-320, -1e-17])
+def test_newton_steps_downhill_where_the_curvature_has_vanished(left: float):
+    """Far away a Hessian underflows, or is rounding alone; the gradient still shows the way."""
+
+    class Flat(Quadratic):
+        def hessian(self, theta: np.ndarray, k: int) -> np.ndarray:
+            return self.matrix if np.max(np.abs(theta)) < 50.0 else np.full((2, 2), left)
+
+    (result,) = solve(minimise_newton, Flat(np.eye(2), [1.0, 2.0]), [-300.0, 80.0], wide(2))
+    assert result.converged
+    np.testing.assert_allclose(result.theta, [1.0, 2.0], atol=1e-5)
+
+
 @BOTH
 def test_infinite_values_are_rejected(minimise: object):
     """The first steps from far away leap over the wall behind which the function is infinite."""

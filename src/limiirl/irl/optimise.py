@@ -172,7 +172,8 @@ def _aim(objective: Objective, search: _Search, k: int, box: Box, tol: float) ->
 
 def _damped_solve(matrix: Float, right: Float) -> Float:
     """Solve (matrix + damping) x = right with the least damping that makes it definite, from 1e-8 of its mean on."""
-    mean = max(float(np.trace(matrix)) / matrix.shape[0], np.finfo(float).tiny)
+    # Where curvature has underflowed, the floor keeps the solution within float64, so that its direction is still told.
+    mean = max(float(np.trace(matrix)) / matrix.shape[0], 1e-150)
     damping = 1e-8 * mean
     while True:
         try:
