@@ -68,8 +68,6 @@ def from_demonstrations(
 
     Examples
     --------
-    A mouse chooses twice; once the door it pushed led back.
-
     >>> from limiirl.mdp import MDP
     >>> table = {"demo": [0, 0, 0, 1, 1], "t": [0, 1, 2, 0, 1], "state": [0, 0, 1, 0, 1], "action": [1, 1, -1, 0, -1]}
     >>> mdp = MDP.from_demonstrations(table, smoothing=0.5)
