@@ -209,3 +209,41 @@ def test_columns_of_large_graphs(space: str, by_start: bool) -> None:
     mdp = large_mdp("rich", 0.97)
     thetas = np.random.default_rng(2).integers(-32, 33, size=(3, mdp.n_features)) / 64
     check_columns(FiniteEngine(mdp, 10, number_space=space, by_start=by_start), thetas)
+
+
+def test_steps_in_waves_against_the_recursion(threads: list[int]) -> None:
+    """A ring that is long and narrow enough for several steps to be under way at once, on any number of threads."""
+    rng = np.random.default_rng(23)
+    n = 50 * BLOCK
+    ring = np.arange(n)
+    chance = 0.1 + 0.8 * rng.random(n)
+    mdp = MDP.from_edges(
+        np.concatenate([ring, ring, ring[::3]]),
+        np.concatenate([(ring + 1) % n, (ring + 5) % n, ring[::3]]),
+        n,
+        action=np.repeat([0, 0, 1], [n, n, ring[::3].size]),
+        prob=np.concatenate([chance, 1.0 - chance, np.ones(ring[::3].size)]),
+        gamma=0.97,
+        terminal=ring[::1000],
+        state_features=rng.integers(-8, 9, size=(n, 2)) / 8,
+        edge_features=rng.integers(-8, 9, size=(2 * n + ring[::3].size, 1)) / 8,
+    )
+    thetas = rng.integers(-64, 65, size=(3, 3)) / 64
+    found = []
+    for n_threads in threads:
+        numba.set_num_threads(n_threads)
+        for max_bytes in (2.0**30, 0.0):
+            engine = FiniteEngine(mdp, 21, number_space="linear", max_bytes=max_bytes)
+            found.append(engine.totals(thetas, edges=True))
+    assert engine.graph.out.block > 0
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(one, two)
+    for k, theta in enumerate(thetas):
+        oracle = LogRecursion(mdp, 21, theta)
+        node, edge = oracle.counts(oracle.discount)
+        assert_close(found[0].log_Z[k], oracle.log_Z, "log_Z")
+        # Counts are about 1e-4 here: a tolerance relative to 1 would say little.
+        assert_close(found[0].node[:, k], node, "counts of states", size=1e-4)
+        assert found[0].edge is not None
+        assert_close(found[0].edge[:, k], edge, "counts of edges", size=1e-4)

@@ -148,7 +148,7 @@ def _evaluate_starts(objective: Objective, thetas: Float, which: NDArray[np.intp
     if not np.all(np.isfinite(values)):
         k = int(which[np.argmin(np.isfinite(values))])
         raise DivergentPartition(
-            f"The sum over trajectories is infinite, or beyond float64, at the start of column {k}: no search can begin "
+            f"The sum over trajectories is infinite, or beyond float64, at the start of column {k}; no search begins "
             "there. Pass a start with lower rewards, or none."
         )
     return values, gradients

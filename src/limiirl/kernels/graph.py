@@ -11,6 +11,8 @@ from limiirl.kernels.parallel import BLOCK
 
 # Fewer blocks than this, and filling and draining the waves costs more than they save.
 _WAVE_BLOCKS = 48
+# Smaller blocks spend their time on bookkeeping; larger ones than needed do not stay in a core's own cache.
+_LEAST_BLOCK = 1024
 
 
 class Neighbours(NamedTuple):
@@ -109,7 +111,7 @@ def _neighbours(n_states: int, owner: NDArray[np.int64], other: NDArray[np.int64
 
 def _wave_block(n_states: int, bandwidth: int) -> int:
     """Return the least block that no edge reaches beyond, or 0 if there would be too few of them."""
-    block = max(BLOCK, bandwidth)
+    block = max(_LEAST_BLOCK, bandwidth)
     return block if n_states >= _WAVE_BLOCKS * block else 0
 
 

@@ -25,8 +25,6 @@ Float = NDArray[np.float64]
 # Intents swept together: enough to amortise the reading of the graph, few enough that the unrolled loops stay in
 # registers.
 MAX_COLUMNS = 8
-# Sums of rewards beyond this have no digits left for differences of order 1, which probabilities are made of.
-_LARGEST = 1e12
 STOPS = ("anywhere", "terminal", "terminal_or_max_length")
 
 
@@ -124,17 +122,21 @@ class FiniteEngine:
             edge_tally = np.zeros(self.graph.n_edges * run.n_columns) if edges else None
             run.forward(gain, Tally(node_tally, edge_tally, None, None))
             log_Z[chosen] = run.log_Z
-            node[self.graph.order[:, None], chosen] = self._checked(node_tally.reshape(shape))
+            node[self.graph.order[:, None], chosen] = self._checked(node_tally.reshape(shape), float(gain.sum()))
             if edge is not None and edge_tally is not None:
                 edge[:, chosen] = self.compiled.spread(edge_tally.reshape(shape))
         return Totals(log_Z, node, edge)
 
-    def _checked(self, counts: Float) -> Float:
-        if not np.all(np.isfinite(counts)):
-            state = int(self.graph.order[np.argmin(np.isfinite(counts).all(axis=1))])
+    def _checked(self, counts: Float, most: float) -> Float:
+        """Return counts (S, K) in engine order whose columns are finite and sum to no more than `most`."""
+        wrong = ~np.isfinite(counts)
+        # Rewards of 1e20, say, leave no digits for differences of order 1, which probabilities are made of.
+        wrong |= counts.sum(axis=0) > most * (1.0 + 1e-6)
+        if np.any(wrong):
+            state = int(self.graph.order[np.argmax(wrong.any(axis=1))])
             raise NumericalError(
-                f"The expected count of state {state} left the range of float64 by step {self.max_length - 1}. "
-                "Use number_space='auto' or 'log', or smaller rewards."
+                f"The expected count of state {state} left the range or the precision of float64 by step "
+                f"{self.max_length - 1}. Use number_space='auto' or 'log', or smaller rewards."
             )
         return counts
 
@@ -164,7 +166,7 @@ class FiniteEngine:
         found[0, self.graph.order] = run.start_visits[:, 0]
         for first, visits, _ in run.step_by_step(self.max_length):
             found[first : first + visits.shape[0], self.graph.order] = visits
-        self._checked(found.T)
+        self._checked(found[:, self.graph.order].T, float(self.max_length))
         return found
 
     def sample(self, theta: Float, n: int, rng: np.random.Generator) -> Demonstrations:
@@ -195,11 +197,10 @@ class FiniteEngine:
         with np.errstate(over="ignore", invalid="ignore"):
             node, edge = self.mdp.rewards(thetas)
         for values, what in ((node, "state"), (edge, "edge")):
-            if values is not None and not np.all(np.abs(values) <= _LARGEST / self.max_length):
-                row = int(np.argmin(np.all(np.abs(values) <= _LARGEST / self.max_length, axis=1)))
+            if values is not None and not np.all(np.isfinite(values)):
+                row = int(np.argmin(np.isfinite(values).all(axis=1)))
                 raise NumericalError(
-                    f"The reward of {what} {row} at step 0, {values[row].tolist()}, is too large: over "
-                    f"{self.max_length} steps float64 could not tell trajectories apart. Use smaller parameters."
+                    f"The reward of {what} {row} at step 0 is not finite. Use smaller parameters or features."
                 )
         if edge is not None:
             edge = np.ascontiguousarray(edge[self.graph.edge_order])

@@ -104,7 +104,7 @@ class Pass:
         used = starts > 0.0
         self._check_messages(used)
         if self.engine.by_start:
-            self.log_Z = np.sum(np.where(used, starts * np.where(used, self.log_Z_by_start, 0.0), 0.0), axis=0)
+            self.log_Z = _column_sums(np.where(used, starts * np.where(used, self.log_Z_by_start, 0.0), 0.0))
             self._log_norm = np.zeros(self.n_columns)
             self._alpha0 = np.where(
                 used, np.log(starts) - beta if self.log else starts / self._beta, -np.inf if self.log else 0.0
@@ -118,12 +118,13 @@ class Pass:
             self._alpha0 = alpha0 - shift if self.log else np.exp(alpha0 - shift)
             if self.log:
                 joint = np.where(used, self._alpha0 + beta, -np.inf)
-                self._log_norm = logsumexp(joint, axis=0)
+                self._log_norm = logsumexp(np.ascontiguousarray(joint.T), axis=1)
                 self.start_visits = np.exp(joint - self._log_norm)
             else:
                 joint = self._alpha0 * self._beta
-                self._log_norm = np.log(joint.sum(axis=0))
-                self.start_visits = joint / joint.sum(axis=0)
+                total = _column_sums(joint)
+                self._log_norm = np.log(total)
+                self.start_visits = joint / total
             self.log_Z = shift + self._log_norm + self._exponent * unit
             self._alpha_exponent = -self._exponent
             if not np.all(np.isfinite(self.log_Z)):
@@ -236,3 +237,8 @@ class Pass:
         self.kernels.forward(
             self.engine.graph.into, self.into, self.into_weights, rows, exponents, alpha, gain, tally, t, self.columns
         )
+
+
+def _column_sums(values: Float) -> Float:
+    """Return the sums (K,) over the rows of (S, K), in an order that does not depend on K: the same bits for any batch."""
+    return np.asarray(np.ascontiguousarray(values.T).sum(axis=1))
