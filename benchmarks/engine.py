@@ -55,7 +55,7 @@ def print_table(mdp: MDP, n: int, repeats: int) -> None:
             call = formulation(mdp, MAX_LENGTH, reordered)
             name = f"scipy, {formulation.name}, {'reordered' if reordered else 'given'} states"
             answers[name] = call(thetas)
-            times[name] = seconds(lambda call=call: call(thetas), max(1, repeats // 2))
+            times[name] = seconds(lambda call=call: call(thetas), repeats)
     best = min(times.values())
     for max_bytes, kind in ((STORED, "all messages stored"), (BOUNDED, "memory bounded")):
         call = Engine(mdp, max_bytes)
@@ -95,7 +95,7 @@ def main() -> None:
     print(describe_machine())
     for n in INTENTS:
         print(f"K = {n}")
-        print_table(mdp, n, 3 if n > 3 else 5)
+        print_table(mdp, n, 1 if n > 3 else 3)
     discounted = network(options.quick, gamma=0.999)
     numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
     call, thetas = Engine(discounted, STORED), intents(discounted, 3)

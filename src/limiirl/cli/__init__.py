@@ -1,4 +1,4 @@
-"""The command line: parse, call, print; no logic of its own."""
+"""The command line: parse, call, print."""
 
 from limiirl.cli.main import main
 

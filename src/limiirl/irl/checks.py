@@ -110,23 +110,32 @@ def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) ->
         )
     empty = checked.sum(axis=0) == 0
     if np.any(empty):
-        raise InvalidParameter(
-            f"weights must not all be zero; those of column {int(np.argmax(empty))} are. Leave that intent out."
-        )
+        where = f"those of column {int(np.argmax(empty))} are. Leave that intent out." if columns else "they are."
+        raise InvalidParameter(f"weights must not all be zero; {where}")
     return checked
 
 
 def demonstrations(demos: Demonstrations) -> Demonstrations:
     """Return demonstrations to fit to: at least one."""
-    if not isinstance(demos, Demonstrations):
-        raise InvalidDemos(
-            f"demos must be Demonstrations; it is a {type(demos).__name__}. Build them with Demonstrations.from_lists."
-        )
+    _is_demonstrations(demos)
     if len(demos) == 0:
         raise InvalidDemos(
             "A fit needs at least one demonstration; there are none. Check the filter or the file they came from."
         )
     return demos
+
+
+def _is_demonstrations(demos: object) -> None:
+    if not isinstance(demos, Demonstrations):
+        raise InvalidDemos(
+            f"demos must be Demonstrations; it is a {type(demos).__name__}. Build them with Demonstrations.from_lists."
+        )
+
+
+def mdp(given: object) -> None:
+    """Check that an MDP is one."""
+    if not isinstance(given, MDP):
+        raise InvalidParameter(f"mdp must be an MDP; it is a {type(given).__name__}. Build one with MDP.from_edges.")
 
 
 def one_theta(mdp: MDP, theta: ArrayLike) -> Float:
@@ -147,6 +156,7 @@ def generator(seed: object) -> np.random.Generator:
 
 def fits_model(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> None:
     """Check demonstrations against the MDP and against the model's set of trajectories."""
+    _is_demonstrations(demos)
     demos.steps(mdp)
     lengths(demos, longest)
     endings(mdp, demos, stop, longest)

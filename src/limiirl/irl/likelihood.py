@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.engine import FiniteEngine, InfiniteEngine
 from limiirl.irl.engine.features import expected_features
+from limiirl.irl.engine.finite import Totals
 from limiirl.irl.evidence import Evidence
 from limiirl.irl.optimise import Box
 
@@ -40,6 +41,11 @@ class PathLikelihood:
             parts = [self.evaluate(thetas[j : j + 1], which[j : j + 1]) for j in range(len(which))]
             return np.concatenate([value for value, _ in parts]), np.concatenate([gradient for _, gradient in parts])
         demonstrated = self.mean_features[which]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._join(thetas, which, found, demonstrated)
+
+    def _join(self, thetas: Float, which: NDArray[np.intp], found: Totals, demonstrated: Float) -> tuple[Float, Float]:
+        """Return values and gradients from the sums over trajectories and the demonstrated features (J, d)."""
         values = found.log_Z - np.sum(demonstrated * thetas, axis=1) + 0.5 * self.ridge * np.sum(thetas**2, axis=1)
         gradients = expected_features(self.engine.mdp, found.node, found.edge) - demonstrated + self.ridge * thetas
         if not self.evidence.fixed:
@@ -65,6 +71,8 @@ def feasible_start(engine: FiniteEngine | InfiniteEngine, box: Box) -> Float:
     A cost is a parameter of the sign that makes its feature, summed over states and edges, a loss.
     """
     mdp = engine.mdp
+    if isinstance(engine, FiniteEngine):  # a finite sum is finite everywhere
+        return box.clip(np.zeros(mdp.n_features))
     start = box.clip(np.zeros(mdp.n_features))
     against = np.sign(expected_features(mdp, np.ones((mdp.n_states, 1)), np.ones((mdp.n_edges, 1)))[0])
     for cost in _COSTS:

@@ -54,8 +54,8 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
     solver : {"newton", "lbfgs"}
         Projected Newton with the exact Hessian, or L-BFGS-B. ADR 0004 measures both.
     tol : float
-        Largest component of the projected gradient at the solution, relative to the largest mean feature where that
-        is above 1.
+        Largest component of the projected gradient at the solution, relative to the feature's demonstrated mean where
+        that is above 1.
     max_evaluations : int
         Cap on values with gradients in `fit`; the best point is kept.
     number_space : {"auto", "linear", "log"}
@@ -69,6 +69,8 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         Set by `fit`.
     result_ : FitResult
         What the last `fit` found, with directions that cannot be identified.
+    results_ : list of FitResult
+        What the last `fit` or `fit_many` found for each column of weights, without the directions.
 
     Examples
     --------
@@ -167,7 +169,8 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         given = checks.weights(weights, checks.demonstrations(demos), columns=False)
         result = self._fit(mdp, demos, given, None if start is None else checks.one_theta(mdp, start)[None])[0]
         checks.warn_unless_converged(result)
-        directions = self.null_directions(mdp, result.theta)
+        starts = np.bincount(demos.start_states, weights=given[:, 0], minlength=mdp.n_states)
+        directions = self._null_directions(mdp, result.theta, starts / starts.sum())
         if directions.shape[0]:
             warnings.warn(
                 f"{describe(directions, mdp.feature_names)}. result_.null_directions has them; drop or merge features, "
@@ -190,11 +193,16 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         >>> MaxEnt(max_length=5).null_directions(mdp, [0, 0]).round(3)
         array([[ 0.894, -0.447]])
         """
-        engine, checked = self._engine(mdp), checks.one_theta(mdp, theta)
+        return self._null_directions(mdp, checks.one_theta(mdp, theta), None)
+
+    def _null_directions(self, mdp: MDP, theta: Float, starts: Float | None) -> Float:
+        """Return the null directions, of a model by start for a distribution of starts (S,), or p0."""
+        engine = self._engine(mdp)
         if self.stop == "anywhere":
             return null_directions(*variation(mdp, engine.max_length, engine.by_start))
-        covariance = engine.covariance(checked)
-        found = engine.totals(checked[None])
+        starts = starts if engine.by_start else None
+        covariance = engine.covariance(theta, starts=starts)
+        found = engine.totals(theta[None], starts=None if starts is None else starts[:, None])
         mean = expected_features(mdp, found.node, found.edge)[0]
         return null_directions(covariance, np.sqrt(np.diag(covariance) + mean**2))
 
@@ -243,16 +251,17 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter(
                 f"There must be one start for each of {n_intents} columns of weights; there are {starts.shape[0]}."
             )
-        scale = max(1.0, float(np.max(np.abs(objective.mean_features))))
-        tol = checks.positive(self.tol, "tol") * scale
+        tol = checks.positive(self.tol, "tol") * np.maximum(1.0, np.abs(objective.mean_features))
         cap = checks.count(self.max_evaluations, "max_evaluations")
         results = SOLVERS[self.solver](objective, starts, box, tol, cap)
         self.max_length_ = longest
+        self.results_ = results
         self.__dict__.pop("result_", None)
         return results
 
     def _engine(self, mdp: MDP, longest: float | None = None) -> Engine:
         """Return an engine for the model's trajectories in an MDP, checking the model's parameters on the way."""
+        checks.mdp(mdp)
         by_start = checks.choice(self.condition, "condition", ("none", "start")) == "start"
         checks.choice(self.number_space, "number_space", SPACES)
         checks.positive(self.max_memory, "max_memory", zero=True)

@@ -84,35 +84,37 @@ class _Search:
         )
 
 
-def minimise_newton(objective: Objective, starts: Float, box: Box, tol: float, max_evaluations: int) -> list[FitResult]:
+def minimise_newton(
+    objective: Objective, starts: Float, box: Box, tol: float | Float, max_evaluations: int
+) -> list[FitResult]:
     """Minimise K convex functions by a projected Newton method (Bertsekas 1982) with exact Hessians, all in lockstep.
 
     Variables on a bound that the gradient pushes against are held; the others take a Newton step, which is projected
-    and halved until it lowers the function enough. A singular Hessian is damped a little, so that null directions
-    stay where they are. Every accepted point is lower than the one before: the last is the best, also when the cap on
-    evaluations ends the search.
+    and halved until it lowers the function enough. A singular Hessian is damped a little, so that null directions stay
+    where they are. Every accepted point is lower than the one before, up to rounding: the last is the best, also when
+    the cap on evaluations ends the search.
 
     Parameters
     ----------
     starts : (K, d)
-    tol : float
+    tol : float or (K, d)
         Largest projected gradient at which a problem counts as solved.
     max_evaluations : int
         Cap on values with gradients, for each problem.
     """
-    thetas = box.clip(starts)
+    thetas, tols = box.clip(starts), np.broadcast_to(tol, starts.shape)
     everyone = range(thetas.shape[0])
     values, gradients = _evaluate_starts(objective, thetas, np.arange(thetas.shape[0]))
     searches = [_Search(*point) for point in zip(thetas, values.tolist(), gradients, strict=True)]
     for k in everyone:
-        _aim(objective, searches[k], k, box, tol)
+        _aim(objective, searches[k], k, box, tols[k])
         _count(searches[k], max_evaluations)
     while pending := [k for k in everyone if searches[k].status is None]:
         which = np.array(pending)
         trials = np.array([searches[k].trial(box) for k in pending])
         values, gradients = objective.evaluate(trials, which)
         for k, trial, value, gradient in zip(pending, trials, values.tolist(), gradients, strict=True):
-            _advance(objective, searches[k], k, (trial, value, gradient), box, tol, max_evaluations)
+            _advance(objective, searches[k], k, (trial, value, gradient), box, tols[k], max_evaluations)
     return [_result(search, box) for search in searches]
 
 
@@ -122,7 +124,7 @@ def _advance(
     k: int,
     point: tuple[Float, float, Float],
     box: Box,
-    tol: float,
+    tol: Float,
     max_evaluations: int,
 ) -> None:
     """Accept a trial point and aim anew, or halve the step."""
@@ -154,9 +156,9 @@ def _evaluate_starts(objective: Objective, thetas: Float, which: NDArray[np.intp
     return values, gradients
 
 
-def _aim(objective: Objective, search: _Search, k: int, box: Box, tol: float) -> None:
+def _aim(objective: Objective, search: _Search, k: int, box: Box, tol: Float) -> None:
     """Set the next direction, or the status if the point is a minimum."""
-    if box.residual(search.theta, search.gradient) <= tol:
+    if box.residual(search.theta, search.gradient / tol) <= 1.0:
         search.status = Status.CONVERGED
         return
     hessian = objective.hessian(search.theta, k)
@@ -190,14 +192,17 @@ def _result(search: _Search, box: Box) -> FitResult:
     return FitResult(search.theta, search.value, status, search.n_evaluations, search.n_hessians, residual)
 
 
-def minimise_lbfgs(objective: Objective, starts: Float, box: Box, tol: float, max_evaluations: int) -> list[FitResult]:
+def minimise_lbfgs(
+    objective: Objective, starts: Float, box: Box, tol: float | Float, max_evaluations: int
+) -> list[FitResult]:
     """Minimise K functions one after the other by scipy's L-BFGS-B; arguments as for `minimise_newton`.
 
     The best point evaluated is returned, whichever was the last. scipy checks a cap only between its iterations and
     gives up at an infinite value, so that both are handled here: the cap ends the search at once, and after an infinite
     value it begins anew from the best point.
     """
-    return [_lbfgs(objective, start, k, box, tol, max_evaluations) for k, start in enumerate(box.clip(starts))]
+    tols = np.broadcast_to(tol, starts.shape)
+    return [_lbfgs(objective, start, k, box, tols[k], max_evaluations) for k, start in enumerate(box.clip(starts))]
 
 
 class _Enough(Exception):
@@ -228,28 +233,28 @@ class _Recorder:
         return value, gradients[0]
 
 
-def _lbfgs(objective: Objective, start: Float, k: int, box: Box, tol: float, max_evaluations: int) -> FitResult:
+def _lbfgs(objective: Objective, start: Float, k: int, box: Box, tol: Float, max_evaluations: int) -> FitResult:
     best = _Recorder(objective, k, start, max_evaluations)
     status, radius = Status.STALLED, np.inf
     while True:
         # After an infinite value, the next search keeps within a box around the best point that is halved each time.
         best.jumped, before = False, best.value
         near = Box(np.maximum(box.lower, best.theta - radius), np.minimum(box.upper, best.theta + radius))
-        options: Any = {"maxfun": 10**9, "maxiter": 10**9, "gtol": 0.1 * tol, "ftol": 0.0, "maxcor": 20}
+        options: Any = {"maxfun": 10**9, "maxiter": 10**9, "gtol": 0.1 * float(np.min(tol)), "ftol": 0.0, "maxcor": 20}
         bounds = list(zip(near.lower, near.upper, strict=True))
         try:
             minimize(best, best.theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         except _Enough:
             status = Status.EVALUATIONS
             break
-        if box.residual(best.theta, best.gradient) <= tol or radius < 1e-6:
+        if box.residual(best.theta, best.gradient / tol) <= 1.0 or radius < 1e-6:
             break
         if best.jumped:
             radius = min(_LONGEST, radius) / 2
         elif best.value >= before:
             break
     residual = box.residual(best.theta, best.gradient)
-    if residual <= tol:
+    if box.residual(best.theta, best.gradient / tol) <= 1.0:
         status = Status.CONVERGED
     return FitResult(best.theta, best.value, status, best.n_evaluations, 0, residual)
 

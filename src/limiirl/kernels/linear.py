@@ -27,11 +27,8 @@ from numpy.typing import NDArray
 from limiirl.kernels.graph import Neighbours
 from limiirl.kernels.layout import Alpha, Rewards, Tally, Weights
 from limiirl.kernels.linear_rows import fill_edges, fill_nodes
-from limiirl.kernels.linear_steps import backward_scales, backward_stage, forward_scales, forward_stage
+from limiirl.kernels.linear_steps import WAVE, backward_scales, backward_stage, forward_scales, forward_stage
 from limiirl.kernels.parallel import BLOCK, LOCK, ONLY_PRANGE
-
-# Steps that sweep over a large graph together, each a block behind the one before (see `_backward_chunk`).
-WAVE = 4
 
 
 @njit(cache=True, error_model="numpy")
@@ -65,7 +62,7 @@ def _backward_parallel(
 
 @njit(forceinline=True, error_model="numpy")
 def _lean(c: int, n_chunks: int, n_blocks: int, j: int) -> Any:
-    """Return the first and last-but-one block of chunk c that can be computed at step j of a group from step j - 1.
+    """Return the blocks, from the first to before the last, of chunk c that step j of a group can compute from j - 1.
 
     A chunk loses a block a step on each side where it borders on another, whose blocks are being computed meanwhile.
     """

@@ -11,8 +11,10 @@ from numba import njit
 
 from limiirl.kernels.linear_rows import backward_block, forward_block
 
+# Steps that sweep over a large graph together, each a block behind the one before (see `linear`).
+WAVE = 4
 # A column is rescaled every so many steps: each costs one more pass over the message, and doubles have room for many.
-RESCALE_EVERY = 16
+RESCALE_EVERY = 4 * WAVE
 _LN2 = math.log(2.0)
 
 

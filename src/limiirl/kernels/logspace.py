@@ -1,6 +1,7 @@
 """The sweeps of `linear` in log space: several times slower, and right for any finite reward.
 
-Same functions, same arguments. Messages are logarithms, so that exponents stay zero and `weights` is not used;
+Same functions, same arguments. Messages are logarithms, kept near zero by whole numbers in `exponents`, which are
+to be added (in `linear` they are powers of two); `weights` is not used;
 `rewards.prob` holds the logarithms of the edges' probabilities, and an impossible row is minus infinity.
 """
 

@@ -1,6 +1,6 @@
 """What numba lacks for the sweeps: rows of K doubles held in registers, and an `exp` that LLVM can vectorise.
 
-Neither knows anything of the mathematics above; both are measured in `benchmarks/engine.py` and explained in ADR 0003.
+Neither knows anything of the mathematics above; ADR 0003 says what they are worth.
 """
 
 from typing import Any

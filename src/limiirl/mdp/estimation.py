@@ -113,7 +113,15 @@ def _moves(
     src, dst = states[steps], states[steps + 1]
     if actions is None:
         return _choices(src, dst, n_states)
-    return _frequencies(src, np.asarray(actions, dtype=np.int64)[steps], dst, n_states, smoothing)
+    taken = np.asarray(actions, dtype=np.int64)[steps]
+    if np.any(taken < 0):
+        position = int(steps[np.argmax(taken < 0)])
+        demo = int(np.searchsorted(offsets, position, side="right")) - 1
+        raise InvalidDemos(
+            f"demonstration {demo}, step {position - offsets[demo]}: its action was not recorded, while others were. "
+            "Record all actions, or none: then every move is taken to be a choice."
+        )
+    return _frequencies(src, taken, dst, n_states, smoothing)
 
 
 def _check_range(states: Int64, offsets: Int64, n_states: int) -> None:

@@ -150,7 +150,9 @@ class FiniteEngine:
     def log_partition_by_start(self, thetas: Float) -> Float:
         """Return log Z(s) (S, K): of the sum over trajectories that start in s, without p0; -inf if there is none."""
         found = np.empty((self.mdp.n_states, thetas.shape[0]))
-        for chosen, run in self.passes(thetas, None):
+        # A model by start is asked for the states that demonstrations start in; p0 may have others that lead nowhere.
+        nobody = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
+        for chosen, run in self.passes(thetas, nobody):
             run.check_all_starts()
             found[self.graph.order[:, None], chosen] = run.log_Z_by_start
         return found
@@ -164,9 +166,9 @@ class FiniteEngine:
         run = self.single(theta)
         found = np.empty((self.max_length, self.mdp.n_states))
         found[0, self.graph.order] = run.start_visits[:, 0]
-        for first, visits, _ in run.step_by_step(self.max_length):
+        for first, visits in run.visits():
             found[first : first + visits.shape[0], self.graph.order] = visits
-        self._checked(found[:, self.graph.order].T, float(self.max_length))
+        self._checked(found[:, self.graph.order].T, 1.0)
         return found
 
     def sample(self, theta: Float, n: int, rng: np.random.Generator) -> Demonstrations:

@@ -32,6 +32,8 @@ class EngineRewards(NamedTuple):
 class Pass:
     """A backward sweep that has been run, ready to be followed by forward sweeps.
 
+    Its messages lie in the engine's memory, so that it is of use until the engine begins the next.
+
     Attributes
     ----------
     log_Z : (K,)
@@ -145,6 +147,7 @@ class Pass:
         ):
             if not self.log:  # log space can tell whether there was nothing, or whether it underflowed
                 Pass(self.engine, EngineRewards(self._node, self._edge), self._starts, True)
+                self._sweep_back(self._node)  # the two share their messages' memory
                 self._raise_where_lost(used)
             state = int(self.engine.graph.order[np.argmax(np.any(impossible, axis=1))])
             raise InvalidParameter(
@@ -193,6 +196,14 @@ class Pass:
                 self._carry(first + i, *part, alpha, self.engine.discount, Tally(None, None, visits, share))
                 yield first + i + 1, visits, share
 
+    def visits(self) -> Iterator[tuple[int, Float]]:
+        """Yield (t, p_t to p_{t+n-1} (n, S K)), stretch by stretch, from t = 1 on."""
+        alpha = self.alpha()
+        for first, rows, exponents in self.messages.stretches(self.resume):
+            visits = np.empty((rows.shape[0] - 1, self.out.node.size))
+            self._carry(first, rows, exponents, alpha, self.engine.discount, Tally(None, None, visits, None))
+            yield first + 1, visits
+
     def departures(self) -> Iterator[tuple[int, Float]]:
         """Yield (t, share (E',)) from the last step that can be left down to 0, for a pass of one intent.
 
@@ -240,5 +251,5 @@ class Pass:
 
 
 def _column_sums(values: Float) -> Float:
-    """Return the sums (K,) over the rows of (S, K), in an order that does not depend on K: the same bits for any batch."""
+    """Return the sums (K,) over the rows of (S, K), in an order that K does not change: the same bits in any batch."""
     return np.asarray(np.ascontiguousarray(values.T).sum(axis=1))
