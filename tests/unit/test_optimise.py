@@ -234,7 +234,8 @@ def test_infinite_values_are_rejected(minimise: object):
 def test_a_start_of_infinite_value_is_an_error_that_names_its_column(minimise: object):
     objective = log_sum(wall=0.6)
     with pytest.raises(
-        DivergentPartition, match="infinite at the start of column 2, .* Pass a start with lower rewards"
+        DivergentPartition,
+        match="infinite, or beyond float64, at the start of column 2; .* Pass a start with lower rewards",
     ):
         solve(minimise, objective, [[0.0] * 4, [0.5] * 4, [0.7] * 4], wide(4))
 
