@@ -159,7 +159,7 @@ def test_import_is_light():
         (house_rules.loose_tolerances, "assert_allclose(a, b, 4)", "assert_allclose(a, b, rtol=1e-4)"),
         (house_rules.loose_tolerances, "np.testing.assert_allclose(a, b)", "np.testing.assert_array_equal(a, b)"),
         (house_rules.loose_tolerances, "assert x == pytest.approx(1, 2)", "assert x == pytest.approx(1, rel=2)"),
-        (house_rules.machine_paths, "cd /work/main", "see https://example.org/work/main"),
+        (house_rules.machine_paths, "cd /home/ann/main", "see https://example.org/home/ann/main"),
         (house_rules.machine_paths, "DATA = '/home/ann/data'", "DATA = '../shared/home/data'"),
         (house_rules.machine_paths, "pip install --index-url x", "pip install x"),
     ],
