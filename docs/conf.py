@@ -32,3 +32,14 @@ autosummary_ignore_module_all = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
+
+
+def _skip_metadata_requests(*event):
+    """Leave out the methods that scikit-learn adds to estimators; they refer to its own glossary."""
+    name = event[2]
+    return True if name.endswith("_request") else None
+
+
+def setup(app):
+    """Connect to Sphinx."""
+    app.connect("autodoc-skip-member", _skip_metadata_requests)

@@ -50,7 +50,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
     condition : {"none", "start"}
         "start" models p(tau | first state), so that where demonstrations begin says nothing about the reward.
     ridge : float
-        Adds ridge / 2 * |theta|^2 to minus the mean log-likelihood.
+        Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood.
     solver : {"newton", "lbfgs"}
         Projected Newton with the exact Hessian, or L-BFGS-B. ADR 0004 measures both.
     tol : float
