@@ -59,7 +59,8 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
     max_evaluations : int
         Cap on values with gradients in `fit`; the best point is kept.
     number_space : {"auto", "linear", "log"}
-        "auto" computes in linear space where a rigorous bound allows it, else in log space.
+        "auto" computes in linear space where a rigorous bound allows it, else in log space. For a finite `max_length`;
+        any length is solved in linear space.
     max_memory : float
         Bytes for messages; beyond it they are recomputed from checkpoints, for half as much time again.
 
