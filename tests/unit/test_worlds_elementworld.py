@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from limiirl.errors import InvalidParameter
+from limiirl.mdp.planning import optimal_values, policy_values
 from limiirl.worlds import ElementWorld
 from limiirl.worlds.elementworld import ACTIONS, GOAL, START
 
@@ -232,6 +233,108 @@ def test_text_shows_every_cell() -> None:
 def test_bad_parameters(parameters: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidParameter, match=message):
         ElementWorld(**parameters)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_demonstrators_are_optimal_and_mix_all_ties(shape: dict[str, float]) -> None:
+    world = ElementWorld(**shape)  # type: ignore[arg-type]
+    mdp, policies = world.mdp, world.optimal_policies
+    assert policies.shape == (world.n_elements, mdp.n_pairs)
+    T = dense(world)
+    for theta, policy in zip(world.ensemble.thetas, policies, strict=True):
+        V = np.zeros(mdp.n_states)
+        r = mdp.rewards(theta)[0][:, 0]
+        for _ in range(3000):
+            Q = r[:, None] + mdp.gamma * T @ V
+            V = np.where(mdp.terminal, r, Q.max(axis=1))
+        ties = Q.max(axis=1, keepdims=True) - 1e-9 <= Q
+        expected = (ties / ties.sum(axis=1, keepdims=True))[mdp.pair_state, mdp.pair_action]
+        np.testing.assert_allclose(policy, expected, rtol=1e-12, atol=0.0)
+        np.testing.assert_allclose(policy_values(mdp, policy, theta), optimal_values(mdp, theta), rtol=1e-10, atol=0.0)
+
+
+def test_ties_are_really_met() -> None:
+    """Without wind several ways are equally good: some of the 3 x 45 choices are then split in two."""
+    assert np.count_nonzero(ElementWorld(wind=0.0).optimal_policies == 0.5) > 20
+
+
+def test_sample_has_equal_numbers_and_labels_in_a_random_order() -> None:
+    world = ElementWorld(seed=2)
+    demos, labels = world.sample(100, seed=1)
+    assert (len(demos), labels.dtype, labels.shape) == (100, np.int64, (100,))
+    np.testing.assert_array_equal(demos.labels, labels)
+    np.testing.assert_array_equal(np.bincount(labels), [34, 33, 33])
+    assert np.count_nonzero(np.diff(labels)) > 40  # 66 expected in a random order, 2 in blocks
+    np.testing.assert_array_equal(np.bincount(world.sample(2)[1], minlength=3), [1, 1, 0])
+
+
+def test_sample_follows_each_intents_own_policy() -> None:
+    world = ElementWorld(seed=2)
+    demos, labels = world.sample(300, seed=5)
+    used = world.optimal_policies > 0.0
+    edge = demos.steps(world.mdp).edge
+    pairs = world.mdp.pair_of_edge[edge]
+    intent = np.repeat(labels, demos.lengths - 1)
+    assert used[intent, pairs].all()
+    assert not used[(intent + 1) % 3, pairs].all()
+    done = world.mdp.terminal[demos.last_states]
+    assert np.all(done | (demos.lengths == 50))
+    assert done.all()  # within 50 steps a wind of 0.1 delays nobody for long
+
+
+def test_sample_stops_at_max_length() -> None:
+    demos, _ = ElementWorld().sample(30, seed=0, max_length=7)
+    assert demos.lengths.max() == 7
+    assert not ElementWorld().mdp.terminal[demos.last_states].all()
+    assert ElementWorld().sample(30, max_length=1)[0].lengths.tolist() == [1] * 30
+
+
+def test_sample_is_determined_by_its_seeds() -> None:
+    world = ElementWorld(seed=3)
+    assert world.sample(20, seed=4)[0] == ElementWorld(seed=3).sample(20, seed=4)[0]
+    assert world.sample(20, seed=4)[0] != world.sample(20, seed=5)[0]
+    # Worlds do not share their luck, and none shares it with its own rolls.
+    starts, others = (ElementWorld(seed=s).sample(20, seed=4, max_length=1)[0].start_states for s in (3, 4))
+    assert not np.array_equal(starts, others)
+    assert world.optimal_policies is world.optimal_policies  # planned once
+    with pytest.raises(ValueError, match="read-only"):
+        world.optimal_policies[0, 0] = 1.0
+
+
+def test_sample_with_weights() -> None:
+    world = ElementWorld()
+    np.testing.assert_array_equal(np.bincount(world.sample(20, weights=[0.7, 0.2, 0.1])[1]), [14, 4, 2])
+    np.testing.assert_array_equal(np.bincount(world.sample(20, weights=[1.0, 0.0, 0.0])[1]), [18, 1, 1])
+
+
+def test_sample_starts_uniformly() -> None:
+    """Chi-square with 8 degrees of freedom exceeds 42 once in a million."""
+    world = ElementWorld()
+    counts = np.bincount(world.sample(9000, seed=2)[0].start_states // world.height, minlength=9)
+    assert ((counts - 1000.0) ** 2 / 1000.0).sum() < 42.0
+
+
+def test_sample_lengths_agree_with_the_specification() -> None:
+    """The longest of 200 demonstrations has about 20 states on average: spec.md, section 0."""
+    longest = [ElementWorld(seed=s).sample(200, seed=1)[0].lengths.max() for s in range(16)]
+    np.testing.assert_allclose(np.mean(longest), 20.0, rtol=0.0, atol=2.5)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n": 0}, "n must be an integer of at least 1; got 0. Draw at least one"),
+        ({"n": 5, "seed": -1}, "seed must be an integer of at least 0; got -1"),
+        ({"n": 5, "max_length": 0}, "max_length must be an integer of at least 1; got 0"),
+        ({"n": 5, "weights": [0.5, 0.5]}, r"weights must have shape \(3,\), one share an intent; got shape \(2,\)"),
+        ({"n": 5, "weights": [0.5, 0.5, 0.5]}, "weights must sum to 1; the 3 given sum to 1.5"),
+        ({"n": 5, "weights": [0.5, 0.8, -0.3]}, r"nonnegative; weights\[2\] is -0.3"),
+        ({"n": 2, "weights": [0.5, 0.3, 0.2]}, "n must be at least 3, one demonstration an intent; got 2"),
+    ],
+)
+def test_bad_samples(parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        ElementWorld().sample(**parameters)  # type: ignore[arg-type]
 
 
 def test_map_is_coloured_by_cell_type() -> None:

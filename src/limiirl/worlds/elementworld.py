@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mdp.planning import optimal_policy
+from limiirl.worlds.demonstrators import intent_counts, sample_intents
 from limiirl.worlds.parameters import check_count, check_gamma
 
 if TYPE_CHECKING:
@@ -190,6 +193,63 @@ class ElementWorld:
         thetas[:, GOAL] = 0.0
         thetas[:, 2:][np.diag_indices(self.n_elements)] = _OWN_REWARD
         return RewardEnsemble(np.full(self.n_elements, 1.0 / self.n_elements), thetas)
+
+    @cached_property
+    def optimal_policies(self) -> NDArray[np.float64]:
+        """Optimal policy of each intent, uniform over ties: probabilities (E, P) of the (s, a) pairs. Read-only."""
+        policies = np.stack([optimal_policy(self.mdp, theta) for theta in self.ensemble.thetas])
+        policies.flags.writeable = False
+        return policies
+
+    def sample(
+        self, n: int, seed: int = 0, *, max_length: int = 50, weights: ArrayLike | None = None
+    ) -> tuple[Demonstrations, NDArray[np.int64]]:
+        """Draw demonstrations of the optimal policies, in a random order, and the intent behind each.
+
+        Parameters
+        ----------
+        n : int
+            N, the number of demonstrations.
+        seed : int
+            Together with the world's seed determines the draw.
+        max_length : int
+            A demonstration stops at the goal, or once it has this many states.
+        weights : array_like, shape (E,), optional
+            Shares of the intents, each of which gets one demonstration at least. By default the numbers are equal,
+            within one.
+
+        Returns
+        -------
+        demos : Demonstrations
+            With the labels.
+        labels : (N,) int64
+            Intent of each demonstration.
+
+        Examples
+        --------
+        >>> demos, labels = ElementWorld().sample(100, seed=1)
+        >>> len(demos), np.bincount(labels)
+        (100, array([34, 33, 33]))
+        """
+        check_count("n", n, 1, "Draw at least one demonstration.")
+        check_count("seed", seed, 0, "Pass a nonnegative integer.")
+        check_count("max_length", max_length, 1, "A demonstration has at least one state.")
+        counts = intent_counts(n, self.ensemble.weights) if weights is None else self._counts(n, weights)
+        # The world's rolls come from a stream of its seed alone; the 1 keeps this one apart even where `seed` is 0.
+        rng = np.random.default_rng([self.seed, seed, 1])
+        return sample_intents(self.mdp, self.optimal_policies, counts, rng, max_length)
+
+    def _counts(self, n: int, weights: ArrayLike) -> NDArray[np.int64]:
+        if np.shape(weights) != (self.n_elements,):
+            raise InvalidParameter(
+                f"weights must have shape ({self.n_elements},), one share an intent; got shape {np.shape(weights)}. "
+                "Give one weight an element."
+            )
+        if n < self.n_elements:
+            raise InvalidParameter(
+                f"n must be at least {self.n_elements}, one demonstration an intent; got {n}. Raise n."
+            )
+        return intent_counts(n, RewardEnsemble(weights, self.ensemble.thetas).weights, least=1)
 
     def __str__(self) -> str:
         signs = ["S", "G", *(str(e) for e in range(1, self.n_elements + 1))]

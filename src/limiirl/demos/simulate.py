@@ -1,0 +1,85 @@
+"""Demonstrations drawn from a policy in an MDP of ours."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from limiirl.demos.checks import NOT_RECORDED
+from limiirl.demos.demonstrations import Demonstrations
+from limiirl.errors import InvalidParameter
+from limiirl.mdp import MDP
+from limiirl.mdp.planning import check_policy
+
+Float = NDArray[np.float64]
+Int = NDArray[np.intp]
+
+
+def simulate(
+    mdp: MDP, policy: ArrayLike, n: int, rng: np.random.Generator | int, max_length: int = 50
+) -> Demonstrations:
+    """Draw n demonstrations of a stationary policy, actions recorded.
+
+    Each starts from p0 and stops in a terminal state, or once it has `max_length` states.
+
+    Parameters
+    ----------
+    mdp : MDP
+    policy : (P,)
+        Probabilities of the (s, a) pairs, in the order of `mdp.pair_state`; they sum to 1 over each state's pairs.
+    n : int
+        Number of demonstrations.
+    rng : Generator or int
+        A generator goes on from where it is; an integer seeds a new one.
+    max_length : int
+        The largest number of states.
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1.0, 0.0, 0.0])
+    >>> demos = simulate(mdp, [0.25, 0.75, 1.0], 1000, rng=0)
+    >>> demos.lengths.min(), demos.lengths.max(), (demos.lengths == 3).mean()
+    (np.int64(2), np.int64(3), np.float64(0.277))
+    """
+    weights = check_policy(mdp, policy)
+    for name, value in (("n", n), ("max_length", max_length)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise InvalidParameter(f"{name} must be an integer of at least 1; got {value!r}. Choose a larger one.")
+    rng = np.random.default_rng(rng)
+    moves = np.cumsum(weights[mdp.pair_of_edge] * mdp.prob)
+    # bounds[out_ptr[s]] to bounds[out_ptr[s + 1]] is the probability mass of the edges that leave s.
+    bounds = np.concatenate([[0.0], moves])
+    walker = np.arange(n)
+    starts = np.cumsum(mdp.p0)
+    state = _pick(starts, np.zeros(n), np.full(n, starts[-1]), rng)
+    walkers, states, actions = [walker], [state], []
+    for _ in range(max_length - 1):
+        going = ~mdp.terminal[state]
+        # Those that stop here have no action; those that go on have the one that is drawn now.
+        taken = np.full(walker.size, NOT_RECORDED, dtype=np.int64)
+        walker, state = walker[going], state[going]
+        if not walker.size:
+            break
+        edge = _pick(moves, bounds[mdp.out_ptr[state]], bounds[mdp.out_ptr[state + 1]], rng)
+        taken[going] = mdp.act[edge]
+        state = mdp.dst[edge].astype(np.intp)
+        walkers.append(walker)
+        states.append(state)
+        actions.append(taken)
+    actions.append(np.full(states[-1].size, NOT_RECORDED, dtype=np.int64))
+    # Steps were made by all walkers in turn; a stable sort brings those of one walker together, in order.
+    owner = np.concatenate(walkers)
+    order = np.argsort(owner, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=n))])
+    flat_states, flat_actions = np.concatenate(states)[order], np.concatenate(actions)[order]
+    return Demonstrations(flat_states.astype(np.int64), offsets.astype(np.int64), flat_actions)
+
+
+def _pick(cumulative: Float, low: Float, high: Float, rng: np.random.Generator) -> Int:
+    """Draw entries by their mass, one from each stretch of mass [low, high) of the cumulative sums.
+
+    The entry is the first whose cumulative sum exceeds the point drawn, so one without mass is never drawn; a point
+    that rounding puts on the upper end is moved below it, into the stretch.
+    """
+    point = low + rng.random(low.size) * (high - low)
+    return np.asarray(np.searchsorted(cumulative, np.minimum(point, np.nextafter(high, -np.inf)), side="right"))
