@@ -41,6 +41,20 @@ class BackendUnavailable(LimiirlError):
     """An optional package or device is needed and absent."""
 
 
+class ConformanceError(LimiirlError):
+    """A model does not keep the rules of the protocol; the message lists every rule that it breaks.
+
+    Attributes
+    ----------
+    failures : tuple
+        One `limiirl.testing.Failure` for each line of the message.
+    """
+
+    def __init__(self, message: str, failures: tuple[object, ...] = ()) -> None:
+        super().__init__(message)
+        self.failures = failures
+
+
 class LimiirlWarning(UserWarning):
     """Base of all warnings of limiirl."""
 
@@ -51,3 +65,7 @@ class ConvergenceWarning(LimiirlWarning):
 
 class IdentifiabilityWarning(LimiirlWarning):
     """Some direction in reward space leaves every trajectory's probability unchanged."""
+
+
+class DegenerateIntentWarning(LimiirlWarning):
+    """Nobody, or next to nobody, follows an intent, or two intents are the same."""

@@ -366,7 +366,7 @@ def test_the_objective_of_every_column_has_its_own_derivatives(by_start: bool):
     weights = np.random.default_rng(1).dirichlet(np.ones(3), size=30) ** 3
     engine = FiniteEngine(mdp, LENGTH, by_start=by_start)
     evidence = Evidence(mdp, as_demonstrations(paths, rows), by_start=by_start)
-    likelihood = PathLikelihood(engine, evidence, weights, ridge=0.2)
+    likelihood = PathLikelihood(engine, evidence, evidence.demonstrated(weights), ridge=np.full(weights.shape[1], 0.2))
     thetas, which = np.array([TRUTH, -TRUTH]), np.array([2, 0])
     values, gradients = likelihood.evaluate(thetas, which)
     for j, k in enumerate(which):

@@ -162,6 +162,27 @@ class Demonstrations:
             raise InvalidFile(f"{path}: {error}") from None
 
     @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Demonstrations:
+        """Read a parquet or CSV file: what `to_parquet` wrote, or any table that `from_frame` takes.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "demos.csv"
+        >>> rows = ["demo,t,state", "a,0,4", "a,1,5", "b,0,4"]
+        >>> _ = path.write_text(os.linesep.join(rows))
+        >>> [demo.states.tolist() for demo in Demonstrations.from_file(path)]
+        [[4, 5], [4]]
+        """
+        table = io.read_table(path)
+        if table is None:
+            return cls.from_parquet(path)
+        try:
+            return cls.from_frame(table)
+        except InvalidDemos as error:
+            raise InvalidFile(f"{path}: {error}") from None
+
+    @classmethod
     def from_rollouts(
         cls, env: Any, policy: rollouts.Policy, n: int, seed: int = 0, max_steps: int = 1000
     ) -> Demonstrations:

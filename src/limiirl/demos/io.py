@@ -68,6 +68,26 @@ def read_parquet(path: str | os.PathLike[str]) -> dict[str, Any]:
     return _unpack(path, table, with_ids=about.get(b"limiirl.ids") == b"1")
 
 
+def read_table(path: str | os.PathLike[str]) -> Any:
+    """Return the table of a parquet or CSV file of any origin, or None for parquet that `write_parquet` wrote."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    path = Path(path)
+    if path.suffix not in (".parquet", ".csv"):
+        raise InvalidFile(f"{path} must be a .parquet or .csv file with the columns demo, t, state[, action].")
+    try:
+        if path.suffix == ".csv":
+            return pyarrow.csv.read_csv(path)
+        with path.open("rb") as handle, pq.ParquetFile(handle) as file:
+            about = file.schema_arrow.metadata or {}
+            return None if b"limiirl.format" in about else file.read()
+    except pa.ArrowException as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise InvalidFile(f"{path} is no {path.suffix[1:]} file, or damaged ({reason}). Write it again.") from None
+
+
 def _check_format(path: Path, about: dict[bytes, bytes]) -> None:
     """Check that the file is one of ours, and not from the future."""
     if about.get(b"limiirl.format", b"").decode() != FORMAT:

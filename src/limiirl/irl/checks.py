@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -59,9 +60,9 @@ def positive(value: float, name: str, *, zero: bool = False) -> float:
     return float(value)
 
 
-def box(bounds: Any, mdp: MDP) -> Box:
-    """Return bounds on every parameter from a pair, a (d, 2) array, or None."""
-    d = mdp.n_features
+def box(bounds: Any, names: Sequence[str]) -> Box:
+    """Return bounds on d named parameters from a pair, a (d, 2) array, or None."""
+    d = len(names)
     if bounds is None:
         return Box(np.full(d, -np.inf), np.full(d, np.inf))
     try:
@@ -76,7 +77,7 @@ def box(bounds: Any, mdp: MDP) -> Box:
     if np.any(wrong):
         j = int(np.argmax(wrong))
         raise InvalidParameter(
-            f"bounds must have low < high; feature {j} ({mdp.feature_names[j]}) has {given[j, 0]} and {given[j, 1]}. "
+            f"bounds must have low < high; feature {j} ({names[j]}) has {given[j, 0]} and {given[j, 1]}. "
             "Swap or widen them."
         )
     return Box(given[:, 0].copy(), given[:, 1].copy())
@@ -84,7 +85,7 @@ def box(bounds: Any, mdp: MDP) -> Box:
 
 def at_bound(theta: Float, bounds: Any, mdp: MDP) -> tuple[str, ...]:
     """Return the names of the features whose parameter lies on a bound."""
-    limits = box(bounds, mdp)
+    limits = box(bounds, mdp.feature_names)
     on = (theta <= limits.lower) | (theta >= limits.upper)
     return tuple(name for name, held in zip(mdp.feature_names, on, strict=True) if held)
 

@@ -24,6 +24,23 @@ class _Unrecorded(NamedTuple):
     edge: NDArray[np.int64]
 
 
+class Demonstrated(NamedTuple):
+    """What K weightings of demonstrations, each summing to 1, say to a fit.
+
+    Attributes
+    ----------
+    mean_features : (K, d)
+    starts : (S, K) or None
+        Distribution of start states, for a model that is conditioned on them.
+    weights : (N, K) or None
+        The weights themselves, where features of unrecorded actions depend on theta.
+    """
+
+    mean_features: Float
+    starts: Float | None
+    weights: Float | None
+
+
 class Evidence:
     """Demonstrations in an MDP as a function of the reward: the log of q(tau) exp(theta . F(tau)).
 
@@ -43,7 +60,7 @@ class Evidence:
     """
 
     def __init__(self, mdp: MDP, demos: Demonstrations, by_start: bool = False) -> None:
-        self.mdp, self.demos = mdp, demos
+        self.mdp, self.demos, self.by_start = mdp, demos, by_start
         self.log_q = demos.log_q(mdp)
         if by_start:
             self.log_q = self.log_q - np.log(mdp.p0[demos.start_states])
@@ -62,6 +79,12 @@ class Evidence:
     def fixed(self) -> bool:
         """Whether the features of every demonstration are known, so that its log-weight is linear in theta."""
         return self._unrecorded is None
+
+    def demonstrated(self, weights: Float) -> Demonstrated:
+        """Return what weights (N, K) say to a fit; each column is first scaled to sum to 1."""
+        scaled = weights / weights.sum(axis=0)
+        starts = self.starts(scaled) if self.by_start else None
+        return Demonstrated(scaled.T @ self.features, starts, None if self.fixed else scaled)
 
     def starts(self, weights: Float) -> Float:
         """Return (S, K): how the start states of the demonstrations are distributed under weights (N, K)."""

@@ -9,7 +9,7 @@ from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.engine import FiniteEngine, InfiniteEngine
 from limiirl.irl.engine.features import expected_features
 from limiirl.irl.engine.finite import Totals
-from limiirl.irl.evidence import Evidence
+from limiirl.irl.evidence import Demonstrated, Evidence
 from limiirl.irl.optimise import Box
 
 Float = NDArray[np.float64]
@@ -18,18 +18,22 @@ _COSTS = (0.0, *(4.0**power for power in range(11)))
 
 
 class PathLikelihood:
-    """The functions f_k(theta) = log Z(theta) - sum_i w_ik log-weight_i(theta) + ridge / 2 |theta|^2.
+    """The functions f_k(theta) = log Z(theta) - sum_i w_ik log-weight_i(theta) + ridge_k / 2 |theta|^2.
 
-    The weights of each k are scaled to sum to 1.
+    The weights of each k sum to 1; all that is asked of them is in `demonstrated`.
     Convex in theta, but for unrecorded actions; its gradient is E[F] - F_k, the expected minus the demonstrated
     features.
+
+    Parameters
+    ----------
+    ridge : (K,)
     """
 
-    def __init__(self, engine: FiniteEngine | InfiniteEngine, evidence: Evidence, weights: Float, ridge: float) -> None:
+    def __init__(
+        self, engine: FiniteEngine | InfiniteEngine, evidence: Evidence, demonstrated: Demonstrated, ridge: Float
+    ) -> None:
         self.engine, self.evidence, self.ridge = engine, evidence, ridge
-        self.weights = weights / weights.sum(axis=0)
-        self.mean_features = self.weights.T @ evidence.features
-        self._starts = evidence.starts(self.weights) if engine.by_start else None
+        self.mean_features, self._starts, self._weights = demonstrated
 
     def evaluate(self, thetas: Float, which: NDArray[np.intp]) -> tuple[Float, Float]:
         """Return values (J,) and gradients (J, d); infinite where the sum is, or is beyond float64."""
@@ -46,11 +50,14 @@ class PathLikelihood:
 
     def _join(self, thetas: Float, which: NDArray[np.intp], found: Totals, demonstrated: Float) -> tuple[Float, Float]:
         """Return values and gradients from the sums over trajectories and the demonstrated features (J, d)."""
-        values = found.log_Z - np.sum(demonstrated * thetas, axis=1) + 0.5 * self.ridge * np.sum(thetas**2, axis=1)
-        gradients = expected_features(self.engine.mdp, found.node, found.edge) - demonstrated + self.ridge * thetas
-        if not self.evidence.fixed:
+        values = (
+            found.log_Z - np.sum(demonstrated * thetas, axis=1) + 0.5 * self.ridge[which] * np.sum(thetas**2, axis=1)
+        )
+        gradients = expected_features(self.engine.mdp, found.node, found.edge) - demonstrated
+        gradients += self.ridge[which, None] * thetas
+        if self._weights is not None:
             for j, k in enumerate(which):
-                value, gradient = self.evidence.correction(thetas[j], self.weights[:, k])
+                value, gradient = self.evidence.correction(thetas[j], self._weights[:, k])
                 values[j] -= value
                 gradients[j] -= gradient
         return values, gradients
@@ -62,7 +69,7 @@ class PathLikelihood:
         """
         starts = None if self._starts is None else self._starts[:, k]
         found = self.engine.covariance(theta, starts=starts)
-        return found + self.ridge * np.eye(theta.size)
+        return np.asarray(found + self.ridge[k] * np.eye(theta.size))
 
 
 def feasible_start(engine: FiniteEngine | InfiniteEngine, box: Box) -> Float:

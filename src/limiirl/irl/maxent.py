@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from limiirl.demos import Demonstrations
+from limiirl.demos.units import Units
 from limiirl.errors import IdentifiabilityWarning, InvalidParameter, NotFitted
-from limiirl.irl import checks
+from limiirl.irl import checks, inference
 from limiirl.irl.base import FitResult
 from limiirl.irl.engine import FiniteEngine, InfiniteEngine
 from limiirl.irl.engine.features import expected_features
@@ -23,6 +24,7 @@ from limiirl.irl.evidence import Evidence
 from limiirl.irl.identifiability import describe, null_directions, variation
 from limiirl.irl.likelihood import PathLikelihood, feasible_start
 from limiirl.irl.optimise import SOLVERS
+from limiirl.irl.prepared_maxent import PreparedMaxEnt
 from limiirl.mdp import MDP
 
 Float = NDArray[np.float64]
@@ -148,12 +150,8 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         """
         engine = self._engine(mdp)
         checks.fits_model(mdp, demos, self.stop, engine.max_length)
-        checked = mdp.check_thetas(thetas)
-        evidence = Evidence(mdp, demos, by_start=engine.by_start)
-        log_weight = evidence.log_weight(checked)
-        if engine.by_start:
-            return log_weight - engine.log_partition_by_start(checked)[demos.start_states]
-        return log_weight - engine.log_partition(checked)
+        ready = PreparedMaxEnt(self, mdp, demos, Units.of(None, len(demos)), engine)
+        return ready.log_prob(mdp.check_thetas(thetas))
 
     def fit(
         self, mdp: MDP, demos: Demonstrations, weights: ArrayLike | None = None, start: ArrayLike | None = None
@@ -230,6 +228,64 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         engine = self._engine(mdp)
         return engine.sample(checks.one_theta(mdp, theta), checks.count(n, "n"), checks.generator(seed))
 
+    def log_prob_prefix(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> Float:
+        """Return the log-probability (N, K) that a trajectory begins with each demonstration, itself included.
+
+        Unrecorded actions are summed over. -inf where no trajectory that begins so can end where the model allows.
+
+        Examples
+        --------
+        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
+        >>> begun = Demonstrations.from_lists([[0], [0, 1]])
+        >>> np.exp(MaxEnt(3).log_prob_prefix(mdp, [0, 0, 0], begun)).ravel()  # of 0, 0-1, 0-2, 0-1-2: all, and two
+        array([1. , 0.5])
+        """
+        return inference.log_prob_prefix(self._engine(mdp), mdp.check_thetas(thetas), demos)
+
+    def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> inference.NextActions:
+        """Return the probabilities of each next action (N, K, A) and of stopping (N, K), given that it began so.
+
+        They sum to 1, and are all 0 where `log_prob_prefix` is -inf.
+
+        Examples
+        --------
+        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
+        >>> MaxEnt(3).next_actions(mdp, [0, 0, 0], Demonstrations.from_lists([[0]]))
+        NextActions(action=array([[[0.5 , 0.25]]]), stop=array([[0.25]]))
+        """
+        return inference.next_actions(self._engine(mdp), mdp.check_thetas(thetas), demos)
+
+    def policy(self, mdp: MDP, theta: ArrayLike, step: int = 0) -> Any:
+        """Return the probability (S, A) of each action for those who go on from each state at a step.
+
+        A scipy csr_array where S A is above a million. Rows are zero where nobody can go on; where `max_length` is inf
+        the step does not matter, and rows of states that no start leads to are zero too.
+
+        Examples
+        --------
+        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2])
+        >>> MaxEnt(3).policy(mdp, [0, 0, 0]).round(2)  # of 0-1, 0-1-2 and 0-2 two begin with action 0
+        array([[0.67, 0.33],
+               [1.  , 0.  ],
+               [0.  , 0.  ]])
+        """
+        return inference.policy(self._engine(mdp), checks.one_theta(mdp, theta), step)
+
+    def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
+        """Return the most probable trajectory from one state that ends in another, and its log-probability.
+
+        Exact for any discount and all features. The goal may be passed on the way. Of equally probable ones it takes
+        the shortest, then the edge of the lowest number; where `max_length` is inf, the same one each time.
+
+        Examples
+        --------
+        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
+        >>> demos, log_prob = MaxEnt(3).most_likely(mdp, [0, 1, 0], 0, 2)  # state 1 is worth a detour
+        >>> demos.states, round(log_prob, 4)
+        (array([0, 1, 2]), -1.0064)
+        """
+        return inference.most_likely(self._engine(mdp), checks.one_theta(mdp, theta), start, goal)
+
     def _counts(self, mdp: MDP, thetas: ArrayLike) -> Totals:
         engine, checked = self._engine(mdp), mdp.check_thetas(thetas)
         if isinstance(engine, FiniteEngine):
@@ -238,14 +294,12 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: Float, starts: Float | None) -> list[FitResult]:
         """Minimise the objective of each column of weights (N, K); set `max_length_`, and forget an older `result_`."""
-        checks.choice(self.solver, "solver", tuple(SOLVERS))
-        longest = int(demos.lengths.max()) if self.max_length is None else checks.max_length(self.max_length)
-        engine = self._engine(mdp, longest)
-        checks.fits_model(mdp, demos, self.stop, engine.max_length)
-        box = checks.box(self.bounds, mdp)
+        longest, engine = self._settled(mdp, demos)
+        box = checks.box(self.bounds, mdp.feature_names)
         evidence = Evidence(mdp, demos, by_start=engine.by_start)
-        objective = PathLikelihood(engine, evidence, weights, checks.positive(self.ridge, "ridge", zero=True))
-        n_intents = objective.weights.shape[1]
+        n_intents = weights.shape[1]
+        ridge = np.full(n_intents, checks.positive(self.ridge, "ridge", zero=True))
+        objective = PathLikelihood(engine, evidence, evidence.demonstrated(weights), ridge)
         if starts is None:
             starts = np.tile(feasible_start(engine, box), (n_intents, 1))
         elif starts.shape[0] != n_intents:
@@ -259,6 +313,19 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         self.results_ = results
         self.__dict__.pop("result_", None)
         return results
+
+    def prepare(self, mdp: MDP, demos: Demonstrations, units: Units) -> PreparedMaxEnt:
+        """Return the model with the data of a mixture, for `IntentMixture`; sets `max_length_` as `fit` does."""
+        self.max_length_, engine = self._settled(mdp, checks.demonstrations(demos))
+        return PreparedMaxEnt(self, mdp, demos, units, engine)
+
+    def _settled(self, mdp: MDP, demos: Demonstrations) -> tuple[float, Engine]:
+        """Return the largest length, settled by demonstrations unless it is given, and the engine for it."""
+        checks.choice(self.solver, "solver", tuple(SOLVERS))
+        longest = int(demos.lengths.max()) if self.max_length is None else checks.max_length(self.max_length)
+        engine = self._engine(mdp, longest)
+        checks.fits_model(mdp, demos, self.stop, engine.max_length)
+        return longest, engine
 
     def _engine(self, mdp: MDP, longest: float | None = None) -> Engine:
         """Return an engine for the model's trajectories in an MDP, checking the model's parameters on the way."""

@@ -7,15 +7,16 @@ one after the other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 
-from limiirl.errors import DivergentPartition
+from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.base import FitResult, Status
 
 Float = NDArray[np.float64]
@@ -257,6 +258,35 @@ def _lbfgs(objective: Objective, start: Float, k: int, box: Box, tol: Float, max
     if box.residual(best.theta, best.gradient / tol) <= 1.0:
         status = Status.CONVERGED
     return FitResult(best.theta, best.value, status, best.n_evaluations, 0, residual)
+
+
+def minimise_ray(loss: Callable[[float], float], longest: float) -> float:
+    """Return the factor in [0, longest] that minimises a convex function of one variable, by its order of magnitude.
+
+    Factors where the function is infinite, or the sum over trajectories is, are too large.
+
+    Examples
+    --------
+    >>> round(minimise_ray(lambda x: (x - 0.02) ** 2, 1e3), 6)
+    0.02
+    """
+
+    def safe(power: float) -> float:
+        try:
+            value = loss(float(np.exp(power)))
+        except (DivergentPartition, NumericalError):
+            return np.inf
+        return value if np.isfinite(value) else np.inf
+
+    # A convex function of x is unimodal in log x, and the right factor may be a millionth: features have units.
+    grid = np.linspace(np.log(1e-9 * longest), np.log(longest), 25)
+    values = [safe(power) for power in grid]
+    best = int(np.argmin(values))
+    if not np.isfinite(values[best]) or loss(0.0) <= values[best]:
+        return 0.0
+    low, high = grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]
+    found: Any = minimize_scalar(safe, bounds=(low, high), method="bounded", options={"xatol": 1e-8})
+    return float(np.exp(found.x if found.fun <= values[best] else grid[best]))
 
 
 SOLVERS = {"newton": minimise_newton, "lbfgs": minimise_lbfgs}

@@ -36,6 +36,18 @@ class Totals(NamedTuple):
     edge: Float | None
 
 
+class Ahead(NamedTuple):
+    """What lies ahead of m (step, state): log_Z (K,), or None by start, and log-weights value + scale, both (m, K).
+
+    At step 0 it is the weight beta_0 of all ways to go on, stopping included; later the state's own reward is in it.
+    Everything at one step has the same scale, so that differences of values keep their digits.
+    """
+
+    log_Z: Float | None
+    value: Float
+    scale: Float
+
+
 class FiniteEngine:
     """All trajectories of 1 to `max_length` states of an MDP, weighted by q(tau) exp(theta . F(tau)).
 
@@ -170,6 +182,28 @@ class FiniteEngine:
             found[first : first + visits.shape[0], self.graph.order] = visits
         self._checked(found[:, self.graph.order].T, 1.0)
         return found
+
+    def ahead(self, thetas: Float, step: NDArray[np.int64], state: NDArray[np.int64]) -> Ahead:
+        """Return what lies ahead of states (m,) at steps (m,) below max_length; -inf where no trajectory can end."""
+        log_Z, value = np.empty(thetas.shape[0]), np.empty((step.size, thetas.shape[0]))
+        scale, at = np.empty_like(value), self.graph.rank[state]
+        nobody = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
+        for chosen, linear in self.passes(thetas, nobody):
+            run, (found, scales) = linear, linear.ahead(step, at)
+            # The bound that allows linear space is on shares of Z: a state of small weight may underflow nevertheless.
+            if not run.log and not np.all((found >= np.finfo(np.float64).tiny) & (found < np.inf)):
+                run = linear.in_log_space()
+                found, scales = run.ahead(step, at)
+            lost = np.isnan(found) | (found == np.inf)
+            if np.any(lost):
+                i = int(np.argmax(lost.any(axis=1)))
+                raise NumericalError(
+                    f"The weights of trajectories left the range of float64 at step {step[i]}, state {state[i]}. "
+                    "Use smaller rewards."
+                )
+            log_Z[chosen], scale[:, chosen] = run.log_Z, scales
+            value[:, chosen] = found if run.log else np.log(found)
+        return Ahead(None if self.by_start else log_Z, value, scale)
 
     def sample(self, theta: Float, n: int, rng: np.random.Generator) -> Demonstrations:
         """Draw n trajectories from the model with parameters theta (d,)."""

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 from scipy.sparse.linalg import splu
+from scipy.special import logsumexp
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl.engine.compiled import compile_mdp
 from limiirl.irl.engine.features import dense_features
-from limiirl.irl.engine.finite import Totals
+from limiirl.irl.engine.finite import Ahead, Totals
 from limiirl.irl.engine.hessian import check_covariance
 from limiirl.irl.engine.sampling import Onward, draw_starts, walk
 from limiirl.kernels.graph import owners
@@ -121,6 +122,30 @@ class InfiniteEngine:
             with np.errstate(divide="ignore"):
                 found[self.graph.order, k] = solution.node + np.log(solution.beta)
         return found
+
+    def log_beta(self, theta: Float, starts: Float | None = None) -> Float:
+        """Return (S,) the log-weight of all ways to go on from each state, stopping included, its own reward excluded.
+
+        -inf for states that no start leads to, or from which no trajectory can end.
+        """
+        found, solution = np.empty(self.mdp.n_states), self._solve(theta, starts)
+        with np.errstate(divide="ignore"):
+            found[self.graph.order] = np.log(solution.beta)
+        return found
+
+    def ahead(self, thetas: Float, step: NDArray[np.int64], state: NDArray[np.int64]) -> Ahead:
+        """Return what lies ahead of states (m,) at steps (m,); -inf where no start leads, or no trajectory can end."""
+        value, starts = np.full((step.size, thetas.shape[0]), -np.inf), None
+        if self.by_start:  # starts from which no trajectory ends are no reason to refuse the others
+            starts = np.where(_reach(self._links().T.tocsr(), self._end > 0)[self.graph.rank], self.mdp.p0, 0.0)
+        log_Z, used = np.empty(thetas.shape[0]), self.mdp.p0 > 0
+        if starts is None or np.any(starts > 0):
+            node, _ = self.mdp.rewards(thetas)
+            for k, theta in enumerate(thetas):
+                log_beta = self.log_beta(theta, starts)
+                value[:, k] = log_beta[state] + np.where(step > 0, node[state, k], 0.0)
+                log_Z[k] = logsumexp((np.log(self.mdp.p0[used]) + node[used, k]) + log_beta[used])
+        return Ahead(None if self.by_start else log_Z, value, np.zeros_like(value))
 
     def covariance(self, theta: Float, *, starts: Float | None = None) -> Float:
         """Return the Hessian (d, d) of log_Z at theta (d,): the covariance of the path features."""
@@ -243,8 +268,7 @@ class InfiniteEngine:
     def _relevant(self, starts: Float | None) -> NDArray[np.intp]:
         """Return the states that lie on some trajectory, ascending, in engine order."""
         given = self._p0 if starts is None else starts[self.graph.order]
-        n = self.mdp.n_states
-        links = sparse.csr_array((np.ones(self._tail.size), (self._tail, self._head)), shape=(n, n))
+        links = self._links()
         reached = _reach(links, given > 0)
         if self.stop == "terminal":
             reached &= _reach(links.T.tocsr(), self._end > 0)
@@ -255,6 +279,10 @@ class InfiniteEngine:
                     f"No trajectory from state {state} ends in a terminal state. Use stop='anywhere'."
                 )
         return np.flatnonzero(reached)
+
+    def _links(self) -> Any:
+        n = self.mdp.n_states
+        return sparse.csr_array((np.ones(self._tail.size), (self._tail, self._head)), shape=(n, n))
 
 
 def _invert(weights: Any) -> tuple[Any, Float | None]:

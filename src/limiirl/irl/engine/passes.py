@@ -228,6 +228,27 @@ class Pass:
                 # A state from which no trajectory can end has log_beta = -inf: nobody leaves it.
                 yield t, np.where(np.isnan(share), 0.0, np.exp(share))
 
+    def ahead(self, step: NDArray[np.int64], at: NDArray[np.int64]) -> tuple[Float, Float]:
+        """Return the stored messages (m, K) of states `at` (m,), in engine order, at steps (m,), and log scales (m, K).
+
+        They are those of beta_0 at step 0, and of u_t = w_t beta_t after it. One stream of the stretches serves all.
+        """
+        value, scale = np.empty((step.size, self.n_columns)), np.empty((step.size, self.n_columns))
+        first_step, last = step == 0, int(step.max(initial=0))
+        value[first_step], scale[first_step] = self._beta[at[first_step]], self._exponent
+        for first, rows, exponents in self.messages.stretches(self.resume):
+            chosen = np.flatnonzero((step > first) & (step < first + rows.shape[0]))
+            row = step[chosen] - first
+            value[chosen] = rows[:, : self.out.node.size].reshape(rows.shape[0], -1, self.n_columns)[row, at[chosen]]
+            scale[chosen] = exponents[row]
+            if first + rows.shape[0] > last:
+                break
+        return value, scale if self.log else scale * _LN2
+
+    def in_log_space(self) -> Pass:
+        """Run the same sweep in log space; it takes over the memory of this one."""
+        return Pass(self.engine, EngineRewards(self._node, self._edge), self._starts, True)
+
     def _log_row(self, row: Float) -> Float:
         """Return the logarithms of a stored row, without its exponent."""
         row = row[: self.out.node.size]

@@ -1,0 +1,199 @@
+"""The E-step of a mixture in one pass over the data: responsibilities, their change, the likelihood, and moments.
+
+Rows are independent and go to threads in blocks; sums are kept for each block and added up in the order of the blocks,
+so that the number of threads changes no bit of them. Everything is written where it is read, so that a pass streams
+through memory once whatever N is.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from limiirl.kernels.parallel import BLOCK, LOCK, ONLY_PRANGE
+
+Float = NDArray[np.float64]
+
+
+class Rows(NamedTuple):
+    """Log-probabilities that are linear in theta: row i has theta . features[i] + log_q[i] - counts[i] log Z."""
+
+    features: Float
+    log_q: Float
+    counts: Float
+
+
+class Pass(NamedTuple):
+    """What a pass adds up: log-likelihood, change of U, sizes (K,), moments (K, d), and a row without hope, or -1."""
+
+    log_likelihood: float
+    change: float
+    sizes: Float
+    moments: Float
+    bad_row: int
+
+
+@njit(forceinline=True, error_model="numpy")
+def _log_joint(features: Any, log_p: Any, log_q: Any, counts: Any, thetas: Any, offset: Any, i: int, k: int) -> float:
+    if features is None:
+        return log_p[i, k]
+    total = log_q[i] - counts[i] * offset[k]
+    for j in range(thetas.shape[1]):
+        total += features[i, j] * thetas[k, j]
+    return total
+
+
+@njit(forceinline=True, error_model="numpy")
+def _soften(log_joint: Any, log_rho: Any, coldness: float, shares: Any) -> float:
+    """Turn log-probabilities (K,) into shares (K,); return the log of the mixture, or nan where there is none."""
+    K = log_joint.size
+    top = -np.inf
+    for k in range(K):
+        log_joint[k] += log_rho[k]
+        if log_joint[k] != log_joint[k]:
+            return np.nan
+        top = max(top, log_joint[k])
+    if not -np.inf < top < np.inf:
+        return np.nan
+    total, cooled = 0.0, 0.0
+    for k in range(K):
+        weight = np.exp(log_joint[k] - top)
+        total += weight
+        shares[k] = weight if coldness == 1.0 else np.exp(coldness * (log_joint[k] - top))
+        cooled += shares[k]
+    for k in range(K):
+        shares[k] /= cooled
+    return float(top + np.log(total))
+
+
+@njit(cache=True, error_model="numpy")
+def _block(
+    features: Any,
+    log_p: Any,
+    log_q: Any,
+    counts: Any,
+    thetas: Any,
+    offset: Any,
+    log_rho: Any,
+    coldness: float,
+    U: Any,
+    sums: Any,
+    moments: Any,
+    lo: int,
+    hi: int,
+) -> None:
+    K = log_rho.size
+    log_joint, shares = np.empty(K), np.empty(K)
+    sums[2] = -1.0
+    for i in range(lo, hi):
+        for k in range(K):
+            log_joint[k] = _log_joint(features, log_p, log_q, counts, thetas, offset, i, k)
+        found = _soften(log_joint, log_rho, coldness, shares)
+        if found != found:
+            sums[2] = i
+            return
+        sums[0] += found
+        for k in range(K):
+            sums[1] += abs(shares[k] - U[i, k])
+            U[i, k] = shares[k]
+            sums[3 + k] += shares[k]
+            if features is not None:
+                for j in range(features.shape[1]):
+                    moments[k, j] += shares[k] * features[i, j]
+
+
+@njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
+def _blocks(
+    features: Any,
+    log_p: Any,
+    log_q: Any,
+    counts: Any,
+    thetas: Any,
+    offset: Any,
+    log_rho: Any,
+    coldness: float,
+    U: Any,
+    sums: Any,
+    moments: Any,
+) -> None:
+    n = U.shape[0]
+    for b in prange(sums.shape[0]):
+        lo, hi = b * BLOCK, min(n, (b + 1) * BLOCK)
+        _block(features, log_p, log_q, counts, thetas, offset, log_rho, coldness, U, sums[b], moments[b], lo, hi)
+
+
+def expect(rows: Rows | Float, thetas: Float, log_Z: Float, log_rho: Float, U: Float, coldness: float = 1.0) -> Pass:
+    """Overwrite responsibilities U (N, K) with u_ik in proportion to (rho_k p_ik)^coldness, and sum up.
+
+    Parameters
+    ----------
+    rows : Rows, or (N, K)
+        What the log-probabilities are computed from, or the log-probabilities themselves; moments are then zero.
+    thetas, log_Z : (K, d), (K,)
+        Used with `Rows` only.
+    U : (N, K)
+        The responsibilities before; the change is measured from them.
+
+    Examples
+    --------
+    >>> U = np.zeros((2, 2))
+    >>> found = expect(np.log([[0.2, 0.6], [0.5, 0.5]]), np.empty((2, 0)), np.empty(2), np.log([0.5, 0.5]), U)
+    >>> U.round(2).tolist(), round(found.log_likelihood, 4), found.change, found.sizes.tolist()
+    ([[0.25, 0.75], [0.5, 0.5]], -1.6094, 2.0, [0.75, 1.25])
+    """
+    K = log_rho.size
+    n_blocks = max(1, -(-U.shape[0] // BLOCK))
+    sums = np.zeros((n_blocks, 3 + K))
+    data: tuple[Any, ...] = (None, rows, None, None)
+    if isinstance(rows, Rows):
+        # Numba leaves out a branch only for an argument that is None: beside features, the table is there but empty.
+        data = (rows.features, np.empty((0, 0)), rows.log_q, rows.counts)
+    moments = np.zeros((n_blocks, K, 0 if data[0] is None else data[0].shape[1]))
+    arguments = (*data, thetas, log_Z, log_rho, float(coldness), U)
+    if n_blocks > 1:
+        with LOCK:
+            _blocks(*arguments, sums, moments)
+    else:
+        _block(*arguments, sums[0], moments[0], 0, U.shape[0])
+    bad = sums[sums[:, 2] >= 0, 2]
+    return Pass(
+        float(sums[:, 0].sum()),
+        float(sums[:, 1].sum()),
+        sums[:, 3:].sum(axis=0),
+        moments.sum(axis=0),
+        int(bad[0]) if bad.size else -1,
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def _weigh_block(features: Any, U: Any, moments: Any, lo: int, hi: int) -> None:
+    for i in range(lo, hi):
+        for k in range(U.shape[1]):
+            for j in range(features.shape[1]):
+                moments[k, j] += U[i, k] * features[i, j]
+
+
+@njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
+def _weigh_blocks(features: Any, U: Any, moments: Any) -> None:
+    n = U.shape[0]
+    for b in prange(moments.shape[0]):
+        _weigh_block(features, U, moments[b], b * BLOCK, min(n, (b + 1) * BLOCK))
+
+
+def weigh(features: Float, U: Float) -> Float:
+    """Return the moments U' features (K, d), added up in the order in which `expect` does it.
+
+    Examples
+    --------
+    >>> weigh(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.5], [0.0, 0.5]])).tolist()
+    [[1.0, 2.0], [2.0, 3.0]]
+    """
+    n_blocks = max(1, -(-U.shape[0] // BLOCK))
+    moments = np.zeros((n_blocks, U.shape[1], features.shape[1]))
+    if n_blocks > 1:
+        with LOCK:
+            _weigh_blocks(features, U, moments)
+    else:
+        _weigh_block(features, U, moments[0], 0, U.shape[0])
+    return np.asarray(moments.sum(axis=0))
