@@ -5,7 +5,7 @@ JOBS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := engine small growth solvers
+BENCHMARKS := engine small growth solvers fit many elementworld
 
 .DEFAULT_GOAL := help
 # Benchmarks that run at once measure each other.
@@ -26,7 +26,7 @@ check: $(VENV)/.dev ## lint, formatting, types, layers, and the examples of the 
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest --doctest-modules src tests/test_readme.py
+	$(BIN)/python -m pytest --doctest-modules src tests/test_readme.py tests/test_docs.py
 
 bench: $(VENV)/.dev ## run the benchmarks and print what they measure
 	set -e; for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name; done

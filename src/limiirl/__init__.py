@@ -16,21 +16,38 @@ from typing import TYPE_CHECKING, Any
 from limiirl._version import __version__
 
 if TYPE_CHECKING:
-    from limiirl import errors, worlds
+    from limiirl import errors, metrics, testing, worlds
     from limiirl.demos import Demonstrations
     from limiirl.irl import MaxEnt
     from limiirl.mdp import MDP
     from limiirl.mdp.ensemble import RewardEnsemble
+    from limiirl.mixture import IntentMixture, Selection, select_intents
 
 _HOMES = {
     "Demonstrations": "limiirl.demos",
+    "IntentMixture": "limiirl.mixture",
     "MDP": "limiirl.mdp",
     "MaxEnt": "limiirl.irl",
     "RewardEnsemble": "limiirl.mdp.ensemble",
+    "Selection": "limiirl.mixture",
+    "select_intents": "limiirl.mixture",
 }
-_MODULES = ("errors", "worlds")
+_MODULES = ("errors", "metrics", "testing", "worlds")
 
-__all__ = ["MDP", "Demonstrations", "MaxEnt", "RewardEnsemble", "__version__", "errors", "worlds"]
+__all__ = [
+    "MDP",
+    "Demonstrations",
+    "IntentMixture",
+    "MaxEnt",
+    "RewardEnsemble",
+    "Selection",
+    "__version__",
+    "errors",
+    "metrics",
+    "select_intents",
+    "testing",
+    "worlds",
+]
 
 
 def __getattr__(name: str) -> Any:

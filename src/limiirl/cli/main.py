@@ -2,12 +2,14 @@
 
 import json
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 
 from limiirl import __version__
-from limiirl.errors import LimiirlError
+from limiirl.cli import mixtures
+from limiirl.errors import LimiirlError, LimiirlWarning
 
 app = typer.Typer(
     help="Find the distinct intents behind unlabelled behaviour.",
@@ -35,27 +37,41 @@ def _options(
 
 @app.command()
 def demo(
-    n: Annotated[int, typer.Option("--demos", "-n", help="Demonstrations of each intent.")] = 300,
-    seed: Annotated[int, typer.Option(help="Seed of the world and of the demonstrations.")] = 0,
+    n: Annotated[int, typer.Option("--demos", "-n", help="Number of demonstrations.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of the world and of the demonstrations.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Recover the rewards of three intents in a small built-in world, and compare them with the truth.
+    """Learn three intents from unlabelled walks in a small built-in world, and compare them with the truth.
 
-    Example: limiirl demo --demos 1000 --seed 7
+    Example: limiirl demo --demos 300 --seed 7
     """
-    from limiirl.cli.demo import recover, table
+    from limiirl.cli.demo import learn, tell
 
-    found = recover(n, seed)
-    if as_json:
-        typer.echo(json.dumps(found.as_dict()))
+    found = learn(n, seed)
+    typer.echo(json.dumps(found.as_dict()) if as_json else tell(found))
+
+
+app.command(no_args_is_help=True)(mixtures.fit)
+app.command(no_args_is_help=True)(mixtures.predict)
+app.command(no_args_is_help=True)(mixtures.select)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Print a warning of ours as one line on stderr; others as Python does."""
+    if issubclass(category, LimiirlWarning):
+        typer.echo(f"limiirl: warning: {message}", err=True)
     else:
-        table(found)
+        _python_shows(message, category, *where, **more)
 
 
-def main() -> None:
-    """Run the command line; an error of ours is one sentence and exit code 2."""
+_python_shows = warnings.showwarning
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line, on sys.argv by default; an error of ours is one sentence and exit code 2."""
+    warnings.showwarning = _show_warning
     try:
-        app()
+        app(arguments)
     except LimiirlError as error:
         typer.echo(f"limiirl: {error}", err=True)
         sys.exit(2)

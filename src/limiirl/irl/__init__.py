@@ -2,5 +2,6 @@
 
 from limiirl.irl.base import FitResult, IRLModel, Status
 from limiirl.irl.maxent import MaxEnt
+from limiirl.irl.registry import MODELS, model_class, model_name, register_model
 
-__all__ = ["FitResult", "IRLModel", "MaxEnt", "Status"]
+__all__ = ["MODELS", "FitResult", "IRLModel", "MaxEnt", "Status", "model_class", "model_name", "register_model"]

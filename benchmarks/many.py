@@ -1,0 +1,78 @@
+"""What an iteration of EM costs for a thousand to ten million demonstrations in one MDP.
+
+Run as `python -m benchmarks.many [LARGEST]`. Demonstrations are their features and log q alone: rows drawn from those
+of real ones, which is all that EM looks at. An iteration is the engine's M-step, which does not depend on N, and one
+pass over the rows.
+"""
+
+import sys
+import time
+
+import numpy as np
+
+from benchmarks.measure import describe_machine, peak_bytes
+from limiirl import MaxEnt
+from limiirl.irl.prepared import prepare
+from limiirl.irl.prepared_maxent import PreparedMaxEnt
+from limiirl.kernels.expectation import Rows
+from limiirl.mixture.em import Settings, Start, run
+from limiirl.worlds import ElementWorld
+
+ITERATIONS = 5
+
+
+def enlarge(ready: PreparedMaxEnt, n: int) -> None:
+    """Replace the rows of a prepared model by n drawn from them."""
+    chosen = np.random.default_rng(0).integers(len(ready.rows.counts), size=n)
+    ready.rows = Rows(ready.rows.features[chosen], ready.rows.log_q[chosen], np.ones(n))
+    ready.units = type(ready.units)(None, ready.rows.counts, np.arange(n))
+
+
+def measure(n: int) -> tuple[float, float, float]:
+    """Return seconds an iteration, seconds of its pass over the rows, and the share of the rest."""
+    world = ElementWorld(seed=1)
+    demos, labels = world.sample(1000, seed=0)
+    ready = prepare(MaxEnt(), world.mdp, demos)
+    U = np.eye(3)[labels]
+    thetas = ready.maximise(ready.moments(U), None, np.arange(3), 50).thetas
+    enlarge(ready, n)
+    start = Start(np.full(3, 1 / 3), thetas)
+    run(ready, start, Settings(max_iter=1, tol=0.0))  # compiles
+    begin = time.perf_counter()
+    run(ready, start, Settings(max_iter=0, tol=0.0))
+    first = time.perf_counter() - begin
+    begin = time.perf_counter()
+    run(ready, start, Settings(max_iter=ITERATIONS, tol=0.0))
+    whole = (time.perf_counter() - begin - first) / ITERATIONS
+    shares = np.zeros((n, 3))
+    ready.expect(start.rho, thetas, shares)
+    begin = time.perf_counter()
+    for _ in range(3):
+        ready.expect(start.rho, thetas, shares)
+    return whole, (time.perf_counter() - begin) / 3, 8 * n * (ready.rows.features.shape[1] + 2 + 3)
+
+
+def main() -> None:
+    """Print seconds an iteration against N, and the constant and linear terms of a least-squares line."""
+    largest = float(sys.argv[1]) if len(sys.argv) > 1 else 1e7
+    sizes = [int(n) for n in (1e3, 1e4, 1e5, 1e6, 1e7) if n <= largest]
+    print(f"many: EM on ElementWorld (54 states, 5 features), K = 3, {ITERATIONS} iterations")
+    print(describe_machine())
+    print(f"  {'N':>10} {'ms an iteration':>16} {'of it the pass':>15} {'ns a row':>9} {'GB/s read':>10} {'peak':>9}")
+    rows = []
+    for n in sizes:
+        whole, passed, size = measure(n)
+        rows.append((n, whole))
+        print(
+            f"  {n:10,} {1e3 * whole:16.2f} {1e3 * passed:15.2f} {1e9 * passed / n:9.1f} {size / passed / 1e9:10.1f} "
+            f"{peak_bytes() / 2**20:6.0f} MB"
+        )
+    n, t = np.array(rows).T
+    # Relative errors count alike for small and large N.
+    (constant, slope), *_ = np.linalg.lstsq(np.column_stack([1 / t, n / t]), np.ones_like(t), rcond=None)
+    print(f"  an iteration = {1e3 * constant:.2f} ms (the engine) + {1e9 * slope:.1f} ns a demonstration")
+    print("  fitted line against measured: " + ", ".join(f"{(constant + slope * m) / s:.2f}" for m, s in rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""What several commands read: an MDP, demonstrations, and settings of the form NAME=VALUE."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from limiirl.errors import InvalidFile, InvalidParameter
+
+if TYPE_CHECKING:
+    from limiirl import MDP, Demonstrations, IntentMixture
+
+
+def read_problem(demos: Path, mdp: Path | None) -> "tuple[MDP, Demonstrations]":
+    """Read demonstrations, and the MDP they were recorded in, or estimate one from them."""
+    from limiirl import MDP
+
+    recorded = read_demos(demos)
+    if mdp is None:
+        return MDP.from_demonstrations(recorded), recorded
+    return MDP.load(_existing(mdp)), recorded
+
+
+def read_demos(path: Path) -> "Demonstrations":
+    """Read demonstrations from a parquet or CSV file."""
+    from limiirl import Demonstrations
+
+    return Demonstrations.from_file(_existing(path))
+
+
+def groups_of(demos: "Demonstrations", by_group: bool) -> Any:
+    """Return the groups of demonstrations if they are wanted."""
+    if not by_group:
+        return None
+    if demos.groups is None:
+        raise InvalidParameter("--by-group needs a column 'group' beside demo, t and state; the file has none.")
+    return demos.groups
+
+
+def make_mixture(n_intents: int, model: str, settings: list[str], **parameters: Any) -> "IntentMixture":
+    """Return an unfitted mixture of a model chosen by name, with settings NAME=VALUE on top."""
+    from limiirl import IntentMixture
+    from limiirl.irl.registry import model_class
+
+    mixture = IntentMixture(n_intents, model_class(model)(), **parameters)
+    known = mixture.get_params()
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or name not in known:
+            choices = ", ".join(sorted(known))
+            raise InvalidParameter(f"--set takes NAME=VALUE with a NAME of {choices}; got {setting!r}.")
+        mixture.set_params(**{name: _value(text)})
+    return mixture
+
+
+def _value(text: str) -> Any:
+    """Return a number, a list, true, false, null or a plain word."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return float(text) if text in ("inf", "-inf") else text
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise InvalidFile(f"There is no file {path}. Check the name and the folder.")
+    return path

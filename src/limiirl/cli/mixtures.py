@@ -1,0 +1,118 @@
+"""`limiirl fit`, `predict` and `select`: mixtures of intents, from files to files."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from limiirl.cli.inputs import groups_of, make_mixture, read_demos, read_problem
+
+Demos = Annotated[Path, typer.Argument(help="Parquet or CSV: demo, t, state[, action, group], one row a step.")]
+MDPFile = Annotated[
+    Path | None, typer.Option("--mdp", help="An .npz of MDP.save; estimated from the demonstrations without it.")
+]
+Model = Annotated[str, typer.Option(help="The single-intent model.")]
+Init = Annotated[str, typer.Option(help="kmeans, gmm, random or random_rewards.")]
+Setting = Annotated[
+    list[str], typer.Option("--set", help="NAME=VALUE: any parameter, such as irl__max_length=50 or tol=1e-4.")
+]
+Seed = Annotated[int, typer.Option(help="Seed of all that is random.")]
+ByGroup = Annotated[bool, typer.Option("--by-group", help="One intent a group (driver, animal) instead of a demo.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+def fit(  # noqa: PLR0913 (a command's options, each with a default)
+    demos: Demos,
+    n_intents: Annotated[int, typer.Option("--intents", "-k", help="Number of intents.")],
+    mdp: MDPFile = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the fitted mixture.")] = Path("mixture"),
+    model: Model = "MaxEnt",
+    init: Init = "kmeans",
+    reward_init: Annotated[str, typer.Option(help="mle, mean, mean_clipped or mean_ray.")] = "mle",
+    n_init: Annotated[int, typer.Option(help="How many times to start; the best is kept.")] = 1,
+    settings: Setting = [],  # noqa: B006 (typer reads the default, nobody changes it)
+    seed: Seed = 0,
+    by_group: ByGroup = False,
+    as_json: AsJson = False,
+) -> None:
+    """Learn the intents behind demonstrations, print what was found, and save it.
+
+    Example: limiirl fit walks.parquet --mdp town.npz --intents 3 --out intents
+    """
+    world, recorded = read_problem(demos, mdp)
+    parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
+    mixture = make_mixture(n_intents, model, settings, verbose=sys.stderr.isatty(), **parameters)
+    mixture.fit(world, recorded, groups_of(recorded, by_group))
+    mixture.save(out)
+    summary = mixture.summary()
+    if as_json:
+        typer.echo(json.dumps(summary.to_dict() | {"saved": str(out)}))
+    else:
+        typer.echo(f"{summary}\n\nSaved to {out}; `limiirl predict {out} FILE` applies it.")
+
+
+def predict(
+    mixture: Annotated[Path, typer.Argument(help="A folder that `limiirl fit` wrote.")],
+    demos: Demos,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the table to this .csv or .parquet.")] = None,
+    partial: Annotated[bool, typer.Option("--partial", help="Demonstrations are beginnings, still going on.")] = False,
+    by_group: ByGroup = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say which intent each demonstration follows, and how likely it is.
+
+    Example: limiirl predict intents new_walks.parquet --out labels.csv
+    """
+    from limiirl import IntentMixture
+    from limiirl.mixture.table import membership
+
+    recorded = read_demos(demos)
+    table = membership(IntentMixture.load(mixture), recorded, groups_of(recorded, by_group), partial=partial)
+    if out is not None:
+        table.write(out)
+    if as_json:
+        typer.echo(json.dumps(table.to_dict()))
+    else:
+        typer.echo(str(table) + ("" if out is None else f"\n\nAll rows are in {out}."))
+
+
+def select(  # noqa: PLR0913 (a command's options, each with a default)
+    demos: Demos,
+    mdp: MDPFile = None,
+    most: Annotated[int, typer.Option("--most", "-k", help="Try 1 to this many intents.")] = 6,
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
+    resamples: Annotated[int, typer.Option(help="Resamples for stability.")] = 10,
+    model: Model = "MaxEnt",
+    init: Init = "kmeans",
+    settings: Setting = [],  # noqa: B006 (typer reads the default, nobody changes it)
+    seed: Seed = 0,
+    by_group: ByGroup = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the criteria into this .png, .svg or .pdf.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the recommended mixture.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recommend a number of intents by several criteria.
+
+    Example: limiirl select walks.parquet --mdp town.npz --most 6 --plot criteria.png
+    """
+    from limiirl import select_intents
+
+    world, recorded = read_problem(demos, mdp)
+    found = select_intents(
+        world,
+        recorded,
+        range(1, most + 1),
+        mixture=make_mixture(1, model, settings, init=init),
+        groups=groups_of(recorded, by_group),
+        folds=folds,
+        resamples=resamples,
+        random_state=seed,
+        verbose=sys.stderr.isatty(),
+    )
+    if plot is not None:
+        found.plot().savefig(plot, dpi=150)
+    if out is not None:
+        found.best.save(out)
+    typer.echo(json.dumps(found.to_dict()) if as_json else str(found))

@@ -1,0 +1,82 @@
+"""Single-intent models by name: how they are written to disk and chosen on the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from limiirl.errors import InvalidParameter
+from limiirl.irl.maxent import MaxEnt
+
+MODELS: dict[str, type[Any]] = {"MaxEnt": MaxEnt}
+"""Models by name; `register_model` adds to them."""
+
+_METHODS = ("fit", "log_prob", "get_params", "set_params")
+
+
+def register_model(name: str, cls: type[Any]) -> None:
+    """Give a model a name, under which mixtures of it are saved and loaded.
+
+    A name belongs to one class. Registering a class again, as a notebook does that runs a cell twice, replaces it.
+
+    Examples
+    --------
+    >>> class Strict(MaxEnt):
+    ...     pass
+    >>> register_model("Strict", Strict)
+    >>> model_class("Strict") is Strict
+    True
+    >>> del MODELS["Strict"]
+    """
+    if not isinstance(name, str) or not name:
+        raise InvalidParameter(f"A model's name must be a text that is not empty; it is {name!r}.")
+    if not isinstance(cls, type):
+        raise InvalidParameter(f"register_model needs the model's class; got {cls!r}. Pass the class, not an instance.")
+    missing = [method for method in _METHODS if not callable(getattr(cls, method, None))]
+    if missing:
+        raise InvalidParameter(
+            f"A model needs the methods {', '.join(_METHODS)}; {cls.__name__} has no {missing[0]}. "
+            "limiirl.testing.check_irl_model says all that a model needs."
+        )
+    known = MODELS.get(name, cls)
+    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise InvalidParameter(
+            f"The name {name!r} belongs to {known.__module__}.{known.__qualname__}. Choose another for {cls.__name__}."
+        )
+    MODELS[name] = cls
+
+
+def model_class(name: str) -> type[Any]:
+    """Return the class of a name.
+
+    Examples
+    --------
+    >>> model_class("MaxEnt")
+    <class 'limiirl.irl.maxent.MaxEnt'>
+    >>> model_class("Strict")
+    Traceback (most recent call last):
+    limiirl.errors.InvalidParameter: There is no model named 'Strict'; known are MaxEnt. Import the module that ...
+    """
+    if name not in MODELS:
+        raise InvalidParameter(
+            f"There is no model named {name!r}; known are {', '.join(MODELS)}. Import the module that defines it, and "
+            f"call limiirl.irl.register_model({name!r}, its class)."
+        )
+    return MODELS[name]
+
+
+def model_name(model: Any) -> str:
+    """Return the name of a model's class.
+
+    Examples
+    --------
+    >>> model_name(MaxEnt())
+    'MaxEnt'
+    """
+    for name, cls in MODELS.items():
+        if cls is type(model):
+            return name
+    own = type(model).__name__
+    raise InvalidParameter(
+        f"{own} has no name to be written under. Call limiirl.irl.register_model({own!r}, {own}) first, here and where "
+        "it is loaded."
+    )

@@ -1,0 +1,127 @@
+"""Checks of a mixture's parameters and of what it is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.demos import Demonstrations
+from limiirl.demos.units import Units
+from limiirl.errors import InvalidParameter, NotFitted
+from limiirl.irl.checks import choice, count, demonstrations, positive
+from limiirl.irl.prepared import Prepared
+from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mixture.em import Settings
+
+if TYPE_CHECKING:
+    from limiirl.mixture.estimator import IntentMixture
+
+__all__ = ["count", "demonstrations"]
+
+Float = NDArray[np.float64]
+
+
+def settings(mixture: IntentMixture) -> Settings:
+    """Return EM's settings from an estimator's parameters."""
+    count(mixture.n_intents, "n_intents")
+    if mixture.max_iter != 0:
+        count(mixture.max_iter, "max_iter")
+    rise = mixture.likelihood_tol
+    return Settings(
+        max_iter=mixture.max_iter,
+        tol=positive(mixture.tol, "tol", zero=True),
+        likelihood_tol=None if rise is None else positive(rise, "likelihood_tol"),
+        max_evaluations=count(mixture.max_evaluations, "max_evaluations"),
+        degenerate=choice(mixture.degenerate, "degenerate", ("fit", "keep", "reseed")),
+        temperatures=_temperatures(mixture.annealing),
+    )
+
+
+def _temperatures(annealing: Any) -> tuple[float, ...]:
+    """Return the temperatures of the first iterations, in geometric progression towards 1."""
+    if annealing is None:
+        return ()
+    try:
+        hottest, n = annealing
+    except (TypeError, ValueError):
+        raise InvalidParameter(f"annealing must be (temperature, iterations) or None; it is {annealing!r}.") from None
+    if positive(hottest, "annealing's temperature") < 1.0:
+        raise InvalidParameter(f"annealing must begin with a temperature of at least 1; it is {hottest!r}.")
+    steps = np.arange(count(n, "annealing's iterations"))
+    return tuple((float(hottest) ** (1.0 - steps / steps.size)).tolist())
+
+
+def model(irl: Any) -> Any:
+    """Return a single-intent model that has what EM needs."""
+    for name in ("fit", "log_prob", "get_params"):
+        if not callable(getattr(irl, name, None)):
+            raise InvalidParameter(
+                f"irl must be a single-intent model with the methods fit, log_prob and get_params; "
+                f"{type(irl).__name__} has no {name}. limiirl.testing.check_irl_model says all that a model needs."
+            )
+    return irl
+
+
+def enough(n_intents: int, units: Units) -> None:
+    """Check that there are at least as many units as intents."""
+    if n_intents > len(units):
+        raise InvalidParameter(
+            f"n_intents={n_intents} is more than the {len(units)} {units.noun} to learn from. Use at most {len(units)}."
+        )
+
+
+def seeds(random_state: Any, n: int) -> list[np.random.SeedSequence]:
+    """Return n independent seeds from a whole number, a Generator, a RandomState or None."""
+    if isinstance(random_state, np.random.RandomState):
+        random_state = int(random_state.randint(2**31 - 1))
+    elif isinstance(random_state, np.random.Generator):
+        random_state = int(random_state.integers(2**63 - 1))
+    try:
+        return np.random.SeedSequence(random_state).spawn(n)
+    except (TypeError, ValueError) as error:
+        raise InvalidParameter(
+            f"random_state must be a whole number of at least 0, a Generator, a RandomState or None ({error})."
+        ) from None
+
+
+def points(given: Any, n: int, what: str) -> Float:
+    """Return points (n, m) to cluster."""
+    try:
+        found = np.ascontiguousarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidParameter(f"{what} must be an array of numbers ({error}).") from None
+    if found.ndim != 2 or found.shape[0] != n or found.shape[1] == 0:
+        raise InvalidParameter(f"{what} must have the shape ({n}, m), a row for each; it is {found.shape}.")
+    wrong = ~np.all(np.isfinite(found), axis=1)
+    if np.any(wrong):
+        raise InvalidParameter(f"{what} must be finite; row {int(np.argmax(wrong))} is not. Remove or mend it.")
+    return found
+
+
+def ensemble(given: RewardEnsemble, n_intents: int, prepared: Prepared) -> None:
+    """Check that an initial ensemble has K intents, of as many features as the MDP."""
+    if given.n_intents != n_intents:
+        raise InvalidParameter(f"The initial ensemble has {given.n_intents} intents; n_intents is {n_intents}.")
+    wanted = getattr(prepared.mdp, "n_features", given.n_features)
+    if given.n_features != wanted:
+        raise InvalidParameter(f"The initial ensemble has {given.n_features} features; the MDP has {wanted}.")
+
+
+def fitted(mixture: Any) -> None:
+    """Check that `fit` was called."""
+    if not hasattr(mixture, "thetas_"):
+        raise NotFitted("This IntentMixture is not fitted. Call fit(mdp, demos) first.")
+
+
+def one_intent(k: Any, n_intents: int) -> int:
+    """Return an intent's number."""
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 0 <= k < n_intents:
+        raise InvalidParameter(f"An intent is a whole number from 0 to {n_intents - 1}; got {k!r}.")
+    return int(k)
+
+
+def new_demonstrations(demos: Demonstrations) -> Demonstrations:
+    """Return demonstrations to look at, of which there may be none."""
+    return demos if isinstance(demos, Demonstrations) and len(demos) == 0 else demonstrations(demos)

@@ -1,0 +1,260 @@
+"""How well K intents predict demonstrations that were left out, and whether another sample would give the same intents.
+
+Both refit the mixture to parts of the data. The parts are the same for every K, so that numbers of intents are
+compared on the same demonstrations; seeds depend on K and the part alone, not on which other K are looked at.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
+
+from limiirl.demos import Demonstrations
+from limiirl.demos.units import Units
+from limiirl.errors import InvalidParameter, LimiirlError
+from limiirl.irl import MaxEnt
+from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mixture import checks
+from limiirl.mixture.estimator import IntentMixture
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Tick = Callable[[str], None]
+T = TypeVar("T")
+
+# The share of the units in each resample.
+RESAMPLED = 0.8
+# Refits end once the objective rises by less than this many nats a unit. They are compared for differences a hundred
+# times as large, and with an intent too many EM creeps on for long, to settle who shares it.
+REFIT_TOL = 1e-5
+# What a seed is for.
+_WHOLE, _FOLDS, _FOLD, _RESAMPLES, _RESAMPLE, _STICKS = range(6)
+
+
+@dataclass
+class Notes:
+    """What went wrong on the way to one row: errors that were survived, and warnings."""
+
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def attempt(self, what: str, call: Callable[[], T]) -> T | None:
+        """Return what a call returns, or None where it fails with an error of ours, noting why."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                return call()
+            except LimiirlError as error:
+                self.errors.append(f"{what}: {error}")
+                return None
+            finally:
+                self.warnings += [str(warning.message) for warning in caught]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A mixture to fit with several numbers of intents, to all units or to some.
+
+    Attributes
+    ----------
+    mixture : IntentMixture
+        Its parameters but `n_intents` and `random_state` are used.
+    groups : (N,) or None
+    units : Units
+        What the groups make of the demonstrations.
+    entropy : int
+        The root of all seeds.
+    """
+
+    mixture: IntentMixture
+    mdp: Any
+    demos: Demonstrations
+    groups: NDArray[Any] | None
+    units: Units
+    entropy: Any
+
+    @classmethod
+    def of(
+        cls, mixture: IntentMixture, mdp: Any, demos: Demonstrations, groups: ArrayLike | None, random_state: Any
+    ) -> Problem:
+        """Return a problem whose model's longest trajectory does not depend on the part of the data that it sees."""
+        irl = MaxEnt() if mixture.irl is None else clone(checks.model(mixture.irl))
+        if getattr(irl, "max_length", 0) is None:
+            irl.set_params(max_length=int(checks.demonstrations(demos).lengths.max()))
+        units = Units.of(groups, len(checks.demonstrations(demos)))
+        names = None if groups is None else units.spread(units.names)
+        seed = checks.seeds(mixture.random_state if random_state is None else random_state, 1)[0]
+        return cls(clone(mixture).set_params(irl=irl), mdp, demos, names, units, seed.entropy)
+
+    def check(self, most: int, folds: int, resamples: int) -> None:
+        """Check everything that would otherwise fail in the middle of the work, `most` intents included."""
+        checks.settings(self.mixture)
+        init, n, noun = self.mixture.init, len(self.units), self.units.noun
+        if isinstance(init, RewardEnsemble | np.ndarray | list | tuple):
+            raise InvalidParameter(
+                f"select_intents needs an init that works for any number of intents and any part of the data; "
+                f"{type(init).__name__} does not. Pass a name, a clusterer or a function."
+            )
+        for value, name in ((folds, "folds"), (resamples, "resamples")):
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0 or value == 1:
+                raise InvalidParameter(f"{name} must be a whole number of at least 2, or 0 for none; it is {value!r}.")
+        if folds > n:
+            raise InvalidParameter(f"folds={folds} is more than the {n} {noun}. Use at most {n}.")
+        smallest = [(n, f"there are {n} {noun}")]
+        if folds:
+            left = n - -(-n // folds)
+            smallest.append((left, f"{folds} folds leave {left} of {n} {noun} to fit"))
+        if resamples:
+            left = resample_size(n)
+            smallest.append((left, f"a resample has {left} of {n} {noun}"))
+        possible, why = min(smallest)
+        if most > possible:
+            raise InvalidParameter(
+                f"n_intents must be at most {possible}, since {why}; the largest is {most}. Use fewer, or pass folds=0 "
+                "and resamples=0 to go without what needs refits."
+            )
+
+    def fit(self, n_intents: int) -> IntentMixture:
+        """Return the mixture fitted to all demonstrations."""
+        return self._fitted(n_intents, (_WHOLE, n_intents), None)
+
+    def fit_fold(self, n_intents: int, fold: int, chosen: NDArray[np.bool_]) -> IntentMixture:
+        """Return the mixture fitted to the chosen units (G,), a fold's training data."""
+        return self._fitted(n_intents, (_FOLD, n_intents, fold), chosen)
+
+    def fit_resample(self, n_intents: int, i: int, chosen: NDArray[np.bool_]) -> IntentMixture:
+        """Return the mixture fitted to the chosen units (G,), a resample."""
+        return self._fitted(n_intents, (_RESAMPLE, n_intents, i), chosen)
+
+    def _fitted(self, n_intents: int, key: tuple[int, ...], chosen: NDArray[np.bool_] | None) -> IntentMixture:
+        mixture: IntentMixture = clone(self.mixture)
+        mixture.set_params(n_intents=n_intents, random_state=self.seed(*key), callback=None, verbose=False)
+        if chosen is None:
+            return mixture.fit(self.mdp, self.demos, self.groups)
+        if mixture.likelihood_tol is None:
+            mixture.likelihood_tol = REFIT_TOL
+        members = self.units.spread(chosen)
+        if mixture.embedding is not None and not callable(mixture.embedding):
+            mixture.embedding = np.asarray(mixture.embedding)[members]
+        return mixture.fit(self.mdp, *self.part(chosen))
+
+    def part(self, chosen: NDArray[np.bool_]) -> tuple[Demonstrations, NDArray[Any] | None]:
+        """Return the demonstrations of the chosen units (G,), and their groups."""
+        members = self.units.spread(chosen)
+        return self.demos[members], None if self.groups is None else self.groups[members]
+
+    def folds(self, n: int) -> Int:
+        """Return the fold (G,) of each unit, at random; sizes differ by one at most."""
+        order = self._rng(_FOLDS, n).permutation(len(self.units))
+        found = np.empty(order.size, dtype=np.int64)
+        found[order] = np.arange(order.size) % n
+        return found
+
+    def resample(self, i: int) -> NDArray[np.bool_]:
+        """Return which units (G,) are in resample i: a share of `RESAMPLED`, without repetition."""
+        n = len(self.units)
+        found = np.zeros(n, dtype=bool)
+        found[self._rng(_RESAMPLES, i).permutation(n)[: resample_size(n)]] = True
+        return found
+
+    def seed(self, *key: int) -> int:
+        """Return a seed of its own for each key."""
+        return int(np.random.SeedSequence(self.entropy, spawn_key=key).generate_state(1)[0])
+
+    def sticks_seed(self) -> int:
+        """Return the seed of the stick-breaking mixture."""
+        return self.seed(_STICKS)
+
+    def _rng(self, *key: int) -> np.random.Generator:
+        return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=key))
+
+
+def whole_numbers(n_intents: Iterable[int]) -> list[int]:
+    """Return the numbers of intents to try, in order; 1 is always one of them.
+
+    Examples
+    --------
+    >>> whole_numbers([4, 2, 2])
+    [1, 2, 4]
+    """
+    try:
+        given = list(n_intents)
+    except TypeError:
+        raise InvalidParameter(
+            f"n_intents must be several whole numbers, such as range(1, 7); it is {n_intents!r}."
+        ) from None
+    return sorted({1, *(checks.count(k, f"n_intents[{i}]") for i, k in enumerate(given))})
+
+
+def resample_size(n: int) -> int:
+    """Return the number of units in a resample of n.
+
+    Examples
+    --------
+    >>> resample_size(100), resample_size(2)
+    (80, 1)
+    """
+    return max(1, int(RESAMPLED * n))
+
+
+def held_out(problem: Problem, n_intents: int, folds: int, notes: Notes, tick: Tick) -> Float:
+    """Return the log-likelihood (G,) of each unit under the mixture fitted without its fold; nan where that failed."""
+    scores = np.full(len(problem.units), np.nan)
+    if folds == 0:
+        return scores
+    fold_of = problem.folds(folds)
+    for fold in range(folds):
+        out = fold_of == fold
+
+        def score(fold: int = fold, out: NDArray[np.bool_] = out) -> Float:
+            fitted = problem.fit_fold(n_intents, fold, ~out)
+            # Both are in the order of the units' names.
+            return fitted.score_samples(*problem.part(out))
+
+        found = notes.attempt(f"fold {fold + 1}", score)
+        if found is not None:
+            scores[out] = found
+        tick(f"K = {n_intents}, fold {fold + 1} of {folds}")
+    return scores
+
+
+def stability(problem: Problem, n_intents: int, resamples: int, notes: Notes, tick: Tick) -> float:
+    """Return how well fits to different resamples agree on who belongs together: the mean adjusted Rand index.
+
+    1 is full agreement, 0 that of labels drawn at random; nan for one intent, which leaves nothing to agree on. All
+    units are labelled by every fit, and each counts once, whatever its number of demonstrations.
+    """
+    _, first = np.unique(problem.units.spread(problem.units.names), return_index=True)
+    labels = []
+    for i in range(resamples):
+        if n_intents > 1:
+
+            def predict(i: int = i) -> Any:
+                fitted = problem.fit_resample(n_intents, i, problem.resample(i))
+                return fitted.predict(problem.demos, problem.groups)[first]
+
+            found = notes.attempt(f"resample {i + 1}", predict)
+            if found is not None:
+                labels.append(found)
+        tick(f"K = {n_intents}, resample {i + 1} of {resamples}")
+    return agreement(labels)
+
+
+def agreement(labels: list[Any]) -> float:
+    """Return the mean adjusted Rand index between any two of several labellings; nan for fewer than two.
+
+    Examples
+    --------
+    >>> agreement([[0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0]])
+    1.0
+    """
+    pairs = [adjusted_rand_score(a, b) for a, b in combinations(labels, 2)]
+    return float(np.mean(pairs)) if pairs else float("nan")

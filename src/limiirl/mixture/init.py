@@ -1,0 +1,218 @@
+"""Where EM begins: clusters in feature space (the paper's warm start), random draws, or what the user knows already.
+
+Paper: section "The LiMIIRL algorithm". Anything that says who belongs together becomes responsibilities (G, K), which
+`limiirl.mixture.rewards` turns into rewards.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
+from sklearn.mixture import GaussianMixture
+from threadpoolctl import ThreadpoolController
+
+from limiirl.demos.units import Units
+from limiirl.errors import InvalidParameter
+from limiirl.mdp.ensemble import RewardEnsemble
+
+Float = NDArray[np.float64]
+Rng = np.random.Generator
+Clustering = Callable[[Float, int, Rng], Any]
+
+_KMEANS_STARTS = 20
+_GMM_STARTS = 5
+# Added to the variances of standardised features: nearly collinear ones would give a component no volume.
+_LEAST_VARIANCE = 1e-3
+
+
+def kmeans(points: Float, n_intents: int, rng: Rng, n_starts: int = _KMEANS_STARTS) -> NDArray[np.int64]:
+    """Return labels (G,) by k-means on points (G, m) as they are: the paper neither centres nor scales them."""
+    clusterer = KMeans(n_intents, n_init=n_starts, random_state=_seed(rng))
+    with warnings.catch_warnings():
+        # Fewer distinct points than clusters: the empty ones are reported as intents that nobody follows.
+        warnings.simplefilter("ignore", SklearnConvergenceWarning)
+        labels: NDArray[np.int64] = clusterer.fit_predict(points).astype(np.int64)
+    return labels
+
+
+def gmm(points: Float, n_intents: int, rng: Rng, n_starts: int = _GMM_STARTS) -> Float:
+    """Return responsibilities (G, K) of a Gaussian mixture with one covariance for all, which cannot collapse.
+
+    With a covariance each, a component of few or collinear points shrinks onto them.
+    """
+    spread = points.std(axis=0)
+    scaled = (points - points.mean(axis=0))[:, spread > 0] / spread[spread > 0]
+    if scaled.shape[1] == 0:
+        return np.eye(n_intents)[np.zeros(len(points), dtype=np.int64)]
+    mixture = GaussianMixture(
+        n_intents, covariance_type="tied", reg_covar=_LEAST_VARIANCE, n_init=n_starts, random_state=_seed(rng)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SklearnConvergenceWarning)
+        return np.asarray(mixture.fit(scaled).predict_proba(scaled))
+
+
+def random_responsibilities(points: Float, n_intents: int, rng: Rng) -> Float:
+    """Return rows (G, K) uniform on the simplex."""
+    return rng.dirichlet(np.ones(n_intents), size=len(points))
+
+
+def random_rewards(lower: Float, upper: Float, n_intents: int, rng: Rng) -> RewardEnsemble:
+    """Return the paper's baseline: rewards uniform within bounds, -10 to 0 where there are none, weights Dir(1 / K)."""
+    low, high = np.where(np.isfinite(lower), lower, -10.0), np.where(np.isfinite(upper), upper, 0.0)
+    thetas = rng.uniform(low, np.maximum(low, high), size=(n_intents, lower.size))
+    return RewardEnsemble(rng.dirichlet(np.full(n_intents, 1.0 / n_intents)), thetas)
+
+
+CLUSTERINGS: dict[str, Clustering] = {"kmeans": kmeans, "gmm": gmm, "random": random_responsibilities}
+"""Initialisations by name; `register_init` adds to them."""
+
+
+def register_init(name: str, clustering: Clustering) -> None:
+    """Make `init=name` available: a function of points (G, m), K and a Generator.
+
+    It returns labels (G,), responsibilities (G, K) or a `RewardEnsemble`.
+
+    Examples
+    --------
+    >>> def by_length(points, n_intents, rng):
+    ...     total = points.sum(axis=1)
+    ...     return np.searchsorted(np.quantile(total, np.arange(1, n_intents) / n_intents), total)
+    >>> register_init("by_length", by_length)
+    >>> "by_length" in CLUSTERINGS
+    True
+    >>> del CLUSTERINGS["by_length"]
+    """
+    if not isinstance(name, str) or not callable(clustering):
+        raise InvalidParameter(f"register_init needs a name and a function; got {name!r} and {clustering!r}.")
+    CLUSTERINGS[name] = clustering
+
+
+def grouping(
+    init: Any, points: Float, n_intents: int, units: Units, rng: Rng, *, first: bool
+) -> Float | RewardEnsemble:
+    """Return responsibilities (G, K), or an ensemble, from any form of `init` but "random_rewards".
+
+    Parameters
+    ----------
+    first : bool
+        Whether this is the first of several restarts. The others cluster from one random start each instead of the best
+        of many, which would nearly always be the same.
+    """
+    if isinstance(init, RewardEnsemble):
+        return init
+    if isinstance(init, str):
+        if init not in CLUSTERINGS:
+            known = ", ".join([*CLUSTERINGS, "random_rewards"])
+            raise InvalidParameter(
+                f"init must be one of {known}, or labels, responsibilities, a RewardEnsemble, a clusterer or a "
+                f"function; it is {init!r}."
+            )
+        found = _by_name(init, points, n_intents, rng, first)
+    elif hasattr(init, "fit_predict") or hasattr(init, "predict_proba"):
+        found = _by_clusterer(init, points, n_intents, rng)
+    elif callable(init):
+        found = init(points, n_intents, rng)
+    else:
+        found = _per_unit(init, units)
+    return found if isinstance(found, RewardEnsemble) else as_responsibilities(found, n_intents, units)
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()  # looks through all loaded libraries, which takes milliseconds
+
+
+def _by_name(name: str, points: Float, n_intents: int, rng: Rng, first: bool) -> Any:
+    # Threads add up k-means' centres in any order; one thread makes the same seed give the same clusters.
+    with _threads().limit(limits=1):
+        if name in ("kmeans", "gmm") and not first:
+            return CLUSTERINGS[name](points, n_intents, rng, 1)  # type: ignore[call-arg]
+        return CLUSTERINGS[name](points, n_intents, rng)
+
+
+def _by_clusterer(init: Any, points: Float, n_intents: int, rng: Rng) -> Any:
+    """Return labels or responsibilities of a scikit-learn clusterer, told K and a seed where it takes them."""
+    clusterer = clone(init)
+    known = clusterer.get_params()
+    wanted = {name: n_intents for name in ("n_clusters", "n_components") if name in known}
+    if "random_state" in known and known["random_state"] is None:
+        wanted["random_state"] = _seed(rng)
+    clusterer.set_params(**wanted)
+    if hasattr(clusterer, "predict_proba"):
+        return clusterer.fit(points).predict_proba(points)
+    return clusterer.fit_predict(points)
+
+
+def _per_unit(init: Any, units: Units) -> NDArray[Any]:
+    """Return given labels or responsibilities with one row a unit, from one a demonstration where these are grouped."""
+    try:
+        given = np.asarray(init)
+    except ValueError as error:
+        raise InvalidParameter(f"init must be an array of labels or responsibilities ({error}).") from None
+    if units.index is None or given.ndim == 0 or given.shape[0] != units.index.size:
+        return given
+    _, first = np.unique(units.index, return_index=True)
+    differs = np.asarray(given[first][units.index] != given)
+    if np.any(differs):
+        i = int(np.argmax(differs.reshape(len(differs), -1).any(axis=1)))
+        name = units.name(int(units.index[i]))
+        raise InvalidParameter(
+            f"init must be the same for all demonstrations of a group; demonstration {i} differs from the first of "
+            f"{name}. Pass one row for each of the {len(units)} groups, in sorted order."
+        )
+    return np.asarray(given[first])
+
+
+def as_responsibilities(found: Any, n_intents: int, units: Units) -> Float:
+    """Return responsibilities (G, K) from labels (G,) or rows of probabilities (G, K), checked."""
+    given = np.asarray(found)
+    if given.ndim == 1:
+        return _one_hot(given, n_intents, units)
+    if given.shape != (len(units), n_intents) or given.dtype.kind not in "fiub":
+        raise InvalidParameter(
+            f"Initial responsibilities must be numbers of shape ({len(units)}, {n_intents}), a row for each of the "
+            f"{units.noun} and a column for each intent; got shape {given.shape}."
+        )
+    U = given.astype(np.float64)
+    wrong = ~(np.all((U >= 0) & np.isfinite(U), axis=1) & (np.abs(U.sum(axis=1) - 1.0) <= 1e-6))
+    if np.any(wrong):
+        i = int(np.argmax(wrong))
+        raise InvalidParameter(
+            f"Initial responsibilities must be rows of probabilities; row {i} is {U[i].tolist()}, which sums to "
+            f"{U[i].sum():.6g}. Divide each row by its sum."
+        )
+    return np.asarray(U / U.sum(axis=1, keepdims=True))
+
+
+def _one_hot(labels: NDArray[Any], n_intents: int, units: Units) -> Float:
+    """Return (G, K); integers from 0 to K - 1 name their intents, other labels are numbered in sorted order."""
+    if labels.shape != (len(units),):
+        raise InvalidParameter(
+            f"Initial labels must be one for each of the {len(units)} {units.noun}; there are {labels.size}."
+        )
+    integers = labels.dtype.kind in "iu"
+    known = labels[labels >= 0] if integers else labels  # clusterers mark noise by -1
+    names, index = np.unique(known, return_inverse=True)
+    if integers and (names.size == 0 or names[-1] < n_intents):
+        index = known
+    elif names.size > n_intents:
+        raise InvalidParameter(
+            f"There are {names.size} different initial labels for n_intents={n_intents}. Raise n_intents, or merge "
+            "labels."
+        )
+    U = np.full((len(units), n_intents), 1.0 / n_intents)
+    U[labels >= 0 if integers else slice(None)] = np.eye(n_intents)[index]
+    return U
+
+
+def _seed(rng: Rng) -> int:
+    return int(rng.integers(2**31 - 1))

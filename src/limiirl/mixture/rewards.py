@@ -1,0 +1,136 @@
+"""From clusters to first rewards: the maximum likelihood fit to each, or the cluster's mean features themselves.
+
+Paper: section "The LiMIIRL algorithm", the two ways to initialise rewards. The mean is centred on all demonstrations;
+uncentred counts are positive and would reward going in circles.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.errors import DegenerateIntentWarning, InvalidParameter
+from limiirl.irl.optimise import minimise_ray
+from limiirl.irl.prepared import Prepared
+from limiirl.mixture.em import Start
+
+Float = NDArray[np.float64]
+RewardInit = Callable[[Prepared, Float], Float]
+# Rewards closer than this (relative to their size) count as the same.
+_SAME = 1e-9
+# Largest difference in log-probability between a cluster's mean and that of all that `mean_ray` looks at.
+_LARGEST_GAP = 1e3
+
+
+def mle(prepared: Prepared, U: Float) -> Float:
+    """Return (K, d): the rewards that explain each cluster best."""
+    evaluations = 1000  # the start is far away, and a cap on M-steps is about the steps that follow
+    return prepared.maximise(prepared.moments(U), None, np.arange(U.shape[1]), evaluations).thetas
+
+
+def mean(prepared: Prepared, U: Float) -> Float:
+    """Return (K, d): the mean features of each cluster less those of all demonstrations; bounds are not looked at."""
+    features, weights = prepared.features(), U * prepared.units.counts[:, None]
+    counts = prepared.units.counts / prepared.units.counts.sum()
+    return np.asarray((weights.T @ features) / weights.sum(axis=0)[:, None] - counts @ features)
+
+
+def mean_clipped(prepared: Prepared, U: Float) -> Float:
+    """Return (K, d): `mean`, moved into the bounds."""
+    return prepared.project(mean(prepared, U))
+
+
+def mean_ray(prepared: Prepared, U: Float) -> Float:
+    """Return (K, d): `mean`, times the factor that explains the cluster best.
+
+    A feature in metres gives rewards a million times too strong for one in kilometres; the factor is free of units.
+    """
+    direction = mean(prepared, U)
+    weights = U / U.sum(axis=0)
+    found = np.zeros_like(direction)
+    for k, theta in enumerate(direction):
+
+        def loss(factor: float, theta: Float = theta, k: int = k) -> float:
+            log_p = prepared.log_prob((factor * theta)[None])[:, 0]
+            return -float(weights[:, k] @ log_p)
+
+        length = float(theta @ theta)
+        found[k] = minimise_ray(loss, _LARGEST_GAP / length) * theta if length > 0.0 else 0.0
+    return found
+
+
+REWARDS: dict[str, RewardInit] = {"mle": mle, "mean": mean, "mean_ray": mean_ray, "mean_clipped": mean_clipped}
+"""Ways to a first reward by name; `register_reward_init` adds to them."""
+
+
+def register_reward_init(name: str, function: RewardInit) -> None:
+    """Make `reward_init=name` available: a function of the prepared model and responsibilities (G, K) to thetas (K, d).
+
+    Examples
+    --------
+    >>> register_reward_init("zero", lambda prepared, U: np.zeros((U.shape[1], prepared.features().shape[1])))
+    >>> "zero" in REWARDS
+    True
+    >>> del REWARDS["zero"]
+    """
+    if not isinstance(name, str) or not callable(function):
+        raise InvalidParameter(f"register_reward_init needs a name and a function; got {name!r} and {function!r}.")
+    REWARDS[name] = function
+
+
+def start_from(prepared: Prepared, U: Float, reward_init: Any, rng: np.random.Generator) -> Start:
+    """Return the ensemble that responsibilities (G, K) begin with.
+
+    A cluster without members takes the rewards of all demonstrations together. Intents that come out the same would
+    stay so for ever, since EM treats them alike; their members are stirred.
+    """
+    make = REWARDS.get(reward_init) if isinstance(reward_init, str) else reward_init
+    if not callable(make):
+        raise InvalidParameter(f"reward_init must be one of {', '.join(REWARDS)} or a function; it is {reward_init!r}.")
+    sizes = U.sum(axis=0)
+    empty = sizes == 0.0
+    if np.any(empty):
+        listed = ", ".join(map(str, np.flatnonzero(empty)))
+        warnings.warn(
+            f"No {prepared.units.noun} begin in intent {listed}: there are fewer distinct ones, or labels, than "
+            f"n_intents={len(sizes)}. It starts from the rewards of all together, with next to no share; "
+            "use fewer intents.",
+            DegenerateIntentWarning,
+            stacklevel=4,
+        )
+    filled = np.where(empty, 1.0, U)
+    thetas = _checked(make(prepared, filled), len(sizes))
+    alike = _alike(thetas, ~empty)
+    if alike and np.any(np.ptp(prepared.features(), axis=0) > 0):
+        warnings.warn(
+            f"Intents {alike[0]} and {alike[1]} begin with the same rewards, which EM cannot tell apart; initial "
+            "responsibilities were stirred at random. Pass ones that differ, or init='kmeans'.",
+            DegenerateIntentWarning,
+            stacklevel=4,
+        )
+        U = 0.5 * U + 0.5 * rng.dirichlet(np.ones(len(sizes)), size=len(U))
+        return Start(U.mean(axis=0), _checked(make(prepared, U), len(sizes)), U)
+    return Start(sizes / len(U), thetas, U)
+
+
+def _checked(thetas: Any, n_intents: int) -> Float:
+    found = np.ascontiguousarray(thetas, dtype=np.float64)
+    if found.ndim != 2 or found.shape[0] != n_intents or not np.all(np.isfinite(found)):
+        raise InvalidParameter(
+            f"Initial rewards must be finite numbers of shape ({n_intents}, d); got shape {found.shape}. "
+            "Use reward_init='mle', or mend the function."
+        )
+    return found
+
+
+def _alike(thetas: Float, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
+    """Return two intents with the same rewards, or None."""
+    for k in np.flatnonzero(counted):
+        for other in np.flatnonzero(counted[:k]):
+            if np.all(np.abs(thetas[k] - thetas[other]) <= _SAME * (1.0 + np.abs(thetas[k]))):
+                return int(other), int(k)
+    return None

@@ -1,0 +1,280 @@
+"""`select_intents`: how many intents there are, by several criteria in one table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidParameter, LimiirlError
+from limiirl.irl.prepared import prepare
+from limiirl.mixture.criteria import Float, Notes, Problem, Tick, held_out, stability, whole_numbers
+from limiirl.mixture.estimator import IntentMixture
+from limiirl.mixture.recommendation import NAMES, Row, compare_held_out, explain, recommend
+from limiirl.mixture.stick_breaking import stick_breaking
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What `select_intents` found; prints as a table with the recommendation below it.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+        One for each number of intents, in ascending order.
+    recommended : int
+    recommendations : dict
+        The number of intents by criterion ("held_out", "bic", "icl", "aic", "stability", "stick_breaking"), as far as
+        known.
+    reason : str
+        Why that number, which criteria agree, and why the others may not.
+    mixtures : dict
+        The `IntentMixture` fitted to all demonstrations, by number of intents; without those that failed.
+    noun : str
+        What follows one intent: "demonstrations" or "groups".
+
+    Examples
+    --------
+    >>> row = Row(1, log_likelihood=-2.0, bic=12.0)
+    >>> found = Selection((row,), 1, {"bic": 1}, "1 intent, by BIC.", {}, "demonstrations")
+    >>> found.to_dict()["rows"][0]["bic"]
+    12.0
+    """
+
+    rows: tuple[Row, ...]
+    recommended: int
+    recommendations: dict[str, int]
+    reason: str
+    mixtures: dict[int, IntentMixture]
+    noun: str = "demonstrations"
+
+    @property
+    def best(self) -> IntentMixture:
+        """The mixture with the recommended number of intents, fitted to all demonstrations."""
+        return self.mixtures[self.recommended]
+
+    def table(self) -> str:
+        """Return the rows as text; a star marks each criterion's choice, an arrow the recommendation."""
+        shown = ("log_likelihood", "held_out", "behind", "bic", "icl", "aic", "stability")
+        heads = ("K", "log-likelihood", "held out", "behind best", "BIC", "ICL", "AIC", "stability", "")
+        lines = [list(heads)]
+        for row in self.rows:
+            cells = [self._cell(row, name) for name in shown]
+            lines.append([str(row.n_intents), *cells, self._remarks(row)])
+        widths = [max(len(line[j]) for line in lines) for j in range(len(heads))]
+        # A remark is text and stands left; all else are numbers.
+        return "\n".join(
+            "  ".join([*(cell.rjust(width) for cell, width in zip(line[:-1], widths, strict=False)), line[-1]]).rstrip()
+            for line in lines
+        )
+
+    def _cell(self, row: Row, name: str) -> str:
+        value = getattr(row, name)
+        if not math.isfinite(value):
+            return "- "
+        digits = {"bic": 1, "icl": 1, "aic": 1, "stability": 2}.get(name, 3)
+        error = {"held_out": row.held_out_se, "behind": row.behind_se}.get(name)
+        text = f"{value:.{digits}f}" + ("" if error is None else f" ± {error:.3f}")
+        return text + ("*" if self.recommendations.get(name) == row.n_intents else " ")
+
+    def _remarks(self, row: Row) -> str:
+        said = []
+        if row.n_intents == self.recommended:
+            said.append("<- recommended")
+        if row.n_intents in self.mixtures and not row.converged:
+            said.append("did not converge")
+        if row.n_warnings:
+            said.append(f"{row.n_warnings} {'warning' if row.n_warnings == 1 else 'warnings'}")
+        if row.error:
+            said.append(f"failed: {row.error}")
+        return ", ".join(said)
+
+    def __str__(self) -> str:
+        sticks = self.recommendations.get("stick_breaking")
+        told = [] if sticks is None else [f"{NAMES['stick_breaking']}: {sticks}".capitalize().replace("gmm", "GMM")]
+        return "\n".join([self.table(), *told, self.reason])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all but the mixtures, ready for JSON: what is unknown is None."""
+        rows = [
+            {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in asdict(row).items()}
+            | {"warnings": list(row.warnings)}
+            for row in self.rows
+        ]
+        return {
+            "recommended": self.recommended,
+            "recommendations": dict(self.recommendations),
+            "reason": self.reason,
+            "unit": self.noun,
+            "rows": rows,
+        }
+
+    def plot(self, ax: Axes | None = None) -> Figure:
+        """Draw a panel for each criterion, the recommended number marked.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw the most trusted criterion alone.
+        """
+        from limiirl.mixture.selection_plot import draw
+
+        return draw(self, ax)
+
+
+def select_intents(  # noqa: PLR0913 (the data, and independent choices that all have a default)
+    mdp: Any,
+    demos: Demonstrations,
+    n_intents: Iterable[int] = range(1, 7),
+    *,
+    mixture: IntentMixture | None = None,
+    groups: ArrayLike | None = None,
+    folds: int = 5,
+    resamples: int = 10,
+    random_state: Any = None,
+    verbose: bool = False,
+    callback: Progress | None = None,
+) -> Selection:
+    """Fit mixtures of several numbers of intents, and say which number the data support.
+
+    It reports BIC, AIC and ICL; the likelihood of left-out demonstrations by cross-validation; how stable memberships
+    are under resampling; and the number of clusters that the paper's stick-breaking GMM sees. Recommended is the
+    fewest intents that predict left-out demonstrations within one standard error of the best number; `reason` says
+    which criteria agree and which do not. A fit that fails costs its own figures alone.
+
+    Parameters
+    ----------
+    mdp : MDP
+    demos : Demonstrations
+    n_intents : iterable of int
+        The numbers to try; 1 is always added.
+    mixture : IntentMixture, optional
+        Whose other parameters to use. A `max_length=None` is settled by all demonstrations first: it is part of the
+        model, which must be the same in every fold. Its callback and progress bar are not used.
+    groups : (N,), optional
+        Whom each demonstration belongs to, as for `IntentMixture.fit`. No group is split between folds.
+    folds : int
+        Of the cross-validation; 0 leaves it out.
+    resamples : int
+        Fits to random 80 % of the units, for the stability; 0 leaves it out.
+    random_state : int, Generator, RandomState or None
+        None: that of the mixture. Figures for a number of intents do not depend on which others are tried, but for
+        the stick-breaking GMM's.
+    verbose : bool
+        Show a progress bar.
+    callback : callable, optional
+        Called with (fits done, fits in all, text).
+
+    Examples
+    --------
+    >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, select_intents
+    >>> mdp = MDP.from_edges([0, 0, 1, 1, 2, 2], [1, 2, 1, 2, 2, 1], p0=[1, 0, 0])
+    >>> demos = Demonstrations.from_lists([[0, 1, 1, 1]] * 8 + [[0, 2, 2, 2]] * 8)
+    >>> mixture = IntentMixture(irl=MaxEnt(bounds=(-3, 3)))
+    >>> found = select_intents(mdp, demos, [1, 2], mixture=mixture, folds=4, resamples=3, random_state=0)
+    >>> found.recommended, found.best.weights_
+    (2, array([0.5, 0.5]))
+    """
+    if mixture is not None and not isinstance(mixture, IntentMixture):
+        raise InvalidParameter(f"mixture must be an IntentMixture or None; it is a {type(mixture).__name__}.")
+    problem = Problem.of(IntentMixture() if mixture is None else mixture, mdp, demos, groups, random_state)
+    numbers = whole_numbers(n_intents)
+    problem.check(numbers[-1], folds, resamples)
+    rows, scores, mixtures = [], {}, {}
+    with _reporting(verbose, callback, len(numbers) * (1 + folds + resamples) + 1) as tick:
+        first_error = None
+        for k in numbers:
+            row, scores[k], fitted = _row(problem, k, folds, resamples, tick)
+            rows.append(row)
+            if fitted is not None:
+                mixtures[k] = fitted
+            elif first_error is None:
+                first_error = row.error
+        if not mixtures:
+            raise LimiirlError(f"No number of intents could be fitted. {first_error}")
+        sticks = _sticks(problem, numbers[-1])
+        tick("stick-breaking GMM")
+    rows = compare_held_out(rows, scores)
+    recommendations = recommend(rows, sticks)
+    recommended, reason = explain(rows, recommendations, problem.units.noun)
+    return Selection(tuple(rows), recommended, recommendations, reason, mixtures, problem.units.noun)
+
+
+def _row(problem: Problem, k: int, folds: int, resamples: int, tick: Tick) -> tuple[Row, Float, IntentMixture | None]:
+    """Return what concerns k intents: the row, held-out log-likelihoods (G,), and the fit to all if there is one."""
+    notes = Notes()
+    fitted = notes.attempt("fit", lambda: problem.fit(k))
+    told = tuple(notes.warnings)
+    tick(f"K = {k}")
+    if fitted is None:
+        # What cannot be fitted cannot be recommended, so parts of the data need not be tried.
+        for _ in range(folds + resamples):
+            tick(f"K = {k} failed")
+        return Row(k, n_warnings=len(told), warnings=told, error=notes.errors[0]), np.empty(0), None
+    known = {
+        name: notes.attempt(name, partial(getattr(fitted, name), problem.demos, problem.groups))
+        for name in ("bic", "aic", "icl")
+    }
+    scores = held_out(problem, k, folds, notes, tick)
+    stable = stability(problem, k, resamples, notes, tick)
+    row = Row(
+        k,
+        log_likelihood=fitted.log_likelihood_,
+        **{name: math.nan if value is None else value for name, value in known.items()},
+        stability=stable,
+        n_iter=fitted.n_iter_,
+        converged=fitted.converged_,
+        n_warnings=len(notes.warnings),
+        warnings=told,
+        error="; ".join(notes.errors),
+    )
+    return row, scores, fitted
+
+
+def _sticks(problem: Problem, most: int) -> int | None:
+    """Return the stick-breaking GMM's number, on what the warm start clusters; None where there is nothing to."""
+    if most < 2:
+        return None
+
+    def count() -> int:
+        points = problem.mixture._points(prepare(problem.mixture.irl, problem.mdp, problem.demos, problem.groups))
+        return stick_breaking(points, most, problem.sticks_seed())
+
+    return Notes().attempt("stick-breaking GMM", count)  # a model may have no features to cluster
+
+
+@contextmanager
+def _reporting(verbose: bool, callback: Progress | None, total: int) -> Iterator[Tick]:
+    """Yield a function that counts a fit and tells of it."""
+    done = 0
+
+    def count(text: str, show: Progress | None = None) -> None:
+        nonlocal done
+        done += 1
+        for told in (show, callback):
+            if told is not None:
+                told(done, total, text)
+
+    if not verbose:
+        yield count
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    # On stderr, so that a command's output stays clean.
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("select", total=total)
+        yield lambda text: count(text, lambda n, _, what: bar.update(task, completed=n, description=what))

@@ -1,0 +1,304 @@
+"""`Summary`: what a mixture found, for reading, for notebooks, and for programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.irl.prepared import Prepared
+from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mixture.information import free_parameters, standard_errors
+
+if TYPE_CHECKING:
+    from limiirl.mixture.estimator import IntentMixture
+
+Float = NDArray[np.float64]
+Row = tuple[str, list[tuple[str, str]]]  # a name and, for each intent, a value and what is said of it
+# The information has (K d)^2 entries; of more rewards than this nobody reads the errors.
+_MOST_PARAMETERS = 3000
+# Rows and characters of the printed table.
+_MOST_ROWS, _WIDEST = 40, 100
+_MARKS = {
+    "bound": "it lies on a bound of the model, which holds it back",
+    "not identified": "changed together with others, it leaves every trajectory as likely as before",
+    "empty": "hardly anybody follows this intent",
+    "flat": "the likelihood has no peak there: use fewer intents, more demonstrations or more iterations",
+}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a mixture found; `print` it, let a notebook show it, or take `to_dict()`.
+
+    Attributes
+    ----------
+    n_intents, n_units, unit : int, int, str
+        How many intents, from how many "demonstrations" or "groups".
+    model, init, convergence, starts : str
+        In words.
+    converged, n_iter : bool, int
+    log_likelihood : float
+        Mean over units.
+    bic, n_free : float, int
+    weights, weight_errors : (K,)
+        Shares and their standard errors; nan where there is none.
+    sizes, counts : (K,)
+        Units that follow each intent: the sum of responsibilities, and how many follow it most likely.
+    feature_names : tuple of str
+    thetas, errors, status : (K, d)
+        Rewards, their standard errors, and "ok" or why there is none (see `StandardErrors`).
+    n_starts, n_best : int
+        How often EM was started, and how often it reached the best objective.
+    distances : (n_starts,)
+        Share of the units that would have to change intent to turn each start's solution into the best.
+
+    Examples
+    --------
+    >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+    >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]], feature_names=["going on"])
+    >>> demos = Demonstrations.from_lists([[0], [0, 1], [0, 1], [0, 1]])
+    >>> print(IntentMixture(1, MaxEnt(2, bounds=None)).fit(mdp, demos).summary())
+    IntentMixture: 1 intent behind 4 demonstrations
+      model           MaxEnt(bounds=None, max_length=2)
+      init            kmeans, rewards by mle
+      EM              converged after 1 iteration
+      starts          1; a larger n_init would show whether others lead elsewhere
+      log-likelihood  -0.5623, the mean over demonstrations
+      BIC             5.9, with 1 free parameter
+    <BLANKLINE>
+                      intent 0
+      share          100.0 % ± 0.0
+      expected size      4.0
+      assigned             4
+      going on           1.1 ± 1.2
+    <BLANKLINE>
+      ± one standard error, from the observed information of the mixture
+    """
+
+    n_intents: int
+    n_units: int
+    unit: str
+    model: str
+    init: str
+    convergence: str
+    starts: str
+    converged: bool
+    n_iter: int
+    log_likelihood: float
+    bic: float
+    n_free: int
+    weights: Float
+    weight_errors: Float
+    sizes: Float
+    counts: NDArray[np.int64]
+    feature_names: tuple[str, ...]
+    thetas: Float
+    errors: Float
+    status: NDArray[np.str_]
+    n_starts: int
+    n_best: int
+    distances: Float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as what JSON knows: lists for arrays, None for what is not a number."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+    def __str__(self) -> str:
+        lines = [self._title(), *(f"  {name:<16}{text}" for name, text in self._head())]
+        rows = list(self._rows())
+        for intents in _fitting(rows):
+            lines += ["", *_aligned(rows, intents)]
+        left = len(self.feature_names) - _MOST_ROWS
+        if left > 0:
+            lines.append(f"  ... and {left} more features; to_dict() has them all")
+        return "\n".join([*lines, "", *(f"  {note}" for note in self._notes())]).rstrip()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._head())
+        body = ""
+        for i, (name, cells) in enumerate(self._rows()):
+            tag = "td" if i else "th"
+            body += f"<tr><th>{escape(name)}</th>"
+            body += "".join(f"<{tag}>{escape(' '.join(cell).strip())}</{tag}>" for cell in cells) + "</tr>"
+        notes = "<br>".join(escape(note) for note in self._notes())
+        return f"<p><b>{escape(self._title())}</b></p><table>{head}</table><table>{body}</table><p>{notes}</p>"
+
+    def _title(self) -> str:
+        intents = f"{self.n_intents} intent" + ("" if self.n_intents == 1 else "s")
+        return f"IntentMixture: {intents} behind {self.n_units:,} {self.unit}"
+
+    def _head(self) -> Iterator[tuple[str, str]]:
+        yield "model", self.model
+        yield "init", self.init
+        yield "EM", self.convergence
+        yield "starts", self.starts
+        yield "log-likelihood", f"{self.log_likelihood:.4f}, the mean over {self.unit}"
+        yield "BIC", f"{self.bic:.1f}, with {self.n_free} free parameter" + ("" if self.n_free == 1 else "s")
+
+    def _rows(self) -> Iterator[Row]:
+        yield "", [("intent", str(k)) for k in range(self.n_intents)]
+        shares = zip(self.weights, self.weight_errors, strict=True)
+        yield "share", [(f"{100 * x:.1f} %", f"± {100 * e:.1f}" if math.isfinite(e) else "") for x, e in shares]
+        yield "expected size", [(f"{size:.1f}", "") for size in self.sizes]
+        yield "assigned", [(str(count), "") for count in self.counts]
+        for j, name in enumerate(self.feature_names[:_MOST_ROWS]):
+            cells = zip(self.thetas[:, j], self.errors[:, j], self.status[:, j], strict=True)
+            yield name, [_reward(*cell) for cell in cells]
+
+    def _notes(self) -> Iterator[str]:
+        if np.any(np.isfinite(self.errors)):
+            yield "± one standard error, from the observed information of the mixture"
+        elif np.any(self.status == "ok"):
+            few = self.thetas.size <= _MOST_PARAMETERS
+            yield f"no standard errors: {'pass the demonstrations to summary()' if few else 'see standard_errors()'}"
+        for mark, meaning in _MARKS.items():
+            if np.any(self.status == mark):
+                yield f"({mark}) {meaning}"
+
+
+def summarise(mixture: IntentMixture, prepared: Prepared | None) -> Summary:
+    """Return the summary of a fitted mixture on data; without data, what the mixture remembers, and no errors."""
+    U, log_likelihood = evaluate(mixture, prepared)
+    rho, thetas = mixture.weights_, mixture.thetas_
+    K, d = thetas.shape
+    free = free_parameters(mixture.irl_, mixture.mdp_, rho, thetas, len(U))
+    weight_errors, errors, status = np.full(K, np.nan), np.full((K, d), np.nan), free.status
+    if prepared is not None and thetas.size <= _MOST_PARAMETERS:
+        found = standard_errors(prepared, rho, thetas)
+        weight_errors, errors, status = found.weights, found.thetas, found.status
+    grouped = mixture.groups_ is not None if prepared is None else prepared.units.grouped
+    unit = "groups" if grouped else "demonstrations"
+    return Summary(
+        n_intents=K,
+        n_units=len(U),
+        unit=unit,
+        model=_model(mixture.irl_),
+        init=_init(mixture),
+        convergence=_convergence(mixture),
+        starts=_starts(mixture, unit),
+        converged=bool(mixture.converged_),
+        n_iter=int(mixture.n_iter_),
+        log_likelihood=log_likelihood / len(U),
+        bic=-2.0 * log_likelihood + free.n_free * math.log(len(U)),
+        n_free=free.n_free,
+        weights=rho,
+        weight_errors=weight_errors,
+        sizes=U.sum(axis=0),
+        counts=np.bincount(np.argmax(U, axis=1), minlength=K),
+        feature_names=tuple(getattr(mixture.mdp_, "feature_names", None) or (f"parameter {j}" for j in range(d))),
+        thetas=thetas,
+        errors=errors,
+        status=status,
+        n_starts=len(mixture.restarts_),
+        n_best=sum(start.best for start in mixture.restarts_),
+        distances=np.array([start.distance for start in mixture.restarts_]),
+    )
+
+
+def evaluate(mixture: Any, prepared: Prepared | None) -> tuple[Float, float]:
+    """Return responsibilities (G, K) of units, and their log-likelihood together; without data, those of the fit."""
+    if prepared is None:
+        U: Float = mixture.responsibilities_ if mixture.groups_ is None else mixture.group_responsibilities_
+        return U, mixture.log_likelihood_ * len(U)
+    U = np.zeros((len(prepared.units), len(mixture.weights_)))
+    return U, prepared.expect(mixture.weights_, mixture.thetas_, U).log_likelihood
+
+
+def _model(irl: Any) -> str:
+    name, longest = " ".join(repr(irl).split()), getattr(irl, "max_length_", None)
+    # A length that the demonstrations settled is part of the model all the same.
+    settled = longest is not None and getattr(irl, "max_length", None) is None
+    return f"{name}, trajectories of up to {longest} states" if settled else name
+
+
+def _init(mixture: IntentMixture) -> str:
+    init = mixture.init
+    if isinstance(init, RewardEnsemble):
+        return "a given ensemble"
+    if isinstance(init, str):
+        how = init
+    elif isinstance(init, np.ndarray | list | tuple):
+        how = "given labels" if np.ndim(init) == 1 else "given responsibilities"
+    else:
+        how = getattr(init, "__name__", type(init).__name__)
+    rewards = mixture.reward_init
+    named = rewards if isinstance(rewards, str) else getattr(rewards, "__name__", type(rewards).__name__)
+    return how if how == "random_rewards" else f"{how}, rewards by {named}"
+
+
+def _convergence(mixture: IntentMixture) -> str:
+    n = f"{mixture.n_iter_} iteration" + ("" if mixture.n_iter_ == 1 else "s")
+    if mixture.converged_:
+        return f"converged after {n}"
+    if mixture.n_iter_ == 0:
+        return "not run: these are the initial rewards (max_iter=0)"
+    change = f"{mixture.history_[-1].change:.1e}"
+    return f"not converged after {n}: responsibilities still change by {change}. Raise max_iter or tol."
+
+
+def _starts(mixture: IntentMixture, unit: str) -> str:
+    starts = mixture.restarts_
+    if len(starts) == 1:
+        if isinstance(mixture.init, RewardEnsemble | np.ndarray | list | tuple):
+            return "1, which was given"
+        return "1; a larger n_init would show whether others lead elsewhere"
+    others = [start.distance for start in starts if not start.best]
+    reached = f"{len(starts) - len(others)} of {len(starts)} reached the best solution"
+    if not others:
+        return reached
+    low, high = (f"{100 * value:.0f} %" for value in (min(others), max(others)))
+    return f"{reached}; the others have {low if low == high else f'{low} to {high}'} of the {unit} elsewhere"
+
+
+def _reward(value: float, error: float, status: str) -> tuple[str, str]:
+    """Return a reward to two digits of its error, and the error or why there is none."""
+    if not math.isfinite(error):
+        return f"{value:.4g}", "" if status == "ok" else f"({status})"
+    decimals = 1 - math.floor(math.log10(error)) if error > 0.0 else 4
+    if not 0 <= decimals <= 6:
+        return f"{value:.4g}", f"± {error:.2g}"
+    return f"{value:.{decimals}f}", f"± {error:.{decimals}f}"
+
+
+def _widths(rows: list[Row], k: int) -> tuple[int, int]:
+    cells = [cells[k] for _, cells in rows]
+    return max(len(value) for value, _ in cells), max(len(said) for _, said in cells)
+
+
+def _fitting(rows: list[Row]) -> Iterator[range]:
+    """Yield intents whose columns stand side by side within the width of a page."""
+    K, names = len(rows[0][1]), max(len(name) for name, _ in rows) + 2
+    first, used = 0, names
+    for k in range(K):
+        width = sum(_widths(rows, k)) + 4
+        if k > first and used + width > _WIDEST:
+            yield range(first, k)
+            first, used = k, names
+        used += width
+    yield range(first, K)
+
+
+def _aligned(rows: list[Row], intents: range) -> Iterator[str]:
+    names, widths = max(len(name) for name, _ in rows), [_widths(rows, k) for k in intents]
+    for name, cells in rows:
+        shown = (
+            f"   {cells[k][0]:>{value}} {cells[k][1]:<{said}}" for k, (value, said) in zip(intents, widths, strict=True)
+        )
+        yield f"  {name:<{names}}{''.join(shown)}".rstrip()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in JSON's types."""
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

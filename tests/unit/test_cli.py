@@ -1,0 +1,151 @@
+"""The commands on files, as a user runs them: what they print, write and refuse."""
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from limiirl import IntentMixture, MaxEnt
+from limiirl.cli import main
+from limiirl.worlds import ElementWorld
+from tests.oracles.mixture import crossings, walks
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with an MDP, demonstrations of ours and as a CSV of anybody's, groups included."""
+    path = tmp_path_factory.mktemp("files")
+    demos, _ = walks(60, seed=2)
+    crossings().save(path / "town.npz")
+    demos.replace(groups=np.arange(60) % 12).to_parquet(path / "walks.parquet")
+    rows = [
+        {"demo": f"walk {i}", "t": t, "state": int(s), "group": f"g{i % 12}"}
+        for i, demo in enumerate(demos)
+        for t, s in enumerate(demo.states)
+    ]
+    pd.DataFrame(rows).to_csv(path / "walks.csv", index=False)
+    return path
+
+
+class Done(NamedTuple):
+    stdout: str
+    stderr: str
+
+
+def limiirl(folder: Path, *arguments: str, code: int = 0) -> Done:
+    """Run the command in a folder, in this process: starting Python and numba takes longer than the command."""
+    out, err, shows = io.StringIO(), io.StringIO(), warnings.showwarning
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main(list(arguments))
+        finally:
+            warnings.showwarning = shows
+    assert (ended.value.code or 0) == code, err.getvalue()
+    return Done(out.getvalue(), err.getvalue())
+
+
+FIT = ("--mdp", "town.npz", "--intents", "2", "--set", "irl__max_length=7", "--set", "irl__bounds=[-5, 5]")
+
+
+def test_fit_then_predict(folder):
+    printed = limiirl(folder, "fit", "walks.parquet", *FIT, "--out", "intents").stdout
+    assert "2 intents behind 60 demonstrations" in printed
+    assert "river" in printed
+    assert "Saved to intents" in printed
+    demos, _ = walks(60, seed=2)
+    wanted = IntentMixture(2, MaxEnt(7, (-5, 5)), random_state=0).fit(crossings(), demos)
+    np.testing.assert_array_equal(IntentMixture.load(folder / "intents").thetas_, wanted.thetas_)
+
+    limiirl(folder, "predict", "intents", "walks.csv", "--out", "labels.csv")
+    table = pd.read_csv(folder / "labels.csv")
+    assert sorted(table.demo) == sorted(f"walk {i}" for i in range(60))
+    by_name = {f"walk {i}": label for i, label in enumerate(wanted.labels_)}
+    assert table.intent.tolist() == [by_name[name] for name in table.demo]
+    np.testing.assert_allclose(table[["probability_0", "probability_1"]].sum(axis=1), 1.0, rtol=1e-12)
+    found = json.loads(limiirl(folder, "predict", "intents", "walks.parquet", "--json").stdout)
+    np.testing.assert_allclose(found["posterior"], wanted.responsibilities_, rtol=1e-12, atol=1e-15)
+    limiirl(folder, "predict", "intents", "walks.parquet", "--out", "labels.parquet")
+    np.testing.assert_allclose(
+        pd.read_parquet(folder / "labels.parquet").log_likelihood, wanted.score_samples(demos), rtol=1e-12
+    )
+
+
+def test_fit_by_group_and_as_json(folder):
+    done = limiirl(folder, "fit", "walks.csv", *FIT, "--by-group", "--out", "grouped", "--json", "--n-init", "3")
+    found = json.loads(done.stdout)
+    assert found["unit"] == "groups"
+    assert found["n_units"] == 12
+    assert found["saved"] == "grouped"
+    partial = json.loads(limiirl(folder, "predict", "grouped", "walks.csv", "--by-group", "--partial", "--json").stdout)
+    names = np.array([int(name.split()[1]) % 12 for name in partial["demo"]])
+    for group in range(12):
+        assert np.ptp(np.array(partial["posterior"])[names == group], axis=0).max() == 0.0
+
+
+def test_fit_without_an_mdp_estimates_one(folder):
+    arguments = ["fit", "walks.csv", "-k", "2", "--out", "estimated", "--set", "max_iter=3"]
+    command = [sys.executable, "-c", "from limiirl.cli import main; main()", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    assert "2 intents behind 60 demonstrations" in done.stdout
+    assert "limiirl: warning: EM stopped after 3 iterations" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_select(folder):
+    options = ("--mdp", "town.npz", "--most", "2", "--folds", "2", "--resamples", "2", "--set", "irl__max_length=7")
+    done = limiirl(folder, "select", "walks.parquet", *options, "--plot", "criteria.png", "--out", "best")
+    assert "BIC" in done.stdout
+    assert (folder / "criteria.png").read_bytes().startswith(b"\x89PNG")
+    best = IntentMixture.load(folder / "best")
+    found = json.loads(limiirl(folder, "select", "walks.parquet", *options, "--json").stdout)
+    assert [row["n_intents"] for row in found["rows"]] == [1, 2]
+    assert found["recommended"] == best.n_intents
+
+
+def test_demo_compares_with_the_truth(folder):
+    found = json.loads(limiirl(folder, "demo", "--demos", "60", "--json").stdout)
+    assert found["correct"] >= 55
+    assert found["anid"] < 0.2
+    printed = limiirl(folder, "demo").stdout
+    assert str(ElementWorld(seed=2)) in printed
+    assert "of 100 walks were given to the right walkers" in printed
+
+
+REFUSED = [
+    (("fit", "nowhere.parquet", "-k", "2"), "There is no file nowhere.parquet"),
+    (("fit", "town.npz", "-k", "2"), "must be a .parquet or .csv file"),
+    (("fit", "walks.parquet", "-k", "2", "--mdp", "walks.parquet"), "truncated or not an npz file"),
+    (("fit", "walks.parquet", *FIT, "-k", "100"), "n_intents=100 is more than the 60 demonstrations"),
+    (("fit", "walks.parquet", *FIT, "--set", "colour=red"), "--set takes NAME=VALUE with a NAME of"),
+    (("fit", "walks.parquet", *FIT, "--init", "kmeens"), "init must be one of kmeans"),
+    (("fit", "walks.parquet", *FIT, "--model", "MinEnt"), "MinEnt"),
+    (("predict", "walks.csv", "walks.csv"), "walks.csv"),
+    (("predict", "absent", "walks.csv"), "absent"),
+    (("fit", "broken.csv", "-k", "2"), "broken.csv"),
+    (("fit", "half.parquet", "-k", "2"), "half.parquet is no parquet file, or damaged"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[message[:20] for _, message in REFUSED])
+def test_bad_input_is_one_sentence_and_code_2(folder, arguments, message):
+    (folder / "broken.csv").write_text("demo,t\na,0\n")
+    (folder / "half.parquet").write_bytes((folder / "walks.parquet").read_bytes()[:200])
+    done = limiirl(folder, *arguments, code=2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "select", "demo"])
+def test_help_has_an_example(folder, command):
+    printed = limiirl(folder, command, "--help").stdout
+    assert f"Example: limiirl {command}" in " ".join(printed.split())

@@ -1,0 +1,45 @@
+"""The same seed gives the same bits: in this process and in others, on one thread and on two."""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from limiirl import IntentMixture, MaxEnt
+from tests.oracles.mixture import crossings, walks
+
+CODE = """
+import hashlib, sys, warnings
+warnings.simplefilter("ignore")
+from tests.unit.test_mixture_determinism import fingerprint
+print(fingerprint(sys.argv[1]))
+"""
+
+
+def fingerprint(init: str) -> str:
+    """Digest of all that a fit to enough demonstrations for several blocks and threads finds."""
+    demos, _ = walks(5000, seed=1)
+    irl = MaxEnt(max_length=7, bounds=(-5, 5))
+    mix = IntentMixture(2, irl, init=init, n_init=2, random_state=7, max_iter=6, tol=1e-3).fit(crossings(), demos)
+    digest = hashlib.sha256()
+    for array in (mix.weights_, mix.thetas_, mix.responsibilities_):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(repr([entry.objective for entry in mix.history_]).encode())
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize("init", ["kmeans", "gmm", "random_rewards"])
+@pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+def test_same_bits_on_one_thread_and_two_and_in_another_process(init):
+    here = fingerprint(init)
+    found = set()
+    for threads in ("1", "2"):
+        names = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+        environment = os.environ | dict.fromkeys(names, threads)
+        command = [sys.executable, "-c", CODE, init]
+        result = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        found.add(result.stdout.strip())
+    assert found == {here}
