@@ -294,3 +294,11 @@ def test_a_model_of_two_methods_gives_the_same_mixture():
     plain = run(Prepared(PlainModel(), MDP, DEMOS, ready.units), start, settings)
     np.testing.assert_allclose(plain.thetas, own.thetas, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(plain.U, own.U, rtol=1e-5, atol=1e-8)
+
+
+def test_a_progress_bar_goes_to_stderr_and_calls_back_too(capsys):
+    seen = []
+    fitted(verbose=True, n_init=2, init="random", max_iter=3, callback=lambda i, entry: seen.append(i))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert seen == [0] * 4 + [1] * 4

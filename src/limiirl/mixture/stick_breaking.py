@@ -63,7 +63,7 @@ def stick_breaking(points: Float, most: int, seed: int) -> int:
         covariance_type="full",
         weight_concentration_prior_type="dirichlet_process",
         weight_concentration_prior=1.0 / most,
-        
+        reg_covar=LEAST_VARIANCE,
         n_init=_STARTS,
         max_iter=1000,
         random_state=seed,
