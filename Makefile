@@ -5,7 +5,7 @@ JOBS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := engine small growth solvers fit many elementworld
+BENCHMARKS := engine small growth solvers fit many elementworld sticks
 
 .DEFAULT_GOAL := help
 # Benchmarks that run at once measure each other.

@@ -326,23 +326,30 @@ def test_a_number_with_a_failed_fold_is_compared_with_none():
     assert (rows[1].held_out, rows[1].behind) == (-2.5, 0.0)
 
 
-def test_ties_go_to_fewer_intents_and_the_unknown_is_skipped():
-    rows = [Row(1), Row(2, bic=5.0, stability=1.0), Row(3, bic=5.0, stability=1.0)]
-    assert recommend(rows, None) == {"bic": 2, "stability": 2}
+def test_ties_go_to_fewer_intents_but_for_stability_and_the_unknown_is_skipped():
+    rows = [Row(1), Row(2, bic=5.0, stability=1.0), Row(3, bic=5.0, stability=0.995), Row(4, stability=0.98)]
+    assert recommend(rows, None) == {"bic": 2, "stability": 3}
 
 
 def row(k, behind, behind_se, bic, **more):
     return Row(k, log_likelihood=-10.0 + 0.1 * k, behind=behind, behind_se=behind_se, bic=bic, converged=True, **more)
 
 
-def test_the_fewest_of_those_that_predict_alike_and_who_says_otherwise():
+def test_bic_chooses_among_those_that_predict_alike_and_others_may_differ():
     rows = [row(1, 0.5, 0.1, 90.0), row(2, 0.02, 0.1, 103.0), row(3, 0.0, 0.0, 100.0), row(4, 0.03, 0.1, 110.0)]
     chosen, reason = explain(rows, recommend(rows, 4), "groups")
-    assert chosen == 2
+    assert chosen == 3
     assert reason == (
-        "2 intents, the fewest of those that predict left-out groups within one standard error of the best (3): 2, 3 "
-        "and 4. It would be 1 by BIC, 4 by the stick-breaking GMM."
+        "3 intents, BIC's choice among those that predict left-out groups within one standard error of the best (3): "
+        "2, 3 and 4. It would be 1 by BIC, 2 by held-out likelihood, 4 by the stick-breaking GMM."
     )
+
+
+def test_the_fewest_of_those_that_predict_alike_where_bic_is_unknown():
+    rows = [row(1, 0.5, 0.1, np.nan), row(2, 0.02, 0.1, np.nan), row(3, 0.0, 0.0, np.nan)]
+    chosen, reason = explain(rows, recommend(rows, None), "groups")
+    assert chosen == 2
+    assert reason.startswith("2 intents, the fewest of those that predict left-out groups")
 
 
 def test_reason_names_who_agrees():

@@ -1,10 +1,10 @@
 """Which number of intents each criterion speaks for, and which one to believe.
 
 Held-out likelihood comes first. It asks what a model is for, to describe behaviour that it has not seen, and rests on
-no count of parameters and no asymptotics, which bounds and overlapping intents upset. It is read by the rule of one
-standard error: the fewest intents that predict about as well as the best number, since those beyond buy nothing that
-can be told from chance. With a hundred demonstrations several numbers often predict alike; the reason then lists them,
-and a reader who knows more may take another of these, such as BIC's. BIC decides where nothing was held out.
+no count of parameters and no asymptotics, which bounds and overlapping intents upset. It rules out the numbers that
+predict worse than the best by more than a standard error. With a hundred demonstrations several numbers often remain;
+of these BIC takes its pick, or, where it is unknown, the fewest are enough. BIC decides alone where nothing was held
+out.
 
 The standard error is that of the *difference* between two numbers of intents, unit by unit. That of the mean itself is
 far larger (a long demonstration has a low likelihood under any model) and would nearly always speak for one intent.
@@ -38,6 +38,8 @@ _OTHERWISE = {
 }
 # Below this adjusted Rand index, who follows which intent depends on the sample.
 _STABLE = 0.8
+# Few intents are nearly always stable; of those that are so alike, the most tell the most.
+_AS_STABLE = 0.01
 # A fit whose mean log-likelihood is this many nats below that of fewer intents is not the best there is.
 _TRAPPED = 1e-4
 
@@ -125,7 +127,8 @@ def _standard_error(values: Float) -> float:
 def recommend(rows: Sequence[Row], sticks: int | None) -> dict[str, int]:
     """Return the number of intents that each known criterion speaks for, the most trusted criterion first.
 
-    Held-out likelihood for itself speaks for the fewest within one standard error of the best.
+    Held-out likelihood for itself speaks for the fewest within one standard error of the best; stability for the most
+    of those that are as stable as the best.
 
     Examples
     --------
@@ -140,9 +143,10 @@ def recommend(rows: Sequence[Row], sticks: int | None) -> dict[str, int]:
         known = [(getattr(row, name), row.n_intents) for row in rows if np.isfinite(getattr(row, name))]
         if known:
             found[name] = min(known)[1]
-    stable = [(-row.stability, row.n_intents) for row in rows if np.isfinite(row.stability)]
+    stable = [row for row in rows if np.isfinite(row.stability)]
     if stable:
-        found["stability"] = min(stable)[1]
+        highest = max(row.stability for row in stable)
+        found["stability"] = max(row.n_intents for row in stable if row.stability >= highest - _AS_STABLE)
     if sticks is not None:
         found["stick_breaking"] = sticks
     return found
@@ -187,7 +191,11 @@ def _choose(rows: Sequence[Row], recommendations: Mapping[str, int], noun: str) 
         rule = f"predict left-out {noun} within one standard error of the best ({best})"
         if len(near) == 1:
             return best, f"the only number to {rule}"
-        return near[0].n_intents, f"the fewest of those that {rule}: {_listed([str(row.n_intents) for row in near])}"
+        alike = f"those that {rule}: {_listed([str(row.n_intents) for row in near])}"
+        priced = [(row.bic, row.n_intents) for row in near if np.isfinite(row.bic)]
+        if priced:
+            return min(priced)[1], f"BIC's choice among {alike}"
+        return near[0].n_intents, f"the fewest of {alike}"
     for name, why in _OTHERWISE.items():
         if name in recommendations:
             return recommendations[name], why
