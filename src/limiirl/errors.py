@@ -25,8 +25,8 @@ class InvalidFile(LimiirlError):
     """A file is truncated, foreign, or written by a newer version."""
 
 
-class NotFitted(LimiirlError):
-    """A model was asked for something that only `fit` can determine."""
+class NotFitted(LimiirlError, AttributeError):
+    """A model was asked for something that only `fit` can determine; `hasattr` takes it for an absent attribute."""
 
 
 class DivergentPartition(LimiirlError):

@@ -132,6 +132,11 @@ REFUSED = [
     (("predict", "absent", "walks.csv"), "absent"),
     (("fit", "broken.csv", "-k", "2"), "broken.csv"),
     (("fit", "half.parquet", "-k", "2"), "half.parquet is no parquet file, or damaged"),
+    (("fit", "flipped.parquet", "-k", "2"), "flipped.parquet is no parquet file, or damaged"),
+    (("fit", "walks.parquet", *FIT, "--out", "foreign"), "is not a mixture of limiirl alone"),
+    (("select", "walks.parquet", "--plot", "criteria.foo"), "criteria.foo must end in .png, .svg or .pdf"),
+    (("select", "walks.parquet", "--out", "foreign"), "is not a mixture of limiirl alone"),
+    (("predict", "foreign", "walks.csv", "--out", "labels.txt"), "labels.txt must end in .csv or .parquet"),
 ]
 
 
@@ -139,10 +144,24 @@ REFUSED = [
 def test_bad_input_is_one_sentence_and_code_2(folder, arguments, message):
     (folder / "broken.csv").write_text("demo,t\na,0\n")
     (folder / "half.parquet").write_bytes((folder / "walks.parquet").read_bytes()[:200])
+    table = pd.DataFrame({"demo": np.repeat(np.arange(300), 40), "t": 0, "state": np.arange(12000) ** 2 % 977})
+    table.to_parquet(folder / "flipped.parquet", compression="zstd")
+    content = bytearray((folder / "flipped.parquet").read_bytes())
+    middle = slice(len(content) // 2, len(content) // 2 + 200)
+    content[middle] = bytes(byte ^ 255 for byte in content[middle])
+    (folder / "flipped.parquet").write_bytes(content)
+    (folder / "foreign").mkdir(exist_ok=True)
+    (folder / "foreign" / "thesis.tex").write_text("ten years of work")
     done = limiirl(folder, *arguments, code=2)
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(folder):
+    done = limiirl(folder, "fit", "walks.parquet", *FIT, "--out", "walks.csv/inside", code=2)
+    assert "limiirl: " in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("command", ["fit", "predict", "select", "demo"])

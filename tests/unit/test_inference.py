@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidDemos, InvalidParameter, NotFitted, NumericalError
@@ -162,13 +161,12 @@ def test_a_town_step_by_step(town: MDP):
     np.testing.assert_allclose(policy.sum(axis=1), 1.0, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("n_states", "kind"), [(1000, np.ndarray), (1001, sparse.csr_array)])
-def test_large_policies_are_sparse(n_states: int, kind: type):
+def test_policies_of_a_thousand_actions():
     """A thousand actions in state 0, the first few of them each half as likely as the one before."""
+    n_states = 1001
     target = np.minimum(np.arange(1000), n_states - 1)
     mdp = MDP.from_edges(np.zeros(1000, dtype=int), target, n_states, state_features=np.arange(n_states)[:, None])
     found = MaxEnt(2).policy(mdp, [-math.log(2.0)])
-    assert isinstance(found, kind)
     assert found.shape == (n_states, 1000)
     np.testing.assert_allclose([found[0, a] for a in range(5)], 0.5 ** np.arange(1, 6), rtol=1e-12)
 

@@ -107,11 +107,36 @@ class Likelihood:
     def get_params(self, deep=True):
         return {}
 
+    def set_params(self):
+        return self
+
     def fit(self, mdp, demos, weights=None, start=None):
         return np.zeros(3) if start is None else start
 
     def log_prob(self, mdp, thetas, demos):
         return MaxEnt(7).log_prob(mdp, thetas, demos)
+
+
+class Halved(MaxEnt):
+    """A subclass with a likelihood of its own, which the fast sums of MaxEnt know nothing of."""
+
+    def log_prob(self, mdp, thetas, demos):
+        return 0.5 * super().log_prob(mdp, thetas, demos)
+
+
+class Ragged(Likelihood):
+    def fit(self, mdp, demos, weights=None, start=None):
+        return np.zeros(3 if weights[0] > 0 else 2)
+
+
+def test_a_subclass_of_maxent_keeps_its_own_likelihood():
+    mix = IntentMixture(2, Halved(7, (-5, 5)), LABELS, max_iter=0).fit(MDP, DEMOS)
+    np.testing.assert_allclose(mix.score(DEMOS), mix.log_likelihood_, rtol=1e-12)
+
+
+def test_a_fit_of_different_lengths_is_named():
+    with pytest.raises(InvalidParameter, match=r"Ragged.fit must return one parameter vector for each intent"):
+        IntentMixture(2, Ragged(), np.eye(2)[LABELS]).fit(MDP, DEMOS)
 
 
 class Hopeless(Likelihood):

@@ -3,15 +3,25 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.cluster import DBSCAN, AgglomerativeClustering, KMeans
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import BayesianGaussianMixture
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from limiirl import Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.demos.units import Units
-from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidDemos, InvalidParameter, NotFitted
+from limiirl.errors import (
+    ConvergenceWarning,
+    DegenerateIntentWarning,
+    DivergentPartition,
+    InvalidDemos,
+    InvalidParameter,
+    NotFitted,
+)
 from limiirl.irl.prepared import prepare
 from limiirl.mixture.init import CLUSTERINGS, as_responsibilities, gmm, grouping, kmeans, random_rewards, register_init
 from limiirl.mixture.rewards import REWARDS, mean, mean_clipped, mean_ray, mle, register_reward_init, start_from
@@ -58,7 +68,7 @@ def test_gmm_is_soft_and_survives_collinear_points():
 
 
 def test_random_rewards_are_the_papers_baseline():
-    lower, upper = np.array([-10.0, -2.0, -np.inf]), np.array([0.0, np.inf, np.inf])
+    lower, upper = np.array([-10.0, -2.0, -np.inf]), np.array([0.0, 0.0, np.inf])
     draws = [random_rewards(lower, upper, 3, np.random.default_rng(seed)) for seed in range(400)]
     thetas = np.concatenate([draw.thetas for draw in draws])
     assert np.all(thetas.min(axis=0) >= [-10.0, -2.0, -10.0])
@@ -70,6 +80,16 @@ def test_random_rewards_are_the_papers_baseline():
     mix = start("random_rewards")
     assert np.all(np.abs(mix.thetas_) <= 5)
     assert np.isnan(mix.history_[0].change)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "low", "high"),
+    [(0.0, np.inf, 0.0, 10.0), (-np.inf, -20.0, -30.0, -20.0), (-np.inf, np.inf, -10.0, 0.0), (-3.0, -1.0, -3.0, -1.0)],
+)
+def test_random_rewards_lie_within_one_bound_or_two_and_differ(lower, upper, low, high):
+    thetas = random_rewards(np.full(2, lower), np.full(2, upper), 500, rng()).thetas
+    assert np.all((thetas >= low) & (thetas <= high))
+    np.testing.assert_allclose(thetas.mean(), (low + high) / 2, atol=0.1 * (high - low))
 
 
 def test_random_responsibilities_differ_by_seed_and_restart():
@@ -88,6 +108,10 @@ def test_labels_are_one_fit_each():
     np.testing.assert_array_equal(start(words).thetas_, mix.thetas_[::-1])
     np.testing.assert_array_equal(start(words.tolist()).thetas_, mix.thetas_[::-1])
     np.testing.assert_array_equal(start(LABELS + 5).thetas_, mix.thetas_)
+    np.testing.assert_array_equal(start(LABELS.astype(float)).thetas_, mix.thetas_)
+    series = start(pd.Series(LABELS), n_init=3)
+    np.testing.assert_array_equal(series.thetas_, mix.thetas_)
+    assert len(series.restarts_) == 1
 
 
 def test_responsibilities_and_ensembles_are_taken_as_given():
@@ -114,6 +138,24 @@ def test_any_clusterer_of_scikit_learn(clusterer):
 def test_noise_points_of_a_clusterer_belong_to_all():
     U = as_responsibilities(np.array([0, -1, 1, 1]), 2, Units.of(None, 4))
     np.testing.assert_array_equal(U, [[1, 0], [0.5, 0.5], [0, 1], [0, 1]])
+    again = as_responsibilities(np.array([0.0, -1.0, 1.0, 1.0]), 2, Units.of(None, 4))
+    np.testing.assert_array_equal(again, U)
+
+
+@pytest.mark.parametrize("label", [np.nan, None, 0.5])
+def test_a_missing_label_is_named(label):
+    labels = LABELS.astype(object)
+    labels[7] = label
+    if not isinstance(label, type(None)):
+        labels = labels.astype(float)
+    with pytest.raises(InvalidParameter, match=r"label \d+ is"):
+        start(labels)
+
+
+def test_a_pipeline_is_told_the_number_of_intents():
+    clusterer = make_pipeline(StandardScaler(), KMeans(n_init=3))
+    mix = start(clusterer, n_intents=3, mdp=WORLD.mdp, demos=ROLLS, irl=MaxEnt())
+    assert adjusted_rand_score(TRUTH, mix.labels_) > 0.8
 
 
 def test_a_clusterer_that_finds_too_many():
@@ -130,6 +172,9 @@ def test_a_function_and_a_registered_name():
     river = DEMOS.features(MDP)[:, 1]
     wanted = start((river > np.median(river)).astype(int))
     np.testing.assert_array_equal(mix.thetas_, wanted.thetas_)
+    for name in ("kmeans", "random_rewards"):
+        with pytest.raises(InvalidParameter, match="built in"):
+            register_init(name, by_river)
     register_init("by_river", by_river)
     try:
         np.testing.assert_array_equal(start("by_river").thetas_, wanted.thetas_)
@@ -178,10 +223,14 @@ def test_mle_of_responsibilities_is_a_fit_each():
 
 
 def test_reward_inits_by_name_and_by_function():
+    with pytest.raises(InvalidParameter, match="built in"):
+        register_reward_init("mle", mle)
     register_reward_init("nought", lambda prepared, U: np.zeros((U.shape[1], 3)))
     try:
         with pytest.warns(DegenerateIntentWarning, match="begin with the same rewards"):
-            assert not np.any(start(LABELS, "nought").thetas_)
+            found = start(LABELS, "nought").thetas_
+        assert np.all(np.abs(found) < 0.5)
+        assert np.abs(found[0] - found[1]).max() > 1e-3
     finally:
         del REWARDS["nought"]
     made = start(LABELS, lambda prepared, U: np.arange(6.0).reshape(2, 3) / 6)
@@ -239,7 +288,13 @@ BAD = [
         {"reward_init": "best"},
         r"reward_init must be one of mle, mean, mean_ray, mean_clipped or a function; it is 'best'",
     ),
-    ({"reward_init": lambda prepared, U: np.zeros((3, 3))}, r"finite numbers of shape \(2, d\); got shape \(3, 3\)"),
+    ({"reward_init": lambda prepared, U: np.zeros((3, 3))}, r"finite numbers of shape \(2, 3\); got shape \(3, 3\)"),
+    ({"reward_init": lambda prepared, U: np.zeros((2, 9))}, r"finite numbers of shape \(2, 3\); got shape \(2, 9\)"),
+    ({"init": KMeans}, r"init must be an instance; KMeans is a class"),
+    ({"irl": MaxEnt}, r"irl must be an instance of a model; MaxEnt is a class"),
+    ({"max_iter": 0.0}, r"max_iter must be a whole number"),
+    ({"max_iter": False}, r"max_iter must be a whole number"),
+    ({"init": np.zeros(90, dtype=int), "n_init": "x"}, r"n_init must be a whole number"),
     ({"reward_init": lambda prepared, U: np.full((2, 3), np.nan)}, r"finite numbers"),
     ({"embedding": np.zeros((5, 2))}, r"embedding must have the shape \(90, m\)"),
     ({"embedding": np.full((90, 1), np.inf)}, r"embedding must be finite; row 0"),
@@ -277,6 +332,7 @@ def test_no_demonstrations_and_things_that_are_none():
         IntentMixture().fit(None, DEMOS)
     with pytest.raises(InvalidDemos, match="state 99 does not exist"):
         IntentMixture().fit(MDP, Demonstrations.from_lists([[0, 1], [0, 99]]))
+    assert not hasattr(IntentMixture(), "ensemble_")
     for method in ("predict", "predict_proba", "score", "score_samples"):
         with pytest.raises(NotFitted, match="Call fit"):
             getattr(IntentMixture(), method)(DEMOS)
@@ -316,6 +372,20 @@ def test_uniform_responsibilities_are_stirred_apart():
     assert np.abs(mix.thetas_[0] - mix.thetas_[1]).max() > 0.1
 
 
+def test_an_ensemble_of_equal_rewards_is_stirred_apart():
+    same = RewardEnsemble([0.3, 0.7], np.full((2, 3), -1.0))
+    with pytest.warns(DegenerateIntentWarning, match="Intents 0 and 1 begin with the same rewards"):
+        mix = IntentMixture(2, IRL, same, random_state=0, max_iter=300).fit(MDP, DEMOS)
+    assert np.abs(mix.thetas_[0] - mix.thetas_[1]).max() > 0.1
+
+
+def test_means_that_come_out_the_same_are_stirred_apart():
+    ready, U = prepare(IRL, MDP, DEMOS), np.full((90, 2), 0.5)
+    with pytest.warns(DegenerateIntentWarning, match="same rewards"):
+        found = start_from(ready, U, "mean_ray", rng())
+    assert np.abs(found.thetas[0] - found.thetas[1]).max() > 1e-3
+
+
 def test_random_states_of_all_kinds():
     one = start("random")
     again = IntentMixture(2, IRL, "random", max_iter=0, random_state=0).fit(MDP, DEMOS)
@@ -347,6 +417,14 @@ def test_max_length_is_settled_by_the_data_and_kept():
     assert mix.irl_.max_length_ == 6
     with pytest.raises(InvalidDemos, match="more than max_length = 6"):
         mix.predict(DEMOS[DEMOS.lengths == 7])
+
+
+@pytest.mark.parametrize("reward_init", ["mean", "mean_clipped", "mean_ray"])
+def test_a_start_where_the_sum_over_trajectories_is_infinite_names_the_remedy(reward_init):
+    ring = type(MDP).from_edges([0, 1, 1], [1, 0, 2], p0=[1, 0, 0], state_features=[[0.0], [1.0], [0.5]])
+    demos = Demonstrations.from_lists([[0, 1, 2]] * 5 + [[0, 1, 0, 1, 2]] * 4)
+    with pytest.raises(DivergentPartition, match="EM cannot begin: at the initial rewards.*Use reward_init='mle'"):
+        IntentMixture(1, MaxEnt(np.inf, (-10, 10)), reward_init=reward_init, random_state=0).fit(ring, demos)
 
 
 def test_a_start_where_the_sum_over_trajectories_is_infinite():

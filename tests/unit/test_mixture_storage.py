@@ -1,5 +1,6 @@
 """A folder for a mixture: everything comes back bit for bit, and folders that are not ours say so."""
 
+import contextlib
 import json
 import re
 import shutil
@@ -152,7 +153,9 @@ def by_first(points, n_intents, rng):
 )
 def test_what_has_no_form_in_a_file_is_replaced(tmp_path, name, value, kind):
     mix = mixture(**{name: value})
-    mix.save(tmp_path / "mix")
+    told = pytest.warns(LimiirlWarning, match=f"{name} cannot be written")
+    with told if name in ("init", "reward_init", "embedding") else contextlib.nullcontext():
+        mix.save(tmp_path / "mix")
     back = IntentMixture.load(tmp_path / "mix")
     wanted = mix.ensemble_ if name == "init" else IntentMixture().get_params()[name]
     assert same(getattr(back, name), wanted)

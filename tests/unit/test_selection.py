@@ -303,6 +303,12 @@ def test_agreement_is_the_adjusted_rand_index_by_counting_pairs():
     assert np.isnan(agreement([labels[0]]))
 
 
+def test_labellings_of_one_label_agree_on_nothing():
+    assert np.isnan(agreement([[0] * 5] * 3))
+    assert agreement([[0] * 5, [0, 0, 1, 1, 1]]) == 0.0
+    assert agreement([[0] * 4, [0] * 4, [0, 0, 1, 1], [1, 1, 0, 0]]) == pytest.approx(1 / 5, rel=1e-12)
+
+
 def test_whole_numbers_have_one_and_no_repetition():
     assert whole_numbers(iter([5, 2, 5, np.int64(3)])) == [1, 2, 3, 5]
 

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from limiirl import MDP, Demonstrations, MaxEnt
 from limiirl.errors import ConformanceError, InvalidParameter
 from limiirl.irl import MODELS
+from limiirl.irl.prepared import Prepared
 from limiirl.testing import check_irl_model, checks
 from limiirl.testing.problems import problems
 
@@ -297,6 +298,13 @@ class Flat(Logit):
         return demos.lengths
 
 
+class Preparing(Logit):
+    """EM sees another likelihood than the user does."""
+
+    def prepare(self, mdp, demos, units):
+        return Prepared(Unnormalised(), mdp, demos, units)
+
+
 class Hiding(Logit):
     def fit(self, mdp, demos, weights=None, start=None):
         self._shift = 0.5
@@ -342,6 +350,7 @@ BROKEN = [
     (Impossible(), "probabilities_sum_to_at_most_one", "some complete trajectory to be possible; got none"),
     (Flat(), "features_are_points", "finite points of shape (24, m); got shape (24,)"),
     (Tiring(), "works_in_a_mixture", "expected an objective of at least -"),
+    (Preparing(), "prepared_agrees", "that log_prob gives, in EM too; got "),
 ]
 
 

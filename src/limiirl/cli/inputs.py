@@ -52,6 +52,13 @@ def make_mixture(n_intents: int, model: str, settings: list[str], **parameters: 
     return mixture
 
 
+def check_target(folder: Path) -> None:
+    """Check that a mixture may be saved in a folder."""
+    from limiirl.mixture.storage import check_target as check
+
+    check(folder)
+
+
 def _value(text: str) -> Any:
     """Return a number, a list, true, false, null or a plain word."""
     try:

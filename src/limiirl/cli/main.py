@@ -75,3 +75,6 @@ def main(arguments: list[str] | None = None) -> None:
     except LimiirlError as error:
         typer.echo(f"limiirl: {error}", err=True)
         sys.exit(2)
+    except OSError as error:  # a folder that is not there, a full disk
+        typer.echo(f"limiirl: {error.filename or 'a file'}: {error.strerror or error}.", err=True)
+        sys.exit(2)

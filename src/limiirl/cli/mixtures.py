@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from limiirl.cli.inputs import groups_of, make_mixture, read_demos, read_problem
+from limiirl.cli.inputs import check_target, groups_of, make_mixture, read_demos, read_problem
+from limiirl.errors import InvalidFile
 
 Demos = Annotated[Path, typer.Argument(help="Parquet or CSV: demo, t, state[, action, group], one row a step.")]
 MDPFile = Annotated[
@@ -41,16 +42,19 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
 
     Example: limiirl fit walks.parquet --mdp town.npz --intents 3 --out intents
     """
+    check_target(out)  # before the work, not after it
     world, recorded = read_problem(demos, mdp)
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
     mixture = make_mixture(n_intents, model, settings, verbose=sys.stderr.isatty(), **parameters)
     mixture.fit(world, recorded, groups_of(recorded, by_group))
-    mixture.save(out)
     summary = mixture.summary()
     if as_json:
+        mixture.save(out)
         typer.echo(json.dumps(summary.to_dict() | {"saved": str(out)}))
     else:
-        typer.echo(f"{summary}\n\nSaved to {out}; `limiirl predict {out} FILE` applies it.")
+        typer.echo(str(summary))
+        mixture.save(out)
+        typer.echo(f"\nSaved to {out}; `limiirl predict {out} FILE` applies it.")
 
 
 def predict(
@@ -66,8 +70,10 @@ def predict(
     Example: limiirl predict intents new_walks.parquet --out labels.csv
     """
     from limiirl import IntentMixture
-    from limiirl.mixture.table import membership
+    from limiirl.mixture.table import check_suffix, membership
 
+    if out is not None:
+        check_suffix(out)
     recorded = read_demos(demos)
     table = membership(IntentMixture.load(mixture), recorded, groups_of(recorded, by_group), partial=partial)
     if out is not None:
@@ -99,6 +105,10 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     """
     from limiirl import select_intents
 
+    if out is not None:
+        check_target(out)
+    if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
+        raise InvalidFile(f"{plot} must end in .png, .svg or .pdf.")
     world, recorded = read_problem(demos, mdp)
     found = select_intents(
         world,
@@ -111,8 +121,8 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         random_state=seed,
         verbose=sys.stderr.isatty(),
     )
+    typer.echo(json.dumps(found.to_dict()) if as_json else str(found))
     if plot is not None:
         found.plot().savefig(plot, dpi=150)
     if out is not None:
         found.best.save(out)
-    typer.echo(json.dumps(found.to_dict()) if as_json else str(found))

@@ -60,11 +60,7 @@ def read_parquet(path: str | os.PathLike[str]) -> dict[str, Any]:
             _check_format(path, about)
             table = file.read()
     except (pa.ArrowException, OSError) as error:
-        # A missing file, a directory or a lack of permission has a number, and speaks for itself.
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise InvalidFile(f"{path} is no parquet file, or damaged ({reason}). {_REMEDY}") from None
+        raise _unreadable(path, error) from None
     return _unpack(path, table, with_ids=about.get(b"limiirl.ids") == b"1")
 
 
@@ -83,9 +79,17 @@ def read_table(path: str | os.PathLike[str]) -> Any:
         with path.open("rb") as handle, pq.ParquetFile(handle) as file:
             about = file.schema_arrow.metadata or {}
             return None if b"limiirl.format" in about else file.read()
-    except pa.ArrowException as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise InvalidFile(f"{path} is no {path.suffix[1:]} file, or damaged ({reason}). Write it again.") from None
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> Exception:
+    """Return the error to raise for a file that pyarrow could not read."""
+    # A missing file, a directory or a lack of permission has a number, and speaks for itself.
+    if isinstance(error, OSError) and error.errno is not None:
+        return error
+    reason = str(error).partition("\n")[0].rstrip(".")
+    return InvalidFile(f"{path} is no {path.suffix[1:] or 'parquet'} file, or damaged ({reason}). {_REMEDY}")
 
 
 def _check_format(path: Path, about: dict[bytes, bytes]) -> None:

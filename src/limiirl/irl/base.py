@@ -11,6 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 Float = NDArray[np.float64]
 
+REQUIRED = ("fit", "log_prob", "get_params", "set_params")
+"""The methods that a model must have; the last two come with scikit-learn's BaseEstimator."""
+
 
 @runtime_checkable
 class IRLModel(Protocol):

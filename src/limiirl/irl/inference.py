@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Engine = FiniteEngine | InfiniteEngine
 # Entries from which on a policy is returned as a sparse array.
-_DENSE = 1_000_000
 
 
 class NextActions(NamedTuple):
@@ -163,7 +162,7 @@ def next_actions(engine: Engine, thetas: Float, demos: Demonstrations) -> NextAc
     return NextActions(action, np.exp(ahead.log_stop - total))
 
 
-def policy(engine: Engine, theta: Float, step: object) -> Any:
+def policy(engine: Engine, theta: Float, step: object) -> Float:
     """Return (S, A) the probability of each action for those who go on; see `MaxEnt.policy`."""
     mdp, t = engine.mdp, _step(step, engine.max_length)
     states = np.arange(mdp.n_states)
@@ -174,8 +173,7 @@ def policy(engine: Engine, theta: Float, step: object) -> Any:
     if isinstance(engine, InfiniteEngine):  # a state that no start leads to may lead to some that a start leads to
         move[ahead.log_first[ahead.owner, 0] == -np.inf] = 0.0
     shape = (mdp.n_states, mdp.n_actions)
-    found = sparse.csr_array((move, (mdp.src[ahead.edge], mdp.act[ahead.edge])), shape=shape)
-    return found.toarray() if shape[0] * shape[1] <= _DENSE else found
+    return sparse.csr_array((move, (mdp.src[ahead.edge], mdp.act[ahead.edge])), shape=shape).toarray()
 
 
 def most_likely(engine: Engine, theta: Float, start: object, goal: object) -> tuple[Demonstrations, float]:

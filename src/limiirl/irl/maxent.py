@@ -24,6 +24,7 @@ from limiirl.irl.evidence import Evidence
 from limiirl.irl.identifiability import describe, null_directions, variation
 from limiirl.irl.likelihood import PathLikelihood, feasible_start
 from limiirl.irl.optimise import SOLVERS
+from limiirl.irl.prepared import Prepared
 from limiirl.irl.prepared_maxent import PreparedMaxEnt
 from limiirl.mdp import MDP
 
@@ -255,11 +256,11 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         """
         return inference.next_actions(self._engine(mdp), mdp.check_thetas(thetas), demos)
 
-    def policy(self, mdp: MDP, theta: ArrayLike, step: int = 0) -> Any:
+    def policy(self, mdp: MDP, theta: ArrayLike, step: int = 0) -> Float:
         """Return the probability (S, A) of each action for those who go on from each state at a step.
 
-        A scipy csr_array where S A is above a million. Rows are zero where nobody can go on; where `max_length` is inf
-        the step does not matter, and rows of states that no start leads to are zero too.
+        Rows are zero where nobody can go on; where `max_length` is inf the step does not matter, and rows of states
+        that no start leads to are zero too.
 
         Examples
         --------
@@ -314,9 +315,12 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         self.__dict__.pop("result_", None)
         return results
 
-    def prepare(self, mdp: MDP, demos: Demonstrations, units: Units) -> PreparedMaxEnt:
+    def prepare(self, mdp: MDP, demos: Demonstrations, units: Units) -> Prepared:
         """Return the model with the data of a mixture, for `IntentMixture`; sets `max_length_` as `fit` does."""
         self.max_length_, engine = self._settled(mdp, checks.demonstrations(demos))
+        kind = type(self)
+        if kind.log_prob is not MaxEnt.log_prob or kind._fit is not MaxEnt._fit or kind.fit is not MaxEnt.fit:
+            return Prepared(self, mdp, demos, units)  # a subclass with a likelihood of its own
         return PreparedMaxEnt(self, mdp, demos, units, engine)
 
     def _settled(self, mdp: MDP, demos: Demonstrations) -> tuple[float, Engine]:

@@ -271,18 +271,21 @@ def minimise_ray(loss: Callable[[float], float], longest: float) -> float:
     0.02
     """
 
-    def safe(power: float) -> float:
+    def at(factor: float) -> float:
         try:
-            value = loss(float(np.exp(power)))
+            value = loss(factor)
         except (DivergentPartition, NumericalError):
             return np.inf
         return value if np.isfinite(value) else np.inf
+
+    def safe(power: float) -> float:
+        return at(float(np.exp(power)))
 
     # A convex function of x is unimodal in log x, and the right factor may be a millionth: features have units.
     grid = np.linspace(np.log(1e-9 * longest), np.log(longest), 25)
     values = [safe(power) for power in grid]
     best = int(np.argmin(values))
-    if not np.isfinite(values[best]) or loss(0.0) <= values[best]:
+    if not np.isfinite(values[best]) or at(0.0) <= values[best]:
         return 0.0
     low, high = grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]
     found: Any = minimize_scalar(safe, bounds=(low, high), method="bounded", options={"xatol": 1e-8})

@@ -44,7 +44,7 @@ class Expectation(NamedTuple):
 
 
 class Maximised(NamedTuple):
-    """What an M-step finds: thetas (K, d), and the evaluations it took, the most of any intent."""
+    """What an M-step finds: thetas (J, d), and the evaluations it took, the most of any intent; 0 if unknown."""
 
     thetas: Float
     n_evaluations: int
@@ -63,6 +63,11 @@ class Prepared:
 
     def __init__(self, model: Any, mdp: Any, demos: Demonstrations, units: Units) -> None:
         self.model, self.mdp, self.demos, self.units = model, mdp, demos, units
+
+    @property
+    def n_parameters(self) -> int | None:
+        """d, the length of theta, where it is known before a fit."""
+        return None
 
     def log_prob(self, thetas: Float) -> Float:
         """Return (G, K): the log-probability of each unit's demonstrations together, under each intent."""
@@ -130,11 +135,13 @@ class Prepared:
             found = [
                 self.model.fit(self.mdp, self.demos, weights[:, k], None if starts is None else starts[k]) for k in each
             ]
-        thetas = np.array(found, dtype=np.float64)
-        if thetas.ndim != 2 or thetas.shape[0] != weights.shape[1]:
+        shapes = sorted({np.shape(theta) for theta in found})
+        if len(found) != weights.shape[1] or len(shapes) != 1 or len(shapes[0]) != 1:
             raise InvalidParameter(
-                f"{type(self.model).__name__}.fit must return one parameter vector; got the shape {thetas.shape[1:]}."
+                f"{type(self.model).__name__}.fit must return one parameter vector for each intent, all of the same "
+                f"length; got the shapes {', '.join(map(str, shapes))}."
             )
+        thetas = np.array(found, dtype=np.float64)
         if not np.all(np.isfinite(thetas)):
             raise NumericalError(f"{type(self.model).__name__}.fit returned parameters that are not finite.")
         return thetas

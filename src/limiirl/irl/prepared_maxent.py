@@ -60,6 +60,11 @@ class PreparedMaxEnt(Prepared):
         self._start: Float | None = None
 
     @property
+    def n_parameters(self) -> int:
+        """d, the number of features of the MDP."""
+        return int(self.mdp.n_features)
+
+    @property
     def _linear(self) -> bool:
         """Whether log-probabilities are theta . features - count log Z, so that sums over units say all."""
         return self.evidence.fixed and not self.engine.by_start

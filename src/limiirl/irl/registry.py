@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from limiirl.errors import InvalidParameter
+from limiirl.irl.base import REQUIRED
 from limiirl.irl.maxent import MaxEnt
 
 MODELS: dict[str, type[Any]] = {"MaxEnt": MaxEnt}
 """Models by name; `register_model` adds to them."""
-
-_METHODS = ("fit", "log_prob", "get_params", "set_params")
 
 
 def register_model(name: str, cls: type[Any]) -> None:
@@ -31,10 +30,10 @@ def register_model(name: str, cls: type[Any]) -> None:
         raise InvalidParameter(f"A model's name must be a text that is not empty; it is {name!r}.")
     if not isinstance(cls, type):
         raise InvalidParameter(f"register_model needs the model's class; got {cls!r}. Pass the class, not an instance.")
-    missing = [method for method in _METHODS if not callable(getattr(cls, method, None))]
+    missing = [method for method in REQUIRED if not callable(getattr(cls, method, None))]
     if missing:
         raise InvalidParameter(
-            f"A model needs the methods {', '.join(_METHODS)}; {cls.__name__} has no {missing[0]}. "
+            f"A model needs the methods {', '.join(REQUIRED)}; {cls.__name__} has no {missing[0]}. "
             "limiirl.testing.check_irl_model says all that a model needs."
         )
     known = MODELS.get(name, cls)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from limiirl.demos import Demonstrations
 from limiirl.demos.units import Units
 from limiirl.errors import InvalidParameter, NotFitted
+from limiirl.irl.base import REQUIRED
 from limiirl.irl.checks import choice, count, demonstrations, positive
 from limiirl.irl.prepared import Prepared
 from limiirl.mdp.ensemble import RewardEnsemble
@@ -26,8 +27,10 @@ Float = NDArray[np.float64]
 def settings(mixture: IntentMixture) -> Settings:
     """Return EM's settings from an estimator's parameters."""
     count(mixture.n_intents, "n_intents")
-    if mixture.max_iter != 0:
+    if not (type(mixture.max_iter) is int and mixture.max_iter == 0):  # 0 keeps the start
         count(mixture.max_iter, "max_iter")
+    if isinstance(mixture.init, type):
+        raise InvalidParameter(f"init must be an instance; {mixture.init.__name__} is a class. Add parentheses.")
     rise = mixture.likelihood_tol
     return Settings(
         max_iter=mixture.max_iter,
@@ -55,11 +58,13 @@ def _temperatures(annealing: Any) -> tuple[float, ...]:
 
 def model(irl: Any) -> Any:
     """Return a single-intent model that has what EM needs."""
-    for name in ("fit", "log_prob", "get_params"):
+    if isinstance(irl, type):
+        raise InvalidParameter(f"irl must be an instance of a model; {irl.__name__} is a class. Add parentheses.")
+    for name in REQUIRED:
         if not callable(getattr(irl, name, None)):
             raise InvalidParameter(
-                f"irl must be a single-intent model with the methods fit, log_prob and get_params; "
-                f"{type(irl).__name__} has no {name}. limiirl.testing.check_irl_model says all that a model needs."
+                f"irl must be a single-intent model with the methods {', '.join(REQUIRED)}; {type(irl).__name__} has "
+                f"no {name}. limiirl.testing.check_irl_model says all that a model needs."
             )
     return irl
 
@@ -104,8 +109,8 @@ def ensemble(given: RewardEnsemble, n_intents: int, prepared: Prepared) -> None:
     """Check that an initial ensemble has K intents, of as many features as the MDP."""
     if given.n_intents != n_intents:
         raise InvalidParameter(f"The initial ensemble has {given.n_intents} intents; n_intents is {n_intents}.")
-    wanted = getattr(prepared.mdp, "n_features", given.n_features)
-    if given.n_features != wanted:
+    wanted = prepared.n_parameters
+    if wanted is not None and given.n_features != wanted:
         raise InvalidParameter(f"The initial ensemble has {given.n_features} features; the MDP has {wanted}.")
 
 

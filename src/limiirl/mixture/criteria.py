@@ -19,11 +19,11 @@ from sklearn.metrics import adjusted_rand_score
 
 from limiirl.demos import Demonstrations
 from limiirl.demos.units import Units
-from limiirl.errors import InvalidParameter, LimiirlError
+from limiirl.errors import InvalidParameter
 from limiirl.irl import MaxEnt
-from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture import checks
 from limiirl.mixture.estimator import IntentMixture
+from limiirl.mixture.init import is_given
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -47,12 +47,16 @@ class Notes:
     warnings: list[str] = field(default_factory=list)
 
     def attempt(self, what: str, call: Callable[[], T]) -> T | None:
-        """Return what a call returns, or None where it fails with an error of ours, noting why."""
+        """Return what a call returns, or None where it fails on the data, noting why."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 return call()
-            except LimiirlError as error:
+            except (
+                ValueError,
+                ArithmeticError,
+                RuntimeError,
+            ) as error:  # ours are ValueErrors, others' models raise all
                 self.errors.append(f"{what}: {error}")
                 return None
             finally:
@@ -98,7 +102,7 @@ class Problem:
         """Check everything that would otherwise fail in the middle of the work, `most` intents included."""
         checks.settings(self.mixture)
         init, n, noun = self.mixture.init, len(self.units), self.units.noun
-        if isinstance(init, RewardEnsemble | np.ndarray | list | tuple):
+        if is_given(init):
             raise InvalidParameter(
                 f"select_intents needs an init that works for any number of intents and any part of the data; "
                 f"{type(init).__name__} does not. Pass a name, a clusterer or a function."
@@ -251,10 +255,13 @@ def stability(problem: Problem, n_intents: int, resamples: int, notes: Notes, ti
 def agreement(labels: list[Any]) -> float:
     """Return the mean adjusted Rand index between any two of several labellings; nan for fewer than two.
 
+    Two labellings with one label alone each are left out: they agree fully, but on nothing.
+
     Examples
     --------
     >>> agreement([[0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0]])
     1.0
     """
-    pairs = [adjusted_rand_score(a, b) for a, b in combinations(labels, 2)]
+    told = [(a, b) for a, b in combinations(labels, 2) if np.unique(a).size > 1 or np.unique(b).size > 1]
+    pairs = [adjusted_rand_score(a, b) for a, b in told]
     return float(np.mean(pairs)) if pairs else float("nan")

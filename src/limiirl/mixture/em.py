@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl.errors import DivergentPartition
 from limiirl.irl.prepared import Expectation, Prepared
 
 Float = NDArray[np.float64]
@@ -37,7 +38,7 @@ class Settings:
     temperatures: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Iteration:
     """One line of a mixture's history.
 
@@ -54,10 +55,11 @@ class Iteration:
         from the clusters of a warm start (the realised epsilon of the paper's theorem 1), nan without any.
     weights : (K,)
     n_evaluations : int
-        Values and gradients that the M-step took, the most of any intent.
+        Values and gradients that the M-step took, the most of any intent; 0 where the model does not tell.
     temperature : float
     event : str
-        Empty, or why the objective may have fallen: "start", "outside bounds", "annealed", "reseeded 2".
+        Empty, or why the objective may have fallen: "start", "projected" (from rewards outside the bounds),
+        "annealed", "reseeded 2".
     """
 
     iteration: int
@@ -107,14 +109,20 @@ class _Run:
         self.U = np.zeros((self.n, len(self.rho))) if start.U is None else start.U.copy()
         self.reseeds_left = _RESEEDS
         self.history: list[Iteration] = []
-        outside = not np.array_equal(prepared.project(self.thetas), self.thetas)
-        self.found = self.expect(0)
-        change = np.nan if start.U is None else self.found.change
-        self.record(change, "outside bounds" if outside else "start")
+        self.outside = not np.array_equal(prepared.project(self.thetas), self.thetas)
+        try:
+            self.found = self.expect(0)
+        except DivergentPartition as error:
+            raise DivergentPartition(
+                f"EM cannot begin: at the initial rewards, {error} Use reward_init='mle', which begins where the sum "
+                "is finite, or an init with lower rewards."
+            ) from None
+        self.record(np.nan if start.U is None else self.found.change, "start")
 
     def temperature(self, iteration: int) -> float:
+        """Return the temperature of an iteration; the last has 1, so that its E-step is that of what is returned."""
         known = self.settings.temperatures
-        return known[iteration] if iteration < len(known) else 1.0
+        return known[iteration] if iteration < min(len(known), self.settings.max_iter) else 1.0
 
     def expect(self, iteration: int) -> Expectation:
         return self.prepared.expect(self.rho, self.thetas, self.U, self.temperature(iteration))
@@ -139,7 +147,9 @@ class _Run:
 
     def step(self) -> None:
         """Make an M-step, then the E-step of what it found."""
-        moments, sizes, event = self.found.moments, self.found.sizes, ""
+        moments, sizes = self.found.moments, self.found.sizes
+        event = "projected" if self.outside else ""
+        self.outside = False
         # Tempered responsibilities maximise another objective; so do those of the iteration that ends the tempering.
         if self.temperature(len(self.history) - 1) != 1.0:
             event = "annealed"

@@ -19,11 +19,11 @@ from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture import checks, storage
 from limiirl.mixture.em import Iteration, Solution, Start, few, run
 from limiirl.mixture.inference import Inference
-from limiirl.mixture.init import grouping, random_rewards
+from limiirl.mixture.init import grouping, is_given, random_rewards
 from limiirl.mixture.progress import reporting
 from limiirl.mixture.reporting import Reporting
 from limiirl.mixture.restarts import Restart, compare
-from limiirl.mixture.rewards import start_from
+from limiirl.mixture.rewards import separated, start_from
 
 Float = NDArray[np.float64]
 
@@ -148,9 +148,10 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         irl = clone(checks.model(MaxEnt() if self.irl is None else self.irl))
         prepared = prepare(irl, mdp, checks.demonstrations(demos), groups)
         checks.enough(self.n_intents, prepared.units)
-        given = isinstance(self.init, RewardEnsemble | np.ndarray | list | tuple)
-        seeds = checks.seeds(self.random_state, 1 if given else checks.count(self.n_init, "n_init"))
-        points = None if given and not isinstance(self.init, str) else self._points(prepared)
+        n_init = checks.count(self.n_init, "n_init")
+        given = is_given(self.init)
+        seeds = checks.seeds(self.random_state, 1 if given else n_init)
+        points = None if given else self.points(prepared)
         solutions: list[Solution] = []
         with reporting(self.verbose, len(seeds), settings.max_iter, self.callback) as told:
             for i, seed in enumerate(seeds):
@@ -158,6 +159,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
                 solutions.append(run(prepared, start, settings, told(i)))
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
         self._keep(best, prepared, compare(solutions, best))
+        self.irl_ = irl
         self._warn(best)
         return self
 
@@ -166,8 +168,8 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         self.fit(mdp, demos, groups)
         return np.asarray(self.labels_)
 
-    def _points(self, prepared: Prepared) -> Float:
-        """Return (G, m), what a warm start clusters."""
+    def points(self, prepared: Prepared) -> Float:
+        """Return (G, m), what a warm start clusters: feature counts, or the embedding."""
         if self.embedding is None:
             return checks.points(prepared.features(), len(prepared.units), "The feature counts")
         made = self.embedding(prepared.mdp, prepared.demos) if callable(self.embedding) else self.embedding
@@ -176,8 +178,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
 
     def _start(self, prepared: Prepared, points: Float | None, rng: np.random.Generator, *, first: bool) -> Start:
         if isinstance(self.init, str) and self.init == "random_rewards":
-            d = prepared.features().shape[1]
-            box = prepared.box(d)
+            box = prepared.box(prepared.n_parameters or prepared.features().shape[1])
             found: Any = random_rewards(box.lower, box.upper, self.n_intents, rng)
         else:
             empty = np.empty((len(prepared.units), 0))
@@ -186,7 +187,8 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
             )
         if isinstance(found, RewardEnsemble):
             checks.ensemble(found, self.n_intents, prepared)
-            return Start(found.weights, np.array(found.thetas))
+            thetas = separated(np.array(found.thetas), found.weights > 0, prepared, rng)
+            return Start(found.weights, thetas)
         return start_from(prepared, found, self.reward_init, rng)
 
     def _keep(self, best: Solution, prepared: Prepared, restarts: list[Restart]) -> None:
@@ -199,7 +201,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         self.log_likelihood_, self.objective_ = best.log_likelihood, best.objective
         self.history_, self.n_iter_, self.converged_ = best.history, best.n_iter, best.converged
         self.restarts_ = restarts
-        self.irl_, self.mdp_, self._prepared = prepared.model, prepared.mdp, prepared
+        self.mdp_, self._prepared = prepared.mdp, prepared
 
     @property
     def ensemble_(self) -> RewardEnsemble:
@@ -219,9 +221,10 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
             )
         if not best.converged and self.max_iter > 0:
             last = best.history[-1]
+            still = f"responsibilities still change by {last.change:.2g} a demonstration, above tol={self.tol:g}"
+            why = f"its last step was {last.event}" if last.event else still
             warnings.warn(
-                f"EM stopped after {best.n_iter} iterations; responsibilities still change by {last.change:.2g} a "
-                f"demonstration, above tol={self.tol:g}. Raise max_iter or tol; a larger n_init may help.",
+                f"EM stopped after {best.n_iter} iterations; {why}. Raise max_iter or tol; a larger n_init may help.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

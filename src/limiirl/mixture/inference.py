@@ -62,11 +62,12 @@ class Inference:
         """Return the log-likelihood (N,) of each demonstration, or (G,) of each group in sorted order."""
         return self._posterior(*self._log_prob(demos, groups, partial))[1]
 
-    def score(self, demos: Demonstrations, groups: ArrayLike | None = None) -> float:
+    def score(self, demos: Demonstrations, groups: ArrayLike | None = None, *, partial: bool = False) -> float:
         """Return the mean log-likelihood of demonstrations, or of groups."""
-        if len(demos) == 0:
+        found = self.score_samples(demos, groups, partial=partial)
+        if found.size == 0:
             raise InvalidDemos("A mean log-likelihood needs at least one demonstration; there are none.")
-        return float(np.mean(self.score_samples(demos, groups)))
+        return float(np.mean(found))
 
     def sample(self, n: int, seed: int | np.random.Generator | None = None) -> tuple[Demonstrations, NDArray[np.int64]]:
         """Draw n demonstrations, and return them with the intents (n,) that they follow."""

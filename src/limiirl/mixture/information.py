@@ -33,7 +33,7 @@ _ZERO = 1e-8
 _FLAT = 1e-9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StandardErrors:
     """How well the parameters of a mixture are known.
 

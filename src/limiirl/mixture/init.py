@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -48,8 +48,7 @@ def gmm(points: Float, n_intents: int, rng: Rng, n_starts: int = _GMM_STARTS) ->
 
     With a covariance each, a component of few or collinear points shrinks onto them.
     """
-    spread = points.std(axis=0)
-    scaled = (points - points.mean(axis=0))[:, spread > 0] / spread[spread > 0]
+    scaled = standardised(points)
     if scaled.shape[1] == 0:
         return np.eye(n_intents)[np.zeros(len(points), dtype=np.int64)]
     mixture = GaussianMixture(
@@ -60,20 +59,46 @@ def gmm(points: Float, n_intents: int, rng: Rng, n_starts: int = _GMM_STARTS) ->
         return np.asarray(mixture.fit(scaled).predict_proba(scaled))
 
 
+def standardised(points: Float) -> Float:
+    """Return points (G, r) of mean 0 and variance 1, without the columns that do not vary but for rounding.
+
+    Examples
+    --------
+    >>> standardised(np.array([[1.0, 0.3], [3.0, 0.1 + 0.2]])).tolist()
+    [[-1.0], [1.0]]
+    """
+    spread = points.std(axis=0)
+    varies = spread > 1e-8 * np.abs(points).max(axis=0, initial=0.0)
+    return np.asarray((points - points.mean(axis=0))[:, varies] / spread[varies])
+
+
 def random_responsibilities(points: Float, n_intents: int, rng: Rng) -> Float:
     """Return rows (G, K) uniform on the simplex."""
     return rng.dirichlet(np.ones(n_intents), size=len(points))
 
 
 def random_rewards(lower: Float, upper: Float, n_intents: int, rng: Rng) -> RewardEnsemble:
-    """Return the paper's baseline: rewards uniform within bounds, -10 to 0 where there are none, weights Dir(1 / K)."""
-    low, high = np.where(np.isfinite(lower), lower, -10.0), np.where(np.isfinite(upper), upper, 0.0)
-    thetas = rng.uniform(low, np.maximum(low, high), size=(n_intents, lower.size))
+    """Return the paper's baseline: rewards uniform within bounds, weights Dir(1 / K).
+
+    Without bounds they lie between -10 and 0; beside a single bound, within 10 of it.
+    """
+    low = np.where(np.isfinite(lower), lower, np.where(np.isfinite(upper), upper, 0.0) - 10.0)
+    high = np.where(np.isfinite(upper), upper, low + 10.0)
+    thetas = rng.uniform(low, high, size=(n_intents, lower.size))
     return RewardEnsemble(rng.dirichlet(np.full(n_intents, 1.0 / n_intents)), thetas)
 
 
 CLUSTERINGS: dict[str, Clustering] = {"kmeans": kmeans, "gmm": gmm, "random": random_responsibilities}
 """Initialisations by name; `register_init` adds to them."""
+# Restarts after the first: the best of many starts would nearly always be the same.
+_ONE_START: dict[str, Clustering] = {"kmeans": partial(kmeans, n_starts=1), "gmm": partial(gmm, n_starts=1)}
+_BUILT_IN = frozenset(CLUSTERINGS) | {"random_rewards"}
+
+
+def is_given(init: Any) -> bool:
+    """Whether an init is labels, responsibilities or rewards, so that starting from it twice gives the same."""
+    made = isinstance(init, str) or callable(init) or hasattr(init, "fit_predict") or hasattr(init, "predict_proba")
+    return not made
 
 
 def register_init(name: str, clustering: Clustering) -> None:
@@ -93,6 +118,8 @@ def register_init(name: str, clustering: Clustering) -> None:
     """
     if not isinstance(name, str) or not callable(clustering):
         raise InvalidParameter(f"register_init needs a name and a function; got {name!r} and {clustering!r}.")
+    if name in _BUILT_IN:
+        raise InvalidParameter(f"init={name!r} is built in. Choose another name.")
     CLUSTERINGS[name] = clustering
 
 
@@ -104,8 +131,7 @@ def grouping(
     Parameters
     ----------
     first : bool
-        Whether this is the first of several restarts. The others cluster from one random start each instead of the best
-        of many, which would nearly always be the same.
+        Whether this is the first of several restarts; the others cluster from one random start each.
     """
     if isinstance(init, RewardEnsemble):
         return init
@@ -116,9 +142,12 @@ def grouping(
                 f"init must be one of {known}, or labels, responsibilities, a RewardEnsemble, a clusterer or a "
                 f"function; it is {init!r}."
             )
-        found = _by_name(init, points, n_intents, rng, first)
+        clustering = CLUSTERINGS[init] if first else _ONE_START.get(init, CLUSTERINGS[init])
+        with _threads().limit(limits=1):
+            found = clustering(points, n_intents, rng)
     elif hasattr(init, "fit_predict") or hasattr(init, "predict_proba"):
-        found = _by_clusterer(init, points, n_intents, rng)
+        with _threads().limit(limits=1):
+            found = _by_clusterer(init, points, n_intents, rng)
     elif callable(init):
         found = init(points, n_intents, rng)
     else:
@@ -128,24 +157,18 @@ def grouping(
 
 @cache
 def _threads() -> ThreadpoolController:
+    """Return what holds clusterers to one thread: several add up centres in any order, and bits would differ."""
     return ThreadpoolController()  # looks through all loaded libraries, which takes milliseconds
-
-
-def _by_name(name: str, points: Float, n_intents: int, rng: Rng, first: bool) -> Any:
-    # Threads add up k-means' centres in any order; one thread makes the same seed give the same clusters.
-    with _threads().limit(limits=1):
-        if name in ("kmeans", "gmm") and not first:
-            return CLUSTERINGS[name](points, n_intents, rng, 1)  # type: ignore[call-arg]
-        return CLUSTERINGS[name](points, n_intents, rng)
 
 
 def _by_clusterer(init: Any, points: Float, n_intents: int, rng: Rng) -> Any:
     """Return labels or responsibilities of a scikit-learn clusterer, told K and a seed where it takes them."""
     clusterer = clone(init)
-    known = clusterer.get_params()
-    wanted = {name: n_intents for name in ("n_clusters", "n_components") if name in known}
-    if "random_state" in known and known["random_state"] is None:
-        wanted["random_state"] = _seed(rng)
+    known = clusterer.get_params()  # those of a pipeline's steps included
+    last = {name.rpartition("__")[2]: name for name in known}
+    wanted = {last[name]: n_intents for name in ("n_clusters", "n_components") if name in last}
+    if "random_state" in last and known[last["random_state"]] is None:
+        wanted[last["random_state"]] = _seed(rng)
     clusterer.set_params(**wanted)
     if hasattr(clusterer, "predict_proba"):
         return clusterer.fit(points).predict_proba(points)
@@ -198,6 +221,15 @@ def _one_hot(labels: NDArray[Any], n_intents: int, units: Units) -> Float:
     if labels.shape != (len(units),):
         raise InvalidParameter(
             f"Initial labels must be one for each of the {len(units)} {units.noun}; there are {labels.size}."
+        )
+    if labels.dtype.kind == "f" and np.all(labels == np.floor(labels)):  # what a table makes of whole numbers
+        labels = labels.astype(np.int64)
+    if labels.dtype.kind not in "iubU":
+        fine = [isinstance(label, str | int) or label == np.floor(label or np.nan) for label in labels.tolist()]
+        odd = fine.index(False) if False in fine else 0
+        raise InvalidParameter(
+            f"Initial labels must be whole numbers or texts, none missing; label {odd} is {labels.tolist()[odd]!r}. "
+            "Give it one, or -1 for a demonstration that may be of any intent."
         )
     integers = labels.dtype.kind in "iu"
     known = labels[labels >= 0] if integers else labels  # clusterers mark noise by -1

@@ -90,7 +90,7 @@ class Reporting:
         5.885
         """
         checks.fitted(self)
-        known = demos is not None or hasattr(self, "_prepared")
+        known = demos is not None or groups is not None or hasattr(self, "_prepared")
         return summarise(cast("IntentMixture", self), self._data(demos, groups) if known else None)
 
     def align_to(self, other: IntentMixture | RewardEnsemble) -> IntentMixture:

@@ -22,6 +22,8 @@ Float = NDArray[np.float64]
 RewardInit = Callable[[Prepared, Float], Float]
 # Rewards closer than this (relative to their size) count as the same.
 _SAME = 1e-9
+# How far the same rewards are stirred apart, relative to their size, and how often that is tried.
+_STIR, _STIRS = 0.1, 10
 # Largest difference in log-probability between a cluster's mean and that of all that `mean_ray` looks at.
 _LARGEST_GAP = 1e3
 
@@ -65,6 +67,7 @@ def mean_ray(prepared: Prepared, U: Float) -> Float:
 
 REWARDS: dict[str, RewardInit] = {"mle": mle, "mean": mean, "mean_ray": mean_ray, "mean_clipped": mean_clipped}
 """Ways to a first reward by name; `register_reward_init` adds to them."""
+_BUILT_IN = frozenset(REWARDS)
 
 
 def register_reward_init(name: str, function: RewardInit) -> None:
@@ -79,14 +82,15 @@ def register_reward_init(name: str, function: RewardInit) -> None:
     """
     if not isinstance(name, str) or not callable(function):
         raise InvalidParameter(f"register_reward_init needs a name and a function; got {name!r} and {function!r}.")
+    if name in _BUILT_IN:
+        raise InvalidParameter(f"reward_init={name!r} is built in. Choose another name.")
     REWARDS[name] = function
 
 
 def start_from(prepared: Prepared, U: Float, reward_init: Any, rng: np.random.Generator) -> Start:
     """Return the ensemble that responsibilities (G, K) begin with.
 
-    A cluster without members takes the rewards of all demonstrations together. Intents that come out the same would
-    stay so for ever, since EM treats them alike; their members are stirred.
+    A cluster without members takes the rewards of all demonstrations together.
     """
     make = REWARDS.get(reward_init) if isinstance(reward_init, str) else reward_init
     if not callable(make):
@@ -102,27 +106,40 @@ def start_from(prepared: Prepared, U: Float, reward_init: Any, rng: np.random.Ge
             DegenerateIntentWarning,
             stacklevel=4,
         )
-    filled = np.where(empty, 1.0, U)
-    thetas = _checked(make(prepared, filled), len(sizes))
-    alike = _alike(thetas, ~empty)
-    if alike and np.any(np.ptp(prepared.features(), axis=0) > 0):
-        warnings.warn(
-            f"Intents {alike[0]} and {alike[1]} begin with the same rewards, which EM cannot tell apart; initial "
-            "responsibilities were stirred at random. Pass ones that differ, or init='kmeans'.",
-            DegenerateIntentWarning,
-            stacklevel=4,
-        )
-        U = 0.5 * U + 0.5 * rng.dirichlet(np.ones(len(sizes)), size=len(U))
-        return Start(U.mean(axis=0), _checked(make(prepared, U), len(sizes)), U)
-    return Start(sizes / len(U), thetas, U)
+    thetas = _checked(make(prepared, np.where(empty, 1.0, U)), len(sizes), prepared)
+    return Start(sizes / len(U), separated(thetas, ~empty, prepared, rng), U)
 
 
-def _checked(thetas: Any, n_intents: int) -> Float:
+def separated(thetas: Float, counted: NDArray[np.bool_], prepared: Prepared, rng: np.random.Generator) -> Float:
+    """Return rewards (K, d) of which no two counted ones are the same.
+
+    EM treats the same rewards alike for ever, so that they are stirred, unless no demonstration differs from another.
+    """
+    alike = _alike(thetas, counted)
+    if alike is None or not np.any(np.ptp(prepared.features(), axis=0) > 0):
+        return thetas
+    warnings.warn(
+        f"Intents {alike[0]} and {alike[1]} begin with the same rewards, which EM cannot tell apart; they were stirred "
+        "at random. Pass initial responsibilities or rewards that differ, or init='kmeans'.",
+        DegenerateIntentWarning,
+        stacklevel=5,
+    )
+    found = thetas
+    for _ in range(_STIRS):
+        found = prepared.project(thetas + _STIR * (1.0 + np.abs(thetas)) * rng.normal(size=thetas.shape))
+        if _alike(found, counted) is None:
+            break
+    return found
+
+
+def _checked(thetas: Any, n_intents: int, prepared: Prepared) -> Float:
     found = np.ascontiguousarray(thetas, dtype=np.float64)
-    if found.ndim != 2 or found.shape[0] != n_intents or not np.all(np.isfinite(found)):
+    d = prepared.n_parameters
+    wrong = found.ndim != 2 or found.shape[0] != n_intents or (d is not None and found.shape[1] != d)
+    if wrong or not np.all(np.isfinite(found)):
         raise InvalidParameter(
-            f"Initial rewards must be finite numbers of shape ({n_intents}, d); got shape {found.shape}. "
-            "Use reward_init='mle', or mend the function."
+            f"Initial rewards must be finite numbers of shape ({n_intents}, {'d' if d is None else d}); got shape "
+            f"{found.shape}. Use reward_init='mle', or mend the function."
         )
     return found
 

@@ -17,7 +17,7 @@ from limiirl.errors import InvalidParameter, LimiirlError
 from limiirl.irl.prepared import prepare
 from limiirl.mixture.criteria import Float, Notes, Problem, Tick, held_out, stability, whole_numbers
 from limiirl.mixture.estimator import IntentMixture
-from limiirl.mixture.recommendation import NAMES, Row, compare_held_out, explain, recommend
+from limiirl.mixture.recommendation import Row, compare_held_out, explain, recommend
 from limiirl.mixture.stick_breaking import stick_breaking
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Selection:
 
     def __str__(self) -> str:
         sticks = self.recommendations.get("stick_breaking")
-        told = [] if sticks is None else [f"{NAMES['stick_breaking']}: {sticks}".capitalize().replace("gmm", "GMM")]
+        told = [] if sticks is None else [f"The stick-breaking GMM: {sticks}"]
         return "\n".join([self.table(), *told, self.reason])
 
     def to_dict(self) -> dict[str, Any]:
@@ -250,7 +250,7 @@ def _sticks(problem: Problem, most: int) -> int | None:
         return None
 
     def count() -> int:
-        points = problem.mixture._points(prepare(problem.mixture.irl, problem.mdp, problem.demos, problem.groups))
+        points = problem.mixture.points(prepare(problem.mixture.irl, problem.mdp, problem.demos, problem.groups))
         return stick_breaking(points, most, problem.sticks_seed())
 
     return Notes().attempt("stick-breaking GMM", count)  # a model may have no features to cluster

@@ -16,6 +16,8 @@ from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture
 from threadpoolctl import ThreadpoolController
 
+from limiirl.mixture.init import standardised
+
 Float = NDArray[np.float64]
 # A component's variance in any direction of the whitened points is at least this share of theirs, which is 1.
 LEAST_VARIANCE = 0.2
@@ -35,12 +37,10 @@ def whiten(points: Float) -> Float:
     >>> np.abs(white).round(4).ravel()
     array([1.2247, 0.    , 1.2247])
     """
-    centred = points - points.mean(axis=0)
-    spread = centred.std(axis=0)
-    varies = spread > _NO_SPREAD * np.abs(points).max(axis=0, initial=0.0)
-    if not np.any(varies):
-        return np.empty((len(points), 0))
-    left, singular, _ = np.linalg.svd(centred[:, varies] / spread[varies], full_matrices=False)
+    scaled = standardised(points)
+    if scaled.shape[1] == 0:
+        return scaled
+    left, singular, _ = np.linalg.svd(scaled, full_matrices=False)
     kept = singular > _NO_SPREAD * singular[0]
     return np.asarray(left[:, kept] * np.sqrt(len(points)))
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 import secrets
 import shutil
+import warnings
 from inspect import signature
 from os import PathLike
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from limiirl._version import __version__
-from limiirl.errors import InvalidFile, InvalidParameter
+from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
 from limiirl.files import atomic_write
 from limiirl.irl.registry import model_class
 from limiirl.mdp import MDP
@@ -52,9 +53,17 @@ def save(mixture: IntentMixture, folder: str | PathLike[str]) -> None:
     checks.fitted(mixture)
     if not (mixture.mdp_ is None or isinstance(mixture.mdp_, MDP)):
         raise InvalidParameter(f"Only an MDP of limiirl can be written; this is a {type(mixture.mdp_).__name__}.")
-    header, arrays = _described(mixture)
     target = Path(folder).resolve()
-    _refuse_foreign(target)
+    check_target(target)
+    header, arrays = _described(mixture)
+    lost = [name for name in ("init", "reward_init", "embedding") if name in header["replaced"]]
+    if lost:  # it tells how the fit began; that a callback is gone surprises nobody
+        warnings.warn(
+            f"{', '.join(lost)} cannot be written. A mixture that is loaded has the fitted ensemble for its init, and "
+            "defaults for the others; what it predicts is the same.",
+            LimiirlWarning,
+            stacklevel=3,
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = _sibling(target)
     scratch.mkdir()
@@ -203,8 +212,9 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _refuse_foreign(target: Path) -> None:
-    """Check that nothing would be lost but a mixture that was saved before."""
+def check_target(folder: str | PathLike[str]) -> None:
+    """Check that a mixture may be saved there: that nothing would be lost but one that was saved before."""
+    target = Path(folder).resolve()
     if not target.exists():
         return
     if not target.is_dir():

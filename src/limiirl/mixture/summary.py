@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from limiirl.irl.prepared import Prepared
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture.information import free_parameters, standard_errors
+from limiirl.mixture.init import is_given
 
 if TYPE_CHECKING:
     from limiirl.mixture.estimator import IntentMixture
@@ -32,7 +33,7 @@ _MARKS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Summary:
     """What a mixture found; `print` it, let a notebook show it, or take `to_dict()`.
 
@@ -225,7 +226,7 @@ def _init(mixture: IntentMixture) -> str:
         return "a given ensemble"
     if isinstance(init, str):
         how = init
-    elif isinstance(init, np.ndarray | list | tuple):
+    elif is_given(init):
         how = "given labels" if np.ndim(init) == 1 else "given responsibilities"
     else:
         how = getattr(init, "__name__", type(init).__name__)
@@ -247,7 +248,7 @@ def _convergence(mixture: IntentMixture) -> str:
 def _starts(mixture: IntentMixture, unit: str) -> str:
     starts = mixture.restarts_
     if len(starts) == 1:
-        if isinstance(mixture.init, RewardEnsemble | np.ndarray | list | tuple):
+        if is_given(mixture.init):
             return "1, which was given"
         return "1; a larger n_init would show whether others lead elsewhere"
     others = [start.distance for start in starts if not start.best]

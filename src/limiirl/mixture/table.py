@@ -47,11 +47,9 @@ class Membership:
         columns |= {f"probability_{k}": column for k, column in enumerate(self.posterior.T)}
         table = pa.table({name: pa.array(values) for name, values in columns.items()})
         table = table.append_column("log_likelihood", pa.array(self.log_likelihood))
-        suffix = Path(path).suffix
-        if suffix not in (".csv", ".parquet"):
-            raise InvalidFile(f"{path} must end in .csv or .parquet.")
+        check_suffix(path)
         with atomic_write(path) as scratch:
-            if suffix == ".csv":
+            if Path(path).suffix == ".csv":
                 pyarrow.csv.write_csv(table, scratch)
             else:
                 pq.write_table(table, scratch)
@@ -68,6 +66,12 @@ class Membership:
         if n > _SHOWN:
             lines.append(f"{'...':>12}  {n - _SHOWN} more")
         return "\n".join(lines)
+
+
+def check_suffix(path: str | os.PathLike[str]) -> None:
+    """Check that `Membership.write` can write such a file."""
+    if Path(path).suffix not in (".csv", ".parquet"):
+        raise InvalidFile(f"{path} must end in .csv or .parquet.")
 
 
 def membership(

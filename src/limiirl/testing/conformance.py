@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from limiirl.errors import ConformanceError, InvalidParameter
+from limiirl.irl.base import REQUIRED
 from limiirl.testing import rules_fit, rules_log_prob, rules_mixture, rules_parameters, rules_weights
 from limiirl.testing.problems import Problem, given, problems
 from limiirl.testing.rules_fit import fit_returns_theta
 from limiirl.testing.rules_log_prob import log_prob_is_a_matrix
 from limiirl.testing.trial import Failure, Rule, Trial, Unmet
 
-METHODS = ("fit", "log_prob", "get_params", "set_params")
 # Without these on a problem, the rules that follow would only say the same again.
 _GATES = (Rule(fit_returns_theta), Rule(log_prob_is_a_matrix))
 _RULES = (
@@ -183,7 +183,7 @@ def _problems(model: Any, mdp: Any, demos: Any) -> list[Problem]:
 def _require_methods(model: Any) -> None:
     if isinstance(model, type):
         raise ConformanceError(f"{model.__name__} is a class. Pass an instance of it: {model.__name__}().")
-    missing = [name for name in METHODS if not callable(getattr(model, name, None))]
+    missing = [name for name in REQUIRED if not callable(getattr(model, name, None))]
     if missing:
         raise ConformanceError(
             f"{type(model).__name__} lacks the method {', '.join(missing)}. A model needs fit, log_prob, get_params "

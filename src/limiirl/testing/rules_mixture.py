@@ -30,6 +30,18 @@ def works_in_a_mixture(trial: Trial) -> None:
         )
 
 
+def prepared_agrees(trial: Trial) -> None:
+    """What EM asks of the model with its data is what the model says of the demonstrations."""
+    mixture = _mixture(trial)
+    score = mixture.score(trial.demos)
+    expect(
+        abs(score - mixture.log_likelihood_) <= ROUNDING * (1.0 + abs(score)),
+        f"the log-likelihood {score:.9g} that log_prob gives, in EM too",
+        f"{mixture.log_likelihood_:.9g}",
+        "A prepare of its own, or an inherited one, must compute what log_prob does; remove it to use log_prob itself.",
+    )
+
+
 def saves_and_loads(trial: Trial) -> None:
     """A registered model comes back from disk as it was."""
     mixture = _mixture(trial)
@@ -52,4 +64,4 @@ def _not_registered(trial: Trial) -> str:
     return "" if type(trial.model) in MODELS.values() else "the model is not registered (limiirl.irl.register_model)"
 
 
-RULES = (Rule(works_in_a_mixture), Rule(saves_and_loads, skip=_not_registered, once=True))
+RULES = (Rule(works_in_a_mixture), Rule(prepared_agrees), Rule(saves_and_loads, skip=_not_registered, once=True))
