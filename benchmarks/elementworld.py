@@ -87,9 +87,16 @@ def mean_and_half_width(values: NDArray[np.float64]) -> tuple[float, float]:
     return float(values.mean()), float(student.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n))
 
 
-def agrees(ours: tuple[float, float], paper: tuple[float, float], rounding: float) -> bool:
-    """Whether two means differ by no more than their half-widths allow, and the paper's decimals."""
-    return abs(ours[0] - paper[0]) <= np.hypot(ours[1], paper[1]) + rounding
+def agrees(ours: tuple[float, float], paper: tuple[float, float], rounding: float = 0.0) -> bool:
+    """Whether two means differ by no more than their half-widths allow, and what the paper's decimals may hide."""
+    return bool(abs(ours[0] - paper[0]) <= np.hypot(ours[1], paper[1]) + rounding)
+
+
+def verdict(ours: tuple[float, float], paper: tuple[float, float], rounding: float) -> str:
+    """Return "agrees", "in rounding" if it does for some number that the paper would print so, or "DIFFERS"."""
+    if agrees(ours, paper):
+        return "agrees"
+    return "in rounding" if agrees(ours, paper, rounding) else "DIFFERS"
 
 
 def gather(
@@ -106,7 +113,7 @@ def gather(
 
 def show(found: dict[str, dict[str, NDArray[np.float64]]]) -> None:
     """Print a line a method, the paper's figure in brackets, and paired tests against random rewards."""
-    print(f"  {'':<24} {'iterations':>10}  {'test NLL':>32}  {'test ANID':>32}  {'training ANID':>15}")
+    print(f"  {'':<24} {'iterations':>10}  {'test NLL':>35}  {'test ANID':>35}  {'training ANID':>15}")
     for name, measured in found.items():
         cells = []
         for j, measure in enumerate(("nll", "anid")):
@@ -114,12 +121,11 @@ def show(found: dict[str, dict[str, NDArray[np.float64]]]) -> None:
             cell = f"{ours[0]:7.3f} ± {ours[1]:.3f}"
             if name in PAPER:
                 paper = PAPER[name][j]
-                verdict = "agrees" if agrees(ours, paper, ROUNDING[j]) else "DIFFERS"
-                cell += f" ({paper[0]:.2f}: {verdict})"
+                cell += f" ({paper[0]:.2f}: {verdict(ours, paper, ROUNDING[j])})"
             cells.append(cell)
         train = mean_and_half_width(measured["train_anid"])
         cells.append(f"{train[0]:.3f} ± {train[1]:.3f}")
-        print(f"  {name:<24} {measured['iterations'].mean():10.1f}  {cells[0]:>32}  {cells[1]:>32}  {cells[2]:>15}")
+        print(f"  {name:<24} {measured['iterations'].mean():10.1f}  {cells[0]:>35}  {cells[1]:>35}  {cells[2]:>15}")
     print("  Against random rewards, paired by world, ANID of the test set:")
     baseline = found["random rewards"]["anid"]
     for name in ("k-means, MLE", "k-means, mean", "GMM, MLE", "random responsibilities"):

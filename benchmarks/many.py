@@ -6,11 +6,10 @@ pass over the rows.
 """
 
 import sys
-import time
 
 import numpy as np
 
-from benchmarks.measure import describe_machine, peak_bytes
+from benchmarks.measure import describe_machine, peak_bytes, seconds
 from limiirl import MaxEnt
 from limiirl.irl.prepared import prepare
 from limiirl.irl.prepared_maxent import PreparedMaxEnt
@@ -29,7 +28,7 @@ def enlarge(ready: PreparedMaxEnt, n: int) -> None:
 
 
 def measure(n: int) -> tuple[float, float, float]:
-    """Return seconds an iteration, seconds of its pass over the rows, and the share of the rest."""
+    """Return seconds an iteration, seconds of its pass over the rows, and the bytes that the pass reads."""
     world = ElementWorld(seed=1)
     demos, labels = world.sample(1000, seed=0)
     ready = prepare(MaxEnt(), world.mdp, demos)
@@ -38,18 +37,11 @@ def measure(n: int) -> tuple[float, float, float]:
     enlarge(ready, n)
     start = Start(np.full(3, 1 / 3), thetas)
     run(ready, start, Settings(max_iter=1, tol=0.0))  # compiles
-    begin = time.perf_counter()
-    run(ready, start, Settings(max_iter=0, tol=0.0))
-    first = time.perf_counter() - begin
-    begin = time.perf_counter()
-    run(ready, start, Settings(max_iter=ITERATIONS, tol=0.0))
-    whole = (time.perf_counter() - begin - first) / ITERATIONS
+    first = seconds(lambda: run(ready, start, Settings(max_iter=0, tol=0.0)))
+    whole = (seconds(lambda: run(ready, start, Settings(max_iter=ITERATIONS, tol=0.0))) - first) / ITERATIONS
     shares = np.zeros((n, 3))
-    ready.expect(start.rho, thetas, shares)
-    begin = time.perf_counter()
-    for _ in range(3):
-        ready.expect(start.rho, thetas, shares)
-    return whole, (time.perf_counter() - begin) / 3, 8 * n * (ready.rows.features.shape[1] + 2 + 3)
+    passed = seconds(lambda: ready.expect(start.rho, thetas, shares))
+    return whole, passed, 8 * n * (ready.rows.features.shape[1] + 2 + 3)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from limiirl import IntentMixture, MaxEnt
+from limiirl import Demonstrations, IntentMixture, MaxEnt
 from limiirl.cli import main
 from limiirl.worlds import ElementWorld
 from tests.oracles.mixture import crossings, walks
@@ -56,6 +56,12 @@ def limiirl(folder: Path, *arguments: str, code: int = 0) -> Done:
 FIT = ("--mdp", "town.npz", "--intents", "2", "--set", "irl__max_length=7", "--set", "irl__bounds=[-5, 5]")
 
 
+def test_settings_take_tuples_and_lists_alike(folder):
+    for form in ("(-5, 5)", "[-5, 5]", "-5, 5"):
+        limiirl(folder, "fit", "walks.parquet", *FIT, "--set", f"irl__bounds={form}", "--out", "tuples", "--json")
+        assert list(IntentMixture.load(folder / "tuples").irl.bounds) == [-5, 5]
+
+
 def test_fit_then_predict(folder):
     printed = limiirl(folder, "fit", "walks.parquet", *FIT, "--out", "intents").stdout
     assert "2 intents behind 60 demonstrations" in printed
@@ -86,9 +92,14 @@ def test_fit_by_group_and_as_json(folder):
     assert found["n_units"] == 12
     assert found["saved"] == "grouped"
     partial = json.loads(limiirl(folder, "predict", "grouped", "walks.csv", "--by-group", "--partial", "--json").stdout)
-    names = np.array([int(name.split()[1]) % 12 for name in partial["demo"]])
-    for group in range(12):
-        assert np.ptp(np.array(partial["posterior"])[names == group], axis=0).max() == 0.0
+    assert partial["group"] == sorted(f"g{i}" for i in range(12))
+    demos = Demonstrations.from_file(folder / "walks.csv")
+    mix = IntentMixture.load(folder / "grouped")
+    each = mix.predict_proba(demos, demos.groups, partial=True)
+    for name, row in zip(partial["group"], partial["posterior"], strict=True):
+        np.testing.assert_array_equal(each[demos.groups == name], np.tile(row, (5, 1)))
+    limiirl(folder, "predict", "grouped", "walks.csv", "--by-group", "--out", "groups.csv")
+    assert pd.read_csv(folder / "groups.csv").columns[0] == "group"
 
 
 def test_fit_without_an_mdp_estimates_one(folder):
@@ -128,6 +139,10 @@ REFUSED = [
     (("fit", "walks.parquet", *FIT, "--set", "colour=red"), "--set takes NAME=VALUE with a NAME of"),
     (("fit", "walks.parquet", *FIT, "--init", "kmeens"), "init must be one of kmeans"),
     (("fit", "walks.parquet", *FIT, "--model", "MinEnt"), "MinEnt"),
+    (("fit", "walks.parquet", *FIT, "--model", "maxent"), "Did you mean 'MaxEnt'?"),
+    (("fit", ".", "-k", "2"), ". is a folder"),
+    (("fit", "semicolon.csv", "-k", "2"), "separated by commas"),
+    (("fit", "walks.parquet", "-k", "2", "--mdp", "walks.csv"), "walks.csv is truncated or not an npz file"),
     (("predict", "walks.csv", "walks.csv"), "walks.csv"),
     (("predict", "absent", "walks.csv"), "absent"),
     (("fit", "broken.csv", "-k", "2"), "broken.csv"),
@@ -143,6 +158,7 @@ REFUSED = [
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[message[:20] for _, message in REFUSED])
 def test_bad_input_is_one_sentence_and_code_2(folder, arguments, message):
     (folder / "broken.csv").write_text("demo,t\na,0\n")
+    (folder / "semicolon.csv").write_text("demo;t;state\na;0;1\n")
     (folder / "half.parquet").write_bytes((folder / "walks.parquet").read_bytes()[:200])
     table = pd.DataFrame({"demo": np.repeat(np.arange(300), 40), "t": 0, "state": np.arange(12000) ** 2 % 977})
     table.to_parquet(folder / "flipped.parquet", compression="zstd")
@@ -155,6 +171,7 @@ def test_bad_input_is_one_sentence_and_code_2(folder, arguments, message):
     done = limiirl(folder, *arguments, code=2)
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+    assert "pickle" not in done.stderr
     assert done.stdout == ""
 
 

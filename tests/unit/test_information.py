@@ -378,7 +378,8 @@ def test_errors_cover_at_their_nominal_rate_and_those_of_complete_data_do_not():
 
 def test_a_fit_to_ten_thousand_is_within_three_standard_errors_of_the_truth():
     irl, rng = MaxEnt(6, bounds=None), np.random.default_rng(7)
-    parts = [irl.sample(FORK, theta, n, rng) for theta, n in zip(TRUTH.thetas, (6000, 4000), strict=True)]
+    sizes = rng.multinomial(10_000, TRUTH.weights)
+    parts = [irl.sample(FORK, theta, int(n), rng) for theta, n in zip(TRUTH.thetas, sizes, strict=True)]
     mix = IntentMixture(2, irl, random_state=0, max_iter=500).fit(FORK, Demonstrations.concat(parts)).align_to(TRUTH)
     found = mix.standard_errors()
     errors = flat(found.weights, found.thetas)

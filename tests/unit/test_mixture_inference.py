@@ -76,6 +76,10 @@ def test_most_likely_over_intents():
     assert found.intent == int(np.argmax(log_p.max(axis=0)))
     log_prob = IRL.log_prob(MDP, TASTES, found.demos)[0, found.intent] + np.log(RHO[found.intent])
     np.testing.assert_allclose(log_prob, found.log_prob, rtol=1e-12)
+    for k in range(2):
+        own = MIX.most_likely(0, 15, intent=k)
+        assert own.intent == k
+        np.testing.assert_allclose(own.log_prob, log_p[:, k].max(), rtol=1e-12)
 
 
 def test_samples_follow_their_intents():
@@ -103,12 +107,6 @@ class Likelihood:
     """A model of `fit` and `log_prob` alone."""
 
     bounds = None
-
-    def get_params(self, deep=True):
-        return {}
-
-    def set_params(self):
-        return self
 
     def fit(self, mdp, demos, weights=None, start=None):
         return np.zeros(3) if start is None else start

@@ -20,15 +20,23 @@ def found():
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_nll_agrees_with_the_paper(found, method):
-    assert agrees(mean_and_half_width(found[method]["nll"]), PAPER[method][0], ROUNDING[0])
+    assert agrees(mean_and_half_width(found[method]["nll"]), PAPER[method][0])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["supervised", "k-means, MLE, 3 steps", "k-means, mean", "random rewards"])
+@pytest.mark.parametrize("method", ["supervised", "k-means, mean", "random rewards"])
 def test_anid_agrees_with_the_paper(found, method):
-    # k-means and MLE agree after as many steps as the paper's runs took. EM that goes on to its maximum gives .05
-    # instead of .03: the likelihood of a model that tilts the wind still rises while the clusters get a little worse.
-    assert agrees(mean_and_half_width(found[method]["anid"]), PAPER[method][1], ROUNDING[1])
+    assert agrees(mean_and_half_width(found[method]["anid"]), PAPER[method][1])
+
+
+@pytest.mark.slow
+def test_anid_of_kmeans_and_mle_is_the_papers_but_for_its_early_stop_and_its_decimals(found):
+    # Known not to agree with the printed .03: EM goes on where the paper's runs stopped, and the likelihood of a model
+    # that tilts the wind still rises while the clusters get a little worse. After as many steps as theirs took, it is
+    # within what a printed .03 may hide.
+    converged, early = (mean_and_half_width(found[f"k-means, MLE{name}"]["anid"]) for name in ("", ", 3 steps"))
+    assert early[0] < converged[0] < 0.06
+    assert agrees(early, PAPER["k-means, MLE"][1], ROUNDING[1])
 
 
 @pytest.mark.slow

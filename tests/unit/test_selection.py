@@ -346,7 +346,7 @@ def test_bic_chooses_among_those_that_predict_alike_and_others_may_differ():
     chosen, reason = explain(rows, recommend(rows, 4), "groups")
     assert chosen == 3
     assert reason == (
-        "3 intents, BIC's choice among those that predict left-out groups within one standard error of the best (3): "
+        "3 intents, BIC's choice among those that predict left-out groups within two standard errors of the best (3): "
         "2, 3 and 4. It would be 1 by BIC, 2 by held-out likelihood, 4 by the stick-breaking GMM."
     )
 
@@ -359,11 +359,11 @@ def test_the_fewest_of_those_that_predict_alike_where_bic_is_unknown():
 
 
 def test_reason_names_who_agrees():
-    rows = [row(1, 0.5, 0.1, 120.0), row(2, 0.0, 0.0, 100.0), row(3, 0.2, 0.1, 110.0)]
+    rows = [row(1, 0.5, 0.1, 120.0), row(2, 0.0, 0.0, 100.0), row(3, 0.3, 0.1, 110.0)]
     chosen, reason = explain(rows, recommend(rows, None), "demonstrations")
     assert chosen == 2
     assert reason == (
-        "2 intents, the only number to predict left-out demonstrations within one standard error of the best (2). "
+        "2 intents, the only number to predict left-out demonstrations within two standard errors of the best (2). "
         "Held-out likelihood and BIC agree."
     )
 

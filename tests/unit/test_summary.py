@@ -63,7 +63,7 @@ def test_it_reads_well():
     text = str(mix.summary())
     assert repr(mix.summary()) == text
     assert text.startswith("IntentMixture: 2 intents behind 100 demonstrations\n")
-    assert row(text, "model") == "model MaxEnt(bounds=(-3, 3)), trajectories of up to 6 states"
+    assert row(text, "model") == "model MaxEnt(bounds=(-3, 3)), trajectories of up to 6 states that stop anywhere"
     assert row(text, "init") == "init a given ensemble"
     assert row(text, "EM") == f"EM converged after {mix.n_iter_} iterations"
     assert row(text, "log-likelihood") == f"log-likelihood {mix.log_likelihood_:.4f}, the mean over demonstrations"

@@ -62,6 +62,6 @@ def tell(found: Learned) -> str:
             "",
             str(found.mixture.summary()),
             "",
-            f"{verdict} (ANID {found.anid:.3f}; 0 is perfect, 1 is chance).",
+            f"{verdict} (ANID {found.anid:.3f} of soft memberships; 0 is perfect, 1 is chance).",
         ]
     )

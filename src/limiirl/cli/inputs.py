@@ -1,6 +1,7 @@
 """What several commands read: an MDP, demonstrations, and settings of the form NAME=VALUE."""
 
-import json
+import ast
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,14 +61,17 @@ def check_target(folder: Path) -> None:
 
 
 def _value(text: str) -> Any:
-    """Return a number, a list, true, false, null or a plain word."""
+    """Return a number, a list or tuple, true, false, null or a plain word."""
+    words = {"inf": math.inf, "-inf": -math.inf, "true": True, "false": False, "null": None}
     try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return float(text) if text in ("inf", "-inf") else text
+        return words[text] if text in words else ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
 
 
 def _existing(path: Path) -> Path:
+    if path.is_dir():
+        raise InvalidFile(f"{path} is a folder. Name a file in it.")
     if not path.is_file():
         raise InvalidFile(f"There is no file {path}. Check the name and the folder.")
     return path

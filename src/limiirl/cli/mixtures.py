@@ -65,7 +65,7 @@ def predict(
     by_group: ByGroup = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say which intent each demonstration follows, and how likely it is.
+    """Say which intent each demonstration, or each group, follows, and how likely it is.
 
     Example: limiirl predict intents new_walks.parquet --out labels.csv
     """
@@ -87,7 +87,7 @@ def predict(
 def select(  # noqa: PLR0913 (a command's options, each with a default)
     demos: Demos,
     mdp: MDPFile = None,
-    most: Annotated[int, typer.Option("--most", "-k", help="Try 1 to this many intents.")] = 6,
+    most: Annotated[int, typer.Option("--most", "-k", min=1, help="Try 1 to this many intents.")] = 6,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
     resamples: Annotated[int, typer.Option(help="Resamples for stability.")] = 10,
     model: Model = "MaxEnt",
@@ -124,5 +124,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     typer.echo(json.dumps(found.to_dict()) if as_json else str(found))
     if plot is not None:
         found.plot().savefig(plot, dpi=150)
+        typer.echo(f"Drawn in {plot}.", err=True)
     if out is not None:
         found.best.save(out)
+        typer.echo(f"Saved {found.recommended} intents to {out}.", err=True)

@@ -75,7 +75,12 @@ def read_table(path: str | os.PathLike[str]) -> Any:
         raise InvalidFile(f"{path} must be a .parquet or .csv file with the columns demo, t, state[, action].")
     try:
         if path.suffix == ".csv":
-            return pyarrow.csv.read_csv(path)
+            table = pyarrow.csv.read_csv(path)
+            if table.num_columns == 1:
+                raise InvalidFile(
+                    f"{path} has a single column, {table.column_names[0]!r}: columns must be separated by commas."
+                )
+            return table
         with path.open("rb") as handle, pq.ParquetFile(handle) as file:
             about = file.schema_arrow.metadata or {}
             return None if b"limiirl.format" in about else file.read()

@@ -11,8 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 Float = NDArray[np.float64]
 
-REQUIRED = ("fit", "log_prob", "get_params", "set_params")
-"""The methods that a model must have; the last two come with scikit-learn's BaseEstimator."""
+REQUIRED = ("fit", "log_prob")
+"""The methods that a model must have."""
+PARAMETERS = ("get_params", "set_params")
+"""The methods by which a model is cloned and saved; scikit-learn's BaseEstimator brings them."""
 
 
 @runtime_checkable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from limiirl.errors import InvalidParameter
-from limiirl.irl.base import REQUIRED
+from limiirl.irl.base import PARAMETERS, REQUIRED
 from limiirl.irl.maxent import MaxEnt
 
 MODELS: dict[str, type[Any]] = {"MaxEnt": MaxEnt}
@@ -30,10 +30,11 @@ def register_model(name: str, cls: type[Any]) -> None:
         raise InvalidParameter(f"A model's name must be a text that is not empty; it is {name!r}.")
     if not isinstance(cls, type):
         raise InvalidParameter(f"register_model needs the model's class; got {cls!r}. Pass the class, not an instance.")
-    missing = [method for method in REQUIRED if not callable(getattr(cls, method, None))]
+    methods = REQUIRED + PARAMETERS
+    missing = [method for method in methods if not callable(getattr(cls, method, None))]
     if missing:
         raise InvalidParameter(
-            f"A model needs the methods {', '.join(REQUIRED)}; {cls.__name__} has no {missing[0]}. "
+            f"A model needs the methods {', '.join(methods)}; {cls.__name__} has no {missing[0]}. "
             "limiirl.testing.check_irl_model says all that a model needs."
         )
     known = MODELS.get(name, cls)
@@ -56,6 +57,9 @@ def model_class(name: str) -> type[Any]:
     limiirl.errors.InvalidParameter: There is no model named 'Strict'; known are MaxEnt. Import the module that ...
     """
     if name not in MODELS:
+        near = next((known for known in MODELS if known.lower() == str(name).lower()), None)
+        if near is not None:
+            raise InvalidParameter(f"There is no model named {name!r}. Did you mean {near!r}?")
         raise InvalidParameter(
             f"There is no model named {name!r}; known are {', '.join(MODELS)}. Import the module that defines it, and "
             f"call limiirl.irl.register_model({name!r}, its class)."

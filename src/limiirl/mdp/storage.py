@@ -119,8 +119,10 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError) as error:
         if isinstance(error, InvalidFile):
             raise
+        # What numpy says of a file of another kind advises to unpickle it.
+        reason = "it begins like no npz file" if "pickle" in str(error) else f"{error!s:.200}"
         raise InvalidFile(
-            f"{path} is truncated or not an npz file ({error!s:.200}). Copy it again, or save the MDP again."
+            f"{path} is truncated or not an npz file ({reason}). Copy it again, or save the MDP again."
         ) from error
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from limiirl.demos import Demonstrations
 from limiirl.demos.units import Units
@@ -27,8 +29,13 @@ Float = NDArray[np.float64]
 def settings(mixture: IntentMixture) -> Settings:
     """Return EM's settings from an estimator's parameters."""
     count(mixture.n_intents, "n_intents")
-    if not (type(mixture.max_iter) is int and mixture.max_iter == 0):  # 0 keeps the start
+    whole = isinstance(mixture.max_iter, int | np.integer) and not isinstance(mixture.max_iter, bool)
+    if not (whole and mixture.max_iter == 0):  # 0 keeps the start
         count(mixture.max_iter, "max_iter")
+    if mixture.callback is not None and not callable(mixture.callback):
+        raise InvalidParameter(
+            f"callback must be a function of (restart, iteration), or None; it is {mixture.callback!r}."
+        )
     if isinstance(mixture.init, type):
         raise InvalidParameter(f"init must be an instance; {mixture.init.__name__} is a class. Add parentheses.")
     rise = mixture.likelihood_tol
@@ -63,10 +70,15 @@ def model(irl: Any) -> Any:
     for name in REQUIRED:
         if not callable(getattr(irl, name, None)):
             raise InvalidParameter(
-                f"irl must be a single-intent model with the methods {', '.join(REQUIRED)}; {type(irl).__name__} has "
-                f"no {name}. limiirl.testing.check_irl_model says all that a model needs."
+                f"irl must be a single-intent model with the methods {' and '.join(REQUIRED)}; {type(irl).__name__} "
+                f"has no {name}. limiirl.testing.check_irl_model says all that a model needs."
             )
     return irl
+
+
+def fresh(irl: Any) -> Any:
+    """Return a copy of a model that has not been fitted, or, where it has no get_params, just a copy."""
+    return clone(model(irl)) if hasattr(irl, "get_params") else deepcopy(model(irl))
 
 
 def enough(n_intents: int, units: Units) -> None:

@@ -90,7 +90,7 @@ class Problem:
         cls, mixture: IntentMixture, mdp: Any, demos: Demonstrations, groups: ArrayLike | None, random_state: Any
     ) -> Problem:
         """Return a problem whose model's longest trajectory does not depend on the part of the data that it sees."""
-        irl = MaxEnt() if mixture.irl is None else clone(checks.model(mixture.irl))
+        irl = MaxEnt() if mixture.irl is None else checks.fresh(mixture.irl)
         if getattr(irl, "max_length", 0) is None:
             irl.set_params(max_length=int(checks.demonstrations(demos).lengths.max()))
         units = Units.of(groups, len(checks.demonstrations(demos)))

@@ -74,11 +74,12 @@ class Iteration:
 
 @dataclass(frozen=True)
 class Start:
-    """Where EM begins: an ensemble, and the responsibilities (G, K) it was made from, if any."""
+    """Where EM begins: an ensemble, the responsibilities (G, K) it was made from, if any, intents without members."""
 
     rho: Float
     thetas: Float
     U: Float | None = None
+    empty: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
@@ -23,7 +23,7 @@ from limiirl.mixture.init import grouping, is_given, random_rewards
 from limiirl.mixture.progress import reporting
 from limiirl.mixture.reporting import Reporting
 from limiirl.mixture.restarts import Restart, compare
-from limiirl.mixture.rewards import separated, start_from
+from limiirl.mixture.rewards import alike, separated, start_from
 
 Float = NDArray[np.float64]
 
@@ -145,7 +145,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
             Weights are shares of groups. `demos.groups` has them where they were recorded.
         """
         settings = checks.settings(self)
-        irl = clone(checks.model(MaxEnt() if self.irl is None else self.irl))
+        irl = checks.fresh(MaxEnt() if self.irl is None else self.irl)
         prepared = prepare(irl, mdp, checks.demonstrations(demos), groups)
         checks.enough(self.n_intents, prepared.units)
         n_init = checks.count(self.n_init, "n_init")
@@ -153,14 +153,16 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         seeds = checks.seeds(self.random_state, 1 if given else n_init)
         points = None if given else self.points(prepared)
         solutions: list[Solution] = []
+        told_empty: set[int] = set()
         with reporting(self.verbose, len(seeds), settings.max_iter, self.callback) as told:
             for i, seed in enumerate(seeds):
                 start = self._start(prepared, points, np.random.default_rng(seed), first=i == 0)
+                told_empty |= set(start.empty)
                 solutions.append(run(prepared, start, settings, told(i)))
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
         self._keep(best, prepared, compare(solutions, best))
         self.irl_ = irl
-        self._warn(best)
+        self._warn(best, told_empty)
         return self
 
     def fit_predict(self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> NDArray[np.int64]:
@@ -209,8 +211,18 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         checks.fitted(self)
         return RewardEnsemble(self.weights_, self.thetas_)
 
-    def _warn(self, best: Solution) -> None:
-        small = np.flatnonzero(few(best.U.sum(axis=0), len(best.U)))
+    def _warn(self, best: Solution, told: set[int]) -> None:
+        """Warn of intents that nobody follows, unless their start was told to be empty, or that are the same."""
+        empty = few(best.U.sum(axis=0), len(best.U))
+        small = np.array([k for k in np.flatnonzero(empty) if k not in told], dtype=np.int64)
+        pair = alike(best.thetas, ~empty)
+        if pair is not None and self.max_iter > 0:
+            warnings.warn(
+                f"Intents {pair[0]} and {pair[1]} ended with the same rewards: the data do not tell them apart. "
+                "Use fewer intents.",
+                DegenerateIntentWarning,
+                stacklevel=3,
+            )
         if small.size:
             listed = ", ".join(map(str, small))
             warnings.warn(

@@ -105,14 +105,15 @@ class Inference:
         action = np.einsum("nk,nka->na", posterior, found.action)
         return Forecast(action, np.sum(posterior * found.stop, axis=1))
 
-    def most_likely(self, start: int, goal: int) -> MostLikely:
-        """Return the most probable trajectory from one state that ends in another, over all intents."""
+    def most_likely(self, start: int, goal: int, intent: int | None = None) -> MostLikely:
+        """Return the most probable trajectory from one state that ends in another, of one intent or over all."""
         checks.fitted(self)
-        find = self._method("most_likely")
-        found = [find(self.mdp_, theta, start, goal) for theta in self.thetas_]
-        log_prob = np.log(self.weights_) + [value for _, value in found]
+        find, K = self._method("most_likely"), len(self.weights_)
+        intents = range(K) if intent is None else [checks.one_intent(intent, K)]
+        found = [find(self.mdp_, self.thetas_[k], start, goal) for k in intents]
+        log_prob = [float(np.log(self.weights_[k])) + value for k, (_, value) in zip(intents, found, strict=True)]
         best = int(np.argmax(log_prob))
-        return MostLikely(found[best][0], best, float(log_prob[best]))
+        return MostLikely(found[best][0], intents[best], log_prob[best])
 
     def policy(self, k: int, step: int = 0) -> Any:
         """Return the probability (S, A) of each action in each state under intent k, given that it goes on.

@@ -11,7 +11,7 @@ the information of the M-step, gives errors that are too small wherever intents 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +57,7 @@ class StandardErrors:
     weights: Float
     thetas: Float
     status: NDArray[np.str_]
-    covariance: Float
+    covariance: Float = field(repr=False)
     n_free: int
 
 
@@ -92,8 +92,8 @@ def standard_errors(prepared: Prepared, rho: Float, thetas: Float) -> StandardEr
     """
     free = free_parameters(prepared.model, prepared.mdp, rho, thetas, len(prepared.units))
     moving = np.asarray(free.status == "ok") | (free.status == "not identified")
-    inside = free.basis.T @ information(prepared, rho, thetas, moving) @ free.basis
-    covariance, flat = _invert(inside)
+    observed, complete = _informations(prepared, rho, thetas, moving)
+    covariance, flat = _invert(free.basis.T @ observed @ free.basis, (free.basis**2).T @ complete)
     covariance = free.basis @ covariance @ free.basis.T
     lost = np.any(np.abs(free.basis[:, flat]) > _INVOLVED, axis=1)
     K = len(rho)
@@ -126,17 +126,24 @@ def information(prepared: Prepared, rho: Float, thetas: Float, free: Mask | None
     >>> information(ready, np.ones(1), np.zeros((1, 1)))[1, 1]  # N times the variance of going on
     np.float64(0.5)
     """
+    return _informations(prepared, rho, thetas, np.ones(thetas.shape, dtype=bool) if free is None else free)[0]
+
+
+def _informations(prepared: Prepared, rho: Float, thetas: Float, free: Mask) -> tuple[Float, Float]:
+    """Return the observed information, and the diagonal of what it would be if everybody's intent were known."""
     K, d = thetas.shape
     U = np.zeros((len(prepared.units), K))
     prepared.expect(rho, thetas, U)
-    derived = scores(prepared, thetas, np.ones((K, d), dtype=bool) if free is None else free)
+    derived = scores(prepared, thetas, free)
     curvature = derived.curvature(U)
     found = np.diag(np.concatenate([np.zeros(K), _penalty_curvature(prepared, thetas).ravel()]))
+    complete = np.diag(found).copy()
     for units, score in derived.blocks():
         u = U[units]
         weighted = u[:, :, None] * score
         mean = np.hstack([u / rho, weighted.reshape(len(u), K * d)])
         found += mean.T @ mean
+        complete += np.concatenate([(u / rho**2).sum(axis=0), (weighted * score).sum(axis=0).ravel()])
         if curvature is None:
             continue
         for k in range(K):
@@ -148,7 +155,7 @@ def information(prepared: Prepared, rho: Float, thetas: Float, free: Mask | None
             found[own, k] -= cross
     if curvature is not None:
         found[K:, K:] += block_diag(*curvature)
-    return np.asarray(0.5 * (found + found.T))
+    return np.asarray(0.5 * (found + found.T)), complete
 
 
 def _penalty_curvature(prepared: Prepared, thetas: Float) -> Float:
@@ -221,13 +228,14 @@ def _identified(null: Float, inside: Mask) -> tuple[Float, Mask]:
     return np.hstack([alone, rest]), involved
 
 
-def _invert(matrix: Float) -> tuple[Float, Mask]:
+def _invert(matrix: Float, complete: Float) -> tuple[Float, Mask]:
     """Return the inverse of an information (m, m) where it is positive, and the coordinates (m,) where it is not.
 
-    Coordinates are first scaled to an information of 1 each, so that units do not matter.
+    Coordinates are first scaled to an information of 1 each, so that units do not matter. Where next to nothing is left
+    of the complete data's information (m,), what is left is rounding.
     """
     diagonal = np.diag(matrix)
-    scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    scale = np.sqrt(np.where(diagonal > _FLAT * complete, diagonal, np.where(complete > 0.0, complete, 1.0)))
     values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
     good = values > _FLAT
     flat = np.linalg.norm(vectors[:, ~good], axis=1) > _INVOLVED

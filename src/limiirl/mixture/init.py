@@ -200,9 +200,11 @@ def as_responsibilities(found: Any, n_intents: int, units: Units) -> Float:
     given = np.asarray(found)
     if given.ndim == 1:
         return _one_hot(given, n_intents, units)
-    if given.shape != (len(units), n_intents) or given.dtype.kind not in "fiub":
+    if given.dtype.kind not in "fiub":
+        raise InvalidParameter(f"Initial responsibilities must be real numbers; their dtype is {given.dtype}.")
+    if given.shape != (len(units), n_intents):
         raise InvalidParameter(
-            f"Initial responsibilities must be numbers of shape ({len(units)}, {n_intents}), a row for each of the "
+            f"Initial responsibilities must have the shape ({len(units)}, {n_intents}), a row for each of the "
             f"{units.noun} and a column for each intent; got shape {given.shape}."
         )
     U = given.astype(np.float64)

@@ -2,9 +2,9 @@
 
 Held-out likelihood comes first. It asks what a model is for, to describe behaviour that it has not seen, and rests on
 no count of parameters and no asymptotics, which bounds and overlapping intents upset. It rules out the numbers that
-predict worse than the best by more than a standard error. With a hundred demonstrations several numbers often remain;
-of these BIC takes its pick, or, where it is unknown, the fewest are enough. BIC decides alone where nothing was held
-out.
+predict worse than the best by more than two standard errors. With a hundred demonstrations several numbers often
+remain; of these BIC takes its pick, or, where it is unknown, the fewest are enough. BIC decides alone where nothing was
+held out.
 
 The standard error is that of the *difference* between two numbers of intents, unit by unit. That of the mean itself is
 far larger (a long demonstration has a low likelihood under any model) and would nearly always speak for one intent.
@@ -136,7 +136,7 @@ def recommend(rows: Sequence[Row], sticks: int | None) -> dict[str, int]:
     {'bic': 1, 'aic': 2, 'stick_breaking': 2}
     """
     found = {}
-    near = adequate(rows)
+    near = adequate(rows, within=1.0)
     if near:
         found["held_out"] = near[0].n_intents
     for name in ("bic", "icl", "aic"):
@@ -152,9 +152,9 @@ def recommend(rows: Sequence[Row], sticks: int | None) -> dict[str, int]:
     return found
 
 
-def adequate(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that predict what was held out within one standard error of the best."""
-    return [row for row in rows if row.behind <= row.behind_se]
+def adequate(rows: Sequence[Row], within: float = 2.0) -> list[Row]:
+    """Return the rows that predict what was held out within so many standard errors of the best."""
+    return [row for row in rows if row.behind <= within * row.behind_se]
 
 
 def explain(rows: Sequence[Row], recommendations: Mapping[str, int], noun: str) -> tuple[int, str]:
@@ -188,7 +188,7 @@ def _choose(rows: Sequence[Row], recommendations: Mapping[str, int], noun: str) 
     near = adequate(rows)
     if near:
         best = next(row.n_intents for row in near if row.behind == 0.0)
-        rule = f"predict left-out {noun} within one standard error of the best ({best})"
+        rule = f"predict left-out {noun} within two standard errors of the best ({best})"
         if len(near) == 1:
             return best, f"the only number to {rule}"
         alike = f"those that {rule}: {_listed([str(row.n_intents) for row in near])}"

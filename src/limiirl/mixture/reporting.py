@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
@@ -70,9 +69,9 @@ class Reporting:
 
         Lower is better; it counts against intents that overlap.
         """
-        U, log_likelihood = self._evaluated(demos, groups)
+        U, _ = self._evaluated(demos, groups)
         entropy = -float(np.sum(U * np.log(np.where(U > 0.0, U, 1.0))))
-        return -2.0 * log_likelihood + self._n_free(len(U)) * float(np.log(len(U))) + 2.0 * entropy
+        return self.bic(demos, groups) + 2.0 * entropy
 
     def summary(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> Summary:
         """Return what was found, as a text to print, a table for notebooks, or a dict for JSON.
@@ -135,8 +134,7 @@ class Reporting:
 
 def _settled(irl: Any) -> Any:
     """Return a copy of a fitted model that keeps the largest length which its first data settled."""
-    model = clone(irl)
-    longest = getattr(irl, "max_length_", None)
-    if longest is not None and "max_length" in model.get_params(deep=False):
-        model.set_params(max_length=longest)
+    model, longest = checks.fresh(irl), getattr(irl, "max_length_", None)
+    if longest is not None and hasattr(model, "max_length"):
+        model.max_length = longest
     return model

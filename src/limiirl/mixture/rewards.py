@@ -107,7 +107,7 @@ def start_from(prepared: Prepared, U: Float, reward_init: Any, rng: np.random.Ge
             stacklevel=4,
         )
     thetas = _checked(make(prepared, np.where(empty, 1.0, U)), len(sizes), prepared)
-    return Start(sizes / len(U), separated(thetas, ~empty, prepared, rng), U)
+    return Start(sizes / len(U), separated(thetas, ~empty, prepared, rng), U, tuple(np.flatnonzero(empty).tolist()))
 
 
 def separated(thetas: Float, counted: NDArray[np.bool_], prepared: Prepared, rng: np.random.Generator) -> Float:
@@ -115,11 +115,11 @@ def separated(thetas: Float, counted: NDArray[np.bool_], prepared: Prepared, rng
 
     EM treats the same rewards alike for ever, so that they are stirred, unless no demonstration differs from another.
     """
-    alike = _alike(thetas, counted)
-    if alike is None or not np.any(np.ptp(prepared.features(), axis=0) > 0):
+    pair = alike(thetas, counted)
+    if pair is None or not np.any(np.ptp(prepared.features(), axis=0) > 0):
         return thetas
     warnings.warn(
-        f"Intents {alike[0]} and {alike[1]} begin with the same rewards, which EM cannot tell apart; they were stirred "
+        f"Intents {pair[0]} and {pair[1]} begin with the same rewards, which EM cannot tell apart; they were stirred "
         "at random. Pass initial responsibilities or rewards that differ, or init='kmeans'.",
         DegenerateIntentWarning,
         stacklevel=5,
@@ -127,7 +127,7 @@ def separated(thetas: Float, counted: NDArray[np.bool_], prepared: Prepared, rng
     found = thetas
     for _ in range(_STIRS):
         found = prepared.project(thetas + _STIR * (1.0 + np.abs(thetas)) * rng.normal(size=thetas.shape))
-        if _alike(found, counted) is None:
+        if alike(found, counted) is None:
             break
     return found
 
@@ -144,7 +144,7 @@ def _checked(thetas: Any, n_intents: int, prepared: Prepared) -> Float:
     return found
 
 
-def _alike(thetas: Float, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
+def alike(thetas: Float, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
     """Return two intents with the same rewards, or None."""
     for k in np.flatnonzero(counted):
         for other in np.flatnonzero(counted[:k]):

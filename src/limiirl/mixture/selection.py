@@ -152,7 +152,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
 
     It reports BIC, AIC and ICL; the likelihood of left-out demonstrations by cross-validation; how stable memberships
     are under resampling; and the number of clusters that the paper's stick-breaking GMM sees. Recommended is the
-    number of the lowest BIC among those that predict left-out demonstrations within one standard error of the best;
+    number of the lowest BIC among those that predict left-out demonstrations within two standard errors of the best;
     `reason` says which criteria agree and which do not. A fit that fails costs its own figures alone.
 
     Parameters

@@ -23,6 +23,7 @@ from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
 from limiirl.files import atomic_write
 from limiirl.irl.registry import model_class
 from limiirl.mdp import MDP
+from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture import checks
 from limiirl.mixture.encoding import Arrays, Unwritable, Writer, decode, decode_history, decode_model, decode_restarts
 
@@ -151,6 +152,7 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         mixture.history_ = decode_history(header["history"], arrays)
         mixture.restarts_ = decode_restarts(header["restarts"], arrays)
         mixture.irl_, mixture.mdp_ = decode_model(header["irl_"], arrays), mdp
+        RewardEnsemble(mixture.weights_, mixture.thetas_)  # shapes that belong together, shares that sum to 1
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidFile(
             f"{place / _HEADER} is damaged, or its classes have changed ({error!s:.300}). Save the mixture again."
@@ -163,7 +165,7 @@ def _header(folder: Path) -> dict[str, Any]:
     path = folder / _HEADER
     try:
         header = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         what = "it has no mixture.json" if folder.is_dir() else "there is no such folder"
         raise InvalidFile(
             f"{folder} is not a mixture of limiirl: {what}. Give a folder that IntentMixture.save wrote."
@@ -174,6 +176,8 @@ def _header(folder: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(header, dict) or header.get("format") != FORMAT or not isinstance(header.get("version"), int):
         raise InvalidFile(f"{path} is not a mixture of limiirl. Give a folder that IntentMixture.save wrote.")
+    if header["version"] < 1:
+        raise InvalidFile(f"{path} has format version {header['version']}, which never was. Save the mixture again.")
     if header["version"] > VERSION:
         raise InvalidFile(
             f"{folder} has format version {header['version']}, written by limiirl {header.get('limiirl')}; this "

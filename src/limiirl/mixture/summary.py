@@ -66,7 +66,7 @@ class Summary:
     >>> demos = Demonstrations.from_lists([[0], [0, 1], [0, 1], [0, 1]])
     >>> print(IntentMixture(1, MaxEnt(2, bounds=None)).fit(mdp, demos).summary())
     IntentMixture: 1 intent behind 4 demonstrations
-      model           MaxEnt(bounds=None, max_length=2)
+      model           MaxEnt(bounds=None, max_length=2), trajectories of up to 2 states that stop anywhere
       init            kmeans, rewards by mle
       EM              converged after 1 iteration
       starts          1; a larger n_init would show whether others lead elsewhere
@@ -214,10 +214,15 @@ def evaluate(mixture: Any, prepared: Prepared | None) -> tuple[Float, float]:
 
 
 def _model(irl: Any) -> str:
-    name, longest = " ".join(repr(irl).split()), getattr(irl, "max_length_", None)
-    # A length that the demonstrations settled is part of the model all the same.
-    settled = longest is not None and getattr(irl, "max_length", None) is None
-    return f"{name}, trajectories of up to {longest} states" if settled else name
+    """Name the model, and what shapes its results most: which trajectories it knows, and the bounds on rewards."""
+    name, longest, stop = " ".join(repr(irl).split()), getattr(irl, "max_length_", None), getattr(irl, "stop", None)
+    told = []
+    if longest is not None:  # by the demonstrations, or by a parameter
+        told.append(f"trajectories of up to {longest} states" + (f" that stop {stop}" if stop == "anywhere" else ""))
+    bounds = getattr(irl, "bounds", None)
+    if bounds is not None and np.shape(bounds) == (2,) and "bounds" not in name:  # a default that few know
+        told.append(f"rewards from {bounds[0]:g} to {bounds[1]:g}")
+    return ", ".join([name, *told])
 
 
 def _init(mixture: IntentMixture) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl.demos import Demonstrations
+from limiirl.demos.units import Units
 from limiirl.errors import InvalidFile
 from limiirl.files import atomic_write
 
@@ -22,20 +23,18 @@ _SHOWN = 20
 
 @dataclass(frozen=True, eq=False)
 class Membership:
-    """One row a demonstration: its name, its most likely intent, the posterior (N, K), and its log-likelihood.
+    """A row for each demonstration or group: name, most likely intent, posterior (G, K), log-likelihood."""
 
-    Demonstrations of a group share posterior and log-likelihood.
-    """
-
-    demo: NDArray[Any]
+    unit: str
+    names: NDArray[Any]
     intent: NDArray[np.int64]
     posterior: NDArray[np.float64]
     log_likelihood: NDArray[np.float64]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists for JSON."""
-        columns = ("demo", "intent", "posterior", "log_likelihood")
-        return {name: getattr(self, name).tolist() for name in columns}
+        columns = ("intent", "posterior", "log_likelihood")
+        return {self.unit: self.names.tolist()} | {name: getattr(self, name).tolist() for name in columns}
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a .csv or .parquet file with a column for each intent's probability, whole or not at all."""
@@ -43,7 +42,7 @@ class Membership:
         import pyarrow.csv
         import pyarrow.parquet as pq
 
-        columns = {"demo": self.demo, "intent": self.intent}
+        columns = {self.unit: self.names, "intent": self.intent}
         columns |= {f"probability_{k}": column for k, column in enumerate(self.posterior.T)}
         table = pa.table({name: pa.array(values) for name, values in columns.items()})
         table = table.append_column("log_likelihood", pa.array(self.log_likelihood))
@@ -58,26 +57,28 @@ class Membership:
         n, K = self.posterior.shape
         counts = np.bincount(self.intent, minlength=K)
         shares = ", ".join(f"intent {k}: {count}" for k, count in enumerate(counts))
-        lines = [f"{n} demonstrations ({shares})", ""]
-        lines.append(f"{'demo':>12}  intent  {'  '.join(f'p({k})' for k in range(K))}  log-likelihood")
+        lines = [f"{n} {'groups' if self.unit == 'group' else 'demonstrations'} ({shares})", ""]
+        lines.append(f"{self.unit:>12}  intent  {'  '.join(f'p({k})' for k in range(K))}  log-likelihood")
         for i in range(min(n, _SHOWN)):
             posterior = " ".join(f"{p:5.3f}" for p in self.posterior[i])
-            lines.append(f"{self.demo[i]!s:>12}  {self.intent[i]:>6}  {posterior}  {self.log_likelihood[i]:14.3f}")
+            lines.append(f"{self.names[i]!s:>12}  {self.intent[i]:>6}  {posterior}  {self.log_likelihood[i]:14.3f}")
         if n > _SHOWN:
             lines.append(f"{'...':>12}  {n - _SHOWN} more")
         return "\n".join(lines)
 
 
 def check_suffix(path: str | os.PathLike[str]) -> None:
-    """Check that `Membership.write` can write such a file."""
+    """Check that `Membership.write` can write such a file there."""
     if Path(path).suffix not in (".csv", ".parquet"):
         raise InvalidFile(f"{path} must end in .csv or .parquet.")
+    if not Path(path).parent.is_dir():
+        raise InvalidFile(f"{path} cannot be written: there is no folder {Path(path).parent}. Make it first.")
 
 
 def membership(
     mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike | None = None, *, partial: bool = False
 ) -> Membership:
-    """Return who follows which intent.
+    """Return who follows which intent: a row for each demonstration, or for each group.
 
     Examples
     --------
@@ -93,9 +94,13 @@ def membership(
                1       0  0.999 0.001          -0.454
                2       1  0.005 0.995          -1.147
     """
-    from limiirl.demos.units import Units
-
+    units = Units.of(groups, len(demos))
     posterior = mixture.predict_proba(demos, groups, partial=partial)
-    log_likelihood = Units.of(groups, len(demos)).spread(mixture.score_samples(demos, groups, partial=partial))
+    log_likelihood = mixture.score_samples(demos, groups, partial=partial)
     names = np.arange(len(demos)) if demos.ids is None else demos.ids
-    return Membership(names, np.argmax(posterior, axis=1), posterior, log_likelihood)
+    if units.index is not None:
+        _, first = np.unique(units.index, return_index=True)
+        posterior, names = posterior[first], units.names
+    return Membership(
+        "group" if units.grouped else "demo", names, np.argmax(posterior, axis=1), posterior, log_likelihood
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from limiirl.errors import ConformanceError, InvalidParameter
-from limiirl.irl.base import REQUIRED
+from limiirl.irl.base import PARAMETERS, REQUIRED
 from limiirl.testing import rules_fit, rules_log_prob, rules_mixture, rules_parameters, rules_weights
 from limiirl.testing.problems import Problem, given, problems
 from limiirl.testing.rules_fit import fit_returns_theta
@@ -183,7 +183,7 @@ def _problems(model: Any, mdp: Any, demos: Any) -> list[Problem]:
 def _require_methods(model: Any) -> None:
     if isinstance(model, type):
         raise ConformanceError(f"{model.__name__} is a class. Pass an instance of it: {model.__name__}().")
-    missing = [name for name in REQUIRED if not callable(getattr(model, name, None))]
+    missing = [name for name in REQUIRED + PARAMETERS if not callable(getattr(model, name, None))]
     if missing:
         raise ConformanceError(
             f"{type(model).__name__} lacks the method {', '.join(missing)}. A model needs fit, log_prob, get_params "
