@@ -5,7 +5,7 @@ JOBS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := engine small growth solvers fit many elementworld sticks
+BENCHMARKS := engine small growth solvers fit many elementworld sticks gevd
 
 .DEFAULT_GOAL := help
 # Benchmarks that run at once measure each other.

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from scipy.stats import t as student
 from scipy.stats import ttest_rel, wilcoxon
 
 from benchmarks.measure import describe_machine
 from limiirl import IntentMixture, MaxEnt
 from limiirl.errors import LimiirlWarning
-from limiirl.metrics import anid
+from limiirl.metrics import Interval, agrees, anid, mean_interval
 from limiirl.worlds import ElementWorld
 
 N_DEMOS = 100
@@ -81,18 +80,7 @@ def run_world(seed: int, max_length: int | None = None, methods: Iterable[str] =
     return found
 
 
-def mean_and_half_width(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Mean and half-width of its 95 % confidence interval."""
-    n = values.size
-    return float(values.mean()), float(student.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n))
-
-
-def agrees(ours: tuple[float, float], paper: tuple[float, float], rounding: float = 0.0) -> bool:
-    """Whether two means differ by no more than their half-widths allow, and what the paper's decimals may hide."""
-    return bool(abs(ours[0] - paper[0]) <= np.hypot(ours[1], paper[1]) + rounding)
-
-
-def verdict(ours: tuple[float, float], paper: tuple[float, float], rounding: float) -> str:
+def verdict(ours: Interval, paper: tuple[float, float], rounding: float) -> str:
     """Return "agrees", "in rounding" if it does for some number that the paper would print so, or "DIFFERS"."""
     if agrees(ours, paper):
         return "agrees"
@@ -117,13 +105,13 @@ def show(found: dict[str, dict[str, NDArray[np.float64]]]) -> None:
     for name, measured in found.items():
         cells = []
         for j, measure in enumerate(("nll", "anid")):
-            ours = mean_and_half_width(measured[measure])
+            ours = mean_interval(measured[measure])
             cell = f"{ours[0]:7.3f} ± {ours[1]:.3f}"
             if name in PAPER:
                 paper = PAPER[name][j]
                 cell += f" ({paper[0]:.2f}: {verdict(ours, paper, ROUNDING[j])})"
             cells.append(cell)
-        train = mean_and_half_width(measured["train_anid"])
+        train = mean_interval(measured["train_anid"])
         cells.append(f"{train[0]:.3f} ± {train[1]:.3f}")
         print(f"  {name:<24} {measured['iterations'].mean():10.1f}  {cells[0]:>35}  {cells[1]:>35}  {cells[2]:>15}")
     print("  Against random rewards, paired by world, ANID of the test set:")

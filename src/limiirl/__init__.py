@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from limiirl._version import __version__
 
 if TYPE_CHECKING:
-    from limiirl import errors, metrics, testing, worlds
+    from limiirl import errors, metrics, testing, theory, worlds
     from limiirl.demos import Demonstrations
     from limiirl.irl import MaxEnt
     from limiirl.mdp import MDP
@@ -32,7 +32,7 @@ _HOMES = {
     "Selection": "limiirl.mixture",
     "select_intents": "limiirl.mixture",
 }
-_MODULES = ("errors", "metrics", "testing", "worlds")
+_MODULES = ("errors", "metrics", "testing", "theory", "worlds")
 
 __all__ = [
     "MDP",
@@ -46,6 +46,7 @@ __all__ = [
     "metrics",
     "select_intents",
     "testing",
+    "theory",
     "worlds",
 ]
 

@@ -1,11 +1,12 @@
 """RewardEnsemble: a frozen value with shares and reward vectors."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 
-from limiirl.errors import InvalidParameter
+from limiirl.errors import InvalidFile, InvalidParameter
 from limiirl.mdp.ensemble import RewardEnsemble
 
 WEIGHTS = [0.25, 0.75]
@@ -74,3 +75,60 @@ def test_weights_may_be_off_by_rounding_only() -> None:
 def test_bad_input_names_index_and_remedy(weights: object, thetas: object, message: str) -> None:
     with pytest.raises(InvalidParameter, match=message):
         RewardEnsemble(weights, thetas)  # type: ignore[arg-type]
+
+
+def test_a_saved_ensemble_is_restored_to_the_last_bit(tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    ensemble = RewardEnsemble(rng.dirichlet(np.ones(5)), 10.0 ** rng.uniform(-300, 300, (5, 7)) * rng.choice([-1, 1]))
+    ensemble.save(tmp_path / "truth.json")
+    assert RewardEnsemble.load(tmp_path / "truth.json") == ensemble
+    assert [path.name for path in tmp_path.iterdir()] == ["truth.json"]  # nothing half-written is left behind
+    content = json.loads((tmp_path / "truth.json").read_text())
+    assert (content["format"], content["version"]) == ("limiirl.ensemble", 1)
+    RewardEnsemble(WEIGHTS, THETAS).save(str(tmp_path / "truth.json"))  # replaces the older one
+    assert RewardEnsemble.load(str(tmp_path / "truth.json")) == RewardEnsemble(WEIGHTS, THETAS)
+
+
+def test_an_npz_of_anybodys_is_read(tmp_path) -> None:
+    np.savez(tmp_path / "truth.npz", weights=WEIGHTS, thetas=THETAS)
+    assert RewardEnsemble.load(tmp_path / "truth.npz") == RewardEnsemble(WEIGHTS, THETAS)
+    np.savez(tmp_path / "half.npz", weights=WEIGHTS)
+    with pytest.raises(InvalidFile, match=r"half\.npz has no thetas"):
+        RewardEnsemble.load(tmp_path / "half.npz")
+    np.savez(tmp_path / "objects.npz", weights=np.array(WEIGHTS, dtype=object), thetas=THETAS)
+    with pytest.raises(InvalidFile, match=r"objects\.npz is truncated or not an npz file.*pickle"):
+        RewardEnsemble.load(tmp_path / "objects.npz")
+    with (tmp_path / "array.npz").open("wb") as stream:
+        np.save(stream, np.ones(3))
+    with pytest.raises(InvalidFile, match=r"array\.npz has no weights"):
+        RewardEnsemble.load(tmp_path / "array.npz")
+
+
+GOOD = {"format": "limiirl.ensemble", "version": 1, "weights": WEIGHTS, "thetas": THETAS}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (json.dumps(GOOD)[:-9], "is truncated or not JSON"),
+        ("\x00\xff", "is truncated or not JSON"),
+        ("[1, 2]", "is not an ensemble of limiirl. Give a file that"),
+        (json.dumps(GOOD | {"format": "limiirl.mdp"}), "is not an ensemble of limiirl"),
+        (json.dumps(GOOD | {"version": True}), "is not an ensemble of limiirl"),
+        (json.dumps(GOOD | {"version": 2, "limiirl": "9.0"}), r"version 2, written by limiirl 9\.0.*up to 1. Upgrade"),
+        (json.dumps({name: GOOD[name] for name in ("format", "version", "weights")}), "has no thetas. Write it again"),
+        (json.dumps(GOOD | {"weights": [0.5, 0.4]}), r"truth\.json: weights must sum to 1; .* sum to 0\.9"),
+        (json.dumps(GOOD | {"thetas": [[1.0], [float("nan")]]}), r"truth\.json: thetas must be finite; thetas\[1, 0\]"),
+        (json.dumps(GOOD | {"thetas": [[1.0], None]}), r"truth\.json: thetas must"),
+    ],
+)
+def test_a_bad_file_is_named_with_the_reason(tmp_path, text, message) -> None:
+    (tmp_path / "truth.json").write_text(text, encoding="latin-1")
+    with pytest.raises(InvalidFile, match=message):
+        RewardEnsemble.load(tmp_path / "truth.json")
+
+
+def test_a_missing_file_speaks_for_itself(tmp_path) -> None:
+    for name in ("absent.json", "absent.npz"):
+        with pytest.raises(FileNotFoundError):
+            RewardEnsemble.load(tmp_path / name)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from limiirl import __version__
-from limiirl.cli import mixtures
+from limiirl.cli import evaluate, mixtures
 from limiirl.errors import LimiirlError, LimiirlWarning
 
 app = typer.Typer(
@@ -52,6 +52,7 @@ def demo(
 
 
 app.command(no_args_is_help=True)(mixtures.fit)
+app.command(no_args_is_help=True)(evaluate.evaluate)
 app.command(no_args_is_help=True)(mixtures.predict)
 app.command(no_args_is_help=True)(mixtures.select)
 

@@ -1,12 +1,24 @@
 """A set of reward functions with their shares: what a mixture learns, and what a world knows to be true."""
 
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from limiirl.errors import InvalidParameter
+from limiirl._version import __version__
+from limiirl.errors import InvalidFile, InvalidParameter
+from limiirl.files import atomic_write
 
+FORMAT = "limiirl.ensemble"
+VERSION = 1
 WEIGHT_TOLERANCE = 1e-8
 
 
@@ -52,6 +64,44 @@ class RewardEnsemble:
         """d, the length of each reward vector."""
         return int(self.thetas.shape[1])
 
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a JSON file, whole or not at all; `RewardEnsemble.load` restores exactly this value.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "truth.json"
+        >>> ensemble = RewardEnsemble([0.25, 0.75], [[0.0, -1.0], [0.1, -10.0]])
+        >>> ensemble.save(path)
+        >>> RewardEnsemble.load(path) == ensemble
+        True
+        """
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "limiirl": __version__,
+            "weights": self.weights.tolist(),
+            "thetas": self.thetas.tolist(),
+        }
+        with atomic_write(path) as scratch:
+            scratch.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="ascii")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> RewardEnsemble:
+        """Read what `save` wrote, or an .npz of anybody's with the arrays weights (K,) and thetas (K, d).
+
+        A file that is truncated, not ours or from a newer limiirl is an `InvalidFile` that says so.
+        """
+        place = Path(path)
+        content = _read_npz(place) if place.suffix == ".npz" else _read_json(place)
+        for name in ("weights", "thetas"):
+            if name not in content:
+                raise InvalidFile(f"{path} has no {name}. Write it again with RewardEnsemble.save.")
+        try:
+            return cls(content["weights"], content["thetas"])
+        except InvalidParameter as error:
+            raise InvalidFile(f"{path}: {error}") from None
+
     def __repr__(self) -> str:
         head = f"RewardEnsemble({self.n_intents} intents, {self.n_features} features)"
         shown = zip(self.weights, self.thetas, strict=True)
@@ -65,6 +115,33 @@ class RewardEnsemble:
 
     def __hash__(self) -> int:
         return hash((self.thetas.shape, self.weights.tobytes(), self.thetas.tobytes()))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Return the content of a file of our format, of a version that we know."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise InvalidFile(
+            f"{path} is truncated or not JSON ({error!s:.200}). Copy it again, or write it with RewardEnsemble.save."
+        ) from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT or type(content.get("version")) is not int:
+        raise InvalidFile(f"{path} is not an ensemble of limiirl. Give a file that RewardEnsemble.save wrote.")
+    if content["version"] > VERSION:
+        raise InvalidFile(
+            f"{path} has format version {content['version']}, written by limiirl {content.get('limiirl')}; this "
+            f"limiirl reads up to {VERSION}. Upgrade limiirl."
+        )
+    return content
+
+
+def _read_npz(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as stream:
+            loaded = np.load(stream, allow_pickle=False)
+            return {name: loaded[name] for name in loaded.files} if hasattr(loaded, "files") else {}
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError) as error:
+        raise InvalidFile(f"{path} is truncated or not an npz file ({error!s:.200}). Copy or write it again.") from None
 
 
 def _own(values: ArrayLike, name: str) -> NDArray[np.float64]:

@@ -1,5 +1,40 @@
-"""How good an ensemble is: the distance between clusterings."""
+"""How good an ensemble is: rewards, clusters, likelihood, forecasts, and how sure a figure is."""
 
 from limiirl.metrics.clusterings import anid, hard, nid
+from limiirl.metrics.evaluation import Evaluation, Recovery, evaluate
+from limiirl.metrics.evd import evd, evd_interval, ile
+from limiirl.metrics.gevd import GEVD, gevd
+from limiirl.metrics.intervals import Comparison, Interval, agrees, bootstrap_interval, mean_interval, paired
+from limiirl.metrics.likelihood import NLL, ensemble_nll, mixture_nll
+from limiirl.metrics.routes import distance_missed, edit_distance, feature_distance, match_rate, next_action_accuracy
+from limiirl.metrics.shaping import dard, epic
 
-__all__ = ["anid", "hard", "nid"]
+__all__ = [
+    "GEVD",
+    "NLL",
+    "Comparison",
+    "Evaluation",
+    "Interval",
+    "Recovery",
+    "agrees",
+    "anid",
+    "bootstrap_interval",
+    "dard",
+    "distance_missed",
+    "edit_distance",
+    "ensemble_nll",
+    "epic",
+    "evaluate",
+    "evd",
+    "evd_interval",
+    "feature_distance",
+    "gevd",
+    "hard",
+    "ile",
+    "match_rate",
+    "mean_interval",
+    "mixture_nll",
+    "next_action_accuracy",
+    "nid",
+    "paired",
+]

@@ -1,0 +1,278 @@
+"""How sure a figure is: confidence intervals of a mean, the bootstrap, and paired comparisons of two methods.
+
+Half-widths are half-widths: the paper's Table 1 prints full widths of its 95 % intervals after the "±".
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from limiirl.errors import InvalidParameter, NumericalError
+from limiirl.irl.checks import choice, count, generator
+
+Float = NDArray[np.float64]
+
+
+class Interval(NamedTuple):
+    """A mean, or another figure, with its confidence interval from n values.
+
+    Attributes
+    ----------
+    mean : float
+        The figure itself.
+    half_width : float
+        Half of high - low; the interval of a bootstrap need not be symmetric about the figure.
+    low, high : float
+    n : int
+
+    Examples
+    --------
+    >>> print(Interval(3.65, 0.33, 3.32, 3.98, 100))
+    3.65 ± 0.33
+    """
+
+    mean: float
+    half_width: float
+    low: float
+    high: float
+    n: int
+
+    def __str__(self) -> str:
+        if not math.isfinite(self.half_width) or self.half_width == 0.0:
+            return f"{self.mean:.4g} ± {self.half_width:.2g}"
+        decimals = max(1 - math.floor(math.log10(self.half_width)), 0)
+        return f"{self.mean:.{decimals}f} ± {self.half_width:.{decimals}f}"
+
+
+def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
+    """Return the mean of values (n,), n >= 2, with Student's confidence interval ``mean ± t_{n-1} s / sqrt(n)``.
+
+    Examples
+    --------
+    >>> found = mean_interval([1.0, 2.0, 3.0, 4.0])
+    >>> found.mean, round(found.half_width, 3)
+    (2.5, 2.054)
+    >>> print(found)
+    2.5 ± 2.1
+    """
+    array = _sample(values, "values")
+    mean, n = float(array.mean()), array.size
+    quantile = float(stats.t.ppf(0.5 + _level(level) / 2.0, n - 1))
+    half = quantile * float(array.std(ddof=1)) / math.sqrt(n)
+    return Interval(mean, half, mean - half, mean + half, n)
+
+
+def bootstrap_interval(
+    values: ArrayLike,
+    statistic: Callable[..., Any] = np.mean,
+    level: float = 0.95,
+    *,
+    method: Literal["bca", "percentile"] = "bca",
+    n_resamples: int = 9999,
+    seed: int | np.random.Generator = 0,
+) -> Interval:
+    """Return a statistic of values (n,) with its bootstrap interval, which assumes no bell curve.
+
+    Parameters
+    ----------
+    values : (n,), n >= 2
+    statistic : callable
+        Takes an array and ``axis``, as `np.mean` and `np.median` do.
+    method : "bca" or "percentile"
+        The first corrects for bias and skew; the second is plain, and works for any statistic.
+    n_resamples, seed : int
+
+    Examples
+    --------
+    >>> found = bootstrap_interval([1.0, 2.0, 3.0, 10.0], np.median, method="percentile", seed=1)
+    >>> found.mean, found.low, found.high
+    (2.5, 1.0, 10.0)
+    """
+    array, _ = _sample(values, "values"), _level(level)
+    choice(method, "method", ("bca", "percentile"))
+    figure = float(statistic(array, axis=-1))
+    if np.all(array == array[0]):  # every resample is the sample; BCa would divide by zero
+        return Interval(figure, 0.0, figure, figure, array.size)
+    with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # told just below, as an error
+        found = stats.bootstrap(
+            (array,),
+            statistic,
+            n_resamples=count(n_resamples, "n_resamples"),
+            confidence_level=level,
+            method="BCa" if method == "bca" else "percentile",
+            rng=generator(seed),
+        ).confidence_interval
+    low, high = float(found.low), float(found.high)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise NumericalError(
+            "BCa has no interval here: resamples do not vary about the statistic. Use method='percentile'."
+        )
+    return Interval(figure, (high - low) / 2.0, low, high, array.size)
+
+
+def agrees(ours: Interval | tuple[float, float], paper: Interval | tuple[float, float], rounding: float = 0.0) -> bool:
+    """Return whether two figures differ by no more than ``sqrt(h_ours^2 + h_paper^2)``, h their half-widths.
+
+    Parameters
+    ----------
+    ours, paper : Interval or (mean, half_width)
+        Halve what the paper prints after the "±": it is the full width.
+    rounding : float
+        What the paper's decimals may hide, such as 0.005 for a figure with two; it is added to what is allowed.
+
+    Examples
+    --------
+    >>> agrees((20.08, 0.57), (19.65, 0.32)), agrees((20.08, 0.1), (19.65, 0.1))
+    (True, False)
+    """
+    return abs(ours[0] - paper[0]) <= math.hypot(ours[1], paper[1]) + rounding
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two methods measured on the same problems: their difference, tests of it, and what these say.
+
+    Attributes
+    ----------
+    names : (str, str)
+    means : (float, float)
+    difference : Interval
+        First minus second, over the pairs.
+    t, p_t : float
+        Student's paired test, two-sided.
+    p_wilcoxon : float
+        Wilcoxon's signed-rank test, two-sided: looks at ranks only, so that a few large differences do not decide.
+    effect : float
+        Cohen's d of paired values: mean difference over its standard deviation.
+    better : str or None
+        The better method's name where both tests are significant at 1 - level; else None.
+    """
+
+    names: tuple[str, str]
+    means: tuple[float, float]
+    difference: Interval
+    t: float
+    p_t: float
+    p_wilcoxon: float
+    effect: float
+    better: str | None
+    level: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON; infinite ones are null."""
+        figures = {name: getattr(self, name) for name in ("t", "p_t", "p_wilcoxon", "effect", "better", "level")}
+        plain = {name: None if value in (math.inf, -math.inf) else value for name, value in figures.items()}
+        return {
+            "names": list(self.names),
+            "means": list(self.means),
+            "difference": self.difference._asdict(),
+        } | plain
+
+    def __str__(self) -> str:
+        first, second = self.names
+        gap = self.difference
+        if self.better is not None:
+            verdict = f"{self.better} is better than {second if self.better == first else first}"
+        elif (self.p_t < 1.0 - self.level) != (self.p_wilcoxon < 1.0 - self.level):
+            verdict = f"The tests disagree on {first} and {second}"
+        else:
+            verdict = f"No difference between {first} and {second} is certain"
+        return (
+            f"{verdict}: {self.means[0]:.4g} and {self.means[1]:.4g}, difference {gap} ({100 * self.level:g} %) over "
+            f"{gap.n} pairs; t-test p = {self.p_t:.1e}, Wilcoxon p = {self.p_wilcoxon:.1e}; effect size d = "
+            f"{self.effect:.2f} ({_size(self.effect)})."
+        )
+
+
+def paired(
+    first: ArrayLike,
+    second: ArrayLike,
+    names: tuple[str, str] = ("the first", "the second"),
+    *,
+    lower_is_better: bool = True,
+    level: float = 0.95,
+) -> Comparison:
+    """Compare two methods that were measured on the same problems, such as the same worlds.
+
+    Parameters
+    ----------
+    first, second : (n,), n >= 2
+        Entry i of both is of the same problem.
+    lower_is_better : bool
+        So for NLL, ANID, EVD and GEVD; not for accuracies.
+    level : float
+        A difference counts where both tests' p are below 1 - level.
+
+    Examples
+    --------
+    >>> warm, random = [0.03, 0.04, 0.02, 0.05, 0.03, 0.04], [0.13, 0.19, 0.10, 0.21, 0.12, 0.18]
+    >>> print(paired(warm, random, ("k-means", "random rewards")))
+    k-means is better than random rewards: 0.035 and 0.155, difference -0.120 ± 0.036 (95 %) over 6 pairs; ...
+    """
+    a, b = _sample(first, "first"), _sample(second, "second")
+    if a.size != b.size:
+        raise InvalidParameter(
+            f"first and second must be of the same problems; they have {a.size} and {b.size} values. Pair them up."
+        )
+    gap = mean_interval(a - b, level)
+    t, p_t, effect = _student(a - b)
+    p_w = _wilcoxon(a - b)
+    better = None
+    if max(p_t, p_w) < 1.0 - level:
+        better = names[0] if (gap.mean < 0.0) == lower_is_better else names[1]
+    means = (float(a.mean()), float(b.mean()))
+    return Comparison((names[0], names[1]), means, gap, t, p_t, p_w, effect, better, level)
+
+
+def _student(gaps: Float) -> tuple[float, float, float]:
+    """Return t, its two-sided p, and Cohen's d; equal gaps, none of them rounding, leave no doubt."""
+    mean, spread = float(gaps.mean()), float(gaps.std(ddof=1))
+    if spread <= 1e-14 * abs(mean):  # scipy would divide by a spread that is rounding
+        return (0.0, 1.0, 0.0) if mean == 0.0 else (math.copysign(math.inf, mean), 0.0, math.copysign(math.inf, mean))
+    effect = mean / spread
+    t = effect * math.sqrt(gaps.size)
+    return t, float(2.0 * stats.t.sf(abs(t), gaps.size - 1)), effect
+
+
+def _wilcoxon(gaps: Float) -> float:
+    """Return the two-sided p of the signed-rank test; pairs without a difference are left out, as Wilcoxon did."""
+    told = gaps[gaps != 0.0]
+    return 1.0 if told.size == 0 else float(stats.wilcoxon(told).pvalue)
+
+
+def _size(effect: float) -> str:
+    """Return Cohen's words for an effect size."""
+    size = abs(effect)
+    return "negligible" if size < 0.2 else "small" if size < 0.5 else "medium" if size < 0.8 else "large"
+
+
+def _level(level: float) -> float:
+    if not 0.0 < level < 1.0:
+        raise InvalidParameter(f"level must lie between 0 and 1; it is {level!r}. Pass 0.95 for 95 %.")
+    return level
+
+
+def _sample(values: ArrayLike, name: str) -> Float:
+    """Return finite values (n,), at least two."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidParameter(f"{name} must be numbers, one a problem ({error}).") from None
+    if array.ndim != 1 or array.size < 2:
+        raise InvalidParameter(
+            f"{name} must have shape (n,) with n >= 2; got shape {array.shape}. One value alone has no interval."
+        )
+    wrong = ~np.isfinite(array)
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        raise InvalidParameter(f"{name} must be finite; {name}[{i}] is {array[i]}. Leave that problem out, or mend it.")
+    return array

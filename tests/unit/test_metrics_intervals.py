@@ -1,0 +1,170 @@
+"""Intervals of a mean, the bootstrap, the rule of agreement with the paper, and paired comparisons."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from limiirl.errors import InvalidParameter, NumericalError
+from limiirl.metrics.intervals import Interval, agrees, bootstrap_interval, mean_interval, paired
+
+SKEWED = np.random.default_rng(5).gamma(0.5, size=40)
+samples = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=12).map(np.array)
+
+
+@given(samples, st.floats(0.05, 0.999))
+@settings(max_examples=50)
+def test_mean_interval_is_students(values, level):
+    found = mean_interval(values, level)
+    assert found.n == values.size
+    np.testing.assert_allclose(found.mean, math.fsum(values) / values.size, rtol=1e-12, atol=1e-12)
+    error = math.sqrt(math.fsum((values - found.mean) ** 2) / (values.size - 1) / values.size)
+    # The tail beyond the half-width holds (1 - level) / 2 of Student's law with n - 1 degrees of freedom.
+    if error > 1e-9:
+        tail = stats.t.sf(found.half_width / error, values.size - 1)
+        np.testing.assert_allclose(tail, (1.0 - level) / 2.0, rtol=1e-6)
+    np.testing.assert_allclose([found.low, found.high], found.mean + found.half_width * np.array([-1, 1]), rtol=1e-12)
+
+
+def test_half_width_of_a_textbook_sample():
+    # n = 4, s = sqrt(5/3), t_{3, 0.975} = 3.1824: a half-width, not the full width that the paper's table prints.
+    found = mean_interval([1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_allclose(found.half_width, 3.182446305284263 * math.sqrt(5 / 3) / 2, rtol=1e-12)
+    np.testing.assert_allclose(found.high - found.low, 2 * found.half_width, rtol=1e-12)
+
+
+def test_the_interval_covers_the_mean_as_often_as_it_says():
+    draws = np.random.default_rng(0).normal(3.0, 2.0, size=(2000, 6))
+    hits = sum(abs(found.mean - 3.0) <= found.half_width for found in map(mean_interval, draws))
+    assert abs(hits / 2000 - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 2000)
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        (Interval(3.6512, 0.332, 0, 0, 9), "3.65 ± 0.33"),
+        (Interval(0.0312, 0.00512, 0, 0, 9), "0.0312 ± 0.0051"),
+        (Interval(1234.5, 120.0, 0, 0, 9), "1234 ± 120"),
+        (Interval(2.0, 0.0, 2, 2, 9), "2 ± 0"),
+    ],
+)
+def test_intervals_are_printed_to_two_digits_of_their_half_width(interval, text):
+    assert str(interval) == text
+
+
+@pytest.mark.parametrize(("method", "scipys"), [("bca", "BCa"), ("percentile", "percentile")])
+def test_bootstrap_repeats_itself_and_is_scipys(method, scipys):
+    found = bootstrap_interval(SKEWED, method=method, n_resamples=500, seed=3, level=0.9)
+    rng = np.random.default_rng(3)
+    wanted = stats.bootstrap(
+        (SKEWED,), np.mean, n_resamples=500, method=scipys, confidence_level=0.9, rng=rng
+    ).confidence_interval
+    assert (found.low, found.high) == (wanted.low, wanted.high)
+    assert found.mean == SKEWED.mean()
+    np.testing.assert_allclose(found.half_width, (wanted.high - wanted.low) / 2, rtol=1e-12)
+    assert found == bootstrap_interval(SKEWED, method=method, n_resamples=500, seed=3, level=0.9)
+    assert found != bootstrap_interval(SKEWED, method=method, n_resamples=500, seed=4, level=0.9)
+
+
+def test_bca_follows_the_skew():
+    found, plain = (bootstrap_interval(SKEWED, method=method, seed=1) for method in ("bca", "percentile"))
+    assert found.high - found.mean > found.mean - found.low
+    assert found.low > plain.low
+
+
+def test_bootstrap_where_nothing_varies():
+    assert bootstrap_interval([2.0, 2.0, 2.0], n_resamples=99) == Interval(2.0, 0.0, 2.0, 2.0, 3)
+    with pytest.raises(NumericalError, match="Use method='percentile'"):
+        bootstrap_interval(np.append(np.zeros(50), 1.0), np.median, n_resamples=99)
+    assert bootstrap_interval(np.append(np.zeros(50), 1.0), np.median, n_resamples=99, method="percentile").high == 0.0
+
+
+def test_agreement_is_the_root_of_both_squared_half_widths():
+    # 3, 4, 5: a gap of exactly the root agrees, one just beyond does not; a sum of half-widths would allow 7.
+    assert agrees((10.0, 3.0), (15.0, 4.0))
+    assert agrees((15.0, 3.0), (10.0, 4.0))
+    assert not agrees((10.0, 3.0), (15.001, 4.0))
+    assert agrees((10.0, 3.0), (15.001, 4.0), rounding=0.01)
+    assert agrees(Interval(10.0, 3.0, 7.0, 13.0, 9), Interval(15.0, 4.0, 11.0, 19.0, 9))
+
+
+@given(st.integers(3, 30), st.integers(0, 10**6))
+@settings(max_examples=40)
+def test_paired_tests_are_scipys(n, seed):
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=n), rng.normal(0.5, size=n)
+    found = paired(a, b)
+    wanted = stats.ttest_rel(a, b)
+    np.testing.assert_allclose([found.t, found.p_t], [wanted.statistic, wanted.pvalue], rtol=1e-9)
+    np.testing.assert_allclose(found.p_wilcoxon, stats.wilcoxon(a, b).pvalue, rtol=1e-9)
+    np.testing.assert_allclose(found.effect, (a - b).mean() / (a - b).std(ddof=1), rtol=1e-12)
+    assert found.difference == mean_interval(a - b)
+    other = paired(b, a)
+    np.testing.assert_allclose([other.p_t, other.p_wilcoxon], [found.p_t, found.p_wilcoxon], rtol=1e-12)
+    np.testing.assert_allclose(other.effect, -found.effect, rtol=1e-12)
+
+
+def test_the_better_method_is_named():
+    low, high = np.linspace(0, 1, 12), np.linspace(0, 1, 12) + np.random.default_rng(0).normal(1.0, 0.2, 12)
+    assert paired(low, high, ("ours", "theirs")).better == "ours"
+    assert paired(high, low, ("ours", "theirs")).better == "theirs"
+    assert paired(low, high, ("ours", "theirs"), lower_is_better=False).better == "theirs"
+    assert paired(high, low, ("ours", "theirs"), lower_is_better=False).better == "ours"
+    text = str(paired(high, low, ("ours", "theirs")))
+    assert text.startswith("theirs is better than ours: 1.")
+    assert "over 12 pairs" in text
+    assert "(large)" in text
+    assert str(paired(low, high, ("ours", "theirs"))).startswith("ours is better than theirs")
+
+
+def test_no_difference_is_claimed_where_tests_do_not_see_one():
+    rng = np.random.default_rng(2)
+    a = rng.normal(size=20)
+    found = paired(a, a + rng.normal(0.0, 1.0, 20), ("ours", "theirs"))
+    assert found.better is None
+    assert str(found).startswith("No difference between ours and theirs is certain")
+    # One huge difference among small ones the other way: ranks see what the mean does not.
+    gaps = np.append(np.full(11, -0.1) - 0.01 * np.arange(11), 30.0)
+    torn = paired(gaps, np.zeros(12), ("ours", "theirs"))
+    assert torn.p_wilcoxon < 0.05 < torn.p_t
+    assert torn.better is None
+    assert str(torn).startswith("The tests disagree on ours and theirs")
+    # Five pairs can never satisfy Wilcoxon at 5 %, whatever the t-test says.
+    assert paired(np.arange(5.0), np.arange(5.0) + np.linspace(5.0, 5.4, 5)).better is None
+
+
+def test_equal_differences():
+    same = paired([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    assert (same.t, same.p_t, same.p_wilcoxon, same.effect, same.better) == (0.0, 1.0, 1.0, 0.0, None)
+    assert "(negligible)" in str(same)
+    apart = paired(np.arange(8.0), np.arange(8.0) + 2.0)
+    assert (apart.t, apart.p_t, apart.effect) == (-math.inf, 0.0, -math.inf)
+    assert apart.better == "the first"
+    read = json.loads(json.dumps(apart.to_dict(), allow_nan=False))
+    assert read["t"] is None
+    assert read["difference"]["mean"] == -2.0
+    assert read["means"] == [3.5, 5.5]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mean_interval([1.0]), r"n >= 2; got shape \(1,\). One value alone has no interval"),
+        (lambda: mean_interval([[1.0, 2.0]]), r"got shape \(1, 2\)"),
+        (lambda: mean_interval([1.0, np.nan]), r"values\[1\] is nan. Leave that problem out"),
+        (lambda: mean_interval(["a", "b"]), "values must be numbers"),
+        (lambda: mean_interval([1.0, 2.0], 95), "level must lie between 0 and 1; it is 95. Pass 0.95"),
+        (lambda: bootstrap_interval([1.0, 2.0], level=0.0), "level must lie between 0 and 1"),
+        (lambda: bootstrap_interval([1.0, 2.0], method="BCA"), "method must be one of bca, percentile; it is 'BCA'"),
+        (lambda: bootstrap_interval([1.0, 2.0], n_resamples=0), "n_resamples must be a whole number, at least 1"),
+        (lambda: paired([1.0, 2.0], [1.0, 2.0, 3.0]), "have 2 and 3 values. Pair them up"),
+        (lambda: paired([1.0, 2.0], [1.0, np.inf]), r"second\[1\] is inf"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(InvalidParameter, match=message):
+        call()
