@@ -30,7 +30,7 @@ _RESOLUTION = 1e-11
 
 
 def evd(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float = TIES) -> float:
-    """Return the expected value difference ``p0 . (V* - V)``, nonnegative; the order of the rewards matters.
+    """Return the expected value difference ``p0 @ (V* - V)``, nonnegative; the order of the rewards matters.
 
     It is an error, at a discount of 1, if a reward has no finite optimum, or if the learned reward's policy never ends
     where the true reward still counts.

@@ -24,14 +24,8 @@ Float = NDArray[np.float64]
 class Interval(NamedTuple):
     """A mean, or another figure, with its confidence interval from n values.
 
-    Attributes
-    ----------
-    mean : float
-        The figure itself.
-    half_width : float
-        Half of high - low; the interval of a bootstrap need not be symmetric about the figure.
-    low, high : float
-    n : int
+    `mean` is the figure itself, `low` and `high` are the ends of its interval, and `half_width` is half of what is
+    between them; that of a bootstrap need not be symmetric about the figure.
 
     Examples
     --------
@@ -124,8 +118,8 @@ def agrees(ours: Interval | tuple[float, float], paper: Interval | tuple[float, 
 
     Parameters
     ----------
-    ours, paper : Interval or (mean, half_width)
-        Halve what the paper prints after the "±": it is the full width.
+    ours, paper : Interval or tuple
+        An interval, or a mean and its half-width. Halve what the paper prints after the "±": it is the full width.
     rounding : float
         What the paper's decimals may hide, such as 0.005 for a figure with two; it is added to what is allowed.
 

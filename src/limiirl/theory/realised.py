@@ -31,7 +31,7 @@ Int = NDArray[np.int64]
 def realised_epsilon(
     mdp: MDP, demos: Demonstrations, clusters: ArrayLike, irl: Any = None, reward_init: str = "mean"
 ) -> float:
-    """Return (1/N) sum_i sum_k |u_ik^(1) - u_ik^(0)|: how much EM's first step moves a start from these clusters.
+    """Return (1/N) sum_i sum_k abs(u_ik^(1) - u_ik^(0)): how much EM's first step moves a start from these clusters.
 
     0 means that EM agrees with the clusters; 2 would be that it changes its mind about every demonstration.
 
