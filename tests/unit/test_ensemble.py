@@ -132,3 +132,8 @@ def test_a_missing_file_speaks_for_itself(tmp_path) -> None:
     for name in ("absent.json", "absent.npz"):
         with pytest.raises(FileNotFoundError):
             RewardEnsemble.load(tmp_path / name)
+
+
+def test_a_file_of_another_kind_is_not_written(tmp_path):
+    with pytest.raises(InvalidFile, match="must end in .json"):
+        RewardEnsemble([1.0], [[0.0]]).save(tmp_path / "truth.npz")

@@ -168,3 +168,9 @@ def test_equal_differences():
 def test_errors(call, message):
     with pytest.raises(InvalidParameter, match=message):
         call()
+
+
+@pytest.mark.parametrize("names", ["kmeans", ("a", "b", "c")])
+def test_names_are_two(names):
+    with pytest.raises(InvalidParameter, match="names must be two"):
+        paired([1.0, 2.0], [2.0, 4.0], names)

@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 from limiirl import Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidDemos, InvalidParameter, LimiirlError, NotFitted
 from limiirl.metrics.likelihood import ensemble_nll, mixture_nll
+from limiirl.worlds import ElementWorld
 from tests.oracles.enumeration import Enumeration
 from tests.oracles.likelihood import as_demonstrations, log_probs, possible, small_mdp
 from tests.oracles.mixture import TASTES, crossings, walks
@@ -130,3 +131,12 @@ def test_errors(fitted):
         ensemble_nll(Impossible(), None, ensemble, demos)
     with pytest.raises(LimiirlError, match="max_length"):
         ensemble_nll(MaxEnt(3), crossings(), ensemble, Demonstrations.from_lists([[0, 1, 2, 3]]))
+
+
+def test_arguments_in_another_order_are_named():
+    world = ElementWorld()
+    demos, _ = world.sample(5, seed=0)
+    with pytest.raises(InvalidParameter, match=r"got RewardEnsemble. For rewards of your own there is ensemble_nll"):
+        mixture_nll(world.ensemble, demos)
+    with pytest.raises(InvalidParameter, match=r"got MDP. The order is irl, mdp"):
+        ensemble_nll(world.mdp, MaxEnt(50), world.ensemble, demos)

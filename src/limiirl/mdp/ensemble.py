@@ -76,6 +76,8 @@ class RewardEnsemble:
         >>> RewardEnsemble.load(path) == ensemble
         True
         """
+        if Path(path).suffix != ".json":
+            raise InvalidFile(f"{path} must end in .json, which it will be. Give another name.")
         content = {
             "format": FORMAT,
             "version": VERSION,

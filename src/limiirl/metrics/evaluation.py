@@ -66,8 +66,9 @@ class Recovery:
     def __str__(self) -> str:
         n, (L, K) = int(self.counts.sum()), self.counts.shape
         width = max(len(str(label)) for label in [*self.labels[:_SHOWN], "label"])
+        intents = "intent" if L == 1 else "intents"
         lines = [
-            f"Against {n} labels of {L} intents: {100 * self.accuracy:.1f} % right after matching",
+            f"Against {n} labels of {L} {intents}: {100 * self.accuracy:.1f} % right after matching",
             f"  NID   {self.nid:.4f} soft, {self.nid_hard:.4f} hard",
             f"  ANID  {self.anid:.4f} soft, {self.anid_hard:.4f} hard (0 is perfect, 1 is chance)",
             f"  {'label':>{width}}  {'  '.join(f'intent {k}' for k in range(K))}  matched with",
@@ -190,6 +191,8 @@ def evaluate(
     >>> round(found.gevd.value, 2), found.gevd.largest(1)[0].evd
     (0.33, 2.0)
     """
+    if isinstance(labels, RewardEnsemble):
+        raise InvalidParameter("labels must be known intents (N,); a RewardEnsemble was given. Pass it as truth=.")
     score = mixture_nll(mixture, demos, groups)
     U = mixture.predict_proba(demos, groups)
     known = demos.labels if labels is None else labels

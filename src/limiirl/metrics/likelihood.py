@@ -117,6 +117,11 @@ def mixture_nll(mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike
     array([0.454, 0.454, 1.147])
     """
     units, lengths = _units(demos, groups)
+    if not hasattr(mixture, "score_samples"):
+        raise InvalidParameter(
+            f"mixture must be a fitted IntentMixture; got {type(mixture).__name__}. For rewards of your own there is "
+            "ensemble_nll(irl, mdp, ensemble, demos)."
+        )
     return _scored(-np.asarray(mixture.score_samples(demos, groups), dtype=np.float64), units, lengths)
 
 
@@ -147,6 +152,11 @@ def ensemble_nll(
     if not isinstance(ensemble, RewardEnsemble):
         raise InvalidParameter(
             f"ensemble must be a RewardEnsemble; got {type(ensemble).__name__}. A fitted mixture has one: ensemble_."
+        )
+    if not hasattr(irl, "log_prob"):
+        raise InvalidParameter(
+            f"irl must be a single-intent model such as MaxEnt(50); got {type(irl).__name__}. The order is irl, mdp, "
+            "ensemble, demos."
         )
     used = ensemble.weights > 0.0
     log_p = units.total(np.asarray(irl.log_prob(mdp, ensemble.thetas[used], demos), dtype=np.float64))

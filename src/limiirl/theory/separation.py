@@ -185,8 +185,8 @@ def separation(
     Realised epsilon: 0.000247 with mean rewards, 6.12e-07 with fitted ones.
     Theorem 1: epsilon <= 0.0225; both assumptions hold over all trajectories
       (exact; supports from demonstrations)
-    Its quantities: zeta 0, delta 0, margin_between 4.5,
-      margin_within inf, r up to 0, log Q_all / Q_k up to 1.1.
+    Its quantities over all trajectories: zeta 0, delta 0,
+      margin_between 4.5, margin_within inf, r up to 0, log Q_all / Q_k up to 1.1.
     """
     check_mdp(mdp)
     numbers = check_labels(labels, demonstrations(demos))

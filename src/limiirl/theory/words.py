@@ -30,8 +30,9 @@ def lines(found: Separation) -> list[str]:
         f"Clusters agree with the intents for {100 * found.purity:.3g} % of {found.labels.size} demonstrations.",
         f"Realised epsilon: {found.epsilon:.3g} with mean rewards, {found.epsilon_mle:.3g} with fitted ones.",
         *_theorem(found),
-        f"Its quantities: zeta {q.zeta:.3g}, delta {q.delta:.3g}, margin_between {q.margin_between:.3g},",
-        f"  margin_within {q.margin_within:.3g}, r up to {np.max(q.r):.3g}, log Q_all / Q_k up to {missing:.3g}.",
+        f"Its quantities over all trajectories: zeta {q.zeta:.3g}, delta {q.delta:.3g},",
+        f"  margin_between {q.margin_between:.3g}, margin_within {q.margin_within:.3g}, r up to {np.max(q.r):.3g}, "
+        + f"log Q_all / Q_k up to {missing:.3g}.",
     ]
 
 
@@ -42,7 +43,7 @@ def _separable(found: Separation) -> str:
         return f"yes, among the demonstrations; the nearest to others is intent {name}, by {gap:.3g} along its mean"
     overlap = f"intent {name} overlaps with others by {-gap:.3g} along its mean"
     if np.all(found.gaps_but_for(_OUTERMOST) > 0.0):
-        return f"yes, but for the outermost {100 * _OUTERMOST:.0f} % of demonstrations; {overlap}"
+        return f"nearly, but for the outermost {100 * _OUTERMOST:.0f} % of demonstrations; {overlap}"
     return f"no; {overlap}"
 
 
