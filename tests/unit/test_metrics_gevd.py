@@ -371,3 +371,9 @@ def test_plot_draws_every_ribbon() -> None:
     # A GEVD of nothing, with a single intent on each side.
     assert gevd(fork(), RewardEnsemble([1.0], [A]), RewardEnsemble([1.0], [A])).plot().axes
     plt.close("all")
+
+
+def test_a_pair_that_costs_a_trillion_hides_nothing():
+    costs = np.array([[1e12, 1.0, 5.0], [2.0, 1e12, 3.0], [4.0, 2.0, 1e12]])
+    third = np.full(3, 1 / 3)
+    np.testing.assert_allclose((transport(costs, third, third) * costs).sum(), 8 / 3, rtol=1e-9)

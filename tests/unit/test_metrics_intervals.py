@@ -174,3 +174,9 @@ def test_errors(call, message):
 def test_names_are_two(names):
     with pytest.raises(InvalidParameter, match="names must be two"):
         paired([1.0, 2.0], [2.0, 4.0], names)
+
+
+def test_rounding_is_no_difference():
+    found = paired([0.1 + 0.2] * 6, [0.3] * 6)
+    assert found.better is None
+    assert found.p_t == 1.0

@@ -400,3 +400,28 @@ def test_the_theorem_is_not_claimed_for_another_model():
     found = separation(WORLD.mdp, WORLD.demos, WORLD.labels, MaxEnt(condition="start"))
     assert not found.maxent
     assert "It is about MaxEnt, not about the model given" in str(found)
+
+
+@pytest.mark.parametrize("wrong", [{"sizes": [0, 50]}, {"sizes": [-1, 50]}, {"r": [-1, 1]}, {"mean_norm": [-1, 1]}])
+def test_sizes_and_lengths_are_not_negative(wrong):
+    known = {"r": [0.1, 0.1], "mean_norm": [3, 3], "sizes": [50, 50], "log_Q": [0, 0], "log_Q_other": [1, 1]}
+    with pytest.raises(InvalidParameter, match=r"must be (above|at least) 0"):
+        Quantities(zeta=0.1, delta=0.05, margin_between=9, margin_within=4, typical_norm=[3, 3], **known | wrong)
+
+
+def test_labels_of_a_tables_column():
+    mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0.0], [3.0], [-3.0]])
+    demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2], [0, 2]])
+    column = np.array(["l", "l", "r", "r"], dtype=object)
+    assert "Separable: yes" in str(separation(mdp, demos, column, MaxEnt(bounds=(-5, 5))))
+    column[1] = None
+    with pytest.raises(InvalidParameter, match="demonstration 1 is None"):
+        separation(mdp, demos, column, MaxEnt(bounds=(-5, 5)))
+
+
+def test_a_sample_of_the_demonstrations_is_not_called_exact():
+    mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0.0], [3.0], [-3.0]])
+    demos = Demonstrations.from_lists([[0, 1], [0, 2]] * 20)
+    labels = np.tile([0, 1], 20)
+    assert separation(mdp, demos, labels, MaxEnt(bounds=(-5, 5))).exact
+    assert not separation(mdp, demos, labels, MaxEnt(bounds=(-5, 5)), max_work=1.0).exact

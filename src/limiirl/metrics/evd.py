@@ -238,7 +238,7 @@ def _single(
 def _loss(optimum: Float, values: Float, weights: Float) -> float:
     """Sum V* - V over the states; what is rounding counts as nothing, so that equals lose exactly nothing."""
     loss = optimum - values
-    slack = _RESOLUTION * float(np.abs(optimum).max())
+    slack = _RESOLUTION * float(np.abs(optimum[weights > 0.0]).max(initial=0.0))
     counts = (loss > slack) & (weights > 0.0)
     return float(weights[counts] @ loss[counts])
 

@@ -292,9 +292,9 @@ def _own_distances(mdp: MDP, truth: Float, learned: Float, distance: Distance | 
 
 def _share(value: float, bound: float) -> float:
     """Return value / bound; nothing is no share of nothing, and no share of infinity says anything."""
-    if value == 0.0:
-        return 0.0
-    return value / bound if math.isfinite(bound) else math.nan
+    if not math.isfinite(bound):
+        return math.nan
+    return 0.0 if value == 0.0 else value / bound
 
 
 def _finite_or_none(value: float) -> float | None:

@@ -19,6 +19,8 @@ from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.irl.checks import choice, count, generator
 
 Float = NDArray[np.float64]
+# Differences smaller than this share of what they are between are rounding.
+_ROUNDING = 1e-14
 
 
 class Interval(NamedTuple):
@@ -220,9 +222,10 @@ def paired(
         raise InvalidParameter(
             f"first and second must be of the same problems; they have {a.size} and {b.size} values. Pair them up."
         )
-    gap = mean_interval(a - b, level)
-    t, p_t, effect = _student(a - b)
-    p_w = _wilcoxon(a - b)
+    gaps = np.where(np.abs(a - b) <= _ROUNDING * np.maximum(np.abs(a), np.abs(b)), 0.0, a - b)
+    gap = mean_interval(gaps, level)
+    t, p_t, effect = _student(gaps)
+    p_w = _wilcoxon(gaps)
     better = None
     if max(p_t, p_w) < 1.0 - level:
         better = names[0] if (gap.mean < 0.0) == lower_is_better else names[1]

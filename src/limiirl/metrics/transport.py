@@ -14,6 +14,8 @@ Float = NDArray[np.float64]
 
 # The least tolerance that HiGHS takes; weights are at most 1, and costs are scaled to it.
 _TOLERANCE = 1e-10
+# How often costs are scaled anew, and the largest cost then, in units of the flow's.
+_ROUNDS, _DEAREST = 3, 1e6
 # A flow this small is what the solver leaves of zero.
 _NOTHING = 1e-12
 
@@ -34,9 +36,33 @@ def transport(costs: ArrayLike, rows: ArrayLike, columns: ArrayLike) -> Float:
     if a.size == 1 or b.size == 1:
         flow[live] = np.outer(a, b)
         return flow
+    flow[live] = _cheapest(cost, a, b)
+    return flow
+
+
+def _cheapest(cost: Float, a: Float, b: Float) -> Float:
+    """Return the cheapest flow by HiGHS, whose tolerance is absolute: costs are scaled, again if few of them matter.
+
+    A pair that costs a million times as much as the flow itself hides differences among the others. So costs are then
+    measured by the flow's, those far above it cut down; of all flows found the one that is cheapest in truth is taken.
+    """
+    scale = float(cost.max()) or 1.0
+    best = flow = _solve(cost / scale, a, b)
+    for _ in range(_ROUNDS):
+        value = float((flow * cost).sum())
+        if value <= 0.0 or value > 1e-3 * scale:
+            break
+        scale = value
+        flow = _solve(np.minimum(cost / scale, _DEAREST), a, b)
+        if float((flow * cost).sum()) < float((best * cost).sum()):
+            best = flow
+    return best
+
+
+def _solve(cost: Float, a: Float, b: Float) -> Float:
     sums = np.vstack([np.kron(np.eye(a.size), np.ones(b.size)), np.kron(np.ones(a.size), np.eye(b.size))])
     found = linprog(
-        cost.ravel() / (cost.max() or 1.0),
+        cost.ravel(),
         # The last sum follows from the others.
         A_eq=sums[:-1],
         b_eq=np.concatenate([a, b])[:-1],
@@ -45,8 +71,7 @@ def transport(costs: ArrayLike, rows: ArrayLike, columns: ArrayLike) -> Float:
     )
     if found.x is None:
         raise NumericalError(f"The transport problem was not solved: {found.message} Check the weights.")
-    flow[live] = np.where(found.x > _NOTHING, found.x, 0.0).reshape(cost.shape)
-    return flow
+    return np.asarray(np.where(found.x > _NOTHING, found.x, 0.0).reshape(cost.shape))
 
 
 def least_cost(costs: Float, rows: Float, columns: Float) -> float:

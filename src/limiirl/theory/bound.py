@@ -84,6 +84,15 @@ class Quantities:
                     f"{n_intents}; it is {value.tolist()}."
                 )
             object.__setattr__(self, name, value)
+        for name, least in (
+            ("sizes", "above"),
+            ("r", "at least"),
+            ("mean_norm", "at least"),
+            ("typical_norm", "at least"),
+        ):
+            value = np.asarray(getattr(self, name))
+            if np.any(value < 0.0) or (least == "above" and np.any(value == 0.0)):
+                raise InvalidParameter(f"{name} must be {least} 0; it is {value.tolist()}.")
         for name in ("zeta", "delta"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InvalidParameter(f"{name} is a share, from 0 to 1; it is {getattr(self, name)}.")

@@ -123,9 +123,12 @@ def check_labels(labels: ArrayLike, demos: Demonstrations, name: str = "labels")
             f"{name} must have one entry a demonstration, {len(demos)}; got shape {given.shape}. Give one a "
             "demonstration, in the same order."
         )
-    missing = np.flatnonzero(given != given) if given.dtype.kind == "f" else np.empty(0)
-    if missing.size:
-        raise InvalidParameter(f"{name} must be known; that of demonstration {missing[0]} is nan. Remove or mend it.")
+    missing = [i for i, label in enumerate(given.tolist()) if label is None or label != label]
+    if missing:
+        i = missing[0]
+        raise InvalidParameter(f"{name} must be known; that of demonstration {i} is {given[i]}. Remove or mend it.")
+    if given.dtype.kind == "O":  # a column of texts in a table
+        given = np.array(given.tolist())
     distinct, numbers = np.unique(given, return_inverse=True)
     if distinct.size < 2:
         raise InvalidParameter(

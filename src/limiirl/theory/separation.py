@@ -190,7 +190,7 @@ def separation(
     """
     check_mdp(mdp)
     numbers = check_labels(labels, demonstrations(demos))
-    names = np.unique(np.asarray(labels))
+    names = np.unique(np.array(np.asarray(labels).tolist()))  # plain types, also of a table's column
     F = demos.features(mdp)
     if clusters is None:
         starts = kmeans_clusters(F, numbers, random_state)
@@ -246,13 +246,16 @@ def path_set(mdp: MDP, demos: Demonstrations, labels: Int, irl: Any, policies: A
 def _over_all(
     paths: PathSet, demos: Demonstrations, labels: Int, clusters: Int, max_work: float
 ) -> tuple[Bound, bool, int]:
-    """Return theorem 1 over all trajectories, whether those of the experts were all listed, and the demos looked at."""
+    """Return theorem 1 over all trajectories, whether it is exact, and the number of demonstrations looked at.
+
+    It is exact where the trajectories of all experts were listed, and every demonstration was looked at.
+    """
     work = paths.max_length * (paths.mdp.n_edges + paths.mdp.n_states) * paths.n_intents
     limit = int(np.clip(max_work // work, 1, _POINTS))
     laws = [feature_law(paths, k, limit) for k in range(paths.n_intents)]
     some = _sample(clusters, limit * paths.n_intents)
     found = sweep(all_clouds(paths, demos[some], labels[some], clusters[some], laws))
-    return found, all(law is not None for law in laws), some.size
+    return found, all(law is not None for law in laws) and some.size == len(demos), some.size
 
 
 def _sample(clusters: Int, most: int) -> Int:

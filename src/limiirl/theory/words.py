@@ -22,7 +22,8 @@ _OUTERMOST = 0.05
 def lines(found: Separation) -> list[str]:
     """Return the answer, one sentence or two a line."""
     listed, q = ", ".join(map(str, found.names.tolist())), found.over_all.quantities
-    missing = float(np.max(found.log_Q_all - found.log_Q))
+    radius = f"r up to {np.max(q.r):.3g}"
+    mass = f"log Q_all / Q_k up to {np.max(found.log_Q_all - found.log_Q):.3g}"
     return [
         f"Separable: {_separable(found)}.",
         f"Intents {listed}: the least distances between them are {found.margin:.3g} on average.",
@@ -31,8 +32,7 @@ def lines(found: Separation) -> list[str]:
         f"Realised epsilon: {found.epsilon:.3g} with mean rewards, {found.epsilon_mle:.3g} with fitted ones.",
         *_theorem(found),
         f"Its quantities over all trajectories: zeta {q.zeta:.3g}, delta {q.delta:.3g},",
-        f"  margin_between {q.margin_between:.3g}, margin_within {q.margin_within:.3g}, r up to {np.max(q.r):.3g}, "
-        + f"log Q_all / Q_k up to {missing:.3g}.",
+        f"  margin_between {q.margin_between:.3g}, margin_within {q.margin_within:.3g}, {radius}, {mass}.",
     ]
 
 
