@@ -10,7 +10,7 @@ import pytest
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.mdp.planning import optimal_policy, optimal_values, policy_values
-from limiirl.metrics import evd, evd_interval, ile
+from limiirl.metrics import evd, evd_interval, ile, ile_interval
 from limiirl.metrics.evd import optima, regrets
 from limiirl.worlds import ElementWorld
 
@@ -174,3 +174,12 @@ def test_rewards_that_do_not_fit() -> None:
         evd_interval(mdp, TRUE, [TRUE, TRUE])
     with pytest.raises(InvalidParameter, match=r"^theta_true: thetas must be finite; row 0, column 2"):
         evd(mdp, [0.0, 0.0, np.nan, 0.0, 0.0], TRUE)
+
+
+def test_ile_has_an_interval_over_ties_too():
+    world = ElementWorld()
+    low, value, high = ile_interval(world.mdp, world.ensemble.thetas[0], np.zeros(5))
+    uniform = world.mdp.replace(p0=np.full(world.mdp.n_states, 1 / world.mdp.n_states))
+    wanted = np.array(evd_interval(uniform, world.ensemble.thetas[0], np.zeros(5))) * world.mdp.n_states
+    np.testing.assert_allclose([low, value, high], wanted, rtol=1e-9, atol=1e-7)
+    assert low < value < high

@@ -2,7 +2,7 @@
 
 from limiirl.metrics.clusterings import anid, hard, nid
 from limiirl.metrics.evaluation import Evaluation, Recovery, evaluate
-from limiirl.metrics.evd import evd, evd_interval, ile
+from limiirl.metrics.evd import evd, evd_interval, ile, ile_interval
 from limiirl.metrics.gevd import GEVD, gevd
 from limiirl.metrics.intervals import Comparison, Interval, agrees, bootstrap_interval, mean_interval, paired
 from limiirl.metrics.likelihood import NLL, ensemble_nll, mixture_nll
@@ -31,6 +31,7 @@ __all__ = [
     "gevd",
     "hard",
     "ile",
+    "ile_interval",
     "match_rate",
     "mean_interval",
     "mixture_nll",

@@ -80,7 +80,24 @@ def evd_interval(
     >>> evd_interval(mdp, [0.0, 4.0, 2.0, 0.0], [0.0, 0.0, 1.0, 1.0])
     (1.0, 1.5, 2.0)
     """
-    found = _single(mdp, theta_true, theta_learned, mdp.p0, tol, ties=True)
+    return _ends(_single(mdp, theta_true, theta_learned, mdp.p0, tol, ties=True))
+
+
+def ile_interval(
+    mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float = TIES
+) -> tuple[float, float, float]:
+    """Return (low, ILE, high), as `evd_interval` does for EVD.
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0, 0, 1, 1], [2, 3, 2, 3], 4, gamma=0.5, state_features=np.eye(4))
+    >>> ile_interval(mdp, [0.0, 0.0, 4.0, 2.0], [0.0, 0.0, 1.0, 1.0])
+    (0.0, 1.0, 2.0)
+    """
+    return _ends(_single(mdp, theta_true, theta_learned, np.ones(mdp.n_states), tol, ties=True))
+
+
+def _ends(found: Regrets) -> tuple[float, float, float]:
     return float(found.low[0, 0]), float(found.value[0, 0]), float(found.high[0, 0])
 
 
