@@ -151,7 +151,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         n_init = checks.count(self.n_init, "n_init")
         given = is_given(self.init)
         seeds = checks.seeds(self.random_state, 1 if given else n_init)
-        points = None if given else self.points(prepared)
+        points = np.empty((len(prepared.units), 0)) if given else self.points(prepared)
         solutions: list[Solution] = []
         told_empty: set[int] = set()
         with reporting(self.verbose, len(seeds), settings.max_iter, self.callback) as told:
@@ -178,15 +178,12 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         found = checks.points(made, len(prepared.demos), "embedding")
         return prepared.units.mean(found)
 
-    def _start(self, prepared: Prepared, points: Float | None, rng: np.random.Generator, *, first: bool) -> Start:
+    def _start(self, prepared: Prepared, points: Float, rng: np.random.Generator, *, first: bool) -> Start:
         if isinstance(self.init, str) and self.init == "random_rewards":
             box = prepared.box(prepared.n_parameters or prepared.features().shape[1])
             found: Any = random_rewards(box.lower, box.upper, self.n_intents, rng)
         else:
-            empty = np.empty((len(prepared.units), 0))
-            found = grouping(
-                self.init, empty if points is None else points, self.n_intents, prepared.units, rng, first=first
-            )
+            found = grouping(self.init, points, self.n_intents, prepared.units, rng, first=first)
         if isinstance(found, RewardEnsemble):
             checks.ensemble(found, self.n_intents, prepared)
             thetas = separated(np.array(found.thetas), found.weights > 0, prepared, rng)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cache, partial
 from typing import Any
 
@@ -143,10 +144,10 @@ def grouping(
                 f"function; it is {init!r}."
             )
         clustering = CLUSTERINGS[init] if first else _ONE_START.get(init, CLUSTERINGS[init])
-        with _threads().limit(limits=1):
+        with one_thread():
             found = clustering(points, n_intents, rng)
     elif hasattr(init, "fit_predict") or hasattr(init, "predict_proba"):
-        with _threads().limit(limits=1):
+        with one_thread():
             found = _by_clusterer(init, points, n_intents, rng)
     elif callable(init):
         found = init(points, n_intents, rng)
@@ -156,9 +157,14 @@ def grouping(
 
 
 @cache
-def _threads() -> ThreadpoolController:
-    """Return what holds clusterers to one thread: several add up centres in any order, and bits would differ."""
+def _libraries() -> ThreadpoolController:
     return ThreadpoolController()  # looks through all loaded libraries, which takes milliseconds
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Return a context in which clusterers have one thread: several add up in any order, and bits would differ."""
+    found: AbstractContextManager[Any] = _libraries().limit(limits=1)
+    return found
 
 
 def _by_clusterer(init: Any, points: Float, n_intents: int, rng: Rng) -> Any:

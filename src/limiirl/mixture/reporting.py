@@ -56,8 +56,7 @@ class Reporting:
         N is the number of demonstrations, or of groups. Rewards on a bound and directions that cannot be identified are
         not counted, nor are intents that hardly anybody follows.
         """
-        U, log_likelihood = self._evaluated(demos, groups)
-        return -2.0 * log_likelihood + self._n_free(len(U)) * float(np.log(len(U)))
+        return self._bic(*self._evaluated(demos, groups))
 
     def aic(self, demos: Demonstrations, groups: ArrayLike | None = None) -> float:
         """Return Akaike's information criterion, -2 log L + 2 n_free; lower is better. See `bic`."""
@@ -69,9 +68,9 @@ class Reporting:
 
         Lower is better; it counts against intents that overlap.
         """
-        U, _ = self._evaluated(demos, groups)
+        U, log_likelihood = self._evaluated(demos, groups)
         entropy = -float(np.sum(U * np.log(np.where(U > 0.0, U, 1.0))))
-        return self.bic(demos, groups) + 2.0 * entropy
+        return self._bic(U, log_likelihood) + 2.0 * entropy
 
     def summary(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> Summary:
         """Return what was found, as a text to print, a table for notebooks, or a dict for JSON.
@@ -127,6 +126,9 @@ class Reporting:
     def _evaluated(self, demos: Demonstrations, groups: ArrayLike | None) -> tuple[Float, float]:
         """Return responsibilities (G, K) of all units, and their log-likelihood together."""
         return evaluate(self, self._data(checks.demonstrations(demos), groups))
+
+    def _bic(self, U: Float, log_likelihood: float) -> float:
+        return -2.0 * log_likelihood + self._n_free(len(U)) * float(np.log(len(U)))
 
     def _n_free(self, n_units: int) -> int:
         return free_parameters(self.irl_, self.mdp_, self.weights_, self.thetas_, n_units).n_free

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture
-from threadpoolctl import ThreadpoolController
 
-from limiirl.mixture.init import standardised
+from limiirl.mixture.init import one_thread, standardised
 
 Float = NDArray[np.float64]
 # A component's variance in any direction of the whitened points is at least this share of theirs, which is 1.
@@ -68,8 +67,8 @@ def stick_breaking(points: Float, most: int, seed: int) -> int:
         max_iter=1000,
         random_state=seed,
     )
-    # Threads add up in any order: one makes the same seed give the same answer. An early stop changes no count.
-    with ThreadpoolController().limit(limits=1), warnings.catch_warnings():
+    # An early stop changes no count.
+    with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", SklearnConvergenceWarning)
         mixture.fit(white)
     return max(1, int(np.count_nonzero(mixture.weights_ > 1.0 / len(white))))

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
@@ -20,6 +19,7 @@ from limiirl.irl import MaxEnt
 from limiirl.irl.checks import demonstrations
 from limiirl.irl.prepared import prepare
 from limiirl.mdp import MDP
+from limiirl.mixture.align import assign
 from limiirl.mixture.checks import model
 from limiirl.mixture.init import kmeans
 from limiirl.mixture.rewards import REWARDS
@@ -103,10 +103,7 @@ def aligned(clusters: Int, labels: Int) -> Int:
     n = int(labels.max()) + 1
     table = np.zeros((n, n))
     np.add.at(table, (clusters, labels), 1.0)
-    rows, columns = linear_sum_assignment(-table)
-    number = np.empty(n, dtype=np.int64)
-    number[rows] = columns
-    return number[clusters]
+    return assign(-table)[clusters]
 
 
 def check_labels(labels: ArrayLike, demos: Demonstrations, name: str = "labels") -> Int:
