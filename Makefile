@@ -5,17 +5,17 @@ JOBS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := engine small growth solvers fit many elementworld sticks gevd
+BENCHMARKS := engine small growth solvers fit many sticks gevd trials
 
 .DEFAULT_GOAL := help
 # Benchmarks that run at once measure each other.
 .NOTPARALLEL:
-.PHONY: help demo test check bench results docs clean $(BENCHMARKS:%=result-%)
+.PHONY: help demo test check bench results paper docs clean $(BENCHMARKS:%=result-%)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.core ## fit a small built-in problem and show the result
+demo: $(VENV)/.core ## fit a small built-in problem, compare initialisations, and write report/index.html
 	$(BIN)/limiirl demo
 
 test: $(VENV)/.dev ## run the tests
@@ -41,12 +41,16 @@ $(BENCHMARKS:%=result-%): result-%: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.$* | tee docs/results/$*.txt.part
 	@mv docs/results/$*.txt.part docs/results/$*.txt
 
+paper: $(VENV)/.core ## run all experiments of the paper and write docs/results/paper
+	$(BIN)/limiirl reproduce all --out run --no-report
+	$(BIN)/limiirl report run --out docs/results/paper
+
 docs: $(VENV)/.docs ## build the documentation as HTML in docs/_build
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 clean: ## remove everything that make made, the environment included
-	rm -rf $(VENV) build dist report docs/_build docs/api .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist report run docs/_build docs/api .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from limiirl._version import __version__
 
 if TYPE_CHECKING:
-    from limiirl import errors, metrics, testing, theory, worlds
+    from limiirl import errors, experiments, metrics, report, testing, theory, worlds
     from limiirl.demos import Demonstrations
     from limiirl.irl import MaxEnt
     from limiirl.mdp import MDP
@@ -32,7 +32,7 @@ _HOMES = {
     "Selection": "limiirl.mixture",
     "select_intents": "limiirl.mixture",
 }
-_MODULES = ("errors", "metrics", "testing", "theory", "worlds")
+_MODULES = ("errors", "experiments", "metrics", "report", "testing", "theory", "worlds")
 
 __all__ = [
     "MDP",
@@ -43,7 +43,9 @@ __all__ = [
     "Selection",
     "__version__",
     "errors",
+    "experiments",
     "metrics",
+    "report",
     "select_intents",
     "testing",
     "theory",

@@ -37,5 +37,10 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.umask(umask)
         scratch.chmod(0o666 & ~umask)
         scratch.replace(target)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        # A full disk does not say which file it was about.
+        raise OSError(error.errno, error.strerror or str(error), str(target)) from error
     finally:
         scratch.unlink(missing_ok=True)

@@ -123,12 +123,17 @@ def test_select(folder):
 
 
 def test_demo_compares_with_the_truth(folder):
-    found = json.loads(limiirl(folder, "demo", "--demos", "60", "--json").stdout)
+    found = json.loads(limiirl(folder, "demo", "--demos", "60", "--worlds", "1", "--json").stdout)
     assert found["correct"] >= 55
     assert found["anid"] < 0.2
-    printed = limiirl(folder, "demo").stdout
+    assert found["report"] == "report/index.html"
+    page = (folder / "report" / "index.html").read_text()
+    # The study is done already, and a second call only writes its report again.
+    printed = limiirl(folder, "demo", "--worlds", "1").stdout
     assert str(ElementWorld(seed=2)) in printed
     assert "of 100 walks were given to the right walkers" in printed
+    assert "The report is report/index.html" in printed
+    assert "Inside one world" in page
 
 
 REFUSED = [
@@ -181,7 +186,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(folder):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "select", "demo"])
+@pytest.mark.parametrize("command", ["fit", "predict", "select", "demo", "reproduce", "report"])
 def test_help_has_an_example(folder, command):
     printed = limiirl(folder, command, "--help").stdout
     assert f"Example: limiirl {command}" in " ".join(printed.split())

@@ -1,14 +1,20 @@
-"""What `limiirl demo` does: learn the intents of unlabelled walks in ElementWorld, and compare them with the truth."""
+"""What `limiirl demo` does: learn the intents of unlabelled walks, compare with the truth, report a small study."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from limiirl import IntentMixture, MaxEnt
+from limiirl.cli.reproduce import told_progress
+from limiirl.experiments.running import run_studies
+from limiirl.experiments.store import Store
+from limiirl.experiments.studies import choose, tasks
 from limiirl.metrics import anid
 from limiirl.mixture.align import assign, permuted
+from limiirl.report.studies import write_run
 from limiirl.worlds import ElementWorld
 
 
@@ -65,3 +71,13 @@ def tell(found: Learned) -> str:
             f"{verdict} (ANID {found.anid:.3f} of soft memberships; 0 is perfect, 1 is chance).",
         ]
     )
+
+
+def study(n_worlds: int, folder: Path, words: list[str]) -> Path:
+    """Compare the paper's initialisations in a few worlds, and return the page of the report; records lie beside it."""
+    chosen = choose(["boxplots"])
+    store = Store(folder / "run")
+    store.note(["limiirl", *words], sorted({seed for _, seed in tasks(chosen, n_worlds)}))
+    with told_progress("six initialisations") as tell:
+        run_studies(chosen, store, repeats=n_worlds, tell=tell)
+    return write_run(store, folder)

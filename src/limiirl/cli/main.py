@@ -3,12 +3,13 @@
 import json
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from limiirl import __version__
-from limiirl.cli import evaluate, mixtures
+from limiirl.cli import evaluate, mixtures, reproduce
 from limiirl.errors import LimiirlError, LimiirlWarning
 
 app = typer.Typer(
@@ -37,24 +38,32 @@ def _options(
 
 @app.command()
 def demo(
+    context: typer.Context,
     n: Annotated[int, typer.Option("--demos", "-n", help="Number of demonstrations.")] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the world and of the demonstrations.")] = 2,
+    worlds: Annotated[int, typer.Option(help="Worlds of the study that the report shows.", min=1)] = 8,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report.")] = Path("report"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Learn three intents from unlabelled walks in a small built-in world, and compare them with the truth.
+    """Learn three intents from unlabelled walks, compare them with the truth, and write a report of a small study.
 
     Example: limiirl demo --demos 300 --seed 7
     """
-    from limiirl.cli.demo import learn, tell
+    from limiirl.cli.demo import learn, study, tell
 
     found = learn(n, seed)
-    typer.echo(json.dumps(found.as_dict()) if as_json else tell(found))
+    if not as_json:
+        typer.echo(tell(found))
+    page = study(worlds, out, context.obj)
+    typer.echo(json.dumps(found.as_dict() | {"report": str(page)}) if as_json else f"\nThe report is {page}")
 
 
 app.command(no_args_is_help=True)(mixtures.fit)
 app.command(no_args_is_help=True)(evaluate.evaluate)
 app.command(no_args_is_help=True)(mixtures.predict)
 app.command(no_args_is_help=True)(mixtures.select)
+app.command(no_args_is_help=True)(reproduce.reproduce)
+app.command(no_args_is_help=True)(reproduce.report)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -71,8 +80,9 @@ _python_shows = warnings.showwarning
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, on sys.argv by default; an error of ours is one sentence and exit code 2."""
     warnings.showwarning = _show_warning
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        app(arguments)
+        app(words, obj=words)  # a run notes the words that made it
     except LimiirlError as error:
         typer.echo(f"limiirl: {error}", err=True)
         sys.exit(2)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Colormap, Normalize
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
@@ -23,9 +23,9 @@ Float = NDArray[np.float64]
 _LEFT, _RIGHT, _BAR = 0.0, 1.0, 0.03
 # Space between the intents of a side, as a share of their whole height.
 _GAP = 0.12
-_BAR_COLOUR = "#444444"
 # Ribbons wide enough to carry their distance as a number.
 _LEGIBLE = 0.04
+_INK, _MUTED = "#1a1b1e", "#5c6069"
 
 
 def draw(found: GEVD, ax: Axes | None) -> Figure:
@@ -35,22 +35,45 @@ def draw(found: GEVD, ax: Axes | None) -> Figure:
         figure, ax = plt.subplots(figsize=(6.4, height), layout="constrained")
     else:
         figure = ax.get_figure(root=True) or plt.gcf()
-    name = found.distance.upper() if len(found.distance) <= 4 else found.distance
-    shading = ScalarMappable(Normalize(0.0, float(found.evd.max()) or 1.0), _colours())
-    left, right = (_tops(found.flow.sum(axis=axis)) for axis in (0, 1))
-    _ribbons(ax, found, left, right, shading)
-    _bars(ax, found.flow.sum(axis=0), left, _LEFT - _BAR, "learned", "right")
-    _bars(ax, found.flow.sum(axis=1), right, _RIGHT, "true", "left")
-    figure.colorbar(shading, ax=ax, label=f"{name} of the pair", shrink=0.8, pad=0.02)
+    draw_flow(ax, found.flow, found.evd, found.distance)
     ax.set_title(f"GEVD {found.value:.4g}: the cheapest pairing of learned and true intents", fontsize=10)
-    ax.set_xlim(_LEFT - 0.35, _RIGHT + 0.3)
-    ax.set_ylim(-1.02 - _GAP, 0.06)
-    ax.axis("off")
     return figure
 
 
-def _colours() -> Colormap:
-    return plt.get_cmap("YlOrRd")
+def draw_flow(ax: Axes, flow: Float, evd: Float, distance: str, *, ink: str = _INK, muted: str = _MUTED) -> None:
+    """Draw ribbons from learned intents to true ones, and the scale of their colours; no title.
+
+    Parameters
+    ----------
+    flow, evd : (K', K)
+        Share and distance of every pair of a true and a learned intent.
+    distance : str
+        Its name, for the scale.
+    ink, muted : colours
+        Of texts, and of bars and edges.
+
+    Examples
+    --------
+    >>> ax = Figure().add_subplot()
+    >>> draw_flow(ax, np.eye(2) / 2, np.array([[0.0, 3.0], [4.0, 9.0]]), "evd")
+    >>> [text.get_text() for text in ax.texts][:2]
+    ['0', '9']
+    """
+    name = distance.upper() if len(distance) <= 4 else distance
+    shading = ScalarMappable(Normalize(0.0, float(evd.max()) or 1.0), plt.get_cmap("YlOrRd"))
+    left, right = (_tops(flow.sum(axis=axis)) for axis in (0, 1))
+    _ribbons(ax, flow, evd, (left, right), shading, muted)
+    _bars(ax, flow.sum(axis=0), left, _LEFT - _BAR, "learned", (ink, muted))
+    _bars(ax, flow.sum(axis=1), right, _RIGHT, "true", (ink, muted))
+    figure = ax.get_figure(root=True)
+    if figure is not None:
+        scale = figure.colorbar(shading, ax=ax, shrink=0.8, pad=0.02)
+        scale.set_label(f"{name} of the pair", color=ink)
+        scale.ax.tick_params(color=muted, labelcolor=ink)
+        scale.outline.set_edgecolor(muted)
+    ax.set_xlim(_LEFT - 0.35, _RIGHT + 0.3)
+    ax.set_ylim(-1.02 - _GAP, 0.06)
+    ax.axis("off")
 
 
 def _tops(weights: Float) -> Float:
@@ -59,33 +82,39 @@ def _tops(weights: Float) -> Float:
     return np.asarray(-np.concatenate([[0.0], np.cumsum(weights + gap)[:-1]]))
 
 
-def _ribbons(ax: Axes, found: GEVD, left: Float, right: Float, shading: ScalarMappable) -> None:
+def _ribbons(ax: Axes, flow: Float, evd: Float, tops: tuple[Float, Float], shading: ScalarMappable, edge: str) -> None:
     """Draw a band for each pair, stacked at both ends in the order of the other side, so that few cross."""
-    at_left, at_right = left.copy(), right.copy()
-    for (i, j), width in np.ndenumerate(found.flow):
+    at_left, at_right = (side.copy() for side in tops)
+    middle = 0.5 * (_LEFT + _RIGHT)
+    codes = [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3]
+    for (i, j), width in np.ndenumerate(flow):
         if width == 0.0:
             continue
         a, b = float(at_left[j]), float(at_right[i])
         at_left[j] -= width
         at_right[i] -= width
-        middle = 0.5 * (_LEFT + _RIGHT)
         upper = [(_LEFT, a), (middle, a), (middle, b), (_RIGHT, b)]
         lower = [(_RIGHT, b - width), (middle, b - width), (middle, a - width), (_LEFT, a - width)]
-        codes = [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3]
-        cost = found.evd[i, j]
-        ax.add_patch(
-            PathPatch(
-                Path([*upper, *lower], codes), facecolor=shading.to_rgba(cost), edgecolor=_BAR_COLOUR, linewidth=0.4
-            )
-        )
+        colour = shading.to_rgba(evd[i, j])
+        ax.add_patch(PathPatch(Path([*upper, *lower], codes), facecolor=colour, edgecolor=edge, linewidth=0.4))
         if width >= _LEGIBLE:
             # Near the left end, where ribbons have not crossed yet.
-            ax.text(_LEFT + 0.02, a - width / 2, f"{cost:.3g}", va="center", fontsize=8)
+            place, said = (_LEFT + 0.02, a - width / 2), f"{evd[i, j]:.3g}"
+            ax.text(*place, said, va="center", fontsize=8, color=_readable(colour), zorder=3)
 
 
-def _bars(ax: Axes, weights: Float, tops: Float, x: float, side: str, align: str) -> None:
+def _readable(ground: Any) -> str:
+    """Return black or white, whichever has the higher contrast (WCAG) to the ground that it is written on."""
+    channels = np.asarray(ground[:3], dtype=np.float64)
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    luminance = float(linear @ (0.2126, 0.7152, 0.0722))
+    return "#000000" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "#ffffff"
+
+
+def _bars(ax: Axes, weights: Float, tops: Float, x: float, side: str, colours: tuple[str, str]) -> None:
+    ink, fill = colours
     for k, (weight, top) in enumerate(zip(weights, tops, strict=True)):
-        ax.add_patch(Rectangle((x, top - weight), _BAR, weight, color=_BAR_COLOUR))
-        place = x - 0.015 if align == "right" else x + _BAR + 0.015
+        ax.add_patch(Rectangle((x, top - weight), _BAR, weight, color=fill))
+        align, place = ("right", x - 0.015) if side == "learned" else ("left", x + _BAR + 0.015)
         text = f"{side} {k}  ({100 * weight:.3g} %)"
-        ax.text(place, top - weight / 2, text, ha=align, va="center", fontsize=9)
+        ax.text(place, top - weight / 2, text, ha=align, va="center", fontsize=9, color=ink)

@@ -1,6 +1,29 @@
 """Worlds with known truth: an MDP, and where intents exist, the true ensemble."""
 
-from limiirl.worlds.elementworld import ElementWorld
-from limiirl.worlds.roadgrid import RoadGrid
+from typing import Any
 
-__all__ = ["ElementWorld", "RoadGrid"]
+from limiirl.worlds.base import IntentWorld, World
+from limiirl.worlds.demonstrators import boltzmann_policy, geometric_weights
+from limiirl.worlds.elementworld import ElementWorld
+from limiirl.worlds.objectworld import ObjectWorld
+from limiirl.worlds.puddleworld import PuddleWorld
+from limiirl.worlds.roadgrid import RoadGrid
+from limiirl.worlds.syntheticworld import SyntheticWorld
+
+WORLDS: dict[str, type[Any]] = {
+    world.__name__: world for world in (ElementWorld, PuddleWorld, ObjectWorld, SyntheticWorld)
+}
+"""Worlds with an ensemble, by name."""
+
+__all__ = [
+    "WORLDS",
+    "ElementWorld",
+    "IntentWorld",
+    "ObjectWorld",
+    "PuddleWorld",
+    "RoadGrid",
+    "SyntheticWorld",
+    "World",
+    "boltzmann_policy",
+    "geometric_weights",
+]

@@ -21,3 +21,25 @@ def check_gamma(value: object) -> None:
     """Raise unless `value` is a discount in (0, 1]."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) <= 1.0:
         raise InvalidParameter(f"gamma must lie in (0, 1]; got {value!r}. Use 1.0 for no discounting.")
+
+
+def check_share(name: str, value: object, remedy: str) -> None:
+    """Raise unless `value` lies in [0, 1].
+
+    >>> check_share("wind", 1.5, "It is the probability of going astray.")
+    Traceback (most recent call last):
+    ...
+    limiirl.errors.InvalidParameter: wind must lie in [0, 1]; got 1.5. It is the probability of going astray.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) <= 1.0:
+        raise InvalidParameter(f"{name} must lie in [0, 1]; got {value!r}. {remedy}")
+
+
+def check_wind(value: object) -> None:
+    """Raise unless `value` is the probability that a move goes astray."""
+    check_share("wind", value, "It is the probability of going astray.")
+
+
+def check_seed(value: object) -> None:
+    """Raise unless `value` is a nonnegative integer."""
+    check_count("seed", value, 0, "Pass a nonnegative integer.")

@@ -1,0 +1,94 @@
+"""How a study scales with workers: processes of this machine, and workers of a Dask cluster on it, against the ideal.
+
+Run as `python -m benchmarks.trials [WORLDS]`. Each line runs the same trials of Table 1 into an empty store, from the
+start of the engine to the last record. The rate is that after all workers have begun, for beginning does not grow with
+the study. The ideal is as many times faster as there are workers, up to the number of cores.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import joblib
+
+from benchmarks.measure import describe_machine
+from limiirl.experiments import Engine, Store, choose, run_studies
+
+LOCAL, DASK = (1, 2), (1, 2, 4)
+# By this result every worker has imported limiirl and loaded its compiled code.
+_FIRST = 8
+
+
+@contextmanager
+def cluster(n_workers: int) -> Iterator[str]:
+    """A scheduler and workers on loopback, each a process of one thread; yields the address."""
+    with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "scheduler.json"
+
+        def start(*words: str) -> None:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "distributed.cli." + words[0], *words[1:]],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=folder,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+
+        options = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(told))
+        start("dask_scheduler", *options)
+        while not told.exists():
+            time.sleep(0.1)
+        for _ in range(n_workers):
+            start("dask_worker", "--scheduler-file", str(told), "--nthreads", "1", "--no-nanny", "--no-dashboard")
+        from distributed import Client
+
+        with Client(scheduler_file=str(told)) as client:
+            client.wait_for_workers(n_workers)
+            address = str(client.scheduler.address)
+        yield address
+
+
+def run(engine: Engine, n_worlds: int) -> tuple[float, float, float]:
+    """Return seconds until every worker has begun, seconds in all, and trials a second between the two."""
+    came: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        found = run_studies(
+            choose(["boxplots"]), Store(folder), engine, n_worlds, tell=lambda _: came.append(time.perf_counter())
+        )
+        taken = time.perf_counter() - start
+    assert found.done == found.total
+    assert not found.failed
+    return came[_FIRST] - start, taken, (len(came) - 1 - _FIRST) / (came[-1] - came[_FIRST])
+
+
+def main() -> None:
+    """Print a line an engine and number of workers."""
+    n_worlds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
+    cores = joblib.cpu_count()
+    n_trials = 7 * n_worlds
+    print(f"trials: {n_trials} trials of Table 1 in {n_worlds} worlds")
+    print(describe_machine())
+    print("  engine  workers  begun s    all s  trials a second  speed-up  ideal")
+    base: dict[str, float] = {}
+
+    def line(name: str, workers: int, engine: Engine) -> None:
+        begun, whole, rate = run(engine, n_worlds)
+        ratio = rate / base.setdefault(name, rate)
+        cells = f"{begun:7.1f}  {whole:7.1f}  {rate:15.2f}  {ratio:8.2f}  {min(workers, cores):5d}"
+        print(f"  {name:<6}  {workers:>7}  {cells}", flush=True)
+
+    for workers in LOCAL:
+        line("local", workers, Engine("local", workers))
+    for workers in DASK:
+        with cluster(workers) as address:
+            line("dask", workers, Engine("dask", scheduler=address))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""`limiirl reproduce`: the paper's experiments, from scratch or from where they were left."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from limiirl.experiments.running import Progress
+
+# Seconds between two lines about the progress, where there is no terminal to draw a bar on.
+_BETWEEN_LINES = 15.0
+
+Names = Annotated[
+    list[str],
+    typer.Argument(help="table1, boxplots, demos, wind, clusters, elements, imbalance, margin, or all."),
+]
+
+
+def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
+    context: typer.Context,
+    studies: Names,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Run folder; what it has is not done again.")] = Path("run"),
+    repeats: Annotated[
+        int | None, typer.Option(help="Worlds a study; the paper's by default: 100, sweeps 20, margin 10.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Trials at once; as many as there are cores by default.")] = None,
+    engine: Annotated[str, typer.Option(help="local, dask or ray.")] = "local",
+    scheduler: Annotated[str | None, typer.Option(help="Address of the cluster, for dask and ray.")] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what ended in an error.")] = False,
+    report: Annotated[bool, typer.Option(help="Write the report when all is done.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Run the paper's experiments on ElementWorld, and write a report of them.
+
+    A run that was stopped, or killed, goes on where it was: call it again with the same folder.
+
+    Example: limiirl reproduce table1 --repeats 100 --out run
+    """
+    from limiirl.experiments.executors import Engine
+    from limiirl.experiments.running import run_studies
+    from limiirl.experiments.store import Store
+    from limiirl.experiments.studies import choose, tasks
+    from limiirl.report.studies import told_in_text, write_run
+
+    chosen = choose(studies)
+    placed = Engine(engine, workers, scheduler)
+    seeds = {seed for _, seed in tasks(chosen, repeats)}
+    store = Store(out)
+    # Where somebody's cluster is belongs in no report.
+    store.note(["limiirl", *("ADDRESS" if word == scheduler else word for word in context.obj)], sorted(seeds))
+    try:
+        with told_progress(", ".join(study.name for study in chosen)) as tell:
+            progress = run_studies(chosen, store, placed, repeats, retry_failed=retry_failed, tell=tell)
+    except KeyboardInterrupt:
+        typer.echo("limiirl: interrupted. What was done is kept; the same command goes on from it.", err=True)
+        raise typer.Exit(130) from None
+    for record in progress.failed:
+        typer.echo(f"limiirl: trial {record.spec} with seed {record.seed} failed: {record.error}", err=True)
+    page = write_run(store, out / "report") if report else None
+    if as_json:
+        counts = {"total": progress.total, "skipped": progress.skipped, "run": progress.done}
+        counts["failed_before"] = progress.failed_before
+        failed = [{"spec": r.spec, "seed": r.seed, "error": r.error} for r in progress.failed]
+        typer.echo(json.dumps(counts | {"failed": failed, "report": None if page is None else str(page)}))
+    else:
+        typer.echo(told_in_text(store, chosen))
+        typer.echo(_counts(progress))
+        if page is not None:
+            typer.echo(f"The report is {page}")
+    if progress.failed:
+        raise typer.Exit(1)
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="A run folder that `limiirl reproduce` wrote.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder of the report; RUN/report by default.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Write the report of a run: one page, its figures as SVG, PNG and CSV, its tables as LaTeX, Markdown and CSV.
+
+    Example: limiirl report run --out report
+    """
+    from limiirl.experiments.store import Store
+    from limiirl.report.studies import write_run
+
+    page = write_run(Store(run, create=False), out or run / "report")
+    typer.echo(json.dumps({"report": str(page)}) if as_json else f"The report is {page}")
+
+
+def _counts(progress: Progress) -> str:
+    parts = [f"{progress.done} trials run"]
+    if progress.skipped:
+        parts.append(f"{progress.skipped} skipped because they were done")
+    if progress.failed_before:
+        parts.append(f"{progress.failed_before} of them failed before (--retry-failed runs them again)")
+    if progress.failed:
+        parts.append(f"{len(progress.failed)} failed")
+    return ", ".join(parts) + "."
+
+
+@contextmanager
+def told_progress(name: str) -> Iterator[Callable[[Progress], None]]:
+    """Yield what is told of each trial: a bar on a terminal, a line now and then elsewhere. On stderr."""
+    from rich import progress as bars
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines(name)
+        return
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TextColumn("{task.fields[skipped]}"),
+        bars.TimeElapsedColumn(),
+        bars.TextColumn("left"),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=console) as bar:
+        task = bar.add_task(name, total=None, skipped="")
+
+        def tell(progress: Progress) -> None:
+            skipped = f"({progress.skipped} done before)" if progress.skipped else ""
+            bar.update(task, total=progress.total, completed=progress.done + progress.skipped, skipped=skipped)
+
+        yield tell
+
+
+def _lines(name: str) -> Callable[[Progress], None]:
+    start = last = time.monotonic()
+
+    def tell(progress: Progress) -> None:
+        nonlocal last
+        now = time.monotonic()
+        reached = progress.done + progress.skipped
+        if now - last < _BETWEEN_LINES or not progress.done:
+            return
+        last = now
+        left = (now - start) / progress.done * (progress.total - reached)
+        skipped = f" ({progress.skipped} done before)" if progress.skipped else ""
+        typer.echo(f"{name}: {reached} of {progress.total}{skipped}, about {left:.0f} s left", err=True)
+
+    return tell

@@ -1,0 +1,36 @@
+"""Experiments that can be stopped, resumed and spread: specifications, trials, a store of their records, engines.
+
+A `Spec` and a seed determine a trial; `run_trial` is a pure function of them. A `Study` is a list of settings that are
+compared over the same worlds, `run_studies` runs what a `Store` does not have yet, and `Results` are the records of a
+study as arrays over worlds. `STUDIES` are those of the paper.
+"""
+
+from limiirl.experiments.executors import Engine
+from limiirl.experiments.findings import Finding, findings
+from limiirl.experiments.records import Record
+from limiirl.experiments.results import Results
+from limiirl.experiments.running import Progress, run_studies
+from limiirl.experiments.spec import Spec, parameters
+from limiirl.experiments.store import Store
+from limiirl.experiments.studies import METHODS, STUDIES, Setting, Study, choose, method_spec
+from limiirl.experiments.trial import run_trial
+
+__all__ = [
+    "METHODS",
+    "STUDIES",
+    "Engine",
+    "Finding",
+    "Progress",
+    "Record",
+    "Results",
+    "Setting",
+    "Spec",
+    "Store",
+    "Study",
+    "choose",
+    "findings",
+    "method_spec",
+    "parameters",
+    "run_studies",
+    "run_trial",
+]

@@ -1,0 +1,219 @@
+"""Engines on clusters: Dask and Ray."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+from limiirl._version import __version__
+from limiirl.errors import BackendUnavailable
+from limiirl.experiments.pools import AHEAD, Death, Ticket
+
+_CONNECT_SECONDS = 5
+_WORKERS_SECONDS = 30
+# A cluster may grow while we use it; asking its size costs a message.
+_RESIZE_SECONDS = 2.0
+_POLL_SECONDS = 0.005
+# Ray's tasks for each worker at a time: at the end of a lot workers wait for the last, and nothing is yielded before.
+_LOT = 8
+_SAFE = "Finished results are safe; start the run again, and it does the rest."
+
+
+class DaskPool:
+    """A Dask cluster, by its own client.
+
+    Not joblib's backend "dask": when the scheduler gives up a task because its workers died, joblib 1.6 is not told and
+    waits for ever.
+    """
+
+    # The scheduler itself tries a task several times (distributed.scheduler.allowed-failures) before it tells us.
+    rounds = 2
+
+    def __init__(self, function: Callable[[Any], Any], scheduler: str, workers: int | None) -> None:
+        try:
+            distributed = import_module("distributed")
+        except ImportError as error:
+            raise BackendUnavailable(
+                "The engine 'dask' needs Dask, which is not installed. Install it: pip install 'limiirl[cluster]'."
+            ) from error
+        self._function, self._address, self._limit = function, scheduler, workers
+        self._tickets: dict[Any, Ticket] = {}
+        self._hush(True)
+        try:
+            self._client: Any = distributed.Client(self._address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        except Exception as error:  # of any kind: something that is no scheduler may answer with anything
+            self._hush(False)
+            raise BackendUnavailable(
+                f"No Dask scheduler answers at {self._address} ({error}). "
+                "Check the address and that `dask scheduler` runs there."
+            ) from error
+        self._completed: Any = distributed.as_completed(
+            [], loop=self._client.loop, with_results=True, raise_errors=False
+        )
+        self._threads, self._asked = 0, -_RESIZE_SECONDS
+        try:
+            self._probe()
+        except BaseException:
+            self.close()
+            raise
+
+    def _probe(self) -> None:
+        # Not `wait_for_workers`: a cluster that adapts to its load starts workers only once there is a task.
+        try:
+            self._client.submit(_version, pure=False).result(timeout=_WORKERS_SECONDS)
+        except TimeoutError as error:
+            raise BackendUnavailable(
+                f"The Dask scheduler at {self._address} had no worker within {_WORKERS_SECONDS} seconds. "
+                f"Start some: dask worker {self._address} --nthreads 1."
+            ) from error
+        except ImportError as error:
+            raise BackendUnavailable(
+                f"The workers of the Dask scheduler at {self._address} cannot import limiirl ({error}). "
+                "Start them in an environment like this one."
+            ) from error
+
+    def width(self) -> int:
+        """How many tasks may be in flight."""
+        if self._limit is not None:
+            return self._limit
+        if time.monotonic() - self._asked >= _RESIZE_SECONDS:
+            self._asked = time.monotonic()
+            try:
+                self._threads = sum(self._client.nthreads().values())
+            except (OSError, RuntimeError) as error:
+                raise self._gone() from error
+        return AHEAD * max(1, self._threads)
+
+    def submit(self, ticket: Ticket) -> None:
+        """Send a task."""
+        # Function and task travel as one callable, for Dask would look for its futures in a tuple or a list.
+        future = self._client.submit(functools.partial(self._function, ticket.task), pure=False)
+        self._tickets[future] = ticket
+        self._completed.add(future)
+
+    def collect(self) -> Iterator[tuple[Ticket, Any]]:
+        """Wait until a task has ended, and give those that have."""
+        from distributed import KilledWorker
+
+        # A future whose result was on its way when the scheduler went never completes, hence no blocking wait.
+        while not (batch := self._completed.next_batch(block=False)):
+            if self._client.status != "running" or any(future.cancelled() for future in self._tickets):
+                raise self._gone()
+            time.sleep(_POLL_SECONDS)
+        for future, outcome in batch:
+            ticket = self._tickets.pop(future)
+            if future.status == "finished":
+                yield ticket, outcome
+            elif future.status != "error":
+                raise self._gone()
+            elif isinstance(outcome[1], KilledWorker):
+                killed = outcome[1]
+                reason = f"The last one was {killed.last_worker.address}; its log may say why."
+                yield ticket, Death(reason, killed.allowed_failures + 1)
+            else:
+                raise outcome[1].with_traceback(outcome[2])
+
+    def _gone(self) -> BackendUnavailable:
+        return BackendUnavailable(f"The Dask scheduler at {self._address} has gone away. {_SAFE}")
+
+    def close(self) -> None:
+        """Stop what still runs."""
+        self._completed.clear()
+        self._tickets.clear()  # the scheduler drops a task that nobody holds a future of
+        self._client.close(timeout=_CONNECT_SECONDS)
+        self._hush(False)
+
+    @staticmethod
+    def _hush(quiet: bool) -> None:
+        """Keep the client from logging tracebacks of a lost connection, of which our error tells in a sentence."""
+        for name in ("distributed.client", "distributed.batched", "tornado.application"):
+            logger = logging.getLogger(name)
+            (logger.addFilter if quiet else logger.removeFilter)(_nothing)
+
+
+def _version() -> str:
+    return __version__
+
+
+def _nothing(_: logging.LogRecord) -> bool:
+    return False
+
+
+class RayPool:
+    """A Ray cluster, by joblib's backend "ray"; it returns lists only, so tasks go in lots."""
+
+    rounds = 3
+
+    def __init__(self, function: Callable[[Any], Any], scheduler: str | None, workers: int | None) -> None:
+        try:
+            import ray
+            from ray.util.joblib import register_ray
+        except ImportError as error:
+            raise BackendUnavailable(
+                "The engine 'ray' needs Ray, which is not installed. Install it: pip install ray."
+            ) from error
+        register_ray()
+        self._function = function
+        self._ours = not ray.is_initialized()
+        if self._ours:
+            _knock(scheduler)
+            ray.init(address=scheduler, log_to_driver=False)
+        self._parallel: Any = None
+        self._workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self._tickets: list[Ticket] = []
+
+    def width(self) -> int:
+        """How many tasks may be in flight."""
+        return _LOT * self._workers
+
+    def submit(self, ticket: Ticket) -> None:
+        """Send a task."""
+        self._tickets.append(ticket)
+
+    def collect(self) -> Iterator[tuple[Ticket, Any]]:
+        """Wait until a task has ended, and give those that have."""
+        from joblib import Parallel, delayed
+        from ray.exceptions import RayError
+
+        lot, self._tickets = self._tickets, []
+        if self._parallel is None:
+            # Entered, so that the workers stay from lot to lot. A single job would run in this process.
+            self._parallel = Parallel(n_jobs=max(2, self._workers), backend="ray", batch_size=1).__enter__()
+        try:
+            results = self._parallel(delayed(self._function)(ticket.task) for ticket in lot)
+        except RayError as error:
+            self._leave()
+            results = [Death(str(error).partition("\n")[0])] * len(lot)
+        yield from zip(lot, results, strict=True)
+
+    def _leave(self) -> None:
+        if self._parallel is not None:
+            self._parallel.__exit__(None, None, None)
+            self._parallel = None
+
+    def close(self) -> None:
+        """Stop what still runs."""
+        import ray
+
+        self._leave()
+        if self._ours:
+            ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """Raise if nobody listens at a Ray address with a port; Ray itself would try for minutes."""
+    found = re.fullmatch(r"(?:ray://)?(.+):(\d+)", address or "")
+    if found is None:
+        return
+    try:
+        socket.create_connection((found[1], int(found[2])), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        raise BackendUnavailable(
+            f"No Ray cluster answers at {address} ({error}). Check the address and that `ray start --head` runs there."
+        ) from error

@@ -1,0 +1,173 @@
+"""Engines: run many independent tasks on processes of this machine, on a Dask cluster or on a Ray cluster.
+
+All engines are driven by one loop. It keeps a few tasks in flight, takes the next one from the caller only when there
+is room, and yields results as they come. A task whose worker dies is tried again after the others, at last alone, so
+that it cannot be blamed for the death of a neighbour; only then is it given up as `Lost`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+
+from limiirl.errors import InvalidParameter
+from limiirl.experiments.clusters import DaskPool, RayPool
+from limiirl.experiments.pools import Death, LocalPool, Pool, Ticket, on_one_thread
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+ENGINES = ("local", "dask", "ray")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where tasks run.
+
+    Parameters
+    ----------
+    name : str
+        "local" for processes of this machine, "dask" or "ray" for a cluster.
+    workers : int, optional
+        How many tasks run at once; by default as many as there are CPUs that this process may use, or threads in the
+        cluster.
+    scheduler : str, optional
+        The cluster's address. Dask needs it, as in "tcp://10.0.0.1:8786"; Ray starts a cluster here without it.
+
+    Examples
+    --------
+    >>> Engine("local", workers=2).workers
+    2
+    """
+
+    name: str = "local"
+    workers: int | None = None
+    scheduler: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in ENGINES:
+            raise InvalidParameter(f"engine must be one of {', '.join(ENGINES)}; got {self.name!r}.")
+        if self.workers is not None and (
+            isinstance(self.workers, bool) or not isinstance(self.workers, int) or self.workers < 1
+        ):
+            raise InvalidParameter(f"workers must be a whole number of at least 1, or None; got {self.workers!r}.")
+        if self.name == "local" and self.scheduler is not None:
+            raise InvalidParameter(
+                f"scheduler is a cluster's address; got {self.scheduler!r} with the engine 'local'. "
+                "Pass the engine 'dask', or no scheduler."
+            )
+        if self.name == "dask" and not re.fullmatch(r"(\w+://)?\S+:\d+/?", self.scheduler or ""):
+            raise InvalidParameter(
+                f"The engine 'dask' needs the scheduler's address with its port; got {self.scheduler!r}. "
+                "Start one with `dask scheduler` and pass the address that it prints, as in tcp://10.0.0.1:8786."
+            )
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Stands for the result of a task that killed its worker every time, the last time running alone.
+
+    Attributes
+    ----------
+    attempts : int
+        How many workers died.
+    message : str
+        What is known about it.
+
+    Examples
+    --------
+    >>> print(Lost(3, "The worker died."))
+    The worker died.
+    """
+
+    attempts: int
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def execute(
+    function: Callable[[Task], Result], tasks: Iterable[Task], engine: Engine
+) -> Iterator[tuple[Task, Result | Lost]]:
+    """Yield each task with its result, as they come, in any order.
+
+    Tasks are taken one by one as workers become free. The function runs on one thread, in another process, and what it
+    raises is raised here. Closing the iterator, or an interrupt, stops the workers.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a task and returns its result. It and they must survive pickling.
+    tasks : iterable
+        May be lazy; it is iterated in the caller's thread.
+    engine : Engine
+        Where they run.
+
+    Yields
+    ------
+    task
+        One of the tasks.
+    result
+        What the function returned, or `Lost` if its worker died every time.
+
+    Raises
+    ------
+    BackendUnavailable
+        If the engine's package is absent, or the cluster cannot be reached or goes away.
+
+    Examples
+    --------
+    >>> sorted(execute(abs, [-2, 1, -3], Engine(workers=1)))
+    [(-3, 3), (-2, 2), (1, 1)]
+    """
+    pool = _open(functools.partial(on_one_thread, function), engine)
+    suspects: list[tuple[Ticket, Death]] = []
+    tickets: Iterator[Ticket] = map(Ticket, tasks)
+    try:
+        for round_ in range(1, pool.rounds + 1):
+            suspects = []
+            for ticket, outcome in _drive(pool, tickets, alone=round_ == pool.rounds):
+                if isinstance(outcome, Death):
+                    ticket.deaths += outcome.deaths
+                    suspects.append((ticket, outcome))
+                else:
+                    yield ticket.task, outcome
+            tickets = iter([ticket for ticket, _ in suspects])
+    finally:
+        pool.close()
+    for ticket, death in suspects:
+        yield (
+            ticket.task,
+            Lost(ticket.deaths, f"{ticket.deaths} workers died, the last while it ran this task alone. {death.reason}"),
+        )
+
+
+def _open(function: Callable[[Any], Any], engine: Engine) -> Pool:
+    if engine.name == "dask":
+        return DaskPool(function, str(engine.scheduler), engine.workers)
+    if engine.name == "ray":
+        return RayPool(function, engine.scheduler, engine.workers)
+    return LocalPool(function, engine.workers)
+
+
+def _drive(pool: Pool, tickets: Iterator[Ticket], alone: bool) -> Iterator[tuple[Ticket, Any]]:
+    """Yield tasks with their outcomes; `alone` keeps a single one in flight."""
+    in_flight = 0
+    while True:
+        for ticket in islice(tickets, max(0, (1 if alone else pool.width()) - in_flight)):
+            pool.submit(ticket)
+            in_flight += 1
+        if not in_flight:
+            return
+        for ticket, outcome in pool.collect():
+            in_flight -= 1
+            # The freed worker gets its next task before the caller does something with this result.
+            for following in islice(tickets, 1 - in_flight if alone else 1):
+                pool.submit(following)
+                in_flight += 1
+            yield ticket, outcome

@@ -1,0 +1,317 @@
+"""The paper's findings as statements that records bear out or not, each with its evidence.
+
+Paper: sections "ElementWorld Results" and "Sensitivity Analysis", appendix E. One cell of a study is below another in
+a measure where both paired tests, Student's and Wilcoxon's, say so with p < 0.01 over the worlds that both have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from limiirl.experiments.results import MEASURES, Cell, Results
+from limiirl.experiments.studies import METHODS, PAPER_LENGTH, Point
+
+HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
+HARD, MEAN, RANDOM, SUPERVISED = "k-means, MLE", "k-means, mean", "random rewards", "supervised"
+# Soft clusters with one covariance for all, and with one each: the paper does not say which it has.
+TIED, SOFT = "GMM, MLE", "full GMM, MLE"
+_QUALITY = ("anid", "gevd")
+# Of fewer worlds Wilcoxon's test cannot reach p < 0.01, whatever they say.
+_LEAST_WORLDS = 8
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim of the paper, what the records say of it, and why.
+
+    Attributes
+    ----------
+    study : str
+        Name of the study that bears on it.
+    claim : str
+    verdict : str
+        "holds", "does not hold", or "open": too few worlds, or no difference is certain.
+    evidence : str
+        The comparisons that decide.
+    """
+
+    study: str
+    claim: str
+    verdict: str
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A paired comparison of two cells: -1 where the first is below, 1 above, 0 not certain, None too few worlds."""
+
+    sign: int | None
+    words: str
+
+
+def gap(results: Results, first: Cell, second: Cell, measure: str, label: str = "") -> Gap:
+    """Compare two cells of a study."""
+    name = f"{label + ', ' if label else ''}{MEASURES.get(measure, measure)}"
+    found = results.compare(first, second, measure)
+    if found is None or found.difference.n < _LEAST_WORLDS:
+        return Gap(None, f"{name}: too few worlds")
+    certain = max(found.p_t, found.p_wilcoxon) < 1.0 - found.level
+    sign = 0 if not certain else (-1 if found.difference.mean < 0 else 1)
+    p = max(found.p_t, found.p_wilcoxon)
+    return Gap(sign, f"{name} {found.means[0]:.3g} against {found.means[1]:.3g} (p = {p:.1g})")
+
+
+def everywhere_below(gaps: Sequence[Gap]) -> str:
+    """Holds where every first cell is below; does not where one is above."""
+    signs = [g.sign for g in gaps]
+    return HOLDS if all(s == -1 for s in signs) else FAILS if 1 in signs else OPEN
+
+
+def never_above(gaps: Sequence[Gap]) -> str:
+    """Holds where some first cell is below and none above; does not where one is above."""
+    signs = [g.sign for g in gaps]
+    return FAILS if 1 in signs else HOLDS if -1 in signs and None not in signs else OPEN
+
+
+def on_par(gaps: Sequence[Gap]) -> str:
+    """Holds where no difference is certain."""
+    signs = [g.sign for g in gaps]
+    return OPEN if None in signs else HOLDS if not any(signs) else FAILS
+
+
+def _finding(study: str, claim: str, rule: Callable[[Sequence[Gap]], str], gaps: Iterable[Gap]) -> Finding:
+    known = list(gaps)
+    return Finding(study, claim, rule(known), "; ".join(g.words for g in known) + ".")
+
+
+def _at(results: Results, first: str, second: str, xs: Iterable[Point], measures: Iterable[str]) -> list[Gap]:
+    """Compare two methods at points of the axis."""
+    labelled = len(results.study.points) > 1 and results.study.name not in ("table1", "boxplots")
+    return [
+        gap(results, (first, x), (second, x), m, f"{_axis(results)} = {x:g}" if labelled else "")
+        for x in xs
+        for m in measures
+    ]
+
+
+def _axis(results: Results) -> str:
+    return {"demos": "N", "wind": "w", "clusters": "K", "elements": "E", "imbalance": "p"}[results.study.name]
+
+
+def _along(results: Results, methods: Iterable[str], ends: tuple[Point, Point], measures: Iterable[str]) -> list[Gap]:
+    """Compare each method's value at one point (first) with its value at another, in the same worlds."""
+    return [
+        gap(results, (method, ends[0]), (method, ends[1]), m, f"{method}, {_axis(results)} = {ends[0]} and {ends[1]}")
+        for m in measures
+        for method in methods
+    ]
+
+
+def _table(results: Results) -> list[Finding]:
+    def here(first: str, second: str, measures: Iterable[str]) -> list[Gap]:
+        return _at(results, first, second, [PAPER_LENGTH], measures)
+
+    name = results.study.name
+    return [
+        *(
+            _finding(
+                name,
+                f"{method} is ahead of random rewards in ANID, GEVD and iterations",
+                everywhere_below,
+                here(method, RANDOM, (*_QUALITY, "n_iter")),
+            )
+            for method in (HARD, MEAN)
+        ),
+        _finding(name, "MLE and mean rewards do equally well", on_par, here(HARD, MEAN, ("nll", *_QUALITY))),
+        _finding(name, "Hard clustering is ahead of soft (full GMM)", everywhere_below, here(HARD, SOFT, _QUALITY)),
+        _finding(name, "Hard clustering is ahead of soft (GMM)", everywhere_below, here(HARD, TIED, _QUALITY)),
+        _finding(name, "NLL does not tell warm starts from random ones", on_par, here(HARD, RANDOM, ("nll",))),
+        _finding(name, "Hard clustering is on par with supervision", on_par, here(HARD, SUPERVISED, _QUALITY)),
+    ]
+
+
+def _demos(results: Results) -> list[Finding]:
+    first, last = results.study.points[0], results.study.points[-1]
+    return [
+        _finding(
+            "demos",
+            "The number of iterations does not depend on the number of demonstrations",
+            on_par,
+            _along(results, (HARD, MEAN, SOFT, RANDOM), (first, last), ("n_iter",)),
+        ),
+        _finding(
+            "demos",
+            "The duration grows with the number of demonstrations",
+            everywhere_below,
+            _along(results, (HARD, MEAN, SOFT, RANDOM), (first, last), ("seconds",)),
+        ),
+        _finding(
+            "demos",
+            "Hard clustering is never behind random rewards",
+            never_above,
+            _at(results, HARD, RANDOM, results.study.points, _QUALITY),
+        ),
+        _finding(
+            "demos",
+            "Hard clustering is never behind soft (full GMM)",
+            never_above,
+            _at(results, HARD, SOFT, results.study.points, _QUALITY),
+        ),
+    ]
+
+
+def _wind(results: Results) -> list[Finding]:
+    points = results.study.points
+    ends = (points[0], points[-1])
+    return [
+        *(
+            _finding(
+                "wind",
+                f"Every method has a larger {MEASURES[measure]} with wind than without",
+                everywhere_below,
+                _along(results, METHODS, ends, (measure,)),
+            )
+            for measure in ("nll", *_QUALITY)
+        ),
+        _finding(
+            "wind",
+            "Hard clustering is never behind soft (full GMM)",
+            never_above,
+            _at(results, HARD, SOFT, points, _QUALITY),
+        ),
+        _finding(
+            "wind",
+            "Hard clustering is never behind random rewards",
+            never_above,
+            _at(results, HARD, RANDOM, points, _QUALITY),
+        ),
+    ]
+
+
+def _clusters(results: Results) -> list[Finding]:
+    def best(method: str, measure: str) -> list[Gap]:
+        return [
+            gap(results, (method, 3), (method, k), measure, f"{method}, K = 3 and {k}")
+            for k in results.study.points
+            if k != 3
+        ]
+
+    return [
+        _finding("clusters", "ANID is least at K = E", everywhere_below, best(HARD, "anid")),
+        _finding(
+            "clusters",
+            "GEVD falls until K = E and then no further",
+            _falls_then_level,
+            [
+                gap(results, (HARD, b), (HARD, a), "gevd", f"{HARD}, K = {b} and {a}")
+                for a, b in pairwise(results.study.points)
+            ],
+        ),
+        _finding(
+            "clusters",
+            "Test NLL grows with K",
+            everywhere_below,
+            [
+                gap(results, (HARD, a), (HARD, b), "nll", f"{HARD}, K = {a} and {b}")
+                for a, b in pairwise(results.study.points)
+            ],
+        ),
+        _finding(
+            "clusters",
+            "Warm starts help most while K does not exceed E",
+            never_above,
+            _at(results, HARD, RANDOM, (2, 3), _QUALITY),
+        ),
+    ]
+
+
+def _falls_then_level(gaps: Sequence[Gap]) -> str:
+    """Holds where GEVD falls from K to K + 1 below E = 3, and no certain change follows."""
+    falling, level = gaps[:2], gaps[2:]
+    if any(g.sign is None for g in gaps):
+        return OPEN
+    return HOLDS if all(g.sign == -1 for g in falling) and all(g.sign == 0 for g in level) else FAILS
+
+
+def _elements(results: Results) -> list[Finding]:
+    points = results.study.points
+    ends = (points[0], points[-1])
+    unsupervised = [method for method in METHODS if method != SUPERVISED]
+    return [
+        _finding(
+            "elements",
+            "Warm starts are ahead of random rewards at large E",
+            everywhere_below,
+            _at(results, HARD, RANDOM, points[-2:], _QUALITY),
+        ),
+        _finding(
+            "elements",
+            "Hard clustering falls behind supervision at large E",
+            everywhere_below,
+            _at(results, SUPERVISED, HARD, points[-1:], _QUALITY),
+        ),
+        _finding(
+            "elements",
+            "More intents are harder for every method but the supervised",
+            everywhere_below,
+            _along(results, unsupervised, ends, ("anid",)),
+        ),
+    ]
+
+
+def _imbalance(results: Results) -> list[Finding]:
+    points = results.study.points
+    ends = (points[0], points[-1])
+    return [
+        _finding(
+            "imbalance",
+            "Hard clustering is as good with skewed shares as with equal",
+            on_par,
+            _along(results, (HARD,), ends, _QUALITY),
+        ),
+        _finding(
+            "imbalance",
+            "Hard clustering is never behind random rewards",
+            never_above,
+            _at(results, HARD, RANDOM, points, _QUALITY),
+        ),
+        _finding(
+            "imbalance",
+            "Soft clustering (full GMM) suffers from imbalance",
+            everywhere_below,
+            _along(results, (SOFT,), ends, _QUALITY),
+        ),
+    ]
+
+
+def _margin(results: Results) -> list[Finding]:
+    return [
+        _finding(
+            "margin",
+            "The margin between intents shrinks with every step of wind",
+            everywhere_below,
+            [
+                gap(results, (SUPERVISED, b), (SUPERVISED, a), "margin", f"w = {b} and {a}")
+                for a, b in pairwise(results.study.points)
+            ],
+        )
+    ]
+
+
+_BY_STUDY: dict[str, Callable[[Results], list[Finding]]] = {
+    "table1": _table,
+    "boxplots": _table,
+    "demos": _demos,
+    "wind": _wind,
+    "clusters": _clusters,
+    "elements": _elements,
+    "imbalance": _imbalance,
+    "margin": _margin,
+}
+
+
+def findings(results: Results) -> list[Finding]:
+    """Return what a study says of the paper's findings."""
+    return _BY_STUDY[results.study.name](results)

@@ -1,0 +1,92 @@
+"""The records of a study as arrays over worlds, so that methods can be compared world by world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.errors import InvalidParameter
+from limiirl.experiments.records import FIELDS, Record
+from limiirl.experiments.studies import Point, Study
+from limiirl.metrics import Comparison, Interval, mean_interval, paired
+
+Float = NDArray[np.float64]
+Cell = tuple[str, Point]
+
+MEASURES = {"n_iter": "iterations", "seconds": "seconds", "nll": "NLL", "anid": "ANID", "gevd": "GEVD"}
+"""What the paper reports of a fit, by the name in a record."""
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The records of one study.
+
+    Attributes
+    ----------
+    study : Study
+    records : dict
+        By hash of the specification and seed; those of other studies are left out.
+    """
+
+    study: Study
+    records: dict[tuple[str, int], Record]
+
+    @classmethod
+    def of(cls, study: Study, records: Iterable[Record]) -> Results:
+        """Return those records that belong to a study."""
+        hashes = {spec.hash for spec in study.specs}
+        return cls(study, {record.key: record for record in records if record.spec in hashes})
+
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of the worlds in which every setting was tried, so that all are judged by the same worlds."""
+        tried = [{seed for known, seed in self.records if known == spec.hash} for spec in self.study.specs]
+        return tuple(sorted(set.intersection(*tried)))
+
+    @property
+    def failures(self) -> list[Record]:
+        """Records of trials that ended in an error."""
+        return [record for record in self.records.values() if record.failed]
+
+    def record(self, method: str, x: Point, seed: int) -> Record | None:
+        """Return the record of one trial, None where there is none."""
+        spec = self.study.spec(method, x)
+        return None if spec is None else self.records.get((spec.hash, seed))
+
+    def values(self, method: str, x: Point, measure: str) -> Float:
+        """Return a measure (n,) over `seeds`, nan where a trial is missing or failed, or has no such measure."""
+        if measure not in FIELDS and measure not in MEASURES:
+            raise InvalidParameter(f"There is no measure named {measure!r}; known are {', '.join(FIELDS)}.")
+        found = [self.record(method, x, seed) for seed in self.seeds]
+        numbers = [None if record is None else getattr(record, measure) for record in found]
+        return np.array([np.nan if number is None else number for number in numbers], dtype=np.float64)
+
+    def interval(self, method: str, x: Point, measure: str) -> Interval | None:
+        """Return the mean over worlds with its 95 % interval, None for fewer than two worlds.
+
+        A method that makes no iterations has none to count, so that the supervised baseline is left out there.
+        """
+        known = self.finite(method, x, measure)
+        return mean_interval(known) if known.size > 1 else None
+
+    def finite(self, method: str, x: Point, measure: str) -> Float:
+        """Return the values that exist; the supervised baseline has neither iterations nor a duration."""
+        spec = self.study.spec(method, x)
+        if spec is None or (spec.supervised and measure in ("n_iter", "seconds")):
+            return np.empty(0)
+        values = self.values(method, x, measure)
+        return values[np.isfinite(values)]
+
+    def compare(self, first: Cell, second: Cell, measure: str, level: float = 0.99) -> Comparison | None:
+        """Return the paired comparison of two cells, (method, x), over the worlds that both have.
+
+        None for fewer than two worlds.
+        """
+        a, b = (self.values(method, x, measure) for method, x in (first, second))
+        both = np.isfinite(a) & np.isfinite(b)
+        names = (first[0], second[0]) if first[1] == second[1] else (f"{first[0]} at {first[1]}", f"... at {second[1]}")
+        return paired(a[both], b[both], names, level=level) if both.sum() > 1 else None

@@ -1,0 +1,143 @@
+"""What one trial is: a world, its demonstrations, a model and a method, as a frozen value with a stable hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+from limiirl.errors import InvalidFile, InvalidParameter
+
+Plain = bool | int | float | str | tuple[float, ...] | None
+Parameters = tuple[tuple[str, Plain], ...]
+# Part of every hash: raise it when a trial of the same specification would come to another result.
+PROCEDURE = 1
+SUPERVISED, FULL_GMM = "labels", "gmm_full"
+_LONGEST = "longest"
+
+
+def parameters(**values: Any) -> Parameters:
+    """Return parameters as a frozen value, in the order of their names.
+
+    >>> parameters(wind=0.1, n_elements=3)
+    (('n_elements', 3), ('wind', 0.1))
+    """
+    return tuple((name, _plain(name, values[name])) for name in sorted(values))
+
+
+def _plain(name: str, value: Any) -> Plain:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple) and all(isinstance(x, int | float) for x in value):
+        return tuple(float(x) for x in value)
+    raise InvalidParameter(
+        f"Parameter {name} of a specification must be a number, a text, None or some numbers; got {value!r}. "
+        "It is written to JSON and hashed."
+    )
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One setting of an experiment; together with a seed it determines a trial and its result.
+
+    Attributes
+    ----------
+    world : str
+        Name in `limiirl.worlds.WORLDS`.
+    world_parameters : tuple of (name, value)
+        All but the seed, which is the trial's; made by `parameters`.
+    n_demos, n_test : int
+        Demonstrations to learn from, and others to judge by.
+    imbalance : float
+        p of the geometric shares of the intents; 0 is equal shares.
+    n_intents : int
+        K.
+    model, model_parameters : str, tuple
+        Name of a registered model, and its parameters but for `max_length`.
+    init : str
+        `IntentMixture`'s; or "labels": the true ones, for the supervised baseline; or "gmm_full": scikit-learn's
+        Gaussian mixture with a covariance for each component, the best of 5 random starts.
+    reward_init : str
+    max_iter : int
+        EM's largest number of iterations.
+    max_length : int or "longest"
+        L: a number, or the longest demonstration of both sets, fixed before fitting.
+
+    Examples
+    --------
+    >>> spec = Spec(world_parameters=parameters(n_elements=3, wind=0.1))
+    >>> spec.hash
+    '...'
+    >>> spec.with_(n_demos=20).hash == spec.hash
+    False
+    >>> Spec.from_dict(spec.to_dict()) == spec
+    True
+    """
+
+    world: str = "ElementWorld"
+    world_parameters: Parameters = ()
+    n_demos: int = 100
+    n_test: int = 100
+    imbalance: float = 0.0
+    n_intents: int = 3
+    model: str = "MaxEnt"
+    model_parameters: Parameters = ()
+    init: str = "kmeans"
+    reward_init: str = "mle"
+    max_iter: int = 100
+    max_length: int | str = _LONGEST
+
+    def __post_init__(self) -> None:
+        for name in ("n_demos", "n_test", "n_intents"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InvalidParameter(f"{name} must be an integer of at least 1; got {value!r}.")
+        if isinstance(self.max_length, str) and self.max_length != _LONGEST:
+            raise InvalidParameter(f"max_length must be a number or 'longest'; got {self.max_length!r}.")
+        # 0 and 0.0 are the same setting and must have the same hash.
+        object.__setattr__(self, "imbalance", float(self.imbalance))
+
+    @cached_property
+    def hash(self) -> str:
+        """Sixteen hexadecimal digits that depend on every field and on `PROCEDURE`, and on nothing else."""
+        text = json.dumps([PROCEDURE, self.to_dict()], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        found = asdict(self)
+        for name in ("world_parameters", "model_parameters"):
+            found[name] = {key: list(v) if isinstance(v, tuple) else v for key, v in found[name]}
+        return found
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Spec:
+        """Return the specification that `to_dict` described."""
+        known = {field.name for field in fields(cls)}
+        if set(found) != known:
+            odd = sorted(set(found) ^ known)
+            raise InvalidFile(f"A specification has missing or unknown fields: {', '.join(odd)}. Use its own version.")
+        given = dict(found)
+        for name in ("world_parameters", "model_parameters"):
+            given[name] = parameters(**given[name])
+        return cls(**given)
+
+    def with_(self, **changes: Any) -> Spec:
+        """Return a specification with some fields changed."""
+        return replace(self, **changes)
+
+    def in_world(self, **changes: Any) -> Spec:
+        """Return a specification with some of the world's parameters changed.
+
+        >>> Spec().in_world(wind=0.2).world_parameters
+        (('wind', 0.2),)
+        """
+        return replace(self, world_parameters=parameters(**{**dict(self.world_parameters), **changes}))
+
+    @property
+    def supervised(self) -> bool:
+        """Whether the true labels are given."""
+        return self.init == SUPERVISED

@@ -1,0 +1,200 @@
+"""What the figures share: measures and their names, numbers with gaps, panels in two columns that a phone can show.
+
+Importing this imports matplotlib.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from numpy.typing import ArrayLike, NDArray
+
+from limiirl.report.ink import SERIES, STYLE
+
+Float = NDArray[np.float64]
+Row = dict[str, Any]
+Keywords = dict[str, Any]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+WIDTH = 5.0
+"""Inches: on a phone's page of 340 pixels letters of 9 points are then still 8.5 pixels high."""
+# A log axis pays where values span more than this ratio.
+_WIDE = 8.0
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure with what a page needs beside it.
+
+    Attributes
+    ----------
+    figure : matplotlib Figure
+    rows : list of dict
+        The numbers that are drawn, all with the same keys.
+    alt : str
+        What the picture says, for those who do not see it.
+
+    Examples
+    --------
+    >>> Drawn(Figure(), [{"x": 1, "y": 2.0}, {"x": 2, "y": 3.0}], "A line.").columns
+    {'x': [1, 2], 'y': [2.0, 3.0]}
+    """
+
+    figure: Figure = field(repr=False)
+    rows: list[Row] = field(repr=False)
+    alt: str
+
+    @property
+    def columns(self) -> dict[str, list[Any]]:
+        """The rows as columns of a CSV file."""
+        names = list(self.rows[0]) if self.rows else []
+        return {name: [row[name] for row in self.rows] for name in names}
+
+
+class Measure(NamedTuple):
+    """The name of a measure, what its axis says, and whether that may be logarithmic.
+
+    >>> Measure("Duration", "seconds", log=True).axis
+    'seconds'
+    """
+
+    title: str
+    axis: str
+    log: bool
+
+
+MEASURES: dict[str, Measure] = {
+    "n_iter": Measure("Iterations", "iterations of EM", log=True),
+    "seconds": Measure("Duration", "seconds", log=True),
+    "nll": Measure("NLL", "nats a test demonstration", log=False),
+    "anid": Measure("ANID", "0 perfect, 1 chance", log=False),
+    "gevd": Measure("GEVD", "reward lost", log=False),
+}
+"""The five measures of the paper, by the name of a record's field; lower is better for each."""
+
+
+def measure(name: str) -> Measure:
+    """Return a measure's names, or the name itself for one that is unknown.
+
+    >>> measure("gevd").title, measure("regret").title
+    ('GEVD', 'regret')
+    """
+    return MEASURES.get(name, Measure(name, "", log=False))
+
+
+def intent_colour(k: int) -> str:
+    """Return the colour of intent k; with more intents than colours they repeat.
+
+    >>> intent_colour(0) == SERIES[0] == intent_colour(len(SERIES))
+    True
+    """
+    return SERIES[k % len(SERIES)]
+
+
+def numbers(values: ArrayLike) -> Float:
+    """Return values as floats (n,), in which infinities and None, as a failed trial gives, are NaN.
+
+    >>> numbers([1, None, float("inf")])
+    array([ 1., nan, nan])
+    """
+    array = np.array(values, dtype=np.float64).reshape(-1)
+    array[~np.isfinite(array)] = np.nan
+    return array
+
+
+def in_ink(draw: Callable[P, R]) -> Callable[P, R]:
+    """Draw under the settings of the report, whoever calls."""
+
+    @wraps(draw)
+    def inked(*args: P.args, **kwargs: P.kwargs) -> R:
+        # A dollar sign in somebody's name for a method is no formula.
+        with mpl.rc_context(cast("Any", {**STYLE, "text.parse_math": False})):
+            return draw(*args, **kwargs)
+
+    return inked
+
+
+def blank(height: float, width: float = WIDTH) -> Figure:
+    """Return an empty figure, which pyplot does not know, with a little room around its parts.
+
+    >>> blank(2.0).get_size_inches().tolist()
+    [5.0, 2.0]
+    """
+    # The page's letters are laid out with the sizes of another font, so nothing may fit to the last point.
+    figure = Figure(figsize=(width, height))
+    figure.set_layout_engine("constrained", w_pad=0.06, h_pad=0.06)
+    return figure
+
+
+def panels(n: int, height: float, columns: int = 2) -> tuple[Figure, list[Axes], Axes | None]:
+    """Return a figure with n panels, the panels, and the free cell after them, if there is one, for a legend."""
+    columns = max(min(columns, n), 1)
+    lines = max(-(-n // columns), 1)
+    figure = blank(height * lines)
+    axes = [figure.add_subplot(lines, columns, j + 1) for j in range(n)]
+    spare = figure.add_subplot(lines, columns, n + 1) if n < lines * columns else None
+    if spare is not None:
+        spare.axis("off")
+    return figure, axes, spare
+
+
+def log_axis(ax: Axes, side: str, values: Float) -> None:
+    """Make an axis logarithmic, its ticks written as plain numbers, the more in a decade the fewer decades."""
+    told = values[np.isfinite(values) & (values > 0.0)]
+    decades = float(np.log10(told.max() / told.min())) if told.size else 0.0
+    getattr(ax, f"set_{side}scale")("log")
+    axis = getattr(ax, f"{side}axis")
+    subs = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0) if decades < 0.7 else (1.0, 2.0, 5.0) if decades < 1.6 else (1.0,)
+    axis.set_major_locator(LogLocator(10.0, subs))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def spans(values: Float) -> bool:
+    """Whether a log axis suits values: all positive, and far apart.
+
+    >>> spans(np.array([0.1, 2.0])), spans(np.array([0.0, 2.0])), spans(np.array([np.nan]))
+    (True, False, False)
+    """
+    told = values[np.isfinite(values)]
+    return bool(told.size and told.min() > 0.0 and told.max() > _WIDE * told.min())
+
+
+def legend(figure: Figure, handles: Sequence[Any], spare: Axes | None = None, columns: int = 2) -> None:
+    """Put a legend into the spare cell, or else below the panels."""
+    if spare is not None:
+        spare.legend(handles=handles, loc="center left", bbox_to_anchor=(0.0, 0.5), handlelength=2.6)
+    else:
+        deep = [str(entry.get_label()).count("\n") + 1 for entry in handles]
+        lines = -(-sum(deep) // columns)
+        # The panels keep their height.
+        figure.set_figheight(float(figure.get_figheight()) + 0.17 * lines + 0.15)
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=2.6)
+
+
+def fitted(name: str, width: int = 20, lines: int = 2) -> str:
+    r"""Return a name broken into lines where it is long, and cut where it is longer still.
+
+    >>> fitted("k-means MLE"), fitted("another method with a name of many words that goes on")
+    ('k-means MLE', 'another method with\na name of many…')
+    """
+    return "\n".join(textwrap.wrap(name, width, max_lines=lines, placeholder="…")) or name
+
+
+def told(value: float) -> str:
+    """Return a number as a text says it: three digits, and "none" for NaN.
+
+    >>> told(3.14159), told(float("nan"))
+    ('3.14', 'none')
+    """
+    return f"{value:.3g}" if np.isfinite(value) else "none"

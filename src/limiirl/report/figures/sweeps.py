@@ -1,0 +1,201 @@
+"""Sensitivity: every measure against a swept parameter, one line a method; and the margin against the wind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.transforms import ScaledTranslation
+from numpy.typing import ArrayLike
+
+from limiirl.metrics.intervals import Interval, mean_interval
+from limiirl.report.figures.look import (
+    Drawn,
+    Float,
+    Keywords,
+    Row,
+    blank,
+    in_ink,
+    legend,
+    log_axis,
+    measure,
+    numbers,
+    panels,
+    spans,
+    told,
+)
+from limiirl.report.figures.method_styles import MethodStyle, handle, line, styles
+from limiirl.report.ink import INK, MUTED, NARROW, RULE, SERIES
+
+# Points by which neighbouring methods stand apart, so that their whiskers do not hide each other.
+_APART = 1.7
+
+
+def summary(values: ArrayLike) -> Interval:
+    """Return the mean of what is finite, with its 95 % interval; of one value the interval is NaN, of none the mean.
+
+    Examples
+    --------
+    >>> summary([1.0, 3.0, None]).mean, summary([2.0])[:2], summary([None]).n
+    (2.0, (2.0, nan), 0)
+    """
+    array = numbers(values)
+    known = array[np.isfinite(array)]
+    nothing = float("nan")
+    if known.size >= 2:
+        return mean_interval(known)
+    return Interval(float(known[0]) if known.size else nothing, nothing, nothing, nothing, known.size)
+
+
+@in_ink
+def sweep(
+    values: Mapping[str, Mapping[str, Mapping[float, ArrayLike]]],
+    parameter: str,
+    *,
+    mark: float | None = None,
+    mark_label: str = "",
+) -> Drawn:
+    """Draw means with their 95 % intervals against a swept parameter, a panel a measure.
+
+    Parameters
+    ----------
+    values : measure -> method -> parameter -> (n,)
+        One value a world; None or NaN where a trial failed. The axis is logarithmic where the parameter's values span
+        a decade.
+    parameter : str
+        What is swept, for the axis, such as "number of demonstrations N".
+    mark, mark_label : float, str
+        A value to point out by a vertical line in each panel, such as 3, "K = E".
+
+    Examples
+    --------
+    >>> drawn = sweep({"anid": {"k-means, MLE": {2: [0.0, 0.1], 3: [0.0, None]}}}, "intents K")
+    >>> [(row["intents K"], row["mean"], row["n"], row["failed"]) for row in drawn.rows]
+    [(2.0, 0.05, 2, 0), (3.0, 0.0, 1, 1)]
+    """
+    methods = list(dict.fromkeys(name for by_method in values.values() for name in by_method))
+    look = styles(methods)
+    figure, axes, spare = panels(len(values), 1.85)
+    rows: list[Row] = []
+    for ax, (name, by_method) in zip(axes, values.items(), strict=True):
+        drawn = []
+        for place, (method, points) in enumerate(by_method.items()):
+            lines = _points(points)
+            _line(ax, lines, look[method], _APART * (place - (len(by_method) - 1) / 2))
+            drawn += [{"measure": name, "method": method, parameter: x, **row} for x, row in lines.items()]
+        rows += drawn
+        _finish(ax, name, drawn, parameter, mark)
+        if mark is not None and ax is axes[0] and mark_label:
+            at: Keywords = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+            ax.annotate(mark_label, (mark, 1.0), (3, -1), va="top", color=MUTED, fontsize="small", **at)
+    legend(figure, [handle(look[method]) for method in methods], spare)
+    return Drawn(figure, rows, _alt(rows, parameter, look))
+
+
+@in_ink
+def margin(values: Mapping[float, ArrayLike], parameter: str = "wind w") -> Drawn:
+    """Draw the mean margin between the intents' demonstrations against the wind: the paper's picture of Assumption 1.
+
+    Parameters
+    ----------
+    values : wind -> (n,)
+        The mean inter-cluster margin of each world.
+
+    Examples
+    --------
+    >>> margin({0.0: [3.0, 3.2], 0.1: [1.0, 1.4]}).alt
+    'Mean margin between intents against wind w, with 95 % intervals: 3.1 at 0, 1.2 at 0.1.'
+    """
+    figure = blank(2.5, NARROW)
+    ax = figure.add_subplot()
+    points = _points(values)
+    xs, middle, low, high = _arrays(points)
+    each = {x: numbers(v) for x, v in sorted(values.items())}
+    for x, worlds in each.items():
+        ax.plot([x] * worlds.size, worlds, "o", color=SERIES[0], markersize=3.5, alpha=0.35, markeredgewidth=0.0)
+    ax.fill_between(xs, low, high, color=SERIES[0], alpha=0.2, linewidth=0.0)
+    ax.plot(xs, middle, "o-", color=SERIES[0], markersize=5.0)
+    ax.set(xlabel=parameter, ylabel="mean margin between intents", xticks=xs)
+    ax.set_ylim(bottom=min(0.0, float(np.nanmin(np.concatenate([[0.0], *each.values()])))))
+    ax.grid(visible=True, axis="y", color=RULE)
+    rows = [{parameter: x, **row} for x, row in points.items()]
+    means = ", ".join(f"{told(row['mean'])} at {x:g}" for x, row in points.items())
+    return Drawn(figure, rows, f"Mean margin between intents against {parameter}, with 95 % intervals: {means}.")
+
+
+def _points(points: Mapping[float, ArrayLike]) -> dict[float, Row]:
+    """Return mean, interval and counts at each value of the parameter, in order."""
+    found = {}
+    for x, values in sorted(points.items()):
+        at = summary(values)
+        failed = numbers(values).size - at.n
+        found[float(x)] = {"n": at.n, "failed": failed, "mean": at.mean, "low": at.low, "high": at.high}
+    return found
+
+
+def _arrays(points: Mapping[float, Row]) -> tuple[Float, Float, Float, Float]:
+    mean, low, high = (np.array([row[key] for row in points.values()]) for key in ("mean", "low", "high"))
+    return np.array(list(points)), mean, low, high
+
+
+def _line(ax: Axes, points: Mapping[float, Row], style: MethodStyle, shift: float) -> None:
+    """Draw a line with whiskers, moved sideways on paper while its data stay what they are."""
+    xs, middle, low, high = _arrays(points)
+    moved = ax.transData + ScaledTranslation(shift / 72.0, 0.0, ax.figure.dpi_scale_trans)
+    ax.plot(xs, middle, transform=moved, label=style.label, **line(style))
+    sure = np.isfinite(low)
+    ax.vlines(xs[sure], low[sure], high[sure], color=style.colour, linewidth=1.1, alpha=0.75, transform=moved)
+
+
+def _finish(ax: Axes, name: str, rows: list[Row], parameter: str, mark: float | None) -> None:
+    about = measure(name)
+    xs = np.array(sorted({row[parameter] for row in rows}))
+    ends = np.array([row[key] for row in rows for key in ("low", "mean", "high")], dtype=np.float64)
+    means = np.array([row["mean"] for row in rows], dtype=np.float64)
+    known = ends[np.isfinite(ends)]
+    if about.log and spans(means):
+        log_axis(ax, "y", means)
+        # An interval may reach below zero, where a log axis has no place.
+        ax.set_ylim(means[np.isfinite(means)].min() / 1.5, known.max() * 1.2)
+    elif known.size:
+        room = 0.06 * (float(np.ptp(known)) or 1.0)
+        bottom = known.min() - room
+        # No measure that cannot be negative is shown with room below zero for it.
+        ax.set_ylim(0.0 if np.all(means[np.isfinite(means)] >= 0.0) and bottom < 0.0 else bottom, known.max() + room)
+        ax.locator_params(axis="y", nbins=5)
+    if spans(xs):
+        log_axis(ax, "x", xs)
+        ax.minorticks_off()
+    if xs.size:
+        ax.set_xticks(xs, [f"{x:g}" for x in xs])
+        # Explicit, for matplotlib takes the lines' shifts on paper for data.
+        ax.set_xlim(*_room(xs, log=spans(xs)))
+    if mark is not None:
+        ax.axvline(mark, color=MUTED, linewidth=1.0, linestyle=(0, (2, 2)), zorder=0)
+    ax.set_title(f"{about.title}" + (f", {about.axis}" if about.axis in ("seconds",) else ""))
+    ax.set_xlabel(parameter)
+    ax.tick_params(axis="x", labelcolor=INK)
+    ax.grid(visible=True, axis="y", color=RULE)
+
+
+def _room(xs: Float, *, log: bool) -> tuple[float, float]:
+    """Return the ends of an axis that leaves a little room beside its first and last value."""
+    ends = np.array([xs.min(), xs.max()])
+    ends = np.log(ends) if log else ends
+    ends += 0.09 * (float(np.ptp(ends)) or 1.0) * np.array([-1.0, 1.0])
+    low, high = (np.exp(ends) if log else ends).tolist()
+    return low, high
+
+
+def _alt(rows: list[Row], parameter: str, look: Mapping[str, MethodStyle]) -> str:
+    xs = sorted({row[parameter] for row in rows})
+    parts = []
+    for name in dict.fromkeys(row["measure"] for row in rows):
+        last = [row for row in rows if row["measure"] == name and row[parameter] == xs[-1] and row["n"]]
+        if last:
+            ends = [choose(last, key=lambda row: row["mean"]) for choose in (min, max)]
+            ends_told = [f"{look[row['method']].label} ({told(row['mean'])})" for row in ends]
+            parts.append(f"{measure(name).title} from {' to '.join(ends_told)}")
+    reach = f" from {xs[0]:g} to {xs[-1]:g}. At {xs[-1]:g}, best to worst: {'; '.join(parts)}" if xs else ""
+    return f"Means with 95 % intervals by method against {parameter}{reach}."

@@ -1,0 +1,137 @@
+"""The sections of a report, one for each study: what was asked, what came out, and what the paper says of it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.experiments.findings import FAILS, HOLDS, Finding, findings
+from limiirl.experiments.paper import TABLE1
+from limiirl.experiments.results import MEASURES, Results
+from limiirl.experiments.studies import EARLY_STOPS, METHODS, PAPER_LENGTH
+from limiirl.report.document import Callout, Figure, Fold, Section, Text, Verdict
+from limiirl.report.figures import Drawn, boxes, differences, margin, sweep
+from limiirl.report.inline import literal
+from limiirl.report.studies import table1
+
+Float = NDArray[np.float64]
+
+QUESTIONS = {
+    "demos": "How much data does it take? Demonstrations to learn from, with 100 others to test.",
+    "wind": "What if the intents overlap? The wind blows steps astray, and the intents' features run into each other.",
+    "clusters": "What if the number of intents is wrong? There are three; K are learned.",
+    "elements": "And with more intents? As many are learned as there are.",
+    "imbalance": "What if some intents are rare? Shares fall geometrically, ρ_k ∝ p(1 − p)^k.",
+}
+
+
+def figure(name: str, title: str, caption: str, drawn: Drawn) -> Figure:
+    """Return a figure of a document from what a function of `limiirl.report.figures` drew."""
+    return Figure(name, title, drawn.alt, caption, lambda: drawn.figure, drawn.columns)
+
+
+def callouts(results: Results) -> list[Callout]:
+    """Return the paper's findings that a study bears on, with their verdicts."""
+    return [Callout(_verdict(found), found.claim, literal(found.evidence)) for found in findings(results)]
+
+
+def _verdict(found: Finding) -> Verdict:
+    return "holds" if found.verdict == HOLDS else "fails" if found.verdict == FAILS else "open"
+
+
+def table_section(results: Results) -> Section:
+    """Return Table 1 with its tests and, where they were run, its variants."""
+    measures = ("anid", "gevd", "n_iter")
+    chosen = {m: {name: results.values(name, PAPER_LENGTH, m) for name in METHODS} for m in measures}
+    chosen["n_iter"].pop("supervised")
+    variants = [table1.before_after_table(results), table1.anid_table(results)]
+    if set(EARLY_STOPS) <= set(results.study.points):
+        variants += [table1.early_table(results), table1.length_table(results)]
+    return Section(
+        "Table 1",
+        [
+            table1.comparison_table(results),
+            *callouts(results),
+            figure(
+                "paired-differences",
+                "Method minus random rewards, world by world",
+                "Each dot is a world; to the left of zero the method did better than random rewards there.",
+                differences(chosen, baseline=table1.BASELINE),
+            ),
+            table1.test_table(results),
+            Fold("Before and after EM, other readings, other settings", variants),
+        ],
+        lead="Seven ways to begin EM, in the same worlds and with the same demonstrations. Lower is better everywhere.",
+    )
+
+
+def box_section(results: Results) -> Section:
+    """Return the box plots of Table 1."""
+    values = {m: {name: results.finite(name, PAPER_LENGTH, m) for name in METHODS} for m in MEASURES}
+    values = {m: {name: v for name, v in by.items() if v.size} for m, by in values.items()}
+    reference = {m: {name: by[m][:2] for name, by in TABLE1.items() if m in by} for m in MEASURES}
+    reference.pop("seconds")  # of another machine
+    return Section(
+        "Box plots",
+        [
+            figure(
+                "boxplots",
+                "Table 1 by world",
+                "Median, quartiles, whiskers to 1.5 interquartile ranges, worlds beyond as diamonds; the paper's mean "
+                "and interval beside them.",
+                boxes(values, reference),
+            )
+        ],
+        lead=f"The same {len(results.seeds)} worlds, one value each.",
+    )
+
+
+def sweep_section(results: Results) -> Section:
+    """Return the figure of a sweep and what it says."""
+    study = results.study
+    values = {
+        m: {
+            name: {float(x): results.finite(name, x, m) for x in study.points if results.finite(name, x, m).size}
+            for name in study.methods
+        }
+        for m in MEASURES
+    }
+    values = {m: {name: by for name, by in methods.items() if by} for m, methods in values.items()}
+    mark = {"mark": 3.0, "mark_label": "E = 3"} if study.name == "clusters" else {}
+    return Section(
+        study.title,
+        [
+            figure(
+                study.name,
+                study.title,
+                f"Means over {len(results.seeds)} worlds with 95 % intervals; {study.axis} from {study.points[0]} to "
+                f"{study.points[-1]}.",
+                sweep(values, study.axis, **mark),  # type: ignore[arg-type]
+            ),
+            *callouts(results),
+        ],
+        lead=QUESTIONS[study.name],
+    )
+
+
+def margin_section(results: Results) -> Section:
+    """Return the margin between the intents against the wind."""
+    values = {float(x): results.finite("supervised", x, "margin") for x in results.study.points}
+    return Section(
+        results.study.title,
+        [
+            figure(
+                "margin",
+                results.study.title,
+                "Mean over pairs of intents of the smallest distance between their demonstrations in feature space, "
+                f"100 demonstrations; mean and 95 % interval over {len(results.seeds)} worlds.",
+                margin(values, results.study.axis),
+            ),
+            *callouts(results),
+            Text(
+                "The margin is what the paper's first assumption is about. It shrinks as demonstrations are added, so "
+                "only data of one size compare."
+            ),
+        ],
+        lead="How far apart are the intents in feature space?",
+    )

@@ -1,0 +1,204 @@
+"""Runs of `limiirl reproduce` as processes that can be watched, killed and starved; and what they must come to."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+import pyarrow.parquet as pq
+
+from limiirl.cli import main
+from limiirl.experiments.records import Record
+from limiirl.experiments.store import Store
+from limiirl.experiments.studies import choose, tasks
+from limiirl.experiments.trial import attempt
+
+COMMAND = (sys.executable, "-c", "from limiirl.cli import main; main()")
+# In the environment of a run and of all that it starts, so that orphans are found too.
+_MARK = "LIMIIRL_TEST_RUN"
+# Generous, since the tests may share few cores with others.
+PATIENCE = 120.0
+
+Key = tuple[str, int]
+
+
+@cache
+def expected(study: str, repeats: int) -> dict[Key, dict[str, Any]]:
+    """What a study must come to: its trials one after the other in this process, without engine and without store."""
+    found = [attempt(task) for task in tasks(choose([study]), repeats)]
+    assert not any(record.failed for record in found), [record.error for record in found]
+    return {record.key: record.reproducible() for record in found}
+
+
+def recorded(folder: Path) -> dict[Key, dict[str, Any]]:
+    """What a run has recorded, which must be whole: no key twice, nothing put aside."""
+    records = Store(folder, create=False).read()
+    found = {record.key: record.reproducible() for record in records}
+    assert len(found) == len(records), "a trial was read twice"
+    return found
+
+
+def rows(folder: Path) -> list[Key]:
+    """The keys of all rows of all files of records, as they lie on the disk: the store hides repetitions."""
+    tables = [pq.read_table(path, columns=["spec", "seed"]) for path in sorted((folder / "records").glob("*.parquet"))]
+    return sorted((row["spec"], row["seed"]) for table in tables for row in table.to_pylist())
+
+
+def shards(folder: Path) -> set[str]:
+    """The names of the files of records."""
+    return {path.name for path in (folder / "records").glob("*.parquet")}
+
+
+class Done(NamedTuple):
+    """What a finished command left."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def said(self) -> list[str]:
+        """The lines on stderr but for those about the progress, of which a slow machine has some."""
+        return [line for line in self.stderr.splitlines() if not line.endswith("s left")]
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """What `--json` printed: one object and nothing else."""
+        found = json.loads(self.stdout)
+        assert isinstance(found, dict)
+        return found
+
+
+@dataclass
+class Run:
+    """A command in a process group of its own."""
+
+    process: subprocess.Popen[str]
+    mark: str
+
+    def family(self) -> list[psutil.Process]:
+        """This process and all that it has started and that live, orphans included."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(_MARK) == self.mark:
+                    found.append(process)
+        return found
+
+    def workers(self) -> list[psutil.Process]:
+        """Those of the family that run trials."""
+        found = []
+        for process in self.family():
+            with contextlib.suppress(psutil.Error):
+                if "popen_loky_posix" in " ".join(process.cmdline()):
+                    found.append(process)
+        return found
+
+    def must_vanish(self, seconds: float = 20.0) -> None:
+        """Wait until nothing of this run lives any more; a worker looks once a second for its parent."""
+        wait_until(lambda: not self.family(), seconds, every=0.2)  # a look at all processes costs some time
+
+    def finish(self) -> Done:
+        """Wait for the end."""
+        out, err = self.process.communicate(timeout=PATIENCE)
+        return Done(self.process.returncode, out, err)
+
+    def kill_group(self) -> None:
+        """Kill this process and all that it has started, in one go, as the end of a machine would."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate(timeout=PATIENCE)
+
+    def kill_parent(self) -> None:
+        """Kill this process only. Its workers hold on to its stderr, which is therefore not read to the end."""
+        self.process.kill()
+        self.process.wait(timeout=PATIENCE)
+
+    def until(self, happened: Callable[[], object]) -> None:
+        """Wait until something has happened while this process runs."""
+        wait_until(lambda: happened() or self.process.poll() is not None)
+        assert self.process.poll() is None, self.finish()
+
+
+def worked(processes: list[psutil.Process]) -> float:
+    """Seconds of processor time that some processes have used."""
+    times = [process.cpu_times() for process in processes]
+    return sum(spent.user + spent.system for spent in times)
+
+
+def wait_until(happened: Callable[[], object], seconds: float = PATIENCE, every: float = 0.01) -> None:
+    """Wait until something has happened, and fail if it does not."""
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(every)
+
+
+@contextlib.contextmanager
+def start(*arguments: object, cwd: Path | None = None) -> Iterator[Run]:
+    """Start `limiirl` with some arguments; whatever of it still lives at the end is killed."""
+    mark = uuid.uuid4().hex
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        env=os.environ | {_MARK: mark},
+        start_new_session=True,
+    )
+    run = Run(process, mark)
+    try:
+        with process:
+            try:
+                yield run
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                for other in run.family():
+                    with contextlib.suppress(psutil.Error):
+                        other.kill()
+    finally:
+        run.must_vanish()
+
+
+def command(*arguments: object, code: int = 0) -> Done:
+    """Run `limiirl` in this process: what it refuses or skips needs no other, and starting one takes seconds."""
+    out, err, shows, ended = io.StringIO(), io.StringIO(), warnings.showwarning, 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            ended = int(end.code or 0)
+        finally:
+            warnings.showwarning = shows
+    done = Done(ended, out.getvalue(), err.getvalue())
+    assert ended == code, done
+    return done
+
+
+def fill(folder: Path, records: list[Record], shard: int) -> Store:
+    """Make a run folder with some records, so many in a file."""
+    store = Store(folder)
+    for first in range(0, len(records), shard):
+        store.append(records[first : first + shard])
+    return store
+
+
+def counts(done: Done) -> tuple[int, int, int]:
+    """How many trials a run had, how many of them it skipped, and how many it ran; none of them failed."""
+    found = done.counts
+    assert (found["failed"], found["failed_before"]) == ([], 0)
+    return found["total"], found["skipped"], found["run"]

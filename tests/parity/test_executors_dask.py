@@ -1,0 +1,203 @@
+"""The engine "dask" against a plain loop, on a real scheduler and real workers that the tests start on loopback."""
+
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from limiirl.errors import BackendUnavailable
+from limiirl.experiments import clusters
+from limiirl.experiments.executors import Engine, Lost, execute
+
+pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+
+ROOT = Path(__file__).resolve().parents[2]
+TASKS = range(12)
+
+
+def spectrum(seed: int) -> bytes:
+    """The bits of a computation that threads could change."""
+    A = np.random.default_rng(seed).normal(size=(120, 120))
+    return (np.linalg.eigvalsh(A @ A.T) @ A).tobytes()
+
+
+def threads(_: int) -> tuple[int, int]:
+    import numba
+    from threadpoolctl import threadpool_info
+
+    return numba.get_num_threads(), max(library["num_threads"] for library in threadpool_info())
+
+
+def process(_: int) -> int:
+    time.sleep(0.05)
+    return os.getpid()
+
+
+def die_once(folder: Path, task: int) -> int:
+    marker = folder / "died"
+    if task == 5 and not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return task**2
+
+
+def die_at_four(task: int) -> int:
+    if task == 4:
+        os._exit(3)
+    time.sleep(0.1)  # so that it is running when its neighbour dies
+    return task**2
+
+
+def fail_at_three(task: int) -> int:
+    if task == 3:
+        raise KeyError("three")
+    return task
+
+
+@contextmanager
+def dask(*arguments: str | Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of `dask ...`, until the end of the block."""
+    # A scheduler that gives up at the first death leaves the second try, alone, to us, and saves waiting for restarts.
+    environment = os.environ | {
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
+        "PYTHONPATH": str(ROOT),
+        # Several threads, for the task to limit.
+        "OMP_NUM_THREADS": "2",
+        "OPENBLAS_NUM_THREADS": "2",
+    }
+    started = subprocess.Popen(
+        [sys.executable, "-m", "dask", *arguments, "--no-dashboard"], env=environment, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield started
+    finally:
+        started.terminate()
+        try:
+            started.wait(timeout=3)  # a worker whose scheduler is gone would say goodbye to it for long
+        except subprocess.TimeoutExpired:
+            started.kill()
+            started.wait()
+
+
+@contextmanager
+def cluster(folder: Path, workers: int) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A scheduler's address and process, with so many workers."""
+    contact = folder / "scheduler.json"
+    with ExitStack() as stack:
+        scheduler = stack.enter_context(
+            dask("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", contact)
+        )
+        end = time.monotonic() + 30
+        while not contact.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        for _ in range(workers):
+            stack.enter_context(
+                dask("worker", "--scheduler-file", contact, "--nthreads", "1", "--local-directory", folder)
+            )
+        yield json.loads(contact.read_text())["address"], scheduler
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with cluster(tmp_path_factory.mktemp("dask"), workers=2) as (address, _):
+        yield Engine("dask", scheduler=address)
+
+
+def test_results_are_those_of_a_loop(engine: Engine) -> None:
+    assert dict(execute(spectrum, TASKS, engine)) == {seed: spectrum(seed) for seed in TASKS}
+
+
+def test_a_task_has_one_thread(engine: Engine) -> None:
+    assert {result for _, result in execute(threads, TASKS, engine)} == {(1, 1)}
+
+
+def test_tasks_are_taken_only_when_there_is_room(engine: Engine) -> None:
+    taken = []
+
+    def tasks() -> Iterator[int]:
+        for task in range(40):
+            taken.append(task)
+            yield task
+
+    limited = Engine("dask", workers=1, scheduler=engine.scheduler)
+    for done, _ in enumerate(execute(process, tasks(), limited), start=1):
+        assert len(taken) <= done + 1
+    assert taken == list(range(40))
+
+
+def test_what_the_function_raises_is_raised(engine: Engine) -> None:
+    with pytest.raises(KeyError, match="three"):
+        list(execute(fail_at_three, TASKS, engine))
+
+
+def test_closing_early_drops_what_waits(engine: Engine) -> None:
+    results = execute(process, range(1000), engine)
+    next(results)
+    results.close()  # type: ignore[attr-defined]
+    began = time.monotonic()
+    assert dict(execute(abs, TASKS, engine)) == dict(enumerate(TASKS))
+    assert time.monotonic() - began < 10
+
+
+def test_a_worker_killed_midway_loses_nothing(engine: Engine) -> None:
+    results = execute(process, range(60), engine)
+    done = [next(results) for _ in range(10)]
+    killed = done[-1][1]
+    os.kill(killed, signal.SIGKILL)
+    done += results
+    assert sorted(task for task, _ in done) == list(range(60))
+    assert all(isinstance(pid, int) for _, pid in done)
+    assert {pid for _, pid in done} > {killed}
+
+
+def test_a_task_whose_worker_died_is_tried_again(engine: Engine, tmp_path: Path) -> None:
+    results = dict(execute(functools.partial(die_once, tmp_path), TASKS, engine))
+    assert results == {task: task**2 for task in TASKS}
+    assert (tmp_path / "died").exists()
+
+
+def test_a_task_that_always_kills_is_lost_and_no_other(engine: Engine) -> None:
+    results = dict(execute(die_at_four, TASKS, engine))
+    lost = results.pop(4)
+    assert isinstance(lost, Lost)
+    assert lost.attempts == 2
+    assert str(lost).startswith("2 workers died, the last while it ran this task alone. The last one was tcp://")
+    assert results == {task: task**2 for task in TASKS if task != 4}
+
+
+def test_a_scheduler_that_goes_away_midway_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with cluster(tmp_path, workers=1) as (address, scheduler):
+        results = execute(process, range(1000), Engine("dask", scheduler=address))
+        next(results)
+        scheduler.kill()
+        with pytest.raises(BackendUnavailable, match=f"at {address} has gone away. Finished results are safe"):
+            list(results)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_scheduler_without_workers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "_WORKERS_SECONDS", 1)
+    with (
+        cluster(tmp_path, workers=0) as (address, _),
+        pytest.raises(BackendUnavailable, match=f"had no worker within 1 seconds. Start some: dask worker {address}"),
+    ):
+        list(execute(abs, TASKS, Engine("dask", scheduler=address)))
+
+
+def test_a_scheduler_that_does_not_answer_is_told_soon() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"  # nobody listens there once it is closed
+    began = time.monotonic()
+    with pytest.raises(BackendUnavailable, match=f"No Dask scheduler answers at {address} .*Check the address"):
+        list(execute(abs, TASKS, Engine("dask", scheduler=address)))
+    assert time.monotonic() - began < 10

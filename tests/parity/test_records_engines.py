@@ -1,0 +1,37 @@
+"""The same records, to the last bit, whatever the engine and the number of workers: `limiirl reproduce` on each."""
+
+import pytest
+
+from tests.oracles.runs import command, counts, expected, recorded, rows
+from tests.parity.test_executors_dask import cluster
+
+# Every method once, in one world.
+STUDY, REPEATS = "boxplots", 1
+
+
+def run(folder, *arguments):
+    """Run the study on an engine, and return how many trials there were, were skipped and were run."""
+    done = command("reproduce", STUDY, "--repeats", REPEATS, "--no-report", "--json", "--out", folder, *arguments)
+    assert done.said == []
+    return counts(done)
+
+
+def check(folder):
+    """Compare what was recorded with a plain loop in this process."""
+    assert recorded(folder) == expected(STUDY, REPEATS)
+    assert rows(folder) == sorted(expected(STUDY, REPEATS))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_local_processes(tmp_path, workers):
+    assert run(tmp_path, "--engine", "local", "--workers", workers) == (6, 0, 6)
+    check(tmp_path)
+
+
+def test_a_dask_cluster(tmp_path):
+    (tmp_path / "dask").mkdir()
+    with cluster(tmp_path / "dask", workers=2) as (address, _):
+        assert run(tmp_path / "run", "--engine", "dask", "--scheduler", address) == (6, 0, 6)
+    check(tmp_path / "run")
+    # What one engine has recorded, another does not do again.
+    assert run(tmp_path / "run", "--engine", "local", "--workers", 1) == (6, 6, 0)

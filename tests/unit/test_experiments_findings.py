@@ -1,0 +1,161 @@
+"""Results gather records world by world; findings follow from them, and turn with them."""
+
+import numpy as np
+import pytest
+
+from limiirl.errors import InvalidParameter
+from limiirl.experiments.findings import FAILS, HOLDS, OPEN, findings
+from limiirl.experiments.paper import NAMES, TABLE1, TARGETS, Reported, verdict
+from limiirl.experiments.records import Record
+from limiirl.experiments.results import Results
+from limiirl.experiments.studies import METHODS, PAPER_LENGTH, STUDIES
+from limiirl.metrics import Interval, mean_interval
+from tests.oracles.records import made
+
+
+def verdicts(results):
+    return {finding.claim: finding.verdict for finding in findings(results)}
+
+
+QUALITY = {
+    "k-means, MLE": 1.0,
+    "k-means, mean": 1.0,
+    "GMM, MLE": 2.0,
+    "full GMM, MLE": 2.0,
+    "random rewards": 3.0,
+    "supervised": 1.0,
+}
+
+
+def test_table_1_as_the_paper_has_it():
+    told = verdicts(made(STUDIES["table1"], lambda m, x, k, s: 5.0 if k == "nll" else QUALITY.get(m, 3.0)))
+    assert set(told.values()) == {HOLDS}
+    assert len(told) == 7
+
+
+def test_table_1_turned_around():
+    told = verdicts(made(STUDIES["table1"], lambda m, x, k, s: -QUALITY.get(m, 3.0) + 9.0 + m.endswith("mean")))
+    assert told["k-means, MLE is ahead of random rewards in ANID, GEVD and iterations"] == FAILS
+    assert told["Hard clustering is ahead of soft (GMM)"] == FAILS
+    assert told["MLE and mean rewards do equally well"] == FAILS
+    assert told["NLL does not tell warm starts from random ones"] == FAILS
+
+
+def test_nothing_is_certain_of_a_few_worlds_or_of_equal_methods():
+    few = verdicts(made(STUDIES["table1"], lambda m, x, k, s: QUALITY.get(m, 3.0), n_worlds=5))
+    assert set(few.values()) == {OPEN}
+    same = verdicts(made(STUDIES["boxplots"], lambda m, x, k, s: 1.0))
+    assert same["k-means, MLE is ahead of random rewards in ANID, GEVD and iterations"] == OPEN
+    assert same["MLE and mean rewards do equally well"] == HOLDS
+
+
+def test_sweeps_as_the_paper_has_them():
+    def grows(method, x, measure, seed):
+        return (
+            QUALITY.get(method, 3.0) + (2.0 * float(x) if measure != "n_iter" else 0.0) - (measure == "margin") * 9 * x
+        )
+
+    assert set(verdicts(made(STUDIES["wind"], grows)).values()) == {HOLDS}
+    margin = verdicts(made(STUDIES["margin"], grows))
+    assert list(margin.values()) == [HOLDS]
+
+    def elements(method, x, measure, seed):
+        return 1.0 if method == "supervised" else QUALITY.get(method, 3.0) * x
+
+    assert set(verdicts(made(STUDIES["elements"], elements)).values()) == {HOLDS}
+
+    def clusters(method, x, measure, seed):
+        if measure == "anid":
+            return abs(x - 3.0) + QUALITY.get(method, 3.0)
+        if measure == "gevd":
+            return max(3.0 - x, 0.0) + QUALITY.get(method, 3.0)
+        return x
+
+    assert set(verdicts(made(STUDIES["clusters"], clusters)).values()) == {HOLDS}
+
+    def imbalance(method, x, measure, seed):
+        return QUALITY.get(method, 3.0) + (x if method == "full GMM, MLE" else 0.0)
+
+    assert set(verdicts(made(STUDIES["imbalance"], imbalance)).values()) == {HOLDS}
+
+
+def test_sweeps_turned_around():
+    calm = verdicts(made(STUDIES["wind"], lambda m, x, k, s: 3.0 - float(x)))
+    assert calm["Every method has a larger ANID with wind than without"] == FAILS
+    assert verdicts(made(STUDIES["margin"], lambda m, x, k, s: x)) == {
+        "The margin between intents shrinks with every step of wind": FAILS
+    }
+    falling = verdicts(made(STUDIES["clusters"], lambda m, x, k, s: 9.0 - x))
+    assert falling["ANID is least at K = E"] == FAILS
+    assert falling["GEVD falls until K = E and then no further"] == FAILS
+    assert falling["Test NLL grows with K"] == FAILS
+    demos = verdicts(made(STUDIES["demos"], lambda m, x, k, s: 1.0 + np.log(x)))
+    assert demos["The number of iterations does not depend on the number of demonstrations"] == FAILS
+    assert demos["The duration grows with the number of demonstrations"] == HOLDS
+
+
+def test_evidence_has_the_means_that_decide():
+    results = made(STUDIES["table1"], lambda m, x, k, s: QUALITY.get(m, 3.0))
+    a = results.values("k-means, MLE", PAPER_LENGTH, "gevd").mean()
+    b = results.values("random rewards", PAPER_LENGTH, "gevd").mean()
+    assert f"GEVD {a:.3g} against {b:.3g} (p = " in findings(results)[0].evidence
+
+
+def test_only_worlds_in_which_everything_was_tried_count():
+    whole = made(STUDIES["margin"], lambda m, x, k, s: 1.0, n_worlds=4)
+    spec = STUDIES["margin"].specs[0]
+    part = Results(whole.study, {key: r for key, r in whole.records.items() if key != (spec.hash, 2)})
+    assert (whole.seeds, part.seeds) == ((0, 1, 2, 3), (0, 1, 3))
+    assert Results(whole.study, {}).seeds == ()
+
+
+def test_failed_trials_are_no_numbers_but_do_not_hide_the_world():
+    whole = made(STUDIES["margin"], lambda m, x, k, s: float(s), n_worlds=4)
+    spec = STUDIES["margin"].spec("supervised", 0.1)
+    results = Results(whole.study, whole.records | {(spec.hash, 1): Record(spec.hash, 1, error="E: no")})
+    np.testing.assert_array_equal(results.values("supervised", 0.1, "margin"), [0.0, np.nan, 2.0, 3.0])
+    np.testing.assert_array_equal(results.finite("supervised", 0.1, "margin"), [0.0, 2.0, 3.0])
+    assert results.interval("supervised", 0.1, "margin") == mean_interval([0.0, 2.0, 3.0])
+    assert [record.seed for record in results.failures] == [1]
+    assert results.compare(("supervised", 0.1), ("supervised", 0.2), "margin").difference.n == 3
+
+
+def test_records_of_other_studies_are_left_out():
+    records = made(STUDIES["wind"], lambda m, x, k, s: 1.0, n_worlds=1).records.values()
+    assert len(Results.of(STUDIES["margin"], records).records) == 5
+
+
+def test_supervision_has_no_iterations_and_no_duration():
+    results = made(STUDIES["boxplots"], lambda m, x, k, s: 1.0)
+    assert results.interval("supervised", PAPER_LENGTH, "n_iter") is None
+    assert results.interval("supervised", PAPER_LENGTH, "seconds") is None
+    assert results.interval("supervised", PAPER_LENGTH, "nll") is not None
+
+
+def test_an_unknown_measure_is_refused():
+    with pytest.raises(InvalidParameter, match="no measure named 'speed'"):
+        made(STUDIES["margin"], lambda m, x, k, s: 1.0, n_worlds=1).values("supervised", 0.1, "speed")
+
+
+def test_the_papers_table_is_as_printed_with_halved_widths():
+    printed = {
+        "LiMIIRL-MLE": ((3.41, 1.40), (33.20, 13.49), (19.65, 0.64), (0.03, 0.01), (3.70, 1.11)),
+        "LiMIIRL-Mean": ((5.08, 1.13), (21.86, 6.65), (19.76, 0.45), (0.04, 0.01), (4.49, 0.98)),
+        "Random": ((17.22, 4.80), (136.58, 39.69), (20.05, 0.71), (0.13, 0.07), (6.75, 2.09)),
+        "Supervised": (None, None, (19.65, 0.66), (0.04, 0.01), (3.65, 1.27)),
+    }
+    for method, name in NAMES.items():
+        for measure, cell in zip(("n_iter", "seconds", "nll", "anid", "gevd"), printed[name], strict=True):
+            reported = TABLE1[method].get(measure)
+            assert (reported is None) == (cell is None)
+            if cell is not None:
+                np.testing.assert_allclose(reported[:2], (cell[0], cell[1] / 2), rtol=1e-12)
+    assert set(TARGETS) == {"nll", "anid", "gevd"}
+    assert set(NAMES) < set(METHODS)
+
+
+def test_verdicts_on_figures():
+    ours = Interval(0.043, 0.007, 0.036, 0.05, 100)
+    assert verdict(ours, Reported(0.04, 0.005)) == "agrees"
+    assert verdict(ours, Reported(0.03, 0.005)) == "in rounding"
+    assert verdict(ours, Reported(0.02, 0.005)) == "differs"

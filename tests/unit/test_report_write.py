@@ -1,0 +1,149 @@
+"""Writing a report, again and again, and badly interrupted."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure as Drawing
+
+from limiirl.errors import InvalidFile
+from limiirl.report import Figure, Report, Section, Table, Text, write
+from tests.oracles.report import every_kind
+
+
+def small(*names: str, title: str = "Small") -> Report:
+    figures = [Figure(name, "F", "A frame.", "", Drawing, {"x": [1, 2]}) for name in names]
+    return Report(title, "", [Section("S", [*figures, Table("t", "T", "", ["a"], [["x"]])])])
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_file_is_there_and_the_same_each_time(tmp_path: Path) -> None:
+    index = write(every_kind(), tmp_path / "deep" / "report")
+    assert index == tmp_path / "deep" / "report" / "index.html"
+    first = tree(index.parent)
+    figures = [f"figures/{name}.{end}" for name in ("anid-by-n", "reward", "weights") for end in ("svg", "png", "csv")]
+    tables = [f"tables/{name}.{end}" for name in ("table-1", "failed") for end in ("tex", "md", "csv")]
+    assert set(first) == {"index.html", ".limiirl-report.json", *figures, *tables}
+    assert first["figures/anid-by-n.csv"].startswith(b"n,random,label\n20,1.3,")
+    assert tree(write(every_kind(), tmp_path / "other").parent) == first
+
+
+def test_an_earlier_report_gives_way_and_foreign_files_stay(tmp_path: Path) -> None:
+    write(small("a", "b"), tmp_path)
+    foreign = {"notes.txt": b"mine", "figures/mine.svg": b"<svg/>", "tables/old.csv": b"1"}
+    for name, content in foreign.items():
+        (tmp_path / name).write_bytes(content)
+    write(small("b", "c", title="Newer"), tmp_path)
+    found = tree(tmp_path)
+    assert {name for name in found if name.startswith("figures")} == {
+        *(f"figures/{name}.{end}" for name in "bc" for end in ("svg", "png", "csv")),
+        "figures/mine.svg",
+    }
+    assert {name: found[name] for name in foreign} == foreign
+    assert b"<title>Newer</title>" in found["index.html"]
+
+
+def test_folders_that_a_newer_report_does_not_need_are_removed(tmp_path: Path) -> None:
+    write(small("a"), tmp_path)
+    write(Report("Bare", "", [Section("S", [Text("x")])]), tmp_path)
+    assert set(tree(tmp_path)) == {"index.html", ".limiirl-report.json"}
+    assert not (tmp_path / "figures").exists()
+
+
+def test_a_drawing_that_fails_leaves_the_earlier_report(tmp_path: Path) -> None:
+    def fail() -> Drawing:
+        raise RuntimeError("no data")
+
+    write(small("a"), tmp_path)
+    before = tree(tmp_path)
+    bad = Figure("z", "F", "A frame.", "", fail, {})
+    with pytest.raises(RuntimeError, match="no data"):
+        write(Report("Bad", "", [Section("S", [*small("b").figures, bad])]), tmp_path)
+    assert tree(tmp_path) == before
+
+
+CROWDED = """
+import resource, signal, sys
+from tests.oracles.report import every_kind
+from limiirl.report import write
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+try:
+    write(every_kind(), sys.argv[1])
+except OSError as error:
+    sys.exit(f"write failed: {error.strerror}")
+"""
+
+
+def test_a_full_disk_leaves_the_earlier_page_and_no_scraps(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    write(small("a"), tmp_path)
+    page = (tmp_path / "index.html").read_bytes()
+    # The first SVG file fits, its PNG file does not: the write fails half-way.
+    crowded = subprocess.run(
+        [sys.executable, "-c", CROWDED, str(tmp_path), "50000"], capture_output=True, text=True, check=False
+    )
+    assert crowded.returncode == 1, crowded.stderr
+    assert "write failed: File too large" in crowded.stderr
+    assert (tmp_path / "index.html").read_bytes() == page
+    assert {path.name for path in (tmp_path / "figures").glob("*.svg")} == {"a.svg", "anid-by-n.svg"}
+    assert not [name for name in tree(tmp_path) if name.endswith(".tmp")]
+    # The next report knows what the failed one left, and clears it.
+    write(small("a"), tmp_path)
+    assert tree(tmp_path) == tree(write(small("a"), tmp_path_factory.mktemp("fresh")).parent)
+
+
+@pytest.mark.parametrize("content", [b"", b"<!DOCTYPE html><title>My homepage</title>", b"\xff\xfe"])
+def test_a_page_of_somebody_else_is_not_replaced(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "index.html").write_bytes(content)
+    with pytest.raises(InvalidFile, match="replaces only an earlier report; .*index.html is something else. Move it"):
+        write(small("a"), tmp_path)
+    assert tree(tmp_path) == {"index.html": content}
+
+
+@pytest.mark.parametrize("name", ["", "figures", "tables"])
+def test_a_file_where_a_folder_must_be_is_refused(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "report"
+    if name:
+        folder.mkdir()
+    (folder / name).write_bytes(b"x")
+    with pytest.raises(InvalidFile, match="needs a folder at .*; there is a file. Move it"):
+        write(small("a"), folder)
+
+
+@pytest.mark.parametrize(
+    "listed",
+    ["no json", "{}", "3", '["../keep.csv", "/etc/x", "figures/../keep.csv", "figures/a/b.svg", "keep.csv", 3, null]'],
+)
+def test_a_list_that_was_tampered_with_removes_nothing(tmp_path: Path, listed: str) -> None:
+    folder = tmp_path / "report"
+    folder.mkdir()
+    (tmp_path / "keep.csv").write_text("1")
+    (folder / "keep.csv").write_text("1")
+    (folder / ".limiirl-report.json").write_text(listed)
+    write(small("a"), folder)
+    assert (tmp_path / "keep.csv").exists()
+    assert (folder / "keep.csv").exists()
+    assert len(json.loads((folder / ".limiirl-report.json").read_text())) == 6
+
+
+def test_progress_counts_to_its_end(tmp_path: Path) -> None:
+    seen: list[tuple[int, int, str]] = []
+    write(small("a", "b"), tmp_path, progress=lambda *step: seen.append(step))
+    assert seen == [(0, 3, "F"), (1, 3, "F"), (2, 3, "page"), (3, 3, "done")]
+
+
+def test_drawing_starts_no_window_and_imports_no_pyplot(tmp_path: Path) -> None:
+    program = (
+        "import sys; from tests.oracles.report import every_kind; from limiirl.report import write\n"
+        "write(every_kind(), sys.argv[1])\n"
+        "sys.exit('matplotlib.pyplot' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

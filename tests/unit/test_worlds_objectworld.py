@@ -1,0 +1,110 @@
+"""ObjectWorld: its objects and features against loops, its intents, and that a mixture finds them."""
+
+import numpy as np
+import pytest
+
+from limiirl import IntentMixture, MaxEnt
+from limiirl.errors import InvalidParameter
+from limiirl.metrics import anid
+from limiirl.worlds import ObjectWorld
+
+SHAPES = [{}, {"size": 5, "n_objects": 4, "n_colours": 2, "n_intents": 2, "radius": 2}, {"radius": 0, "seed": 3}]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_features_equal_those_of_loops(shape: dict[str, int]) -> None:
+    world = ObjectWorld(**shape)
+    things = list(zip(*world.objects, strict=True))
+    for state in range(world.n_states):
+        row, column = world.cell(state)
+        near = [(o, i) for r, c, o, i in things if abs(r - row) + abs(c - column) <= world.radius]
+        expected = (
+            {"clear"} if not near else {f"outer {'ABC'[o]}" for o, _ in near} | {f"inner {'abc'[i]}" for _, i in near}
+        )
+        shown = {name for name, value in zip(world.feature_names, world.features[state], strict=True) if value == 1.0}
+        assert shown == expected
+    assert set(np.unique(world.features)) <= {0.0, 1.0}
+    np.testing.assert_array_equal(world.mdp.state_features, world.features)
+    assert world.mdp.feature_names == world.feature_names
+
+
+def test_objects_lie_apart_and_colours_are_even() -> None:
+    places = set()
+    for seed in range(20):
+        things = ObjectWorld(seed=seed).objects
+        cells = set(zip(things.row.tolist(), things.column.tolist(), strict=True))
+        assert len(cells) == 12
+        assert min(*map(min, cells)) >= 0
+        assert max(*map(max, cells)) <= 7
+        places |= cells
+        np.testing.assert_array_equal(np.bincount(things.outer), [4, 4, 4])
+        assert 0 <= things.inner.min() <= things.inner.max() <= 2
+    assert len(places) == 64
+
+
+def test_the_world_has_no_end_and_starts_anywhere() -> None:
+    mdp = ObjectWorld().mdp
+    assert (mdp.n_states, mdp.n_actions, mdp.n_features) == (64, 4, 7)
+    assert not mdp.terminal.any()
+    np.testing.assert_allclose(mdp.p0, 1.0 / 64.0, rtol=1e-14, atol=0.0)
+    demos, _ = ObjectWorld().sample(20, max_length=17)
+    assert demos.lengths.tolist() == [17] * 20
+
+
+def test_rewards_say_which_colour_an_intent_likes() -> None:
+    world = ObjectWorld(n_colours=3, n_intents=2)
+    thetas = world.ensemble.thetas
+    np.testing.assert_array_equal(
+        thetas, [[-2.0, 0.0, -5.0, -5.0, 0.0, 0.0, 0.0], [-2.0, -5.0, 0.0, -5.0, 0.0, 0.0, 0.0]]
+    )
+    rewards = world.mdp.rewards(thetas)[0]
+    assert rewards.max() == 0.0
+    assert np.all(world.features[rewards[:, 1] == 0.0][:, 2] == 1.0)  # nothing is free but outer colour B
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 4])
+def test_an_intent_goes_to_its_colour_and_stays(seed: int) -> None:
+    world = ObjectWorld(seed=seed, wind=0.0)
+    demos, labels = world.sample(120, seed=1)
+    last = world.features[demos.last_states][:, 1:4]
+    np.testing.assert_array_equal(last, np.eye(3)[labels])  # near its own colour, and near no other
+    late = np.concatenate([demos.states[end - 10 : end] for end in demos.offsets[1:]])
+    np.testing.assert_array_equal(world.features[late][:, 1:4], np.repeat(np.eye(3)[labels], 10, axis=0))
+
+
+@pytest.mark.parametrize("policy", ["optimal", "boltzmann"])
+def test_a_mixture_finds_the_intents(policy: str) -> None:
+    world = ObjectWorld(seed=1)
+    demos, labels = world.sample(100, seed=1, policy=policy)
+    mixture = IntentMixture(3, MaxEnt(), random_state=0).fit(world.mdp, demos.replace(labels=None))
+    assert anid(np.eye(3)[labels], mixture.responsibilities_) < 0.05
+
+
+def test_text_names_every_object() -> None:
+    world = ObjectWorld(seed=5)
+    shown = [line.split() for line in str(world).splitlines()]
+    for row, column, outer, inner in zip(*world.objects, strict=True):
+        assert shown[row][column] == "ABC"[outer] + "abc"[inner]
+    assert sum(sign == "." for line in shown for sign in line) == 64 - 12
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"size": 1}, "size must be an integer of at least 2; got 1. Every cell needs two neighbours"),
+        ({"n_colours": 0}, "n_colours must be an integer of at least 1; got 0"),
+        ({"n_intents": 0}, "n_intents must be an integer of at least 1; got 0"),
+        ({"n_intents": 4}, "n_intents must be at most n_colours, 3, for each likes its own; got 4. Raise n_colours"),
+        ({"n_objects": 2}, "n_objects must be an integer of at least 3; got 2. Place one of each colour"),
+        ({"n_objects": 65}, "n_objects must be at most 64, one a cell; got 65. Lower it, or raise size"),
+        ({"n_colours": 27, "n_objects": 30}, "n_colours must be at most 26, one a letter; got 27"),
+        ({"radius": -1}, "radius must be an integer of at least 0; got -1"),
+        ({"wind": "calm"}, r"wind must lie in \[0, 1\]; got 'calm'"),
+        ({"gamma": 1.0}, "gamma must be less than 1, for walks do not end; got 1. Use 0.99"),
+        ({"gamma": 1.5}, r"gamma must lie in \(0, 1\]; got 1.5"),
+        ({"seed": 1.0}, "seed must be an integer of at least 0; got 1.0"),
+    ],
+)
+def test_bad_parameters(parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        ObjectWorld(**parameters)  # type: ignore[arg-type]
