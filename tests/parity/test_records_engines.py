@@ -2,11 +2,13 @@
 
 import pytest
 
+from limiirl.experiments.studies import METHODS
 from tests.oracles.runs import command, counts, expected, recorded, rows
 from tests.parity.test_executors_dask import cluster
 
 # Every method once, in one world.
 STUDY, REPEATS = "boxplots", 1
+TRIALS = len(METHODS)
 
 
 def run(folder, *arguments):
@@ -24,14 +26,14 @@ def check(folder):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_local_processes(tmp_path, workers):
-    assert run(tmp_path, "--engine", "local", "--workers", workers) == (6, 0, 6)
+    assert run(tmp_path, "--engine", "local", "--workers", workers) == (TRIALS, 0, TRIALS)
     check(tmp_path)
 
 
 def test_a_dask_cluster(tmp_path):
     (tmp_path / "dask").mkdir()
     with cluster(tmp_path / "dask", workers=2) as (address, _):
-        assert run(tmp_path / "run", "--engine", "dask", "--scheduler", address) == (6, 0, 6)
+        assert run(tmp_path / "run", "--engine", "dask", "--scheduler", address) == (TRIALS, 0, TRIALS)
     check(tmp_path / "run")
     # What one engine has recorded, another does not do again.
-    assert run(tmp_path / "run", "--engine", "local", "--workers", 1) == (6, 6, 0)
+    assert run(tmp_path / "run", "--engine", "local", "--workers", 1) == (TRIALS, TRIALS, 0)

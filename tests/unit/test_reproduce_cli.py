@@ -178,7 +178,8 @@ def test_a_trial_that_fails_is_recorded_and_told_of_and_stops_nothing(tmp_path, 
     found = {record.key: record for record in Store(folder).read()}
     record = found.pop((broken.hash, 0))
     assert record == Record(broken.hash, 0, failed["error"], record.trace)
-    assert record.trace.startswith("Traceback")
+    assert "in run_trial" in record.trace
+    assert str(Path(studies.__file__).parent) not in record.trace, "a folder of this machine"
     wanted = {key: given for key, given in expected("margin", 3).items() if key[1] == 0}
     assert {key: record.reproducible() for key, record in found.items()} == wanted
 

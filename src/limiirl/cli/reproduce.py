@@ -54,7 +54,8 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     seeds = {seed for _, seed in tasks(chosen, repeats)}
     store = Store(out)
     # Where somebody's cluster is belongs in no report.
-    store.note(["limiirl", *("ADDRESS" if word == scheduler else word for word in context.obj)], sorted(seeds))
+    words = [word.replace(scheduler, "ADDRESS") if scheduler else word for word in context.obj]
+    store.note(["limiirl", *words], sorted(seeds))
     try:
         with told_progress(", ".join(study.name for study in chosen)) as tell:
             progress = run_studies(chosen, store, placed, repeats, retry_failed=retry_failed, tell=tell)

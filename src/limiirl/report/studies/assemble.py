@@ -91,7 +91,8 @@ def _lead(results: Sequence[Results]) -> str:
 def _highlights(results: Sequence[Results]) -> dict[str, object]:
     trials = {key for found in results for key in found.records}
     worlds = max(len(found.seeds) for found in results)
-    return {"studies": len(results), "worlds": worlds, "fits": f"{len(trials):,}"}
+    studies = "study" if len(results) == 1 else "studies"
+    return {studies: len(results), "worlds": worlds, "fits": f"{len(trials):,}"}
 
 
 def write_run(

@@ -59,7 +59,7 @@ def _walks(problem: Problem, mixture: IntentMixture) -> Grid:
     for name, title, labels in (("walks-true", "true", problem.labels), ("walks-learned", "learned", mixture.labels_)):
 
         def draw(labels: object = labels) -> Drawing:
-            drawing = Drawing(figsize=(NARROW, 1.25 * NARROW))
+            drawing = Drawing(figsize=(NARROW, NARROW))  # cells are square: more height would need more width
             problem.world.plot(ax=drawing.add_subplot(), demos=problem.demos, labels=labels)  # type: ignore[arg-type]
             return drawing
 
