@@ -41,9 +41,10 @@ $(BENCHMARKS:%=result-%): result-%: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.$* | tee docs/results/$*.txt.part
 	@mv docs/results/$*.txt.part docs/results/$*.txt
 
-paper: $(VENV)/.core ## run all experiments of the paper and write docs/results/paper
-	$(BIN)/limiirl reproduce all --out run --no-report
-	$(BIN)/limiirl report run --out docs/results/paper
+paper: $(VENV)/.core ## run all experiments of the paper, and put their figures and tables into docs/results/paper
+	$(BIN)/limiirl reproduce all --out run
+	cp run/report/figures/*.svg run/report/figures/*.csv docs/results/paper/figures/
+	cp run/report/tables/* docs/results/paper/tables/
 
 docs: $(VENV)/.docs ## build the documentation as HTML in docs/_build
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

@@ -75,7 +75,8 @@ def test_table_1_has_its_variants():
     assert (table.points, table.repeats) == ((PAPER_LENGTH, *EARLY_STOPS, FIXED_LENGTH), 100)
     assert [table.spec("k-means, MLE", stop).max_iter for stop in EARLY_STOPS] == [1, 3]
     assert table.spec("random rewards", "3 iterations") is None
-    assert table.spec("GMM, MLE", FIXED_LENGTH).max_length == 50
+    assert table.spec("random rewards", FIXED_LENGTH).max_length == 50
+    assert table.spec("GMM, MLE", FIXED_LENGTH) is None
 
 
 def test_a_trial_that_studies_share_is_run_once():

@@ -15,7 +15,8 @@ from limiirl.experiments.studies import Point, Study
 from limiirl.metrics import Comparison, Interval, mean_interval, paired
 
 Float = NDArray[np.float64]
-Cell = tuple[str, Point]
+Cell = tuple[str, Point | tuple[Point, ...]]
+"""A method at a point of a study's axis, or at several, of which the mean in each world counts."""
 
 MEASURES = {"n_iter": "iterations", "seconds": "seconds", "nll": "NLL", "anid": "ANID", "gevd": "GEVD"}
 """What the paper reports of a fit, by the name in a record."""
@@ -57,8 +58,13 @@ class Results:
         spec = self.study.spec(method, x)
         return None if spec is None else self.records.get((spec.hash, seed))
 
-    def values(self, method: str, x: Point, measure: str) -> Float:
-        """Return a measure (n,) over `seeds`, nan where a trial is missing or failed, or has no such measure."""
+    def values(self, method: str, x: Point | tuple[Point, ...], measure: str) -> Float:
+        """Return a measure (n,) over `seeds`, nan where a trial is missing or failed, or has no such measure.
+
+        At several points it is the mean over them, world by world.
+        """
+        if isinstance(x, tuple):
+            return np.asarray(np.mean([self.values(method, point, measure) for point in x], axis=0))
         if measure not in FIELDS and measure not in MEASURES:
             raise InvalidParameter(f"There is no measure named {measure!r}; known are {', '.join(FIELDS)}.")
         found = [self.record(method, x, seed) for seed in self.seeds]
@@ -82,11 +88,13 @@ class Results:
         return values[np.isfinite(values)]
 
     def compare(self, first: Cell, second: Cell, measure: str, level: float = 0.99) -> Comparison | None:
-        """Return the paired comparison of two cells, (method, x), over the worlds that both have.
+        """Return the paired comparison of two cells over the worlds that both have.
 
         None for fewer than two worlds.
         """
         a, b = (self.values(method, x, measure) for method, x in (first, second))
         both = np.isfinite(a) & np.isfinite(b)
-        names = (first[0], second[0]) if first[1] == second[1] else (f"{first[0]} at {first[1]}", f"... at {second[1]}")
+        names = (first[0], second[0])
+        if first[1] != second[1]:
+            names = (f"{first[0]} at {first[1]}", f"{second[0]} at {second[1]}")
         return paired(a[both], b[both], names, level=level) if both.sum() > 1 else None

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from limiirl.errors import InvalidParameter
+from limiirl.experiments.paper import NAMES
 from limiirl.experiments.spec import FULL_GMM, SUPERVISED, Spec, parameters
 
 BASE = Spec(world_parameters=parameters(n_elements=3, wind=0.1, height=6, gamma=0.99))
@@ -122,7 +123,7 @@ def _table() -> tuple[Setting, ...]:
         for name, stop in EARLY_STOPS.items()
         for method in WARM
     ]
-    fixed = [Setting(method, FIXED_LENGTH, method_spec(BASE, method).with_(max_length=50)) for method in METHODS]
+    fixed = [Setting(method, FIXED_LENGTH, method_spec(BASE, method).with_(max_length=50)) for method in NAMES]
     return tuple(long + early + fixed)
 
 
@@ -210,7 +211,7 @@ def tasks(studies: Iterable[Study], repeats: int | None = None) -> Iterator[tupl
     Examples
     --------
     >>> len(list(tasks(choose(["margin"])))), len(list(tasks(choose(["all"]), repeats=1)))
-    (50, 130)
+    (50, 151)
     """
     if repeats is not None and (isinstance(repeats, bool) or repeats < 1):
         raise InvalidParameter(f"repeats must be at least 1; got {repeats!r}. It is the number of worlds.")

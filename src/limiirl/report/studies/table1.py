@@ -76,7 +76,7 @@ def comparison_text(results: Results) -> str:
 def length_table(results: Results) -> Table:
     """Return the same with L = 50: what the largest length does to the likelihood."""
     rows: list[list[Cell | str]] = [
-        [method, *(cell(results, method, FIXED_LENGTH, measure) for measure in MEASURES)] for method in METHODS
+        [method, *(cell(results, method, FIXED_LENGTH, measure) for measure in MEASURES)] for method in NAMES
     ]
     return Table(
         "table1-length",
