@@ -16,7 +16,7 @@ from pathlib import Path
 import joblib
 
 from benchmarks.measure import describe_machine
-from limiirl.experiments import Engine, Store, choose, run_studies
+from limiirl.experiments import METHODS, Engine, Store, choose, run_studies
 
 LOCAL, DASK = (1, 2), (1, 2, 4)
 # By this result every worker has imported limiirl and loaded its compiled code.
@@ -71,7 +71,7 @@ def main() -> None:
     """Print a line an engine and number of workers."""
     n_worlds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     cores = joblib.cpu_count()
-    n_trials = 7 * n_worlds
+    n_trials = len(METHODS) * n_worlds
     print(f"trials: {n_trials} trials of Table 1 in {n_worlds} worlds")
     print(describe_machine())
     print("  engine  workers  begun s    all s  trials a second  speed-up  ideal")

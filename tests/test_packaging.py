@@ -1,4 +1,4 @@
-"""The wheel holds what it should, and runs the README's example where nothing else is installed."""
+"""The wheel holds what it should, and runs the README's example and a study where nothing else is installed."""
 
 import re
 import subprocess
@@ -33,7 +33,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 # One test, so that one worker builds and one environment is made.
 @pytest.mark.slow
-def test_wheel_in_an_empty_environment_runs_the_readme_example(wheel: Path, tmp_path: Path):
+def test_wheel_in_an_empty_environment_runs_the_readme_example_and_a_study(wheel: Path, tmp_path: Path):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (metadata_name,) = [name for name in names if name.endswith(".dist-info/METADATA")]
@@ -51,6 +51,10 @@ def test_wheel_in_an_empty_environment_runs_the_readme_example(wheel: Path, tmp_
     assert Path(where.strip()).is_relative_to(tmp_path), f"imported from {where.strip()}, not from the wheel"
     (example, *_) = examples(README.read_text(encoding="utf-8"))
     assert tidy(run_example(example, python, tmp_path)) == tidy(example.output)
+    # Experiments and the report need no extra, and the page's template is in the wheel.
+    told = run(python.with_name("limiirl"), "reproduce", "margin", "--repeats", "1", cwd=tmp_path)
+    assert "5 trials run" in told
+    assert "</html>" in (tmp_path / "run" / "report" / "index.html").read_text(encoding="utf-8")
 
 
 def check_contents(names: list[str]) -> None:

@@ -29,7 +29,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     scratch = Path(name)
     try:
         yield scratch
-        with scratch.open("rb") as written:
+        with scratch.open("r+b") as written:  # Windows flushes only what may be written
             os.fsync(written.fileno())
         # mkstemp makes private files; a result should have the permissions that the user's umask gives to any other
         # file.

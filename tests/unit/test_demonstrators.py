@@ -54,7 +54,6 @@ def test_beta_is_the_noise_of_the_demonstrators() -> None:
     shares = [optimal_share(policy="boltzmann", beta=beta) for beta in (0.0, 0.2, 1.0, 5.0)]
     assert np.all(np.diff(shares) > 0.05)
     assert optimal_share() == 1.0
-    assert optimal_share(beta=0.0) == 1.0  # beta is not that of optimal demonstrators
 
 
 def test_boltzmann_draws_follow_their_policy() -> None:
@@ -168,7 +167,8 @@ def test_every_world_samples_alike(name: str) -> None:
         ({"n": 9, "policy": "greedy"}, "policy must be one of optimal, boltzmann; got 'greedy'. Choose one of them"),
         ({"n": 9, "policy": "boltzmann", "beta": -1.0}, "beta must be finite and at least 0; got -1.0. For no noise"),
         ({"n": 9, "policy": "boltzmann", "beta": np.inf}, "beta must be finite and at least 0; got inf"),
-        ({"n": 9, "beta": "hot"}, "beta must be finite and at least 0; got 'hot'"),
+        ({"n": 9, "policy": "boltzmann", "beta": "hot"}, "beta must be finite and at least 0; got 'hot'"),
+        ({"n": 9, "beta": 3.0}, "beta is for policy='boltzmann'; got 3.0 with optimal ones"),
         ({"n": 9, "weights": [1.0]}, r"weights must have shape \(.,\), one share an intent; got shape \(1,\)"),
         ({"n": 1, "weights": "equal"}, "n must be at least ., one demonstration an intent; got 1. Raise n"),
     ],

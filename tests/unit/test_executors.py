@@ -192,7 +192,7 @@ def test_an_interrupt_ends_the_run_and_its_workers_quietly(tmp_path: Path, group
     workers, errors, status = workers_of(tmp_path, signal.SIGINT, group)
     assert await_death(workers) == []
     assert status == -signal.SIGINT
-    assert errors.count("Traceback") == 1
+    assert "LokyProcess" not in errors  # what a worker that is interrupted itself would say
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
 

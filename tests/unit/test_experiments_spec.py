@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +56,10 @@ def test_hashes_do_not_depend_on_the_process():
 def test_equal_settings_are_equal_however_they_are_written():
     assert parameters(wind=0.1, n_elements=3) == parameters(n_elements=3, wind=0.1)
     assert BASE.with_(imbalance=0).hash == BASE.with_(imbalance=0.0).hash
+    calm = Spec(world_parameters={"wind": 0.0, "n_elements": 3})
+    for same in (parameters(n_elements=np.int64(3), wind=0), (("wind", np.float64(0.0)), ("n_elements", 3.0))):
+        assert Spec(world_parameters=same) == calm
+        assert Spec(world_parameters=same).hash == calm.hash
     assert Spec(model_parameters=parameters(bounds=[-10, 0])) == Spec(model_parameters=parameters(bounds=(-10.0, 0.0)))
 
 
@@ -77,6 +82,11 @@ def test_a_specification_survives_the_way_to_a_worker():
         ({"n_intents": 2.0}, "n_intents must be an integer of at least 1; got 2.0"),
         ({"n_test": True}, "n_test must be"),
         ({"max_length": "short"}, "max_length must be a number or 'longest'; got 'short'"),
+        ({"max_length": 0}, "max_length must be an integer of at least 1; got 0"),
+        ({"max_length": 5.5}, "max_length must be an integer of at least 1; got 5.5"),
+        ({"max_iter": -3}, "max_iter must be an integer of at least 0; got -3"),
+        ({"imbalance": 1.0}, r"imbalance must lie in \[0, 1\); got 1.0"),
+        ({"imbalance": float("nan")}, "imbalance must lie in"),
     ],
 )
 def test_what_is_no_setting_is_refused(changes, said):

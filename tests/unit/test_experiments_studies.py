@@ -11,6 +11,7 @@ from limiirl.experiments.studies import (
     PAPER_LENGTH,
     STUDIES,
     SWEEPS,
+    Study,
     choose,
     method_spec,
     tasks,
@@ -73,7 +74,7 @@ def test_every_method_of_the_paper_is_in_every_sweep():
 def test_table_1_has_its_variants():
     table = STUDIES["table1"]
     assert (table.points, table.repeats) == ((PAPER_LENGTH, *EARLY_STOPS, FIXED_LENGTH), 100)
-    assert [table.spec("k-means, MLE", stop).max_iter for stop in EARLY_STOPS] == [1, 3]
+    assert [table.spec("k-means, MLE", stop).max_iter for stop in EARLY_STOPS] == [1, 2, 3]
     assert table.spec("random rewards", "3 iterations") is None
     assert table.spec("random rewards", FIXED_LENGTH).max_length == 50
     assert table.spec("GMM, MLE", FIXED_LENGTH) is None
@@ -107,3 +108,8 @@ def test_repeats_must_be_a_number_of_worlds(repeats):
 def test_unknown_methods_are_refused():
     with pytest.raises(InvalidParameter, match="no method named 'magic'; known are k-means, MLE"):
         method_spec(BASE, "magic")
+
+
+def test_a_study_needs_settings():
+    with pytest.raises(InvalidParameter, match="'empty' has none"):
+        Study("empty", "Empty", "x", 1, ())

@@ -123,6 +123,19 @@ def test_a_trial_that_fails_is_a_record_that_says_how():
     assert record.nll is None
 
 
+def test_a_trial_runs_on_one_thread(monkeypatch):
+    seen = []
+    judge = trial.evaluate
+    monkeypatch.setattr(trial, "evaluate", lambda *given: (seen.append(numba.get_num_threads()), judge(*given))[1])
+    run_trial(method_spec(SMALL, "supervised"), 0)
+    assert seen == [1]
+
+
+def test_the_full_gmm_begins_at_random_five_times():
+    made = make_mixture(method_spec(SMALL, "full GMM, MLE"), 0).init
+    assert (made.covariance_type, made.init_params, made.n_init) == ("full", "random", 5)
+
+
 def test_a_trial_leaves_the_number_of_threads_as_it_was():
     before = numba.get_num_threads()
     attempt((method_spec(SMALL, "supervised"), 0))

@@ -98,8 +98,9 @@ def test_the_figure_of_a_sweep_has_the_records_intervals(folder, store):
 def test_traces_are_the_histories_of_the_typical_world(folder, store):
     results = Results.of(STUDIES["boxplots"], store.read())
     seed = typical_seed(results)
-    gevds = results.values("k-means, MLE", PAPER_LENGTH, "gevd")
-    assert gevds[seed] == np.median(gevds)
+    warm, random = (results.values(name, PAPER_LENGTH, "gevd") for name in ("k-means, MLE", "random rewards"))
+    apart = np.abs(warm - random) > 1e-3
+    assert apart[seed] == apart.any()
     for method in ("k-means, MLE", "random rewards"):
         told = [float(r["nll"]) for r in rows(folder, "figures/traces.csv") if r["method"] == method]
         np.testing.assert_allclose(told, results.record(method, PAPER_LENGTH, seed).history, rtol=1e-12)
@@ -116,7 +117,7 @@ def test_the_page_names_versions_seeds_and_the_command_and_escapes_it(folder):
 
 def test_the_terminal_is_told_the_table_and_the_findings(store):
     told = told_in_text(store, choose(["table1", "wind"]))
-    assert re.search(r"k-means, MLE +[\d.]+ ± [\d.]+ .*\(19\.65 [✓≈✗]\)", told)
+    assert re.search(r"k-means, MLE +[\d.]+ ± [\d.]+ .*\(19\.65\)", told)  # three worlds get no verdict
     assert "Cluster separation, 3 worlds" in told
     assert "open           Hard clustering is ahead of soft" in told
 
@@ -137,7 +138,7 @@ def test_failed_trials_are_listed_and_escaped(tmp_path):
 def test_a_run_without_a_whole_world_has_no_report(tmp_path):
     store = Store(tmp_path)
     store.append(list(made(STUDIES["margin"], lambda m, x, k, s: 1.0, n_worlds=1).records.values())[1:])
-    with pytest.raises(InvalidFile, match="no world in which every setting of a study was tried"):
+    with pytest.raises(InvalidFile, match="no world in which every setting of one of the paper.s studies was tried"):
         run_report(store)
 
 
@@ -145,7 +146,7 @@ def test_box_plots_alone_still_have_the_table(tmp_path):
     store = Store(tmp_path)
     store.append(list(made(STUDIES["boxplots"], lambda m, x, k, s: 1.0 + s, n_worlds=2).records.values()))
     report = run_report(store)
-    assert [section.title for section in report.sections] == ["Findings", "Table 1", "Box plots"]
+    assert [section.title for section in report.sections] == ["What is compared", "Findings", "Table 1", "Box plots"]
 
 
 def test_seeds_in_words():
@@ -160,4 +161,4 @@ def test_a_browser_finds_no_fault(folder):
         pytest.skip(reason)
     found = examine(folder / "index.html")
     assert found.faults == {}
-    assert found.n_figures == 18
+    assert found.n_figures == 16

@@ -11,7 +11,7 @@ from limiirl import IntentMixture, MaxEnt
 from limiirl.cli.reproduce import told_progress
 from limiirl.experiments.running import run_studies
 from limiirl.experiments.store import Store
-from limiirl.experiments.studies import choose, tasks
+from limiirl.experiments.studies import METHODS, choose, tasks
 from limiirl.metrics import anid
 from limiirl.mixture.align import assign, permuted
 from limiirl.report.studies import write_run
@@ -78,6 +78,6 @@ def study(n_worlds: int, folder: Path, words: list[str]) -> Path:
     chosen = choose(["boxplots"])
     store = Store(folder / "run")
     store.note(["limiirl", *words], sorted({seed for _, seed in tasks(chosen, n_worlds)}))
-    with told_progress("six initialisations") as tell:
+    with told_progress(f"{len(METHODS)} initialisations in {n_worlds} worlds") as tell:
         run_studies(chosen, store, repeats=n_worlds, tell=tell)
-    return write_run(store, folder)
+    return write_run(store, folder, "Three kinds of walkers: a small study")

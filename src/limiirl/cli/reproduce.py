@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ import typer
 
 if TYPE_CHECKING:
     from limiirl.experiments.running import Progress
+    from limiirl.experiments.store import Store
 
 # Seconds between two lines about the progress, where there is no terminal to draw a bar on.
 _BETWEEN_LINES = 15.0
@@ -31,7 +33,7 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
         int | None, typer.Option(help="Worlds a study; the paper's by default: 100, sweeps 20, margin 10.")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Trials at once; as many as there are cores by default.")] = None,
-    engine: Annotated[str, typer.Option(help="local, dask or ray.")] = "local",
+    engine: Annotated[str, typer.Option(help="local, dask, or ray (not covered by our tests).")] = "local",
     scheduler: Annotated[str | None, typer.Option(help="Address of the cluster, for dask and ray.")] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what ended in an error.")] = False,
     report: Annotated[bool, typer.Option(help="Write the report when all is done.")] = True,
@@ -44,13 +46,15 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     Example: limiirl reproduce table1 --repeats 100 --out run
     """
     from limiirl.experiments.executors import Engine
+    from limiirl.experiments.findings import findings
     from limiirl.experiments.running import run_studies
     from limiirl.experiments.store import Store
     from limiirl.experiments.studies import choose, tasks
-    from limiirl.report.studies import told_in_text, write_run
+    from limiirl.report.studies import gather, told_in_text
 
     chosen = choose(studies)
     placed = Engine(engine, workers, scheduler)
+    placed.check()  # before the folder is touched
     seeds = {seed for _, seed in tasks(chosen, repeats)}
     store = Store(out)
     # Where somebody's cluster is belongs in no report.
@@ -64,12 +68,14 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
         raise typer.Exit(130) from None
     for record in progress.failed:
         typer.echo(f"limiirl: trial {record.spec} with seed {record.seed} failed: {record.error}", err=True)
-    page = write_run(store, out / "report") if report else None
+    page = _written(store, out / "report") if report else None
     if as_json:
         counts = {"total": progress.total, "skipped": progress.skipped, "run": progress.done}
         counts["failed_before"] = progress.failed_before
         failed = [{"spec": r.spec, "seed": r.seed, "error": r.error} for r in progress.failed]
-        typer.echo(json.dumps(counts | {"failed": failed, "report": None if page is None else str(page)}))
+        said = [asdict(finding) for found in gather(store, chosen) for finding in findings(found)]
+        more = {"failed": failed, "findings": said, "report": None if page is None else str(page)}
+        typer.echo(json.dumps(counts | more))
     else:
         typer.echo(told_in_text(store, chosen))
         typer.echo(_counts(progress))
@@ -91,10 +97,24 @@ def report(
     Example: limiirl report run --out report
     """
     from limiirl.experiments.store import Store
+
+    page = _written(Store(run, create=False), out or run / "report")
+    typer.echo(json.dumps({"report": str(page)}) if as_json else f"The report is {page}")
+
+
+def _written(store: Store, folder: Path) -> Path:
+    """Write the report, with a bar on a terminal."""
+    from rich import progress as bars
+    from rich.console import Console
+
     from limiirl.report.studies import write_run
 
-    page = write_run(Store(run, create=False), out or run / "report")
-    typer.echo(json.dumps({"report": str(page)}) if as_json else f"The report is {page}")
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return write_run(store, folder)
+    with bars.Progress(console=console, transient=True) as bar:
+        task = bar.add_task("writing the report", total=None)
+        return write_run(store, folder, progress=lambda done, total, _: bar.update(task, completed=done, total=total))
 
 
 def _counts(progress: Progress) -> str:
@@ -124,8 +144,9 @@ def told_progress(name: str) -> Iterator[Callable[[Progress], None]]:
         bars.MofNCompleteColumn(),
         bars.TextColumn("{task.fields[skipped]}"),
         bars.TimeElapsedColumn(),
-        bars.TextColumn("left"),
+        bars.TextColumn("elapsed, about"),
         bars.TimeRemainingColumn(),
+        bars.TextColumn("left"),
     )
     with bars.Progress(*columns, console=console) as bar:
         task = bar.add_task(name, total=None, skipped="")
@@ -138,16 +159,19 @@ def told_progress(name: str) -> Iterator[Callable[[Progress], None]]:
 
 
 def _lines(name: str) -> Callable[[Progress], None]:
-    start = last = time.monotonic()
+    last = time.monotonic()
+    first: tuple[float, int] | None = None  # time and number of the first trials: before them workers load and compile
 
     def tell(progress: Progress) -> None:
-        nonlocal last
+        nonlocal last, first
         now = time.monotonic()
         reached = progress.done + progress.skipped
-        if now - last < _BETWEEN_LINES or not progress.done:
+        if first is None and progress.done:
+            first = now, progress.done
+        if first is None or now - last < _BETWEEN_LINES or progress.done == first[1]:
             return
         last = now
-        left = (now - start) / progress.done * (progress.total - reached)
+        left = (now - first[0]) / (progress.done - first[1]) * (progress.total - reached)
         skipped = f" ({progress.skipped} done before)" if progress.skipped else ""
         typer.echo(f"{name}: {reached} of {progress.total}{skipped}, about {left:.0f} s left", err=True)
 

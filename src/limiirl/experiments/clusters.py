@@ -15,6 +15,7 @@ from limiirl._version import __version__
 from limiirl.errors import BackendUnavailable
 from limiirl.experiments.pools import AHEAD, Death, Ticket
 
+_LOG = logging.getLogger(__name__)
 _CONNECT_SECONDS = 5
 _WORKERS_SECONDS = 30
 # A cluster may grow while we use it; asking its size costs a message.
@@ -23,6 +24,18 @@ _POLL_SECONDS = 0.005
 # Ray's tasks for each worker at a time: at the end of a lot workers wait for the last, and nothing is yielded before.
 _LOT = 8
 _SAFE = "Finished results are safe; start the run again, and it does the rest."
+
+
+def absent(engine: str) -> str:
+    """Return what to do about an engine whose package is not installed.
+
+    >>> absent("ray")
+    "The engine 'ray' needs Ray, which is not installed. Install it: pip install ray."
+    """
+    package = {"dask": "'limiirl[cluster]'", "ray": "ray"}[engine]
+    return (
+        f"The engine '{engine}' needs {engine.capitalize()}, which is not installed. Install it: pip install {package}."
+    )
 
 
 class DaskPool:
@@ -39,9 +52,7 @@ class DaskPool:
         try:
             distributed = import_module("distributed")
         except ImportError as error:
-            raise BackendUnavailable(
-                "The engine 'dask' needs Dask, which is not installed. Install it: pip install 'limiirl[cluster]'."
-            ) from error
+            raise BackendUnavailable(absent("dask")) from error
         self._function, self._address, self._limit = function, scheduler, workers
         self._tickets: dict[Any, Ticket] = {}
         self._hush(True)
@@ -114,8 +125,9 @@ class DaskPool:
                 raise self._gone()
             elif isinstance(outcome[1], KilledWorker):
                 killed = outcome[1]
-                reason = f"The last one was {killed.last_worker.address}; its log may say why."
-                yield ticket, Death(reason, killed.allowed_failures + 1)
+                # An address does not belong in a record that may be published.
+                _LOG.warning("A task ended the worker at %s; its log may say why.", killed.last_worker.address)
+                yield ticket, Death("The log of the last one may say why.", killed.allowed_failures + 1)
             else:
                 raise outcome[1].with_traceback(outcome[2])
 
@@ -155,9 +167,7 @@ class RayPool:
             import ray
             from ray.util.joblib import register_ray
         except ImportError as error:
-            raise BackendUnavailable(
-                "The engine 'ray' needs Ray, which is not installed. Install it: pip install ray."
-            ) from error
+            raise BackendUnavailable(absent("ray")) from error
         register_ray()
         self._function = function
         self._ours = not ray.is_initialized()

@@ -11,11 +11,12 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import islice
 from typing import Any, TypeVar
 
-from limiirl.errors import InvalidParameter
-from limiirl.experiments.clusters import DaskPool, RayPool
+from limiirl.errors import BackendUnavailable, InvalidParameter
+from limiirl.experiments.clusters import DaskPool, RayPool, absent
 from limiirl.experiments.pools import Death, LocalPool, Pool, Ticket, on_one_thread
 
 Task = TypeVar("Task")
@@ -34,7 +35,7 @@ class Engine:
         "local" for processes of this machine, "dask" or "ray" for a cluster.
     workers : int, optional
         How many tasks run at once; by default as many as there are CPUs that this process may use, or threads in the
-        cluster.
+        cluster. On Ray at least two.
     scheduler : str, optional
         The cluster's address. Dask needs it, as in "tcp://10.0.0.1:8786"; Ray starts a cluster here without it.
 
@@ -65,6 +66,13 @@ class Engine:
                 f"The engine 'dask' needs the scheduler's address with its port; got {self.scheduler!r}. "
                 "Start one with `dask scheduler` and pass the address that it prints, as in tcp://10.0.0.1:8786."
             )
+
+    def check(self) -> None:
+        """Raise `BackendUnavailable` if the package that the engine needs is absent."""
+        if self.name != "local":
+            package = {"dask": "distributed", "ray": "ray"}[self.name]
+            if find_spec(package) is None:
+                raise BackendUnavailable(absent(self.name))
 
 
 @dataclass(frozen=True)

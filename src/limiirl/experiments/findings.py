@@ -1,7 +1,9 @@
 """The paper's findings as statements that records bear out or not, each with its evidence.
 
 Paper: sections "ElementWorld Results" and "Sensitivity Analysis", appendix E. One cell of a study is below another in
-a measure where both paired tests, Student's and Wilcoxon's, say so with p < 0.01 over the worlds that both have.
+a measure where both paired tests, Student's and Wilcoxon's, say so with p < 0.01 over the worlds that both have. Two
+are on par where the 99 % interval of their difference lies within a margin, `MARGINS`: no difference found is not yet
+none.
 """
 
 from __future__ import annotations
@@ -11,13 +13,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from limiirl.experiments.results import MEASURES, Cell, Results
-from limiirl.experiments.studies import METHODS, PAPER_LENGTH, Point
+from limiirl.experiments.studies import METHODS, PAPER_LENGTH, STUDIES, Point
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
 HARD, MEAN, RANDOM, SUPERVISED = "k-means, MLE", "k-means, mean", "random rewards", "supervised"
-# Soft clusters with one covariance for all, and with one each: the paper does not say which it has.
+# Soft clusters that begin from k-means, with one covariance for all; and such that begin at random, with one each. The
+# paper does not say which it has.
 TIED, SOFT = "GMM, MLE", "full GMM, MLE"
+_RANDOM_GMM = "full GMM, random starts"
 _QUALITY = ("anid", "gevd")
+_E = 3  # elements in the sweep over K
 # Of fewer worlds Wilcoxon's test cannot reach p < 0.01, whatever they say.
 _LEAST_WORLDS = 8
 
@@ -43,24 +48,41 @@ class Finding:
     evidence: str
 
 
+MARGINS = {"nll": 0.1, "anid": 0.02, "gevd": 0.5, "n_iter": 5.0}
+"""Differences that do not matter: two cells are on par where the 99 % interval of their difference lies within."""
+
+
 @dataclass(frozen=True)
 class Gap:
-    """A paired comparison of two cells: -1 where the first is below, 1 above, 0 not certain, None too few worlds."""
+    """A paired comparison of two cells.
+
+    Attributes
+    ----------
+    sign : int or None
+        -1 where the first is certainly below the second, 1 above, 0 not certain, None for too few worlds.
+    same : bool
+        Whether the interval of the difference lies within the measure's margin.
+    words : str
+    """
 
     sign: int | None
+    same: bool
     words: str
 
 
 def gap(results: Results, first: Cell, second: Cell, measure: str, label: str = "") -> Gap:
     """Compare two cells of a study."""
-    name = f"{label + ', ' if label else ''}{MEASURES.get(measure, measure)}"
+    name = MEASURES.get(measure, measure)
+    at = f" at {label}" if label else ""
     found = results.compare(first, second, measure)
     if found is None or found.difference.n < _LEAST_WORLDS:
-        return Gap(None, f"{name}: too few worlds")
-    certain = max(found.p_t, found.p_wilcoxon) < 1.0 - found.level
-    sign = 0 if not certain else (-1 if found.difference.mean < 0 else 1)
+        return Gap(None, False, f"{name}{at}: fewer than {_LEAST_WORLDS} worlds")
+    sign = 0 if found.better is None else (-1 if found.difference.mean < 0 else 1)
+    margin = MARGINS.get(measure, 0.0)
+    same = -margin <= found.difference.low and found.difference.high <= margin
     p = max(found.p_t, found.p_wilcoxon)
-    return Gap(sign, f"{name} {found.means[0]:.3g} against {found.means[1]:.3g} (p = {p:.1g})")
+    words = f"{name} {found.means[0]:.3g} against {found.means[1]:.3g}{at}, difference {found.difference} (p = {p:.1g})"
+    return Gap(sign, same, words)
 
 
 def everywhere_below(gaps: Sequence[Gap]) -> str:
@@ -69,27 +91,24 @@ def everywhere_below(gaps: Sequence[Gap]) -> str:
     return HOLDS if all(s == -1 for s in signs) else FAILS if 1 in signs else OPEN
 
 
-def never_above(gaps: Sequence[Gap]) -> str:
-    """Holds where some first cell is below and none above; does not where one is above."""
-    signs = [g.sign for g in gaps]
-    return FAILS if 1 in signs else HOLDS if -1 in signs and None not in signs else OPEN
-
-
 def on_par(gaps: Sequence[Gap]) -> str:
-    """Holds where no difference is certain."""
-    signs = [g.sign for g in gaps]
-    return OPEN if None in signs else HOLDS if not any(signs) else FAILS
+    """Holds where every difference is certain to be small; does not where one is certain and not so."""
+    if all(g.same for g in gaps):
+        return HOLDS
+    return FAILS if any(g.sign in (-1, 1) and not g.same for g in gaps) else OPEN
 
 
 def _finding(study: str, claim: str, rule: Callable[[Sequence[Gap]], str], gaps: Iterable[Gap]) -> Finding:
     known = list(gaps)
+    if all(g.sign is None for g in known):
+        return Finding(study, claim, OPEN, f"Fewer than {_LEAST_WORLDS} worlds: no test could tell.")
     evidence = "; ".join(g.words for g in known) + "."
     return Finding(study, claim, rule(known), evidence[:1].upper() + evidence[1:])
 
 
 def _over(results: Results, first: str, second: str, xs: tuple[Point, ...], measures: Iterable[str]) -> list[Gap]:
     """Compare two methods by their means over points of the axis, world by world: one test for all points."""
-    label = "" if len(xs) == 1 else f"mean over {_axis(results)} = {', '.join(map(str, xs))}"
+    label = "" if len(xs) == 1 else f"{_axis(results)} = {', '.join(map(str, xs))} on average"
     return [gap(results, (first, xs), (second, xs), m, label) for m in measures]
 
 
@@ -122,8 +141,10 @@ def _table(results: Results) -> list[Finding]:
             for method in (HARD, MEAN)
         ),
         _finding(name, "MLE and mean rewards do equally well", on_par, here(HARD, MEAN, ("nll", *_QUALITY))),
-        _finding(name, "Hard clustering is ahead of soft (full GMM)", everywhere_below, here(HARD, SOFT, _QUALITY)),
-        _finding(name, "Hard clustering is ahead of soft (GMM)", everywhere_below, here(HARD, TIED, _QUALITY)),
+        *(
+            _finding(name, f"Hard clustering is ahead of soft ({kind})", everywhere_below, here(HARD, soft, _QUALITY))
+            for kind, soft in ((_RANDOM_GMM, SOFT), ("GMM", TIED))
+        ),
         _finding(name, "NLL does not tell warm starts from random ones", on_par, here(HARD, RANDOM, ("nll",))),
         _finding(name, "Hard clustering is on par with supervision", on_par, here(HARD, SUPERVISED, _QUALITY)),
     ]
@@ -157,7 +178,7 @@ def _ahead(results: Results) -> list[Finding]:
             everywhere_below,
             _over(results, HARD, other, results.study.points, _QUALITY),
         )
-        for name, other in (("random rewards", RANDOM), ("soft (full GMM)", SOFT))
+        for name, other in (("random rewards", RANDOM), (f"soft ({_RANDOM_GMM})", SOFT), ("soft (GMM)", TIED))
     ]
 
 
@@ -178,48 +199,35 @@ def _wind(results: Results) -> list[Finding]:
 
 
 def _clusters(results: Results) -> list[Finding]:
-    def best(method: str, measure: str) -> list[Gap]:
-        return [
-            gap(results, (method, 3), (method, k), measure, f"{method}, K = 3 and {k}")
-            for k in results.study.points
-            if k != 3
-        ]
+    points = results.study.points
+
+    def at(k: Point, other: Point, measure: str) -> Gap:
+        return gap(results, (HARD, k), (HARD, other), measure, f"K = {k} and {other}")
 
     return [
-        _finding("clusters", "ANID is least at K = E", everywhere_below, best(HARD, "anid")),
+        _finding(
+            "clusters", "ANID is least at K = E", everywhere_below, [at(_E, k, "anid") for k in points if k != _E]
+        ),
         _finding(
             "clusters",
             "GEVD falls until K = E and then no further",
             _falls_then_level,
-            [
-                gap(results, (HARD, b), (HARD, a), "gevd", f"{HARD}, K = {b} and {a}")
-                for a, b in pairwise(results.study.points)
-            ],
+            [at(b, a, "gevd") for a, b in pairwise(points)],
         ),
-        _finding(
-            "clusters",
-            "Test NLL grows with K",
-            everywhere_below,
-            [
-                gap(results, (HARD, a), (HARD, b), "nll", f"{HARD}, K = {a} and {b}")
-                for a, b in pairwise(results.study.points)
-            ],
-        ),
+        _finding("clusters", "Test NLL grows with K", everywhere_below, [at(a, b, "nll") for a, b in pairwise(points)]),
         _finding(
             "clusters",
             "Warm starts help while K does not exceed E",
             everywhere_below,
-            _over(results, HARD, RANDOM, (2, 3), _QUALITY),
+            _over(results, HARD, RANDOM, tuple(k for k in points[1:] if float(k) <= _E), _QUALITY),
         ),
     ]
 
 
 def _falls_then_level(gaps: Sequence[Gap]) -> str:
-    """Holds where GEVD falls from K to K + 1 below E = 3, and no certain change follows."""
-    falling, level = gaps[:2], gaps[2:]
-    if any(g.sign is None for g in gaps):
-        return OPEN
-    return HOLDS if all(g.sign == -1 for g in falling) and all(g.sign == 0 for g in level) else FAILS
+    """Holds where GEVD falls from K to K + 1 up to E, and is on par from there."""
+    falls, level = everywhere_below(gaps[: _E - 1]), on_par(gaps[_E - 1 :])
+    return FAILS if FAILS in (falls, level) else OPEN if OPEN in (falls, level) else HOLDS
 
 
 def _elements(results: Results) -> list[Finding]:
@@ -241,9 +249,15 @@ def _elements(results: Results) -> list[Finding]:
         ),
         _finding(
             "elements",
-            "More intents are harder for every method but the supervised",
+            "More intents are harder for every unsupervised method",
             everywhere_below,
             _along(results, unsupervised, ends, ("anid",)),
+        ),
+        _finding(
+            "elements",
+            "More intents are not harder for the supervised one",
+            on_par,
+            _along(results, (SUPERVISED,), ends, _QUALITY),
         ),
     ]
 
@@ -260,7 +274,7 @@ def _imbalance(results: Results) -> list[Finding]:
         *_ahead(results),
         _finding(
             "imbalance",
-            "Soft clustering (full GMM) is worse with skewed shares than with equal ones",
+            f"Soft clustering ({_RANDOM_GMM}) is worse with skewed shares than with equal ones",
             everywhere_below,
             _along(results, (SOFT,), ends, _QUALITY),
         ),
@@ -268,14 +282,10 @@ def _imbalance(results: Results) -> list[Finding]:
 
 
 def _margin(results: Results) -> list[Finding]:
-    steps = pairwise(results.study.points)
+    calm, windy = results.study.points[0], results.study.points[-1]
+    found = gap(results, (SUPERVISED, windy), (SUPERVISED, calm), "margin", f"w = {windy} and {calm}")
     return [
-        _finding(
-            "margin",
-            "The margin between intents shrinks as the wind grows",
-            never_above,
-            [gap(results, (SUPERVISED, b), (SUPERVISED, a), "margin", f"w = {b} and {a}") for a, b in steps],
-        )
+        _finding("margin", "The margin between intents is smaller with wind than without", everywhere_below, [found])
     ]
 
 
@@ -292,5 +302,6 @@ _BY_STUDY: dict[str, Callable[[Results], list[Finding]]] = {
 
 
 def findings(results: Results) -> list[Finding]:
-    """Return what a study says of the paper's findings."""
-    return _BY_STUDY[results.study.name](results)
+    """Return what a study says of the paper's findings; of a study that is not the paper's there are none."""
+    name = results.study.name
+    return _BY_STUDY[name](results) if STUDIES.get(name) == results.study else []

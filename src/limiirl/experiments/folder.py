@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from limiirl import __version__
+from limiirl._version import __version__
 from limiirl.errors import InvalidFile, LimiirlWarning
 from limiirl.experiments.shards import Damaged, digest
 from limiirl.files import atomic_write

@@ -21,8 +21,11 @@ Cell = tuple[str, Point | tuple[Point, ...]]
 MEASURES = {"n_iter": "iterations", "seconds": "seconds", "nll": "NLL", "anid": "ANID", "gevd": "GEVD"}
 """What the paper reports of a fit, by the name in a record."""
 
+TIES = {"nll": 1e-4, "anid": 1e-4, "gevd": 1e-3}
+"""Differences that are none: two runs of EM to the same solution differ by less, for they stop at a tolerance."""
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Results:
     """The records of one study.
 
@@ -41,6 +44,9 @@ class Results:
         """Return those records that belong to a study."""
         hashes = {spec.hash for spec in study.specs}
         return cls(study, {record.key: record for record in records if record.spec in hashes})
+
+    def __repr__(self) -> str:
+        return f"Results({self.study.name!r}: {len(self.records)} records, {len(self.seeds)} whole worlds)"
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
@@ -61,29 +67,32 @@ class Results:
     def values(self, method: str, x: Point | tuple[Point, ...], measure: str) -> Float:
         """Return a measure (n,) over `seeds`, nan where a trial is missing or failed, or has no such measure.
 
-        At several points it is the mean over them, world by world.
+        At several points it is the mean over them, world by world. The supervised baseline has neither iterations nor
+        a duration.
         """
         if isinstance(x, tuple):
             return np.asarray(np.mean([self.values(method, point, measure) for point in x], axis=0))
         if measure not in FIELDS and measure not in MEASURES:
             raise InvalidParameter(f"There is no measure named {measure!r}; known are {', '.join(FIELDS)}.")
+        spec = self.study.spec(method, x)
+        if spec is None:
+            raise InvalidParameter(
+                f"The study {self.study.name!r} has no method {method!r} at {x!r}; its methods are "
+                f"{', '.join(self.study.methods)}, its points {', '.join(map(str, self.study.points))}."
+            )
+        if spec.supervised and measure in ("n_iter", "seconds"):
+            return np.full(len(self.seeds), np.nan)
         found = [self.record(method, x, seed) for seed in self.seeds]
         numbers = [None if record is None else getattr(record, measure) for record in found]
         return np.array([np.nan if number is None else number for number in numbers], dtype=np.float64)
 
     def interval(self, method: str, x: Point, measure: str) -> Interval | None:
-        """Return the mean over worlds with its 95 % interval, None for fewer than two worlds.
-
-        A method that makes no iterations has none to count, so that the supervised baseline is left out there.
-        """
+        """Return the mean over worlds with its 95 % interval, None for fewer than two worlds."""
         known = self.finite(method, x, measure)
         return mean_interval(known) if known.size > 1 else None
 
     def finite(self, method: str, x: Point, measure: str) -> Float:
-        """Return the values that exist; the supervised baseline has neither iterations nor a duration."""
-        spec = self.study.spec(method, x)
-        if spec is None or (spec.supervised and measure in ("n_iter", "seconds")):
-            return np.empty(0)
+        """Return the values that exist."""
         values = self.values(method, x, measure)
         return values[np.isfinite(values)]
 
@@ -97,4 +106,6 @@ class Results:
         names = (first[0], second[0])
         if first[1] != second[1]:
             names = (f"{first[0]} at {first[1]}", f"{second[0]} at {second[1]}")
-        return paired(a[both], b[both], names, level=level) if both.sum() > 1 else None
+        if both.sum() < 2:
+            return None
+        return paired(a[both], b[both], names, level=level, tie=TIES.get(measure, 0.0))

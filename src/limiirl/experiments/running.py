@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +42,7 @@ class Progress:
     skipped: int = 0
     failed_before: int = 0
     done: int = 0
-    failed: list[Record] = field(default_factory=list)
+    failed: list[Record] = field(default_factory=list, repr=False)
 
 
 class _Ledger:
@@ -111,6 +112,9 @@ def run_studies(
     5
     """
     wanted = list(tasks(studies, repeats))
+    # Runs that share a store begin at different places, so that they meet when the work is done, not at every trial.
+    first = os.getpid() * 7919 % max(len(wanted), 1)
+    wanted = wanted[first:] + wanted[:first]
     store.add_specs({spec for spec, _ in wanted})
     progress = Progress(len(wanted))
     ledger = _Ledger(store, retry_failed=retry_failed)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
+from numbers import Integral, Real
 from typing import Any
 
 from limiirl.errors import InvalidFile, InvalidParameter
@@ -29,14 +30,26 @@ def parameters(**values: Any) -> Parameters:
 
 
 def _plain(name: str, value: Any) -> Plain:
-    if value is None or isinstance(value, bool | int | float | str):
+    """Return a value in the one form that all equal values share, so that equal settings have one hash."""
+    if value is None or isinstance(value, bool | str):
         return value
-    if isinstance(value, list | tuple) and all(isinstance(x, int | float) for x in value):
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        number = float(value)
+        return int(number) if number.is_integer() else number
+    if isinstance(value, list | tuple) and all(isinstance(x, Real) for x in value):
         return tuple(float(x) for x in value)
     raise InvalidParameter(
         f"Parameter {name} of a specification must be a number, a text, None or some numbers; got {value!r}. "
         "It is written to JSON and hashed."
     )
+
+
+def _whole(name: str, value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InvalidParameter(f"{name} must be an integer of at least {least}; got {value!r}.")
+    return int(value)
 
 
 @dataclass(frozen=True)
@@ -48,7 +61,7 @@ class Spec:
     world : str
         Name in `limiirl.worlds.WORLDS`.
     world_parameters : tuple of (name, value)
-        All but the seed, which is the trial's; made by `parameters`.
+        All but the seed, which is the trial's; made by `parameters`, or a mapping.
     n_demos, n_test : int
         Demonstrations to learn from, and others to judge by.
     imbalance : float
@@ -91,14 +104,23 @@ class Spec:
     max_length: int | str = _LONGEST
 
     def __post_init__(self) -> None:
-        for name in ("n_demos", "n_test", "n_intents"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidParameter(f"{name} must be an integer of at least 1; got {value!r}.")
-        if isinstance(self.max_length, str) and self.max_length != _LONGEST:
-            raise InvalidParameter(f"max_length must be a number or 'longest'; got {self.max_length!r}.")
-        # 0 and 0.0 are the same setting and must have the same hash.
-        object.__setattr__(self, "imbalance", float(self.imbalance))
+        forms: dict[str, Any] = {
+            name: _whole(name, getattr(self, name), 1) for name in ("n_demos", "n_test", "n_intents")
+        }
+        forms["max_iter"] = _whole("max_iter", self.max_iter, 0)
+        if self.max_length != _LONGEST:
+            if isinstance(self.max_length, str):
+                raise InvalidParameter(f"max_length must be a number or 'longest'; got {self.max_length!r}.")
+            forms["max_length"] = _whole("max_length", self.max_length, 1)
+        if not isinstance(self.imbalance, Real) or not 0.0 <= self.imbalance < 1.0:
+            raise InvalidParameter(
+                f"imbalance must lie in [0, 1); got {self.imbalance!r}. It is p of geometric shares."
+            )
+        forms["imbalance"] = float(self.imbalance)
+        for name in ("world_parameters", "model_parameters"):
+            forms[name] = parameters(**dict(getattr(self, name)))
+        for name, form in forms.items():
+            object.__setattr__(self, name, form)
 
     @cached_property
     def hash(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from limiirl import __version__
+from limiirl._version import __version__
 from limiirl.errors import InvalidFile, LimiirlWarning
 from limiirl.experiments.folder import RunFolder
 from limiirl.experiments.records import Record

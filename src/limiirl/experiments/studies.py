@@ -35,7 +35,7 @@ name; ours has one covariance for all components, the "full" one a covariance ea
 """
 
 PAPER_LENGTH, FIXED_LENGTH = "L = longest", "L = 50"
-EARLY_STOPS = MappingProxyType({"1 iteration": 1, "3 iterations": 3})
+EARLY_STOPS = MappingProxyType({"1 iteration": 1, "2 iterations": 2, "3 iterations": 3})
 """Variants of table 1: the paper's length; its nominal one; warm starts cut where the paper's ended, by its rule that
 rolls the last iteration back, and by its own count.
 """
@@ -74,6 +74,10 @@ class Study:
     axis: str
     repeats: int
     settings: tuple[Setting, ...]
+
+    def __post_init__(self) -> None:
+        if not self.settings:
+            raise InvalidParameter(f"A study compares settings; {self.name!r} has none. Give it at least one.")
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -211,7 +215,7 @@ def tasks(studies: Iterable[Study], repeats: int | None = None) -> Iterator[tupl
     Examples
     --------
     >>> len(list(tasks(choose(["margin"])))), len(list(tasks(choose(["all"]), repeats=1)))
-    (50, 151)
+    (50, 153)
     """
     if repeats is not None and (isinstance(repeats, bool) or repeats < 1):
         raise InvalidParameter(f"repeats must be at least 1; got {repeats!r}. It is the number of worlds.")

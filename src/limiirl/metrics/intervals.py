@@ -196,6 +196,7 @@ def paired(
     *,
     lower_is_better: bool = True,
     level: float = 0.95,
+    tie: float = 0.0,
 ) -> Comparison:
     """Compare two methods that were measured on the same problems, such as the same worlds.
 
@@ -206,8 +207,10 @@ def paired(
     lower_is_better : bool
         So for NLL, ANID, EVD and GEVD; not for accuracies.
     level : float
-        A difference counts where both tests' p are below 1 - level. Of fewer than six pairs Wilcoxon's never is below
-        0.05.
+        A difference counts where both tests' p are below 1 - level and both point the same way. Of fewer than six
+        pairs Wilcoxon's never is below 0.05.
+    tie : float
+        Differences of at most this much are none: those of two runs to the same solution, say.
 
     Examples
     --------
@@ -222,12 +225,13 @@ def paired(
         raise InvalidParameter(
             f"first and second must be of the same problems; they have {a.size} and {b.size} values. Pair them up."
         )
-    gaps = np.where(np.abs(a - b) <= _ROUNDING * np.maximum(np.abs(a), np.abs(b)), 0.0, a - b)
+    gaps = np.where(np.abs(a - b) <= np.maximum(_ROUNDING * np.maximum(np.abs(a), np.abs(b)), tie), 0.0, a - b)
     gap = mean_interval(gaps, level)
     t, p_t, effect = _student(gaps)
     p_w = _wilcoxon(gaps)
     better = None
-    if max(p_t, p_w) < 1.0 - level:
+    # Many small gaps one way and a few large ones the other way: the tests may both be sure, of opposite things.
+    if max(p_t, p_w) < 1.0 - level and _rank_sum(gaps) * gap.mean > 0.0:
         better = names[0] if (gap.mean < 0.0) == lower_is_better else names[1]
     means = (float(a.mean()), float(b.mean()))
     return Comparison((names[0], names[1]), means, gap, t, p_t, p_w, effect, better, level)
@@ -247,6 +251,12 @@ def _wilcoxon(gaps: Float) -> float:
     """Return the two-sided p of the signed-rank test; pairs without a difference are left out, as Wilcoxon did."""
     told = gaps[gaps != 0.0]
     return 1.0 if told.size == 0 else float(stats.wilcoxon(told).pvalue)
+
+
+def _rank_sum(gaps: Float) -> float:
+    """Return the sum of signed ranks, whose sign is the way in which Wilcoxon's test points."""
+    told = gaps[gaps != 0.0]
+    return float(np.sum(np.sign(told) * stats.rankdata(np.abs(told))))
 
 
 def _size(effect: float) -> str:

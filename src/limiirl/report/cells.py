@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from limiirl.errors import InvalidParameter
 from limiirl.report.checks import check_choice, check_filled, check_name
 
-Mark: TypeAlias = Literal["agrees", "differs", "best"]
+Mark: TypeAlias = Literal["agrees", "differs", "best", "certain"]
 Align: TypeAlias = Literal["left", "right", "centre"]
 
 
@@ -20,7 +20,7 @@ class Cell:
     ----------
     text : str
         What is shown.
-    mark : {"agrees", "differs", "best"}, optional
+    mark : {"agrees", "differs", "best", "certain"}, optional
         Shown as a sign with a legend under the table.
     note : str
         Prose of a footnote.

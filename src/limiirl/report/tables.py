@@ -13,15 +13,15 @@ from limiirl.report.inline import (
     prose_markdown,
 )
 
-LEGEND = {"agrees": "agrees", "differs": "differs", "best": "best of its kind"}
+LEGEND = {"agrees": "agrees", "differs": "differs", "best": "best of its kind", "certain": "certain"}
 """What each mark means, in the words under a table."""
 
 # From here on a text is no longer a number or a name, and may break into lines.
 _LONG = 40
 # Beyond this a table is set smaller in print, to stay on the page.
 _MANY = 9
-_SIGNS = {"agrees": "✓", "differs": "≠", "best": "★"}
-_LATEX_SIGNS = {"agrees": r"$^{=}$", "differs": r"$^{\neq}$", "best": r"$^{\star}$"}
+_SIGNS = {"agrees": "✓", "differs": "≠", "best": "★", "certain": "•"}
+_LATEX_SIGNS = {"agrees": r"$^{=}$", "differs": r"$^{\neq}$", "best": r"$^{\star}$", "certain": r"$^{\bullet}$"}
 
 
 class _Notes:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from limiirl.worlds.drawing import Picture
 
+_PAPERS_BETA = 5.0
 POLICIES = ("optimal", "boltzmann")
 """How demonstrators act: optimally and uniform over ties, or with noise by `boltzmann_policy`."""
 
@@ -51,7 +52,7 @@ class World(Protocol):
         max_length: int = 50,
         weights: ArrayLike | None = None,
         policy: str = "optimal",
-        beta: float = 5.0,
+        beta: float | None = None,
     ) -> tuple[Demonstrations, NDArray[np.int64]]:
         """Draw demonstrations, and the intent (N,) behind each."""
 
@@ -92,7 +93,7 @@ class IntentWorld(ABC):
         policies.flags.writeable = False
         return policies
 
-    def policies(self, policy: str = "optimal", beta: float = 5.0) -> NDArray[np.float64]:
+    def policies(self, policy: str = "optimal", beta: float | None = None) -> NDArray[np.float64]:
         """Return how the demonstrators of each intent act: probabilities (K, P) of the (s, a) pairs.
 
         Parameters
@@ -100,14 +101,17 @@ class IntentWorld(ABC):
         policy : {"optimal", "boltzmann"}
             Optimal, uniform over ties; or ``pi(a | s)`` proportional to ``exp(beta Q*(s, a))``, where Q* is the value
             of a followed by optimal actions (`boltzmann_policy`).
-        beta : float
-            Inverse temperature of "boltzmann".
+        beta : float, optional
+            Inverse temperature of "boltzmann", 5 by default.
         """
         if policy not in POLICIES:
             raise InvalidParameter(f"policy must be one of {', '.join(POLICIES)}; got {policy!r}. Choose one of them.")
-        check_beta(beta)
         if policy == "optimal":
+            if beta is not None:
+                raise InvalidParameter(f"beta is for policy='boltzmann'; got {beta!r} with optimal ones. Leave it out.")
             return self.optimal_policies
+        beta = _PAPERS_BETA if beta is None else beta
+        check_beta(beta)
         return np.stack([boltzmann_policy(self.mdp, theta, beta) for theta in self.ensemble.thetas])
 
     def sample(
@@ -118,7 +122,7 @@ class IntentWorld(ABC):
         max_length: int = 50,
         weights: ArrayLike | None = None,
         policy: str = "optimal",
-        beta: float = 5.0,
+        beta: float | None = None,
     ) -> tuple[Demonstrations, NDArray[np.int64]]:
         """Draw demonstrations of the intents' policies, in a random order, and the intent behind each.
 
@@ -136,8 +140,8 @@ class IntentWorld(ABC):
         policy : {"optimal", "boltzmann"}
             How demonstrators act: optimally, uniform over ties; or with noise, ``pi(a | s)`` proportional to
             ``exp(beta Q*(s, a))``, where Q* is the value of a followed by optimal actions.
-        beta : float
-            Inverse temperature of "boltzmann"; 5 is that of the paper's released code.
+        beta : float, optional
+            Inverse temperature of "boltzmann"; 5, that of the paper's released code, by default.
 
         Returns
         -------
