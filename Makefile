@@ -43,6 +43,7 @@ $(BENCHMARKS:%=result-%): result-%: $(VENV)/.dev
 
 paper: $(VENV)/.core ## run all experiments of the paper, and put their figures and tables into docs/results/paper
 	$(BIN)/limiirl reproduce all --out run
+	rm -rf docs/results/paper/figures docs/results/paper/tables && mkdir -p docs/results/paper/figures docs/results/paper/tables
 	cp run/report/figures/*.svg run/report/figures/*.csv docs/results/paper/figures/
 	cp run/report/tables/* docs/results/paper/tables/
 
