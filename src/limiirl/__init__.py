@@ -17,30 +17,38 @@ from limiirl._version import __version__
 
 if TYPE_CHECKING:
     from limiirl import errors, experiments, metrics, report, testing, theory, worlds
-    from limiirl.demos import Demonstrations
-    from limiirl.irl import MaxEnt
+    from limiirl.demos import Agents, Demonstrations
+    from limiirl.irl import MLIRL, MaxCausalEnt, MaxEnt, SigmaGIRL
     from limiirl.mdp import MDP
     from limiirl.mdp.ensemble import RewardEnsemble
     from limiirl.mixture import IntentMixture, Selection, select_intents
 
 _HOMES = {
+    "Agents": "limiirl.demos",
     "Demonstrations": "limiirl.demos",
     "IntentMixture": "limiirl.mixture",
     "MDP": "limiirl.mdp",
+    "MLIRL": "limiirl.irl",
+    "MaxCausalEnt": "limiirl.irl",
     "MaxEnt": "limiirl.irl",
     "RewardEnsemble": "limiirl.mdp.ensemble",
     "Selection": "limiirl.mixture",
+    "SigmaGIRL": "limiirl.irl",
     "select_intents": "limiirl.mixture",
 }
 _MODULES = ("errors", "experiments", "metrics", "report", "testing", "theory", "worlds")
 
 __all__ = [
     "MDP",
+    "MLIRL",
+    "Agents",
     "Demonstrations",
     "IntentMixture",
+    "MaxCausalEnt",
     "MaxEnt",
     "RewardEnsemble",
     "Selection",
+    "SigmaGIRL",
     "__version__",
     "errors",
     "experiments",

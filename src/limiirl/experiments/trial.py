@@ -101,8 +101,9 @@ def make_mixture(spec: Spec, seed: int) -> IntentMixture:
     IntentMixture(...)
     """
     problem = make_problem(spec, seed)
-    length = problem.longest if isinstance(spec.max_length, str) else spec.max_length
-    irl = model_class(spec.model)(max_length=length, **dict(spec.model_parameters))
+    irl = model_class(spec.model)(**dict(spec.model_parameters))
+    if "max_length" in irl.get_params():
+        irl.set_params(max_length=problem.longest if isinstance(spec.max_length, str) else spec.max_length)
     init: Any = spec.init
     if spec.supervised:
         init = problem.labels
@@ -144,7 +145,7 @@ def run_trial(spec: Spec, seed: int) -> Record:
     return Record(
         spec.hash,
         seed,
-        max_length=int(last.irl_.max_length),
+        max_length=getattr(last.irl_, "max_length", None),
         n_iter=last.n_iter_,
         converged=last.converged_,
         seconds_start=seconds_start,

@@ -1,7 +1,22 @@
 """Single-intent IRL models: a protocol, and the models that follow it."""
 
 from limiirl.irl.base import FitResult, IRLModel, Status
+from limiirl.irl.causal import MaxCausalEnt
 from limiirl.irl.maxent import MaxEnt
+from limiirl.irl.mlirl import MLIRL
 from limiirl.irl.registry import MODELS, model_class, model_name, register_model
+from limiirl.irl.sigma_girl import SigmaGIRL
 
-__all__ = ["MODELS", "FitResult", "IRLModel", "MaxEnt", "Status", "model_class", "model_name", "register_model"]
+__all__ = [
+    "MLIRL",
+    "MODELS",
+    "FitResult",
+    "IRLModel",
+    "MaxCausalEnt",
+    "MaxEnt",
+    "SigmaGIRL",
+    "Status",
+    "model_class",
+    "model_name",
+    "register_model",
+]

@@ -6,9 +6,17 @@ from typing import Any
 
 from limiirl.errors import InvalidParameter
 from limiirl.irl.base import PARAMETERS, REQUIRED
+from limiirl.irl.causal import MaxCausalEnt
 from limiirl.irl.maxent import MaxEnt
+from limiirl.irl.mlirl import MLIRL
+from limiirl.irl.sigma_girl import SigmaGIRL
 
-MODELS: dict[str, type[Any]] = {"MaxEnt": MaxEnt}
+MODELS: dict[str, type[Any]] = {
+    "MaxEnt": MaxEnt,
+    "MaxCausalEnt": MaxCausalEnt,
+    "MLIRL": MLIRL,
+    "SigmaGIRL": SigmaGIRL,
+}
 """Models by name; `register_model` adds to them."""
 
 
@@ -54,7 +62,7 @@ def model_class(name: str) -> type[Any]:
     <class 'limiirl.irl.maxent.MaxEnt'>
     >>> model_class("Strict")
     Traceback (most recent call last):
-    limiirl.errors.InvalidParameter: There is no model named 'Strict'; known are MaxEnt. Import the module that ...
+    limiirl.errors.InvalidParameter: There is no model named 'Strict'; known are MaxEnt, ... Import the module ...
     """
     if name not in MODELS:
         near = next((known for known in MODELS if known.lower() == str(name).lower()), None)

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from limiirl.demos import Demonstrations
+from limiirl.demos.agents import Agents
 from limiirl.demos.units import Units
 from limiirl.errors import InvalidParameter, NotFitted
+from limiirl.irl import checks as irl_checks
 from limiirl.irl.base import REQUIRED
-from limiirl.irl.checks import choice, count, demonstrations, positive
+from limiirl.irl.checks import choice, count, positive
 from limiirl.irl.prepared import Prepared
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture.em import Settings
@@ -74,6 +76,11 @@ def model(irl: Any) -> Any:
                 f"has no {name}. limiirl.testing.check_irl_model says all that a model needs."
             )
     return irl
+
+
+def demonstrations(demos: Any) -> Any:
+    """Return what to fit to, of which there is at least one: demonstrations, or agents for a model without an MDP."""
+    return demos if isinstance(demos, Agents) else irl_checks.demonstrations(demos)
 
 
 def fresh(irl: Any) -> Any:

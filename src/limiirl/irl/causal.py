@@ -1,0 +1,106 @@
+"""`MaxCausalEnt`: maximum causal entropy IRL (Ziebart 2010), without a horizon and up to one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.demos import Demonstrations
+from limiirl.demos.units import Units
+from limiirl.irl import checks
+from limiirl.irl.causal_model import CausalModel
+from limiirl.irl.choice_events import Events
+from limiirl.irl.choice_sweeps import HorizonValues
+from limiirl.irl.choice_values import Engine, SoftValues
+from limiirl.irl.choices import Choices
+from limiirl.mdp import MDP
+
+
+class MaxCausalEnt(CausalModel):
+    r"""Maximum causal entropy: the policy pi(a | s) = exp beta (Q(s, a) - V(s)), V = log sum_a exp(beta Q) / beta.
+
+    Choices are made before their outcomes are known, so that, unlike `MaxEnt`, the model assumes no luck: where moves
+    are uncertain it recovers rewards better. Q(s, a) = r(s) + sum_s' P(s' | s, a) (r(s, a, s') + gamma V(s')), and a
+    terminal state is worth its reward. A demonstration is the beginning of a behaviour that may go on, unless there is
+    a `horizon`. Gradients are exact, by one linear solve whatever the number of features.
+
+    Parameters
+    ----------
+    beta : float
+        How much better actions are preferred. Only its product with the rewards matters, so that it is fixed: a larger
+        one gives smaller rewards.
+    bounds : (low, high), (d, 2) array, or None
+        Bounds on theta.
+    horizon : int, optional
+        The largest number of states of a trajectory. To stop is then a choice in each state, worth 0, and a
+        demonstration says that it stopped where it ends. With certain moves, beta 1 and no discount this is `MaxEnt`
+        with condition="start". By default trajectories go on to a terminal state; at discount 1 values must be finite.
+    stop : {"anywhere", "terminal_or_max_length"}
+        Where a trajectory may end, given a horizon.
+    ridge : float
+        Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood. Without it, or bounds,
+        demonstrators who never err have no finite maximum.
+    tol : float
+        Largest component of the projected gradient at the solution, relative to the mean number of choices.
+    max_evaluations : int
+        Cap on values with gradients in `fit`; the best point is kept.
+
+    Attributes
+    ----------
+    result_ : FitResult
+        What the last `fit` found.
+    results_ : list of FitResult
+        What the last `fit` or `fit_many` found for each column of weights.
+
+    Examples
+    --------
+    Two ways lead from state 0 to state 3.
+
+    >>> phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
+    >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
+    >>> demos = Demonstrations.from_lists([[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]])
+    >>> theta = MaxCausalEnt(ridge=0.0).fit(mdp, demos)
+    >>> print(round(theta[0] - theta[1], 4))  # three of four go by state 1: the log-odds are log 3
+    1.0986
+    """
+
+    def __init__(
+        self,
+        beta: float = 1.0,
+        bounds: Any = None,
+        *,
+        horizon: int | None = None,
+        stop: str = "anywhere",
+        ridge: float = 1e-4,
+        tol: float = 1e-6,
+        max_evaluations: int = 1000,
+    ) -> None:
+        self.beta = beta
+        self.bounds = bounds
+        self.horizon = horizon
+        self.stop = stop
+        self.ridge = ridge
+        self.tol = tol
+        self.max_evaluations = max_evaluations
+
+    def _engine(self, mdp: MDP) -> Engine:
+        checks.mdp(mdp)
+        beta = checks.positive(self.beta, "beta")
+        stop = checks.choice(self.stop, "stop", ("anywhere", "terminal_or_max_length"))
+        if self.horizon is None:
+            return SoftValues(Choices(mdp), beta)
+        return HorizonValues(Choices(mdp), beta, checks.count(self.horizon, "horizon"), stop=stop == "anywhere")
+
+    def _events(self, mdp: MDP, demos: Demonstrations, units: Units, *, whole: bool = True) -> Events:
+        if self.horizon is None:
+            return super()._events(mdp, demos, units, whole=whole)
+        checks.fits_model(mdp, demos, self.stop if whole else "anywhere", self.horizon)
+        return Events(mdp, demos, units, self.horizon, whole and self.stop == "anywhere")
+
+    def _step_of(self, demos: Demonstrations) -> NDArray[np.int64]:
+        return super()._step_of(demos) if self.horizon is None else demos.lengths - 1
+
+    def _last_step(self) -> int:
+        return 0 if self.horizon is None else self.horizon - 1

@@ -1,0 +1,190 @@
+"""`CausalModel`, what `MaxCausalEnt` and `MLIRL` share: choices follow a policy, outcomes the dynamics as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+
+from limiirl.demos import Demonstrations
+from limiirl.demos.simulate import simulate
+from limiirl.demos.units import Units
+from limiirl.errors import InvalidParameter
+from limiirl.irl import checks
+from limiirl.irl.base import FitResult
+from limiirl.irl.choice_events import Events
+from limiirl.irl.choice_values import Engine
+from limiirl.irl.inference import NextActions
+from limiirl.irl.prepared import Prepared
+from limiirl.irl.prepared_causal import Moments, PreparedCausal
+from limiirl.irl.walks import walk
+from limiirl.kernels.choices import Moves
+from limiirl.mdp import MDP
+
+Float = NDArray[np.float64]
+
+
+class CausalModel(BaseEstimator):  # type: ignore[misc]
+    """A model of choices: p(tau | theta) = q(tau) prod_t pi_theta(a_t | s_t), with q as in `Demonstrations.log_q`.
+
+    A model says how rewards lead to policies, by `_engine`; all else is here.
+    """
+
+    bounds: Any
+    ridge: float
+    tol: float
+    max_evaluations: int
+
+    def _engine(self, mdp: MDP) -> Engine:
+        """Return the way from rewards to policies, checking the model's parameters."""
+        raise NotImplementedError
+
+    def _events(self, mdp: MDP, demos: Demonstrations, units: Units, *, whole: bool = True) -> Events:
+        """Return the choices of demonstrations; without `whole` they may go on where they end."""
+        del whole  # without a horizon, a demonstration is a beginning anyway
+        checks.fits_model(mdp, demos, "anywhere", np.inf)
+        return Events(mdp, demos, units)
+
+    def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> Float:
+        """Return the log-probability (N, K) of each demonstration under each of thetas (K, d), log q included.
+
+        Where actions were not recorded, it is that of the states: each step has sum_a pi(a | s) P(s' | s, a).
+        """
+        return self._log_prob(mdp, thetas, demos, whole=True)
+
+    def log_prob_prefix(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> Float:
+        """Return the log-probability (N, K) that a trajectory begins with each demonstration, itself included."""
+        return self._log_prob(mdp, thetas, demos, whole=False)
+
+    def _log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations, *, whole: bool) -> Float:
+        engine = self._engine(mdp)
+        checked, units = mdp.check_thetas(thetas), Units.of(None, len(demos))
+        events = self._events(mdp, demos, units, whole=whole)
+        return PreparedCausal(self, mdp, demos, units, engine, events).log_prob(checked)
+
+    def fit(
+        self, mdp: MDP, demos: Demonstrations, weights: ArrayLike | None = None, start: ArrayLike | None = None
+    ) -> Float:
+        """Return the parameters (d,) that maximise the weighted log-likelihood, less the ridge, within the bounds.
+
+        Parameters
+        ----------
+        weights : (N,), optional
+            How much each demonstration counts; equal by default.
+        start : (d,), optional
+            Where to begin. By default 0, moved into the bounds. Where moves are uncertain the likelihood may have
+            several maxima, and the start decides which is found.
+        """
+        given = checks.weights(weights, checks.demonstrations(demos), columns=False)
+        result = self._fit(mdp, demos, given, None if start is None else checks.one_theta(mdp, start)[None])[0]
+        checks.warn_unless_converged(result)
+        self.result_ = replace(result, at_bound=checks.at_bound(result.theta, self.bounds, mdp))
+        return self.result_.theta
+
+    def fit_many(self, mdp: MDP, demos: Demonstrations, weights: ArrayLike, starts: ArrayLike | None = None) -> Float:
+        """Return parameters (K, d), one row for each column of weights (N, K).
+
+        `starts` is (K, d). Each row is what `fit` returns for that column, without its report.
+        """
+        given = checks.weights(weights, checks.demonstrations(demos), columns=True)
+        results = self._fit(mdp, demos, given, None if starts is None else mdp.check_thetas(starts))
+        return np.array([result.theta for result in results])
+
+    def _fit(self, mdp: MDP, demos: Demonstrations, weights: Float, starts: Float | None) -> list[FitResult]:
+        ready, K = self._prepare(mdp, demos, Units.of(None, len(demos))), weights.shape[1]
+        if starts is not None and starts.shape[0] != K:
+            raise InvalidParameter(
+                f"There must be one start for each of {K} columns of weights; there are {starts.shape[0]}."
+            )
+        moments = Moments(ready.events.total(weights), weights.sum(axis=0))
+        ridge = np.full(K, checks.positive(self.ridge, "ridge", zero=True))
+        results = ready.search(moments, ridge, starts, checks.count(self.max_evaluations, "max_evaluations"))
+        self.results_ = results
+        self.__dict__.pop("result_", None)
+        return results
+
+    def prepare(self, mdp: MDP, demos: Demonstrations, units: Units) -> Prepared:
+        """Return the model with the data of a mixture, for `IntentMixture`."""
+        kind = type(self)
+        own = ("log_prob", "_log_prob", "fit", "_fit")
+        if any(getattr(kind, name) is not getattr(CausalModel, name) for name in own):
+            return Prepared(self, mdp, demos, units)  # a subclass with a likelihood of its own
+        return self._prepare(mdp, demos, units)
+
+    def _prepare(self, mdp: MDP, demos: Demonstrations, units: Units) -> PreparedCausal:
+        engine = self._engine(mdp)
+        events = self._events(mdp, checks.demonstrations(demos), units)
+        return PreparedCausal(self, mdp, demos, units, engine, events)
+
+    def policy(self, mdp: MDP, theta: ArrayLike, step: int = 0) -> Float:
+        """Return the probability (S, A) of each action for those who go on from each state at a step.
+
+        Rows are zero where nobody can go on. Without a horizon the step does not matter.
+        """
+        engine = self._engine(mdp)
+        whole = isinstance(step, int | np.integer) and not isinstance(step, bool)
+        if not whole or step < 0 or 0 < self._last_step() < step:
+            upper = f" and at most horizon - 1 = {self._last_step()}" if self._last_step() else ""
+            raise InvalidParameter(f"step must be a whole number, at least 0{upper}; it is {step!r}.")
+        return engine.choices.policy(engine.policy(checks.one_theta(mdp, theta), int(step))[0])
+
+    def residual(self, mdp: MDP, thetas: ArrayLike) -> Float:
+        """Return (K,), how far Bellman's equation of thetas (K, d) is from solved, relative to the largest value.
+
+        Rounding, or 0, but for `MLIRL` with q="bv", whose number of sweeps is fixed.
+        """
+        nothing = np.zeros(0, dtype=np.int64)
+        nobody = Moves(np.zeros(2 + self._last_step(), dtype=np.int64), nothing, nothing)
+        return self._engine(mdp).solve(mdp.check_thetas(thetas), nobody).residual
+
+    def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> NextActions:
+        """Return the probabilities of each next action (N, K, A) and of stopping (N, K), given that it began so."""
+        engine, checked = self._engine(mdp), mdp.check_thetas(thetas)
+        self._events(mdp, demos, Units.of(None, len(demos)), whole=False)
+        action = np.zeros((len(demos), checked.shape[0], mdp.n_actions))
+        stop = np.zeros(action.shape[:2])
+        last, at = demos.last_states, self._step_of(demos)
+        for t in np.unique(at):
+            here = np.flatnonzero(at == t)
+            for k, theta in enumerate(checked):
+                pi, stops = engine.policy(theta, int(t))
+                stop[here, k] = np.where(mdp.terminal[last[here]], 1.0, stops[last[here]])
+                action[here, k] = (1.0 - stop[here, k, None]) * engine.choices.policy(pi)[last[here]]
+        return NextActions(action, stop)
+
+    def sample(
+        self,
+        mdp: MDP,
+        theta: ArrayLike,
+        n: int,
+        seed: int | np.random.Generator | None = None,
+        *,
+        max_length: int = 1000,
+    ) -> Demonstrations:
+        """Draw n trajectories from the model, starts from p0; without a horizon, cut after `max_length` states.
+
+        Examples
+        --------
+        >>> from limiirl.irl.mlirl import MLIRL
+        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
+        >>> MLIRL().sample(mdp, [0.0, 0.0, 0.0], 1000, seed=0).lengths.mean().round(1)
+        np.float64(2.5)
+        """
+        engine, checked = self._engine(mdp), checks.one_theta(mdp, theta)
+        rng, wanted = checks.generator(seed), checks.count(n, "n")
+        last = self._last_step()
+        if not last:
+            pi, _ = engine.policy(checked, 0)
+            return simulate(mdp, pi, wanted, rng, max_length=checks.count(max_length, "max_length"))
+        return walk(mdp, lambda step: engine.policy(checked, step), wanted, rng, last)
+
+    def _last_step(self) -> int:
+        """Return the last step at which anything is decided, 0 where policies are the same at all steps."""
+        return 0
+
+    def _step_of(self, demos: Demonstrations) -> NDArray[np.int64]:
+        """Return (N,) the step at which each demonstration ends, where policies depend on it."""
+        return np.zeros(len(demos), dtype=np.int64)

@@ -1,0 +1,247 @@
+"""Policies that do not change with time, from values without a horizon: soft (causal entropy) and hard (Boltzmann).
+
+Soft values solve V(s) = r(s) + log sum_a exp(beta Q(s, a)) / beta, hard ones V(s) = r(s) + max_a Q(s, a), both with
+Q(s, a) = r(s, a) + gamma sum_s' P(s' | s, a) V(s'). Either way pi is in proportion to exp(beta Q). Since
+dV = dr + sum_a omega dQ, with omega = pi (soft) or the best action (hard), one linear solve gives the exact gradient of
+any function of Q, whatever the number of features.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
+from limiirl.irl import choice_systems
+from limiirl.irl.choices import Choices
+from limiirl.kernels.choices import Moves, look_ahead, look_back, pull_of_moves, settle, soften
+from limiirl.mdp.bellman import Problem
+
+Float = NDArray[np.float64]
+
+# Newton's method doubles the digits at each step; a cap is reached only where there is no solution.
+_STEPS = 100
+# Far from the solution, a few sweeps after each step carry news further than the policy's own horizon. A step need not
+# be solved to the last digit, as the next one corrects it.
+_SWEEPS, _NEAR, _INEXACT = 4, 1e-6, 1e-3
+# A residual this small, relative to the largest value, is as good as rounding allows; one that no longer falls is
+# accepted below the second.
+_SOLVED, _ROUNDING = 1e-14, 1e-9
+# Actions this close to the best, relative to the largest value, count as ties.
+_TIE = 1e-12
+
+
+class Solved(Protocol):
+    """The policies of K rewards.
+
+    Attributes
+    ----------
+    log_choice : (c, K)
+        The log-probability of each move asked about.
+    residual : (K,)
+        How far, relative to the largest value, Bellman's equation was from being solved.
+    """
+
+    log_choice: Float
+    residual: Float
+
+    def gradient(self, weight: Float) -> Float:
+        """Return (K, d): the derivative by theta of sum_c weight (c, K) log_choice (c, K)."""
+        ...
+
+
+class Engine(Protocol):
+    """A way from rewards to policies."""
+
+    choices: Choices
+
+    def solve(self, thetas: Float, moves: Moves) -> Solved:
+        """Return the policies of thetas (K, d); `DivergentPartition` where values are infinite."""
+        ...
+
+    def policy(self, theta: Float, step: int) -> tuple[Float, Float]:
+        """Return the probabilities (P,) of pairs for those who go on at a step, and (S,) of stopping."""
+        ...
+
+
+class Values(NamedTuple):
+    """Q and pi (P, K), omega (P, K), which is dV / dQ, log of the sum over actions (S, K), residuals (K,)."""
+
+    Q: Float
+    norm: Float
+    pi: Float
+    omega: Float
+    residual: Float
+
+
+class SolvedStationary:
+    """Policies from values without a horizon; see `Solved`."""
+
+    def __init__(self, engine: SoftValues | HardValues, values: Values, moves: Moves) -> None:
+        self._engine, self._values, self._moves = engine, values, moves
+        self.residual = values.residual
+        self.log_choice = engine.beta * (values.Q[moves.pair] - values.norm[moves.state])
+
+    def gradient(self, weight: Float) -> Float:
+        """Return (K, d), by one adjoint solve: mu = gamma T' (b + omega mu), where b = d / dQ of the function."""
+        choices, values = self._engine.choices, self._values
+        pull, right = np.empty(values.pi.shape), np.empty(values.norm.shape)
+        pull_of_moves(choices.graph.pair_ptr, self._moves, weight, self._engine.beta, values.pi, pull)
+        look_back(choices.graph, pull, right)
+        mu = choice_systems.solve(choices, values.omega, right, transposed=True)
+        return choices.features(mu, pull + values.omega * mu[choices.mdp.pair_state])
+
+
+class SoftValues:
+    """Values that count the entropy of the choices, at discount 1 for those who surely end.
+
+    Examples
+    --------
+    Two ways of equal worth are worth log 2 more than one.
+
+    >>> from limiirl.mdp import MDP
+    >>> engine = SoftValues(Choices(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5)), beta=1.0)
+    >>> engine.values(np.zeros((1, 3))).norm.ravel().round(4)
+    array([0.6931, 0.    , 0.    ])
+    """
+
+    def __init__(self, choices: Choices, beta: float) -> None:
+        self.choices, self.beta = choices, beta
+
+    def solve(self, thetas: Float, moves: Moves) -> SolvedStationary:
+        """See `Engine`."""
+        return SolvedStationary(self, self.values(thetas), moves)
+
+    def policy(self, theta: Float, step: int) -> tuple[Float, Float]:
+        """See `Engine`; the step does not matter."""
+        del step
+        return self.values(theta[None]).pi[:, 0], np.zeros(self.choices.mdp.n_states)
+
+    def values(self, thetas: Float) -> Values:
+        """Return the values of thetas (K, d), by Newton's method: from a policy to its value, to a better policy."""
+        choices, K = self.choices, thetas.shape[0]
+        r_state, r_pair = choices.rewards(thetas)
+        found = Values(
+            np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape), np.empty(0), np.full(K, np.inf)
+        )
+        V, open_ = r_state.copy(), np.arange(K)
+        for _ in range(_STEPS):
+            step = self._backup(r_state[:, open_], r_pair[:, open_], V[:, open_])
+            found.Q[:, open_], found.norm[:, open_], found.pi[:, open_] = step.Q, step.norm, step.pi
+            rise = r_state[:, open_] + step.norm - V[:, open_]
+            scale = np.max(np.abs(V[:, open_]), axis=0, initial=1e-300)
+            residual = np.max(np.abs(rise), axis=0, initial=0.0) / scale
+            done = (residual <= _SOLVED) | ((residual >= found.residual[open_]) & (residual <= _ROUNDING))
+            found.residual[open_] = residual
+            if np.all(done):
+                return found._replace(omega=found.pi)
+            open_, rise, pi = open_[~done], rise[:, ~done], np.ascontiguousarray(step.pi[:, ~done])
+            try:
+                better = V[:, open_] + choice_systems.solve(choices, pi, rise, rtol=_INEXACT)
+            except NumericalError:
+                open_ = open_[self._unsolved(pi, rise) :]
+                break
+            V[:, open_] = better
+            self._sweep(r_state, r_pair, V, open_[residual[~done] > _NEAR])
+        raise DivergentPartition(
+            f"The soft values of thetas[{open_[0]}] are infinite, or beyond float64: some state never ends, or the "
+            "choices on the way are worth more than they cost. Use gamma < 1, lower rewards, or a horizon."
+        )
+
+    def _sweep(self, r_state: Float, r_pair: Float, V: Float, columns: NDArray[np.intp]) -> None:
+        """Sweep some columns of V (S, K) a little towards their solution."""
+        if columns.size:
+            r, reward, found = (np.ascontiguousarray(values[:, columns]) for values in (r_state, r_pair, V))
+            settle(self.choices.graph, r, reward, self.beta, found, _SWEEPS)
+            V[:, columns] = found
+
+    def _unsolved(self, pi: Float, rise: Float) -> int:
+        """Return the first column that has no solution."""
+        for k in range(pi.shape[1] - 1):
+            try:
+                choice_systems.solve(self.choices, pi[:, k : k + 1], rise[:, k : k + 1], rtol=_INEXACT)
+            except NumericalError:
+                return k
+        return int(pi.shape[1]) - 1
+
+    def _backup(self, r_state: Float, r_pair: Float, V: Float) -> Values:
+        Q, norm, pi = np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape)
+        look_ahead(self.choices.graph, r_pair, V, Q)
+        soften(self.choices.graph.pair_ptr, Q, self.beta, False, norm, pi)
+        return Values(Q, norm, pi, pi, np.empty(0))
+
+
+class HardValues:
+    """Values of the best actions, by policy iteration; where several are best, derivatives are averaged over them.
+
+    Examples
+    --------
+    >>> from limiirl.mdp import MDP
+    >>> engine = HardValues(Choices(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5)), beta=1.0)
+    >>> engine.values(np.array([[0.0, 2.0, 1.0]])).Q.ravel()
+    array([1.25, 0.5 , 0.5 ])
+    """
+
+    def __init__(self, choices: Choices, beta: float) -> None:
+        self.choices, self.beta = choices, beta
+
+    def solve(self, thetas: Float, moves: Moves) -> SolvedStationary:
+        """See `Engine`."""
+        return SolvedStationary(self, self.values(thetas), moves)
+
+    def policy(self, theta: Float, step: int) -> tuple[Float, Float]:
+        """See `Engine`; the step does not matter."""
+        del step
+        return self.values(theta[None]).pi[:, 0], np.zeros(self.choices.mdp.n_states)
+
+    def values(self, thetas: Float) -> Values:
+        """Return the values of thetas (K, d)."""
+        choices = self.choices
+        r_state, r_pair = choices.rewards(thetas)
+        Q, norm, pi = np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape)
+        V = np.column_stack([self._best(theta, k) for k, theta in enumerate(thetas)])
+        look_ahead(choices.graph, r_pair, V, Q)
+        soften(choices.graph.pair_ptr, Q, self.beta, False, norm, pi)
+        omega = np.zeros(Q.shape)
+        residual = np.zeros(thetas.shape[0])
+        if choices.alive.size:
+            best = np.maximum.reduceat(Q, choices.first_pair)
+            top = np.zeros(V.shape)
+            top[choices.alive] = best
+            scale = np.max(np.abs(V), axis=0)
+            ties = (top[choices.mdp.pair_state] - Q <= _TIE * scale).astype(np.float64)
+            omega = ties / np.repeat(
+                np.add.reduceat(ties, choices.first_pair), np.diff(choices.graph.pair_ptr)[choices.alive], axis=0
+            )
+            omega *= self._ends(omega)
+            residual = np.max(np.abs(r_state + top - V), axis=0) / np.maximum(scale, 1e-300)
+        return Values(Q, norm, pi, omega, residual)
+
+    def _best(self, theta: Float, k: int) -> Float:
+        try:
+            return Problem(self.choices.mdp, theta).solve()
+        except InvalidParameter as error:  # at discount 1 the best total may be infinite
+            raise DivergentPartition(f"thetas[{k}]: {error}") from None
+
+    def _ends(self, omega: Float) -> Float:
+        """Return (P, K), 1 but at discount 1 where the best actions never end: there V is taken as fixed."""
+        mdp = self.choices.mdp
+        found = np.ones(omega.shape)
+        if mdp.gamma < 1.0:
+            return found
+        for k in range(omega.shape[1]):
+            used = omega[mdp.pair_of_edge, k] > 0.0
+            ends = np.flatnonzero(mdp.terminal)
+            rows = np.concatenate([mdp.dst[used], np.full(ends.size, mdp.n_states)])
+            columns = np.concatenate([mdp.src[used], ends])
+            n = mdp.n_states + 1
+            back = sparse.csr_array((np.ones(rows.size), (rows, columns)), shape=(n, n))
+            order = csgraph.breadth_first_order(back, mdp.n_states, return_predecessors=False)
+            reached = np.zeros(n)
+            reached[order] = 1.0
+            found[:, k] = reached[mdp.pair_state]
+        return found

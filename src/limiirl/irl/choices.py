@@ -1,0 +1,81 @@
+"""`Choices`: an MDP as the causal models see it, choice by choice, with rewards and their derivatives.
+
+A choice, or pair, is an action in a state. What it earns by itself are its action's features and those of its edges in
+expectation; what a state earns comes with every visit. Q leaves out the latter, which no choice in the state changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from limiirl.kernels.choices import Graph
+from limiirl.mdp import MDP
+
+Float = NDArray[np.float64]
+
+
+class Choices:
+    """The pairs of an MDP and their outcomes.
+
+    Attributes
+    ----------
+    graph : Graph
+        For the kernels.
+    alive, first_pair : (m,)
+        The states that have a choice, and where the pairs of each begin.
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0, 0], [1, 2], action=[0, 0], prob=[0.25, 0.75], edge_features=[4.0, 8.0])
+    >>> choices = Choices(mdp)
+    >>> r_state, r_pair = choices.rewards(np.array([[1.0], [2.0]]))
+    >>> r_pair
+    array([[ 7., 14.]])
+    >>> choices.features(np.zeros((3, 2)), np.ones((1, 2)))
+    array([[7.],
+           [7.]])
+    """
+
+    def __init__(self, mdp: MDP) -> None:
+        self.mdp = mdp
+        counts = np.bincount(mdp.pair_of_edge, minlength=mdp.n_pairs)
+        edge_ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        pairs = np.bincount(mdp.pair_state, minlength=mdp.n_states)
+        pair_ptr = np.concatenate([[0], np.cumsum(pairs)]).astype(np.int64)
+        self.graph = Graph(pair_ptr, edge_ptr, mdp.dst, mdp.prob, float(mdp.gamma))
+        self.alive = np.flatnonzero(pairs)
+        self.first_pair = pair_ptr[self.alive]
+        self.moves: Any = sparse.csr_array((mdp.prob, mdp.dst, edge_ptr), shape=(mdp.n_pairs, mdp.n_states))
+        self._of_pair: list[Any] = [] if mdp.action_features is None else [mdp.action_features]
+        if mdp.edge_features is not None:
+            mean: Any = sparse.csr_array((mdp.prob, np.arange(mdp.n_edges), edge_ptr))
+            self._of_pair.append(mean @ mdp.edge_features)
+
+    def rewards(self, thetas: Float) -> tuple[Float, Float]:
+        """Return what visits to states (S, K) and choices (P, K) earn under thetas (K, d)."""
+        mdp, first = self.mdp, self.mdp.n_state_features
+        r_state = np.zeros((mdp.n_states, thetas.shape[0]))
+        if mdp.state_features is not None:
+            r_state += np.asarray(mdp.state_features @ thetas[:, :first].T)
+        r_pair = np.zeros((mdp.n_pairs, thetas.shape[0]))
+        for features in self._of_pair:
+            last = first + features.shape[1]
+            r_pair += features @ thetas[:, first:last].T
+            first = last
+        return r_state, r_pair
+
+    def features(self, node: Float, pair: Float) -> Float:
+        """Return (K, d), the features of counts of states (S, K) and pairs (P, K): `rewards`, transposed."""
+        parts: list[Any] = [] if self.mdp.state_features is None else [self.mdp.state_features.T @ node]
+        parts += [features.T @ pair for features in self._of_pair]
+        return np.ascontiguousarray(np.vstack(parts).T)
+
+    def policy(self, pi: Float) -> Float:
+        """Return probabilities of pairs (P,) as a table (S, A)."""
+        table = np.zeros((self.mdp.n_states, self.mdp.n_actions))
+        table[self.mdp.pair_state, self.mdp.pair_action] = pi
+        return table

@@ -1,0 +1,120 @@
+"""Demonstrations under a causal model, reduced to what EM asks of them: counts of distinct choices, summed over units.
+
+An E-step is one sparse product of the counts with the log-policies, and an M-step needs K weighted sums of the counts
+alone, however many demonstrations there are.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from limiirl.demos import Demonstrations
+from limiirl.demos.units import Units
+from limiirl.irl import checks
+from limiirl.irl.base import FitResult
+from limiirl.irl.choice_events import Events
+from limiirl.irl.choice_likelihood import ChoiceLikelihood, feasible_start
+from limiirl.irl.choice_values import Engine, HardValues
+from limiirl.irl.evidence import Evidence
+from limiirl.irl.kinks import minimise_with_kinks
+from limiirl.irl.optimise import Box, minimise_lbfgs
+from limiirl.irl.prepared import Int, Maximised, Prepared
+from limiirl.mdp import MDP
+
+if TYPE_CHECKING:
+    from limiirl.irl.causal_model import CausalModel
+
+Float = NDArray[np.float64]
+
+
+@lru_cache
+def _libraries() -> ThreadpoolController:
+    """Return the linear algebra in use. L-BFGS-B's tiny matrices are ten times slower where several threads wait."""
+    return ThreadpoolController()
+
+
+class Moments(NamedTuple):
+    """Responsibilities summed up: choices (m, K), and demonstrations (K,)."""
+
+    choices: Float
+    counts: Float
+
+
+class PreparedCausal(Prepared):
+    """Units of demonstrations under a causal model.
+
+    Parameters
+    ----------
+    model : CausalModel
+    engine : Engine
+        From rewards to policies.
+    events : Events
+        The choices of each unit.
+    """
+
+    def __init__(
+        self, model: CausalModel, mdp: MDP, demos: Demonstrations, units: Units, engine: Engine, events: Events
+    ) -> None:
+        super().__init__(model, mdp, demos, units)
+        self.engine, self.events = engine, events
+        self._ridge = checks.positive(model.ridge, "ridge", zero=True)
+        self._box = checks.box(model.bounds, mdp.feature_names)
+        self._start: Float | None = None
+
+    @property
+    def n_parameters(self) -> int:
+        """d, the number of features of the MDP."""
+        return int(self.mdp.n_features)
+
+    def log_prob(self, thetas: Float) -> Float:
+        """Return (G, K)."""
+        log_p, _ = self.events.log_prob(self.engine.solve(thetas, self.events.moves).log_choice)
+        if np.all(np.isfinite(log_p)):
+            return np.asarray(self.events.counts @ log_p + self.events.log_q[:, None])
+        # 0 times -inf is no number: impossible choices are counted apart.
+        impossible = self.events.counts @ np.isneginf(log_p).astype(np.float64)
+        found = self.events.counts @ np.where(np.isneginf(log_p), 0.0, log_p) + self.events.log_q[:, None]
+        return np.where(impossible > 0.0, -np.inf, found)
+
+    def moments(self, U: Float) -> Moments:
+        """Return the sums that `maximise` needs."""
+        return Moments(self.events.total(U), self.units.counts @ U)
+
+    def maximise(self, moments: Moments, starts: Float | None, which: Int, max_evaluations: int) -> Maximised:
+        """Return parameters (J, d) of the intents `which`; never worse than the starts."""
+        counts = moments.counts[which]
+        # One penalty for the whole mixture, so that no share of an intent changes its prior: `penalty`, in the scale of
+        # a mean over the intent's demonstrations.
+        ridge = self._ridge * len(self.demos) / (len(moments.counts) * counts)
+        results = self.search(Moments(moments.choices[:, which], counts), ridge, starts, max_evaluations)
+        return Maximised(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
+
+    def search(self, moments: Moments, ridge: Float, starts: Float | None, max_evaluations: int) -> list[FitResult]:
+        """Minimise the objective of every column of the moments."""
+        objective = ChoiceLikelihood(self.engine, self.events, moments.choices, moments.counts, ridge)
+        if starts is None:
+            if self._start is None:
+                self._start = feasible_start(self.engine, self.events, self._box)
+            starts = np.tile(self._start, (len(moments.counts), 1))
+        tol = checks.positive(self.model.tol, "tol") * np.maximum(1.0, objective.n_choices)[:, None]
+        search = minimise_with_kinks if isinstance(self.engine, HardValues) else minimise_lbfgs
+        with _libraries().limit(limits=1):
+            return search(objective, starts, self._box, np.broadcast_to(tol, starts.shape), max_evaluations)
+
+    def features(self) -> Float:
+        """Return (G, d): mean feature counts. Unrecorded actions count as the first that they may have been."""
+        return self.units.mean(Evidence(self.mdp, self.demos).features)
+
+    def box(self, n_features: int) -> Box:
+        """Return the bounds on theta."""
+        del n_features
+        return self._box
+
+    def penalty(self, thetas: Float) -> float:
+        """Return the ridge: a Gaussian prior on every intent, as strong as `fit` has it for N / K demonstrations."""
+        return 0.5 * self._ridge * len(self.demos) / len(thetas) * float(np.sum(thetas**2))

@@ -1,0 +1,185 @@
+"""Agents: recorded batches, padded, checked once, selected and compared; and those that were released."""
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from limiirl.demos.agents import Agent, Agents
+from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
+
+RNG = np.random.default_rng(0)
+X, A, PHI = RNG.normal(size=(2, 4, 5, 3)), RNG.normal(size=(2, 4, 5, 1)), RNG.normal(size=(2, 4, 5, 2))
+
+
+def two(**known) -> Agents:
+    return Agents.from_arrays(list(X), list(A), list(PHI), **known)
+
+
+def test_arrays_are_kept_and_cannot_be_changed():
+    agents = two(names=["ann", "bob"], labels=[0, 1])
+    assert (len(agents), agents.n_policy_features, agents.n_reward_features, agents.discrete) == (2, 3, 2, False)
+    np.testing.assert_array_equal(agents[1].policy_features, X[1])
+    np.testing.assert_array_equal(agents[1].actions, A[1])
+    np.testing.assert_array_equal(agents[1].reward_features, PHI[1])
+    assert agents[0].live.all()
+    for part in agents[0]:
+        assert not part.flags.writeable
+    assert X.flags.writeable
+
+
+def test_float32_and_small_integers_become_the_library_s_types():
+    agents = Agents.from_arrays([X[0].astype(np.float32)], [A[0, :, :, 0].astype(np.int8) ** 2], [PHI[0] > 0])
+    assert agents.discrete
+    assert (agents[0].policy_features.dtype, agents[0].actions.dtype) == (np.float64, np.int64)
+    assert agents[0].reward_features.dtype == np.float64
+
+
+def test_short_trajectories_end_without_choice_and_reward():
+    ragged = Agents.from_arrays([[X[0, 0], X[0, 1, :2]]], [[A[0, 0], A[0, 1, :2]]], [[PHI[0, 0], PHI[0, 1, :2]]])
+    np.testing.assert_array_equal(ragged[0].live.sum(axis=1), [5, 2])
+    np.testing.assert_array_equal(ragged[0].reward_features[1, 2:], 0.0)
+    np.testing.assert_array_equal(ragged[0].reward_features[1, :2], PHI[0, 1, :2])
+
+
+def test_features_are_mean_discounted_sums():
+    agents = two()
+    wanted = [sum(0.5**t * PHI[i, :, t] for t in range(5)).mean(axis=0) for i in range(2)]
+    np.testing.assert_allclose(agents.features(0.5), wanted, rtol=1e-12)
+    wanted = [sum(0.5**t * X[i, :, t] for t in range(5)).mean(axis=0) for i in range(2)]
+    np.testing.assert_allclose(agents.features(0.5, of="policy"), wanted, rtol=1e-12)
+    with pytest.raises(InvalidParameter, match="'reward' or of 'policy'; got 'action'"):
+        agents.features(0.5, of="action")
+
+
+def test_policy_features_count_only_where_the_agent_chose():
+    live = np.ones((4, 5), dtype=bool)
+    live[:, 3:] = False
+    agents = Agents.from_arrays([X[0]], [A[0]], [PHI[0]], [live])
+    np.testing.assert_allclose(agents.features(1.0, of="policy")[0], X[0, :, :3].sum(axis=1).mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(agents.features(1.0)[0], PHI[0].sum(axis=1).mean(axis=0), rtol=1e-12)
+
+
+def test_selection_keeps_names_and_labels_together():
+    agents = two(names=["ann", "bob"], labels=[3, 4])
+    for index in ([1, 0], np.array([1, 0]), slice(None, None, -1)):
+        turned = agents[index]
+        assert (turned.names.tolist(), turned.labels.tolist()) == (["bob", "ann"], [4, 3])
+        np.testing.assert_array_equal(turned[0].actions, A[1])
+    assert agents[np.array([False, True])].names.tolist() == ["bob"]
+    with pytest.raises(InvalidDemos, match="at least one agent"):
+        agents[[]]
+
+
+def test_equality_is_that_of_content():
+    assert two() == two()
+    assert hash(two()) == hash(two())
+    assert two() != two(names=["ann", "bob"])
+    assert two() != two()[[1, 0]]
+    assert two() != 3
+    assert pickle.loads(pickle.dumps(two(labels=[0, 1]))) == two(labels=[0, 1])
+
+
+def test_subsamples_have_n_different_trajectories_of_each_and_repeat_themselves():
+    agents = two(labels=[0, 1])
+    some = agents.subsample(3, seed=5)
+    assert some == agents.subsample(3, seed=5)
+    assert some.labels.tolist() == [0, 1]
+    for i, agent in enumerate(some):
+        place = [next(j for j in range(4) if np.array_equal(X[i, j], one)) for one in agent.policy_features]
+        assert len(set(place)) == 3
+        np.testing.assert_array_equal(agent.actions, A[i, place])
+        np.testing.assert_array_equal(agent.reward_features, PHI[i, place])
+    assert agents.subsample(4, seed=1) == agents
+    for n in (0, 5, 2.0, True):
+        with pytest.raises(InvalidParameter, match=f"from 1 to the 4 trajectories of agent 0; it is {n!r}"):
+            agents.subsample(n, seed=0)
+
+
+def test_summary():
+    assert repr(two()).splitlines()[0] == "Agents: 2 agents, 4 trajectories each of up to 5 steps"
+    assert "actions in 1 dimensions" in repr(two())
+    uneven = Agents((two()[0], Agent(*(part[:1] for part in two()[0]))), np.arange(2))
+    assert "1 to 4 trajectories" in repr(uneven)
+
+
+def broken(part: str, value: float = np.nan, agent: int = 1) -> dict[str, list[np.ndarray]]:
+    given = {"policy_features": list(X.copy()), "actions": list(A.copy()), "reward_features": list(PHI.copy())}
+    given[part][agent][2, 3, 0] = value
+    return given
+
+
+@pytest.mark.parametrize("part", ["policy_features", "actions", "reward_features"])
+def test_numbers_that_are_none_are_named(part):
+    with pytest.raises(InvalidDemos, match=f"{part} must be finite; agent 1, trajectory 2, step 3, column 0 is nan"):
+        Agents.from_arrays(**broken(part))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (([], [], []), "at least one agent"),
+        (([X[0]], [A[0], A[1]], [PHI[0]]), "actions must have one entry for each of 1 agents.* it has 2"),
+        (([X[0]], [A[0, :3]], [PHI[0]]), "actions of agent 0 have 3 trajectories, its policy_features 4"),
+        (([X[0]], [A[0, :, :4]], [PHI[0]]), "actions of agent 0, trajectory 0, have 4 steps, its policy_features 5"),
+        (([X[0]], [A[0]], [PHI[0, :, :, 0]]), r"reward_features of agent 0 must have the shape \(n, H, m\)"),
+        (([X[0]], [A[0, :, :, 0]], [PHI[0]]), r"actions of agent 0 must be real vectors.*actions\[\.\.\., None\]"),
+        (([X[0]], [np.full((4, 5), -1)], [PHI[0]]), "agent 0, trajectory 0, step 0 has -1"),
+        (([X[0]], [A[0]], [np.full((4, 5, 2), "far")]), "reward_features of agent 0 must be numbers"),
+        (([X[0], X[1]], [A[0], A[1]], [PHI[0], PHI[1, :, :, :1]]), "agent 1 have 1 columns.* agent 0 2 columns"),
+        (([X[0], X[1]], [A[0], np.ones((4, 5), int)], list(PHI)), "agent 1 have numbers of a finite set"),
+        (([X[0]], [A[0]], [PHI[0]], [np.zeros((4, 5), bool)]), "agent 0 never chooses"),
+        (([X[0]], [A[0]], [PHI[0]], [np.ones((4, 5))]), "live of agent 0 must be booleans"),
+        (([[X[0, 0], X[0, 1, :0]]], [A[0]], [PHI[0]]), "at least one step; trajectory 1 has none"),
+        (([[X[0, 0], X[0, 1, :, :2]]], [A[0]], [PHI[0]]), "same number of columns in every trajectory"),
+        (([[]], [[]], [[]]), "it has no trajectories"),
+        (([3.0], [A[0]], [PHI[0]]), "must be an array, or one a trajectory"),
+    ],
+)
+def test_what_does_not_fit_together(given, message):
+    with pytest.raises(InvalidDemos, match=message):
+        Agents.from_arrays(*given)
+
+
+def test_names_and_labels_are_one_an_agent():
+    with pytest.raises(InvalidDemos, match="names must have one entry"):
+        two(names=["ann"])
+    with pytest.raises(InvalidDemos, match="labels must have one entry"):
+        two(labels=[0, 1, 2])
+
+
+def test_the_released_agents_are_read(shared_data: Callable[[str], Path]):
+    path = shared_data("sigma_girl_gridworld") / "gridworld_agents.npz"
+    agents = Agents.from_released(path, dataset=3)
+    assert agents.names.tolist() == ["center", "up", "border"]
+    assert [agent.live.shape for agent in agents] == [(100, 30)] * 3
+    assert (agents.n_policy_features, agents.n_reward_features) == (25, 3)
+    for agent in agents:
+        # spec.md, section B: normalised radial features while it moves, and one feature of the reward at a time.
+        np.testing.assert_allclose(agent.policy_features.sum(axis=2), agent.live, rtol=0, atol=1e-6)
+        np.testing.assert_array_equal(agent.reward_features @ [-1.0, -1.0, 1.0], 1.0)
+        np.testing.assert_array_equal(np.any(agent.actions != 0, axis=2), agent.live)
+        assert np.all(np.diff(agent.live.astype(int), axis=1) <= 0)
+    others = Agents.from_released(path, dataset=3, names=["border", "down"])
+    assert others.names.tolist() == ["border", "down"]
+    np.testing.assert_array_equal(others[0].actions, agents[2].actions)
+
+
+def test_files_that_are_not_those_of_agents(tmp_path):
+    with pytest.raises(InvalidFile, match="does not exist"):
+        Agents.from_released(tmp_path / "none.npz")
+    (tmp_path / "text.npz").write_text("hello")
+    with pytest.raises(InvalidFile, match="is not an npz file of plain arrays"):
+        Agents.from_released(tmp_path / "text.npz")
+    np.savez(tmp_path / "part.npz", up_0_policy_features=X[0], up_0_actions=A[0])
+    with pytest.raises(InvalidFile, match="has no up_0_reward_features. It has up_0"):
+        Agents.from_released(tmp_path / "part.npz", names=["up"])
+    objects = np.array([{"a": 1}], dtype=object)
+    np.savez(tmp_path / "pickle.npz", up_0_policy_features=objects, up_0_actions=A[0], up_0_reward_features=PHI[0])
+    with pytest.raises(InvalidFile, match="plain arrays"):
+        Agents.from_released(tmp_path / "pickle.npz", names=["up"])
+    np.savez(tmp_path / "nan.npz", up_0_policy_features=X[0], up_0_actions=A[0] * np.nan, up_0_reward_features=PHI[0])
+    with pytest.raises(InvalidFile, match="actions must be finite; agent 0"):
+        Agents.from_released(tmp_path / "nan.npz", names=["up"])
