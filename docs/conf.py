@@ -43,3 +43,7 @@ def _skip_metadata_requests(*event):
 def setup(app):
     """Connect to Sphinx."""
     app.connect("autodoc-skip-member", _skip_metadata_requests)
+
+
+# A type such as "array, shape (d,)" is taken for a reference to any attribute of that name, of which worlds have several.
+suppress_warnings = ["ref.python"]
