@@ -45,5 +45,5 @@ def setup(app):
     app.connect("autodoc-skip-member", _skip_metadata_requests)
 
 
-# A type such as "array, shape (d,)" is taken for a reference to any attribute of that name, of which worlds have several.
+# "array, shape (d,)" is taken for a reference to any attribute of that name, of which worlds have several.
 suppress_warnings = ["ref.python"]
