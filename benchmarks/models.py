@@ -43,9 +43,8 @@ def main() -> None:
     print(describe_machine())
     start = time.perf_counter()
     found = Parallel(n_jobs=2)(delayed(run_world)(seed) for seed in range(n_worlds))
-    print(
-        f"  {'model':<24} {'GEVD':>32} {'ANID':>36} {'iterations':>12} {'seconds':>9}  p of GEVD and ANID against MaxEnt"
-    )
+    heads = f"{'GEVD':>32} {'ANID':>36} {'iterations':>12} {'seconds':>9}  p of GEVD and ANID against MaxEnt"
+    print(f"  {'model':<24} {heads}")
     for model in MODELS:
 
         def values(measure: str, method: str, model: str = model) -> list[float]:
