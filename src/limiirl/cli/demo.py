@@ -13,7 +13,7 @@ from limiirl.experiments.running import run_studies
 from limiirl.experiments.store import Store
 from limiirl.experiments.studies import METHODS, choose, tasks
 from limiirl.metrics import anid
-from limiirl.mixture.align import assign, permuted
+from limiirl.mixture.align import in_order_of_labels
 from limiirl.report.studies import write_run
 from limiirl.worlds import ElementWorld
 
@@ -48,9 +48,7 @@ def learn(n: int, seed: int) -> Learned:
     demos, labels = world.sample(n, seed=seed)
     mixture = IntentMixture(world.n_elements, MaxEnt(), random_state=seed).fit(world.mdp, demos.replace(labels=None))
     # The truth decides only which learned intent is printed first.
-    truth = np.eye(world.n_elements)[labels]
-    order = assign(-(truth.T @ mixture.responsibilities_))
-    return Learned(world, permuted(mixture, order), labels)
+    return Learned(world, in_order_of_labels(mixture, labels, world.n_elements), labels)
 
 
 def tell(found: Learned) -> str:

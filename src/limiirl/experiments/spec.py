@@ -11,6 +11,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from limiirl.errors import InvalidFile, InvalidParameter
+from limiirl.worlds.parameters import check_count
 
 Plain = bool | int | float | str | tuple[float, ...] | None
 Parameters = tuple[tuple[str, Plain], ...]
@@ -44,12 +45,6 @@ def _plain(name: str, value: Any) -> Plain:
         f"Parameter {name} of a specification must be a number, a text, None or some numbers; got {value!r}. "
         "It is written to JSON and hashed."
     )
-
-
-def _whole(name: str, value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InvalidParameter(f"{name} must be an integer of at least {least}; got {value!r}.")
-    return int(value)
 
 
 @dataclass(frozen=True)
@@ -104,14 +99,15 @@ class Spec:
     max_length: int | str = _LONGEST
 
     def __post_init__(self) -> None:
-        forms: dict[str, Any] = {
-            name: _whole(name, getattr(self, name), 1) for name in ("n_demos", "n_test", "n_intents")
-        }
-        forms["max_iter"] = _whole("max_iter", self.max_iter, 0)
-        if self.max_length != _LONGEST:
-            if isinstance(self.max_length, str):
+        sizes = {"n_demos": 1, "n_test": 1, "n_intents": 1, "max_iter": 0}
+        if isinstance(self.max_length, str):
+            if self.max_length != _LONGEST:
                 raise InvalidParameter(f"max_length must be a number or 'longest'; got {self.max_length!r}.")
-            forms["max_length"] = _whole("max_length", self.max_length, 1)
+        else:
+            sizes["max_length"] = 1
+        for name, least in sizes.items():
+            check_count(name, getattr(self, name), least, "Pass a whole number.")
+        forms: dict[str, Any] = {name: int(getattr(self, name)) for name in sizes}
         if not isinstance(self.imbalance, Real) or not 0.0 <= self.imbalance < 1.0:
             raise InvalidParameter(
                 f"imbalance must lie in [0, 1); got {self.imbalance!r}. It is p of geometric shares."

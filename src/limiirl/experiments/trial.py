@@ -28,7 +28,7 @@ from limiirl.irl.registry import model_class
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.metrics import evaluate
 from limiirl.mixture import IntentMixture
-from limiirl.mixture.align import assign, permuted
+from limiirl.mixture.align import in_order_of_labels
 from limiirl.mixture.init import one_thread
 from limiirl.theory import inter_cluster_margin
 from limiirl.worlds import WORLDS, World, geometric_weights
@@ -255,5 +255,4 @@ def restore(spec: Spec, record: Record) -> IntentMixture:
     mixture = make_mixture(spec, record.seed).set_params(init=found, max_iter=0, n_intents=len(found.weights))
     with _alone():
         fitted = _fit(mixture, problem)
-    truth = np.eye(problem.truth.n_intents)[problem.labels]
-    return permuted(fitted, assign(-(truth.T @ fitted.responsibilities_)))
+    return in_order_of_labels(fitted, problem.labels, problem.truth.n_intents)

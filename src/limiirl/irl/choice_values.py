@@ -8,6 +8,7 @@ any function of Q, whatever the number of features.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -81,7 +82,7 @@ class Values(NamedTuple):
 class SolvedStationary:
     """Policies from values without a horizon; see `Solved`."""
 
-    def __init__(self, engine: SoftValues | HardValues, values: Values, moves: Moves) -> None:
+    def __init__(self, engine: StationaryValues, values: Values, moves: Moves) -> None:
         self._engine, self._values, self._moves = engine, values, moves
         self.residual = values.residual
         self.log_choice = engine.beta * (values.Q[moves.pair] - values.norm[moves.state])
@@ -96,18 +97,8 @@ class SolvedStationary:
         return choices.features(mu, pull + values.omega * mu[choices.mdp.pair_state])
 
 
-class SoftValues:
-    """Values that count the entropy of the choices, at discount 1 for those who surely end.
-
-    Examples
-    --------
-    Two ways of equal worth are worth log 2 more than one.
-
-    >>> from limiirl.mdp import MDP
-    >>> engine = SoftValues(Choices(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5)), beta=1.0)
-    >>> engine.values(np.zeros((1, 3))).norm.ravel().round(4)
-    array([0.6931, 0.    , 0.    ])
-    """
+class StationaryValues(ABC):
+    """An `Engine` of values without a horizon: policies are the same at every step."""
 
     def __init__(self, choices: Choices, beta: float) -> None:
         self.choices, self.beta = choices, beta
@@ -120,6 +111,24 @@ class SoftValues:
         """See `Engine`; the step does not matter."""
         del step
         return self.values(theta[None]).pi[:, 0], np.zeros(self.choices.mdp.n_states)
+
+    @abstractmethod
+    def values(self, thetas: Float) -> Values:
+        """Return the values of thetas (K, d)."""
+
+
+class SoftValues(StationaryValues):
+    """Values that count the entropy of the choices, at discount 1 for those who surely end.
+
+    Examples
+    --------
+    Two ways of equal worth are worth log 2 more than one.
+
+    >>> from limiirl.mdp import MDP
+    >>> engine = SoftValues(Choices(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5)), beta=1.0)
+    >>> engine.values(np.zeros((1, 3))).norm.ravel().round(4)
+    array([0.6931, 0.    , 0.    ])
+    """
 
     def values(self, thetas: Float) -> Values:
         """Return the values of thetas (K, d), by Newton's method: from a policy to its value, to a better policy."""
@@ -175,7 +184,7 @@ class SoftValues:
         return Values(Q, norm, pi, pi, np.empty(0))
 
 
-class HardValues:
+class HardValues(StationaryValues):
     """Values of the best actions, by policy iteration; where several are best, derivatives are averaged over them.
 
     Examples
@@ -185,18 +194,6 @@ class HardValues:
     >>> engine.values(np.array([[0.0, 2.0, 1.0]])).Q.ravel()
     array([1.25, 0.5 , 0.5 ])
     """
-
-    def __init__(self, choices: Choices, beta: float) -> None:
-        self.choices, self.beta = choices, beta
-
-    def solve(self, thetas: Float, moves: Moves) -> SolvedStationary:
-        """See `Engine`."""
-        return SolvedStationary(self, self.values(thetas), moves)
-
-    def policy(self, theta: Float, step: int) -> tuple[Float, Float]:
-        """See `Engine`; the step does not matter."""
-        del step
-        return self.values(theta[None]).pi[:, 0], np.zeros(self.choices.mdp.n_states)
 
     def values(self, thetas: Float) -> Values:
         """Return the values of thetas (K, d)."""

@@ -94,6 +94,22 @@ def assign(cost: Float) -> Order:
     return np.concatenate([columns, left]).astype(np.int64)
 
 
+def in_order_of_labels(mixture: IntentMixture, labels: NDArray[np.int64], n_labels: int) -> IntentMixture:
+    """Return a copy of a mixture whose intent k is that which most resembles label k of its own demonstrations (N,).
+
+    Examples
+    --------
+    >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+    >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
+    >>> mix = IntentMixture(2, MaxEnt(2, bounds=(-3, 3)), init=[0, 0, 1]).fit(mdp, demos)
+    >>> in_order_of_labels(mix, np.array([1, 1, 0]), 2).labels_
+    array([1, 1, 0])
+    """
+    truth = np.eye(n_labels)[labels]
+    return permuted(mixture, assign(-(truth.T @ mixture.responsibilities_)))
+
+
 def permuted(mixture: IntentMixture, order: Order) -> IntentMixture:
     """Return a copy of a fitted mixture whose intent k is what was intent order[k]; history and restarts follow.
 

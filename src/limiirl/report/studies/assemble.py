@@ -21,6 +21,7 @@ from limiirl.report.studies.table1 import comparison_text
 from limiirl.report.studies.terms import terms_section
 from limiirl.report.write import write
 
+TITLE = "Multiple intents in ElementWorld"
 _BUILDERS: dict[str, tuple[Callable[[Results], Section | None], ...]] = {
     "table1": (table_section, box_section, inside_section),
     "boxplots": (inside_section, table_section, box_section),
@@ -55,7 +56,7 @@ def asked(store: Store) -> Sequence[Study] | None:
     return choose(names) if names else None
 
 
-def run_report(store: Store, title: str = "Multiple intents in ElementWorld") -> Report:
+def run_report(store: Store, title: str = TITLE) -> Report:
     """Return the report of the paper's studies that were run into a store."""
     results = gather(store, asked(store))
     if not results:
@@ -114,7 +115,7 @@ def _highlights(results: Sequence[Results]) -> dict[str, object]:
 def write_run(
     store: Store,
     folder: str | PathLike[str],
-    title: str = "Multiple intents in ElementWorld",
+    title: str = TITLE,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Path:
     """Write the report of a run, and return its page."""

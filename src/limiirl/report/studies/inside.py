@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
+from limiirl.experiments.findings import HARD, RANDOM, SUPERVISED
 from limiirl.experiments.results import TIES, Results
 from limiirl.experiments.studies import METHODS, PAPER_LENGTH
 from limiirl.experiments.trial import Problem, make_problem, restore
@@ -15,8 +16,6 @@ from limiirl.report.figures import flow, responsibilities, rewards, shares, trac
 from limiirl.report.ink import NARROW
 from limiirl.report.studies.sections import figure
 
-SHOWN, BASELINE = "k-means, MLE", "random rewards"
-
 
 def typical_seed(results: Results) -> int | None:
     """Return the seed of the world to look into, None where no trial succeeded.
@@ -24,7 +23,7 @@ def typical_seed(results: Results) -> int | None:
     Of the worlds in which the two starts lead to different GEVDs, or of all where there is none, it is that in which
     the warm start's is nearest to its median.
     """
-    warm, random = (results.values(method, PAPER_LENGTH, "gevd") for method in (SHOWN, BASELINE))
+    warm, random = (results.values(method, PAPER_LENGTH, "gevd") for method in (HARD, RANDOM))
     known = np.isfinite(warm)
     if not known.any():
         return None
@@ -34,12 +33,12 @@ def typical_seed(results: Results) -> int | None:
     return results.seeds[int(chosen[np.argmin(distance)])]
 
 
-def inside_section(results: Results, seed: int | None = None) -> Section | None:
-    """Return a look into one world, the typical one by default; None where there is nothing to look at."""
-    chosen = typical_seed(results) if seed is None else seed
+def inside_section(results: Results) -> Section | None:
+    """Return a look into one world, the typical one; None where there is nothing to look at."""
+    chosen = typical_seed(results)
     if chosen is None:
         return None
-    record, spec = results.record(SHOWN, PAPER_LENGTH, chosen), results.study.spec(SHOWN, PAPER_LENGTH)
+    record, spec = results.record(HARD, PAPER_LENGTH, chosen), results.study.spec(HARD, PAPER_LENGTH)
     if record is None or spec is None or record.thetas is None:
         return None
     problem, mixture = make_problem(spec, chosen), restore(spec, record)
@@ -51,7 +50,7 @@ def inside_section(results: Results, seed: int | None = None) -> Section | None:
             *_flows(results, chosen, problem),
             _traces(results, chosen),
         ],
-        lead=f"The world with seed {chosen}: an ordinary one for {SHOWN}, in which {BASELINE} end elsewhere where "
+        lead=f"The world with seed {chosen}: an ordinary one for {HARD}, in which {RANDOM} end elsewhere where "
         "there is such a world. Intent k follows element k + 1.",
     )
 
@@ -121,7 +120,7 @@ def _learned(problem: Problem, mixture: IntentMixture) -> list[Figure]:
 def _flows(results: Results, seed: int, problem: Problem) -> list[Figure | Grid]:
     """Return how GEVD pairs learned with true rewards, for the warm and for the random start."""
     drawn = []
-    for method in (SHOWN, BASELINE):
+    for method in (HARD, RANDOM):
         record, spec = results.record(method, PAPER_LENGTH, seed), results.study.spec(method, PAPER_LENGTH)
         if record is None or spec is None or record.thetas is None:
             continue
@@ -141,7 +140,7 @@ def _traces(results: Results, seed: int) -> Figure:
     histories = {}
     for method in METHODS:
         record = results.record(method, PAPER_LENGTH, seed)
-        if record is not None and record.history is not None and method != "supervised":
+        if record is not None and record.history is not None and method != SUPERVISED:
             histories[method] = record.history
     return figure(
         "traces",

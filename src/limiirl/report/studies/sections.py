@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl.experiments.findings import FAILS, HOLDS, Finding, findings
+from limiirl.experiments.findings import FAILS, HOLDS, RANDOM, Finding, findings
 from limiirl.experiments.paper import TABLE1
 from limiirl.experiments.results import MEASURES, TIES, Results
 from limiirl.experiments.studies import EARLY_STOPS, METHODS, PAPER_LENGTH
@@ -59,7 +59,7 @@ def table_section(results: Results) -> Section:
                 "Method minus random rewards, world by world",
                 "Each dot is a world; to the left of zero the method did better than random rewards there. Mean and 95 "
                 "% interval.",
-                differences(chosen, baseline=table1.BASELINE),
+                differences(chosen, baseline=RANDOM),
             ),
             table1.test_table(results),
             Fold("Before and after EM, other readings, other settings", variants),
@@ -70,7 +70,7 @@ def table_section(results: Results) -> Section:
 
 def _against(results: Results, measure: str) -> dict[str, Float]:
     """Return a measure of each method that has it; what ties with random rewards is set equal to them."""
-    base = results.values(table1.BASELINE, PAPER_LENGTH, measure)
+    base = results.values(RANDOM, PAPER_LENGTH, measure)
     found = {name: results.values(name, PAPER_LENGTH, measure) for name in METHODS}
     tie = TIES.get(measure, 0.0)
     return {name: np.where(np.abs(v - base) <= tie, base, v) for name, v in found.items() if np.isfinite(v).any()}

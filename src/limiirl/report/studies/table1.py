@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from limiirl.experiments.findings import RANDOM, SUPERVISED
 from limiirl.experiments.paper import NAMES, TABLE1, TARGETS, verdict
 from limiirl.experiments.results import MEASURES, Results
 from limiirl.experiments.studies import EARLY_STOPS, FIXED_LENGTH, METHODS, PAPER_LENGTH, WARM, Point
 from limiirl.report.cells import Cell, Column, Mark, Table
 
-BASELINE = "random rewards"
 LEAST_WORLDS = 20
 _FEWER = sorted(EARLY_STOPS, key=lambda name: -EARLY_STOPS[name])
 _SIGNS = {"agrees": "✓", "in rounding": "≈", "differs": "✗"}
@@ -175,10 +175,10 @@ def test_table(results: Results) -> Table:
     columns += ["Difference", "p, Student", "p, Wilcoxon", "Effect d"]
     rows: list[list[Cell | str]] = []
     for method in METHODS:
-        if method in (BASELINE, "supervised"):
+        if method in (RANDOM, SUPERVISED):
             continue
         for measure in ("anid", "gevd", "n_iter"):
-            found = results.compare((method, PAPER_LENGTH), (BASELINE, PAPER_LENGTH), measure)
+            found = results.compare((method, PAPER_LENGTH), (RANDOM, PAPER_LENGTH), measure)
             if found is None:
                 continue
             gap, digits = found.difference, _DIGITS[measure]
