@@ -368,6 +368,31 @@ def test_reason_names_who_agrees():
     )
 
 
+def test_a_fit_with_an_intent_that_nobody_follows_speaks_for_no_number():
+    rows = [row(1, 0.5, 0.1, 120.0), row(2, 0.0, 0.0, 100.0), row(3, 0.01, 0.1, 90.0, n_empty=1)]
+    found = recommend(rows, None)
+    assert found == {"held_out": 2, "bic": 2}
+    chosen, reason = explain(rows, found, "demonstrations")
+    assert chosen == 2
+    assert reason.startswith("2 intents, the only number all of whose intents somebody follows to predict left-out")
+    assert reason.endswith("With 3 an intent was left without followers, so that it is one of fewer.")
+    # Where nothing else predicts as well, it is recommended all the same.
+    worse = [row(1, 0.5, 0.1, 120.0), row(2, 0.5, 0.1, 100.0), row(3, 0.0, 0.0, 90.0, n_empty=1)]
+    assert explain(worse, recommend(worse, None), "demonstrations")[0] == 3
+
+
+def test_intents_without_followers_are_counted_in_the_row():
+    world = ll.worlds.ElementWorld(seed=2)
+    demos, _ = world.sample(100, seed=2)
+    mixture = ll.IntentMixture(irl=ll.MaxCausalEnt())
+    found = ll.select_intents(world.mdp, demos, [3, 4], mixture=mixture, folds=0, resamples=0, random_state=0)
+    assert [row.n_empty for row in found.rows] == [0, 0, int(np.sum(found.mixtures[4].weights_ * 100 < 0.5))]
+    assert found.rows[2].n_empty == 1
+    assert found.rows[2].bic < found.rows[1].bic  # so that BIC alone would have it
+    assert found.recommended == 3
+    assert "1 of them without followers" in found.table()
+
+
 @pytest.mark.parametrize(
     ("rows", "words"),
     [

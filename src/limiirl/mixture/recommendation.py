@@ -8,6 +8,8 @@ held out.
 
 The standard error is that of the *difference* between two numbers of intents, unit by unit. That of the mean itself is
 far larger (a long demonstration has a low likelihood under any model) and would nearly always speak for one intent.
+
+A fit that leaves an intent without followers is one of fewer intents under a larger name: it speaks for no number.
 """
 
 from __future__ import annotations
@@ -63,6 +65,8 @@ class Row:
         Mean adjusted Rand index between the labels of fits to resamples; nan for one intent.
     n_iter, converged : int, bool
         Of the fit to all.
+    n_empty : int
+        Intents that hardly anybody follows in the fit to all.
     n_warnings : int
         Of all fits together.
     warnings : tuple of str
@@ -83,6 +87,7 @@ class Row:
     stability: float = np.nan
     n_iter: int = 0
     converged: bool = False
+    n_empty: int = 0
     n_warnings: int = 0
     warnings: tuple[str, ...] = ()
     error: str = ""
@@ -136,6 +141,7 @@ def recommend(rows: Sequence[Row], sticks: int | None) -> dict[str, int]:
     {'bic': 1, 'aic': 2, 'stick_breaking': 2}
     """
     found = {}
+    rows = _followed(rows)
     near = adequate(rows, within=1.0)
     if near:
         found["held_out"] = near[0].n_intents
@@ -155,6 +161,11 @@ def recommend(rows: Sequence[Row], sticks: int | None) -> dict[str, int]:
 def adequate(rows: Sequence[Row], within: float = 2.0) -> list[Row]:
     """Return the rows that predict what was held out within so many standard errors of the best."""
     return [row for row in rows if row.behind <= within * row.behind_se]
+
+
+def _followed(rows: Sequence[Row]) -> Sequence[Row]:
+    """Return the rows all of whose intents somebody follows; all rows where there is none."""
+    return [row for row in rows if row.n_empty == 0] or rows
 
 
 def explain(rows: Sequence[Row], recommendations: Mapping[str, int], noun: str) -> tuple[int, str]:
@@ -185,12 +196,13 @@ def explain(rows: Sequence[Row], recommendations: Mapping[str, int], noun: str) 
 
 def _choose(rows: Sequence[Row], recommendations: Mapping[str, int], noun: str) -> tuple[int, str]:
     """Return the number of intents, and the rule that leads to it."""
-    near = adequate(rows)
+    near = adequate(_followed(rows)) or adequate(rows)
     if near:
-        best = next(row.n_intents for row in near if row.behind == 0.0)
+        best = next(row.n_intents for row in rows if row.behind == 0.0)
         rule = f"predict left-out {noun} within two standard errors of the best ({best})"
         if len(near) == 1:
-            return best, f"the only number to {rule}"
+            followed = " all of whose intents somebody follows" if len(adequate(rows)) > 1 else ""
+            return near[0].n_intents, f"the only number{followed} to {rule}"
         alike = f"those that {rule}: {_listed([str(row.n_intents) for row in near])}"
         priced = [(row.bic, row.n_intents) for row in near if np.isfinite(row.bic)]
         if priced:
@@ -216,6 +228,9 @@ def _cautions(rows: Sequence[Row], chosen: int, noun: str) -> list[str]:
         )
     if np.isfinite(own.log_likelihood) and not own.converged:
         found.append("Its fit did not converge: raise max_iter.")
+    empty = [str(row.n_intents) for row in rows if row.n_empty]
+    if empty:
+        found.append(f"With {_listed(empty)} an intent was left without followers, so that it is one of fewer.")
     caught = [str(row.n_intents) for row in trapped(rows)]
     if caught:
         found.append(f"Fewer intents fit better than {_listed(caught)}, a sign of local optima: raise n_init.")

@@ -16,6 +16,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter, LimiirlError
 from limiirl.irl.prepared import prepare
 from limiirl.mixture.criteria import Float, Notes, Problem, Tick, held_out, stability, whole_numbers
+from limiirl.mixture.em import few
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.recommendation import Row, compare_held_out, explain, recommend
 from limiirl.mixture.stick_breaking import stick_breaking
@@ -96,6 +97,8 @@ class Selection:
             said.append("<- recommended")
         if row.n_intents in self.mixtures and not row.converged:
             said.append("did not converge")
+        if row.n_empty:
+            said.append(f"{row.n_empty} of them without followers")
         if row.n_warnings:
             said.append(f"{row.n_warnings} {'warning' if row.n_warnings == 1 else 'warnings'}")
         if row.error:
@@ -237,6 +240,7 @@ def _row(problem: Problem, k: int, folds: int, resamples: int, tick: Tick) -> tu
         stability=stable,
         n_iter=fitted.n_iter_,
         converged=fitted.converged_,
+        n_empty=int(np.count_nonzero(few(fitted.weights_ * len(problem.units), len(problem.units)))),
         n_warnings=len(notes.warnings),
         warnings=told,
         error="; ".join(notes.errors),
