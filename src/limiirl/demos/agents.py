@@ -3,50 +3,36 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from limiirl.demos import agent_demos, agent_files
+from limiirl.demos.agent_checks import Agent, check_alike, checked, padded
+from limiirl.demos.agent_files import RELEASED
 from limiirl.demos.checks import as_attribute, frozen
 from limiirl.demos.selection import Subset, same
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
 
+if TYPE_CHECKING:
+    from limiirl.demos.demonstrations import Demonstrations
+    from limiirl.mdp import MDP
+    from limiirl.mdp.features import FeatureInput
+
+__all__ = ["RELEASED", "Agent", "Agents"]
+
 Float = NDArray[np.float64]
-RELEASED = ("center", "up", "border")
-"""The agents of the experiment by Ramponi et al. (2020): the first has an intent to itself, the others share one."""
-
-
-class Agent(NamedTuple):
-    """What one agent did: n trajectories, padded to the H steps of the longest.
-
-    Attributes
-    ----------
-    policy_features : (n, H, p) float64
-        x_t: what the policy sees.
-    actions : (n, H, b) float64 or (n, H) int64
-        Vectors, or numbers of a finite set.
-    reward_features : (n, H, q) float64
-        phi_t: what rewards are made of; zero after the end of a trajectory.
-    live : (n, H) bool
-        The steps in which the agent chose its action. Rewards may go on after them, as at a goal that is never left.
-    """
-
-    policy_features: Float
-    actions: NDArray[Any]
-    reward_features: Float
-    live: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Agents:
     """M agents with several trajectories each; an agent has one intent.
 
-    Build them with `from_arrays` or `from_released`. Arrays are read-only; two values are equal when their content is.
-    `agents[0]` is one `Agent`; slices, masks and index arrays select several.
+    Build them with `from_arrays`, `from_demonstrations`, `from_released` or `load`. Arrays are read-only; two values
+    are equal when their content is. `agents[0]` is one `Agent`; slices, masks and index arrays select several.
 
     Attributes
     ----------
@@ -75,18 +61,11 @@ class Agents:
     def __post_init__(self) -> None:
         if not self.records:
             raise InvalidDemos("There must be at least one agent; there are none. Check the filter or the file.")
-        checked = tuple(_checked(record, i) for i, record in enumerate(self.records))
-        for i, record in enumerate(checked):
-            for name in ("policy_features", "actions", "reward_features"):
-                ours, first = _width(getattr(record, name)), _width(getattr(checked[0], name))
-                if ours != first:
-                    raise InvalidDemos(
-                        f"All agents must have the same {name}; those of agent {i} have {ours}, those of agent 0 "
-                        f"{first}. Record the same for all."
-                    )
-        object.__setattr__(self, "records", checked)
+        records = tuple(checked(record, i) for i, record in enumerate(self.records))
+        check_alike(records)
+        object.__setattr__(self, "records", records)
         for name in ("names", "labels"):
-            array = as_attribute(getattr(self, name), name, len(checked))
+            array = as_attribute(getattr(self, name), name, len(records))
             object.__setattr__(self, name, None if array is None else frozen(array))
 
     @classmethod
@@ -128,11 +107,11 @@ class Agents:
                 )
         records = []
         for i in range(n):
-            x, lengths = _padded(policy_features[i], "policy_features", i)
-            a, _ = _padded(actions[i], "actions", i, lengths)
-            phi, _ = _padded(reward_features[i], "reward_features", i, lengths)
+            x, lengths = padded(policy_features[i], "policy_features", i)
+            a, _ = padded(actions[i], "actions", i, lengths)
+            phi, _ = padded(reward_features[i], "reward_features", i, lengths)
             present = np.arange(x.shape[1]) < lengths[:, None]
-            chosen = present if live is None else _padded(live[i], "live", i, lengths)[0]
+            chosen = present if live is None else padded(live[i], "live", i, lengths)[0]
             records.append(Agent(x, a, phi, chosen))
         numbers = np.arange(n) if names is None else names
         return cls(tuple(records), numbers, labels)  # type: ignore[arg-type]
@@ -154,26 +133,95 @@ class Agents:
         >>> Agents.from_released(path, names=["up"])[0].live[0]
         array([ True, False])
         """
-        parts = ("policy_features", "actions", "reward_features")
-        try:
-            with np.load(path, allow_pickle=False) as stored:
-                wanted = [f"{name}_{dataset}_{part}" for name in names for part in parts]
-                absent = [key for key in wanted if key not in stored.files]
-                if absent:
-                    kept = sorted({key.removesuffix(f"_{parts[0]}") for key in stored.files if key.endswith(parts[0])})
-                    raise InvalidFile(f"{path} has no {absent[0]}. It has {', '.join(kept) or 'no agents at all'}.")
-                arrays = [stored[key] for key in wanted]
-        except FileNotFoundError:
-            raise InvalidFile(f"{path} does not exist. Give the npz file of the released agents.") from None
-        except InvalidFile:
-            raise
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-            raise InvalidFile(f"{path} is not an npz file of plain arrays ({error!s:.200}).") from error
-        x, actions, phi = (arrays[start::3] for start in range(3))
+        x, actions, phi = agent_files.read_released(path, dataset, names)
         try:
             return cls.from_arrays(x, actions, phi, [np.any(each != 0, axis=-1) for each in x], names=list(names))
         except InvalidDemos as error:
             raise InvalidFile(f"{path}: {error}") from None
+
+    @classmethod
+    def from_demonstrations(
+        cls,
+        mdp: MDP,
+        demos: Demonstrations,
+        groups: ArrayLike | None = None,
+        *,
+        policy_features: FeatureInput | None = None,
+        reward_features: FeatureInput | None = None,
+    ) -> Agents:
+        """Build one agent from all demonstrations of a group, in a finite MDP.
+
+        A demonstration of T states is a trajectory of T steps, in the last of which nothing is chosen. Step t has the
+        features of state t, and of the action taken there; the agents' `features(mdp.gamma)` are then the means over
+        each group of `demos.features(mdp)`.
+
+        The weights that `SigmaGIRL` learns are not negative and sum to 1, so that a feature can only ever be good.
+        Where the MDP's features are costs, as elements or metres are, pass them negative:
+        ``reward_features=-mdp.state_features``. Do not pass a feature both ways: with equal weights both cancel, and
+        nothing that an agent does speaks against a reward that is always zero. Likewise leave one feature out where
+        all sum to the same in every step and demonstrations have one length.
+
+        Parameters
+        ----------
+        mdp : MDP
+            Where the demonstrations were made; every step must be one of its edges.
+        demos : Demonstrations
+            With their actions, unless these follow from the states. Labels are kept, one an agent.
+        groups : (N,), optional
+            Whom each demonstration belongs to; by default `demos.groups`. Agents come in the order of their names.
+        policy_features : (S, p), optional
+            What a policy sees of each state; by default which of the S states it is.
+        reward_features : (S, q) or (S, A, q), optional
+            Of each state, or of each action in it, for which the last state of a demonstration has none. By default
+            all features that the MDP has, of states, of actions and of edges.
+
+        Examples
+        --------
+        >>> from limiirl.worlds import ElementWorld
+        >>> world = ElementWorld(n_elements=2)
+        >>> demos, intents = world.sample(60, seed=1)
+        >>> demos = demos[np.argsort(intents)]
+        >>> groups = np.arange(60) // 6  # the first five agents have intent 0
+        >>> agents = Agents.from_demonstrations(world.mdp, demos, groups, reward_features=-world.mdp.state_features)
+        >>> agents
+        Agents: 10 agents, 6 trajectories each of up to 14 steps
+          policy    36 features, discrete actions
+          reward    4 features
+        >>> agents.labels.tolist()
+        [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
+        """
+        return cls(*agent_demos.grouped(mdp, demos, groups, policy_features, reward_features))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one npz file of plain arrays. It appears whole or not at all, and `load` restores exactly this value.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "agents.npz"
+        >>> x = np.ones((5, 3, 1))
+        >>> agents = Agents.from_arrays([x], [x], [x], names=["ann"])
+        >>> agents.save(path)
+        >>> Agents.load(path) == agents
+        True
+        """
+        agent_files.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Agents:
+        """Read what `save` wrote; a file that is truncated, not ours or of a newer limiirl is an `InvalidFile`.
+
+        Examples
+        --------
+        >>> Agents.load("nowhere.npz")
+        Traceback (most recent call last):
+        limiirl.errors.InvalidFile: nowhere.npz does not exist. Give a file that Agents.save wrote.
+        """
+        records, names, labels = agent_files.load(path)
+        try:
+            return cls(records, names, labels)
+        except InvalidDemos as error:
+            raise InvalidFile(f"{path} is damaged: {error} Save the agents again.") from None
 
     def __len__(self) -> int:
         return len(self.records)
@@ -271,96 +319,3 @@ class Agents:
 
 def _many(n: int, what: str) -> str:
     return f"{n} {what}{'' if n == 1 else 's'}"
-
-
-def _width(array: NDArray[Any]) -> str:
-    """Say what must agree between agents."""
-    return f"{array.shape[2]} columns of real numbers" if array.ndim == 3 else "numbers of a finite set"
-
-
-def _padded(
-    given: Any, what: str, agent: int, lengths: NDArray[np.int64] | None = None
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return an agent's trajectories as one array, zeros after the end of each, and their lengths (n,)."""
-    try:
-        parts = [np.asarray(part) for part in given]
-    except (TypeError, ValueError) as error:
-        raise InvalidDemos(f"{what} of agent {agent} must be an array, or one a trajectory ({error}).") from None
-    found = np.array([len(part) if part.ndim else 0 for part in parts], dtype=np.int64)
-    if not parts or np.any(found == 0):
-        where = f"; trajectory {int(np.argmax(found == 0))} has none" if parts else "; it has no trajectories"
-        raise InvalidDemos(f"{what} of agent {agent} must be trajectories of at least one step{where}. Leave it out.")
-    if lengths is not None and not np.array_equal(found, lengths):
-        if found.size != lengths.size:
-            raise InvalidDemos(
-                f"{what} of agent {agent} have {found.size} trajectories, its policy_features {lengths.size}. "
-                "Record both in every step."
-            )
-        j = int(np.argmax(found != lengths))
-        raise InvalidDemos(
-            f"{what} of agent {agent}, trajectory {j}, have {found[j]} steps, its policy_features {lengths[j]}. "
-            "Record both in every step."
-        )
-    shapes = {part.shape[1:] for part in parts}
-    if len(shapes) != 1:
-        raise InvalidDemos(
-            f"{what} of agent {agent} must have the same number of columns in every trajectory; there are "
-            f"{' and '.join(str(shape) for shape in sorted(shapes))}."
-        )
-    padded = np.zeros((len(parts), int(found.max()), *parts[0].shape[1:]), dtype=np.result_type(*parts))
-    for j, part in enumerate(parts):
-        padded[j, : len(part)] = part
-    return padded, found
-
-
-def _checked(record: Agent, agent: int) -> Agent:
-    """Return an agent's arrays as float64, int64 and bool, read-only."""
-    x, phi = (_real(getattr(record, name), name, agent) for name in ("policy_features", "reward_features"))
-    actions = np.asarray(record.actions)
-    if actions.ndim == 2 and actions.dtype.kind in "iu":
-        if np.any(actions < 0):
-            j, t = np.argwhere(actions < 0)[0]
-            raise InvalidDemos(
-                f"Discrete actions are numbered from 0; agent {agent}, trajectory {j}, step {t} has {actions[j, t]}. "
-                "Mark steps without a choice by live=False, and number the actions 0, 1, 2, ..."
-            )
-        actions = actions.astype(np.int64)
-    elif actions.ndim == 3:
-        actions = _real(actions, "actions", agent)
-    else:
-        raise InvalidDemos(
-            f"actions of agent {agent} must be real vectors (n, H, b) or integers (n, H); they have shape "
-            f"{actions.shape} and dtype {actions.dtype}. Add an axis to real numbers: actions[..., None]."
-        )
-    live = np.asarray(record.live)
-    steps = {"policy_features": x, "actions": actions, "reward_features": phi, "live": live}
-    for name, array in steps.items():
-        if array.shape[:2] != x.shape[:2]:
-            raise InvalidDemos(
-                f"{name} of agent {agent} are for {array.shape[:2]} trajectories and steps, its policy_features for "
-                f"{x.shape[:2]}. Record both in every step."
-            )
-    if live.dtype.kind != "b" or live.ndim != 2:
-        raise InvalidDemos(
-            f"live of agent {agent} must be booleans (n, H); it has shape {live.shape} and dtype {live.dtype}."
-        )
-    if not np.any(live):
-        raise InvalidDemos(f"agent {agent} never chooses an action: live is False throughout. Leave the agent out.")
-    return Agent(frozen(x), frozen(actions), frozen(phi), frozen(live))
-
-
-def _real(given: Any, what: str, agent: int) -> Float:
-    try:
-        array = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidDemos(f"{what} of agent {agent} must be numbers ({error}).") from None
-    if array.ndim != 3 or array.shape[2] == 0:
-        raise InvalidDemos(f"{what} of agent {agent} must have the shape (n, H, m); it is {array.shape}.")
-    bad = ~np.isfinite(array)
-    if np.any(bad):
-        j, t, c = np.argwhere(bad)[0]
-        raise InvalidDemos(
-            f"{what} must be finite; agent {agent}, trajectory {j}, step {t}, column {c} is {array[j, t, c]}. "
-            "Mend it, or leave the trajectory out."
-        )
-    return array

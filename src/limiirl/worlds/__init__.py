@@ -3,6 +3,7 @@
 from typing import Any
 
 from limiirl.worlds.base import IntentWorld, World
+from limiirl.worlds.continuous_puddleworld import ContinuousPuddleWorld
 from limiirl.worlds.demonstrators import boltzmann_policy, geometric_weights
 from limiirl.worlds.elementworld import ElementWorld
 from limiirl.worlds.objectworld import ObjectWorld
@@ -17,6 +18,7 @@ WORLDS: dict[str, type[Any]] = {
 
 __all__ = [
     "WORLDS",
+    "ContinuousPuddleWorld",
     "ElementWorld",
     "IntentWorld",
     "ObjectWorld",

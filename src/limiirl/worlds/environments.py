@@ -15,6 +15,7 @@ from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.worlds import WORLDS
 from limiirl.worlds.agent_view import AgentPicture, text_with_agent
+from limiirl.worlds.continuous_dynamics import HORIZON
 
 try:
     import gymnasium
@@ -257,6 +258,12 @@ def _register() -> None:
                 max_episode_steps=MAX_EPISODE_STEPS,
                 kwargs={"world": name},
             )
+    if (key := "limiirl/ContinuousPuddleWorld-v0") not in gymnasium.registry:
+        gymnasium.register(
+            key,
+            entry_point="limiirl.worlds.continuous_environment:ContinuousPuddleEnv",
+            max_episode_steps=HORIZON,
+        )
 
 
 _register()
