@@ -14,7 +14,7 @@ from limiirl.demos.agents import Agents
 Float = NDArray[np.float64]
 
 
-def jacobians_by_loops(scores: Float, phi: Float, gamma: float) -> Float:
+def jacobians_by_loops(scores: Float, phi: Float, gamma: float, floor: float = 0.0) -> Float:
     """(n, d, q): the sum over t of G_t (gamma^t phi_t - B_t), entry by entry."""
     n, H, d = scores.shape
     q = phi.shape[2]
@@ -25,7 +25,8 @@ def jacobians_by_loops(scores: Float, phi: Float, gamma: float) -> Float:
                 G = [float(np.sum(scores[k, : t + 1, i])) for k in range(n)]
                 reward = [gamma**t * phi[k, t, j] for k in range(n)]
                 above = sum(G[k] ** 2 * reward[k] for k in range(n))
-                baseline = above / (sum(g**2 for g in G) + 1e-10)
+                total = sum(g**2 for g in G) + floor
+                baseline = above / total if total > 0.0 else 0.0
                 for k in range(n):
                     found[k, i, j] += G[k] * (reward[k] - baseline)
     return found

@@ -9,6 +9,7 @@ from limiirl.demos.agents import Agents
 from limiirl.demos.units import Units
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl.sigma_girl import SigmaGIRL
+from limiirl.irl.sigma_jacobians import spread
 from tests.oracles.sigma import best_gain, pickers, regulators
 
 TRUE = np.array([[0.8, 0.2], [0.3, 0.7]])
@@ -118,12 +119,27 @@ def test_steps_without_choice_do_not_matter():
     assert not np.array_equal(irl.log_prob(None, TRUE, one), irl.log_prob(None, TRUE, agents))
 
 
+def test_a_search_has_converged_on_the_simplex_and_not_far_from_it():
+    # The gradient at twice omega is half as steep: what counts is that at the weights that are returned.
+    # In the last case, a search among weights of any length walks away and stalls.
+    last = np.array([0.0, 0.0, 1.0])
+    for agents, weights in ((pickers(60, seed=1), np.ones(3)), (pickers(8, seed=4), last)):
+        irl = SigmaGIRL(gamma=0.9)
+        profile = irl.prepare(None, agents, Units.of(None, 3)).profile
+        omega = irl.fit(None, agents, weights)
+        slopes = 0.5 * (weights / weights.sum()) @ profile.gradients(omega)[1]
+        free = np.where((omega == 0.0) & (slopes > 0.0), 0.0, slopes)
+        assert irl.result_.converged
+        assert np.abs(free).max() <= 1e-6 * max(1.0, irl.result_.value)
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
         ({"gamma": 0.0}, "gamma must be a finite number above 0"),
         ({"gamma": 1.1}, "gamma must be above 0 and at most 1; it is 1.1"),
         ({"ridge": 0.0}, "ridge must be a finite number above 0; it is 0.0"),
+        ({"baseline_floor": -1.0}, "baseline_floor must be a finite number of at least 0; it is -1.0"),
         ({"covariance": "identity"}, "covariance must be one of diagonal, full; it is 'identity'"),
         ({"cluster_on": "states"}, "cluster_on must be one of reward, policy; it is 'states'"),
         ({"n_starts": 2}, "n_starts must be at least 3.*; it is 2"),
@@ -152,6 +168,8 @@ def test_input_that_is_refused():
         irl.log_prob(None, [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]], agents)
     with pytest.raises(InvalidParameter, match="row 0 is"):
         irl.fit(None, agents, start=[np.nan, 0.0, 1.0])
+    with pytest.raises(InvalidParameter, match=r"not all zero; row 0 is \[0.0, 0.0\]"):
+        irl.null_directions(None, [0.0, 0.0])
     with pytest.raises(InvalidParameter, match="must be numbers"):
         irl.log_prob(None, [["a", "b", "c"]], agents)
     with pytest.raises(InvalidParameter, match=r"weights must have the shape \(3,\)"):
@@ -168,5 +186,7 @@ def test_agents_that_tell_nothing_are_named():
         SigmaGIRL().fit(None, Agents.from_arrays([x], [np.zeros((8, 4, 1))], [phi]))
     with pytest.raises(InvalidDemos, match="Agent 0 has 1 trajectory; a covariance needs at least 2"):
         SigmaGIRL().fit(None, Agents.from_arrays([x[:1]], [phi[:1]], [phi[:1]]))
-    with pytest.raises(InvalidDemos, match="Jacobians of agent 1 do not vary over its 8 trajectories"):
+    with pytest.raises(InvalidDemos, match="Agent 1 collects no reward features"):
         SigmaGIRL().fit(None, Agents.from_arrays([x, x], [phi, phi], [phi, np.zeros_like(phi)]))
+    with pytest.raises(InvalidDemos, match="Jacobians of agent 0 do not vary over its 3 trajectories: they are copies"):
+        spread(np.ones((3, 4, 2)))

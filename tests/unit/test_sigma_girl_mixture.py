@@ -1,7 +1,4 @@
-"""Agents of several intents: Sigma-GIRL inside the mixture, on known problems and on the released agents."""
-
-from collections.abc import Callable
-from pathlib import Path
+"""Agents of several intents: Sigma-GIRL inside the mixture, on known problems."""
 
 import numpy as np
 import pytest
@@ -125,19 +122,3 @@ def test_models_of_an_mdp_refuse_agents():
     mdp = ll.MDP.from_edges([0], [1])
     with pytest.raises(ll.errors.InvalidDemos, match="demos must be Demonstrations; it is a Agents"):
         IntentMixture(1, ll.MaxEnt()).fit(mdp, many(5))
-
-
-# Random responsibilities lead to the same weights at first, which are then stirred.
-@pytest.mark.filterwarnings("ignore::limiirl.errors.DegenerateIntentWarning")
-def test_the_warm_start_helps_on_the_released_agents(shared_data: Callable[[str], Path]):
-    """Three agents, two intents. The experiment has 40 subsamples for each of 5, 20 and 100 trajectories."""
-    path = shared_data("sigma_girl_gridworld") / "gridworld_agents.npz"
-    truth, found = np.array([0, 1, 1]), {"kmeans": [], "random": []}
-    sets = [Agents.from_released(path, dataset) for dataset in range(3)]
-    for seed in range(6):
-        agents = sets[seed % 3].subsample(20, seed)
-        for init, scores in found.items():
-            mix = IntentMixture(2, SigmaGIRL(), init=init, random_state=seed).fit(None, agents)
-            scores.append(agreement(mix.responsibilities_, truth))
-    assert np.mean(found["kmeans"]) == 1.0
-    assert np.mean(found["random"]) < 0.95

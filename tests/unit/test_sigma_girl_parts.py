@@ -9,6 +9,7 @@ from sklearn.covariance import ledoit_wolf
 from limiirl.demos.agents import Agent, Agents
 from limiirl.irl.sigma_cloning import clone_policy
 from limiirl.irl.sigma_jacobians import jacobians, spread
+from limiirl.irl.sigma_likelihood import PROFILES
 from tests.oracles.sigma import central_differences, dense_covariance, jacobians_by_loops, pickers, vec
 
 
@@ -74,15 +75,30 @@ def test_jacobians_are_those_of_explicit_loops():
     rng = np.random.default_rng(2)
     scores, phi = rng.normal(size=(6, 4, 3)), rng.normal(size=(6, 4, 2))
     scores[1, 2:], phi[1, 3:] = 0.0, 0.0
-    found = jacobians(scores, phi, 0.9)
-    np.testing.assert_allclose(found, jacobians_by_loops(scores, phi, 0.9), rtol=1e-10, atol=1e-12)
+    for floor in (0.0, 1e-10, 0.5):
+        found = jacobians(scores, phi, 0.9, floor)
+        np.testing.assert_allclose(found, jacobians_by_loops(scores, phi, 0.9, floor), rtol=1e-10, atol=1e-12)
 
 
 def test_a_constant_feature_has_no_gradient():
-    # Rewards that nothing can change: the baseline takes them away, in every trajectory.
+    # Rewards that nothing can change: the baseline takes them away, in every trajectory, however small the scores.
     rng = np.random.default_rng(3)
-    found = jacobians(rng.normal(size=(6, 4, 3)), np.full((6, 4, 1), 2.5), 0.9)
-    np.testing.assert_allclose(found, 0.0, rtol=0, atol=1e-7)
+    scores = rng.normal(size=(6, 4, 3)) * [1.0, 1e-6, 0.0]
+    found = jacobians(scores, np.full((6, 4, 1), 2.5), 0.9)
+    np.testing.assert_array_equal(found, 0.0)
+    # The original's constant leaves a little, the more the smaller the scores.
+    left = np.abs(jacobians(scores, np.full((6, 4, 1), 2.5), 0.9, floor=1e-10)).max(axis=(0, 2))
+    assert 0.0 < left[0] < 1e-8 < left[1]
+    assert left[2] == 0.0
+
+
+def test_an_agent_that_cannot_change_what_it_collects_fits_all_rewards_alike():
+    J = np.zeros((5, 4, 3))
+    for profile in (kind([spread(J)]) for kind in PROFILES.values()):
+        values, slopes = profile.gradients(np.array([0.2, 0.3, 0.5]))
+        np.testing.assert_array_equal(values, 0.0)
+        np.testing.assert_array_equal(slopes, 0.0)
+        assert np.isfinite(profile.log_det[0])
 
 
 def test_jacobians_estimate_the_gradient_of_expected_features():

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from limiirl.demos.agents import Agents
 from limiirl.demos.units import Units
-from limiirl.errors import NumericalError
+from limiirl.errors import InvalidDemos, NumericalError
 from limiirl.irl import checks
 from limiirl.irl.base import FitResult
 from limiirl.irl.optimise import Box, minimise_lbfgs
@@ -40,9 +40,14 @@ class PreparedSigma(Prepared):
     def __init__(self, model: SigmaGIRL, agents: Agents, units: Units) -> None:
         super().__init__(model, None, agents, units)  # type: ignore[arg-type]
         gamma, ridge = checks.positive(model.gamma, "gamma"), checks.positive(model.ridge, "ridge")
+        floor = checks.positive(model.baseline_floor, "baseline_floor", zero=True)
         self.spreads: list[Spread] = []
         for i, agent in enumerate(agents):
-            J = jacobians(clone_policy(agent, ridge, i).scores, agent.reward_features, gamma)
+            if not np.any(agent.reward_features):
+                raise InvalidDemos(
+                    f"Agent {i} collects no reward features: they are 0 in all its steps. Record them, or leave it out."
+                )
+            J = jacobians(clone_policy(agent, ridge, i).scores, agent.reward_features, gamma, floor)
             if not np.all(np.isfinite(J)):
                 raise NumericalError(f"The Jacobians of agent {i} are beyond float64. Rescale its features.")
             self.spreads.append(spread(J, i))
@@ -77,11 +82,14 @@ class PreparedSigma(Prepared):
         tried = [common if starts is None else np.vstack([self.project(starts[k : k + 1]), common]) for k in range(K)]
         per_column = len(tried[0])
         objective = _Weighted(self.profile, weights / weights.sum(axis=0), np.repeat(np.arange(K), per_column))
-        box = Box(np.zeros(q), np.full(q, np.inf))
+        # Gradients shrink as omega grows: without a roof, a search could meet its tolerance by walking away. Under one
+        # it ends at the same points: a slope that the roof holds would be one along omega, and there is none.
+        box = Box(np.zeros(q), np.ones(q))
         points = np.concatenate(tried)
-        sizes = np.maximum(1.0, objective.evaluate(points, np.arange(len(points)))[0])
-        tol = np.repeat(checks.positive(self.model.tol, "tol") * sizes[:, None], q, axis=1)
-        found = minimise_lbfgs(objective, points, box, tol, max_evaluations)
+        lowest = objective.evaluate(points, np.arange(len(points)))[0].reshape(K, per_column).min(axis=1)
+        # On the simplex a gradient is at most q times what it is in the corner of the box.
+        tol = checks.positive(self.model.tol, "tol") * np.maximum(1.0, np.repeat(lowest, per_column)) / q
+        found = minimise_lbfgs(objective, points, box, np.repeat(tol[:, None], q, axis=1), max_evaluations)
         return [self._best(found[k * per_column : (k + 1) * per_column]) for k in range(K)]
 
     def _best(self, found: list[FitResult]) -> FitResult:

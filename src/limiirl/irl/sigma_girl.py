@@ -44,6 +44,11 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
         by Ledoit and Wolf's rule.
     cluster_on : {"reward", "policy"}
         The features whose mean discounted sums a mixture's warm start clusters.
+    baseline_floor : float
+        What GPOMDP's baselines add to the sums that they are divided by, 1e-10 in the original. An agent that collects
+        the same features in all its trajectories then has a Jacobian of about this size, and not of 0; the likelihood
+        does not look at sizes, so that it sees a preference where there is none. With 0 such an agent fits all rewards
+        alike. It decides the results on the released agents: see docs/sigma_girl.md.
     n_starts : int
         Points drawn on the simplex from which to search, beside uniform weights and a start that is given; at least 3.
     tol : float
@@ -77,13 +82,14 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
     # What is left of a density that was maximised over the Jacobian does not integrate to 1.
     normalised = False
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (an estimator's parameters, each with a default)
         self,
         gamma: float = 0.99,
         ridge: float = 1e-2,
         *,
         covariance: str = "diagonal",
         cluster_on: str = "reward",
+        baseline_floor: float = 1e-10,
         n_starts: int = 4,
         tol: float = 1e-6,
         max_evaluations: int = 1000,
@@ -93,6 +99,7 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
         self.ridge = ridge
         self.covariance = covariance
         self.cluster_on = cluster_on
+        self.baseline_floor = baseline_floor
         self.n_starts = n_starts
         self.tol = tol
         self.max_evaluations = max_evaluations
@@ -103,7 +110,7 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
 
         Any length of a theta gives the same.
         """
-        ready = self.prepare(mdp, agents, Units.of(None, _agents(agents)))
+        ready = self.prepare(mdp, agents, Units.of(None, _number(agents)))
         return ready.log_prob(_weights(thetas, ready.n_parameters))
 
     def fit(self, mdp: None, agents: Agents, weights: ArrayLike | None = None, start: ArrayLike | None = None) -> Float:
@@ -132,7 +139,7 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
     def features(self, mdp: None, agents: Agents) -> Float:
         """Return the points (M, m) that a warm start clusters: mean discounted reward or policy features."""
         self._check(mdp)
-        _agents(agents)
+        _number(agents)
         return agents.features(checks.positive(self.gamma, "gamma"), self.cluster_on)
 
     def null_directions(self, mdp: None, theta: ArrayLike) -> Float:
@@ -146,19 +153,19 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
         array([[0.6, 0. , 0.8]])
         """
         self._check(mdp)
-        found = np.asarray(theta, dtype=np.float64)
-        return _weights(found / np.linalg.norm(found), found.size)
+        found = _weights(theta, np.size(theta))
+        return np.asarray(found / np.linalg.norm(found))
 
     def prepare(self, mdp: None, agents: Agents, units: Units) -> PreparedSigma:
         """Return the model with the data of a mixture, for `IntentMixture`."""
         self._check(mdp)
-        _agents(agents)
+        _number(agents)
         return PreparedSigma(self, agents, units)
 
     def _search(
         self, mdp: None, agents: Agents, weights: ArrayLike | None, starts: ArrayLike | None, *, columns: bool
     ) -> list[FitResult]:
-        ready = self.prepare(mdp, agents, Units.of(None, _agents(agents)))
+        ready = self.prepare(mdp, agents, Units.of(None, _number(agents)))
         given = checks.weights(weights, agents, columns=columns)  # type: ignore[arg-type]
         first = None if starts is None else _weights(starts, ready.n_parameters)
         if first is not None and len(first) != given.shape[1]:
@@ -187,8 +194,8 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
             )
 
 
-def _agents(given: Any) -> int:
-    """Return the number of agents."""
+def _number(given: Any) -> int:
+    """Return the number of agents, if it is agents that are given."""
     if not isinstance(given, Agents):
         raise InvalidDemos(f"SigmaGIRL learns from Agents; got a {type(given).__name__}. Use Agents.from_arrays.")
     return len(given)

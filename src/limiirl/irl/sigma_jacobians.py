@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from limiirl.errors import InvalidDemos
 
 Float = NDArray[np.float64]
-# Keeps a baseline finite where no trajectory has any score.
-_TINY = 1e-10
+# Jacobians smaller than this share of the terms that they are the difference of are rounding.
+_ROUNDING = 1e-12
 # The least weight of the target in a shrunk covariance: with two trajectories, Ledoit and Wolf's is 0.
 _LEAST_SHRINKAGE = 1e-6
 
@@ -48,37 +48,50 @@ class Spread(NamedTuple):
         return np.asarray((1.0 - self.shrinkage) * own + self.shrinkage * self.target) / n
 
 
-def jacobians(scores: Float, reward_features: Float, gamma: float) -> Float:
+def jacobians(scores: Float, reward_features: Float, gamma: float, floor: float = 0.0) -> Float:
     """Return (n, d, q): for each trajectory, sum_t G_t (gamma^t phi_t - B_t)^T.
 
     G_t is the sum of scores up to t. The baseline B_t, entry by entry, is the mean over trajectories of gamma^t phi_t
-    weighted by G_t^2, which makes the variance smallest. It is subtracted after the end of a trajectory too, where phi
-    is zero, since it has no effect on the mean only if all trajectories count.
+    weighted by G_t^2, which makes the variance smallest; where no trajectory has a score it is zero. It is subtracted
+    after the end of a trajectory too, where phi is zero, since it has no effect on the mean only if all trajectories
+    count. What is the same in all trajectories it takes away altogether.
 
     Parameters
     ----------
     scores : (n, H, d)
     reward_features : (n, H, q)
+    floor : float
+        Added to the sum of G_t^2 by which a baseline is divided. With 0, what is the same in all trajectories is taken
+        away to the last bit, and Jacobians that are rounding are set to 0.
 
     Examples
     --------
     With one trajectory the baseline takes everything away.
 
     >>> J = jacobians(np.ones((1, 4, 2)), np.ones((1, 4, 3)), gamma=0.9)
-    >>> J.shape, bool(np.abs(J).max() < 1e-8)
-    ((1, 2, 3), True)
+    >>> J.shape, bool(np.any(J))
+    ((1, 2, 3), False)
     """
     G = np.cumsum(scores, axis=1)
     collected = gamma ** np.arange(scores.shape[1])[:, None] * reward_features
     squares = G**2
     baseline = np.einsum("ntd,ntq->tdq", squares, collected, optimize=True)
-    baseline /= (np.sum(squares, axis=0) + _TINY)[:, :, None]
+    total = np.sum(squares, axis=0)[:, :, None] + floor
+    baseline /= np.where(total > 0.0, total, 1.0)
     found = np.einsum("ntd,ntq->ndq", G, collected, optimize=True)
-    return np.asarray(found - np.einsum("ntd,tdq->ndq", G, baseline, optimize=True))
+    found -= np.einsum("ntd,tdq->ndq", G, baseline, optimize=True)
+    if floor == 0.0:
+        # The objective does not depend on the size of a Jacobian, so that rounding would count like anything else.
+        size = np.einsum("ntd,ntq->ndq", np.abs(G), np.abs(collected), optimize=True)
+        found[np.abs(found) <= _ROUNDING * size] = 0.0
+    return np.asarray(found)
 
 
 def spread(J: Float, number: int = 0) -> Spread:
     """Return the mean and the shrunk covariance of Jacobians (n, d, q), without rows that are identically zero.
+
+    Where all are zero, nothing that the agent does matters to what it collects, and all rewards explain it: one row is
+    left, of mean 0 and variance 1, which is the same under all of them.
 
     The weight delta of the target is that of Ledoit and Wolf, from the n x n products of centred Jacobians; the
     covariance of all d q entries is never formed.
@@ -95,15 +108,17 @@ def spread(J: Float, number: int = 0) -> Spread:
         raise InvalidDemos(
             f"Agent {number} has {n} trajectory; a covariance needs at least 2. Record more, or leave the agent out."
         )
+    if not np.any(J):
+        return Spread(np.zeros((1, J.shape[2])), np.zeros((n, 1, J.shape[2])), 1.0, 1.0)
     kept = J[:, np.any(J != 0.0, axis=(0, 2))]
     mean = kept.mean(axis=0)
     deviations = kept - mean
     flat = deviations.reshape(n, -1)
-    target = float(np.mean(flat**2)) if flat.size else 0.0
+    target = float(np.mean(flat**2))
     if not target > 0.0:
         raise InvalidDemos(
-            f"The Jacobians of agent {number} do not vary over its {n} trajectories: they are copies, or collect no "
-            "reward features. Record trajectories that differ."
+            f"The Jacobians of agent {number} do not vary over its {n} trajectories: they are copies. Record "
+            "trajectories that differ."
         )
     return Spread(mean, deviations, _shrinkage(flat / np.sqrt(target)), target)
 
