@@ -44,7 +44,7 @@ def _labelled(path: Path, column: str) -> "Demonstrations":
     from limiirl import Demonstrations
     from limiirl.demos.io import read_table
 
-    demos = read_demos(path)
+    demos: Demonstrations = read_demos(path)
     table = read_table(path)
     if table is None:  # a file of ours, which has no columns to choose from but these
         columns = {"label": demos.labels, "group": demos.groups}

@@ -1,4 +1,4 @@
-"""What several commands read: an MDP, demonstrations, and settings of the form NAME=VALUE."""
+"""What several commands read: an MDP, demonstrations or agents, and settings of the form NAME=VALUE."""
 
 import ast
 import math
@@ -8,31 +8,46 @@ from typing import TYPE_CHECKING, Any
 from limiirl.errors import InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
-    from limiirl import MDP, Demonstrations, IntentMixture
+    from limiirl import MDP, IntentMixture
 
 
-def read_problem(demos: Path, mdp: Path | None) -> "tuple[MDP, Demonstrations]":
-    """Read demonstrations, and the MDP they were recorded in, or estimate one from them."""
-    from limiirl import MDP
+# The model that learns from agents instead of demonstrations.
+_OF_AGENTS = "SigmaGIRL"
+
+
+def read_problem(demos: Path, mdp: Path | None, model: str) -> "tuple[MDP | None, Any]":
+    """Read demonstrations, and the MDP they were recorded in, or estimate one from them; or agents, who have none."""
+    from limiirl import MDP, Agents
 
     recorded = read_demos(demos)
+    if isinstance(recorded, Agents) != (model == _OF_AGENTS):
+        wanted = f"agents, an .npz of Agents.save, and {demos} has demonstrations"
+        raise InvalidParameter(
+            f"{demos} has agents, from whom only --model {_OF_AGENTS} learns; the model is {model}."
+            if isinstance(recorded, Agents)
+            else f"--model {_OF_AGENTS} learns from {wanted}. Use Agents.from_demonstrations or Agents.from_arrays."
+        )
+    if isinstance(recorded, Agents):
+        if mdp is not None:
+            raise InvalidParameter(f"--model {_OF_AGENTS} knows no MDP. Leave out --mdp.")
+        return None, recorded
     if mdp is None:
         return MDP.from_demonstrations(recorded), recorded
     return MDP.load(_existing(mdp)), recorded
 
 
-def read_demos(path: Path) -> "Demonstrations":
-    """Read demonstrations from a parquet or CSV file."""
-    from limiirl import Demonstrations
+def read_demos(path: Path) -> Any:
+    """Read Demonstrations from a parquet or CSV file, or Agents from an .npz."""
+    from limiirl import Agents, Demonstrations
 
-    return Demonstrations.from_file(_existing(path))
+    return Agents.load(_existing(path)) if path.suffix == ".npz" else Demonstrations.from_file(_existing(path))
 
 
-def groups_of(demos: "Demonstrations", by_group: bool) -> Any:
+def groups_of(demos: Any, by_group: bool) -> Any:
     """Return the groups of demonstrations if they are wanted."""
     if not by_group:
         return None
-    if demos.groups is None:
+    if getattr(demos, "groups", None) is None:
         raise InvalidParameter("--by-group needs a column 'group' beside demo, t and state; the file has none.")
     return demos.groups
 

@@ -10,12 +10,17 @@ import typer
 from limiirl.cli.inputs import check_target, groups_of, make_mixture, read_demos, read_problem
 from limiirl.errors import InvalidFile
 
-Demos = Annotated[Path, typer.Argument(help="Parquet or CSV: demo, t, state[, action, group], one row a step.")]
+Demos = Annotated[
+    Path,
+    typer.Argument(
+        help="Parquet or CSV: demo, t, state[, action, group], one row a step; for SigmaGIRL an .npz of Agents.save."
+    ),
+]
 MDPFile = Annotated[
     Path | None, typer.Option("--mdp", help="An .npz of MDP.save; estimated from the demonstrations without it.")
 ]
-Model = Annotated[str, typer.Option(help="The single-intent model.")]
-Init = Annotated[str, typer.Option(help="kmeans, gmm, random or random_rewards.")]
+Model = Annotated[str, typer.Option(help="The single-intent model: MaxEnt, MaxCausalEnt, MLIRL or SigmaGIRL.")]
+Init = Annotated[str, typer.Option(help="kmeans, gmm, best, random or random_rewards.")]
 Setting = Annotated[
     list[str], typer.Option("--set", help="NAME=VALUE: any parameter, such as irl__max_length=50 or tol=1e-4.")
 ]
@@ -43,7 +48,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     Example: limiirl fit walks.parquet --mdp town.npz --intents 3 --out intents
     """
     check_target(out)  # before the work, not after it
-    world, recorded = read_problem(demos, mdp)
+    world, recorded = read_problem(demos, mdp, model)
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
     mixture = make_mixture(n_intents, model, settings, verbose=sys.stderr.isatty(), **parameters)
     mixture.fit(world, recorded, groups_of(recorded, by_group))
@@ -109,7 +114,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         check_target(out)
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidFile(f"{plot} must end in .png, .svg or .pdf.")
-    world, recorded = read_problem(demos, mdp)
+    world, recorded = read_problem(demos, mdp, model)
     found = select_intents(
         world,
         recorded,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from limiirl.demos import Demonstrations
+from limiirl.demos.agents import Agents
 from limiirl.demos.units import Units
 from limiirl.errors import InvalidFile
 from limiirl.files import atomic_write
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from limiirl.mixture.estimator import IntentMixture
 
 _SHOWN = 20
+_PLURALS = {"demo": "demonstrations", "group": "groups", "agent": "agents"}
 
 
 @dataclass(frozen=True, eq=False)
 class Membership:
-    """A row for each demonstration or group: name, most likely intent, posterior (G, K), log-likelihood."""
+    """A row for each demonstration, group or agent: name, most likely intent, posterior (G, K), log-likelihood."""
 
     unit: str
     names: NDArray[Any]
@@ -57,7 +58,7 @@ class Membership:
         n, K = self.posterior.shape
         counts = np.bincount(self.intent, minlength=K)
         shares = ", ".join(f"intent {k}: {count}" for k, count in enumerate(counts))
-        lines = [f"{n} {'groups' if self.unit == 'group' else 'demonstrations'} ({shares})", ""]
+        lines = [f"{n} {_PLURALS[self.unit]} ({shares})", ""]
         lines.append(f"{self.unit:>12}  intent  {'  '.join(f'p({k})' for k in range(K))}  log-likelihood")
         for i in range(min(n, _SHOWN)):
             posterior = " ".join(f"{p:5.3f}" for p in self.posterior[i])
@@ -76,13 +77,13 @@ def check_suffix(path: str | os.PathLike[str]) -> None:
 
 
 def membership(
-    mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike | None = None, *, partial: bool = False
+    mixture: IntentMixture, demos: Any, groups: ArrayLike | None = None, *, partial: bool = False
 ) -> Membership:
-    """Return who follows which intent: a row for each demonstration, or for each group.
+    """Return who follows which intent: a row for each of some Demonstrations or Agents, or for each group.
 
     Examples
     --------
-    >>> from limiirl import MDP, IntentMixture, MaxEnt
+    >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
     >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
     >>> mix = IntentMixture(2, MaxEnt(bounds=(-3, 3)), init=[0, 0, 1]).fit(mdp, demos)
@@ -97,10 +98,10 @@ def membership(
     units = Units.of(groups, len(demos))
     posterior = mixture.predict_proba(demos, groups, partial=partial)
     log_likelihood = mixture.score_samples(demos, groups, partial=partial)
-    names = np.arange(len(demos)) if demos.ids is None else demos.ids
+    known = demos.names if isinstance(demos, Agents) else demos.ids
+    names = np.arange(len(demos)) if known is None else known
     if units.index is not None:
         _, first = np.unique(units.index, return_index=True)
         posterior, names = posterior[first], units.names
-    return Membership(
-        "group" if units.grouped else "demo", names, np.argmax(posterior, axis=1), posterior, log_likelihood
-    )
+    unit = "group" if units.grouped else "agent" if isinstance(demos, Agents) else "demo"
+    return Membership(unit, names, np.argmax(posterior, axis=1), posterior, log_likelihood)
