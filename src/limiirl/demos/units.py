@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,8 @@ class Units:
         Demonstrations a unit.
     names : (G,)
         The groups, sorted; the demonstrations' numbers where each is a unit.
+    each : str
+        What the N are called in messages: "demonstrations", or "agents".
 
     Examples
     --------
@@ -41,17 +44,25 @@ class Units:
     index: NDArray[np.int64] | None
     counts: Float
     names: NDArray[Any]
+    each: str = "demonstrations"
 
     @classmethod
-    def of(cls, groups: ArrayLike | None, n: int) -> Units:
-        """Return the units of n demonstrations: one each, or one a group where groups (N,) are given."""
+    def of(cls, groups: ArrayLike | None, n: int, each: str = "demonstrations") -> Units:
+        """Return the units of n demonstrations, or agents: one each, or one a group where groups (N,) are given."""
         if groups is None:
-            return cls(None, np.ones(n), np.arange(n))
+            return cls(None, np.ones(n), np.arange(n), each)
         checked = as_attribute(groups, "groups", n)
         if checked is None:
             raise InvalidDemos(f"groups must be an array of {n} names or numbers; it is {groups!r}.")
         names, index, counts = np.unique(checked, return_inverse=True, return_counts=True)
-        return cls(index.astype(np.int64), counts.astype(np.float64), names)
+        return cls(index.astype(np.int64), counts.astype(np.float64), names, each)
+
+    @classmethod
+    def among(cls, groups: ArrayLike | None, demos: Sized) -> Units:
+        """Return the units of demonstrations or of agents, whichever are given."""
+        from limiirl.demos.agents import Agents  # which is built from units of demonstrations
+
+        return cls.of(groups, len(demos), "agents" if isinstance(demos, Agents) else "demonstrations")
 
     def __len__(self) -> int:
         return self.counts.size
@@ -64,10 +75,10 @@ class Units:
     @property
     def noun(self) -> str:
         """What units are called in messages."""
-        return "groups" if self.grouped else "demonstrations"
+        return "groups" if self.grouped else self.each
 
     def name(self, unit: int) -> str:
-        """Return what a unit is called in messages: "demonstration 3", "group 'ann'"."""
+        """Return what a unit is called in messages: "demonstration 3", "agent 3", "group 'ann'"."""
         return f"{self.noun[:-1]} {self.names[unit].item()!r}"
 
     def total(self, values: Float) -> Float:

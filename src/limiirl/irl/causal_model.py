@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,15 @@ from sklearn.base import BaseEstimator
 from limiirl.demos import Demonstrations
 from limiirl.demos.simulate import simulate
 from limiirl.demos.units import Units
-from limiirl.errors import InvalidParameter
+from limiirl.errors import IdentifiabilityWarning, InvalidParameter
 from limiirl.irl import checks
 from limiirl.irl.base import FitResult
 from limiirl.irl.choice_events import Events
+from limiirl.irl.choice_null import choice_null_directions
+from limiirl.irl.choice_sweeps import HorizonValues
 from limiirl.irl.choice_values import Engine
+from limiirl.irl.choice_ways import most_likely
+from limiirl.irl.identifiability import describe
 from limiirl.irl.inference import NextActions
 from limiirl.irl.prepared import Prepared
 from limiirl.irl.prepared_causal import Moments, PreparedCausal
@@ -81,8 +87,48 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
         given = checks.weights(weights, checks.demonstrations(demos), columns=False)
         result = self._fit(mdp, demos, given, None if start is None else checks.one_theta(mdp, start)[None])[0]
         checks.warn_unless_converged(result)
-        self.result_ = replace(result, at_bound=checks.at_bound(result.theta, self.bounds, mdp))
+        directions = self.null_directions(mdp, result.theta)
+        if directions.shape[0]:
+            warnings.warn(
+                f"{describe(directions, mdp.feature_names)}. result_.null_directions has them; drop or merge features, "
+                "or compare rewards only up to these directions.",
+                IdentifiabilityWarning,
+                stacklevel=2,
+            )
+        at_bound = checks.at_bound(result.theta, self.bounds, mdp)
+        self.result_ = replace(result, at_bound=at_bound, null_directions=directions)
         return self.result_.theta
+
+    def null_directions(self, mdp: MDP, theta: ArrayLike) -> Float:
+        """Return an orthonormal basis (m, d) of the directions in which no policy changes; the MDP alone decides.
+
+        Examples
+        --------
+        Without an end, what is earned in every state alike changes no choice.
+
+        >>> from limiirl.irl.mlirl import MLIRL
+        >>> mdp = MDP.from_edges([0, 0, 1], [0, 1, 0], gamma=0.9, state_features=[[1, 0], [1, 1]])
+        >>> MLIRL().null_directions(mdp, [0, 0])
+        array([[1., 0.]])
+        """
+        checks.one_theta(mdp, theta)
+        return choice_null_directions(self._engine(mdp))
+
+    def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
+        """Return the most probable trajectory from one state to another, and its log-probability.
+
+        It follows the policy and the dynamics. Without a horizon it ends where it first reaches the goal; with one it
+        stops there, as the model has it.
+
+        Examples
+        --------
+        >>> from limiirl.irl.mlirl import MLIRL
+        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
+        >>> demos, log_prob = MLIRL(beta=1.0).most_likely(mdp, [0, 1, 0], 0, 2)  # state 1 is worth a detour
+        >>> demos.states, round(log_prob, 4)
+        (array([0, 1, 2]), -0.3133)
+        """
+        return most_likely(self._engine(mdp), checks.one_theta(mdp, theta), start, goal)
 
     def fit_many(self, mdp: MDP, demos: Demonstrations, weights: ArrayLike, starts: ArrayLike | None = None) -> Float:
         """Return parameters (K, d), one row for each column of weights (N, K).
@@ -179,7 +225,8 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
         if not last:
             pi, _ = engine.policy(checked, 0)
             return simulate(mdp, pi, wanted, rng, max_length=checks.count(max_length, "max_length"))
-        return walk(mdp, lambda step: engine.policy(checked, step), wanted, rng, last)
+        policy = engine.policies(checked) if isinstance(engine, HorizonValues) else partial(engine.policy, checked)
+        return walk(mdp, policy, wanted, rng, last)
 
     def _last_step(self) -> int:
         """Return the last step at which anything is decided, 0 where policies are the same at all steps."""

@@ -147,6 +147,14 @@ def one_theta(mdp: MDP, theta: ArrayLike) -> Float:
     return np.asarray(checked[0])
 
 
+def state(mdp: MDP, value: object, name: str) -> int:
+    """Return the number of a state."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not 0 <= value < mdp.n_states:  # type: ignore[operator]
+        raise InvalidParameter(f"{name} must be the number of a state, 0 to {mdp.n_states - 1}; it is {value!r}.")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
 def generator(seed: object) -> np.random.Generator:
     """Return a random generator from a seed, a generator, or None."""
     try:

@@ -6,7 +6,7 @@ have settled or not. Values on the way are kept, in portions of columns that bou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,19 +95,52 @@ class HorizonValues:
 
     def policy(self, theta: Float, step: int) -> tuple[Float, Float]:
         """See `limiirl.irl.choice_values.Engine`."""
-        mdp = self.choices.mdp
-        if step >= self.horizon - 1:
-            return np.zeros(mdp.n_pairs), np.ones(mdp.n_states)
+        return self.policies(theta, step)(step)
+
+    def policies(self, theta: Float, first: int = 0) -> Callable[[int], tuple[Float, Float]]:
+        """Return `policy` as a function of the step, from `first` on, by one sweep for all steps."""
+        mdp, beta = self.choices.mdp, self.beta
+        look = self._look(theta, first)
+
+        def at(step: int) -> tuple[Float, Float]:
+            if step >= self.horizon - 1:
+                return np.zeros(mdp.n_pairs), np.ones(mdp.n_states)
+            Q, norm, pi = look(step)
+            stop = np.exp(-beta * norm[:, 0]) if self.stop else mdp.terminal.astype(np.float64)
+            # Those who go on may be too few for float64; what they do is known nevertheless.
+            soften(self.choices.graph.pair_ptr, Q, beta, False, norm, pi)
+            return pi[:, 0], stop
+
+        return at
+
+    def log_policies(self, theta: Float) -> Callable[[int], tuple[Float, Float]]:
+        """Return a function of the step: the log-probabilities (P,) of pairs, and (S,) of stopping."""
+        mdp, look = self.choices.mdp, self._look(theta, 0)
+
+        def at(step: int) -> tuple[Float, Float]:
+            if step >= self.horizon - 1:
+                return np.full(mdp.n_pairs, -np.inf), np.zeros(mdp.n_states)
+            Q, norm, _ = look(step)
+            log_stop = -self.beta * norm[:, 0] if self.stop else np.where(mdp.terminal, 0.0, -np.inf)
+            return self.beta * (Q[:, 0] - norm[mdp.pair_state, 0]), log_stop
+
+        return at
+
+    def _look(self, theta: Float, first: int) -> Callable[[int], tuple[Float, Float, Float]]:
+        """Return a function of the step, before the last: Q (P, 1), norm (S, 1) and a place for pi (P, 1)."""
         r_state, r_pair = self.choices.rewards(theta[None])
-        V, Q, norm, pi = r_state.copy(), np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape)
-        for _ in range(self.horizon - 1 - step):
-            look_ahead(self.choices.graph, r_pair, V, Q)
+        V = np.empty((max(1, self.horizon - first), *r_state.shape))
+        nothing = np.zeros(0, dtype=np.int64)
+        nobody = Moves(np.zeros(len(V) + 1, dtype=np.int64), nothing, nothing)
+        plan(self.choices.graph, r_state, r_pair, self.beta, self.stop, nobody, V, np.empty((0, 1)))
+
+        def at(step: int) -> tuple[Float, Float, Float]:
+            Q, norm, pi = np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape)
+            look_ahead(self.choices.graph, r_pair, V[step + 1 - first], Q)
             soften(self.choices.graph.pair_ptr, Q, self.beta, self.stop, norm, pi)
-            V = r_state + norm
-        stop = np.exp(-self.beta * norm[:, 0]) if self.stop else mdp.terminal.astype(np.float64)
-        # Those who go on may be too few for float64; what they do is known nevertheless.
-        soften(self.choices.graph.pair_ptr, Q, self.beta, False, norm, pi)
-        return pi[:, 0], stop
+            return Q, norm, pi
+
+        return at
 
 
 class AverageValues:

@@ -70,13 +70,17 @@ class Engine(Protocol):
 
 
 class Values(NamedTuple):
-    """Q and pi (P, K), omega (P, K), which is dV / dQ, log of the sum over actions (S, K), residuals (K,)."""
+    """Q and pi (P, K), omega (P, K), which is dV / dQ, log of the sum over actions (S, K), residuals (K,).
+
+    `factors` are what is known of systems with nearly this omega.
+    """
 
     Q: Float
     norm: Float
     pi: Float
     omega: Float
     residual: Float
+    factors: choice_systems.Factors | None = None
 
 
 class SolvedStationary:
@@ -93,7 +97,7 @@ class SolvedStationary:
         pull, right = np.empty(values.pi.shape), np.empty(values.norm.shape)
         pull_of_moves(choices.graph.pair_ptr, self._moves, weight, self._engine.beta, values.pi, pull)
         look_back(choices.graph, pull, right)
-        mu = choice_systems.solve(choices, values.omega, right, transposed=True)
+        mu = choice_systems.solve(choices, values.omega, right, transposed=True, factors=values.factors)
         return choices.features(mu, pull + values.omega * mu[choices.mdp.pair_state])
 
 
@@ -138,6 +142,7 @@ class SoftValues(StationaryValues):
             np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape), np.empty(0), np.full(K, np.inf)
         )
         V, open_ = r_state.copy(), np.arange(K)
+        factors = choice_systems.Factors(open_)
         for _ in range(_STEPS):
             step = self._backup(r_state[:, open_], r_pair[:, open_], V[:, open_])
             found.Q[:, open_], found.norm[:, open_], found.pi[:, open_] = step.Q, step.norm, step.pi
@@ -147,10 +152,12 @@ class SoftValues(StationaryValues):
             done = (residual <= _SOLVED) | ((residual >= found.residual[open_]) & (residual <= _ROUNDING))
             found.residual[open_] = residual
             if np.all(done):
-                return found._replace(omega=found.pi)
+                return found._replace(omega=found.pi, factors=factors)
             open_, rise, pi = open_[~done], rise[:, ~done], np.ascontiguousarray(step.pi[:, ~done])
             try:
-                better = V[:, open_] + choice_systems.solve(choices, pi, rise, rtol=_INEXACT)
+                better = V[:, open_] + choice_systems.solve(
+                    choices, pi, rise, rtol=_INEXACT, factors=factors.part(open_)
+                )
             except NumericalError:
                 open_ = open_[self._unsolved(pi, rise) :]
                 break

@@ -6,11 +6,13 @@ expectation; what a state earns comes with every visit. Q leaves out the latter,
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from limiirl.kernels.choices import Graph
 from limiirl.mdp import MDP
@@ -74,8 +76,36 @@ class Choices:
         parts += [features.T @ pair for features in self._of_pair]
         return np.ascontiguousarray(np.vstack(parts).T)
 
+    @cached_property
+    def bandwidth(self) -> int:
+        """How far apart edges join states, at most, in the narrowest order that Cuthill and McKee's method finds."""
+        mdp = self.mdp
+        if not mdp.n_edges:
+            return 0
+        ends = np.concatenate([mdp.src, mdp.dst]), np.concatenate([mdp.dst, mdp.src])
+        links = sparse.csr_array((np.ones(2 * mdp.n_edges), ends), shape=(mdp.n_states, mdp.n_states))
+        place = np.empty(mdp.n_states, dtype=np.int64)
+        place[csgraph.reverse_cuthill_mckee(links, symmetric_mode=True)] = np.arange(mdp.n_states)
+        return int(np.max(np.abs(place[mdp.src] - place[mdp.dst])))
+
+    def feature_rows(self) -> tuple[Float, Float]:
+        """Return the features (S, d) of states, and (P, d) of pairs, dense; each is 0 where the other kind stands."""
+        mdp = self.mdp
+        states, pairs = np.zeros((mdp.n_states, mdp.n_features)), np.zeros((mdp.n_pairs, mdp.n_features))
+        first = mdp.n_state_features
+        if mdp.state_features is not None:
+            states[:, :first] = _dense(mdp.state_features)
+        for features in self._of_pair:
+            pairs[:, first : first + features.shape[1]] = _dense(features)
+            first += features.shape[1]
+        return states, pairs
+
     def policy(self, pi: Float) -> Float:
         """Return probabilities of pairs (P,) as a table (S, A)."""
         table = np.zeros((self.mdp.n_states, self.mdp.n_actions))
         table[self.mdp.pair_state, self.mdp.pair_action] = pi
         return table
+
+
+def _dense(matrix: Any) -> Float:
+    return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, dtype=np.float64)

@@ -15,7 +15,6 @@ from limiirl.irl import checks
 from limiirl.irl.engine import FiniteEngine, InfiniteEngine
 from limiirl.irl.engine.viterbi import Heaviest, Layers, connected, heaviest_of_any_length
 from limiirl.irl.evidence import Evidence
-from limiirl.mdp import MDP
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -98,6 +97,7 @@ def look_ahead(engine: Engine, thetas: Float, step: Int, state: Int, firsts: Int
     --------
     From state 0 one may stop, or take one of two edges, of which the first can be followed by another.
 
+    >>> from limiirl.mdp import MDP
     >>> engine = FiniteEngine(MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0]), 3)
     >>> ahead = look_ahead(engine, np.zeros((1, 3)), np.array([0]), np.array([0]), np.array([0]))
     >>> np.exp(ahead.log_move + ahead.log_factor[ahead.owner]).ravel(), np.exp(ahead.log_first)
@@ -179,7 +179,7 @@ def policy(engine: Engine, theta: Float, step: object) -> Float:
 def most_likely(engine: Engine, theta: Float, start: object, goal: object) -> tuple[Demonstrations, float]:
     """Return the likeliest trajectory between two states and its log-probability; see `MaxEnt.most_likely`."""
     mdp = engine.mdp
-    s, g = _state(mdp, start, "start"), _state(mdp, goal, "goal")
+    s, g = checks.state(mdp, start, "start"), checks.state(mdp, goal, "goal")
     log_start = 0.0
     if not engine.by_start:
         if mdp.p0[s] == 0.0:
@@ -219,14 +219,6 @@ def _heaviest(engine: Engine, theta: Float, start: int, goal: int, starts: Float
     if found is None:
         raise InvalidParameter(f"{which} leads from start = {start} to goal = {goal}. {remedy}")
     return found
-
-
-def _state(mdp: MDP, value: object, name: str) -> int:
-    """Return the number of a state."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or not 0 <= value < mdp.n_states:  # type: ignore[operator]
-        raise InvalidParameter(f"{name} must be the number of a state, 0 to {mdp.n_states - 1}; it is {value!r}.")
-    return int(value)  # type: ignore[call-overload, no-any-return]
 
 
 def _step(value: object, max_length: float) -> int:

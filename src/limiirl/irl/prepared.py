@@ -179,7 +179,7 @@ def prepare(model: Any, mdp: Any, demos: Demonstrations, groups: ArrayLike | Non
     >>> np.exp(ready.log_prob(np.zeros((1, 3)))).round(3).ravel()  # 0 alone, 0 then 1, 0 then 2
     array([0.333, 0.333])
     """
-    units = Units.of(groups, len(demos))
+    units = Units.among(groups, demos)
     own = getattr(model, "prepare", None)
     found: Prepared = own(mdp, demos, units) if own is not None else Prepared(model, mdp, demos, units)
     return found

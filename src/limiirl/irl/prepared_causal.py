@@ -6,12 +6,10 @@ alone, however many demonstrations there are.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from limiirl.demos import Demonstrations
 from limiirl.demos.units import Units
@@ -30,12 +28,6 @@ if TYPE_CHECKING:
     from limiirl.irl.causal_model import CausalModel
 
 Float = NDArray[np.float64]
-
-
-@lru_cache
-def _libraries() -> ThreadpoolController:
-    """Return the linear algebra in use. L-BFGS-B's tiny matrices are ten times slower where several threads wait."""
-    return ThreadpoolController()
 
 
 class Moments(NamedTuple):
@@ -103,8 +95,7 @@ class PreparedCausal(Prepared):
             starts = np.tile(self._start, (len(moments.counts), 1))
         tol = checks.positive(self.model.tol, "tol") * np.maximum(1.0, objective.n_choices)[:, None]
         search = minimise_with_kinks if isinstance(self.engine, HardValues) else minimise_lbfgs
-        with _libraries().limit(limits=1):
-            return search(objective, starts, self._box, np.broadcast_to(tol, starts.shape), max_evaluations)
+        return search(objective, starts, self._box, np.broadcast_to(tol, starts.shape), max_evaluations)
 
     def features(self) -> Float:
         """Return (G, d): mean feature counts. Unrecorded actions count as the first that they may have been."""

@@ -62,24 +62,29 @@ def look_back(graph: Any, pull: Any, mu: Any) -> None:
 def soften(pair_ptr: Any, Q: Any, beta: float, stop: bool, norm: Any, pi: Any) -> None:
     """Set norm (S, K) to log sum_a exp(beta Q) / beta and pi (P, K) to exp(beta (Q - norm)).
 
-    With `stop`, one more choice is worth 0. A state without choices has norm 0.
+    With `stop`, one more choice is worth 0. A state without choices has norm 0. Where norm is None it is left out.
     """
-    for s in range(norm.shape[0]):
+    for s in range(pair_ptr.size - 1):
         lo, hi = pair_ptr[s], pair_ptr[s + 1]
-        for k in range(norm.shape[1]):
+        for k in range(Q.shape[1]):
             if lo == hi:
-                norm[s, k] = 0.0
+                if norm is not None:
+                    norm[s, k] = 0.0
                 continue
             top = 0.0 if stop else -np.inf
             for p in range(lo, hi):
                 top = max(top, Q[p, k])
-            total = np.exp(-beta * top) if stop else 0.0
+            # The best has exp(0) = 1; on roads, where most segments lead on in one way, that is most of the work.
+            total = 0.0
+            if stop:
+                total = 1.0 if top == 0.0 else np.exp(-beta * top)
             for p in range(lo, hi):
-                pi[p, k] = np.exp(beta * (Q[p, k] - top))
+                pi[p, k] = 1.0 if Q[p, k] == top else np.exp(beta * (Q[p, k] - top))
                 total += pi[p, k]
             for p in range(lo, hi):
                 pi[p, k] /= total
-            norm[s, k] = top + np.log(total) / beta
+            if norm is not None:
+                norm[s, k] = top + (0.0 if total == 1.0 else np.log(total) / beta)
 
 
 @njit(cache=True, error_model="numpy")
@@ -110,9 +115,9 @@ def settle(graph: Any, r_state: Any, reward: Any, beta: float, V: Any, n_sweeps:
 
 
 @njit(cache=True, error_model="numpy")
-def _average(pair_ptr: Any, Q: Any, beta: float, norm: Any, pi: Any, mean: Any) -> None:
+def _average(pair_ptr: Any, Q: Any, beta: float, pi: Any, mean: Any) -> None:
     """Set pi as `soften` does, and mean (S, K) to sum_a pi Q."""
-    soften(pair_ptr, Q, beta, False, norm, pi)
+    soften(pair_ptr, Q, beta, False, None, pi)
     for s in range(mean.shape[0]):
         for k in range(mean.shape[1]):
             mean[s, k] = 0.0
@@ -153,10 +158,10 @@ def fill_systems(graph: Any, omega: Any, systems: Any) -> None:
 @njit(cache=True, error_model="numpy")
 def unroll(graph: Any, r_state: Any, reward: Any, beta: float, V: Any, Q: Any) -> None:
     """Sweep by the softmax average from Q = reward: V (n, S, K) are the values on the way, Q (P, K) the last."""
-    norm, pi = np.empty(r_state.shape), np.empty(Q.shape)
+    pi = np.empty(Q.shape)
     Q[:] = reward
     for i in range(V.shape[0]):
-        _average(graph.pair_ptr, Q, beta, norm, pi, V[i])
+        _average(graph.pair_ptr, Q, beta, pi, V[i])
         V[i] += r_state
         look_ahead(graph, reward, V[i], Q)
 
@@ -168,7 +173,7 @@ def unroll_back(graph: Any, reward: Any, beta: float, V: Any, pull: Any, node: A
     pull (P, K) is its derivative by that Q, and is overwritten. dV = sum_a pi (1 + beta (Q - mean)) dQ.
     """
     S, K = node.shape
-    norm, mean, mu = np.empty((S, K)), np.empty((S, K)), np.empty((S, K))
+    mean, mu = np.empty((S, K)), np.empty((S, K))
     pi, Q = np.empty(pull.shape), np.empty(pull.shape)
     for i in range(V.shape[0] - 1, -1, -1):
         pair += pull
@@ -178,7 +183,7 @@ def unroll_back(graph: Any, reward: Any, beta: float, V: Any, pull: Any, node: A
             look_ahead(graph, reward, V[i - 1], Q)
         else:
             Q[:] = reward
-        _average(graph.pair_ptr, Q, beta, norm, pi, mean)
+        _average(graph.pair_ptr, Q, beta, pi, mean)
         for s in range(S):
             for p in range(graph.pair_ptr[s], graph.pair_ptr[s + 1]):
                 for k in range(K):
@@ -207,11 +212,11 @@ def plan_back(
 ) -> None:
     """Add to node (S, K) and pair (P, K) the derivatives of sum_m weight (m, K) log_choice (m, K) of `plan`."""
     S, K = node.shape
-    norm, mu, seen = np.empty((S, K)), np.zeros((S, K)), np.zeros((S, K))
+    mu, seen = np.zeros((S, K)), np.zeros((S, K))
     pi, Q, pull = np.empty(pair.shape), np.empty(pair.shape), np.empty(pair.shape)
     for t in range(V.shape[0] - 1):
         look_ahead(graph, reward, V[t + 1], Q)
-        soften(graph.pair_ptr, Q, beta, stop, norm, pi)
+        soften(graph.pair_ptr, Q, beta, stop, None, pi)
         node += mu
         for m in range(moves.ptr[t], moves.ptr[t + 1]):
             for k in range(K):

@@ -93,7 +93,7 @@ class Problem:
         irl = MaxEnt() if mixture.irl is None else checks.fresh(mixture.irl)
         if getattr(irl, "max_length", 0) is None:
             irl.set_params(max_length=int(checks.demonstrations(demos).lengths.max()))
-        units = Units.of(groups, len(checks.demonstrations(demos)))
+        units = Units.among(groups, checks.demonstrations(demos))
         names = None if groups is None else units.spread(units.names)
         seed = checks.seeds(mixture.random_state if random_state is None else random_state, 1)[0]
         return cls(clone(mixture).set_params(irl=irl), mdp, demos, names, units, seed.entropy)
@@ -146,7 +146,7 @@ class Problem:
         if mixture.likelihood_tol is None:
             mixture.likelihood_tol = REFIT_TOL
         members = self.units.spread(chosen)
-        if mixture.embedding is not None and not callable(mixture.embedding):
+        if not (mixture.embedding is None or isinstance(mixture.embedding, str) or callable(mixture.embedding)):
             mixture.embedding = np.asarray(mixture.embedding)[members]
         return mixture.fit(self.mdp, *self.part(chosen))
 

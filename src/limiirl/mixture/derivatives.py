@@ -161,7 +161,7 @@ def _part(prepared: Prepared, which: slice) -> Prepared:
     else:
         rows = np.flatnonzero((units.index >= which.start) & (units.index < which.stop))
         index = units.index[rows] - which.start
-    demos, some = prepared.demos[rows], Units(index, units.counts[which], units.names[which])
+    demos, some = prepared.demos[rows], Units(index, units.counts[which], units.names[which], units.each)
     if isinstance(prepared, PreparedMaxEnt):  # its own `prepare` would settle the largest length anew
         return PreparedMaxEnt(prepared.model, prepared.mdp, demos, some, prepared.engine)
     return Prepared(prepared.model, prepared.mdp, demos, some)

@@ -127,7 +127,7 @@ class Inference:
     def _log_prob(self, demos: Demonstrations, groups: ArrayLike | None, partial: bool) -> tuple[Units, Float]:
         checks.fitted(self)
         checks.new_demonstrations(demos)
-        units = Units.of(groups, len(demos))
+        units = Units.among(groups, demos)
         if len(demos) == 0:
             return units, np.empty((0, len(self.weights_)))
         log_prob = self._method("log_prob_prefix") if partial else self.irl_.log_prob

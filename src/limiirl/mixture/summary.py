@@ -40,7 +40,7 @@ class Summary:
     Attributes
     ----------
     n_intents, n_units, unit : int, int, str
-        How many intents, from how many "demonstrations" or "groups".
+        How many intents, from how many "demonstrations", "agents" or "groups".
     model, init, convergence, starts : str
         In words.
     converged, n_iter : bool, int
@@ -175,8 +175,7 @@ def summarise(mixture: IntentMixture, prepared: Prepared | None) -> Summary:
     if prepared is not None and thetas.size <= _MOST_PARAMETERS:
         found = standard_errors(prepared, rho, thetas)
         weight_errors, errors, status = found.weights, found.thetas, found.status
-    grouped = mixture.groups_ is not None if prepared is None else prepared.units.grouped
-    unit = "groups" if grouped else "demonstrations"
+    unit = _unit(mixture) if prepared is None else prepared.units.noun
     return Summary(
         n_intents=K,
         n_units=len(U),
@@ -211,6 +210,13 @@ def evaluate(mixture: Any, prepared: Prepared | None) -> tuple[Float, float]:
         return U, mixture.log_likelihood_ * len(U)
     U = np.zeros((len(prepared.units), len(mixture.weights_)))
     return U, prepared.expect(mixture.weights_, mixture.thetas_, U).log_likelihood
+
+
+def _unit(mixture: IntentMixture) -> str:
+    """Return what the units of a mixture are called that no longer has its data; agents bring no MDP."""
+    if mixture.groups_ is not None:
+        return "groups"
+    return "agents" if mixture.mdp_ is None else "demonstrations"
 
 
 def _model(irl: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,20 +114,32 @@ def heaviest_of_any_length(mdp: MDP, theta: Float, log_beta: Float, start: int, 
     kept = np.flatnonzero((log_beta[mdp.src] > -np.inf) & (log_beta[mdp.dst] > -np.inf))
     # Rounding may leave a little less than 0 where a state has only one way to go on.
     cost = np.maximum(0.0, log_beta[mdp.src[kept]] - weight[kept] - log_beta[mdp.dst[kept]])
+    edges = kept[cheapest(mdp.src[kept], mdp.dst[kept], cost, mdp.n_states, start, goal)]
+    return Heaviest(edges, float(node[start] + weight[edges].sum()))
+
+
+def cheapest(src: Any, dst: Any, cost: Float, n_states: int, start: int, goal: int) -> Int:
+    """Return the edges, as places in src, dst and cost (m,), of the cheapest way between two connected states.
+
+    Costs are not negative.
+
+    Examples
+    --------
+    >>> cheapest(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1.0, 3.0, 1.0]), 3, 0, 2)
+    array([0, 2])
+    """
     # Of edges that join the same two states the cheapest counts, and of equals the first.
-    ranked = np.lexsort((kept, cost, mdp.dst[kept], mdp.src[kept]))
-    pair = mdp.src[kept[ranked]].astype(np.int64) * mdp.n_states + mdp.dst[kept[ranked]]
-    pairs, place = np.unique(pair, return_index=True)
+    ranked = np.lexsort((np.arange(src.size), cost, dst, src))
+    pairs, place = np.unique(src[ranked].astype(np.int64) * n_states + dst[ranked], return_index=True)
     chosen = ranked[place]
-    src, dst = np.divmod(pairs, mdp.n_states)
-    graph = sparse.csr_array((cost[chosen], (src, dst)), shape=(mdp.n_states, mdp.n_states))
+    tail, head = np.divmod(pairs, n_states)
+    graph = sparse.csr_array((cost[chosen], (tail, head)), shape=(n_states, n_states))
     before = dijkstra(graph, indices=[start], return_predecessors=True)[1][0]
     way = [goal]
     while way[-1] != start:
         way.append(int(before[way[-1]]))
     states = np.array(way[::-1], dtype=np.int64)
-    edges = kept[chosen[np.searchsorted(pairs, states[:-1] * mdp.n_states + states[1:])]]
-    return Heaviest(edges, float(node[start] + weight[edges].sum()))
+    return np.asarray(chosen[np.searchsorted(pairs, states[:-1] * n_states + states[1:])])
 
 
 def connected(mdp: MDP, start: int, goal: int) -> bool:

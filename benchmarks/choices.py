@@ -1,0 +1,142 @@
+"""Milliseconds a value with its gradient, for every behaviour model, on ElementWorld and on Porto's streets.
+
+Run as `python -m benchmarks.choices`; `--small` leaves out Porto, which is skipped without its data anyway. Beside each
+causal model stands a plain formulation of the same numbers, checked to agree: on ElementWorld dense value iteration or
+sweeps in numpy with one dense solve for the adjoint, on Porto value iteration or sweeps by scipy.sparse with
+`spsolve`. Times are of one thread: wall-clock, and in brackets the processor's, which a busy machine changes less and
+which the ratios are of. "One intent at a time" is what K evaluations cost that are not made together.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from benchmarks import choices_plain, porto
+from benchmarks.measure import describe_machine
+from limiirl import MDP, MLIRL, MaxCausalEnt, MaxEnt
+from limiirl.demos import Agents, Demonstrations
+from limiirl.demos.simulate import simulate
+from limiirl.demos.units import Units
+from limiirl.irl import SigmaGIRL
+from limiirl.irl.choice_likelihood import ChoiceLikelihood
+from limiirl.irl.likelihood import PathLikelihood
+from limiirl.worlds import ElementWorld
+
+Float = NDArray[np.float64]
+Call = Callable[[], tuple[Float, Float]]
+MODELS: dict[str, Any] = {
+    "MaxCausalEnt": MaxCausalEnt(),
+    "MaxCausalEnt, horizon": MaxCausalEnt(horizon=50),
+    "MLIRL, hard": MLIRL(),
+    "MLIRL, bv": MLIRL(q="bv"),
+}
+PORTO: dict[str, Any] = {
+    "MaxCausalEnt": MaxCausalEnt(),
+    "MaxCausalEnt, horizon 300": MaxCausalEnt(horizon=300),
+    "MLIRL, hard": MLIRL(),
+    "MLIRL, bv, 50 sweeps": MLIRL(q="bv", n_sweeps=50),
+}
+
+
+def timed(call: Callable[[], object], repeats: int, *, warm: bool = True) -> tuple[float, float]:
+    """Return the least wall-clock and processor milliseconds of some calls, after one that compiles if `warm`."""
+    if warm:
+        call()
+    walls, cpus = [], []
+    for _ in range(repeats):
+        wall, cpu = time.perf_counter(), time.process_time()
+        call()
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+    return 1e3 * min(walls), 1e3 * min(cpus)
+
+
+def shown(times: tuple[float, float]) -> str:
+    """Return both times as a text."""
+    return f"{times[0]:10.2f} ({times[1]:8.2f}) ms"
+
+
+def causal(model: Any, mdp: MDP, demos: Demonstrations, thetas: Float) -> tuple[Call, ChoiceLikelihood]:
+    """Return an evaluation as an M-step makes it: minus the mean log-likelihood of each intent, and its gradient."""
+    K = len(thetas)
+    ready = model.prepare(mdp, demos, Units.of(None, len(demos)))
+    moments = ready.moments(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
+    objective = ChoiceLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.zeros(K))
+    return lambda: objective.evaluate(thetas, np.arange(K)), objective
+
+
+def compare(models: dict[str, Any], mdp: MDP, demos: Demonstrations, thetas: Float, repeats: int) -> None:
+    """Print a line a causal model: its time, that of the plain formulation, and the ratio."""
+    K = len(thetas)
+    for name, model in models.items():
+        call, objective = causal(model, mdp, demos, thetas)
+        plain = choices_plain.formulation(model, mdp, objective)
+        answers: list[tuple[float, Float]] = []
+        n = max(1, repeats // 40)
+        base = timed(lambda f=plain, out=answers: out.extend(f(thetas[k], k) for k in range(K)), n, warm=False)
+        for k, mine in enumerate(zip(*call(), strict=True)):
+            for own_part, other in zip(mine, answers[k], strict=True):
+                np.testing.assert_allclose(own_part, other, rtol=1e-6, atol=1e-8)
+        own = timed(call, repeats)
+        alone = [
+            timed(lambda k=k, f=objective: f.evaluate(thetas[k : k + 1], np.array([k])), repeats) for k in range(K)
+        ]
+        told = f", one intent at a time {sum(cpu for _, cpu in alone) / own[1]:.2f} x" if K > 1 else ""
+        print(f"  K = {K}  {name:<26} {shown(own)}   plain {shown(base)}   {base[1] / own[1]:6.1f} x faster{told}")
+
+
+def elements(repeats: int) -> None:
+    """Print the table of ElementWorld, trajectory and gradient models included."""
+    world = ElementWorld(n_elements=3, seed=0)
+    mdp, demos = world.mdp, world.sample(100, seed=0)[0].replace(labels=None)
+    agents = Agents.from_demonstrations(mdp, demos, np.repeat(np.arange(20), 5))
+    sigma = SigmaGIRL().prepare(None, agents, Units.among(None, agents)).profile
+    paths = MaxEnt(50).prepare(mdp, demos, Units.of(None, len(demos)))
+    print(f"ElementWorld: {mdp.n_states} states, {mdp.n_pairs} choices, 100 demonstrations, discount {mdp.gamma}")
+    for K in (1, 3):
+        thetas, which = world.ensemble.thetas[:K], np.arange(K)
+        shares = paths.evidence.demonstrated(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
+        likelihood = PathLikelihood(paths.engine, paths.evidence, shares, np.zeros(K))
+        taken = timed(lambda f=likelihood, t=thetas, k=which: f.evaluate(t, k), repeats)
+        print(f"  K = {K}  {'MaxEnt, 50 states':<26} {shown(taken)}")
+        compare(MODELS, mdp, demos, thetas, repeats)
+        omegas = np.random.default_rng(0).dirichlet(np.ones(agents.n_reward_features), size=K)
+        taken = timed(lambda w=omegas: [sigma.gradients(omega) for omega in w], repeats)
+        print(f"  K = {K}  {'SigmaGIRL, 20 agents':<26} {shown(taken)}")
+
+
+def streets(repeats: int) -> None:
+    """Print the table of Porto, or why there is none."""
+    if not porto.available():
+        print(f"Porto: skipped, no data set porto_road_osm at {porto.FOLDER}; set LIMIIRL_DATA to the folder with it")
+        return
+    mdp = porto.network(gamma=0.99)
+    uniform = 1.0 / np.bincount(mdp.pair_state, minlength=mdp.n_states)[mdp.pair_state]
+    demos = simulate(mdp, uniform, 1000, np.random.default_rng(0), max_length=100)
+    print(f"Porto: {mdp.n_states:,} segments, {mdp.n_edges:,} turns, 1,000 random walks, discount {mdp.gamma}")
+    thetas = -np.random.default_rng(1).uniform(0.5, 3.0, (1, mdp.n_features))
+    compare(PORTO, mdp, demos, thetas, repeats)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--small", action="store_true", help="ElementWorld only")
+    options = parser.parse_args()
+    numba.set_num_threads(1)
+    print("choices: value and gradient of an M-step's objective, one thread, wall-clock (processor)")
+    print(describe_machine())
+    with threadpool_limits(1):
+        elements(200)
+        if not options.small:
+            streets(3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""The causal models' values and gradients as one writes them down first, in numpy and scipy.sparse, for one reward.
+
+Soft and hard values by value iteration until nothing changes, then one solve for the adjoint: dense up to 250 states,
+else `spsolve`. A horizon and the softmax average by sweeps, kept and run backwards.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import spsolve
+
+from limiirl import MDP, MaxCausalEnt
+from limiirl.irl.choice_likelihood import ChoiceLikelihood
+
+Float = NDArray[np.float64]
+_CHANGE = 1e-12
+
+
+class Plain:
+    """An MDP as matrices: which pairs a state has, and where they lead."""
+
+    def __init__(self, mdp: MDP, objective: ChoiceLikelihood) -> None:
+        S, P = mdp.n_states, mdp.n_pairs
+        self.mdp, self.objective, self.small = mdp, objective, S <= 250
+        self.owner = mdp.pair_state
+        self.T: Any = sparse.csr_array((mdp.prob, (mdp.pair_of_edge, mdp.dst)), shape=(P, S))
+        self.sum: Any = sparse.csr_array((np.ones(P), (self.owner, np.arange(P))), shape=(S, P))
+        if self.small:
+            self.T, self.sum = self.T.toarray(), self.sum.toarray()
+        self.alive = np.unique(self.owner)
+        self.first = np.searchsorted(self.owner, self.alive)
+        self.moves, self.share = objective.events.moves, objective._share
+
+    def best(self, Q: Float) -> Float:
+        """The largest Q (S,) of each state, 0 where it has none."""
+        top = np.zeros(self.mdp.n_states)
+        top[self.alive] = np.maximum.reduceat(Q, self.first)
+        return top
+
+    def soft(self, Q: Float, beta: float, stop: bool = False) -> tuple[Float, Float]:
+        """The log-sum (S,) and the policy (P,)."""
+        top = np.maximum(self.best(Q), 0.0) if stop else self.best(Q)
+        weight = np.exp(beta * (Q - top[self.owner]))
+        total = self.sum @ weight + (np.exp(-beta * top) if stop else 0.0)
+        total[total == 0.0] = 1.0
+        norm = top + np.log(total) / beta
+        norm[np.setdiff1d(np.arange(norm.size), self.alive, assume_unique=True)] = 0.0
+        return norm, weight / total[self.owner]
+
+    def pull(self, counts: Float, pi: Float, beta: float, stops: Float | float = 0.0) -> Float:
+        """The derivative (P,) by Q of the log-likelihood of counts (P,) and of stops (S,)."""
+        return np.asarray(beta * (counts - pi * (self.sum @ counts + stops)[self.owner]))
+
+    def features(self, node: Float) -> Float:
+        """The gradient (d,) from derivatives by the rewards of states."""
+        return np.asarray(self.mdp.state_features.T @ node)
+
+
+def formulation(model: Any, mdp: MDP, objective: ChoiceLikelihood) -> Callable[[Float, int], tuple[float, Float]]:
+    """Return value and gradient of intent k at theta; features of states and recorded actions only."""
+    plain = Plain(mdp, objective)
+    if isinstance(model, MaxCausalEnt) and model.horizon is not None:
+        return lambda theta, k: _horizon(plain, theta, k, model.beta, model.horizon)
+    if isinstance(model, MaxCausalEnt):
+        return lambda theta, k: _stationary(plain, theta, k, model.beta, soft=True)
+    if model.q == "hard":
+        return lambda theta, k: _stationary(plain, theta, k, model.beta, soft=False)
+    return lambda theta, k: _average(plain, theta, k, model.beta, model.n_sweeps)
+
+
+def _stationary(plain: Plain, theta: Float, k: int, beta: float, *, soft: bool) -> tuple[float, Float]:
+    mdp, r = plain.mdp, plain.mdp.state_features @ theta
+    V = r.copy()
+    while True:
+        Q = mdp.gamma * (plain.T @ V)
+        new = r + (plain.soft(Q, beta)[0] if soft else plain.best(Q))
+        change, V = float(np.max(np.abs(new - V))), new
+        if change <= _CHANGE * float(np.max(np.abs(V))):
+            break
+    norm, pi = plain.soft(Q, beta)
+    ties = (plain.best(Q)[plain.owner] - Q <= 1e-9 * float(np.max(np.abs(V)))).astype(np.float64)
+    omega = pi if soft else ties / (plain.sum @ ties)[plain.owner]
+    share = plain.share[:, k]
+    counts = np.bincount(plain.moves.pair, share, minlength=mdp.n_pairs)
+    pull = plain.pull(counts, pi, beta)
+    right = mdp.gamma * (plain.T.T @ pull)
+    if plain.small:
+        mu = np.linalg.solve(np.eye(mdp.n_states) - mdp.gamma * ((plain.sum * omega) @ plain.T).T, right)
+    else:
+        chosen: Any = plain.sum * omega[None]
+        mu = spsolve(sparse.csc_array(sparse.eye_array(mdp.n_states) - mdp.gamma * (chosen @ plain.T).T), right)
+    value = -beta * float(share @ (Q[plain.moves.pair] - norm[plain.moves.state]))
+    return value, -plain.features(mu)
+
+
+def _horizon(plain: Plain, theta: Float, k: int, beta: float, horizon: int) -> tuple[float, Float]:
+    mdp, r, moves = plain.mdp, plain.mdp.state_features @ theta, plain.moves
+    values, value = [r], 0.0
+    share = plain.share[:, k]
+    for t in range(horizon - 2, -1, -1):
+        Q = mdp.gamma * (plain.T @ values[-1])
+        norm, _ = plain.soft(Q, beta, stop=True)
+        values.append(r + norm)
+        made = slice(moves.ptr[t], moves.ptr[t + 1])
+        taken = np.where(moves.pair[made] >= 0, Q[moves.pair[made]], 0.0)
+        value -= beta * float(share[made] @ (taken - norm[moves.state[made]]))
+    node, mu = np.zeros(mdp.n_states), np.zeros(mdp.n_states)
+    for t in range(horizon - 1):
+        Q = mdp.gamma * (plain.T @ values[horizon - 2 - t])
+        _, pi = plain.soft(Q, beta, stop=True)
+        made = slice(moves.ptr[t], moves.ptr[t + 1])
+        pair, weight = moves.pair[made], share[made]
+        counts = np.bincount(pair[pair >= 0], weight[pair >= 0], minlength=mdp.n_pairs)
+        stops = np.bincount(moves.state[made][pair < 0], weight[pair < 0], minlength=mdp.n_states)
+        node += mu
+        mu = mdp.gamma * (plain.T.T @ (plain.pull(counts, pi, beta, stops) + pi * mu[plain.owner]))
+    return value, -plain.features(node + mu)
+
+
+def _average(plain: Plain, theta: Float, k: int, beta: float, n_sweeps: int) -> tuple[float, Float]:
+    mdp, r = plain.mdp, plain.mdp.state_features @ theta
+    tables = [np.zeros(mdp.n_pairs)]
+    for _ in range(n_sweeps):
+        _, pi = plain.soft(tables[-1], beta)
+        tables.append(mdp.gamma * (plain.T @ (r + plain.sum @ (pi * tables[-1]))))
+    norm, pi = plain.soft(tables[-1], beta)
+    share = plain.share[:, k]
+    counts = np.bincount(plain.moves.pair, share, minlength=mdp.n_pairs)
+    pull, node = plain.pull(counts, pi, beta), np.zeros(mdp.n_states)
+    for Q in tables[-2::-1]:
+        mu = mdp.gamma * (plain.T.T @ pull)
+        node += mu
+        _, pi = plain.soft(Q, beta)
+        mean = plain.sum @ (pi * Q)
+        pull = mu[plain.owner] * pi * (1.0 + beta * (Q - mean[plain.owner]))
+    value = -beta * float(share @ (tables[-1][plain.moves.pair] - norm[plain.moves.state]))
+    return value, -plain.features(node)
