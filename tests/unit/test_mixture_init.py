@@ -273,7 +273,7 @@ def test_restarts_of_kmeans_begin_from_different_clusters():
 
 
 BAD = [
-    ({"init": "kmeens"}, r"init must be one of kmeans, gmm, random, random_rewards, or labels.*'kmeens'"),
+    ({"init": "kmeens"}, r"init must be one of kmeans, gmm, random, best, random_rewards, or labels.*'kmeens'"),
     ({"init": np.zeros(3, dtype=int)}, r"one for each of the 90 demonstrations; there are 3"),
     ({"init": np.arange(90)}, r"90 different initial labels for n_intents=2"),
     ({"init": np.full((90, 2), 0.7)}, r"row 0 is \[0.7, 0.7\], which sums to 1.4. Divide each row"),
@@ -300,7 +300,7 @@ BAD = [
     ({"reward_init": lambda prepared, U: np.full((2, 3), np.nan)}, r"finite numbers"),
     ({"embedding": np.zeros((5, 2))}, r"embedding must have the shape \(90, m\)"),
     ({"embedding": np.full((90, 1), np.inf)}, r"embedding must be finite; row 0"),
-    ({"embedding": "points"}, r"embedding must be an array of numbers"),
+    ({"embedding": "points"}, r"embedding must be one of shares, gradients, or points, or a function.*'points'"),
     ({"n_intents": 0}, r"n_intents must be a whole number, at least 1; it is 0"),
     ({"n_intents": 91}, r"n_intents=91 is more than the 90 demonstrations to learn from. Use at most 90"),
     ({"n_intents": 2.0}, r"n_intents must be a whole number"),

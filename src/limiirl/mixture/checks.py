@@ -38,6 +38,8 @@ def settings(mixture: IntentMixture) -> Settings:
         raise InvalidParameter(
             f"callback must be a function of (restart, iteration), or None; it is {mixture.callback!r}."
         )
+    if mixture.refine is not None:
+        choice(mixture.refine, "refine", ("split_merge",))
     if isinstance(mixture.init, type):
         raise InvalidParameter(f"init must be an instance; {mixture.init.__name__} is a class. Add parentheses.")
     rise = mixture.likelihood_tol

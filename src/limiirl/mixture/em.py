@@ -59,7 +59,8 @@ class Iteration:
     temperature : float
     event : str
         Empty, or why the objective may have fallen: "start", "projected" (from rewards outside the bounds),
-        "annealed", "reseeded 2".
+        "annealed", "reseeded 2". Or a move that `refine` took, over which it rose: "split 2, merged 0 into 1"; such
+        an entry stands for several M-steps, so that `iteration` goes up by as many.
     """
 
     iteration: int

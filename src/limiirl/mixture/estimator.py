@@ -17,13 +17,16 @@ from limiirl.irl import MaxEnt
 from limiirl.irl.prepared import Prepared, prepare
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture import checks, storage
+from limiirl.mixture.best_start import BEST, Candidate, best_start, candidates
 from limiirl.mixture.em import Iteration, Solution, Start, few, run
+from limiirl.mixture.embeddings import embedding
 from limiirl.mixture.inference import Inference
 from limiirl.mixture.init import grouping, is_given, random_rewards
 from limiirl.mixture.progress import reporting
 from limiirl.mixture.reporting import Reporting
 from limiirl.mixture.restarts import Restart, compare
 from limiirl.mixture.rewards import alike, separated, start_from
+from limiirl.mixture.split_merge import refine
 
 Float = NDArray[np.float64]
 
@@ -41,18 +44,22 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
     irl : model, optional
         The single-intent model; `MaxEnt()` by default. It is cloned, never changed.
     init : str, array, RewardEnsemble, clusterer or callable
-        "kmeans", "gmm" (soft clusters), "random" (random responsibilities), "random_rewards" (the paper's baseline);
+        "kmeans", "gmm" (soft clusters), "best" (both, and k-means of gradients: the start that explains the
+        demonstrations best), "random" (random responsibilities), "random_rewards" (the paper's baseline);
         labels (N,); responsibilities (N, K); a `RewardEnsemble`; a scikit-learn clusterer; or a function of the points
         (N, m), K and a Generator that returns any of these.
     reward_init : {"mle", "mean", "mean_clipped", "mean_ray"} or callable
         The first reward of a cluster: the one that explains it best; its centred mean features; these moved into the
         bounds; or these times the factor that explains it best.
-    embedding : (N, m) array or callable, optional
-        What to cluster instead of feature counts: points, or a function of (mdp, demos) that makes them.
+    embedding : {"shares", "gradients"}, (N, m) array or callable, optional
+        What to cluster instead of feature counts: their shares, which do not depend on a walk's length; gradients of
+        the likelihood; points; or a function of (mdp, demos) that makes them.
+    refine : {"split_merge"}, optional
+        Go on after EM with moves that split one intent and merge two others, wherever that raises the objective.
     n_init : int
         How many times to start; the solution of the highest objective is kept. Starts that are given run once.
     max_iter : int
-        Most M-steps after the start; 0 keeps the initial ensemble.
+        Most M-steps after the start, and after each move of `refine`; 0 keeps the initial ensemble.
     tol : float
         EM has converged when the mean absolute change of responsibilities is below this (the paper's rule).
     likelihood_tol : float, optional
@@ -106,6 +113,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         reward_init: Any = "mle",
         *,
         embedding: Any = None,
+        refine: str | None = None,
         n_init: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
@@ -122,6 +130,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         self.init = init
         self.reward_init = reward_init
         self.embedding = embedding
+        self.refine = refine
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
@@ -152,13 +161,16 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         given = is_given(self.init)
         seeds = checks.seeds(self.random_state, 1 if given else n_init)
         points = np.empty((len(prepared.units), 0)) if given else self.points(prepared)
+        tried = candidates(prepared, points, alone=self.embedding is not None) if self._seeks_best else []
         solutions: list[Solution] = []
         told_empty: set[int] = set()
         with reporting(self.verbose, len(seeds), settings.max_iter, self.callback) as told:
             for i, seed in enumerate(seeds):
-                start = self._start(prepared, points, np.random.default_rng(seed), first=i == 0)
+                start = self._start(prepared, points, tried, np.random.default_rng(seed), first=i == 0)
                 told_empty |= set(start.empty)
-                solutions.append(run(prepared, start, settings, told(i)))
+                tell = told(i)
+                found = run(prepared, start, settings, tell)
+                solutions.append(found if self.refine is None else refine(prepared, found, settings, tell))
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
         self._keep(best, prepared, compare(solutions, best))
         self.irl_ = irl
@@ -174,11 +186,21 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         """Return (G, m), what a warm start clusters: feature counts, or the embedding."""
         if self.embedding is None:
             return checks.points(prepared.features(), len(prepared.units), "The feature counts")
+        if isinstance(self.embedding, str):
+            return checks.points(embedding(self.embedding)(prepared), len(prepared.units), "The embedding")
         made = self.embedding(prepared.mdp, prepared.demos) if callable(self.embedding) else self.embedding
         found = checks.points(made, len(prepared.demos), "embedding")
         return prepared.units.mean(found)
 
-    def _start(self, prepared: Prepared, points: Float, rng: np.random.Generator, *, first: bool) -> Start:
+    @property
+    def _seeks_best(self) -> bool:
+        return isinstance(self.init, str) and self.init == BEST
+
+    def _start(
+        self, prepared: Prepared, points: Float, tried: list[Candidate], rng: np.random.Generator, *, first: bool
+    ) -> Start:
+        if self._seeks_best:
+            return best_start(prepared, tried, self.n_intents, self.reward_init, rng, first=first)
         if isinstance(self.init, str) and self.init == "random_rewards":
             box = prepared.box(prepared.n_parameters or prepared.features().shape[1])
             found: Any = random_rewards(box.lower, box.upper, self.n_intents, rng)

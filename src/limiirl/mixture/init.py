@@ -93,7 +93,7 @@ CLUSTERINGS: dict[str, Clustering] = {"kmeans": kmeans, "gmm": gmm, "random": ra
 """Initialisations by name; `register_init` adds to them."""
 # Restarts after the first: the best of many starts would nearly always be the same.
 _ONE_START: dict[str, Clustering] = {"kmeans": partial(kmeans, n_starts=1), "gmm": partial(gmm, n_starts=1)}
-_BUILT_IN = frozenset(CLUSTERINGS) | {"random_rewards"}
+_BUILT_IN = frozenset(CLUSTERINGS) | {"best", "random_rewards"}
 
 
 def is_given(init: Any) -> bool:
@@ -127,7 +127,7 @@ def register_init(name: str, clustering: Clustering) -> None:
 def grouping(
     init: Any, points: Float, n_intents: int, units: Units, rng: Rng, *, first: bool
 ) -> Float | RewardEnsemble:
-    """Return responsibilities (G, K), or an ensemble, from any form of `init` but "random_rewards".
+    """Return responsibilities (G, K), or an ensemble, from any form of `init` but "best" and "random_rewards".
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def grouping(
         return init
     if isinstance(init, str):
         if init not in CLUSTERINGS:
-            known = ", ".join([*CLUSTERINGS, "random_rewards"])
+            known = ", ".join([*CLUSTERINGS, "best", "random_rewards"])
             raise InvalidParameter(
                 f"init must be one of {known}, or labels, responsibilities, a RewardEnsemble, a clusterer or a "
                 f"function; it is {init!r}."

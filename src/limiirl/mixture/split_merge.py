@@ -1,0 +1,207 @@
+"""Split-and-merge moves: out of a solution in which one intent has the work of two, and two that of one.
+
+EM only climbs. From a start whose clusters cut one intent in two and lump two others together it ends at a local
+maximum, since every small step from there is down. A move splits an intent, merges those two of the K + 1 whose
+difference is worth least, and lets EM go on from there for a few iterations. It is taken when that raises the
+objective, which therefore never falls (after Ueda et al. 2000, with likelihoods in place of their heuristics).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+
+from limiirl.irl.prepared import Prepared
+from limiirl.mixture.em import Callback, Iteration, Settings, Solution, Start, few, run
+from limiirl.mixture.embeddings import shares
+from limiirl.mixture.init import one_thread
+
+Float = NDArray[np.float64]
+# Moves that are taken in one fit, and moves that are tried before one is, at most.
+_MOVES, _TRIES = 10, 3
+# Iterations that a move is given to show what it is worth.
+_TRIAL = 10
+# A move must raise the objective (nats a unit) by more: less is EM's own last bit of climbing.
+_LEAST_RISE = 1e-5
+_KMEANS_STARTS = 5
+# Whose responsibility is below the first does not follow; shares of features nearer than the second are the same.
+_FOLLOWS, _APART = 1e-6, 1e-12
+
+
+class Move(NamedTuple):
+    """Intent `split` in two, `gone` merged into `kept`; nats that this gains by itself, and the start that it makes."""
+
+    split: int
+    kept: str
+    gone: str
+    gain: float
+    start: Start
+
+    def __str__(self) -> str:
+        return f"split {self.split}, merged {self.gone} into {self.kept}"
+
+
+def refine(prepared: Prepared, found: Solution, settings: Settings, callback: Callback | None = None) -> Solution:
+    """Return a solution at least as good, by moves that each raise the objective.
+
+    A move that is taken is one line of the history, with its `event`; the iterations of EM after it follow.
+
+    Examples
+    --------
+    There are three kinds of walks. Intents 0 and 1 begin with one of them, intent 2 with the others; EM stays there.
+
+    >>> from limiirl import MDP, Demonstrations, MaxEnt
+    >>> from limiirl.irl.prepared import prepare
+    >>> mdp = MDP.from_edges([0, 0, 0, 1, 2, 3, 3], [1, 2, 6, 3, 3, 4, 5], p0=[1, 0, 0, 0, 0, 0, 0])
+    >>> demos = Demonstrations.from_lists([[0, 6]] * 4 + [[0, 1, 3, 4], [0, 2, 3, 5]] * 4)
+    >>> ready = prepare(MaxEnt(4, bounds=(-4, 4)), mdp, demos)
+    >>> away = [0, 0, 0, 0, 0, 0, -4.0]
+    >>> first = np.array([np.multiply(away, -1.0), np.multiply(away, -0.9), away])
+    >>> stuck = run(ready, Start(np.ones(3) / 3, first), Settings())
+    >>> free = refine(ready, stuck, Settings())
+    >>> [entry.event for entry in free.history if entry.event]
+    ['start', 'split 2, merged 0 into 1']
+    >>> stuck.rho.round(2), free.rho.round(2)
+    (array([0.24, 0.26, 0.5 ]), array([0.33, 0.33, 0.33]))
+    """
+    if len(found.rho) < 2 or settings.max_iter == 0:
+        return found
+    plain = replace(settings, temperatures=())
+    for _ in range(_MOVES):
+        better = _best_of(prepared, found, plain)
+        if better is None:
+            break
+        found = _continued(prepared, found, *better, plain, callback)
+    return found
+
+
+def _best_of(prepared: Prepared, found: Solution, settings: Settings) -> tuple[Move, Solution] | None:
+    """Return the first move that raises the objective, and what it came to."""
+    trial = replace(settings, max_iter=min(_TRIAL, settings.max_iter))
+    for move in moves(prepared, found, settings)[:_TRIES]:
+        reached = run(prepared, move.start, trial)
+        if reached.objective > found.objective + _LEAST_RISE:
+            return move, reached
+    return None
+
+
+def _continued(
+    prepared: Prepared, found: Solution, move: Move, reached: Solution, settings: Settings, callback: Callback | None
+) -> Solution:
+    """Return what EM comes to after a move, with one history for all."""
+    last = found.history[-1].iteration + reached.n_iter
+    entry = replace(reached.history[-1], iteration=last, change=np.nan, event=str(move))
+    history = [*found.history, entry]
+    if callback is not None:
+        callback(entry)
+
+    def told(later: Iteration) -> None:
+        if later.iteration > 0:
+            history.append(replace(later, iteration=last + later.iteration))
+            if callback is not None:
+                callback(history[-1])
+
+    after = run(prepared, Start(reached.rho, reached.thetas, reached.U), settings, told)
+    return replace(after, history=history)
+
+
+def moves(prepared: Prepared, found: Solution, settings: Settings) -> list[Move]:
+    """Return the moves that raise the likelihood by themselves, at most one for each intent to split, the best first.
+
+    An intent is split; of the K + 1 that there are then, two are merged, the followers of both served by the better
+    of their two rewards. They may be two others, or a half and another. Rewards of halves are fitted, all in one go.
+    """
+    K, empty = len(found.rho), few(found.U.sum(axis=0), len(found.U))
+    points = shares(prepared)
+    halves = {k: split_in_two(points, found.U[:, k], seed=k) for k in range(K) if not empty[k]}
+    split = {k: parts for k, parts in halves.items() if parts is not None}
+    if not split:
+        return []
+    U = np.hstack([found.U[:, [k]] * parts for k, parts in split.items()])
+    starts = prepared.project(np.repeat(found.thetas[list(split)], 2, axis=0))
+    thetas = prepared.maximise(prepared.moments(U), starts, np.arange(U.shape[1]), settings.max_evaluations).thetas
+    log_p, log_halves = prepared.log_prob(found.thetas), prepared.log_prob(thetas)
+    made = []
+    for j, k in enumerate(split):
+        first, second = 2 * j, 2 * j + 1
+        portion = U[:, [first, second]].sum(axis=0) / U[:, [first, second]].sum()
+        # One half takes the place of the intent that is split, the other comes last.
+        wide, rewards = np.hstack([log_p, log_halves[:, [second]]]), np.vstack([found.thetas, thetas[second]])
+        wide[:, k], rewards[k] = log_halves[:, first], thetas[first]
+        rho = np.append(found.rho, found.rho[k] * portion[1])
+        rho[k] *= portion[0]
+        log_likelihood, kept, gone = cheapest_merger(wide, rho, k)
+        gain = log_likelihood - found.log_likelihood * len(found.U)
+        if gain > 0.0:
+            rho[kept] += rho[gone]
+            rho[gone], rewards[gone] = rho[K], rewards[K]
+            made.append(Move(k, _called(kept, k, K), _called(gone, k, K), gain, Start(rho[:K], rewards[:K])))
+    return sorted(made, key=lambda move: -move.gain)
+
+
+def _called(i: int, split: int, K: int) -> str:
+    return "a half" if i in (split, K) else str(i)
+
+
+def cheapest_merger(log_p: Float, rho: Float, split: int) -> tuple[float, int, int]:
+    """Return the highest log-likelihood after a merger of two intents, who is kept, and who is gone.
+
+    Parameters
+    ----------
+    log_p : (G, K + 1)
+    rho : (K + 1,)
+    split : int
+        The intent that was split: it is not merged with the last one, which is its other half.
+
+    Examples
+    --------
+    The first two intents are the same, so that nothing is lost.
+
+    >>> log_p = np.log([[0.9, 0.9, 0.1, 0.1], [0.1, 0.1, 0.8, 0.2]])
+    >>> found, kept, gone = cheapest_merger(log_p, np.ones(4) / 4, split=2)
+    >>> kept, gone, bool(np.isclose(found, np.log(np.exp(log_p).mean(axis=1)).sum(), rtol=1e-12, atol=0.0))
+    (0, 1, True)
+    """
+    top = np.max(log_p, axis=1)
+    with np.errstate(invalid="ignore"):  # a unit that is impossible now makes every merger no number, which none beats
+        p = np.exp(log_p - top[:, None])
+    total, last = p @ rho, rho.size - 1
+    best = (-np.inf, 0, last)
+    for i, j in combinations(range(rho.size), 2):
+        if (i, j) == (split, last):
+            continue
+        rest = np.maximum(total - rho[i] * p[:, i] - rho[j] * p[:, j], 0.0)
+        for kept, gone in ((i, j), (j, i)):
+            with np.errstate(
+                divide="ignore", invalid="ignore"
+            ):  # where nobody else explains a unit, the merger is out of question
+                value = float(np.sum(np.log(rest + (rho[i] + rho[j]) * p[:, kept]) + top))
+            if value > best[0]:
+                best = (value, kept, gone)
+    return best
+
+
+def split_in_two(points: Float, weights: Float, seed: int) -> Float | None:
+    """Return (G, 2) which of two halves each unit belongs to, by k-means of those who follow an intent; or None.
+
+    Units count by how much they follow it, weights (G,). There is nothing to split where all are at one point (G, m).
+
+    Examples
+    --------
+    >>> split_in_two(np.array([[0.0], [1.0], [5.0]]), np.array([1.0, 1.0, 0.0]), seed=0).argmax(axis=1).tolist()
+    [1, 0, 0]
+    """
+    follow = weights > _FOLLOWS
+    if not np.any(np.ptp(points[follow], axis=0) > _APART):
+        return None
+    halves = KMeans(2, n_init=_KMEANS_STARTS, random_state=seed)
+    with one_thread():
+        halves.fit(points[follow], sample_weight=weights[follow])
+        labels = halves.predict(points)
+    found = np.eye(2)[labels]
+    return found if np.all(weights @ found > 0.0) else None
