@@ -124,6 +124,56 @@ def test_no_difference_found_is_not_yet_none():
     assert verdicts(noisy(STUDIES["boxplots"], far, 1.0, n_worlds=60))[claim] == FAILS
 
 
+def test_ml_irl_as_the_paper_has_it_and_turned_around():
+    quality = QUALITY | {"random responsibilities": 3.0}
+    told = verdicts(made(STUDIES["mlirl"], lambda m, x, k, s: quality[m]))
+    assert set(told.values()) == {HOLDS}
+    assert len(told) == 7
+    told = verdicts(made(STUDIES["mlirl"], lambda m, x, k, s: 9.0 - quality[m] + (m == "supervised")))
+    assert set(told.values()) == {FAILS}
+
+
+def sigma(warm, random, policy, measure):
+    """Records of Sigma-GIRL by the kind of start: warm ones, random ones, and warm ones by policy features."""
+
+    def value(method, x, k, s):
+        if k != measure:
+            return 1.0
+        return random if method.startswith("random") else policy if "policy" in method else warm
+
+    return verdicts(made(STUDIES["sigma-girl"], value))
+
+
+def test_sigma_girl_as_the_paper_has_it():
+    told = sigma(1.0, 2.0, 1.0, "n_iter")  # fewer iterations, and so less time; all else is the same
+    counted = {claim: verdict for claim, verdict in told.items() if "put more agents right" in claim}
+    assert set(counted.values()) == {OPEN}
+    assert len(counted) == 6
+    assert {verdict for claim, verdict in told.items() if claim not in counted} == {HOLDS}
+
+
+@pytest.mark.parametrize(
+    ("measure", "claim"),
+    [("anid", "end with the same ANID and NLL"), ("nll", "end with the same"), ("n_iter", "need fewer iterations")],
+)
+def test_sigma_girl_turned_around(measure, claim):
+    told = sigma(3.0, 2.0, 3.0, measure)
+    assert {verdict for name, verdict in told.items() if claim in name} == {FAILS}
+    policy = sigma(1.0, 2.0, 3.0, measure)
+    same = {verdict for name, verdict in policy.items() if "equally good to cluster by" in name}
+    assert same == ({HOLDS} if measure == "n_iter" else {FAILS})
+
+
+def test_more_agents_put_right_is_better():
+    for warm, wanted in ((1.0, HOLDS), (0.5, FAILS)):
+
+        def accuracy(method, x, k, s, warm=warm):
+            return (warm if "features" in method else 0.8) + 0.001 * (s % 3) if k == "accuracy" else 1.0
+
+        told = verdicts(made(STUDIES["sigma-girl"], accuracy))
+        assert {verdict for claim, verdict in told.items() if "put more agents right" in claim} == {wanted}
+
+
 def test_tests_that_point_in_opposite_directions_decide_nothing():
     results = made(STUDIES["boxplots"], lambda m, x, k, s: 1.0, n_worlds=100)
     spec = STUDIES["boxplots"].spec("k-means, MLE", PAPER_LENGTH)

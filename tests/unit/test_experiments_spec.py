@@ -27,12 +27,14 @@ CHANGES = {
     "reward_init": "mean",
     "max_iter": 3,
     "max_length": 50,
+    "mixture_parameters": parameters(n_init=10),
+    "n_agents": 2,
 }
 
 
 def test_the_hash_of_the_papers_setting_is_what_it_was_when_results_were_first_stored():
     # A change here makes every stored result unreachable: raise PROCEDURE only where trials come to other results.
-    assert BASE.hash == "1dd716d8422cc9e8"
+    assert BASE.hash == "09f06c2f9d183a30"
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -60,6 +62,7 @@ def test_equal_settings_are_equal_however_they_are_written():
     for same in (parameters(n_elements=np.int64(3), wind=0), (("wind", np.float64(0.0)), ("n_elements", 3.0))):
         assert Spec(world_parameters=same) == calm
         assert Spec(world_parameters=same).hash == calm.hash
+    assert Spec(mixture_parameters={"n_init": 3.0}).hash == Spec(mixture_parameters=parameters(n_init=3)).hash
     assert Spec(model_parameters=parameters(bounds=[-10, 0])) == Spec(model_parameters=parameters(bounds=(-10.0, 0.0)))
 
 
@@ -85,6 +88,7 @@ def test_a_specification_survives_the_way_to_a_worker():
         ({"max_length": 0}, "max_length must be an integer of at least 1; got 0"),
         ({"max_length": 5.5}, "max_length must be an integer of at least 1; got 5.5"),
         ({"max_iter": -3}, "max_iter must be an integer of at least 0; got -3"),
+        ({"n_agents": 0}, "n_agents must be an integer of at least 1; got 0"),
         ({"imbalance": 1.0}, r"imbalance must lie in \[0, 1\); got 1.0"),
         ({"imbalance": float("nan")}, "imbalance must lie in"),
     ],
@@ -92,6 +96,12 @@ def test_a_specification_survives_the_way_to_a_worker():
 def test_what_is_no_setting_is_refused(changes, said):
     with pytest.raises(InvalidParameter, match=said):
         BASE.with_(**changes)
+
+
+def test_whole_numbers_stay_whole_so_that_a_mixture_can_count_with_them():
+    (annealing,) = (value for _, value in parameters(annealing=(5.5, 10.0)))
+    assert annealing == (5.5, 10)
+    assert [type(number) for number in annealing] == [float, int]
 
 
 def test_a_parameter_that_json_cannot_hold_is_refused():

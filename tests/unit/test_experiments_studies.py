@@ -2,11 +2,13 @@
 
 import pytest
 
+from limiirl.cli import reproduce
 from limiirl.errors import InvalidParameter
 from limiirl.experiments.studies import (
     BASE,
     EARLY_STOPS,
     FIXED_LENGTH,
+    GROUPS,
     METHODS,
     PAPER_LENGTH,
     STUDIES,
@@ -16,6 +18,7 @@ from limiirl.experiments.studies import (
     method_spec,
     tasks,
 )
+from limiirl.experiments.studies_models import SIGMA_METHODS
 
 
 def test_the_main_setting_is_the_papers():
@@ -88,6 +91,45 @@ def test_a_trial_that_studies_share_is_run_once():
     assert len(every) < alone
 
 
+def test_all_is_the_papers_and_groups_are_several():
+    papers = [study.name for study in choose(["all"])]
+    assert papers == [name for name in STUDIES if not name.startswith("beyond")]
+    assert {"mlirl", "sigma-girl"} < set(papers)
+    assert [study.name for study in choose(["beyond", "models"])] == [*GROUPS["models"], *GROUPS["beyond"]]
+    assert [study.name for study in choose(["all", "beyond"])] == list(STUDIES)
+
+
+def test_the_help_names_every_study_and_every_group():
+    told = reproduce.Names.__metadata__[0].help
+    for name in (*STUDIES, *GROUPS, "all"):
+        assert f" {name}" in f" {told}", name
+
+
+def test_ml_irl_is_the_papers_with_the_methods_of_the_box_plots():
+    study = STUDIES["mlirl"]
+    assert (study.points, study.repeats, study.methods) == (("ML-IRL",), 20, STUDIES["boxplots"].methods)
+    for setting in study.settings:
+        assert dict(setting.spec.model_parameters) == {"q": "hard", "beta": 0.5, "bounds": (-10, 0)}
+        plain = method_spec(BASE, setting.method)
+        assert setting.spec.with_(model=plain.model, model_parameters=()) == plain
+
+
+def test_sigma_girl_has_both_feature_choices_and_every_number_of_trajectories():
+    study = STUDIES["sigma-girl"]
+    assert (study.points, study.repeats, study.methods) == ((5, 20, 100), 40, tuple(SIGMA_METHODS))
+    for setting in study.settings:
+        spec, given = setting.spec, dict(setting.spec.model_parameters)
+        assert (spec.world, spec.model, spec.n_intents) == ("ContinuousPuddleWorld", "SigmaGIRL", 2)
+        assert (spec.n_demos, spec.n_test) == (setting.x, setting.x)
+        # The discount that the agents were trained for.
+        assert given["gamma"] == dict(spec.world_parameters)["gamma"] == 0.999
+        assert given["cluster_on"] == ("policy" if "policy" in setting.method else "reward")
+    starts = {method: study.spec(method, 5).init for method in study.methods}
+    assert [starts[f"{kind}, reward features"] for kind in ("k-means", "GMM")] == ["kmeans", "gmm"]
+    assert [starts[f"random {what}"] for what in ("responsibilities", "rewards")] == ["random", "random_rewards"]
+    assert study.spec("supervised", 5).supervised
+
+
 def test_repeats_apply_to_every_study():
     assert {seed for _, seed in tasks(choose(["all"]), repeats=3)} == {0, 1, 2}
     assert {seed for _, seed in tasks(choose(["margin"]))} == set(range(10))
@@ -95,7 +137,7 @@ def test_repeats_apply_to_every_study():
 
 @pytest.mark.parametrize("names", [["nonsense"], [], ["table1", "Wind"]])
 def test_unknown_studies_are_refused_with_the_known_ones(names):
-    with pytest.raises(InvalidParameter, match="Choose among table1, boxplots, demos"):
+    with pytest.raises(InvalidParameter, match="Choose among table1, boxplots, demos.* models, beyond and all"):
         choose(names)
 
 

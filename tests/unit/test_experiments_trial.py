@@ -1,11 +1,13 @@
 """A trial is a pure function of its specification and seed, and its record is what the library says of the fit."""
 
+from itertools import permutations
+
 import numba
 import numpy as np
 import pytest
 
 from limiirl import IntentMixture, MaxEnt, RewardEnsemble, metrics
-from limiirl.experiments import trial
+from limiirl.experiments import problems, trial
 from limiirl.experiments.spec import Spec, parameters
 from limiirl.experiments.studies import BASE, METHODS, method_spec
 from limiirl.experiments.trial import attempt, make_mixture, make_problem, restore, run_trial
@@ -42,6 +44,9 @@ def test_scores_are_those_of_the_mixtures_at_the_start_and_at_the_end():
         np.testing.assert_allclose(getattr(record, "anid" + suffix), metrics.anid(labels, U), rtol=1e-12)
         hard = metrics.anid(labels, np.argmax(U, axis=1))
         np.testing.assert_allclose(getattr(record, "anid_hard" + suffix), hard, rtol=1e-12, atol=1e-15)
+        told = np.argmax(U, axis=1)
+        best = max(np.mean(np.array(names)[told] == labels) for names in permutations(range(3)))
+        np.testing.assert_allclose(getattr(record, "accuracy" + suffix), best, rtol=1e-12)
         found = metrics.gevd(world.mdp, world.ensemble, mix.ensemble_)
         np.testing.assert_allclose(getattr(record, "gevd" + suffix), found.value, rtol=1e-9)
         log_p = mix.irl_.log_prob(world.mdp, world.ensemble.thetas, test)
@@ -53,7 +58,7 @@ def test_records_repeat_themselves_bit_for_bit_whatever_came_before():
     spec = method_spec(SMALL, "random responsibilities")
     first = run_trial(spec, 1)
     run_trial(method_spec(SMALL.in_world(wind=0.2), "GMM, MLE"), 4)
-    trial._problem.cache_clear()
+    problems._problem.cache_clear()
     assert run_trial(spec, 1).reproducible() == first.reproducible()
 
 
@@ -125,8 +130,8 @@ def test_a_trial_that_fails_is_a_record_that_says_how():
 
 def test_a_trial_runs_on_one_thread(monkeypatch):
     seen = []
-    judge = trial.evaluate
-    monkeypatch.setattr(trial, "evaluate", lambda *given: (seen.append(numba.get_num_threads()), judge(*given))[1])
+    judge = problems.evaluate
+    monkeypatch.setattr(problems, "evaluate", lambda *given: (seen.append(numba.get_num_threads()), judge(*given))[1])
     run_trial(method_spec(SMALL, "supervised"), 0)
     assert seen == [1]
 
@@ -156,3 +161,29 @@ def test_a_restored_mixture_is_the_recorded_one_in_the_order_of_the_truth():
 def test_parameters_of_the_model_reach_it():
     spec = SMALL.with_(model_parameters=parameters(bounds=(-3.0, 0.0)))
     assert np.min(run_trial(spec, 0).thetas) >= -3.0
+
+
+def test_further_parameters_reach_the_mixture_and_every_start_is_run_to_its_end():
+    spec = method_spec(SMALL, "random rewards").with_(mixture_parameters=parameters(n_init=2, tol=0.01), max_iter=20)
+    problem = make_problem(spec, 3)
+    whole = make_mixture(spec, 3)
+    assert (whole.n_init, whole.tol) == (2, 0.01)
+    whole.fit(problem.world.mdp, problem.demos)
+    record = run_trial(spec, 3)
+    np.testing.assert_array_equal(record.thetas, whole.thetas_)
+    assert (record.n_iter, len(whole.restarts_)) == (whole.n_iter_, 2)
+    best = max(restart.objective for restart in whole.restarts_)
+    np.testing.assert_allclose(record.train_nll, -best, rtol=1e-12)
+
+
+def test_what_a_model_needs_is_compiled_once_and_never_timed(monkeypatch):
+    fitted, fit = [], trial._fit
+    monkeypatch.setattr(
+        trial, "_fit", lambda mixture, problem: (fitted.append(len(problem.demos)), fit(mixture, problem))[1]
+    )
+    trial._warm_up.cache_clear()
+    spec = method_spec(SMALL, "supervised").with_(model="MaxCausalEnt", model_parameters=parameters(beta=2.0))
+    run_trial(spec, 0)
+    assert fitted == [18, 18, 40]
+    run_trial(spec, 1)
+    assert fitted[3:] == [40]

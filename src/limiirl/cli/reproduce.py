@@ -1,4 +1,4 @@
-"""`limiirl reproduce`: the paper's experiments, from scratch or from where they were left."""
+"""`limiirl reproduce`: the paper's experiments and those beyond, from scratch or from where they were left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ _BETWEEN_LINES = 15.0
 
 Names = Annotated[
     list[str],
-    typer.Argument(help="table1, boxplots, demos, wind, clusters, elements, imbalance, margin, or all."),
+    typer.Argument(
+        help="table1, boxplots, demos, wind, clusters, elements, imbalance, margin, mlirl, sigma-girl: the paper's, or "
+        "all for all of these; beyond-elements, beyond-wind: not the paper's. Groups: models is boxplots, mlirl and "
+        "sigma-girl; beyond is both beyond-elements and beyond-wind. `all beyond` is everything."
+    ),
 ]
 
 
@@ -30,7 +34,8 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     studies: Names,
     out: Annotated[Path, typer.Option("--out", "-o", help="Run folder; what it has is not done again.")] = Path("run"),
     repeats: Annotated[
-        int | None, typer.Option(help="Worlds a study; the paper's by default: 100, sweeps 20, margin 10.")
+        int | None,
+        typer.Option(help="Worlds a study. By default 100, sigma-girl 40, margin 10, all others 20; the paper's."),
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Trials at once; as many as there are cores by default.")] = None,
     engine: Annotated[str, typer.Option(help="local, dask, or ray (not covered by our tests).")] = "local",
@@ -39,7 +44,7 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     report: Annotated[bool, typer.Option(help="Write the report when all is done.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Run the paper's experiments on ElementWorld, and write a report of them.
+    """Run the paper's experiments, or those that go beyond it, and write a report of them.
 
     A run that was stopped, or killed, goes on where it was: call it again with the same folder.
 

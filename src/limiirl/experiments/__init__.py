@@ -2,7 +2,7 @@
 
 A `Spec` and a seed determine a trial; `run_trial` is a pure function of them. A `Study` is a list of settings that are
 compared over the same worlds, `run_studies` runs what a `Store` does not have yet, and `Results` are the records of a
-study as arrays over worlds. `STUDIES` are those of the paper.
+study as arrays over worlds. `STUDIES` are those of the paper and those that go beyond it, `GROUPS` names for several.
 """
 
 from limiirl.experiments.executors import Engine
@@ -12,10 +12,11 @@ from limiirl.experiments.results import Results
 from limiirl.experiments.running import Progress, run_studies
 from limiirl.experiments.spec import Spec, parameters
 from limiirl.experiments.store import Store
-from limiirl.experiments.studies import METHODS, STUDIES, Setting, Study, choose, method_spec
+from limiirl.experiments.studies import GROUPS, METHODS, STUDIES, Setting, Study, choose, method_spec
 from limiirl.experiments.trial import run_trial
 
 __all__ = [
+    "GROUPS",
     "METHODS",
     "STUDIES",
     "Engine",

@@ -38,7 +38,11 @@ class Record:
         Of the test demonstrations' posterior, and of their most likely intents, from the true labels.
     anid_truth : float
         The same from the posterior of the true ensemble under the same model.
+    accuracy : float
+        Share of the test demonstrations, or test agents, whose most likely intent is the true one, after the best
+        matching of intents.
     gevd, gevd_normalised : float
+        None where rewards cannot be compared with the truth.
     weights, thetas : (K,), (K, d)
     history : list of float
         Mean NLL of the training demonstrations by iteration of EM; the first is the start's.
@@ -65,6 +69,8 @@ class Record:
     anid_hard: float | None = None
     anid_truth_start: float | None = None
     anid_truth: float | None = None
+    accuracy_start: float | None = None
+    accuracy: float | None = None
     gevd_start: float | None = None
     gevd: float | None = None
     gevd_normalised_start: float | None = None

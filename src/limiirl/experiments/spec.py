@@ -19,6 +19,8 @@ Parameters = tuple[tuple[str, Plain], ...]
 PROCEDURE = 1
 SUPERVISED, FULL_GMM = "labels", "gmm_full"
 _LONGEST = "longest"
+# Fields that hold parameters by name.
+_MAPPINGS = ("world_parameters", "model_parameters", "mixture_parameters")
 
 
 def parameters(**values: Any) -> Parameters:
@@ -40,7 +42,7 @@ def _plain(name: str, value: Any) -> Plain:
         number = float(value)
         return int(number) if number.is_integer() else number
     if isinstance(value, list | tuple) and all(isinstance(x, Real) for x in value):
-        return tuple(float(x) for x in value)
+        return tuple(int(x) if float(x).is_integer() else float(x) for x in value)
     raise InvalidParameter(
         f"Parameter {name} of a specification must be a number, a text, None or some numbers; got {value!r}. "
         "It is written to JSON and hashed."
@@ -73,6 +75,11 @@ class Spec:
         EM's largest number of iterations.
     max_length : int or "longest"
         L: a number, or the longest demonstration of both sets, fixed before fitting.
+    mixture_parameters : tuple of (name, value)
+        Further parameters of `IntentMixture`, such as `n_init`.
+    n_agents : int, optional
+        For a model that learns from agents: how many share the demonstrations of an intent. A world that has agents of
+        its own needs no such number; `n_demos` and `n_test` are then trajectories an agent.
 
     Examples
     --------
@@ -97,6 +104,8 @@ class Spec:
     reward_init: str = "mle"
     max_iter: int = 100
     max_length: int | str = _LONGEST
+    mixture_parameters: Parameters = ()
+    n_agents: int | None = None
 
     def __post_init__(self) -> None:
         sizes = {"n_demos": 1, "n_test": 1, "n_intents": 1, "max_iter": 0}
@@ -105,6 +114,8 @@ class Spec:
                 raise InvalidParameter(f"max_length must be a number or 'longest'; got {self.max_length!r}.")
         else:
             sizes["max_length"] = 1
+        if self.n_agents is not None:
+            sizes["n_agents"] = 1
         for name, least in sizes.items():
             check_count(name, getattr(self, name), least, "Pass a whole number.")
         forms: dict[str, Any] = {name: int(getattr(self, name)) for name in sizes}
@@ -113,7 +124,7 @@ class Spec:
                 f"imbalance must lie in [0, 1); got {self.imbalance!r}. It is p of geometric shares."
             )
         forms["imbalance"] = float(self.imbalance)
-        for name in ("world_parameters", "model_parameters"):
+        for name in _MAPPINGS:
             forms[name] = parameters(**dict(getattr(self, name)))
         for name, form in forms.items():
             object.__setattr__(self, name, form)
@@ -127,7 +138,7 @@ class Spec:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         found = asdict(self)
-        for name in ("world_parameters", "model_parameters"):
+        for name in _MAPPINGS:
             found[name] = {key: list(v) if isinstance(v, tuple) else v for key, v in found[name]}
         return found
 
@@ -139,7 +150,7 @@ class Spec:
             odd = sorted(set(found) ^ known)
             raise InvalidFile(f"A specification has missing or unknown fields: {', '.join(odd)}. Use its own version.")
         given = dict(found)
-        for name in ("world_parameters", "model_parameters"):
+        for name in _MAPPINGS:
             given[name] = parameters(**given[name])
         return cls(**given)
 

@@ -10,86 +10,40 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter, LimiirlWarning
+from limiirl.experiments.agents_trial import AgentsProblem, make_agents, with_agents
+from limiirl.experiments.problems import Problem, known, make_problem
 from limiirl.experiments.records import Record
 from limiirl.experiments.spec import FULL_GMM, Parameters, Spec
 from limiirl.irl.registry import model_class
 from limiirl.mdp.ensemble import RewardEnsemble
-from limiirl.metrics import evaluate
 from limiirl.mixture import IntentMixture
 from limiirl.mixture.align import in_order_of_labels
 from limiirl.mixture.init import one_thread
 from limiirl.theory import inter_cluster_margin
-from limiirl.worlds import WORLDS, World, geometric_weights
 
-_SECOND_SET = 1
+__all__ = ["Problem", "attempt", "make_mixture", "make_problem", "pose", "restore", "run_trial"]
+
 _GMM_STARTS = 5
 
 
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """What a trial is about: a world, its demonstrations, and the truth behind them.
-
-    Attributes
-    ----------
-    world : World
-    truth : RewardEnsemble
-        The true rewards, with the shares by which demonstrations were drawn.
-    demos, labels : Demonstrations, (N,)
-        To learn from.
-    test, test_labels : Demonstrations, (N',)
-        To judge by.
-    """
-
-    world: World
-    truth: RewardEnsemble
-    demos: Demonstrations
-    labels: NDArray[np.int64]
-    test: Demonstrations
-    test_labels: NDArray[np.int64]
-
-    @property
-    def longest(self) -> int:
-        """The longest demonstration of both sets."""
-        return int(max(self.demos.lengths.max(), self.test.lengths.max()))
-
-
-# Methods are compared on the same data, and come one after the other: a few problems are kept.
-@lru_cache(maxsize=4)
-def _problem(world: str, given: Parameters, sizes: tuple[int, int], imbalance: float, seed: int) -> Problem:
-    if world not in WORLDS:
-        raise InvalidParameter(f"There is no world named {world!r}; known are {', '.join(WORLDS)}.")
-    made: World = WORLDS[world](**dict(given), seed=seed)
-    truth, weights = made.ensemble, None
-    if imbalance:
-        weights = geometric_weights(truth.n_intents, imbalance)
-        truth = RewardEnsemble(weights, truth.thetas)
-    demos, labels = made.sample(sizes[0], seed=2 * seed, weights=weights)
-    test, test_labels = made.sample(sizes[1], seed=2 * seed + _SECOND_SET, weights=weights)
-    return Problem(made, truth, demos, labels, test, test_labels)
-
-
-def make_problem(spec: Spec, seed: int) -> Problem:
-    """Return the world and the demonstrations of a trial: those of two methods with one seed are the same.
+def pose(spec: Spec, seed: int) -> Problem | AgentsProblem:
+    """Return what a trial is about, with demonstrations or with agents, as its model needs.
 
     Examples
     --------
-    >>> problem = make_problem(Spec(n_demos=12), seed=3)
-    >>> problem.world.seed, len(problem.demos), len(problem.test), problem.truth.n_intents
-    (3, 12, 100, 3)
+    >>> len(pose(Spec(n_demos=12), seed=3).demos), len(pose(Spec(n_demos=12, n_agents=2), seed=3).demos)
+    (12, 6)
     """
-    return _problem(spec.world, spec.world_parameters, (spec.n_demos, spec.n_test), spec.imbalance, seed)
+    return make_agents(spec, seed) if with_agents(spec) else make_problem(spec, seed)
 
 
 def make_mixture(spec: Spec, seed: int) -> IntentMixture:
@@ -100,23 +54,25 @@ def make_mixture(spec: Spec, seed: int) -> IntentMixture:
     >>> make_mixture(Spec(n_intents=2, init="gmm"), seed=3)
     IntentMixture(...)
     """
-    problem = make_problem(spec, seed)
+    problem = pose(spec, seed)
     irl = model_class(spec.model)(**dict(spec.model_parameters))
-    if "max_length" in irl.get_params():
+    if isinstance(problem, Problem) and "max_length" in irl.get_params():
         irl.set_params(max_length=problem.longest if isinstance(spec.max_length, str) else spec.max_length)
     init: Any = spec.init
     if spec.supervised:
         init = problem.labels
     elif spec.init == FULL_GMM:
         init = GaussianMixture(init_params="random", n_init=_GMM_STARTS)
-    return IntentMixture(spec.n_intents, irl, init, spec.reward_init, max_iter=spec.max_iter, random_state=seed)
+    more: dict[str, Any] = dict(spec.mixture_parameters)
+    return IntentMixture(spec.n_intents, irl, init, spec.reward_init, max_iter=spec.max_iter, random_state=seed, **more)
 
 
 def run_trial(spec: Spec, seed: int) -> Record:
     """Fit and judge one mixture. The record depends on the arguments alone, its times apart.
 
     EM is run in two parts, so that the mixture with which it begins is judged by the same rules: the initialisation,
-    then EM from there.
+    then EM from there. Where further parameters of the mixture are given, which may ask for several starts, the second
+    part is a whole fit, and what it takes longer than the first is the time of EM.
 
     Parameters
     ----------
@@ -130,18 +86,21 @@ def run_trial(spec: Spec, seed: int) -> Record:
     >>> record.n_iter, record.train_nll < record.train_nll_start, round(record.anid, 2)
     (2, True, 0.03)
     """
-    problem = make_problem(spec, seed)
+    problem = pose(spec, seed)
     with _alone():
-        _warm_up(spec.model, spec.model_parameters)
+        _warm_up(spec.model, spec.model_parameters, spec.mixture_parameters, with_agents(spec))
         mixture = make_mixture(spec, seed)
         first, seconds_start = _timed(lambda: _fit(mixture.set_params(max_iter=0), problem))
         mixture = make_mixture(spec, seed)
         if spec.supervised or spec.max_iter == 0:
             last, seconds_em = first, 0.0
+        elif spec.mixture_parameters:
+            last, seconds = _timed(lambda: _fit(mixture, problem))
+            seconds_em = max(seconds - seconds_start, 0.0)
         else:
             last, seconds_em = _timed(lambda: _fit(mixture.set_params(init=first.ensemble_), problem))
-        start = _scores(first, problem)
-        final = start if last is first else _scores(last, problem)
+        start = problem.scores(first)
+        final = start if last is first else problem.scores(last)
     return Record(
         spec.hash,
         seed,
@@ -150,10 +109,8 @@ def run_trial(spec: Spec, seed: int) -> Record:
         converged=last.converged_,
         seconds_start=seconds_start,
         seconds_em=seconds_em,
-        margin=inter_cluster_margin(problem.demos.features(problem.world.mdp), problem.labels)
-        if problem.truth.n_intents > 1
-        else None,
-        change=_number(first.history_[0].change),
+        margin=inter_cluster_margin(problem.points(last.irl_), problem.labels) if problem.n_labels > 1 else None,
+        change=known(first.history_[0].change),
         history=[-entry.log_likelihood for entry in last.history_],
         **{f"{name}_start": value for name, value in start.items()},
         **final,
@@ -183,11 +140,12 @@ def _trace(error: Exception) -> str:
 
 
 @lru_cache
-def _warm_up(model: str, given: Parameters) -> None:
+def _warm_up(model: str, given: Parameters, more: Parameters, agents: bool) -> None:
     """Compile what a fit calls, once a process, so that no trial's time includes it."""
-    small = Spec(n_demos=6, n_test=1, model=model, model_parameters=given)
+    small = Spec(n_demos=18, n_test=18, model=model, model_parameters=given, mixture_parameters=more)
+    small = small.with_(n_agents=2) if agents else small
     for init in ("kmeans", "gmm"):
-        _fit(make_mixture(small.with_(init=init, max_iter=1), 0), make_problem(small, 0))
+        _fit(make_mixture(small.with_(init=init, max_iter=1), 0), pose(small, 0))
 
 
 @contextmanager
@@ -211,31 +169,8 @@ def _timed(work: Callable[[], IntentMixture]) -> tuple[IntentMixture, float]:
     return work(), time.perf_counter() - start
 
 
-def _fit(mixture: IntentMixture, problem: Problem) -> IntentMixture:
-    return mixture.fit(problem.world.mdp, problem.demos)
-
-
-def _scores(mixture: IntentMixture, problem: Problem) -> dict[str, Any]:
-    """Return the scores of one mixture by their names in a record."""
-    found = evaluate(mixture, problem.test, problem.test_labels, problem.truth)
-    assert found.recovery is not None  # labels were given
-    assert found.gevd is not None  # and the truth
-    return {
-        "nll": found.nll.mean,
-        "train_nll": -mixture.log_likelihood_,
-        "anid": found.recovery.anid,
-        "anid_hard": found.recovery.anid_hard,
-        "anid_truth": None if found.reference is None else found.reference.anid,
-        "gevd": found.gevd.value,
-        "gevd_normalised": _number(found.gevd.normalised),
-        "weights": mixture.weights_.tolist(),
-        "thetas": mixture.thetas_.tolist(),
-    }
-
-
-def _number(value: float) -> float | None:
-    """Return None for what does not exist, such as the change of a start without clusters."""
-    return None if np.isnan(value) else float(value)
+def _fit(mixture: IntentMixture, problem: Problem | AgentsProblem) -> IntentMixture:
+    return mixture.fit(problem.fitted_in, problem.demos)  # type: ignore[arg-type]
 
 
 def restore(spec: Spec, record: Record) -> IntentMixture:
@@ -250,9 +185,9 @@ def restore(spec: Spec, record: Record) -> IntentMixture:
     """
     if record.weights is None or record.thetas is None:
         raise InvalidParameter(f"Trial {record.spec} with seed {record.seed} has no mixture: {record.error}")
-    problem = make_problem(spec, record.seed)
-    found = RewardEnsemble(np.array(record.weights), np.array(record.thetas))
+    problem = pose(spec, record.seed)
+    found = RewardEnsemble(np.array(record.weights), problem.rewards(np.array(record.thetas)))
     mixture = make_mixture(spec, record.seed).set_params(init=found, max_iter=0, n_intents=len(found.weights))
     with _alone():
         fitted = _fit(mixture, problem)
-    return in_order_of_labels(fitted, problem.labels, problem.truth.n_intents)
+    return in_order_of_labels(fitted, problem.labels, problem.n_labels)
