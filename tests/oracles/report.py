@@ -3,6 +3,8 @@
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
+from limiirl.experiments.records import Record
+from limiirl.experiments.study import Study
 from limiirl.report import (
     Callout,
     Cell,
@@ -19,6 +21,41 @@ from limiirl.report import (
     literal,
 )
 from limiirl.report.ink import INK, MUTED, NARROW, PAPER, SERIES, WIDE
+
+OF_MODEL = {"MaxEnt": 4.7, "MaxCausalEnt": 1.0, "ML-IRL": 1.3, "ML-IRL, paper's": 3.1, "Sigma-GIRL": 14.0}
+OF_START = {"random rewards": 3.0, "random responsibilities": 2.5, "supervised": 0.8}
+
+
+def made_up(study: Study, n_worlds: int, seed: int = 0) -> list[Record]:
+    """Records of a study with numbers like those of a run: models differ in scale, random starts are worse."""
+    rng = np.random.default_rng(seed)
+    records = []
+    for world in range(n_worlds):
+        for setting in study.settings:
+            model, _, start = setting.method.rpartition(": ")
+            scale, worse = OF_MODEL.get(model, 2.0), OF_START.get(start, 1.0)
+            gevd, anid, seconds = scale * worse * rng.lognormal(0.0, 0.3, 3)
+            right = rng.random() < 1.0 / worse
+            agents = setting.spec.world != "ElementWorld"
+            records.append(
+                Record(
+                    setting.spec.hash,
+                    world,
+                    n_iter=int(rng.integers(2, 90)),
+                    converged=bool(rng.random() < 0.8),
+                    seconds_start=0.01,
+                    seconds_em=0.1 * seconds,
+                    nll=19.0 + rng.normal(),
+                    nll_start=21.0,
+                    anid=float(not right) if agents else 0.01 * anid,
+                    anid_start=0.3,
+                    accuracy=(1.0 if right else 2 / 3) if agents else 1.0 - 0.002 * anid,
+                    gevd=None if agents else gevd,
+                    gevd_start=None if agents else 2.0 * gevd,
+                )
+            )
+    return records
+
 
 HOSTILE = "<script>alert(1)</script> \"double\" 'single' & <img src=x onerror=alert(2)>"
 """What a user might call a world, an intent or a method."""

@@ -18,8 +18,8 @@ LEGEND = {"agrees": "agrees", "differs": "differs", "best": "best of its kind", 
 
 # From here on a text is no longer a number or a name, and may break into lines.
 _LONG = 40
-# Beyond this a table is set smaller in print, to stay on the page.
-_MANY = 9
+# Beyond this a table is set smaller, and in print smaller still, to stay on the page.
+_MANY = 6
 _SIGNS = {"agrees": "✓", "differs": "≠", "best": "★", "certain": "•"}
 _LATEX_SIGNS = {"agrees": r"$^{=}$", "differs": r"$^{\neq}$", "best": r"$^{\star}$", "certain": r"$^{\bullet}$"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -105,7 +106,10 @@ def boxes(
     """
     methods = list(dict.fromkeys(name for by_method in values.values() for name in by_method))
     look = styles(methods)
-    figure, axes, spare = panels(len(values), 0.66 + 0.26 * max(len(methods), 2))
+    labels = [fitted(look[method].label) for method in methods]
+    # Names of two lines in neighbouring rows need more room.
+    height = 0.33 if any("\n" in a and "\n" in b for a, b in pairwise(labels)) else 0.26
+    figure, axes, spare = panels(len(values), 0.66 + height * max(len(methods), 2))
     rows: list[Row] = []
     for place, (name, by_method) in enumerate(values.items()):
         ax = axes[place]
@@ -118,7 +122,7 @@ def boxes(
                 _mark(ax, y, mean, half)
             given = found._asdict() | {"outliers": " ".join(f"{x:.10g}" for x in found.outliers)}
             rows.append({"measure": name, "method": method, **given, "paper": mean, "paper_half_width": half})
-        _finish(ax, name, by_method, [fitted(look[method].label) for method in methods], names=place % 2 == 0)
+        _finish(ax, name, by_method, labels, names=place % 2 == 0)
     legend(figure, _key(reference is not None), spare)
     return Drawn(figure, rows, _alt(rows, look))
 

@@ -30,6 +30,7 @@ WIDTH = 5.0
 """Inches: on a phone's page of 340 pixels letters of 9 points are then still 8.5 pixels high."""
 # A log axis pays where values span more than this ratio.
 _WIDE = 8.0
+_ROOT_TICKS = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Drawn:
 
 
 class Measure(NamedTuple):
-    """The name of a measure, what its axis says, and whether that may be logarithmic.
+    """The name of a measure, what its axis says, whether that may be logarithmic, and whether more of it is better.
 
     >>> Measure("Duration", "seconds", log=True).axis
     'seconds'
@@ -71,6 +72,7 @@ class Measure(NamedTuple):
     title: str
     axis: str
     log: bool
+    rising: bool = False
 
 
 MEASURES: dict[str, Measure] = {
@@ -82,14 +84,16 @@ MEASURES: dict[str, Measure] = {
 }
 """The five measures of the paper, by the name of a record's field; lower is better for each."""
 
+_ACCURACY = Measure("Accuracy", "share put right", log=False, rising=True)
+
 
 def measure(name: str) -> Measure:
     """Return a measure's names, or the name itself for one that is unknown.
 
-    >>> measure("gevd").title, measure("regret").title
-    ('GEVD', 'regret')
+    >>> measure("gevd").title, measure("accuracy").rising, measure("regret").title
+    ('GEVD', True, 'regret')
     """
-    return MEASURES.get(name, Measure(name, "", log=False))
+    return _ACCURACY if name == "accuracy" else MEASURES.get(name, Measure(name, "", log=False))
 
 
 def intent_colour(k: int) -> str:
@@ -158,6 +162,31 @@ def log_axis(ax: Axes, side: str, values: Float) -> None:
     axis.set_major_locator(LogLocator(10.0, subs))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def root_axis(ax: Axes, side: str, values: Float) -> None:
+    """Give an axis the scale of a square root, which has room for small values beside large ones, and a place for 0."""
+    getattr(ax, f"set_{side}scale")("function", functions=(_root, _square))
+    known = values[np.isfinite(values)]
+    least, most = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+    reach = max(most, -least)
+    ticks = [tick for tick in _ROOT_TICKS if tick <= 1.05 * reach]
+    # The largest ones that stand clear of each other: a sixth of the axis, on the scale of the root.
+    chosen: list[float] = []
+    for tick in reversed(ticks):
+        if not chosen or np.sqrt(chosen[-1]) - np.sqrt(tick) > np.sqrt(reach) / 6.0:
+            chosen.append(tick)
+    below = [-tick for tick in chosen if tick > 0.0 and -tick >= 1.05 * least]
+    shown = sorted({0.0, *chosen, *below})
+    getattr(ax, f"set_{side}ticks")(shown, [f"{tick:g}" for tick in shown])
+
+
+def _root(values: Any) -> Any:
+    return np.sign(values) * np.sqrt(np.abs(values))
+
+
+def _square(values: Any) -> Any:
+    return np.sign(values) * np.square(values)
 
 
 def spans(values: Float) -> bool:

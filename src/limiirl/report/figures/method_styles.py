@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from matplotlib.lines import Line2D
 
 from limiirl.report.figures.look import Keywords, fitted
-from limiirl.report.ink import MUTED, SERIES
+from limiirl.report.ink import INK, MUTED, SERIES
 
 
 class MethodStyle(NamedTuple):
@@ -43,13 +43,35 @@ _STYLES: dict[str, MethodStyle] = {
     "gmmmean": _style(SERIES[3], "v", _DASH, filled=False),
     "randomrewards": _style(SERIES[1], "D", _SOLID, filled=True),
     "randomresponsibilities": _style(SERIES[4], "P", _DASH, filled=False),
+    "beststart": _style(SERIES[6], "p", _SOLID, filled=True),
+    "beststartnoem": _style(SERIES[7], "h", _DASHDOT, filled=False),
     "supervised": _style(MUTED, "X", _DOT, filled=True),
+    # Starts of Sigma-GIRL by what describes an agent, which share no figure with those above but for the last three.
+    "kmeansrewardfeatures": _style(SERIES[0], "o", _SOLID, filled=True),
+    "kmeanspolicyfeatures": _style(SERIES[5], "s", _DASH, filled=False),
+    "gmmrewardfeatures": _style(SERIES[2], "^", _SOLID, filled=True),
+    "gmmpolicyfeatures": _style(SERIES[3], "v", _DASH, filled=False),
     # Engines, which share no figure with methods.
     "local": _style(SERIES[0], "o", _SOLID, filled=True),
     "dask": _style(SERIES[1], "D", _DASH, filled=True),
     "ray": _style(SERIES[2], "^", _DASHDOT, filled=False),
 }
 # The paper's names.
+# Models of behaviour, by colours that stay apart for eyes that see red and green, or blue and yellow, alike; the model
+# with which others are compared has the colour of the text.
+_MODELS: dict[str, MethodStyle] = {
+    "maxent": _style(INK, "o", _SOLID, filled=True),
+    "maxcausalent": _style(SERIES[7], "s", _SOLID, filled=True),
+    "mlirl": _style(SERIES[2], "^", _SOLID, filled=True),
+    "mlirlpapers": _style(SERIES[4], "v", _SOLID, filled=True),
+    "mlirlaveraged": _style(SERIES[3], "D", _SOLID, filled=True),
+    "sigmagirl": _style(SERIES[6], "P", _SOLID, filled=True),
+}
+_SPARE_MODELS = (
+    _style(SERIES[0], "X", _SOLID, filled=True),
+    _style(SERIES[1], "p", _SOLID, filled=True),
+    _style(SERIES[5], "h", _SOLID, filled=True),
+)
 _ALIASES = {"limiirlmle": "kmeansmle", "limiirlmean": "kmeansmean", "random": "randomrewards"}
 _SPARE = (
     _style(SERIES[6], "p", _DASHDOT, filled=True),
@@ -74,17 +96,44 @@ def styles(names: Iterable[str]) -> dict[str, MethodStyle]:
     >>> found["LiMIIRL-MLE"].colour == found["k-means, MLE"].colour != found["my own"].colour
     True
     """
+    return _chosen(names, _STYLES, _SPARE)
+
+
+def model_styles(names: Iterable[str]) -> dict[str, MethodStyle]:
+    """Return a style for each model of behaviour, in the same way.
+
+    Examples
+    --------
+    >>> found = model_styles(["MaxEnt", "Sigma-GIRL", "my own"])
+    >>> len({style.colour for style in found.values()})
+    3
+    """
+    return _chosen(names, _MODELS, _SPARE_MODELS)
+
+
+def open_dashed(style: MethodStyle, label: str) -> MethodStyle:
+    """Return the same style with dashes and an open marker: what belongs to a model, and is no competitor.
+
+    >>> open_dashed(model_styles(["MaxEnt"])["MaxEnt"], "MaxEnt, true labels given").face
+    'none'
+    """
+    return style._replace(label=label, dashes=_DASH, face="none")
+
+
+def _chosen(
+    names: Iterable[str], known_styles: Mapping[str, MethodStyle], spare: Sequence[MethodStyle]
+) -> dict[str, MethodStyle]:
     found: dict[str, MethodStyle] = {}
     taken: set[int] = set()
     for name in names:
         letters = re.sub(r"[\W_]+", "", name.lower())
-        known = _STYLES.get(_ALIASES.get(letters, letters))
+        known = known_styles.get(_ALIASES.get(letters, letters))
         if known is None:
-            first = zlib.crc32(name.encode()) % len(_SPARE)
-            order = [(first + j) % len(_SPARE) for j in range(len(_SPARE))]
+            first = zlib.crc32(name.encode()) % len(spare)
+            order = [(first + j) % len(spare) for j in range(len(spare))]
             spot = next((j for j in order if j not in taken), first)
             taken.add(spot)
-            known = _SPARE[spot]
+            known = spare[spot]
         found[name] = known._replace(label=name)
     return found
 

@@ -14,6 +14,7 @@ from limiirl.report.figures.look import (
     Drawn,
     Float,
     Keywords,
+    Measure,
     Row,
     blank,
     in_ink,
@@ -22,14 +23,18 @@ from limiirl.report.figures.look import (
     measure,
     numbers,
     panels,
+    root_axis,
     spans,
     told,
 )
 from limiirl.report.figures.method_styles import MethodStyle, handle, line, styles
 from limiirl.report.ink import INK, MUTED, NARROW, RULE, SERIES
 
-# Points by which neighbouring methods stand apart, so that their whiskers do not hide each other.
-_APART = 1.7
+APART = 1.7
+"""Points by which neighbouring lines stand apart, so that their whiskers do not hide each other."""
+
+# So many letters have room below a panel of half the width.
+_LETTERS = 20
 
 
 def summary(values: ArrayLike) -> Interval:
@@ -56,7 +61,7 @@ def sweep(
     mark: float | None = None,
     mark_label: str = "",
 ) -> Drawn:
-    """Draw means with their 95 % intervals against a swept parameter, a panel a measure.
+    """Draw means with their 95 % intervals against a swept parameter, a panel a measure, a line a method.
 
     Parameters
     ----------
@@ -81,11 +86,11 @@ def sweep(
     for ax, (name, by_method) in zip(axes, values.items(), strict=True):
         drawn = []
         for place, (method, points) in enumerate(by_method.items()):
-            lines = _points(points)
-            _line(ax, lines, look[method], _APART * (place - (len(by_method) - 1) / 2))
+            lines = points_of(points)
+            draw_line(ax, lines, look[method], APART * (place - (len(by_method) - 1) / 2))
             drawn += [{"measure": name, "method": method, parameter: x, **row} for x, row in lines.items()]
         rows += drawn
-        _finish(ax, name, drawn, parameter, mark)
+        finish(ax, measure(name), drawn, parameter, mark)
         if mark is not None and ax is axes[0] and mark_label:
             at: Keywords = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
             ax.annotate(mark_label, (mark, 1.0), (3, -1), va="top", color=MUTED, fontsize="small", **at)
@@ -109,7 +114,7 @@ def margin(values: Mapping[float, ArrayLike], parameter: str = "wind w") -> Draw
     """
     figure = blank(2.5, NARROW)
     ax = figure.add_subplot()
-    points = _points(values)
+    points = points_of(values)
     xs, middle, low, high = _arrays(points)
     each = {x: numbers(v) for x, v in sorted(values.items())}
     for x, worlds in each.items():
@@ -124,8 +129,12 @@ def margin(values: Mapping[float, ArrayLike], parameter: str = "wind w") -> Draw
     return Drawn(figure, rows, f"Mean margin between intents against {parameter}, with 95 % intervals: {means}.")
 
 
-def _points(points: Mapping[float, ArrayLike]) -> dict[float, Row]:
-    """Return mean, interval and counts at each value of the parameter, in order."""
+def points_of(points: Mapping[float, ArrayLike]) -> dict[float, Row]:
+    """Return mean, interval and counts at each value of the parameter, in order.
+
+    >>> points_of({3: [1.0, None], 2: [2.0]})[3.0]["failed"]
+    1
+    """
     found = {}
     for x, values in sorted(points.items()):
         at = summary(values)
@@ -139,7 +148,7 @@ def _arrays(points: Mapping[float, Row]) -> tuple[Float, Float, Float, Float]:
     return np.array(list(points)), mean, low, high
 
 
-def _line(ax: Axes, points: Mapping[float, Row], style: MethodStyle, shift: float) -> None:
+def draw_line(ax: Axes, points: Mapping[float, Row], style: MethodStyle, shift: float) -> None:
     """Draw a line with whiskers, moved sideways on paper while its data stay what they are."""
     xs, middle, low, high = _arrays(points)
     moved = ax.transData + ScaledTranslation(shift / 72.0, 0.0, ax.figure.dpi_scale_trans)
@@ -148,8 +157,13 @@ def _line(ax: Axes, points: Mapping[float, Row], style: MethodStyle, shift: floa
     ax.vlines(xs[sure], low[sure], high[sure], color=style.colour, linewidth=1.1, alpha=0.75, transform=moved)
 
 
-def _finish(ax: Axes, name: str, rows: list[Row], parameter: str, mark: float | None) -> None:
-    about = measure(name)
+def finish(
+    ax: Axes, about: Measure, rows: list[Row], parameter: str, mark: float | None = None, *, root: bool = False
+) -> None:
+    """Give a panel of lines its axes, its title and its grid; `root` asks for the scale of a square root.
+
+    Without it, the y-axis is logarithmic where the measure's may be and the means are far apart.
+    """
     xs = np.array(sorted({row[parameter] for row in rows}))
     ends = np.array([row[key] for row in rows for key in ("low", "mean", "high")], dtype=np.float64)
     means = np.array([row["mean"] for row in rows], dtype=np.float64)
@@ -163,12 +177,18 @@ def _finish(ax: Axes, name: str, rows: list[Row], parameter: str, mark: float | 
         bottom = known.min() - room
         # No measure that cannot be negative is shown with room below zero for it.
         ax.set_ylim(0.0 if np.all(means[np.isfinite(means)] >= 0.0) and bottom < 0.0 else bottom, known.max() + room)
-        ax.locator_params(axis="y", nbins=5)
+        if root:
+            root_axis(ax, "y", known)
+        else:
+            ax.locator_params(axis="y", nbins=5)
     if spans(xs):
         log_axis(ax, "x", xs)
         ax.minorticks_off()
     if xs.size:
-        ax.set_xticks(xs, [f"{x:g}" for x in xs])
+        labels = [f"{x:g}" for x in xs]
+        # Every second one where all would run into each other.
+        crowded = sum(map(len, labels)) > _LETTERS
+        ax.set_xticks(xs, ["" if crowded and j % 2 else label for j, label in enumerate(labels)])
         # Explicit, for matplotlib takes the lines' shifts on paper for data.
         ax.set_xlim(*_room(xs, log=spans(xs)))
     if mark is not None:
@@ -194,7 +214,8 @@ def _alt(rows: list[Row], parameter: str, look: Mapping[str, MethodStyle]) -> st
     for name in dict.fromkeys(row["measure"] for row in rows):
         last = [row for row in rows if row["measure"] == name and row[parameter] == xs[-1] and row["n"]]
         if last:
-            ends = [choose(last, key=lambda row: row["mean"]) for choose in (min, max)]
+            ends = sorted(last, key=lambda row: row["mean"], reverse=measure(name).rising)
+            ends = [ends[0], ends[-1]]
             ends_told = [f"{look[row['method']].label} ({told(row['mean'])})" for row in ends]
             parts.append(f"{measure(name).title} from {' to '.join(ends_told)}")
     reach = f" from {xs[0]:g} to {xs[-1]:g}. At {xs[-1]:g}, best to worst: {'; '.join(parts)}" if xs else ""

@@ -25,6 +25,11 @@ QUESTIONS = {
 }
 
 
+def counted_worlds(results: Results) -> str:
+    """Return how many worlds there are, in words."""
+    return _count(len(results.seeds), "world")
+
+
 def _count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
@@ -61,7 +66,7 @@ def table_section(results: Results) -> Section:
                 "% interval.",
                 differences(chosen, baseline=RANDOM),
             ),
-            table1.test_table(results),
+            table1.random_table(results),
             Fold("Before and after EM, other readings, other settings", variants),
         ],
         lead="Seven ways to begin EM, in the same worlds and with the same demonstrations. Lower is better everywhere.",

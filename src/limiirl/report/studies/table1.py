@@ -10,19 +10,25 @@ from limiirl.experiments.findings import RANDOM, SUPERVISED
 from limiirl.experiments.paper import NAMES, TABLE1, TARGETS, verdict
 from limiirl.experiments.results import MEASURES, Results
 from limiirl.experiments.studies import EARLY_STOPS, FIXED_LENGTH, METHODS, PAPER_LENGTH, WARM, Point
+from limiirl.metrics import Comparison
 from limiirl.report.cells import Cell, Column, Mark, Table
 
 LEAST_WORLDS = 20
 _FEWER = sorted(EARLY_STOPS, key=lambda name: -EARLY_STOPS[name])
 _SIGNS = {"agrees": "✓", "in rounding": "≈", "differs": "✗"}
-_DIGITS = {"n_iter": 1, "seconds": 3, "nll": 2, "anid": 3, "gevd": 2}
-_TITLES = {name: title if title.isupper() else title.capitalize() for name, title in MEASURES.items()}
+DIGITS = {"n_iter": 1, "seconds": 3, "nll": 2, "anid": 3, "accuracy": 3, "gevd": 2}
+"""Decimals of each measure."""
+
+TITLES = {name: title if title.isupper() else title.capitalize() for name, title in MEASURES.items()} | {
+    "accuracy": "Accuracy"
+}
+"""Headings of each measure."""
 
 
 def cell(results: Results, method: str, x: Point, measure: str, *, compare: bool = True) -> Cell:
     """Return a mean with its half-width, marked by whether it agrees with the paper where that has a target."""
     found = results.interval(method, x, measure)
-    digits = _DIGITS.get(measure.removesuffix("_start"), 3)  # ANID's readings too
+    digits = DIGITS.get(measure.removesuffix("_start"), 3)  # ANID's readings too
     if found is None:
         known = results.finite(method, x, measure)
         return Cell.number(float(known[0]) if known.size else None, digits)
@@ -41,11 +47,12 @@ def cell(results: Results, method: str, x: Point, measure: str, *, compare: bool
     return Cell.estimate(found.mean, found.half_width, digits, mark=mark, note=note)
 
 
-def _iterations(results: Results, method: str) -> Cell:
+def iterations(results: Results, method: str, x: Point = PAPER_LENGTH) -> Cell:
     """Return EM's iterations, with a note where some fits had to stop before they converged."""
-    plain = cell(results, method, PAPER_LENGTH, "n_iter")
-    cut = int(np.sum(results.values(method, PAPER_LENGTH, "converged") == 0.0))
-    if not cut or results.study.spec(method, PAPER_LENGTH) is None or not plain.spread:
+    plain = cell(results, method, x, "n_iter")
+    cut = int(np.sum(results.values(method, x, "converged") == 0.0))
+    spec = results.study.spec(method, x)
+    if not cut or not plain.spread or spec is None or spec.max_iter == 0:
         return plain
     return replace(plain, note=f"{cut} of {len(results.seeds)} stopped at the largest number, so that more was needed.")
 
@@ -66,7 +73,7 @@ def comparison_table(results: Results) -> Table:
     rows: list[list[Cell | str]] = []
     for method in METHODS:
         scores = [cell(results, method, PAPER_LENGTH, measure) for measure in MEASURES if measure != "n_iter"]
-        rows.append([method, _iterations(results, method), *scores])
+        rows.append([method, iterations(results, method), *scores])
         if method in NAMES:
             rows.append([f"the paper's {NAMES[method]}", *(_paper_cell(method, measure) for measure in MEASURES)])
     return Table(
@@ -76,7 +83,7 @@ def comparison_table(results: Results) -> Table:
         "most the root of the sum of both half-widths' squares. Iterations and durations are no targets: the paper's "
         f"end by a rule that its inexact gradient triggers, on another machine. Fewer than {LEAST_WORLDS} worlds get "
         "no verdict: their intervals would agree with anything.",
-        [Column("Method", align="left"), *(_TITLES[measure] for measure in MEASURES)],
+        [Column("Method", align="left"), *(TITLES[measure] for measure in MEASURES)],
         rows,
     )
 
@@ -84,7 +91,7 @@ def comparison_table(results: Results) -> Table:
 def comparison_text(results: Results) -> str:
     """Return Table 1 for a terminal, the paper's mean and a sign for the verdict in brackets."""
     width = max(map(len, METHODS))
-    lines = [f"  {'':<{width}}  {'iterations':>13}  {'seconds':>15}" + "".join(f"  {_TITLES[m]:>24}" for m in TARGETS)]
+    lines = [f"  {'':<{width}}  {'iterations':>13}  {'seconds':>15}" + "".join(f"  {TITLES[m]:>24}" for m in TARGETS)]
     for method in METHODS:
         plain = [cell(results, method, PAPER_LENGTH, measure).text for measure in ("n_iter", "seconds")]
         line = f"  {method:<{width}}  {plain[0]:>13}  {plain[1]:>15}"
@@ -110,7 +117,7 @@ def length_table(results: Results) -> Table:
         "The same with L = 50",
         "The largest length is part of the model. Trajectories that nobody walks take their share of the probability, "
         "so NLL is larger; the paper's numbers go with the longest demonstration.",
-        [Column("Method", align="left"), *(_TITLES[measure] for measure in MEASURES)],
+        [Column("Method", align="left"), *(TITLES[measure] for measure in MEASURES)],
         rows,
     )
 
@@ -129,7 +136,7 @@ def early_table(results: Results) -> Table:
         "The paper's warm starts were counted 3.4 iterations on average, and a rule that its inexact gradient triggers "
         "rolled the last one back. Cutting ours there isolates what that does: EM raises the likelihood of a model "
         "that tilts the wind, and ANID and GEVD get worse with it.",
-        [Column("Method", align="left"), *(_TITLES[m] for m in TARGETS)],
+        [Column("Method", align="left"), *(TITLES[m] for m in TARGETS)],
         rows,
     )
 
@@ -139,7 +146,7 @@ def before_after_table(results: Results) -> Table:
     measures = ("nll", "anid", "gevd")
     columns = [Column("Method", align="left")]
     for measure in measures:
-        columns += [Column("start", group=_TITLES[measure]), Column("end", group=_TITLES[measure])]
+        columns += [Column("start", group=TITLES[measure]), Column("end", group=TITLES[measure])]
     rows: list[list[Cell | str]] = [
         [method]
         + [
@@ -169,7 +176,7 @@ def anid_table(results: Results) -> Table:
     return Table("anid", "ANID, three readings", caption, [Column("Method", align="left"), *kinds.values()], rows)
 
 
-def test_table(results: Results) -> Table:
+def random_table(results: Results, x: Point = PAPER_LENGTH, name: str = "paired-tests") -> Table:
     """Return paired tests of every learned method against random rewards."""
     columns: list[Column | str] = [Column("Method", align="left"), Column("Measure", align="left")]
     columns += ["Difference", "p, Student", "p, Wilcoxon", "Effect d"]
@@ -178,22 +185,29 @@ def test_table(results: Results) -> Table:
         if method in (RANDOM, SUPERVISED):
             continue
         for measure in ("anid", "gevd", "n_iter"):
-            found = results.compare((method, PAPER_LENGTH), (RANDOM, PAPER_LENGTH), measure)
-            if found is None:
-                continue
-            gap, digits = found.difference, _DIGITS[measure]
-            rows.append(
-                [
-                    method,
-                    _TITLES[measure],
-                    Cell.estimate(gap.mean, gap.half_width, digits, mark="certain" if found.better == method else None),
-                    Cell(f"{found.p_t:.2g}", value=found.p_t),
-                    Cell(f"{found.p_wilcoxon:.2g}", value=found.p_wilcoxon),
-                    Cell.number(found.effect, 2),
-                ]
-            )
+            found = results.compare((method, x), (RANDOM, x), measure)
+            if found is not None:
+                rows.append(
+                    [method, TITLES[measure], *comparison_cells(found, measure, certain=found.better == method)]
+                )
     caption = (
         "Method minus random rewards, world by world: mean ± half-width of the 99 % interval; negative is better. "
         "Certain is what has p < 0.01 in both tests."
     )
-    return Table("paired-tests", "Against random rewards", caption, columns, rows)
+    return Table(name, "Against random rewards", caption, columns, rows)
+
+
+def comparison_cells(found: Comparison | None, measure: str, *, certain: bool | None = None) -> list[Cell]:
+    """Return the difference with its half-width, both p and the effect of a paired comparison, dashes for none.
+
+    Marked certain is by default what both tests are sure of, whoever is better.
+    """
+    if found is None:
+        return [Cell.number(None)] * 4
+    gap, certain = found.difference, found.better is not None if certain is None else certain
+    return [
+        Cell.estimate(gap.mean, gap.half_width, DIGITS[measure], mark="certain" if certain else None),
+        Cell(f"{found.p_t:.2g}", value=found.p_t),
+        Cell(f"{found.p_wilcoxon:.2g}", value=found.p_wilcoxon),
+        Cell.number(found.effect, 2),
+    ]

@@ -1,0 +1,162 @@
+"""The paper's box plots with other models of behaviour: ML-IRL in ElementWorld, Sigma-GIRL on agents."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.experiments.results import MEASURES, Results
+from limiirl.experiments.studies import Point
+from limiirl.report.cells import Cell, Column, Table
+from limiirl.report.document import Figure, Fold, Section, Text
+from limiirl.report.figures import boxes, counted, sweep
+from limiirl.report.studies.sections import callouts, counted_worlds, figure
+from limiirl.report.studies.table1 import TITLES, cell, comparison_cells, iterations, random_table
+
+Float = NDArray[np.float64]
+_BOXES = "Median, quartiles, whiskers to 1.5 interquartile ranges, what lies beyond as diamonds."
+_NOT_STATED = "The paper prints box plots alone, so there are no numbers of its own to stand beside ours."
+_RANDOM = ("random responsibilities", "random rewards")
+_ALL_RIGHT = 1.0 - 1e-9
+
+
+def _values(results: Results, x: Point, measures: tuple[str, ...]) -> dict[str, dict[str, Float]]:
+    """Return measures by method, without those methods that do not have them."""
+    found = {m: {name: results.values(name, x, m) for name in results.study.methods} for m in measures}
+    return {m: {name: v for name, v in by.items() if np.isfinite(v).any()} for m, by in found.items()}
+
+
+def mlirl_section(results: Results) -> Section:
+    """Return the box plots of ML-IRL, with the means and the tests."""
+    x = results.study.points[0]
+    rows: list[list[Cell | str]] = []
+    for method in results.study.methods:
+        scores = [cell(results, method, x, m, compare=False) for m in MEASURES if m != "n_iter"]
+        rows.append([method, iterations(results, method, x), *scores])
+    table = Table(
+        "mlirl-scores",
+        f"ML-IRL, ElementWorld: mean ± half-width of the 95 % interval over {counted_worlds(results)}",
+        _NOT_STATED,
+        [Column("Method", align="left"), *(TITLES[measure] for measure in MEASURES)],
+        rows,
+    )
+    drawing = figure("mlirl", "ML-IRL by world", _BOXES, boxes(_values(results, x, tuple(MEASURES))))
+    return Section(
+        "Box plots: ML-IRL",
+        [drawing, *callouts(results), table, random_table(results, x, "mlirl-tests")],
+        lead="Walkers who are the likelier to take a step the more it is worth: the same starts, with the model of "
+        "Babes-Vroman et al. in place of MaxEnt, in the same worlds.",
+    )
+
+
+def sigma_section(results: Results) -> Section:
+    """Return the results of Sigma-GIRL: how often the agents are put right, the means, the tests, the box plots."""
+    points = results.study.points
+    values = {m: {f"{x} trajectories": _values(results, x, (m,))[m] for x in points} for m in ("accuracy", "anid")}
+    return Section(
+        "Box plots: Sigma-GIRL",
+        [
+            figure(
+                "sigma-girl",
+                "How often the agents are put right",
+                f"Each dot is a value that occurs, as large as it is frequent among {len(results.seeds)} repeats; "
+                "below it mean and 95 % interval. Panels are by the number of trajectories of an agent.",
+                counted({m: by for m, by in values.items() if any(by.values())}),
+            ),
+            Text(
+                "Three agents are to be put into two intents. Of three, two are right whatever is done, so that "
+                "accuracy is 2/3 or 1, and ANID takes few values too. A box plot of such numbers shows little more "
+                "than on which side of the half they fall: here stands how often each occurs."
+            ),
+            *callouts(results),
+            sigma_table(results),
+            Fold("Tests against random starts", [sigma_tests(results)]),
+            Fold("More trajectories, and the paper's box plots", [_lines(results), *_box_plots(results)]),
+        ],
+        lead="Agents that walk through a continuous world with a puddle, each recorded several times; from the "
+        f"gradients of their policies Sigma-GIRL says whose reward is whose. {_NOT_STATED}",
+    )
+
+
+def _lines(results: Results) -> Figure:
+    study, measures = results.study, ("accuracy", "anid", "n_iter", "seconds", "nll")
+    by = {x: _values(results, x, measures) for x in study.points}
+    values = {
+        m: {name: {float(x): by[x][m][name] for x in by if name in by[x][m]} for name in study.methods}
+        for m in measures
+    }
+    return figure(
+        "sigma-girl-lines",
+        "Sigma-GIRL against the number of trajectories",
+        f"Means over {len(results.seeds)} repeats with 95 % intervals.",
+        sweep({m: {name: v for name, v in lines.items() if v} for m, lines in values.items()}, study.axis),
+    )
+
+
+def _box_plots(results: Results) -> list[Figure]:
+    measures = ("n_iter", "seconds", "nll", "anid")
+    return [
+        figure(
+            f"sigma-girl-{x}",
+            f"Sigma-GIRL by repeat, {x} trajectories an agent",
+            _BOXES,
+            boxes(_values(results, x, measures)),
+        )
+        for x in results.study.points
+    ]
+
+
+def sigma_table(results: Results) -> Table:
+    """Return each method's accuracy, how often all agents are right, ANID, NLL, iterations and seconds."""
+    rows: list[list[Cell | str | float | None]] = []
+    for x in results.study.points:
+        for method in results.study.methods:
+            known = results.finite(method, x, "accuracy")
+            right = int(np.sum(known >= _ALL_RIGHT))
+            share = Cell(f"{right} of {known.size}", value=right) if known.size else None
+            first, *others = (cell(results, method, x, m, compare=False) for m in ("accuracy", "anid", "nll"))
+            seconds = cell(results, method, x, "seconds", compare=False)
+            rows.append([method, str(x), first, share, *others, iterations(results, method, x), seconds])
+    return Table(
+        "sigma-girl-scores",
+        f"Sigma-GIRL: mean ± half-width of the 95 % interval over {len(results.seeds)} repeats",
+        "Accuracy is the share of agents put right after the best matching of intents; *all right* counts the repeats "
+        "in which every agent is. Supervised is one M-step on the true labels.",
+        [
+            Column("Method", align="left"),
+            "Trajectories",
+            "Accuracy",
+            "All right",
+            "ANID",
+            "NLL",
+            "Iterations",
+            "Seconds",
+        ],
+        rows,
+    )
+
+
+def sigma_tests(results: Results) -> Table:
+    """Return paired tests of each warm start against both random ones, for each number of trajectories."""
+    columns = [Column("Method", align="left"), Column("Against", align="left"), Column("Trajectories")]
+    measures = ("accuracy", "anid")
+    for measure in measures:
+        columns += [Column(title, group=TITLES[measure]) for title in ("difference", "p, Student", "p, Wilcoxon", "d")]
+    rows: list[list[Cell | str | float | None]] = []
+    for method in results.study.methods:
+        if method in (*_RANDOM, "supervised"):
+            continue
+        for other in (name for name in _RANDOM if name in results.study.methods):
+            for x in results.study.points:
+                cells: list[Cell | str | float | None] = [method, other, str(x)]
+                for measure in measures:
+                    cells += comparison_cells(results.compare((method, x), (other, x), measure), measure)
+                rows.append(cells)
+    return Table(
+        "sigma-girl-tests",
+        "Warm starts against random ones",
+        "Method minus random start, repeat by repeat: mean ± half-width of the 99 % interval. The method is better "
+        "where accuracy is above zero and ANID below. Certain is what has p < 0.01 in both tests.",
+        columns,
+        rows,
+    )

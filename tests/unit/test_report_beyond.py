@@ -1,0 +1,238 @@
+"""The report beyond the paper: its tables and figures are those of the records, whatever was run with it."""
+
+import csv
+import os
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from limiirl.experiments.results import Results
+from limiirl.experiments.store import Store
+from limiirl.experiments.studies import GROUPS, STUDIES, choose
+from limiirl.experiments.studies_beyond import combined, model_of, start_of
+from limiirl.report import Fold, write
+from limiirl.report.studies import run_report, told_in_text
+from limiirl.report.studies.beyond_tables import NEAR, methods_at, paper_point
+from tests.oracles.browser import examine, why_absent
+from tests.oracles.report import made_up
+
+WORLDS = 9
+ELEMENTS, WIND = (STUDIES[name] for name in GROUPS["beyond"])
+
+
+def filled(folder, names, n_worlds=WORLDS):
+    """A store with made-up records of some studies."""
+    store = Store(folder)
+    store.note(["limiirl", "reproduce", *names], range(n_worlds))
+    for number, study in enumerate(choose(names)):
+        known = store.keys()
+        store.append([record for record in made_up(study, n_worlds, number) if record.key not in known])
+        store.add_specs(study.specs)
+    return store
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return filled(tmp_path_factory.mktemp("run"), ["beyond"])
+
+
+@pytest.fixture(scope="module")
+def report(store):
+    return run_report(store)
+
+
+@pytest.fixture(scope="module")
+def folder(report, tmp_path_factory):
+    return write(report, tmp_path_factory.mktemp("report")).parent
+
+
+@pytest.fixture(scope="module")
+def raw(store):
+    """Measures straight from the records, by specification and world."""
+    records = {record.key: record for record in store.read()}
+
+    def read(study, method, x, measure):
+        spec = study.spec(method, x)
+        return np.array([getattr(records[spec.hash, seed], measure) for seed in range(WORLDS)], dtype=float)
+
+    return read
+
+
+def rows(folder, name):
+    with (folder / name).open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def less_ties(gap, measure):
+    """Differences of which those count as none by which two runs of EM to the same solution may differ."""
+    return np.where(np.abs(gap) <= {"anid": 1e-4, "gevd": 1e-3}[measure], 0.0, gap)
+
+
+def half_width(values):
+    return stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
+
+
+def test_every_figure_and_table_is_there(folder):
+    figures = {path.stem for path in (folder / "figures").glob("*.svg")}
+    sweeps = {f"{name}{kind}" for name in GROUPS["beyond"] for kind in ("", "-anid", "-gevd")}
+    assert figures == {"quality", *sweeps}
+    tables = {path.stem for path in (folder / "tables").glob("*.tex")}
+    along = {f"{name}-{kind}" for name in GROUPS["beyond"] for kind in ("gap", "seconds")}
+    assert tables == {"claims", "beyond", "beyond-tests", *along}
+
+
+def test_the_papers_setting_is_found():
+    for study, x in ((ELEMENTS, 3), (WIND, 0.1)):
+        assert paper_point(Results(study, {})) == x
+    assert paper_point(Results(STUDIES["sigma-girl"], {})) is None
+
+
+def test_scores_are_means_of_the_records(folder, raw):
+    table = {(row["Model"], row["Start"]): row for row in rows(folder, "tables/beyond.csv")}
+    assert list(table) == [(model_of(s.method), start_of(s.method)) for s in ELEMENTS.settings if s.x == 3]
+    for (model, start), row in table.items():
+        names = {"GEVD": "gevd", "ANID": "anid", "Accuracy": "accuracy", "Iterations": "n_iter", "Fit time": "seconds"}
+        for heading, measure in names.items():
+            if start == "supervised" and measure in ("n_iter", "seconds"):
+                assert row[heading] == ""
+                continue
+            values = raw(ELEMENTS, combined(model, start), 3, measure)
+            np.testing.assert_allclose(float(row[heading]), values.mean(), rtol=1e-12)
+            np.testing.assert_allclose(float(row[f"{heading} ±"]), half_width(values), rtol=1e-9)
+
+
+def test_the_best_are_of_those_without_labels(folder):
+    table = rows(folder, "tables/beyond.csv")
+    for heading in ("GEVD", "ANID"):
+        known = [row for row in table if row["Start"] != "supervised"]
+        best = min(known, key=lambda row: float(row[heading]))
+        assert [row for row in table if row[f"{heading} mark"] == "best"] == [best]
+
+
+def test_paired_tests_are_scipys(folder, raw):
+    table = rows(folder, "tables/beyond-tests.csv")
+    assert {row["Model"] for row in table} == {model_of(s.method) for s in ELEMENTS.settings} - {"MaxEnt"}
+    certain = 0
+    for row in table:
+        for measure in ("gevd", "anid"):
+            mine, base = (raw(ELEMENTS, combined(m, row["Start"]), 3, measure) for m in (row["Model"], "MaxEnt"))
+            gap, title = less_ties(mine - base, measure), measure.upper()
+            np.testing.assert_allclose(float(row[f"{title} difference"]), gap.mean(), rtol=1e-9)
+            wanted = stats.t.ppf(0.995, WORLDS - 1) * stats.sem(gap)
+            np.testing.assert_allclose(float(row[f"{title} difference ±"]), wanted, rtol=1e-9)
+            p_t, p_w = stats.ttest_1samp(gap, 0.0).pvalue, stats.wilcoxon(gap).pvalue
+            np.testing.assert_allclose(float(row[f"{title} p, Student"]), p_t, rtol=1e-7)
+            np.testing.assert_allclose(float(row[f"{title} p, Wilcoxon"]), p_w, rtol=1e-9)
+            np.testing.assert_allclose(float(row[f"{title} d"]), gap.mean() / gap.std(ddof=1), rtol=1e-9)
+            sure = max(p_t, p_w) < 0.01
+            certain += sure
+            assert (row[f"{title} difference mark"] == "certain") == sure
+    assert 0 < certain < 2 * len(table)
+
+
+@pytest.mark.parametrize(("study", "symbol"), [(ELEMENTS, "E"), (WIND, "w")])
+def test_gaps_are_to_the_same_model_with_labels(folder, raw, study, symbol):
+    table = rows(folder, f"tables/{study.name}-gap.csv")
+    assert "supervised" not in {row["Start"] for row in table}
+    marks = set()
+    for row in table:
+        for x in study.points:
+            heading = f"{symbol} = {x}"
+            ours, floor = (combined(row["Model"], start) for start in (row["Start"], "supervised"))
+            if study.spec(ours, x) is None:
+                assert row[heading] == ""
+                continue
+            gap = less_ties(raw(study, ours, x, "anid") - raw(study, floor, x, "anid"), "anid")
+            np.testing.assert_allclose(float(row[heading]), gap.mean(), rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(float(row[f"{heading} ±"]), half_width(gap), rtol=1e-9)
+            sure = gap.mean() + half_width(gap) <= NEAR
+            wanted = "certain" if sure else "agrees" if gap.mean() <= NEAR else ""
+            marks.add(wanted)
+            assert row[f"{heading} mark"] == wanted
+    assert marks == {"certain", "agrees", ""}
+
+
+def test_times_are_from_the_papers_start(folder, raw):
+    for row in rows(folder, "tables/beyond-elements-seconds.csv"):
+        for x in ELEMENTS.points:
+            method = combined(row["Model"], "k-means, MLE")
+            if ELEMENTS.spec(method, x) is None:
+                assert row[f"E = {x}"] == ""
+                continue
+            values = raw(ELEMENTS, method, x, "seconds")
+            np.testing.assert_allclose(float(row[f"E = {x}"]), values.mean(), rtol=1e-12)
+
+
+def test_figures_have_the_records_means(folder, raw):
+    for row in rows(folder, "figures/quality.csv"):
+        method = combined(row["model"], row["start"])
+        for measure in ("anid", "gevd"):
+            np.testing.assert_allclose(float(row[measure]), raw(ELEMENTS, method, 3, measure).mean(), rtol=1e-12)
+        assert (row["seconds"] == "nan") == (row["start"] == "supervised")
+    for row in rows(folder, "figures/beyond-wind.csv"):
+        method = combined(row["model"], "supervised" if row["floor"] == "True" else "k-means, MLE")
+        values = raw(WIND, method, float(row["wind w"]), row["measure"])
+        np.testing.assert_allclose(float(row["mean"]), values.mean(), rtol=1e-12)
+    for row in rows(folder, "figures/beyond-elements-gevd.csv"):
+        values = raw(ELEMENTS, combined(row["model"], row["start"]), int(float(row["elements E = K"])), "gevd")
+        np.testing.assert_allclose(float(row["mean"]), values.mean(), rtol=1e-12)
+
+
+def test_the_page_says_what_was_run(folder):
+    page = (folder / "index.html").read_text()
+    assert "Multiple intents: every model, every start</title>" in page
+    assert "Beyond the paper: every model of behaviour with every start" in page
+    for name in ("MaxCausalEnt", "Sigma-GIRL", "ML-IRL, averaged"):
+        assert f"<dt>{name}</dt>" in page
+    assert "PuddleWorld" not in page
+    assert "agents share the demonstrations of each intent" in page
+    assert "Best start</em> is that of k-means and GMM" in page
+    assert "bounds=(-10, 0)" in page
+
+
+def test_many_claims_are_folded_away(report):
+    findings = next(section for section in report.sections if section.title == "Findings")
+    assert [type(item) for item in findings.items] == [Fold]
+    titles = [section.title for section in report.sections]
+    assert titles == ["What is compared", "Findings", "Rewards, clusters and time", ELEMENTS.title, WIND.title]
+
+
+def test_one_study_alone_still_looks_at_the_papers_setting(tmp_path):
+    report = run_report(filled(tmp_path, ["beyond-wind"], n_worlds=2))
+    titles = [section.title for section in report.sections]
+    assert titles == ["What is compared", "Findings", "Rewards, clusters and time", WIND.title]
+
+
+def test_the_terminal_is_told_the_papers_setting_once(store):
+    told = told_in_text(store, choose(["beyond"]))
+    assert told.count("at the paper's setting, E = 3 and wind 0.1") == 1
+    line = next(line for line in told.splitlines() if line.startswith("  k-means, MLE"))
+    assert line.count("±") == len({model_of(s.method) for s in ELEMENTS.settings})
+    assert "further claims, in the report" in told
+
+
+def test_a_folder_named_like_a_study_asks_for_nothing(tmp_path):
+    store = Store(tmp_path)
+    store.note(["limiirl", "reproduce", "beyond-wind", "--out", "table1"], range(2))
+    records = {record.key: record for study in (WIND, STUDIES["table1"]) for record in made_up(study, 2)}
+    store.append(list(records.values()))
+    assert all("Table 1" not in section.title for section in run_report(store).sections)
+
+
+def test_methods_are_those_of_the_point():
+    found = methods_at(Results(ELEMENTS, {}), 2)
+    assert found["MaxEnt", "k-means, MLE"] == "MaxEnt: k-means, MLE"
+    assert ("Sigma-GIRL", "k-means, mean") not in found
+    assert methods_at(Results(ELEMENTS, {}), 99) == {}
+
+
+def test_a_browser_finds_no_fault(folder):
+    reason = why_absent()
+    if reason and os.environ.get("LIMIIRL_REQUIRE_BROWSER") == "1":
+        pytest.fail(f"LIMIIRL_REQUIRE_BROWSER=1, but {reason}")
+    if reason:
+        pytest.skip(reason)
+    found = examine(folder / "index.html")
+    assert found.faults == {}
+    assert found.n_figures == 7
