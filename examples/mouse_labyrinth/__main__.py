@@ -1,0 +1,52 @@
+"""Intents of mice in a labyrinth: `python -m examples.mouse_labyrinth --data FOLDER --out FOLDER`.
+
+FOLDER holds bouts.csv, with the columns mouse, water_restricted, bout, nodes. Without --data, simulated mice are used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from examples.mouse_labyrinth import page, recordings, simulated, study
+
+from limiirl.report import write
+
+WHERE = (
+    "The recordings are those of Rosenberg, Zhang, Perona and Meister (2021, eLife 10:e66175; "
+    "https://github.com/markusmeister/Rosenberg-2021-Repository). bouts.csv has a row for each bout: mouse, "
+    "water_restricted (0 or 1), bout, nodes (node numbers from 0 to 126, separated by blanks)."
+)
+
+
+def main(arguments: list[str] | None = None) -> Path:
+    """Run the study and write its page; return where it is."""
+    parser = argparse.ArgumentParser("python -m examples.mouse_labyrinth", description=__doc__, epilog=WHERE)
+    parser.add_argument("--data", type=Path, help="folder with bouts.csv; simulated mice without it")
+    parser.add_argument("--out", type=Path, default=Path("labyrinth"), help="folder for the page (default: labyrinth)")
+    given = parser.parse_args(arguments)
+    began = time.monotonic()
+
+    def tell(text: str) -> None:
+        sys.stderr.write(f"{time.monotonic() - began:6.1f} s  {text}\n")
+
+    if given.data is not None and not (given.data / "bouts.csv").is_file():
+        parser.error(f"there is no bouts.csv in {given.data}. {WHERE}")
+    if given.data is None:
+        tell(f"no --data: simulated mice with three known intents. {WHERE}")
+        settings = study.Settings(most=4, per_mouse=60, resamples=2, model_folds=0, check=False)
+        found = study.run(simulated.simulate(settings.gamma), settings, tell)
+    else:
+        found = study.run(recordings.read(given.data), study.Settings(), tell)
+    said = " --data FOLDER" if given.data is not None else ""
+    made = write(page.report(found, given.data, f"python -m examples.mouse_labyrinth{said} --out FOLDER"), given.out)
+    text = page.printed(found)
+    (given.out / "numbers.txt").write_text(text + "\n", encoding="utf-8")
+    sys.stdout.write(f"{text}\n{made}\n")
+    return made
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""The figures: the maze with rewards and visits, mice and their shares, and one bout from the door and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from examples.mouse_labyrinth import maze, study
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.figure import Figure as Drawing
+from numpy.typing import NDArray
+
+from limiirl.report import Figure
+from limiirl.report.ink import INK, MUTED, PAPER, RULE, SERIES, WIDE
+
+Float = NDArray[np.float64]
+_COLUMNS = 3
+
+
+def colour(k: int) -> str:
+    """Return the colour of an intent."""
+    return SERIES[k % len(SERIES)]
+
+
+def walls(folder: Path | None) -> Float | None:
+    """Return the outline of the walls (n, 2) where a folder has walls_xy.csv, else None."""
+    path = None if folder is None else folder / "walls_xy.csv"
+    return np.loadtxt(path, delimiter=",", skiprows=1) if path is not None and path.is_file() else None
+
+
+def corridors(ax: Axes, outline: Float | None = None) -> Float:
+    """Draw the maze without its nodes, and return where these are (127, 2)."""
+    xy = maze.h_tree()
+    if outline is not None:
+        ax.plot(*outline.T, color=RULE, linewidth=0.6, zorder=0)
+    pairs = [(xy[n], xy[maze.parent(n)]) for n in range(1, maze.N_NODES)]
+    ax.add_collection(LineCollection([*pairs, (xy[0], (-1.0, 7.0))], colors=RULE, linewidths=2.4, zorder=0.5))
+    ax.set(xlim=(-1.7, 14.7), ylim=(14.8, -0.8), aspect="equal", xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
+    return xy
+
+
+def node_map(ax: Axes, values: Float, limit: float, outline: Float | None) -> PathCollection:
+    """Draw a number on each of 127 nodes and the home: red is more, blue is less; the water port is ringed."""
+    xy = corridors(ax, outline)
+    scale: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "linewidth": 0.5, "zorder": 2}
+    size = 22.0 + 8.0 * (5 - np.minimum(maze.LEVEL, 5))
+    dots = ax.scatter(xy[:, 0], xy[:, 1], size, values[:-1], edgecolors=MUTED, **scale)
+    ax.scatter([-1.0], [7.0], [70.0], values[-1:], marker="s", edgecolors=INK, **scale)
+    ax.plot(*xy[maze.WATER], "o", markersize=9.5, markerfacecolor="none", color=INK, markeredgewidth=1.2, zorder=3)
+    return dots
+
+
+def maps(
+    name: str, title: str, caption: str, values: Float, titles: Sequence[str], label: str, outline: Float | None
+) -> Figure:
+    """Return the maze once an intent, with values (K, 128)."""
+    limit = float(np.quantile(np.abs(values), 0.99))
+
+    def draw() -> Drawing:
+        columns = min(_COLUMNS, len(values))
+        lines = -(-len(values) // columns)
+        figure = Drawing(figsize=(WIDE, 0.4 + lines * (WIDE / columns + 0.2)))
+        axes = [figure.add_subplot(lines, columns, k + 1) for k in range(len(values))]
+        for k, ax in enumerate(axes):
+            dots = node_map(ax, values[k], limit, outline)
+            ax.set_title(titles[k], color=colour(k))
+        bar = figure.colorbar(dots, ax=axes, location="bottom", shrink=0.5, aspect=40, pad=0.02, label=label)
+        bar.outline.set_visible(False)
+        return figure
+
+    places = [*(str(n) for n in range(maze.N_NODES)), "home"]
+    data: dict[str, Sequence[object]] = {"node": places}
+    data |= {f"intent {k}": row.tolist() for k, row in enumerate(values)}
+    best = "; ".join(f"intent {k}: {places[int(np.argmax(row))]}" for k, row in enumerate(values))
+    alt = f"The labyrinth drawn {len(values)} times, its nodes coloured by {label}. The highest is, of {best}."
+    return Figure(name, title, alt, caption, draw, data)
+
+
+def shares_by_mouse(found: study.Findings) -> Figure:
+    """Return a bar a mouse: its moves by intent, thirsty mice above."""
+    mice, labels = np.array(found.recordings.mice), found.recordings.labels
+    order = np.lexsort((found.shares[:, 0], labels))
+
+    def draw() -> Drawing:
+        figure = Drawing(figsize=(WIDE, 0.9 + 0.2 * len(mice)))
+        ax = figure.add_subplot()
+        # A gap between the two groups.
+        y = np.arange(len(mice)) + 0.8 * labels[order]
+        left = np.zeros(len(mice))
+        for k in range(found.shares.shape[1]):
+            width = 100.0 * found.shares[order, k]
+            ax.barh(
+                y, width, left=left, height=0.8, color=colour(k), label=f"intent {k}", edgecolor=PAPER, linewidth=0.5
+            )
+            left += width
+        ax.set_yticks(y, mice[order])
+        ax.tick_params(axis="y", length=0)
+        ax.set(xlim=(0, 100), xlabel="share of the moves, %", ylim=(-0.6, y[-1] + 0.6))
+        n_free = int(np.sum(~labels))
+        for words, place in (("water ad libitum", (n_free - 1) / 2), ("water restricted", y[n_free:].mean())):
+            ax.text(1.01, place, words, transform=ax.get_yaxis_transform(), rotation=270, va="center", color=MUTED)
+        figure.legend(*ax.get_legend_handles_labels(), loc="outside upper center", ncols=found.shares.shape[1])
+        return figure
+
+    means = [f"intent {k}: {100 * a:.0f} % and {100 * b:.0f} %" for k, (a, b) in enumerate(group_means(found))]
+    alt = f"Stacked bars, one a mouse. Means of restricted and of other mice: {'; '.join(means)}."
+    data: dict[str, Sequence[object]] = {"mouse": mice[order].tolist(), "restricted": labels[order].tolist()}
+    data |= {f"intent {k}": found.shares[order, k].tolist() for k in range(found.shares.shape[1])}
+    caption = "By a fit to all mice that was shown no label. Mice are sorted by their share of intent 0 within a group."
+    return Figure("shares", "Each mouse's moves by intent", alt, caption, draw, data)
+
+
+def group_means(found: study.Findings) -> list[tuple[float, float]]:
+    """Return the mean share of each intent among restricted and among other mice."""
+    labels = found.recordings.labels
+    means = (found.shares[chosen].mean(axis=0).tolist() for chosen in (labels, ~labels))
+    return list(zip(*means, strict=True))
+
+
+def against_counting(found: study.Findings) -> Figure:
+    """Return the share of intent 0 against plain counts of water visits, a dot a mouse."""
+    labels, mice = found.recordings.labels, found.recordings.mice
+    own = 100.0 * np.array([found.shares_without[i][i, 0] for i in range(len(mice))])
+    rate = 1000.0 * study.water_rate(found.pieces, mice)
+
+    def draw() -> Drawing:
+        figure = Drawing(figsize=(5.0, 3.6))
+        ax = figure.add_subplot()
+        for group, marker, words in ((labels, "o", "water restricted"), (~labels, "D", "water ad libitum")):
+            tone = colour(0) if marker == "o" else MUTED
+            ax.plot(rate[group], own[group], marker, color=tone, label=words, markersize=5)
+        for i, name in enumerate(mice):
+            ax.annotate(name, (rate[i], own[i]), (4, 3), textcoords="offset points", fontsize=6.5, color=MUTED)
+        ax.set(xlabel="visits to the water port in 1,000", ylabel="share of intent 0, %")
+        ax.grid(color=RULE)
+        ax.legend(loc="upper left")
+        return figure
+
+    r = float(np.corrcoef(rate, own)[0, 1])
+    alt = f"A dot a mouse: the share of intent 0 rises with the rate of water visits, correlation {r:.2f}."
+    caption = f"Shares by the fit without that mouse. Correlation {r:.2f}."
+    data = {"mouse": mice, "restricted": labels.tolist(), "rate": rate.tolist(), "share": own.tolist()}
+    return Figure("counting", "Intent 0 against counting water visits", alt, caption, draw, data)
+
+
+def over_time(found: study.Findings, bins: int = 10) -> Figure:
+    """Return the share of each intent over a mouse's moves in the maze."""
+    K = found.U.shape[1]
+    part = np.minimum((found.pieces.time * bins).astype(int), bins - 1)
+    weight = found.U * found.pieces.moves[:, None]
+    sums = np.array([weight[part == i].sum(axis=0) for i in range(bins)])
+    shares = 100.0 * sums / sums.sum(axis=1, keepdims=True)
+
+    def draw() -> Drawing:
+        figure = Drawing(figsize=(5.0, 3.2))
+        ax = figure.add_subplot()
+        for k in range(K):
+            ax.plot(
+                100.0 * (np.arange(bins) + 0.5) / bins,
+                shares[:, k],
+                "o-",
+                color=colour(k),
+                markersize=3.5,
+                label=f"intent {k}",
+            )
+        ax.set(xlabel="moves of the mouse so far, %", ylabel="share of the moves, %", xlim=(0, 100), ylim=(0, None))
+        ax.grid(color=RULE)
+        figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        return figure
+
+    ends = "; ".join(f"intent {k} from {shares[0, k]:.0f} to {shares[-1, k]:.0f} %" for k in range(K))
+    data: dict[str, Sequence[object]] = {"part": list(range(bins))}
+    data |= {f"intent {k}": shares[:, k].tolist() for k in range(K)}
+    caption = "All mice together; the recordings hold no times, so the clock is the number of moves."
+    return Figure(
+        "time", "Intents over the session", f"Lines over ten parts of the session: {ends}.", caption, draw, data
+    )
+
+
+def one_bout(found: study.Findings, outline: Float | None) -> Figure:
+    """Return one bout of 8 to 12 pieces, that of the most varied intents, each piece in the colour of its own."""
+    counts = np.bincount(found.pieces.bout, minlength=len(found.recordings.bouts))
+    fit = np.flatnonzero((counts >= 8) & (counts <= 12)).tolist() or [int(np.argmax(counts))]
+    chosen = max(fit, key=lambda i: float(-np.sum(np.square(found.U[found.pieces.bout == i].mean(axis=0)))))
+    own = np.flatnonzero(found.pieces.bout == chosen)
+    labels = np.argmax(found.U[own], axis=1)
+
+    def draw() -> Drawing:
+        columns = 4
+        lines = -(-len(own) // columns)
+        figure = Drawing(figsize=(WIDE, lines * (WIDE / columns + 0.15)))
+        for place, (i, k) in enumerate(zip(own, labels, strict=True)):
+            ax = figure.add_subplot(lines, columns, place + 1)
+            xy = corridors(ax, outline)
+            nodes = maze.nodes_of(found.pieces.states[i])
+            # A little off the corridor's middle, more with time, so that ways back stay visible.
+            path = xy[nodes] + np.linspace(-0.18, 0.18, len(nodes))[:, None]
+            ax.plot(*path.T, color=colour(int(k)), linewidth=1.3)
+            ax.plot(*path[0], "o", color=colour(int(k)), markersize=4)
+            ax.plot(*xy[maze.WATER], "o", markersize=8, markerfacecolor="none", color=INK, markeredgewidth=1.0)
+            ax.set_title(f"{place + 1}. intent {k} ({100 * found.U[i, k]:.0f} %)", color=colour(int(k)), fontsize=8.5)
+        return figure
+
+    told = ", ".join(map(str, labels))
+    mouse = found.recordings.mouse[chosen]
+    alt = f"A bout of mouse {mouse} in {len(own)} small mazes, a piece each; the intents in order: {told}."
+    caption = (
+        f"Bout {chosen} of the recordings, mouse {mouse}, {len(found.recordings.bouts[chosen])} visits. A piece begins "
+        "at its dot; in brackets how sure the mixture is."
+    )
+    data = {"piece": own.tolist(), "intent": labels.tolist(), "sure": found.U[own, labels].tolist()}
+    return Figure("bout", "One bout, piece by piece", alt, caption, draw, data)
+
+
+def criteria(found: study.Findings) -> Figure:
+    """Return what speaks for each number of intents."""
+    rows = found.selection.rows
+    names = ("n_intents", "behind", "behind_se", "bic", "icl", "aic", "stability")
+    data = {name: [getattr(row, name) for row in rows] for name in names}
+    draw: Callable[[], Drawing] = found.selection.plot
+    alt = f"Panels of criteria for 1 to {rows[-1].n_intents} intents; {found.selection.recommended} are recommended."
+    return Figure("criteria", "How many intents?", alt, "By `select_intents`.", draw, data)

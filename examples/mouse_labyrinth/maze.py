@@ -1,0 +1,165 @@
+"""The labyrinth as an MDP: a binary tree of 127 nodes, seen from a mouse that knows where it comes from.
+
+Node n has the children 2n + 1 and 2n + 2; node 0 is next to the home cage, and the water port is node 116. Mice seldom
+turn round within a corridor, which no reward on nodes can say. So a state of `steps_mdp` is a step: down into a
+junction, or up from a node. At a dead end there is nothing to choose, so going in and coming back is one step.
+`nodes_mdp` is the plain maze, to compare with.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+import limiirl as ll
+
+Int = NDArray[np.int64]
+Float = NDArray[np.float64]
+
+N_NODES, N_LEVELS, WATER = 127, 7, 116
+N_JUNCTIONS = N_NODES // 2
+"""Nodes 0 to 62; the other 64 are dead ends."""
+
+HOME = N_JUNCTIONS + N_NODES - 1
+"""The state of having gone home, where a bout ends. Before it: 63 steps down into n, then 126 up from n."""
+
+LEVEL = np.floor(np.log2(np.arange(N_NODES) + 1)).astype(np.int64)
+"""How deep each node lies: 0 is the first junction, 6 are the dead ends."""
+
+_REGION_LEVEL = 4
+
+HABITS = ("turn round", "branch to branch")
+"""What a mouse does at a junction wherever it is: go back, or go from one branch into the other rather than up."""
+
+
+def parent(node: ArrayLike) -> Int:
+    """Return the node above; -1, the home cage, above node 0."""
+    return (np.asarray(node, dtype=np.int64) - 1) // 2
+
+
+def came_from(states: ArrayLike) -> Int:
+    """Return the node that each step leaves; -1 for the home cage."""
+    states = np.asarray(states, dtype=np.int64)
+    below = states - N_JUNCTIONS + 1
+    return np.where(states == HOME, 0, np.where(states < N_JUNCTIONS, parent(states), below))
+
+
+def node_of(states: ArrayLike) -> Int:
+    """Return the junction at which each step arrives; -1 for the home cage."""
+    states = np.asarray(states, dtype=np.int64)
+    return np.where(states < N_JUNCTIONS, states, parent(came_from(states)))
+
+
+def steps_of(nodes: ArrayLike) -> Int:
+    """Return the states of a bout of nodes, from the first junction to the home cage."""
+    nodes = np.asarray(nodes, dtype=np.int64)
+    before, after = nodes, np.append(nodes[1:], -1)
+    steps = np.where(after > before, after, N_JUNCTIONS + before - 1)
+    steps[-1] = HOME
+    # Into a dead end is no step of its own.
+    return np.concatenate([nodes[:1], steps[(after < N_JUNCTIONS) | (after < before)]])
+
+
+def nodes_of(states: ArrayLike) -> Int:
+    """Return the nodes visited by steps, dead ends included; without the home cage."""
+    states = np.asarray(states, dtype=np.int64)
+    both = np.stack([came_from(states), node_of(states)], axis=1)
+    both[(states == HOME) | (both[:, 0] < N_JUNCTIONS), 0] = -1
+    return both[both >= 0]
+
+
+def legal(nodes: ArrayLike) -> bool:
+    """Whether a bout begins and ends at the first junction, and every move is along a corridor."""
+    nodes = np.asarray(nodes, dtype=np.int64)
+    a, b = nodes[:-1], nodes[1:]
+    inside = nodes.size > 0 and nodes.min() >= 0 and nodes.max() < N_NODES
+    return bool(inside and nodes[0] == nodes[-1] == 0 and np.all((parent(a) == b) | (parent(b) == a)))
+
+
+def visited() -> Float:
+    """Return (S, 128), which nodes each step visits, the home cage last."""
+    found = np.zeros((HOME + 1, N_NODES + 1))
+    found[np.arange(HOME), node_of(np.arange(HOME))] = 1.0
+    dead_ends = np.arange(N_JUNCTIONS, N_NODES)
+    found[N_JUNCTIONS + dead_ends - 1, dead_ends] = 1.0
+    found[HOME, N_NODES] = 1.0
+    return found
+
+
+def moves() -> tuple[Int, Int]:
+    """Return every move as (state, state): from each step to those that may follow it."""
+    states = np.arange(HOME)
+    node = node_of(states)
+    up = np.where(node == 0, HOME, N_JUNCTIONS + node - 1)
+    below = [np.where(child < N_JUNCTIONS, child, N_JUNCTIONS + child - 1) for child in (2 * node + 1, 2 * node + 2)]
+    return np.tile(states, 3), np.concatenate([up, *below])
+
+
+def habits(src: Int, dst: Int) -> Float:
+    """Return (E, 2), whether a move is each of `HABITS`."""
+    from_above, into_dead_end = src < N_JUNCTIONS, came_from(dst) >= N_JUNCTIONS
+    towards = np.where(into_dead_end, came_from(dst), node_of(dst))
+    back = towards == came_from(src)
+    across = ~from_above & ~back & (towards > node_of(src))
+    return np.stack([back, across], axis=1).astype(np.float64)
+
+
+def node_features() -> tuple[Float, list[str]]:
+    """Return (127, 25) and names: what a node may be liked for.
+
+    How deep it lies, the water port, how many of its sides are the maze's outer wall (0 to 2), and in which of the 16
+    regions below level 4 it lies. An indicator of each node would be as good as any policy, and say nothing of why.
+    """
+    region = np.arange(N_NODES)
+    for _ in range(N_LEVELS - 1 - _REGION_LEVEL):
+        region = np.where(LEVEL[region] > _REGION_LEVEL, parent(region), region)
+    first = 2**_REGION_LEVEL - 1
+    outer = np.sum(np.abs(h_tree() - 7.0) == 7.0, axis=1)
+    columns = [
+        *np.eye(N_LEVELS)[LEVEL].T,
+        np.arange(N_NODES) == WATER,
+        outer,
+        *(region == first + i for i in range(first + 1)),
+    ]
+    names = [*(f"level {n}" for n in range(N_LEVELS)), "water port", "outer wall"]
+    return np.stack(columns, axis=1).astype(np.float64), names + [f"region {i}" for i in range(first + 1)]
+
+
+def steps_mdp(gamma: float, *, each_node: bool = False) -> ll.MDP:
+    """Return the maze of 189 steps and the home cage.
+
+    Rewards are on what a node is (`node_features`), or on `each_node`; on the home, and on each of `HABITS`.
+    """
+    src, dst = moves()
+    phi, names = (np.eye(N_NODES), [f"node {n}" for n in range(N_NODES)]) if each_node else node_features()
+    seen = visited()
+    return ll.MDP.from_edges(
+        src,
+        dst,
+        gamma=gamma,
+        state_features=np.column_stack([seen[:, :-1] @ phi, seen[:, -1]]),
+        edge_features=habits(src, dst),
+        feature_names=[*names, "home", *HABITS],
+    )
+
+
+def nodes_mdp(gamma: float) -> ll.MDP:
+    """Return the same steps with a reward for each node and no habits: a mouse that forgets where it comes from."""
+    src, dst = moves()
+    return ll.MDP.from_edges(src, dst, gamma=gamma, state_features=visited())
+
+
+def reward_map(theta: ArrayLike) -> Float:
+    """Return the reward (128,) of each node, and of the home, under parameters of `steps_mdp`."""
+    theta, (phi, _) = np.asarray(theta, dtype=np.float64), node_features()
+    return np.append(phi @ theta[: phi.shape[1]], theta[phi.shape[1]])
+
+
+def h_tree() -> Float:
+    """Return where to draw each node (127, 2): corridors go up and down, then right and left, ever shorter."""
+    xy = np.full((N_NODES, 2), 7.0)
+    for node in range(1, N_NODES):
+        xy[node] = xy[parent(node)]
+        length = (4.0, 4.0, 2.0, 2.0, 1.0, 1.0)[LEVEL[node] - 1]
+        xy[node, LEVEL[node] % 2] += length if node % 2 == 0 else -length
+    return xy

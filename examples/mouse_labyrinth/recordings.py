@@ -1,0 +1,130 @@
+"""Recordings: bouts of mice in the labyrinth, read, checked, and cut into pieces of nearly equal length."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from examples.mouse_labyrinth import maze
+from numpy.typing import NDArray
+
+import limiirl as ll
+
+Int = NDArray[np.int64]
+
+FEWEST_VISITS = 100
+"""A mouse with fewer node visits in all hardly entered, and is left out."""
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """Bouts in the order recorded.
+
+    Attributes
+    ----------
+    bouts : list of (n,) int
+        Nodes visited, from the first junction back to it; then the mouse went home.
+    mouse : (B,)
+        Who it was, for each bout.
+    restricted : dict
+        Whether a mouse was deprived of water, by mouse. No fit sees it.
+    left_out : tuple of str
+        Mice that hardly entered.
+    intents : list of (n + 1,) int, optional
+        The true intent at each state of each bout, where the mice are simulated.
+    """
+
+    bouts: list[Int]
+    mouse: NDArray[np.str_]
+    restricted: dict[str, bool]
+    left_out: tuple[str, ...] = ()
+    intents: list[Int] | None = None
+
+    @property
+    def mice(self) -> list[str]:
+        """The names of the mice, in order."""
+        return sorted(self.restricted)
+
+    @property
+    def labels(self) -> NDArray[np.bool_]:
+        """Whether each of `mice` was deprived of water."""
+        return np.array([self.restricted[mouse] for mouse in self.mice])
+
+    @property
+    def n_visits(self) -> int:
+        """Node visits in all."""
+        return int(sum(len(nodes) for nodes in self.bouts))
+
+
+def read(folder: Path) -> Recordings:
+    """Read bouts.csv (mouse, water_restricted, bout, nodes), and leave out mice that hardly entered."""
+    path = folder / "bouts.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    bouts = [np.array(row["nodes"].split(), dtype=np.int64) for row in rows]
+    for i, nodes in enumerate(bouts):
+        if not maze.legal(nodes):
+            raise ll.errors.InvalidDemos(
+                f"{path}, line {i + 2}: a bout must begin and end at node 0 and move along corridors. Mend the line."
+            )
+    mouse = np.array([row["mouse"] for row in rows])
+    visits = {str(name): sum(len(bouts[i]) for i in np.flatnonzero(mouse == name)) for name in np.unique(mouse)}
+    stay = {name for name, n in visits.items() if n >= FEWEST_VISITS}
+    kept = [i for i in range(len(rows)) if mouse[i] in stay]
+    restricted = {str(mouse[i]): rows[i]["water_restricted"] == "1" for i in kept}
+    left_out = tuple(sorted(set(visits) - stay))
+    return Recordings([bouts[i] for i in kept], mouse[kept], restricted, left_out)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Bouts cut into pieces: states of `maze.steps_mdp`, and where each comes from.
+
+    Attributes
+    ----------
+    states : list of (m + 1,) int
+        m moves each, a dead end and back being one. The last state of a piece is the first of the next, so that every
+        move is in one piece.
+    mouse, bout, time : (N,)
+        Whose piece it is, which bout it is of, and when it begins: the share of that mouse's moves before it.
+    """
+
+    states: list[Int]
+    mouse: NDArray[np.str_]
+    bout: Int
+    time: NDArray[np.float64]
+
+    @property
+    def moves(self) -> Int:
+        """How many moves each piece has."""
+        return np.array([len(piece) - 1 for piece in self.states])
+
+    def demos(self) -> ll.Demonstrations:
+        """Return the pieces for `limiirl`. They carry no label, and each may have an intent of its own."""
+        return ll.Demonstrations.from_lists(self.states)
+
+
+def spans(n: int, length: int) -> list[tuple[int, int]]:
+    """Return where n moves are cut into as few parts of at most `length` as will do, as equal as can be."""
+    ends = np.linspace(0, n, -(-n // length) + 1).round().astype(int).tolist()
+    return list(pairwise(ends))
+
+
+def cut(recordings: Recordings, length: int) -> Pieces:
+    """Cut every bout into pieces of at most `length` moves."""
+    states, bout, time = [], [], []
+    done = dict.fromkeys(recordings.mice, 0)
+    for i, nodes in enumerate(recordings.bouts):
+        whole = maze.steps_of(nodes)
+        n = len(whole) - 1
+        for a, b in spans(n, length):
+            states.append(whole[a : b + 1])
+            bout.append(i)
+            time.append(done[str(recordings.mouse[i])] + a)
+        done[str(recordings.mouse[i])] += n
+    mouse = recordings.mouse[bout]
+    total = np.array([done[str(name)] for name in mouse])
+    return Pieces(states, mouse, np.array(bout), np.array(time) / total)

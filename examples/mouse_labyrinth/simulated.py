@@ -1,0 +1,69 @@
+"""Simulated mice with three known intents, for those who have no recordings at hand, and to see what can be found.
+
+A bout is to the water, to explore, or to linger at one place, and ends with the way home. Mice that are kept without
+water want it more often. Nobody else's data are in here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from examples.mouse_labyrinth import maze
+from examples.mouse_labyrinth.recordings import Recordings
+from numpy.typing import NDArray
+
+import limiirl as ll
+
+INTENTS = ("water", "explore", "linger")
+_LIKES: tuple[dict[str, float], ...] = (
+    {"water port": 4.0, "level 0": 1.0, "turn round": -4.0, "home": -2.0},
+    {"level 6": 1.0, "outer wall": 0.5, "turn round": -1.0, "home": -2.0},
+    {"level 5": 1.0, "turn round": 2.0, "branch to branch": -1.0, "home": -2.0},
+)
+# How a mouse goes home in the end, whatever it came for.
+_LEAVING = {"home": 12.0, "level 5": -1.0, "level 6": -2.0, "turn round": -2.0}
+# How often a bout is for water, by how the mouse is kept; mice differ a little. Half of the other bouts are to explore.
+_THIRST, _SPREAD = {True: 0.6, False: 0.25}, 0.06
+# Moves until a mouse thinks of home, at the least and at the most.
+_PATIENCE = (40, 120)
+
+
+def _theta(mdp: ll.MDP, likes: dict[str, float]) -> NDArray[np.float64]:
+    return np.array([likes.get(name, 0.0) for name in mdp.feature_names])
+
+
+def true_rewards(mdp: ll.MDP) -> ll.RewardEnsemble:
+    """Return the rewards of `INTENTS`; the shares are left equal."""
+    thetas = np.array([_theta(mdp, likes) for likes in _LIKES])
+    return ll.RewardEnsemble(np.full(len(_LIKES), 1.0 / len(_LIKES)), thetas)
+
+
+def simulate(gamma: float, n_mice: int = 8, n_bouts: int = 20, seed: int = 0) -> Recordings:
+    """Return recordings of mice, half of them thirsty, with the true intent of every state."""
+    rng, mdp = np.random.default_rng(seed), maze.steps_mdp(gamma)
+    policies = [ll.MaxCausalEnt().policy(mdp, theta) for theta in [*true_rewards(mdp).thetas, _theta(mdp, _LEAVING)]]
+    # Where each action (S, A) leads; every move is certain.
+    target = np.zeros((mdp.n_states, mdp.n_actions), dtype=np.int64)
+    target[mdp.src, mdp.act] = mdp.dst
+    bouts, intents, mouse, restricted = [], [], [], {}
+    for i in range(n_mice):
+        name = f"S{i + 1:02d}"
+        restricted[name] = i < n_mice // 2
+        thirst = float(np.clip(rng.normal(_THIRST[restricted[name]], _SPREAD), 0.05, 0.95))
+        for _ in range(n_bouts):
+            intent = int(rng.choice(3, p=[thirst, (1.0 - thirst) / 2, (1.0 - thirst) / 2]))
+            states = _bout(policies, target, intent, rng)
+            bouts.append(maze.nodes_of(states))
+            intents.append(np.full(states.size, intent))
+            mouse.append(name)
+    return Recordings(bouts, np.array(mouse), restricted, (), intents)
+
+
+def _bout(
+    policies: list[NDArray[np.float64]], target: NDArray[np.int64], intent: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Return the states of a bout: an intent for a while, then home."""
+    states, patience = [0], int(rng.integers(*_PATIENCE))
+    while states[-1] != maze.HOME:
+        likely = policies[intent if len(states) < patience else -1][states[-1]]
+        states.append(int(target[states[-1], rng.choice(likely.size, p=likely)]))
+    return np.array(states)

@@ -1,0 +1,325 @@
+"""The study: choose a model, choose the number of intents, learn them, and ask what they tell of the mice."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from examples.mouse_labyrinth import maze, simulated
+from examples.mouse_labyrinth.prediction import Prediction, predict, rank_test
+from examples.mouse_labyrinth.recordings import Pieces, Recordings, cut, spans
+from numpy.typing import NDArray
+
+import limiirl as ll
+from limiirl.mixture.selection import Selection
+
+Float = NDArray[np.float64]
+Tell = Callable[[str], None]
+
+FEW = 3
+COUNTING = "visits to the water port, of all visits"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that was decided beforehand.
+
+    Attributes
+    ----------
+    length : int
+        Most moves of a piece.
+    gamma : float
+        Discount.
+    most : int
+        Most intents to try.
+    per_mouse : int
+        Pieces of each mouse, drawn at random, on which the number of intents is chosen: every mouse counts the same.
+    folds, resamples : int
+        Of `select_intents`.
+    model_folds : int
+        Of the comparison of models, by mouse; 0 leaves it out.
+    check : bool
+        Fit another behaviour model too.
+    """
+
+    length: int = 20
+    gamma: float = 0.8
+    most: int = 6
+    per_mouse: int = 200
+    folds: int = 3
+    resamples: int = 3
+    model_folds: int = 5
+    check: bool = True
+    seed: int = 0
+
+    def mixture(self, n_intents: int = 2, irl: object = None, init: object = "kmeans") -> ll.IntentMixture:
+        """Return a mixture to fit. M-steps are cut short, from which the next ones go on."""
+        return ll.IntentMixture(
+            n_intents,
+            irl=ll.MaxCausalEnt(ridge=1e-3) if irl is None else irl,
+            init=init,
+            max_iter=100,
+            max_evaluations=10,
+            likelihood_tol=1e-3,
+            random_state=self.seed,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What came out.
+
+    Attributes
+    ----------
+    models : dict
+        Held-out log-likelihood a move, by model, with one intent; mice are left out whole.
+    selection : Selection
+    mixture : IntentMixture
+        Fitted to all pieces, its intents ordered by how often they visit the water port.
+    U : (N, K)
+        Who follows which: responsibilities of the pieces.
+    shares : (M, K)
+        Of each mouse's moves.
+    shares_without : (M, M, K)
+        The same by mixtures that were fitted without mouse i.
+    held_out : float
+        Log-likelihood a move of the mice left out by those.
+    predictions : list of Prediction
+    ranks : dict
+        By name: the AUC of one number a mouse, and its exact p-value.
+    agreement : dict
+        How another model's intents compare.
+    truth : dict
+        Where the mice are simulated, how well the intents were found.
+    """
+
+    recordings: Recordings
+    pieces: Pieces
+    settings: Settings
+    models: dict[str, float]
+    selection: Selection
+    mixture: ll.IntentMixture
+    U: Float
+    shares: Float
+    shares_without: Float
+    held_out: float
+    predictions: list[Prediction]
+    ranks: dict[str, tuple[float, float]]
+    agreement: dict[str, float] = field(default_factory=dict)
+    truth: dict[str, float] = field(default_factory=dict)
+
+
+def run(recordings: Recordings, settings: Settings, tell: Tell) -> Findings:
+    """Run the whole study; labels of mice are looked at after everything is fitted."""
+    mdp, pieces = maze.steps_mdp(settings.gamma), cut(recordings, settings.length)
+    demos = pieces.demos()
+    tell(f"{len(recordings.mice)} mice, {len(recordings.bouts)} bouts, {len(demos)} pieces of {settings.length} moves")
+    models = compare_models(pieces, recordings.mice, settings, tell) if settings.model_folds else {}
+    selection = choose(mdp, pieces, settings, tell)
+    K = selection.recommended
+    tell(f"learning {K} intents from all pieces")
+    mixture = settings.mixture(K).fit(mdp, demos)
+    order = by_water(pieces, mixture.responsibilities_)
+    U = mixture.responsibilities_[:, order]
+    ensemble = ll.RewardEnsemble(mixture.weights_[order], mixture.thetas_[order])
+    mixture = settings.mixture(K, init=ensemble).set_params(max_iter=0).fit(mdp, demos)
+    without, held_out = leave_mice_out(mdp, pieces, recordings.mice, settings, K, tell)
+    tell("predicting how mice were kept")
+    predictions, ranks = tested(recordings, pieces, U, without)
+    agreement: dict[str, float] = {}
+    if settings.check:
+        # Three intents is what the literature on these mice speaks of: water, home and exploring.
+        few, _ = leave_mice_out(mdp, pieces, recordings.mice, settings, FEW, tell)
+        shares = [shares_of(pieces, found, recordings.mice) for found in few]
+        predictions.insert(1, predict(f"shares of {FEW} intents", shares, recordings.labels))
+        agreement = other_model(mdp, demos, settings, tell)
+    truth = {} if recordings.intents is None else recovered(recordings, settings, mdp, mixture, U)
+    return Findings(
+        recordings,
+        pieces,
+        settings,
+        models,
+        selection,
+        mixture,
+        U,
+        shares_of(pieces, U, recordings.mice),
+        np.array([shares_of(pieces, found, recordings.mice) for found in without]),
+        held_out,
+        predictions,
+        ranks,
+        agreement,
+        truth,
+    )
+
+
+def compare_models(pieces: Pieces, mice: list[str], settings: Settings, tell: Tell) -> dict[str, float]:
+    """Return the log-likelihood a move of mice that were left out, of models with one intent."""
+    g, demos = settings.gamma, pieces.demos()
+    fold = dict(zip(np.random.default_rng(settings.seed).permutation(mice), np.arange(len(mice)), strict=True))
+    of = np.array([fold[name] for name in pieces.mouse]) % settings.model_folds
+    candidates = {
+        "a reward for each node, no habits": (maze.nodes_mdp(g), ll.MaxCausalEnt(ridge=1e-3)),
+        "what a node is, and habits": (maze.steps_mdp(g), ll.MaxCausalEnt(ridge=1e-3)),
+        "the same, by ML-IRL": (maze.steps_mdp(g), ll.MLIRL(beta=1.0, ridge=1e-3)),
+        "a reward for each node, and habits": (maze.steps_mdp(g, each_node=True), ll.MaxCausalEnt(ridge=1e-2)),
+    }
+    found = {}
+    for name, (mdp, irl) in candidates.items():
+        tell(f"comparing models: {name}")
+        total = 0.0
+        for i in range(settings.model_folds):
+            with warnings.catch_warnings():
+                # Levels and regions overlap, and ML-IRL's likelihood has kinks; likelihoods are all that is compared.
+                warnings.simplefilter("ignore", ll.errors.IdentifiabilityWarning)
+                warnings.simplefilter("ignore", ll.errors.ConvergenceWarning)
+                theta = irl.fit(mdp, demos[of != i])
+            out = demos[of == i]
+            total += float(np.sum(irl.log_prob(mdp, theta[None], out)[:, 0] - out.log_q(mdp)))
+        found[name] = total / float(pieces.moves.sum())
+    return found
+
+
+def choose(mdp: ll.MDP, pieces: Pieces, settings: Settings, tell: Tell) -> Selection:
+    """Return how many intents `select_intents` sees in pieces drawn from every mouse alike."""
+    rng = np.random.default_rng(settings.seed)
+    drawn = []
+    for name in np.unique(pieces.mouse):
+        own = np.flatnonzero(pieces.mouse == name)
+        drawn.append(rng.choice(own, min(settings.per_mouse, own.size), replace=False))
+    chosen = np.sort(np.concatenate(drawn))
+
+    def progress(done: int, total: int, what: str) -> None:
+        tell(f"choosing the number of intents: {done} of {total}, {what}")
+
+    return ll.select_intents(
+        mdp,
+        pieces.demos()[chosen],
+        range(1, settings.most + 1),
+        # Many fits, on a part of the data: they stop sooner.
+        mixture=settings.mixture().set_params(max_iter=40, likelihood_tol=5e-3),
+        folds=settings.folds,
+        resamples=settings.resamples,
+        random_state=settings.seed,
+        callback=progress,
+    )
+
+
+def leave_mice_out(
+    mdp: ll.MDP, pieces: Pieces, mice: list[str], settings: Settings, n_intents: int, tell: Tell
+) -> tuple[list[Float], float]:
+    """Return responsibilities (N, K) of all pieces by mixtures fitted without each mouse, and their mean score.
+
+    A fit without mouse i begins from intents found in the half of the mice that i is not in: it has never seen i.
+    """
+    demos = pieces.demos()
+    log_q = demos.log_q(mdp)
+    halves = [set(mice[0::2]), set(mice[1::2])]
+    begun = []
+    for half in halves:
+        tell(f"intents of {len(half)} mice, to begin the others from")
+        begun.append(settings.mixture(n_intents).fit(mdp, demos[np.isin(pieces.mouse, list(half))]).ensemble_)
+    found, total = [], 0.0
+    for i, name in enumerate(mice):
+        tell(f"leaving out mouse {i + 1} of {len(mice)}")
+        out = pieces.mouse == name
+        start = begun[1 if name in halves[0] else 0]
+        fitted = settings.mixture(n_intents, init=start).fit(mdp, demos[~out])
+        U = fitted.predict_proba(demos)
+        found.append(U[:, by_water(pieces, U)])
+        total += float(np.sum(fitted.score_samples(demos[out]) - log_q[out]))
+    return found, total / float(pieces.moves.sum())
+
+
+def tested(
+    recordings: Recordings, pieces: Pieces, U: Float, without: list[Float]
+) -> tuple[list[Prediction], dict[str, tuple[float, float]]]:
+    """Return predictions from shares of intents and from plain counts, and tests of single numbers."""
+    mice, labels = recordings.mice, recordings.labels
+    shares = np.array([shares_of(pieces, found, mice) for found in without])
+    dry = ~touches_water(pieces)
+    dry_shares = np.array([shares_of(pieces, found * dry[:, None], mice) for found in without])
+    water, length = water_rate(pieces, mice), bout_length(recordings)
+    predictions = [
+        predict("shares of intents", shares, labels),
+        predict("shares of intents, pieces with water left out", dry_shares, labels),
+        predict(COUNTING, water[:, None], labels),
+        predict("mean length of a bout", length[:, None], labels),
+    ]
+    own, own_dry = shares_of(pieces, U, mice), shares_of(pieces, U * dry[:, None], mice)
+    ranks = {f"share of intent {k}": rank_test(own[:, k], labels) for k in range(U.shape[1])}
+    ranks |= {"share of intent 0, pieces with water left out": rank_test(own_dry[:, 0], labels)}
+    ranks |= {COUNTING: rank_test(water, labels)}
+    return predictions, ranks | {"mean length of a bout": rank_test(length, labels)}
+
+
+def other_model(mdp: ll.MDP, demos: ll.Demonstrations, settings: Settings, tell: Tell) -> dict[str, float]:
+    """Return how far intents found by ML-IRL are from these (ANID): 0 is the same grouping, 1 is chance."""
+    tell(f"checking {FEW} intents against ML-IRL")
+    models = (None, ll.MLIRL(beta=1.0, ridge=1e-3))
+    U, V = (settings.mixture(FEW, irl=irl).fit(mdp, demos).responsibilities_ for irl in models)
+    return {f"{FEW} intents, ANID": ll.metrics.anid(U, V)}
+
+
+def recovered(
+    recordings: Recordings, settings: Settings, mdp: ll.MDP, mixture: ll.IntentMixture, U: Float
+) -> dict[str, float]:
+    """Return how well intents of simulated mice were found."""
+    truth = piece_truth(recordings, settings.length)
+    table = np.array([np.bincount(truth[np.argmax(U, axis=1) == k], minlength=3) for k in range(U.shape[1])])
+    true = simulated.true_rewards(mdp)
+    maps = np.array([maze.reward_map(theta)[:-1] for theta in [*true.thetas, *mixture.thetas_]])
+    likeness = np.corrcoef(maps)[: len(true.thetas), len(true.thetas) :]
+    found = {
+        "ANID": ll.metrics.anid(np.eye(3)[truth], U),
+        "pieces with the intent of most of their group": float(table.max(axis=1).sum() / table.sum()),
+    }
+    return found | {
+        f"reward map of {name}, best correlation": float(likeness[k].max()) for k, name in enumerate(simulated.INTENTS)
+    }
+
+
+def piece_truth(recordings: Recordings, length: int) -> NDArray[np.int64]:
+    """Return (N,) the true intent of most moves of each piece; -1 is never there, as every state has one."""
+    truth = []
+    for intents in recordings.intents or []:
+        parts = spans(len(intents) - 1, length)
+        truth += [int(np.bincount(intents[a + 1 : b + 1]).argmax()) for a, b in parts]
+    return np.array(truth)
+
+
+def shares_of(pieces: Pieces, U: Float, mice: list[str]) -> Float:
+    """Return (M, K): the share of each mouse's moves in each intent."""
+    moves = U * pieces.moves[:, None]
+    sums = np.array([moves[pieces.mouse == name].sum(axis=0) for name in mice])
+    return np.asarray(sums / sums.sum(axis=1, keepdims=True))
+
+
+def visits(pieces: Pieces, U: Float) -> Float:
+    """Return (K, 128): how the visits of each intent are spread over the nodes, the home last."""
+    state = np.concatenate([piece[1:] for piece in pieces.states])
+    weight = np.repeat(U, pieces.moves, axis=0)
+    counts = np.array([np.bincount(state, weights=w, minlength=maze.HOME + 1) for w in weight.T]) @ maze.visited()
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+
+
+def by_water(pieces: Pieces, U: Float) -> NDArray[np.int64]:
+    """Return the order of the intents (K,), those that visit the water port most often first."""
+    return np.argsort(-visits(pieces, U)[:, maze.WATER], kind="stable")
+
+
+def touches_water(pieces: Pieces) -> NDArray[np.bool_]:
+    """Return (N,), whether a piece visits the water port."""
+    return np.array([bool(np.any(maze.nodes_of(piece) == maze.WATER)) for piece in pieces.states])
+
+
+def water_rate(pieces: Pieces, mice: list[str]) -> Float:
+    """Return (M,): visits to the water port, of all visits."""
+    return np.array([visits(pieces, (pieces.mouse == name)[:, None] * 1.0)[0, maze.WATER] for name in mice])
+
+
+def bout_length(recordings: Recordings) -> Float:
+    """Return (M,): the mean number of visits of a bout."""
+    lengths = np.array([len(nodes) for nodes in recordings.bouts])
+    return np.array([lengths[recordings.mouse == name].mean() for name in recordings.mice])
