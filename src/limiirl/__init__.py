@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from limiirl.irl import MLIRL, MaxCausalEnt, MaxEnt, SigmaGIRL
     from limiirl.mdp import MDP
     from limiirl.mdp.ensemble import RewardEnsemble
-    from limiirl.mixture import IntentMixture, Selection, select_intents
+    from limiirl.mixture import BayesianIntentMixture, IntentMixture, Selection, select_intents
 
 _HOMES = {
     "Agents": "limiirl.demos",
+    "BayesianIntentMixture": "limiirl.mixture",
     "Demonstrations": "limiirl.demos",
     "IntentMixture": "limiirl.mixture",
     "MDP": "limiirl.mdp",
@@ -42,6 +43,7 @@ __all__ = [
     "MDP",
     "MLIRL",
     "Agents",
+    "BayesianIntentMixture",
     "Demonstrations",
     "IntentMixture",
     "MaxCausalEnt",

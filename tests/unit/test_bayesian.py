@@ -1,0 +1,265 @@
+"""`BayesianIntentMixture`: against the exact posterior of tiny problems, on known intents, and at the edges."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.base import BaseEstimator, clone
+
+import limiirl as ll
+from limiirl import MDP, MLIRL, BayesianIntentMixture, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt
+from limiirl.errors import ConvergenceWarning, InvalidParameter, NotFitted
+from limiirl.worlds import ElementWorld
+from tests.oracles.mixture import crossings, walks
+from tests.oracles.partitions import canonical, exact, partitions
+
+SCALE = 5.0
+
+
+class Normal(BaseEstimator):
+    """A model whose log-likelihood is quadratic: a demonstration's feature count is N(theta, 1)."""
+
+    bounds = None
+
+    def log_prob(self, mdp, thetas, demos):
+        return norm.logpdf(demos.features(mdp)[:, :1], np.asarray(thetas)[:, 0])
+
+    def fit(self, mdp, demos, weights=None, start=None):
+        return np.atleast_1d(np.average(demos.features(mdp)[:, 0], weights=weights))
+
+
+def numbers(values):
+    """An MDP with a state for each value, and a demonstration that ends in each."""
+    n = len(values)
+    phi = np.concatenate([[0.0], values])[:, None]
+    mdp = MDP.from_edges([0] * n, range(1, n + 1), p0=np.eye(n + 1)[0], state_features=phi)
+    return mdp, Demonstrations.from_lists([[0, i + 1] for i in range(n)])
+
+
+def exactly(values, alpha):
+    grid = np.linspace(-30.0, 30.0, 1201)
+    log_prior = norm.logpdf(grid, 0.0, SCALE) + np.log(grid[1] - grid[0])
+    return exact(norm.logpdf(np.asarray(values)[:, None], grid), log_prior, alpha)
+
+
+TINY = [
+    [0.0, 0.3, -0.2, 5.0, 5.4, 4.8],
+    [-5.0, -4.7, 0.0, 0.2, 5.0, 5.3, 4.9],
+    [0.0, 0.5, 1.0, 1.5, 2.0, 2.5],
+    [-1.0, -1.2, 2.0, 2.2, 2.4],
+    [0.0] * 6,
+    [-3.0, 3.0],
+]
+
+
+@pytest.mark.parametrize("values", TINY, ids=str)
+@pytest.mark.parametrize("alpha", [0.5, 1.0])
+def test_tiny_problems_agree_with_all_partitions(values, alpha):
+    truth = exactly(values, alpha)
+    mdp, demos = numbers(values)
+    mix = BayesianIntentMixture(
+        len(values), Normal(), concentration=alpha, prior_scale=SCALE, tol=1e-6, random_state=0
+    ).fit(mdp, demos)
+    assert canonical(mix.labels_) == truth.best
+    # Expectations over rewards are exact here, so that the bound is one. One partition in place of all costs
+    # -log(its probability), and the names of its K blocks up to log K! more.
+    K = mix.n_intents_
+    gap = -np.log(truth.posterior[truth.best]) + np.sum(np.log(np.arange(1, K + 1))) + K * np.log(1.0 + alpha)
+    assert truth.log_evidence - gap < mix.bound_ < truth.log_evidence
+    # The exact posterior adds up all the partitions in which one or two stand apart, of which ours knows the best.
+    np.testing.assert_allclose(mix.expected_intents_, truth.expected_blocks, atol=0.5)
+
+
+def test_the_oracle_knows_all_partitions_and_their_probabilities():
+    assert [len(list(partitions(n))) for n in range(1, 8)] == [1, 2, 5, 15, 52, 203, 877]
+    np.testing.assert_allclose(sum(exactly(TINY[0], 1.0).posterior.values()), 1.0, rtol=1e-9)
+
+
+def test_maxent_on_a_tiny_problem_agrees_with_all_partitions():
+    mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=[[0], [1], [-1], [0]])
+    demos = Demonstrations.from_lists([[0, 1, 3]] * 18 + [[0, 2, 3]] * 18)
+    groups = np.concatenate([np.arange(18) // 6, 3 + np.arange(18) // 6])  # six people, three of each kind
+    irl, grid = MaxEnt(3, bounds=None), np.linspace(-20.0, 20.0, 801)
+    log_p = np.hstack([irl.log_prob(mdp, theta[:, None], demos) for theta in np.split(grid[:-1], 50)])
+    each = np.array([log_p[groups == g].sum(axis=0) for g in range(6)])
+    truth = exact(each, norm.logpdf(grid[:-1], 0.0, SCALE) + np.log(grid[1] - grid[0]), 1.0)
+    mix = BayesianIntentMixture(6, irl, prior_scale=SCALE, random_state=0).fit(mdp, demos, groups)
+    assert canonical(np.argmax(mix.group_responsibilities_, axis=1)) == truth.best == (0, 0, 0, 1, 1, 1)
+    # Skew posteriors are Gaussian only nearly: a tenth of a nat an intent.
+    assert truth.log_evidence - 3.0 < mix.bound_ < truth.log_evidence + 0.2
+    # No cut tells people of a kind apart, while the exact posterior has all six of them stand apart now and then.
+    assert 1.9 < mix.expected_intents_ < truth.expected_blocks
+
+
+@pytest.fixture(scope="module")
+def world():
+    made = ElementWorld(n_elements=2, seed=0)
+    demos, labels = made.sample(24, seed=1)
+    return made, demos, labels
+
+
+@pytest.mark.parametrize("irl", [MaxEnt(), MaxCausalEnt(), MLIRL()], ids=lambda irl: type(irl).__name__)
+def test_two_elements_are_two_intents(world, irl):
+    made, demos, labels = world
+    mix = BayesianIntentMixture(3, irl, random_state=0).fit(made.mdp, demos)
+    assert mix.n_intents_ == 2
+    assert ll.metrics.anid(np.eye(2)[labels], mix.responsibilities_) < 0.05
+    bounds = [step.bound for step in mix.history_]
+    assert min(after - before for before, after in itertools.pairwise(bounds)) > -2e-3  # two ties at most
+    np.testing.assert_allclose(bounds[-1], mix.bound_, rtol=1e-12)
+    assert max(mix.intent_posterior_, key=mix.intent_posterior_.__getitem__) == 2
+
+
+def test_everything_that_a_mixture_tells(world, tmp_path):
+    made, demos, _ = world
+    mix = BayesianIntentMixture(4, MaxEnt(), random_state=0).fit(made.mdp, demos)
+    assert mix.weights_.shape == (2,)
+    assert mix.thetas_.shape == (2, 4)
+    np.testing.assert_allclose(mix.weights_.sum(), 1.0, rtol=1e-12)
+    assert 0.0 < mix.new_intent_weight_ < 2.0 / 24.0
+    np.testing.assert_array_equal(mix.predict(demos), mix.labels_)
+    np.testing.assert_allclose(mix.predict_proba(demos), mix.responsibilities_, atol=0.1)
+    np.testing.assert_allclose(mix.score(demos), mix.mixture_.score(demos), rtol=1e-12)
+    assert mix.policy(0).shape == (made.mdp.n_states, 4)
+    assert mix.summary().n_intents == 2
+    assert np.isfinite(mix.bic(demos))
+    assert mix.align_to(made.ensemble).thetas_.shape == (2, 4)
+    mix.save(tmp_path / "mixture")
+    loaded = IntentMixture.load(tmp_path / "mixture")
+    np.testing.assert_array_equal(loaded.predict_proba(demos), mix.predict_proba(demos))
+    low, high = np.moveaxis(mix.credible_intervals(0.9), 2, 0)
+    assert np.all((low <= mix.thetas_) & (mix.thetas_ <= high) & (low >= -10.0) & (high <= 0.0))
+
+
+def test_credible_intervals_are_those_of_the_exact_posterior():
+    values = np.array([1.0, 2.0, 1.5, 1.2])
+    mix = BayesianIntentMixture(1, Normal(), prior_scale=2.0).fit(*numbers(values))
+    precision = 4 + 0.25
+    expected = norm(values.sum() / precision, precision**-0.5).interval(0.9)
+    np.testing.assert_allclose(mix.credible_intervals(0.9)[0, 0], expected, rtol=1e-6)
+    with pytest.raises(InvalidParameter, match="level must be between 0 and 1; it is 2"):
+        mix.credible_intervals(2)
+
+
+def test_the_order_of_demonstrations_does_not_matter_to_the_start():
+    values = np.random.default_rng(0).normal(size=12) + np.repeat([-4.0, 0.0, 4.0], 4)
+    order = np.random.default_rng(1).permutation(12)
+    parameters = {"max_intents": 5, "irl": Normal(), "prior_scale": SCALE, "random_state": 0}
+    one = BayesianIntentMixture(**parameters).fit(*numbers(values))
+    other = BayesianIntentMixture(**parameters).fit(*numbers(values[order]))
+    np.testing.assert_allclose(
+        [step.bound for step in one.history_], [step.bound for step in other.history_], atol=1e-6
+    )
+    np.testing.assert_array_equal(one.labels_[order], other.labels_)
+
+
+def test_groups_share_an_intent():
+    demos, labels = walks(60, seed=3)
+    groups = labels * 100 + np.arange(60) % 5
+    mix = BayesianIntentMixture(6, MaxEnt(7, bounds=(-5, 5)), random_state=0).fit(crossings(), demos, groups)
+    assert mix.n_intents_ == 2
+    np.testing.assert_array_equal(mix.labels_ == mix.labels_[0], labels == labels[0])
+    assert mix.group_responsibilities_.shape == (len(np.unique(groups)), 2)
+    np.testing.assert_array_equal(mix.predict(demos, groups), mix.labels_)
+    assert mix.mixture_.groups_.tolist() == mix.groups_.tolist()
+
+
+def test_one_demonstration_is_one_intent():
+    mix = BayesianIntentMixture(10, MaxEnt(), random_state=0).fit(crossings(), walks(5, seed=0)[0][[0]])
+    assert mix.n_intents_ == 1
+    assert mix.weights_.tolist() == [1.0]
+    assert mix.labels_.tolist() == [0]
+
+
+def test_identical_demonstrations_are_one_intent():
+    mix = BayesianIntentMixture(4, MaxEnt(), random_state=0).fit(crossings(), walks(5, seed=0)[0][[0] * 8])
+    assert mix.n_intents_ == 1
+
+
+def test_a_larger_prior_scale_and_a_smaller_concentration_never_find_more():
+    mdp, demos = numbers([-2.0, -1.5, -1.8, 1.2, 1.6, 2.0])
+    found = [
+        BayesianIntentMixture(6, Normal(), prior_scale=scale, concentration=alpha, random_state=0).fit(mdp, demos)
+        for scale, alpha in [(3.0, 1.0), (300.0, 1.0), (3e6, 1e-3)]
+    ]
+    assert [mix.n_intents_ for mix in found] == [2, 1, 1]
+
+
+def test_a_concentration_with_a_prior_is_learned():
+    mdp, demos = numbers([-9.0, -6.0, -3.0, 0.0, 3.0, 6.0, 9.0])
+    few, many = (
+        BayesianIntentMixture(7, Normal(), prior_scale=10.0, concentration=(1.0, rate), random_state=0).fit(mdp, demos)
+        for rate in (100.0, 0.1)
+    )
+    assert few.concentration_ < 0.2 < 1.0 < many.concentration_
+    assert few.n_intents_ <= many.n_intents_
+
+
+@pytest.mark.parametrize(
+    "init",
+    [
+        "gmm",
+        "random",
+        "random_rewards",
+        np.arange(30) % 3,
+        np.eye(3)[np.arange(30) % 3],
+        lambda points, K, rng: points[:, 1] > 0,
+    ],
+    ids=["gmm", "random", "random_rewards", "labels", "responsibilities", "function"],
+)
+def test_any_start_of_a_mixture_will_do(init):
+    demos, _ = walks(30, seed=3)
+    mix = BayesianIntentMixture(3, MaxEnt(7, bounds=(-5, 5)), init, random_state=0).fit(crossings(), demos)
+    assert 1 <= mix.n_intents_ <= 3
+    started = BayesianIntentMixture(3, MaxEnt(7, bounds=(-5, 5)), mix.ensemble_).fit(crossings(), demos)
+    assert started.bound_ > mix.bound_ - 0.01
+
+
+def test_the_same_seed_gives_the_same_bits_and_the_model_is_not_changed():
+    demos, _ = walks(30, seed=3)
+    irl = MaxEnt(bounds=(-5, 5))
+    mix = BayesianIntentMixture(4, irl, random_state=7).fit(crossings(), demos)
+    again = clone(mix).fit(crossings(), demos)
+    np.testing.assert_array_equal(mix.thetas_, again.thetas_)
+    assert mix.bound_ == again.bound_
+    assert not hasattr(irl, "max_length_")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"max_intents": 0}, "max_intents must be a whole number"),
+        ({"concentration": -1.0}, "concentration must be a finite number above 0"),
+        ({"concentration": (1.0,)}, r"\(shape, rate\)"),
+        ({"prior_scale": 0.0}, "prior_scale must be a finite number above 0"),
+        ({"init": "nothing"}, "init must be one of"),
+        ({"tol": -1.0}, "tol must be"),
+    ],
+)
+def test_wrong_parameters_are_named(parameters, message):
+    with pytest.raises(InvalidParameter, match=message):
+        BayesianIntentMixture(**parameters).fit(crossings(), walks(5, seed=0)[0])
+
+
+def test_sigma_girl_is_refused_and_an_unfitted_mixture_says_so():
+    rng = np.random.default_rng(0)
+    shape = (6, 5)
+    agents = ll.Agents.from_arrays(
+        policy_features=[rng.normal(size=(*shape, 2))] * 2,
+        actions=[rng.normal(size=(*shape, 1))] * 2,
+        reward_features=[rng.normal(size=(*shape, 3))] * 2,
+    )
+    with pytest.raises(InvalidParameter, match="SigmaGIRL's depends on their proportions alone. Use IntentMixture"):
+        BayesianIntentMixture(2, ll.SigmaGIRL()).fit(None, agents)
+    with pytest.raises(NotFitted):
+        BayesianIntentMixture().predict(walks(5, seed=0)[0])
+
+
+def test_sweeps_that_end_early_are_told():
+    demos, _ = walks(40, seed=3)
+    with pytest.warns(ConvergenceWarning, match="still rises"), warnings.catch_warnings():
+        BayesianIntentMixture(2, MaxEnt(7, bounds=(-5, 5)), "random", max_iter=1, tol=0.0, random_state=0).fit(
+            crossings(), demos
+        )
