@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 from examples.mouse_labyrinth import page, recordings, simulated, study
-
 from limiirl.report import write
 
 WHERE = (

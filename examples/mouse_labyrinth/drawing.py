@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from examples.mouse_labyrinth import maze, study
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.figure import Figure as Drawing
 from numpy.typing import NDArray
 
+from examples.mouse_labyrinth import maze, study
 from limiirl.report import Figure
 from limiirl.report.ink import INK, MUTED, PAPER, RULE, SERIES, WIDE
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+
 from examples.mouse_labyrinth import drawing, maze, study
 from examples.mouse_labyrinth.prediction import Prediction
 from examples.mouse_labyrinth.simulated import INTENTS
-from numpy.typing import NDArray
-
 from limiirl.report import Callout, Cell, Code, Facts, Fold, Grid, Report, Section, Table, Text, literal
 
 Row = list[Cell | str | float | None]
@@ -72,7 +72,7 @@ def printed(found: study.Findings) -> str:
     if found.models:
         lines.append(f"held-out log-likelihood a move, one intent, {s.model_folds} folds of whole mice")
         lines += [f"  {name:<40} {value:8.4f}" for name, value in found.models.items()]
-    lines += [f"select_intents, {s.per_mouse} pieces a mouse, {s.folds} folds", str(found.selection)]
+    lines += [f"select_intents, {s.per_mouse} pieces a mouse, {s.folds} folds of whole mice", str(found.selection)]
     lines.append(f"intents, fitted to all pieces ({found.mixture.n_intents}), the most water first")
     lines.append("  " + "intent  " + "  ".join(head for head, _ in _HEADS.values()))
     for k, row in enumerate(intent_rows(found)):
@@ -217,7 +217,7 @@ def _facts(found: study.Findings) -> dict[str, object]:
         "model": literal(repr(found.mixture.irl)),
         "discount": s.gamma,
         "pieces": f"at most {s.length} moves",
-        "number of intents": f"on {s.per_mouse} pieces a mouse, {s.folds} folds, {s.resamples} resamples",
+        "number of intents": f"on {s.per_mouse} pieces a mouse, {s.folds} folds of whole mice, {s.resamples} resamples",
         "left out": ", ".join(found.recordings.left_out) or "nobody",
         **{f"ML-IRL's intents, {name}": f"{x:.3f}" for name, x in found.agreement.items()},
     }

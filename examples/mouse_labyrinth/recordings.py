@@ -8,10 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from examples.mouse_labyrinth import maze
 from numpy.typing import NDArray
 
 import limiirl as ll
+from examples.mouse_labyrinth import maze
 
 Int = NDArray[np.int64]
 

@@ -7,11 +7,11 @@ water want it more often. Nobody else's data are in here.
 from __future__ import annotations
 
 import numpy as np
-from examples.mouse_labyrinth import maze
-from examples.mouse_labyrinth.recordings import Recordings
 from numpy.typing import NDArray
 
 import limiirl as ll
+from examples.mouse_labyrinth import maze
+from examples.mouse_labyrinth.recordings import Recordings
 
 INTENTS = ("water", "explore", "linger")
 _LIKES: tuple[dict[str, float], ...] = (

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from examples.mouse_labyrinth import maze, simulated
-from examples.mouse_labyrinth.prediction import Prediction, predict, rank_test
-from examples.mouse_labyrinth.recordings import Pieces, Recordings, cut, spans
 from numpy.typing import NDArray
 
 import limiirl as ll
+from examples.mouse_labyrinth import maze, simulated
+from examples.mouse_labyrinth.prediction import Prediction, predict, rank_test
+from examples.mouse_labyrinth.recordings import Pieces, Recordings, cut, spans
 from limiirl.mixture.selection import Selection
 
 Float = NDArray[np.float64]
@@ -37,7 +37,7 @@ class Settings:
     per_mouse : int
         Pieces of each mouse, drawn at random, on which the number of intents is chosen: every mouse counts the same.
     folds, resamples : int
-        Of `select_intents`.
+        Of `select_intents`; folds leave out whole mice.
     model_folds : int
         Of the comparison of models, by mouse; 0 leaves it out.
     check : bool
@@ -46,7 +46,7 @@ class Settings:
 
     length: int = 20
     gamma: float = 0.8
-    most: int = 6
+    most: int = 8
     per_mouse: int = 200
     folds: int = 3
     resamples: int = 3
@@ -199,6 +199,7 @@ def choose(mdp: ll.MDP, pieces: Pieces, settings: Settings, tell: Tell) -> Selec
         range(1, settings.most + 1),
         # Many fits, on a part of the data: they stop sooner.
         mixture=settings.mixture().set_params(max_iter=40, likelihood_tol=5e-3),
+        fold_groups=pieces.mouse[chosen],
         folds=settings.folds,
         resamples=settings.resamples,
         random_state=settings.seed,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from examples.mouse_labyrinth import __main__ as command
-from examples.mouse_labyrinth import drawing, maze, page, prediction, recordings, simulated, study
 from scipy import stats
 from sklearn.neighbors import NearestCentroid
 
 import limiirl as ll
+from examples.mouse_labyrinth import __main__ as command
+from examples.mouse_labyrinth import drawing, maze, page, prediction, recordings, simulated, study
 
 GAMMA = 0.8
 

@@ -117,6 +117,32 @@ def test_no_group_is_split_between_folds():
     assert not set(left) & set(right)
 
 
+def test_fold_groups_are_held_out_together_though_each_demonstration_has_an_intent():
+    mdp, demos = two_rooms(), two_intents()
+    animals = np.arange(20) % 5
+    problem = Problem.of(mixture(), mdp, demos, None, 0, animals)
+    for n in (2, 3, 5):
+        folds = problem.folds(n)
+        assert folds.shape == (20,)
+        np.testing.assert_array_equal(folds, folds[:5][animals])
+        assert np.ptp(np.bincount(folds[:5], minlength=n)) <= 1
+    with pytest.raises(InvalidParameter, match="folds=6 is more than the 5 fold_groups. Use at most 5"):
+        problem.check(2, 6, 0)
+    with pytest.raises(InvalidParameter, match="Pass groups or fold_groups"):
+        ll.select_intents(mdp, demos, [1], groups=animals, fold_groups=animals)
+    found = select(fold_groups=animals, folds=5, resamples=0)
+    assert len(found.best.responsibilities_) == 20
+
+
+def test_the_standard_error_of_blocks_is_that_of_their_totals():
+    values, blocks = np.array([1.0, 2.0, 4.0, 8.0, 3.0, 5.0]), np.array([0, 0, 1, 1, 2, 2])
+    (alone, _) = compare_held_out([Row(1), Row(2)], {1: -values, 2: 0 * values}, blocks)
+    means = values.reshape(3, 2).mean(axis=1)  # of blocks of one size the mean of means is the mean
+    np.testing.assert_allclose(alone.behind_se, np.std(means, ddof=1) / np.sqrt(3), rtol=1e-12)
+    single = compare_held_out([Row(1), Row(2)], {1: -values, 2: 0 * values}, np.arange(6))[0]
+    assert single.behind_se == compare_held_out([Row(1), Row(2)], {1: -values, 2: 0 * values})[0].behind_se
+
+
 def test_stability_counts_a_group_once():
     # One group has most of the demonstrations, which would hide how the others change places.
     mdp, demos, groups = two_rooms(), two_intents(26), np.r_[np.zeros(20), np.arange(1, 7)]

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 # The model that learns from agents instead of demonstrations.
 _OF_AGENTS = "SigmaGIRL"
+_CAUSAL_DISCOUNT = 0.99
 
 
-def read_problem(demos: Path, mdp: Path | None, model: str) -> "tuple[MDP | None, Any]":
+def read_problem(demos: Path, mdp: Path | None, model: str, gamma: float | None) -> "tuple[MDP | None, Any]":
     """Read demonstrations, and the MDP they were recorded in, or estimate one from them; or agents, who have none."""
     from limiirl import MDP, Agents
 
@@ -28,12 +29,22 @@ def read_problem(demos: Path, mdp: Path | None, model: str) -> "tuple[MDP | None
             else f"--model {_OF_AGENTS} learns from {wanted}. Use Agents.from_demonstrations or Agents.from_arrays."
         )
     if isinstance(recorded, Agents):
-        if mdp is not None:
-            raise InvalidParameter(f"--model {_OF_AGENTS} knows no MDP. Leave out --mdp.")
+        if mdp is not None or gamma is not None:
+            raise InvalidParameter(f"--model {_OF_AGENTS} knows no MDP. Leave out --mdp; set irl__gamma, not --gamma.")
         return None, recorded
     if mdp is None:
-        return MDP.from_demonstrations(recorded), recorded
+        return MDP.from_demonstrations(recorded, gamma=_discount(model) if gamma is None else gamma), recorded
+    if gamma is not None:
+        raise InvalidParameter("--gamma is the discount of an MDP that is estimated; that of --mdp has its own.")
     return MDP.load(_existing(mdp)), recorded
+
+
+def _discount(model: str) -> float:
+    """Return the discount of an estimated MDP: below 1 for the causal models, whose values must be finite."""
+    from limiirl.irl.causal_model import CausalModel
+    from limiirl.irl.registry import model_class
+
+    return _CAUSAL_DISCOUNT if issubclass(model_class(model), CausalModel) else 1.0
 
 
 def read_demos(path: Path) -> Any:
@@ -43,12 +54,12 @@ def read_demos(path: Path) -> Any:
     return Agents.load(_existing(path)) if path.suffix == ".npz" else Demonstrations.from_file(_existing(path))
 
 
-def groups_of(demos: Any, by_group: bool) -> Any:
+def groups_of(demos: Any, wanted: bool, option: str = "--by-group") -> Any:
     """Return the groups of demonstrations if they are wanted."""
-    if not by_group:
+    if not wanted:
         return None
     if getattr(demos, "groups", None) is None:
-        raise InvalidParameter("--by-group needs a column 'group' beside demo, t and state; the file has none.")
+        raise InvalidParameter(f"{option} needs a column 'group' beside demo, t and state; the file has none.")
     return demos.groups
 
 

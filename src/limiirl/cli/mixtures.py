@@ -19,6 +19,10 @@ Demos = Annotated[
 MDPFile = Annotated[
     Path | None, typer.Option("--mdp", help="An .npz of MDP.save; estimated from the demonstrations without it.")
 ]
+Gamma = Annotated[
+    float | None,
+    typer.Option(help="Discount of the estimated MDP; 1 by default, 0.99 for MaxCausalEnt and MLIRL."),
+]
 Model = Annotated[str, typer.Option(help="The single-intent model: MaxEnt, MaxCausalEnt, MLIRL or SigmaGIRL.")]
 Init = Annotated[str, typer.Option(help="kmeans, gmm, best, random or random_rewards.")]
 Setting = Annotated[
@@ -26,6 +30,12 @@ Setting = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Seed of all that is random.")]
 ByGroup = Annotated[bool, typer.Option("--by-group", help="One intent a group (driver, animal) instead of a demo.")]
+FoldByGroup = Annotated[
+    bool,
+    typer.Option(
+        "--fold-by-group", help="Intents of demos, but hold out whole groups (drivers, animals) in the folds."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
@@ -33,6 +43,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     demos: Demos,
     n_intents: Annotated[int, typer.Option("--intents", "-k", help="Number of intents.")],
     mdp: MDPFile = None,
+    gamma: Gamma = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the fitted mixture.")] = Path("mixture"),
     model: Model = "MaxEnt",
     init: Init = "kmeans",
@@ -48,7 +59,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     Example: limiirl fit walks.parquet --mdp town.npz --intents 3 --out intents
     """
     check_target(out)  # before the work, not after it
-    world, recorded = read_problem(demos, mdp, model)
+    world, recorded = read_problem(demos, mdp, model, gamma)
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
     mixture = make_mixture(n_intents, model, settings, verbose=sys.stderr.isatty(), **parameters)
     mixture.fit(world, recorded, groups_of(recorded, by_group))
@@ -92,6 +103,7 @@ def predict(
 def select(  # noqa: PLR0913 (a command's options, each with a default)
     demos: Demos,
     mdp: MDPFile = None,
+    gamma: Gamma = None,
     most: Annotated[int, typer.Option("--most", "-k", min=1, help="Try 1 to this many intents.")] = 6,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
     resamples: Annotated[int, typer.Option(help="Resamples for stability.")] = 10,
@@ -100,6 +112,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     settings: Setting = [],  # noqa: B006 (typer reads the default, nobody changes it)
     seed: Seed = 0,
     by_group: ByGroup = False,
+    fold_by_group: FoldByGroup = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the criteria into this .png, .svg or .pdf.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the recommended mixture.")] = None,
     as_json: AsJson = False,
@@ -114,13 +127,14 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         check_target(out)
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidFile(f"{plot} must end in .png, .svg or .pdf.")
-    world, recorded = read_problem(demos, mdp, model)
+    world, recorded = read_problem(demos, mdp, model, gamma)
     found = select_intents(
         world,
         recorded,
         range(1, most + 1),
         mixture=make_mixture(1, model, settings, init=init),
         groups=groups_of(recorded, by_group),
+        fold_groups=groups_of(recorded, fold_by_group, "--fold-by-group"),
         folds=folds,
         resamples=resamples,
         random_state=seed,

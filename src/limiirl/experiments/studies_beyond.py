@@ -38,7 +38,8 @@ BEYOND_MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 "ML-IRL" has no bounds on rewards, "paper's" those of the paper; "averaged" is the softmax operator of Babes-Vroman.
 """
 
-BETTER_STARTS = ("best start", "best start, no EM", "k-means, split and merge")
+_MOVES = "k-means, split and merge"
+BETTER_STARTS = ("best start", "best start, no EM", _MOVES)
 """Those that do more than the paper's to find the intents."""
 
 BEYOND_STARTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -46,7 +47,7 @@ BEYOND_STARTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         **{name: METHODS[name] for name in ("k-means, MLE", "k-means, mean", "GMM, MLE")},
         "best start": {"init": "best"},
         "best start, no EM": {"init": "best", "max_iter": 0},
-        "k-means, split and merge": {"init": "kmeans", "mixture_parameters": parameters(refine="split_merge")},
+        _MOVES: {"init": "kmeans", "mixture_parameters": parameters(refine="split_merge")},
         **{name: METHODS[name] for name in ("random rewards", "random responsibilities", "supervised")},
     }
 )
@@ -58,9 +59,10 @@ makes moves after EM.
 
 _SEPARATOR = ": "
 _PAPERS = (3, 0.1)
-_LEAST = ("k-means, MLE", "best start", "supervised")
+_ONE = ("k-means, MLE", "supervised")
+_LEAST = (*_ONE, "best start")
 _FEW = (*_LEAST, "random responsibilities")
-_SOME = (*_FEW, "GMM, MLE", "best start, no EM", "k-means, split and merge")
+_SOME = (*_FEW, "GMM, MLE", "best start, no EM", _MOVES)
 # Mean features are no weights on the simplex that Sigma-GIRL searches: the paper leaves that to future work. Of two
 # agents an intent a Gaussian mixture has no covariance, and nothing else is to be had from other embeddings of agents.
 _OF_AGENTS = ("k-means, MLE", "random responsibilities", "supervised")
@@ -70,23 +72,23 @@ def starts_at(model: str, n_elements: int, wind: float) -> tuple[str, ...]:
     """Return the starts that are tried with a model in some worlds: all in the paper's, fewer where a fit takes long.
 
     With eight intents a fit of a causal model takes a hundred times as long as with three. MaxEnt and MaxCausalEnt go
-    all the way, and so does ML-IRL with one start; its other kinds go to six intents. Sigma-GIRL, for which these
-    demonstrations are too few to tell intents apart, goes to four, and meets every second wind.
+    all the way, the kinds of ML-IRL to six intents, with one start beyond four. Sigma-GIRL, for which these
+    demonstrations are too few to tell intents apart, goes to four, and meets every second wind. Split and merge is for
+    many intents.
 
     Examples
     --------
     >>> starts_at("ML-IRL", 6, 0.1), starts_at("ML-IRL", 8, 0.1)
-    (('k-means, MLE', 'best start', 'supervised'), ('k-means, MLE', 'supervised'))
+    (('k-means, MLE', 'supervised'), ())
     """
     if model == "Sigma-GIRL":
         return _OF_AGENTS if n_elements <= 4 and wind in (0.0, 0.1, 0.2, 0.3) else ()
     if (n_elements, wind) == _PAPERS:
         return tuple(BEYOND_STARTS)
     if model in ("MaxEnt", "MaxCausalEnt"):
-        return tuple(BEYOND_STARTS) if n_elements <= 4 else _SOME if n_elements <= 6 else _LEAST
-    if n_elements > 6:
-        return ("k-means, MLE", "supervised") if model == "ML-IRL" else ()
-    return _FEW if n_elements <= 4 else _LEAST
+        few_intents = tuple(start for start in BEYOND_STARTS if n_elements > 3 or start != _MOVES)
+        return few_intents if n_elements <= 4 else _SOME if n_elements <= 6 else _LEAST
+    return _FEW if n_elements <= 4 else _ONE if n_elements <= 6 else ()
 
 
 def combined(model: str, start: str) -> str:

@@ -76,6 +76,8 @@ class Problem:
         What the groups make of the demonstrations.
     entropy : int
         The root of all seeds.
+    blocks : (G,) or None
+        Numbers of those whose units stay in one fold.
     """
 
     mixture: IntentMixture
@@ -84,10 +86,17 @@ class Problem:
     groups: NDArray[Any] | None
     units: Units
     entropy: Any
+    blocks: Int | None = None
 
     @classmethod
     def of(
-        cls, mixture: IntentMixture, mdp: Any, demos: Demonstrations, groups: ArrayLike | None, random_state: Any
+        cls,
+        mixture: IntentMixture,
+        mdp: Any,
+        demos: Demonstrations,
+        groups: ArrayLike | None,
+        random_state: Any,
+        fold_groups: ArrayLike | None = None,
     ) -> Problem:
         """Return a problem whose model's longest trajectory does not depend on the part of the data that it sees."""
         irl = MaxEnt() if mixture.irl is None else checks.fresh(mixture.irl)
@@ -96,7 +105,8 @@ class Problem:
         units = Units.among(groups, checks.demonstrations(demos))
         names = None if groups is None else units.spread(units.names)
         seed = checks.seeds(mixture.random_state if random_state is None else random_state, 1)[0]
-        return cls(clone(mixture).set_params(irl=irl), mdp, demos, names, units, seed.entropy)
+        blocks = _blocks(fold_groups, groups, len(demos))
+        return cls(clone(mixture).set_params(irl=irl), mdp, demos, names, units, seed.entropy, blocks)
 
     def check(self, most: int, folds: int, resamples: int) -> None:
         """Check everything that would otherwise fail in the middle of the work, `most` intents included."""
@@ -110,11 +120,15 @@ class Problem:
         for value, name in ((folds, "folds"), (resamples, "resamples")):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0 or value == 1:
                 raise InvalidParameter(f"{name} must be a whole number of at least 2, or 0 for none; it is {value!r}.")
-        if folds > n:
-            raise InvalidParameter(f"folds={folds} is more than the {n} {noun}. Use at most {n}.")
+        blocks = np.arange(n) if self.blocks is None else self.blocks
+        held = noun if self.blocks is None else "fold_groups"
+        if folds > blocks.max() + 1:
+            raise InvalidParameter(
+                f"folds={folds} is more than the {blocks.max() + 1} {held}. Use at most {blocks.max() + 1}."
+            )
         smallest = [(n, f"there are {n} {noun}")]
         if folds:
-            left = n - -(-n // folds)
+            left = n - int(np.bincount(self.folds(folds)).max())
             smallest.append((left, f"{folds} folds leave {left} of {n} {noun} to fit"))
         if resamples:
             left = resample_size(n)
@@ -156,11 +170,12 @@ class Problem:
         return self.demos[members], None if self.groups is None else self.groups[members]
 
     def folds(self, n: int) -> Int:
-        """Return the fold (G,) of each unit, at random; sizes differ by one at most."""
-        order = self._rng(_FOLDS, n).permutation(len(self.units))
+        """Return the fold (G,) of each unit, at random; numbers of units, or of blocks, differ by one at most."""
+        blocks = np.arange(len(self.units)) if self.blocks is None else self.blocks
+        order = self._rng(_FOLDS, n).permutation(int(blocks.max()) + 1)
         found = np.empty(order.size, dtype=np.int64)
         found[order] = np.arange(order.size) % n
-        return found
+        return found[blocks]
 
     def resample(self, i: int) -> NDArray[np.bool_]:
         """Return which units (G,) are in resample i: a share of `RESAMPLED`, without repetition."""
@@ -179,6 +194,17 @@ class Problem:
 
     def _rng(self, *key: int) -> np.random.Generator:
         return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=key))
+
+
+def _blocks(fold_groups: ArrayLike | None, groups: ArrayLike | None, n: int) -> Int | None:
+    """Return the number (N,) of each demonstration's fold group."""
+    if fold_groups is None:
+        return None
+    if groups is not None:
+        raise InvalidParameter("With groups no group is split between folds anyway. Pass groups or fold_groups.")
+    found = Units.of(fold_groups, n).index
+    assert found is not None  # groups were given
+    return found
 
 
 def whole_numbers(n_intents: Iterable[int]) -> list[int]:

@@ -93,10 +93,13 @@ class Row:
     error: str = ""
 
 
-def compare_held_out(rows: Sequence[Row], scores: Mapping[int, Float]) -> list[Row]:
+def compare_held_out(
+    rows: Sequence[Row], scores: Mapping[int, Float], blocks: NDArray[np.int64] | None = None
+) -> list[Row]:
     """Return rows with the means and differences of held-out log-likelihoods (G,), by the number of intents.
 
-    A number of intents with a nan, from a fold that failed, stays unknown: the rest of its folds is other data.
+    A number of intents with a nan, from a fold that failed, stays unknown: the rest of its folds is other data. Units
+    of a block (G,), such as the pieces of an animal's recording, are not taken for independent.
 
     Examples
     --------
@@ -117,16 +120,21 @@ def compare_held_out(rows: Sequence[Row], scores: Mapping[int, Float]) -> list[R
         return replace(
             row,
             held_out=float(np.mean(own)),
-            held_out_se=_standard_error(own),
+            held_out_se=_standard_error(own, blocks),
             behind=float(np.mean(difference)),
-            behind_se=_standard_error(difference),
+            behind_se=_standard_error(difference, blocks),
         )
 
     return [completed(row) for row in rows]
 
 
-def _standard_error(values: Float) -> float:
-    return float(np.std(values, ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0
+def _standard_error(values: Float, blocks: NDArray[np.int64] | None) -> float:
+    """Return the standard error of the mean, from the totals of blocks where there are any."""
+    totals = values - np.mean(values)
+    if blocks is not None:
+        totals = np.bincount(blocks, totals)
+    n = totals.size
+    return float(np.sqrt(n / (n - 1) * np.sum(totals**2)) / values.size) if n > 1 else 0.0
 
 
 def recommend(rows: Sequence[Row], sticks: int | None) -> dict[str, int]:

@@ -145,6 +145,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     *,
     mixture: IntentMixture | None = None,
     groups: ArrayLike | None = None,
+    fold_groups: ArrayLike | None = None,
     folds: int = 5,
     resamples: int = 10,
     random_state: Any = None,
@@ -169,6 +170,9 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
         model, which must be the same in every fold. Its callback and progress bar are not used.
     groups : (N,), optional
         Whom each demonstration belongs to, as for `IntentMixture.fit`. No group is split between folds.
+    fold_groups : (N,), optional
+        The same, where each demonstration has an intent of its own: the pieces of an animal's recording are held out
+        together, so that held-out likelihood is that of other animals, and so are its standard errors.
     folds : int
         Of the cross-validation; 0 leaves it out.
     resamples : int
@@ -193,7 +197,8 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     """
     if mixture is not None and not isinstance(mixture, IntentMixture):
         raise InvalidParameter(f"mixture must be an IntentMixture or None; it is a {type(mixture).__name__}.")
-    problem = Problem.of(IntentMixture() if mixture is None else mixture, mdp, demos, groups, random_state)
+    base = IntentMixture() if mixture is None else mixture
+    problem = Problem.of(base, mdp, demos, groups, random_state, fold_groups)
     numbers = whole_numbers(n_intents)
     problem.check(numbers[-1], folds, resamples)
     rows, scores, mixtures = [], {}, {}
@@ -210,7 +215,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
             raise LimiirlError(f"No number of intents could be fitted. {first_error}")
         sticks = _sticks(problem, numbers[-1])
         tick("stick-breaking GMM")
-    rows = compare_held_out(rows, scores)
+    rows = compare_held_out(rows, scores, problem.blocks)
     recommendations = recommend(rows, sticks)
     recommended, reason = explain(rows, recommendations, problem.units.noun)
     return Selection(tuple(rows), recommended, recommendations, reason, mixtures, problem.units.noun)
