@@ -138,7 +138,7 @@ def test_demo_compares_with_the_truth(folder):
 
 REFUSED = [
     (("fit", "nowhere.parquet", "-k", "2"), "There is no file nowhere.parquet"),
-    (("fit", "town.npz", "-k", "2"), "must be a .parquet or .csv file"),
+    (("fit", "town.npz", "-k", "2"), "holds 'limiirl.mdp', not 'limiirl.agents'"),
     (("fit", "walks.parquet", "-k", "2", "--mdp", "walks.parquet"), "truncated or not an npz file"),
     (("fit", "walks.parquet", *FIT, "-k", "100"), "n_intents=100 is more than the 60 demonstrations"),
     (("fit", "walks.parquet", *FIT, "--set", "colour=red"), "--set takes NAME=VALUE with a NAME of"),
@@ -186,7 +186,46 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(folder):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "select", "demo", "reproduce", "report"])
+@pytest.mark.parametrize("command", ["fit", "infer", "predict", "select", "demo", "reproduce", "report"])
 def test_help_has_an_example(folder, command):
     printed = limiirl(folder, command, "--help").stdout
     assert f"Example: limiirl {command}" in " ".join(printed.split())
+
+
+def test_infer_tells_how_many_intents_there_are_and_saves_them(folder, tmp_path):
+    options = ("--mdp", "town.npz", "--most", "3", "--set", "irl__max_length=7", "--set", "irl__bounds=[-5, 5]")
+    saved = str(tmp_path / "inferred")
+    found = json.loads(limiirl(folder, "infer", "walks.parquet", *options, "--out", saved, "--json").stdout)
+    posterior = found["intent_posterior"]
+    assert abs(sum(posterior.values()) - 1.0) < 1e-9
+    mixture = IntentMixture.load(saved)
+    assert max(posterior, key=posterior.get) == str(len(mixture.weights_)) == "2"
+    told = limiirl(folder, "infer", "walks.parquet", *options, "--out", str(tmp_path / "again")).stdout
+    assert told.startswith("Number of intents: 2 (posterior ")
+
+
+def test_causal_models_are_fitted_without_an_mdp_by_a_discount(tmp_path):
+    # Everybody goes to and fro and nobody ever arrives: without a discount values would be infinite.
+    rows = [(d, t, 1 + d % 2 if t % 2 else 0) for d in range(8) for t in range(6)]
+    (tmp_path / "ring.csv").write_text("demo,t,state\n" + "".join(f"{d},{t},{s}\n" for d, t, s in rows))
+    fit = ("fit", "ring.csv", "-k", "2", "--model", "MaxCausalEnt")
+    limiirl(tmp_path, *fit, "--out", "default")
+    limiirl(tmp_path, *fit, "--gamma", "0.8", "--out", "given")
+    assert IntentMixture.load(tmp_path / "default").mdp_.gamma == 0.99
+    assert IntentMixture.load(tmp_path / "given").mdp_.gamma == 0.8
+    assert "infinite" in limiirl(tmp_path, *fit, "--gamma", "1", "--out", "x", code=2).stderr
+    limiirl(tmp_path, "fit", "ring.csv", "-k", "2", "--out", "plain")
+    assert IntentMixture.load(tmp_path / "plain").mdp_.gamma == 1.0
+
+
+def test_gamma_is_for_an_mdp_that_is_estimated(folder):
+    refused = limiirl(folder, "fit", "walks.parquet", *FIT, "--gamma", "0.9", "--out", "x", code=2)
+    assert "that of --mdp has its own" in refused.stderr
+
+
+def test_whole_groups_are_held_out_where_asked(folder):
+    options = ("--mdp", "town.npz", "--most", "2", "--folds", "3", "--resamples", "0", *FIT[4:])
+    plain = json.loads(limiirl(folder, "select", "walks.parquet", *options, "--json").stdout)
+    whole = json.loads(limiirl(folder, "select", "walks.parquet", *options, "--fold-by-group", "--json").stdout)
+    assert plain["unit"] == whole["unit"] == "demonstrations"
+    assert plain["rows"][1]["held_out"] != whole["rows"][1]["held_out"]

@@ -50,9 +50,18 @@ def test_a_model_and_a_file_that_do_not_belong_together_are_refused(agents, tmp_
         ([str(agents)], "has agents, from whom only --model SigmaGIRL learns; the model is MaxEnt"),
         ([str(demos), "--model", "SigmaGIRL"], "--model SigmaGIRL learns from agents"),
         ([str(agents), "--model", "SigmaGIRL", "--mdp", str(agents)], "knows no MDP"),
-        ([str(agents), "--model", "SigmaGIRL", "--by-group"], "--by-group needs a column 'group'"),
+        ([str(agents), "--model", "SigmaGIRL", "--gamma", "0.9"], "set irl__gamma"),
+        ([str(agents), "--model", "SigmaGIRL", "--by-group"], "--by-group needs demonstrations with a column 'group'"),
     ):
         refused = run(app, ["fit", *arguments, "-k", "2", "--out", str(tmp_path / "mix")])
         assert refused.exit_code != 0
         assert isinstance(refused.exception, ll.errors.LimiirlError)
+        assert words in str(refused.exception)
+
+
+def test_agents_are_not_evaluated(agents, tmp_path):
+    run(app, ["fit", str(agents), "-k", "2", "--model", "SigmaGIRL", "--out", str(tmp_path / "mix")])
+    for more, words in (([], "evaluate judges demonstrations"), (["--labels", "kind"], "which have no columns")):
+        refused = run(app, ["evaluate", str(tmp_path / "mix"), str(agents), *more])
+        assert isinstance(refused.exception, ll.errors.InvalidFile)
         assert words in str(refused.exception)

@@ -96,7 +96,7 @@ REFUSED = [
     ),
     (("intents", "walks.csv", "--labels", "colour"), "has no column 'colour'; it has demo, t, state, kind, label"),
     (("intents", "walks.csv", "--labels", "state"), "must be constant within a demonstration"),
-    (("intents", "plain.parquet", "--by-group"), "--by-group needs a column 'group'"),
+    (("intents", "plain.parquet", "--by-group"), "--by-group needs demonstrations with a column 'group'"),
 ]
 
 

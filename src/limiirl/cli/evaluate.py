@@ -30,11 +30,15 @@ def evaluate(
 
     Example: limiirl evaluate intents test_walks.parquet --truth truth.json
     """
-    from limiirl import IntentMixture, RewardEnsemble
+    from limiirl import Demonstrations, IntentMixture, RewardEnsemble
     from limiirl.metrics.evaluation import evaluate as judge
 
     true = None if truth is None else RewardEnsemble.load(truth)
     recorded = read_demos(demos) if labels is None else _labelled(demos, labels)
+    if not isinstance(recorded, Demonstrations):
+        raise InvalidFile(
+            f"{demos} has agents, and evaluate judges demonstrations. `limiirl predict` tells agents apart."
+        )
     found = judge(IntentMixture.load(mixture), recorded, truth=true, groups=groups_of(recorded, by_group))
     typer.echo(json.dumps(found.to_dict()) if as_json else str(found))
 
@@ -44,7 +48,9 @@ def _labelled(path: Path, column: str) -> "Demonstrations":
     from limiirl import Demonstrations
     from limiirl.demos.io import read_table
 
-    demos: Demonstrations = read_demos(path)
+    demos = read_demos(path)
+    if not isinstance(demos, Demonstrations):
+        raise InvalidFile(f"{path} has agents, which have no columns; --labels is for demonstrations.")
     table = read_table(path)
     if table is None:  # a file of ours, which has no columns to choose from but these
         columns = {"label": demos.labels, "group": demos.groups}

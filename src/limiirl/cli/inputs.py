@@ -3,14 +3,14 @@
 import ast
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from limiirl.errors import InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
-    from limiirl import MDP, IntentMixture
+    from limiirl import MDP, BayesianIntentMixture, IntentMixture
 
-
+_Mixture = TypeVar("_Mixture", "IntentMixture", "BayesianIntentMixture")
 # The model that learns from agents instead of demonstrations.
 _OF_AGENTS = "SigmaGIRL"
 _CAUSAL_DISCOUNT = 0.99
@@ -21,12 +21,12 @@ def read_problem(demos: Path, mdp: Path | None, model: str, gamma: float | None)
     from limiirl import MDP, Agents
 
     recorded = read_demos(demos)
-    if isinstance(recorded, Agents) != (model == _OF_AGENTS):
-        wanted = f"agents, an .npz of Agents.save, and {demos} has demonstrations"
+    if isinstance(recorded, Agents) and model != _OF_AGENTS:
+        raise InvalidParameter(f"{demos} has agents, from whom only --model {_OF_AGENTS} learns; the model is {model}.")
+    if model == _OF_AGENTS and not isinstance(recorded, Agents):
         raise InvalidParameter(
-            f"{demos} has agents, from whom only --model {_OF_AGENTS} learns; the model is {model}."
-            if isinstance(recorded, Agents)
-            else f"--model {_OF_AGENTS} learns from {wanted}. Use Agents.from_demonstrations or Agents.from_arrays."
+            f"--model {_OF_AGENTS} learns from agents, an .npz of Agents.save; {demos} has demonstrations. Make agents "
+            "of them by Agents.from_demonstrations, or choose another model."
         )
     if isinstance(recorded, Agents):
         if mdp is not None or gamma is not None:
@@ -59,7 +59,7 @@ def groups_of(demos: Any, wanted: bool, option: str = "--by-group") -> Any:
     if not wanted:
         return None
     if getattr(demos, "groups", None) is None:
-        raise InvalidParameter(f"{option} needs a column 'group' beside demo, t and state; the file has none.")
+        raise InvalidParameter(f"{option} needs demonstrations with a column 'group'; the file has none.")
     return demos.groups
 
 
@@ -68,7 +68,11 @@ def make_mixture(n_intents: int, model: str, settings: list[str], **parameters: 
     from limiirl import IntentMixture
     from limiirl.irl.registry import model_class
 
-    mixture = IntentMixture(n_intents, model_class(model)(), **parameters)
+    return configured(IntentMixture(n_intents, model_class(model)(), **parameters), settings)
+
+
+def configured(mixture: _Mixture, settings: list[str]) -> _Mixture:
+    """Return a mixture with settings NAME=VALUE of its own or of its model."""
     known = mixture.get_params()
     for setting in settings:
         name, equals, text = setting.partition("=")

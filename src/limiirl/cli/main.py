@@ -62,6 +62,7 @@ app.command(no_args_is_help=True)(mixtures.fit)
 app.command(no_args_is_help=True)(evaluate.evaluate)
 app.command(no_args_is_help=True)(mixtures.predict)
 app.command(no_args_is_help=True)(mixtures.select)
+app.command(no_args_is_help=True)(mixtures.infer)
 app.command(no_args_is_help=True)(reproduce.reproduce)
 app.command(no_args_is_help=True)(reproduce.report)
 

@@ -3,12 +3,15 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limiirl.cli.inputs import check_target, groups_of, make_mixture, read_demos, read_problem
+from limiirl.cli.inputs import check_target, configured, groups_of, make_mixture, read_demos, read_problem
 from limiirl.errors import InvalidFile
+
+if TYPE_CHECKING:
+    from limiirl import IntentMixture
 
 Demos = Annotated[
     Path,
@@ -63,12 +66,53 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
     mixture = make_mixture(n_intents, model, settings, verbose=sys.stderr.isatty(), **parameters)
     mixture.fit(world, recorded, groups_of(recorded, by_group))
+    _tell(mixture, out, as_json, {}, "")
+
+
+def infer(  # noqa: PLR0913 (a command's options, each with a default)
+    demos: Demos,
+    mdp: MDPFile = None,
+    gamma: Gamma = None,
+    most: Annotated[int, typer.Option("--most", "-k", min=1, help="Begin with this many intents.")] = 10,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the fitted mixture.")] = Path("mixture"),
+    model: Annotated[str, typer.Option(help="The single-intent model: MaxEnt, MaxCausalEnt or MLIRL.")] = "MaxEnt",
+    init: Init = "kmeans",
+    settings: Setting = [],  # noqa: B006 (typer reads the default, nobody changes it)
+    seed: Seed = 0,
+    by_group: ByGroup = False,
+    as_json: AsJson = False,
+) -> None:
+    """Learn intents and how many there are, under a Dirichlet process prior; print what was found, and save it.
+
+    It takes longer than `fit`: rewards have distributions. `select` weighs numbers of intents by other criteria.
+
+    Example: limiirl infer walks.parquet --mdp town.npz --model MaxCausalEnt --out intents
+    """
+    from limiirl import BayesianIntentMixture
+    from limiirl.irl.registry import model_class
+
+    check_target(out)
+    world, recorded = read_problem(demos, mdp, model, gamma)
+    mixture = configured(BayesianIntentMixture(most, model_class(model)(), init, random_state=seed), settings)
+    mixture.fit(world, recorded, groups_of(recorded, by_group))
+    posterior = {str(k): p for k, p in mixture.intent_posterior_.items()}
+    said = ", ".join(f"{k}: {p:.3f}" for k, p in mixture.intent_posterior_.items() if p >= 5e-4)
+    told = (
+        f"Number of intents: {mixture.n_intents_} (posterior {said})\n"
+        f"Someone new follows another intent with probability {mixture.new_intent_weight_:.3f}\n\n"
+    )
+    more = {"intent_posterior": posterior, "new_intent_weight": mixture.new_intent_weight_, "bound": mixture.bound_}
+    _tell(mixture.mixture_, out, as_json, more, told)
+
+
+def _tell(mixture: "IntentMixture", out: Path, as_json: bool, more: dict[str, Any], before: str) -> None:
+    """Print what was found, and save it."""
     summary = mixture.summary()
     if as_json:
         mixture.save(out)
-        typer.echo(json.dumps(summary.to_dict() | {"saved": str(out)}))
+        typer.echo(json.dumps(summary.to_dict() | more | {"saved": str(out)}))
     else:
-        typer.echo(str(summary))
+        typer.echo(before + str(summary))
         mixture.save(out)
         typer.echo(f"\nSaved to {out}; `limiirl predict {out} FILE` applies it.")
 

@@ -35,7 +35,9 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     out: Annotated[Path, typer.Option("--out", "-o", help="Run folder; what it has is not done again.")] = Path("run"),
     repeats: Annotated[
         int | None,
-        typer.Option(help="Worlds a study. By default 100, sigma-girl 40, margin 10, all others 20; the paper's."),
+        typer.Option(
+            help="Worlds a study. By default 100 of table1 and boxplots, 40 of sigma-girl, 10 of margin, 20 of others."
+        ),
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Trials at once; as many as there are cores by default.")] = None,
     engine: Annotated[str, typer.Option(help="local, dask, or ray (not covered by our tests).")] = "local",

@@ -197,8 +197,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     """
     if mixture is not None and not isinstance(mixture, IntentMixture):
         raise InvalidParameter(f"mixture must be an IntentMixture or None; it is a {type(mixture).__name__}.")
-    base = IntentMixture() if mixture is None else mixture
-    problem = Problem.of(base, mdp, demos, groups, random_state, fold_groups)
+    problem = Problem.of(mixture or IntentMixture(), mdp, demos, groups, random_state, fold_groups)
     numbers = whole_numbers(n_intents)
     problem.check(numbers[-1], folds, resamples)
     rows, scores, mixtures = [], {}, {}
