@@ -20,13 +20,13 @@ from threadpoolctl import threadpool_limits
 from benchmarks.measure import describe_machine
 from limiirl import IntentMixture
 from limiirl.errors import LimiirlWarning
+from limiirl.experiments.findings_beyond import NEAR
 from limiirl.experiments.studies import BASE
 from limiirl.experiments.trial import make_mixture, make_problem
 from limiirl.metrics import evaluate, mean_interval
 
 ELEMENTS = (3, 4, 5, 6)
 MODELS = ("MaxEnt", "MaxCausalEnt")
-NEAR = 0.02
 OPTIONS: dict[str, dict[str, object]] = {
     "supervised": {"max_iter": 0},
     "EM from the labels": {},

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 PHONE = 360
 """Width in pixels of a small phone."""
 
@@ -140,6 +142,15 @@ def why_absent() -> str:
     except ImportError:
         return "no playwright: pip install playwright"
     return ""
+
+
+def require_browser() -> None:
+    """Skip the test where no browser can be driven, or fail it under LIMIIRL_REQUIRE_BROWSER=1."""
+    reason = why_absent()
+    if reason and os.environ.get("LIMIIRL_REQUIRE_BROWSER") == "1":
+        pytest.fail(f"LIMIIRL_REQUIRE_BROWSER=1, but {reason}")
+    if reason:
+        pytest.skip(reason)
 
 
 def executable() -> str:

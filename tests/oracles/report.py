@@ -1,10 +1,19 @@
-"""A report with every kind of item, and texts that try to be more than text."""
+"""A report with every kind of item, and texts that try to be more than text; runs of made-up records, read back."""
+
+import csv
+from collections.abc import Callable, Sequence
+from os import PathLike
+from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure as Drawing
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from limiirl.experiments.records import Record
-from limiirl.experiments.study import Study
+from limiirl.experiments.store import Store
+from limiirl.experiments.studies import choose
+from limiirl.experiments.study import Point, Study
 from limiirl.report import (
     Callout,
     Cell,
@@ -55,6 +64,40 @@ def made_up(study: Study, n_worlds: int, seed: int = 0) -> list[Record]:
                 )
             )
     return records
+
+
+def filled(folder: str | PathLike[str], names: Sequence[str], n_worlds: int) -> Store:
+    """A store with made-up records of some studies, asked for by these names."""
+    store = Store(folder)
+    store.note(["limiirl", "reproduce", *names], range(n_worlds))
+    for number, study in enumerate(choose(names)):
+        known = store.keys()
+        store.append([record for record in made_up(study, n_worlds, number) if record.key not in known])
+        store.add_specs(study.specs)
+    return store
+
+
+def reader(store: Store, n_worlds: int) -> Callable[[Study, str, Point, str], NDArray[np.float64]]:
+    """How to read measures straight from the records: by study, method, point and name, one value a world."""
+    records = {record.key: record for record in store.read()}
+
+    def read(study: Study, method: str, x: Point, measure: str) -> NDArray[np.float64]:
+        spec = study.spec(method, x)
+        return np.array([getattr(records[spec.hash, seed], measure) for seed in range(n_worlds)], dtype=float)
+
+    return read
+
+
+def rows(folder: Path, name: str) -> list[dict[str, str]]:
+    """The rows of a CSV file of a report."""
+    with (folder / name).open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def half_width(values: ArrayLike, level: float = 0.95) -> float:
+    """Half of Student's interval of the mean."""
+    known = np.asarray(values)
+    return float(stats.t.ppf(0.5 + level / 2, known.size - 1) * stats.sem(known))
 
 
 HOSTILE = "<script>alert(1)</script> \"double\" 'single' & <img src=x onerror=alert(2)>"

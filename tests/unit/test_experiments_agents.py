@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from limiirl import IntentMixture, RewardEnsemble, SigmaGIRL, metrics
+from limiirl.errors import InvalidParameter
 from limiirl.experiments import agents_trial
 from limiirl.experiments.agents_trial import handed_out, make_agents, with_agents
 from limiirl.experiments.spec import Spec, parameters
@@ -108,6 +109,8 @@ def test_what_cannot_be_recorded_by_agents_is_a_record_that_says_so():
     assert "SigmaGIRL knows no MDP" in attempt((ELEMENTS.with_(n_agents=None), 0)).error
     assert attempt((ELEMENTS.with_(n_agents=15), 0)).error.startswith("InvalidDemos: Agent 1 ")  # has hardly anything
     assert not with_agents(Spec(model="SigmaGIRL"))
+    with pytest.raises(InvalidParameter, match="n_agents must be given: ElementWorld has no agents of its own"):
+        make_agents(ELEMENTS.with_(n_agents=None), 0)
 
 
 def test_sigma_girl_is_computed_without_gymnasium():

@@ -46,6 +46,28 @@ def test_no_field_is_left_out_of_the_hash():
     assert set(CHANGES) == set(BASE.to_dict())
 
 
+@pytest.mark.parametrize(
+    ("field", "name", "remedy"),
+    [
+        ("mixture_parameters", "max_iter", "the field max_iter"),
+        ("mixture_parameters", "init", "the field init"),
+        ("mixture_parameters", "irl", "the field model"),
+        ("mixture_parameters", "random_state", "the trial's seed"),
+        ("model_parameters", "max_length", "the field max_length"),
+        ("world_parameters", "seed", "the trial's seed"),
+    ],
+)
+def test_what_is_given_twice_is_refused(field, name, remedy):
+    with pytest.raises(InvalidParameter, match=f"{field} must not hold '{name}', which is {remedy}. Pass it there"):
+        Spec(**{field: {name: 3}})
+
+
+@pytest.mark.parametrize(("name", "value"), [("imbalance", 0.1), ("n_agents", 2), ("max_length", 50)])
+def test_what_has_no_effect_on_agents_of_a_worlds_own_is_refused(name, value):
+    with pytest.raises(InvalidParameter, match=f"{name} has no effect in ContinuousPuddleWorld.* got {value}"):
+        Spec(world="ContinuousPuddleWorld", **{name: value})
+
+
 def test_hashes_do_not_depend_on_the_process():
     code = "from limiirl.experiments.studies import BASE; print(BASE.hash)"
     for seed in ("0", "1"):

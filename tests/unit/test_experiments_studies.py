@@ -107,7 +107,7 @@ def test_the_help_names_every_study_and_every_group():
 
 def test_ml_irl_is_the_papers_with_the_methods_of_the_box_plots():
     study = STUDIES["mlirl"]
-    assert (study.points, study.repeats, study.methods) == (("ML-IRL",), 20, STUDIES["boxplots"].methods)
+    assert (study.points, study.repeats, study.methods) == (("ML-IRL, paper's",), 20, STUDIES["boxplots"].methods)
     for setting in study.settings:
         assert dict(setting.spec.model_parameters) == {"q": "hard", "beta": 0.5, "bounds": (-10, 0)}
         plain = method_spec(BASE, setting.method)

@@ -1,40 +1,30 @@
 """The report beyond the paper: its tables and figures are those of the records, whatever was run with it."""
 
-import csv
-import os
-
 import numpy as np
 import pytest
 from scipy import stats
 
+from limiirl.experiments.findings_beyond import CAUSAL, N_HEADLINES, NEAR
+from limiirl.experiments.records import Record
 from limiirl.experiments.results import Results
 from limiirl.experiments.store import Store
 from limiirl.experiments.studies import GROUPS, STUDIES, choose
 from limiirl.experiments.studies_beyond import combined, model_of, start_of
-from limiirl.report import Fold, write
+from limiirl.report import Callout, Fold, write
 from limiirl.report.studies import run_report, told_in_text
-from limiirl.report.studies.beyond_tables import NEAR, methods_at, paper_point
-from tests.oracles.browser import examine, why_absent
-from tests.oracles.report import made_up
+from limiirl.report.studies.assemble import asked
+from limiirl.report.studies.beyond_tables import methods_at, paper_point, score_table
+from tests.oracles.browser import examine, require_browser
+from tests.oracles.records import made
+from tests.oracles.report import filled, half_width, made_up, reader, rows
 
 WORLDS = 9
 ELEMENTS, WIND = (STUDIES[name] for name in GROUPS["beyond"])
 
 
-def filled(folder, names, n_worlds=WORLDS):
-    """A store with made-up records of some studies."""
-    store = Store(folder)
-    store.note(["limiirl", "reproduce", *names], range(n_worlds))
-    for number, study in enumerate(choose(names)):
-        known = store.keys()
-        store.append([record for record in made_up(study, n_worlds, number) if record.key not in known])
-        store.add_specs(study.specs)
-    return store
-
-
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    return filled(tmp_path_factory.mktemp("run"), ["beyond"])
+    return filled(tmp_path_factory.mktemp("run"), ["beyond"], WORLDS)
 
 
 @pytest.fixture(scope="module")
@@ -49,28 +39,12 @@ def folder(report, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def raw(store):
-    """Measures straight from the records, by specification and world."""
-    records = {record.key: record for record in store.read()}
-
-    def read(study, method, x, measure):
-        spec = study.spec(method, x)
-        return np.array([getattr(records[spec.hash, seed], measure) for seed in range(WORLDS)], dtype=float)
-
-    return read
-
-
-def rows(folder, name):
-    with (folder / name).open(newline="") as lines:
-        return list(csv.DictReader(lines))
+    return reader(store, WORLDS)
 
 
 def less_ties(gap, measure):
     """Differences of which those count as none by which two runs of EM to the same solution may differ."""
     return np.where(np.abs(gap) <= {"anid": 1e-4, "gevd": 1e-3}[measure], 0.0, gap)
-
-
-def half_width(values):
-    return stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
 
 
 def test_every_figure_and_table_is_there(folder):
@@ -110,6 +84,17 @@ def test_the_best_are_of_those_without_labels(folder):
         assert [row for row in table if row[f"{heading} mark"] == "best"] == [best]
 
 
+def test_starts_that_end_in_one_solution_are_best_together():
+    # But for EM's tolerance: one of them has the least mean, and is no better for it.
+    def value(method, x, measure, seed):
+        return (1.0 if model_of(method) == "MaxCausalEnt" else 2.0) + 1e-6 * ("GMM" in method)
+
+    table = score_table(made(ELEMENTS, value, n_worlds=2), 3)
+    for cells in table.cells:
+        best = cells[0].text == "MaxCausalEnt" and cells[1].text != "supervised"
+        assert [cell.mark for cell in cells[2:4]] == ["best" if best else None] * 2
+
+
 def test_paired_tests_are_scipys(folder, raw):
     table = rows(folder, "tables/beyond-tests.csv")
     assert {row["Model"] for row in table} == {model_of(s.method) for s in ELEMENTS.settings} - {"MaxEnt"}
@@ -119,8 +104,7 @@ def test_paired_tests_are_scipys(folder, raw):
             mine, base = (raw(ELEMENTS, combined(m, row["Start"]), 3, measure) for m in (row["Model"], "MaxEnt"))
             gap, title = less_ties(mine - base, measure), measure.upper()
             np.testing.assert_allclose(float(row[f"{title} difference"]), gap.mean(), rtol=1e-9)
-            wanted = stats.t.ppf(0.995, WORLDS - 1) * stats.sem(gap)
-            np.testing.assert_allclose(float(row[f"{title} difference ±"]), wanted, rtol=1e-9)
+            np.testing.assert_allclose(float(row[f"{title} difference ±"]), half_width(gap, 0.99), rtol=1e-9)
             p_t, p_w = stats.ttest_1samp(gap, 0.0).pvalue, stats.wilcoxon(gap).pvalue
             np.testing.assert_allclose(float(row[f"{title} p, Student"]), p_t, rtol=1e-7)
             np.testing.assert_allclose(float(row[f"{title} p, Wilcoxon"]), p_w, rtol=1e-9)
@@ -145,12 +129,11 @@ def test_gaps_are_to_the_same_model_with_labels(folder, raw, study, symbol):
                 continue
             gap = less_ties(raw(study, ours, x, "anid") - raw(study, floor, x, "anid"), "anid")
             np.testing.assert_allclose(float(row[heading]), gap.mean(), rtol=1e-9, atol=1e-12)
-            np.testing.assert_allclose(float(row[f"{heading} ±"]), half_width(gap), rtol=1e-9)
-            sure = gap.mean() + half_width(gap) <= NEAR
-            wanted = "certain" if sure else "agrees" if gap.mean() <= NEAR else ""
+            np.testing.assert_allclose(float(row[f"{heading} ±"]), half_width(gap, 0.99), rtol=1e-9)
+            wanted = "certain" if gap.mean() + half_width(gap, 0.99) <= NEAR else ""
             marks.add(wanted)
             assert row[f"{heading} mark"] == wanted
-    assert marks == {"certain", "agrees", ""}
+    assert marks == {"certain", ""}
 
 
 def test_times_are_from_the_papers_start(folder, raw):
@@ -189,17 +172,51 @@ def test_the_page_says_what_was_run(folder):
     assert "agents share the demonstrations of each intent" in page
     assert "Best start</em> is that of k-means and GMM" in page
     assert "bounds=(-10, 0)" in page
+    assert "for 100 iterations, Sigma-GIRL in ElementWorld for 25" in page
+    assert "max_iter=25, n_agents=2: SigmaGIRL" in page
+    assert "refine=&#39;split_merge&#39;: MaxEnt" in page
+    assert "<dt>k-means, split and merge</dt>" in page
+    assert "Split and merge</em> goes on after EM" in page
+    assert "0.5 (GEVD with MaxEnt), 0.1 (GEVD with causal models)" in page
 
 
 def test_many_claims_are_folded_away(report):
     findings = next(section for section in report.sections if section.title == "Findings")
     assert [type(item) for item in findings.items] == [Fold]
+    (table,) = findings.items[0].items
+    assert [column.title for column in table.headings] == ["Claim", "Here", "Study"]
+    assert all(" = " not in row[0].text for row in table.cells)  # no line ends there
+    assert {row[1].text for row in table.cells} <= {"holds", "does not hold", "open"}
     titles = [section.title for section in report.sections]
     assert titles == ["What is compared", "Findings", "Rewards, clusters and time", ELEMENTS.title, WIND.title]
+    for section in report.sections[3:]:
+        shown = [item.title for item in section.items if isinstance(item, Callout)]
+        assert len(shown) == N_HEADLINES
+        assert [title.startswith(f"{model} learns better") for title, model in zip(shown, CAUSAL, strict=False)] == [
+            True
+        ] * len(CAUSAL)
+        assert "on par" in shown[-1]
+
+
+def test_numbers_of_fewer_worlds_say_so(tmp_path):
+    store = Store(tmp_path)
+    lost = ELEMENTS.spec("MaxEnt: k-means, MLE", 3)
+    records = made_up(ELEMENTS, 4)
+    store.append([Record(r.spec, r.seed, error="E: no") if r.key == (lost.hash, 2) else r for r in records])
+    report = run_report(store)
+    tables = {table.name: table for table in report.tables}
+    for cells in tables["beyond"].cells:
+        said = "Over 3 of the 4 worlds; the others failed."
+        mine = (cells[0].text, cells[1].text) == ("MaxEnt", "k-means, MLE")
+        assert all((said in cell.note) == mine for cell in cells[2:])
+    against = [row for row in tables["beyond-tests"].cells if row[1].text == "k-means, MLE"]
+    assert all("Over 3 of the 4 worlds" in row[2].note for row in against)
+    captions = {figure.name: figure.caption for figure in report.figures}
+    assert "over 4 worlds (fewer where trials failed)" in captions["beyond-elements"]
 
 
 def test_one_study_alone_still_looks_at_the_papers_setting(tmp_path):
-    report = run_report(filled(tmp_path, ["beyond-wind"], n_worlds=2))
+    report = run_report(filled(tmp_path, ["beyond-wind"], 2))
     titles = [section.title for section in report.sections]
     assert titles == ["What is compared", "Findings", "Rewards, clusters and time", WIND.title]
 
@@ -220,6 +237,12 @@ def test_a_folder_named_like_a_study_asks_for_nothing(tmp_path):
     assert all("Table 1" not in section.title for section in run_report(store).sections)
 
 
+def test_a_folder_whose_name_has_the_name_of_a_study_in_it_asks_for_nothing(tmp_path):
+    store = Store(tmp_path)
+    store.note(["limiirl", "reproduce", "beyond-wind", "--out", "my table1 run"], range(2))
+    assert [study.name for study in asked(store)] == ["beyond-wind"]
+
+
 def test_methods_are_those_of_the_point():
     found = methods_at(Results(ELEMENTS, {}), 2)
     assert found["MaxEnt", "k-means, MLE"] == "MaxEnt: k-means, MLE"
@@ -228,11 +251,7 @@ def test_methods_are_those_of_the_point():
 
 
 def test_a_browser_finds_no_fault(folder):
-    reason = why_absent()
-    if reason and os.environ.get("LIMIIRL_REQUIRE_BROWSER") == "1":
-        pytest.fail(f"LIMIIRL_REQUIRE_BROWSER=1, but {reason}")
-    if reason:
-        pytest.skip(reason)
+    require_browser()
     found = examine(folder / "index.html")
     assert found.faults == {}
     assert found.n_figures == 7

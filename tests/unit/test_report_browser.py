@@ -1,21 +1,15 @@
 """A page with every kind of item, opened in a real browser; and pages with faults, to see that they are found."""
 
-import os
-
 import pytest
 
 from limiirl.report import write
-from tests.oracles.browser import Findings, examine, why_absent
+from tests.oracles.browser import Findings, examine, require_browser
 from tests.oracles.report import every_kind
 
 
 @pytest.fixture(autouse=True, scope="module")
 def browser_at_hand() -> None:
-    reason = why_absent()
-    if reason and os.environ.get("LIMIIRL_REQUIRE_BROWSER") == "1":
-        pytest.fail(f"LIMIIRL_REQUIRE_BROWSER=1, but {reason}")
-    if reason:
-        pytest.skip(reason)
+    require_browser()
 
 
 @pytest.fixture(scope="module")

@@ -171,6 +171,19 @@ def test_starts_are_lines_and_panels_have_one_scale():
     assert len(drawn.rows) == 3 * (2 + 3 + 4)
 
 
+def test_what_is_near_zero_keeps_its_room_beside_a_wide_interval():
+    wide = [-0.8, 0.0, 1.0, 0.3]
+    one = {"k-means, MLE": {2.0: [0.0, -1e-12, 0.0, 0.0], 3.0: wide}}
+    at = {"gevd": [1.0, 1.1, 1.2, 1.3], "seconds": [0.1, 0.2, 0.3, 0.4]}
+    marks = {"MaxEnt": {"k-means, MLE": at | {"anid": wide}, "best start": at | {"anid": [0.0, -1e-12, 0.0, 0.0]}}}
+    for drawn, side in ((by_start({"MaxEnt": one}, "anid", "E"), "y"), (quality(marks), "x")):
+        rendered(drawn)
+        low, high = getattr(drawn.figure.axes[0], f"get_{side}lim")()
+        assert -0.05 < low < 0.0
+        assert high > 1.0
+        assert 0.0 in getattr(drawn.figure.axes[0], f"get_{side}ticks")()
+
+
 def test_dots_are_as_large_as_values_are_frequent():
     right = [1.0] * 9 + [2 / 3] * 3 + [None]
     drawn = counted({"accuracy": {"5 trajectories": {"random rewards": right, "supervised": [1.0] * 12}}})
@@ -251,6 +264,14 @@ def test_models_have_styles_of_their_own():
     assert len({style.marker for style in found.values()}) == len(found)
     assert {style.colour for style in found.values()} <= set(VARIABLES)
     assert MUTED not in {style.colour for style in found.values()}
+
+
+def test_starts_have_styles_of_their_own():
+    found = styles(STARTS)
+    # In some figures marks are open and coloured by model: there the marker alone tells starts apart.
+    assert len({style.marker for style in found.values()}) == len(STARTS)
+    assert len({(style.marker, style.face) for style in found.values()}) == len(STARTS)
+    assert len({style.colour for style in found.values()}) == len(STARTS)
 
 
 def test_nothing_at_all_is_still_a_figure():

@@ -1,21 +1,17 @@
 """The report of other models: ML-IRL's tables, how often agents are put right, and what the page says of it."""
 
-import csv
-import os
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from limiirl.experiments.results import Results
-from limiirl.experiments.store import Store
 from limiirl.experiments.studies import METHODS, STUDIES, choose
 from limiirl.experiments.studies_models import SIGMA_METHODS
 from limiirl.report import write
 from limiirl.report.studies import run_report, told_in_text
 from limiirl.report.studies.assemble import title_of
-from tests.oracles.browser import examine, why_absent
-from tests.oracles.report import made_up
+from tests.oracles.browser import examine, require_browser
+from tests.oracles.report import filled, half_width, reader, rows
 
 REPEATS = 9
 ML, SIGMA = STUDIES["mlirl"], STUDIES["sigma-girl"]
@@ -24,12 +20,7 @@ WARM = [name for name in SIGMA_METHODS if name.startswith(("k-means", "GMM"))]
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    store = Store(tmp_path_factory.mktemp("run"))
-    store.note(["limiirl", "reproduce", "mlirl", "sigma-girl"], range(REPEATS))
-    for number, study in enumerate((ML, SIGMA)):
-        store.append(made_up(study, REPEATS, number))
-        store.add_specs(study.specs)
-    return store
+    return filled(tmp_path_factory.mktemp("run"), ["mlirl", "sigma-girl"], REPEATS)
 
 
 @pytest.fixture(scope="module")
@@ -44,23 +35,7 @@ def folder(report, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def raw(store):
-    """Measures straight from the records, by specification and repeat."""
-    records = {record.key: record for record in store.read()}
-
-    def read(study, method, x, measure):
-        spec = study.spec(method, x)
-        return np.array([getattr(records[spec.hash, seed], measure) for seed in range(REPEATS)], dtype=float)
-
-    return read
-
-
-def rows(folder, name):
-    with (folder / name).open(newline="") as lines:
-        return list(csv.DictReader(lines))
-
-
-def half_width(values):
-    return stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
+    return reader(store, REPEATS)
 
 
 def test_every_figure_and_table_is_there(folder):
@@ -127,24 +102,32 @@ def test_warm_starts_are_tested_against_both_random_ones(folder, raw):
 def test_the_page_says_what_was_run(folder):
     page = (folder / "index.html").read_text()
     assert "Multiple intents with other models of behaviour</title>" in page
-    assert "The experiments of the LiMIIRL paper, computed anew: box plots with ML-IRL" in page
+    assert "The experiments of the LiMIIRL paper, computed anew: box plots with ML-IRL, paper&#39;s" in page
     assert "three agents (center, up, border)" in page
     assert "ElementWorlds were generated" in page
     assert "<dt>Sigma-GIRL</dt>" in page
+    # One name for one model, here and beyond the paper.
+    assert "<dt>ML-IRL, paper&#39;s</dt>" in page
+    assert "<dt>ML-IRL</dt>" not in page
     assert "<dt>MaxCausalEnt</dt>" not in page
     assert "Best start</em>" not in page
     assert "MaxEnt</em> is over whole trajectories" not in page  # it was not run
 
 
 def test_agents_alone_have_no_words_on_other_worlds(tmp_path):
-    store = Store(tmp_path)
-    store.note(["limiirl", "reproduce", "sigma-girl"], range(2))
-    store.append(made_up(SIGMA, 2))
-    report = run_report(store)
+    report = run_report(filled(tmp_path, ["sigma-girl"], 2))
     assert [section.title for section in report.sections] == ["What is compared", "Findings", "Box plots: Sigma-GIRL"]
     assert "ElementWorld" not in report.lead
     assert "ElementWorld" not in report.methods[0].prose
     assert "ElementWorld" not in report.sections[0].items[0].prose
+    # And how they were fitted is said all the same.
+    for words in (
+        "changed by less than 1e-6 an agent or, unless said otherwise, for 100 iterations",
+        "*k-means* clusters mean discounted reward or policy features of the agents, the best of 20 starts",
+        "*GMM* is a Gaussian mixture",
+        "*Random responsibilities* are uniform",
+    ):
+        assert words in report.methods[0].prose
 
 
 def test_titles_are_of_what_was_run():
@@ -172,11 +155,7 @@ def test_the_terminal_is_told_the_scores(store, raw):
 
 
 def test_a_browser_finds_no_fault(folder):
-    reason = why_absent()
-    if reason and os.environ.get("LIMIIRL_REQUIRE_BROWSER") == "1":
-        pytest.fail(f"LIMIIRL_REQUIRE_BROWSER=1, but {reason}")
-    if reason:
-        pytest.skip(reason)
+    require_browser()
     found = examine(folder / "index.html")
     assert found.faults == {}
     assert found.n_figures == 6

@@ -1,7 +1,5 @@
 """The report of a run: its numbers are those of the records, its verdicts follow, a browser finds no fault in it."""
 
-import csv
-import os
 import re
 
 import numpy as np
@@ -19,8 +17,9 @@ from limiirl.metrics import mean_interval
 from limiirl.report.studies import run_report, told_in_text, write_run
 from limiirl.report.studies.inside import typical_seed
 from limiirl.report.studies.methods import _ranges
-from tests.oracles.browser import examine, why_absent
+from tests.oracles.browser import examine, require_browser
 from tests.oracles.records import made
+from tests.oracles.report import rows
 
 WORLDS = 3
 
@@ -46,11 +45,6 @@ def folder(store, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     write_run(store, folder)
     return folder
-
-
-def rows(folder, name):
-    with (folder / name).open(newline="") as lines:
-        return list(csv.DictReader(lines))
 
 
 def test_every_figure_and_table_of_the_issue_is_there(folder):
@@ -142,7 +136,7 @@ def test_failed_trials_are_listed_and_escaped(tmp_path):
 def test_a_run_without_a_whole_world_has_no_report(tmp_path):
     store = Store(tmp_path)
     store.append(list(made(STUDIES["margin"], lambda m, x, k, s: 1.0, n_worlds=1).records.values())[1:])
-    with pytest.raises(InvalidFile, match="no world in which every setting of one of the paper.s studies was tried"):
+    with pytest.raises(InvalidFile, match="no world in which every setting of one of our studies was tried"):
         run_report(store)
 
 
@@ -158,11 +152,7 @@ def test_seeds_in_words():
 
 
 def test_a_browser_finds_no_fault(folder):
-    reason = why_absent()
-    if reason and os.environ.get("LIMIIRL_REQUIRE_BROWSER") == "1":
-        pytest.fail(f"LIMIIRL_REQUIRE_BROWSER=1, but {reason}")
-    if reason:
-        pytest.skip(reason)
+    require_browser()
     found = examine(folder / "index.html")
     assert found.faults == {}
     assert found.n_figures == 22

@@ -129,7 +129,7 @@ def test_a_report_of_an_interrupted_run_tells_of_what_is_there(tmp_path):
 
     fill(tmp_path / "none", records[:4], shard=5)
     (line,) = command("report", tmp_path / "none", code=2).said
-    assert "no world in which every setting of one of the paper's studies was tried" in line
+    assert "no world in which every setting of one of our studies was tried" in line
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not limit the size of files")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from limiirl.demos.agents import Agents
 from limiirl.errors import InvalidParameter
 from limiirl.experiments.problems import SECOND_SET, known, make_problem
-from limiirl.experiments.spec import Parameters, Spec
+from limiirl.experiments.spec import AGENT_WORLDS, Parameters, Spec
 from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.metrics import gevd
@@ -25,8 +25,6 @@ from limiirl.mixture import IntentMixture
 from limiirl.worlds.continuous_puddleworld import ContinuousPuddleWorld
 
 Labels = NDArray[np.int64]
-AGENT_WORLDS = ("ContinuousPuddleWorld",)
-"""Worlds that have agents of their own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +122,8 @@ def _numbers(agents: Agents) -> Labels:
 
 
 @lru_cache(maxsize=4)
-def _handed_out(spec: Spec, seed: int) -> AgentsProblem:
-    problem, n = make_problem(spec, seed), spec.n_agents or 1
+def _handed_out(spec: Spec, n_agents: int, seed: int) -> AgentsProblem:
+    problem = make_problem(spec, seed)
     mdp = problem.world.mdp
     if mdp.state_features is None or mdp.n_features != mdp.n_state_features:
         raise InvalidParameter(f"Agents collect features of states; those of {spec.world} are not all of that kind.")
@@ -133,7 +131,7 @@ def _handed_out(spec: Spec, seed: int) -> AgentsProblem:
     costs = -mdp.state_features
     given = ((problem.demos, problem.labels), (problem.test, problem.test_labels))
     demos, test = (
-        Agents.from_demonstrations(mdp, of.replace(labels=labels), handed_out(labels, n), reward_features=costs)
+        Agents.from_demonstrations(mdp, of.replace(labels=labels), handed_out(labels, n_agents), reward_features=costs)
         for of, labels in given
     )
     return AgentsProblem(demos, _numbers(demos), test, _numbers(test), mdp, problem.truth)
@@ -151,9 +149,11 @@ def make_agents(spec: Spec, seed: int) -> AgentsProblem:
     sizes = (spec.n_demos, spec.n_test)
     if spec.world in AGENT_WORLDS:
         return _own_agents(spec.world_parameters, sizes, seed)
+    if spec.n_agents is None:
+        raise InvalidParameter(f"n_agents must be given: {spec.world} has no agents of its own; got None.")
     # Only what makes the agents, so that all methods share them.
-    made = Spec(spec.world, spec.world_parameters, *sizes, spec.imbalance, n_agents=spec.n_agents)
-    return _handed_out(made, seed)
+    made = Spec(spec.world, spec.world_parameters, *sizes, spec.imbalance)
+    return _handed_out(made, spec.n_agents, seed)
 
 
 def handed_out(labels: Labels, n_agents: int) -> Labels:

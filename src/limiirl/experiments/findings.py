@@ -14,9 +14,9 @@ from limiirl.experiments.findings_models import MODEL_FINDINGS
 from limiirl.experiments.findings_paper import PAPER_FINDINGS
 from limiirl.experiments.results import Results
 from limiirl.experiments.studies import STUDIES
-from limiirl.experiments.verdicts import FAILS, HARD, HOLDS, MARGINS, OPEN, RANDOM, SUPERVISED, Finding
+from limiirl.experiments.verdicts import FAILS, HARD, HOLDS, OPEN, RANDOM, SUPERVISED, UNIFORM, Finding
 
-__all__ = ["FAILS", "HARD", "HOLDS", "MARGINS", "OPEN", "RANDOM", "SUPERVISED", "Finding", "findings"]
+__all__ = ["FAILS", "HARD", "HOLDS", "OPEN", "RANDOM", "SUPERVISED", "UNIFORM", "Finding", "findings"]
 
 _BY_STUDY: Mapping[str, Callable[[Results], list[Finding]]] = MappingProxyType(
     {**PAPER_FINDINGS, **MODEL_FINDINGS, **BEYOND_FINDINGS}

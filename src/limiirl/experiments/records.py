@@ -1,4 +1,7 @@
-"""What one trial came to: a flat record, the same to the last bit wherever and whenever it is computed, times apart."""
+"""What one trial came to: a flat record, the same whenever it is computed again, times apart.
+
+On one machine with the same packages it is so to the last bit; elsewhere sums may be taken in another order.
+"""
 
 from __future__ import annotations
 

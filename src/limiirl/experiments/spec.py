@@ -21,6 +21,20 @@ SUPERVISED, FULL_GMM = "labels", "gmm_full"
 _LONGEST = "longest"
 # Fields that hold parameters by name.
 _MAPPINGS = ("world_parameters", "model_parameters", "mixture_parameters")
+# What such a field must not hold, for a trial takes it from elsewhere.
+_ELSEWHERE: dict[str, dict[str, str]] = {
+    "world_parameters": {"seed": "the trial's seed"},
+    "model_parameters": {"max_length": "the field max_length"},
+    "mixture_parameters": {
+        "irl": "the field model",
+        "random_state": "the trial's seed",
+        **{name: f"the field {name}" for name in ("n_intents", "init", "reward_init", "max_iter")},
+    },
+}
+AGENT_WORLDS = ("ContinuousPuddleWorld",)
+"""Worlds that have agents of their own."""
+# What makes no difference there, by its default: another value would only make another hash.
+_WITHOUT_EFFECT = {"imbalance": 0.0, "max_length": _LONGEST, "n_agents": None}
 
 
 def parameters(**values: Any) -> Parameters:
@@ -128,6 +142,22 @@ class Spec:
             forms[name] = parameters(**dict(getattr(self, name)))
         for name, form in forms.items():
             object.__setattr__(self, name, form)
+        self._check_effects()
+
+    def _check_effects(self) -> None:
+        """Refuse what a trial would not heed."""
+        for name, taken in _ELSEWHERE.items():
+            twice = next((key for key, _ in getattr(self, name) if key in taken), None)
+            if twice is not None:
+                raise InvalidParameter(f"{name} must not hold {twice!r}, which is {taken[twice]}. Pass it there.")
+        if self.world in AGENT_WORLDS:
+            for name, default in _WITHOUT_EFFECT.items():
+                value = getattr(self, name)
+                if value != default:
+                    raise InvalidParameter(
+                        f"{name} has no effect in {self.world}, which has agents of its own; got {value!r}. Leave it "
+                        f"at {default!r}."
+                    )
 
     @cached_property
     def hash(self) -> str:

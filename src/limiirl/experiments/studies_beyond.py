@@ -11,7 +11,7 @@ from typing import Any
 
 from limiirl.errors import InvalidParameter
 from limiirl.experiments.spec import parameters
-from limiirl.experiments.studies_models import PAPERS_ML_IRL
+from limiirl.experiments.studies_models import ML_IRL, PAPERS_ML_IRL
 from limiirl.experiments.study import BASE, METHODS, Setting, Study
 
 N_AGENTS = 2
@@ -22,7 +22,7 @@ BEYOND_MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "MaxEnt": {},
         "MaxCausalEnt": {"model": "MaxCausalEnt"},
         "ML-IRL": {"model": "MLIRL"},
-        "ML-IRL, paper's": {"model": "MLIRL", "model_parameters": PAPERS_ML_IRL},
+        ML_IRL: {"model": "MLIRL", "model_parameters": PAPERS_ML_IRL},
         "ML-IRL, averaged": {"model": "MLIRL", "model_parameters": parameters(q="bv")},
         "Sigma-GIRL": {
             "model": "SigmaGIRL",

@@ -12,8 +12,8 @@ from typing import Any
 from limiirl.experiments.spec import SUPERVISED, Spec, parameters
 from limiirl.experiments.study import BASE, METHODS, Setting, Study, method_spec
 
-ML_IRL = "ML-IRL"
-"""The one point of the study of ML-IRL."""
+ML_IRL = "ML-IRL, paper's"
+"""The one point of the study of ML-IRL: the model's name, as in the studies beyond the paper."""
 
 PAPERS_ML_IRL = parameters(q="hard", beta=0.5, bounds=(-10.0, 0.0))
 """The paper's ML-IRL: Boltzmann choices on the values of an optimal policy, and its bounds on rewards."""
@@ -56,7 +56,7 @@ TRAJECTORIES = (5, 20, 100)
 MODEL_STUDIES = (
     Study(
         "mlirl",
-        "Box plots with ML-IRL",
+        f"Box plots with {ML_IRL}",
         "model",
         20,
         tuple(

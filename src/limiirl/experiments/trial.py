@@ -24,10 +24,10 @@ from limiirl.experiments.problems import Problem, known, make_problem
 from limiirl.experiments.records import Record
 from limiirl.experiments.spec import FULL_GMM, Parameters, Spec
 from limiirl.irl.registry import model_class
+from limiirl.irl.threads import one_thread
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture import IntentMixture
 from limiirl.mixture.align import in_order_of_labels
-from limiirl.mixture.init import one_thread
 from limiirl.theory import inter_cluster_margin
 
 __all__ = ["Problem", "attempt", "make_mixture", "make_problem", "pose", "restore", "run_trial"]
@@ -86,8 +86,8 @@ def run_trial(spec: Spec, seed: int) -> Record:
     >>> record.n_iter, record.train_nll < record.train_nll_start, round(record.anid, 2)
     (2, True, 0.03)
     """
-    problem = pose(spec, seed)
     with _alone():
+        problem = pose(spec, seed)
         _warm_up(spec.model, spec.model_parameters, spec.mixture_parameters, with_agents(spec))
         mixture = make_mixture(spec, seed)
         first, seconds_start = _timed(lambda: _fit(mixture.set_params(max_iter=0), problem))
@@ -185,9 +185,9 @@ def restore(spec: Spec, record: Record) -> IntentMixture:
     """
     if record.weights is None or record.thetas is None:
         raise InvalidParameter(f"Trial {record.spec} with seed {record.seed} has no mixture: {record.error}")
-    problem = pose(spec, record.seed)
-    found = RewardEnsemble(np.array(record.weights), problem.rewards(np.array(record.thetas)))
-    mixture = make_mixture(spec, record.seed).set_params(init=found, max_iter=0, n_intents=len(found.weights))
     with _alone():
+        problem = pose(spec, record.seed)
+        found = RewardEnsemble(np.array(record.weights), problem.rewards(np.array(record.thetas)))
+        mixture = make_mixture(spec, record.seed).set_params(init=found, max_iter=0, n_intents=len(found.weights))
         fitted = _fit(mixture, problem)
     return in_order_of_labels(fitted, problem.labels, problem.n_labels)

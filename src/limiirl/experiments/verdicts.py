@@ -1,8 +1,8 @@
 """Statements that records bear out or not: how two cells of a study are compared, and what follows.
 
 One cell is below another in a measure where both paired tests, Student's and Wilcoxon's, say so with p < 0.01 over the
-worlds that both have. Two are on par where the 99 % interval of their difference lies within a margin, `MARGINS`: no
-difference found is not yet none.
+worlds that both have. Two are on par where the 99 % interval of their difference lies within a margin, `margin_of`: no
+difference found is not yet none. They are not where it lies wholly outside; between the two the worlds do not decide.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from limiirl.experiments.results import MEASURES, Cell, Results
 from limiirl.experiments.studies import Point
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
-HARD, MEAN, RANDOM, SUPERVISED = "k-means, MLE", "k-means, mean", "random rewards", "supervised"
+HARD, MEAN, SUPERVISED = "k-means, MLE", "k-means, mean", "supervised"
+RANDOM, UNIFORM = "random rewards", "random responsibilities"
 # Soft clusters that begin from k-means, with one covariance for all; and such that begin at random, with one each. The
 # paper does not say which it has.
 TIED, SOFT = "GMM, MLE", "full GMM, MLE"
@@ -60,6 +61,28 @@ class Finding:
 MARGINS = {"nll": 0.1, "anid": 0.02, "gevd": 0.5, "n_iter": 5.0}
 """Differences that do not matter: two cells are on par where the 99 % interval of their difference lies within."""
 
+CAUSAL_GEVD = 0.1
+"""The margin in GEVD of causal models, whose rewards lose a tenth of what MaxEnt's do."""
+
+_CAUSAL = ("MaxCausalEnt", "MLIRL")
+_AGENTS = "SigmaGIRL"
+
+
+def margin_of(measure: str, model: str) -> float:
+    """Return the difference in a measure that does not matter with a model, nan where none is known not to.
+
+    Sigma-GIRL's likelihood is a profile, no density: its NLL has no scale on which a difference would be small, and
+    its GEVD is of rewards that are known up to their length.
+
+    Examples
+    --------
+    >>> margin_of("gevd", "MaxEnt"), margin_of("gevd", "MLIRL"), margin_of("nll", "SigmaGIRL")
+    (0.5, 0.1, nan)
+    """
+    if model == _AGENTS and measure in ("nll", "gevd"):
+        return math.nan
+    return CAUSAL_GEVD if measure == "gevd" and model in _CAUSAL else MARGINS.get(measure, math.nan)
+
 
 @dataclass(frozen=True)
 class Gap:
@@ -69,18 +92,33 @@ class Gap:
     ----------
     sign : int or None
         -1 where the first is certainly below the second, 1 above, 0 not certain, None for too few worlds.
-    same : bool
-        Whether the interval of the difference lies within the measure's margin.
+    words : str
     low, high : float
         The 99 % interval of the difference; nan for too few worlds.
-    words : str
+    margin : float
+        The difference that does not matter; nan where none is known not to.
+
+    Examples
+    --------
+    >>> Gap(0, "", -0.2, 0.3, margin=0.5).same, Gap(-1, "", -0.9, -0.6, margin=0.5).apart
+    (True, True)
     """
 
     sign: int | None
-    same: bool
     words: str
     low: float = math.nan
     high: float = math.nan
+    margin: float = math.nan
+
+    @property
+    def same(self) -> bool:
+        """Whether the difference is certain not to matter."""
+        return -self.margin <= self.low and self.high <= self.margin
+
+    @property
+    def apart(self) -> bool:
+        """Whether the difference is certain to matter."""
+        return self.low > self.margin or self.high < -self.margin
 
 
 def gap(results: Results, first: Cell, second: Cell, measure: str, label: str = "") -> Gap:
@@ -89,13 +127,20 @@ def gap(results: Results, first: Cell, second: Cell, measure: str, label: str = 
     at = f" at {label}" if label else ""
     found = results.compare(first, second, measure)
     if found is None or found.difference.n < _LEAST_WORLDS:
-        return Gap(None, False, f"{name}{at}: fewer than {_LEAST_WORLDS} worlds")
+        return Gap(None, f"{name}{at}: fewer than {_LEAST_WORLDS} worlds")
     sign = 0 if found.better is None else (-1 if found.difference.mean < 0 else 1)
-    margin = MARGINS.get(measure, 0.0)
-    same = -margin <= found.difference.low and found.difference.high <= margin
     p = max(found.p_t, found.p_wilcoxon)
     words = f"{name} {found.means[0]:.3g} against {found.means[1]:.3g}{at}, difference {found.difference} (p = {p:.1g})"
-    return Gap(sign, same, words, found.difference.low, found.difference.high)
+    models = {_model(results, cell) for cell in (first, second)}
+    # Of two models there is no margin: nobody asks whether they are the same.
+    margin = margin_of(measure, models.pop()) if len(models) == 1 else math.nan
+    return Gap(sign, words, found.difference.low, found.difference.high, margin)
+
+
+def _model(results: Results, cell: Cell) -> str:
+    method, x = cell
+    spec = results.study.spec(method, x[0] if isinstance(x, tuple) else x)
+    return "" if spec is None else spec.model
 
 
 def everywhere_below(gaps: Sequence[Gap]) -> str:
@@ -105,10 +150,16 @@ def everywhere_below(gaps: Sequence[Gap]) -> str:
 
 
 def on_par(gaps: Sequence[Gap]) -> str:
-    """Holds where every difference is certain to be small; does not where one is certain and not so."""
+    """Holds where every difference is certain to be small; does not where one is certain to be larger.
+
+    Examples
+    --------
+    >>> on_par([Gap(1, "", 0.1, 0.9, margin=0.5)]), on_par([Gap(1, "", 0.6, 0.9, margin=0.5)])
+    ('open', 'does not hold')
+    """
     if all(g.same for g in gaps):
         return HOLDS
-    return FAILS if any(g.sign in (-1, 1) and not g.same for g in gaps) else OPEN
+    return FAILS if any(g.apart for g in gaps) else OPEN
 
 
 def at_most(margin: float) -> Callable[[Sequence[Gap]], str]:
@@ -118,9 +169,9 @@ def at_most(margin: float) -> Callable[[Sequence[Gap]], str]:
 
     Examples
     --------
-    >>> at_most(0.02)([Gap(1, False, "", 0.001, 0.01), Gap(-1, False, "", -0.3, -0.1)])
+    >>> at_most(0.02)([Gap(1, "", 0.001, 0.01), Gap(-1, "", -0.3, -0.1)])
     'holds'
-    >>> at_most(0.02)([Gap(1, False, "", 0.001, 0.03)]), at_most(0.02)([Gap(1, False, "", 0.03, 0.04)])
+    >>> at_most(0.02)([Gap(1, "", 0.001, 0.03)]), at_most(0.02)([Gap(1, "", 0.03, 0.04)])
     ('open', 'does not hold')
     """
 
@@ -143,8 +194,16 @@ def finding(study: str, claim: str, rule: Callable[[Sequence[Gap]], str], gaps: 
 
 def over(results: Results, first: str, second: str, xs: tuple[Point, ...], measures: Iterable[str]) -> list[Gap]:
     """Compare two methods by their means over points of the axis, world by world: one test for all points."""
-    label = "" if len(xs) == 1 else f"{symbol(results)} = {', '.join(map(str, xs))} on average"
-    return [gap(results, (first, xs), (second, xs), m, label) for m in measures]
+    return [gap(results, (first, xs), (second, xs), m, named(results, xs)) for m in measures]
+
+
+def named(results: Results, xs: Sequence[Point]) -> str:
+    """Return points of a study's axis in words, nothing for the only one that it has."""
+    if len(results.study.points) == 1:
+        return ""
+    if len(xs) == 1:
+        return str(xs[0]) if isinstance(xs[0], str) else f"{symbol(results)} = {xs[0]}"
+    return f"{symbol(results)} = {', '.join(map(str, xs))} on average"
 
 
 def at_each(results: Results, first: str, second: str, xs: Iterable[Point], measures: Iterable[str]) -> list[Gap]:

@@ -45,6 +45,7 @@ _STYLES: dict[str, MethodStyle] = {
     "randomresponsibilities": _style(SERIES[4], "P", _DASH, filled=False),
     "beststart": _style(SERIES[6], "p", _SOLID, filled=True),
     "beststartnoem": _style(SERIES[7], "h", _DASHDOT, filled=False),
+    "kmeanssplitandmerge": _style(SERIES[3], "*", _DASHDOT, filled=True),
     "supervised": _style(MUTED, "X", _DOT, filled=True),
     # Starts of Sigma-GIRL by what describes an agent, which share no figure with those above but for the last three.
     "kmeansrewardfeatures": _style(SERIES[0], "o", _SOLID, filled=True),
@@ -56,7 +57,6 @@ _STYLES: dict[str, MethodStyle] = {
     "dask": _style(SERIES[1], "D", _DASH, filled=True),
     "ray": _style(SERIES[2], "^", _DASHDOT, filled=False),
 }
-# The paper's names.
 # Models of behaviour, by colours that stay apart for eyes that see red and green, or blue and yellow, alike; the model
 # with which others are compared has the colour of the text.
 _MODELS: dict[str, MethodStyle] = {
@@ -72,6 +72,7 @@ _SPARE_MODELS = (
     _style(SERIES[1], "p", _SOLID, filled=True),
     _style(SERIES[5], "h", _SOLID, filled=True),
 )
+# The paper's names.
 _ALIASES = {"limiirlmle": "kmeansmle", "limiirlmean": "kmeansmean", "random": "randomrewards"}
 _SPARE = (
     _style(SERIES[6], "p", _DASHDOT, filled=True),

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from limiirl.report.figures.look import Drawn, Measure, Row, in_ink, legend, measure, panels, told
 from limiirl.report.figures.method_styles import handle, line, model_styles, open_dashed, styles
-from limiirl.report.figures.sweeps import APART, draw_line, finish, points_of
+from limiirl.report.figures.sweeps import aside, draw_line, finish, points_of
 from limiirl.report.ink import MUTED
 
 Points = Mapping[float, ArrayLike]
@@ -54,7 +54,7 @@ def by_model(
     for ax, (name, by) in zip(axes, values.items(), strict=True):
         drawn: list[Row] = []
         for place, model in enumerate(models):
-            shift = APART * (place - (len(models) - 1) / 2)
+            shift = aside(place, len(models))
             for known, is_floor in ((by.get(model, {}), False), (floors.get(name, {}).get(model, {}), True)):
                 points = points_of(known)
                 if is_floor:
@@ -98,7 +98,7 @@ def by_start(values: Mapping[str, Mapping[str, Points]], name: str, parameter: s
     for ax, (model, by) in zip(axes, values.items(), strict=True):
         for start, known in by.items():
             points = points_of(known)
-            draw_line(ax, points, look[start], APART * (starts.index(start) - (len(starts) - 1) / 2))
+            draw_line(ax, points, look[start], aside(starts.index(start), len(starts)))
             rows += [{"model": model, "start": start, parameter: x, **row} for x, row in points.items()]
     for ax, model in zip(axes, values, strict=True):
         # All rows: one scale, so that panels compare.

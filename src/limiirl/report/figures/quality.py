@@ -116,10 +116,12 @@ def _scales(ax: Axes, rows: Sequence[Row], name: str) -> None:
         else:
             room = 0.05 * (float(np.ptp(everything)) or 1.0)
             low = everything.min() - room
-            least = -(room**2) if middle.min() >= 0.0 else low
-            set_limits(max(low, least), everything.max() + room)
+            # Room for a mark at zero, which the scale of a square root makes much of; an interval may reach further.
+            least = min(0.0, middle.min()) - room**2 if key == "anid" or middle.min() >= 0.0 else low
+            bottom = max(low, least)
+            set_limits(bottom, everything.max() + room)
             if key == "anid":
-                root_axis(ax, side, everything)
+                root_axis(ax, side, np.maximum(everything, bottom))
     about = measure(name)
     ax.set_xlabel(f"{about.title}: {about.axis}" if name == "anid" else f"{about.title}, {about.axis}")
     ax.set_ylabel(f"GEVD: {measure('gevd').axis}")

@@ -30,9 +30,9 @@ from limiirl.report.figures.look import (
 from limiirl.report.figures.method_styles import MethodStyle, handle, line, styles
 from limiirl.report.ink import INK, MUTED, NARROW, RULE, SERIES
 
-APART = 1.7
-"""Points by which neighbouring lines stand apart, so that their whiskers do not hide each other."""
-
+# Points by which neighbouring lines stand apart, so that whiskers do not hide each other; and all of them together at
+# most, so that nobody takes a mark for one of the next value.
+_APART, _SPREAD = 1.7, 8.0
 # So many letters have room below a panel of half the width.
 _LETTERS = 20
 
@@ -51,6 +51,17 @@ def summary(values: ArrayLike) -> Interval:
     if known.size >= 2:
         return mean_interval(known)
     return Interval(float(known[0]) if known.size else nothing, nothing, nothing, nothing, known.size)
+
+
+def aside(place: int, n: int) -> float:
+    """Return the points by which a line is moved sideways on paper, by its place among n lines.
+
+    Examples
+    --------
+    >>> [aside(place, 3) for place in range(3)], aside(8, 9)
+    ([-1.7, 0.0, 1.7], 4.0)
+    """
+    return min(_APART, _SPREAD / max(n - 1, 1)) * (place - (n - 1) / 2)
 
 
 @in_ink
@@ -87,7 +98,7 @@ def sweep(
         drawn = []
         for place, (method, points) in enumerate(by_method.items()):
             lines = points_of(points)
-            draw_line(ax, lines, look[method], APART * (place - (len(by_method) - 1) / 2))
+            draw_line(ax, lines, look[method], aside(place, len(by_method)))
             drawn += [{"measure": name, "method": method, parameter: x, **row} for x, row in lines.items()]
         rows += drawn
         finish(ax, measure(name), drawn, parameter, mark)
@@ -175,11 +186,15 @@ def finish(
     elif known.size:
         room = 0.06 * (float(np.ptp(known)) or 1.0)
         bottom = known.min() - room
-        # No measure that cannot be negative is shown with room below zero for it.
-        ax.set_ylim(0.0 if np.all(means[np.isfinite(means)] >= 0.0) and bottom < 0.0 else bottom, known.max() + room)
+        least = float(np.nanmin(means))
         if root:
-            root_axis(ax, "y", known)
+            # Room for a mark at zero, of which this scale makes much; an interval may reach further.
+            bottom = max(bottom, min(0.0, least) - room**2)
+            ax.set_ylim(bottom, known.max() + room)
+            root_axis(ax, "y", np.maximum(known, bottom))
         else:
+            # No measure that cannot be negative is shown with room below zero for it.
+            ax.set_ylim(0.0 if least >= 0.0 and bottom < 0.0 else bottom, known.max() + room)
             ax.locator_params(axis="y", nbins=5)
     if spans(xs):
         log_axis(ax, "x", xs)

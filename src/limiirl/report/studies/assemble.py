@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 
 from limiirl.errors import InvalidFile
-from limiirl.experiments.findings import FAILS, HOLDS, MARGINS, OPEN, Finding, findings
+from limiirl.experiments.findings import FAILS, HOLDS, OPEN, Finding, findings
+from limiirl.experiments.findings_beyond import N_HEADLINES
 from limiirl.experiments.records import Record
 from limiirl.experiments.results import Results
 from limiirl.experiments.store import Store
 from limiirl.experiments.studies import GROUPS, STUDIES, SWEEPS, Study, choose
+from limiirl.experiments.verdicts import CAUSAL_GEVD, MARGINS
 from limiirl.report.cells import Cell, Column, Mark, Table
 from limiirl.report.document import Fold, Item, Report, Section
-from limiirl.report.studies.beyond import SHOWN, beyond_section, quality_section
+from limiirl.report.studies.beyond import beyond_section, quality_section
 from limiirl.report.studies.in_text import beyond_text, models_text
 from limiirl.report.studies.inside import inside_section
 from limiirl.report.studies.methods import methods_items
 from limiirl.report.studies.models import mlirl_section, sigma_section
-from limiirl.report.studies.sections import box_section, margin_section, sweep_section, table_section
+from limiirl.report.studies.sections import box_section, margin_section, sweep_section, table_section, unbroken
 from limiirl.report.studies.table1 import comparison_text
 from limiirl.report.studies.terms import terms_section
 from limiirl.report.write import write
@@ -47,8 +50,9 @@ _RULE = (
     "One method is below another where both paired tests, Student's and Wilcoxon's, say so with p < 0.01 over the "
     "worlds that both have; in sweeps the mean over all points of a world counts. Two are on par where the 99 % "
     f"interval of their difference lies within {MARGINS['nll']} (NLL), {MARGINS['anid']} (ANID), {MARGINS['gevd']} "
-    f"(GEVD) or {MARGINS['n_iter']:g} (iterations). *Open* is what these worlds do not decide. No correction was made "
-    "for the number of tests. The numbers stand with each study below."
+    f"(GEVD with MaxEnt), {CAUSAL_GEVD} (GEVD with causal models) or {MARGINS['n_iter']:g} (iterations), and not on "
+    "par where it lies wholly outside. *Open* is what these worlds do not decide. No correction was made for the "
+    "number of tests. The numbers stand with each study below."
 )
 
 
@@ -70,7 +74,7 @@ def asked(store: Store) -> Sequence[Study] | None:
     names = [
         word
         for run in store.runs()
-        for before, word in pairwise(str(run["command"]).split())
+        for before, word in pairwise(shlex.split(str(run["command"])))
         # A folder may have the name of a study.
         if word in known and before not in _WITH_VALUES
     ]
@@ -95,7 +99,7 @@ def run_report(store: Store, title: str | None = None) -> Report:
     results = gather(store, asked(store))
     if not results:
         raise InvalidFile(
-            f"{store.folder} has no world in which every setting of one of the paper's studies was tried, and the "
+            f"{store.folder} has no world in which every setting of one of our studies was tried, and the "
             "report is of these. Run `limiirl reproduce` on it. For a study of your own, compose one of limiirl.report."
         )
     said = [(found, finding) for found in results for finding in findings(found)]
@@ -156,10 +160,11 @@ def _findings(said: Sequence[tuple[Results, Finding]]) -> list[Item]:
 def _findings_table(name: str, title: str, heading: str, said: Sequence[tuple[Results, Finding]]) -> Table:
     marks: dict[str, Mark] = {HOLDS: "agrees", FAILS: "differs"}
     rows: list[list[Cell | str]] = [
-        [found.study.title, finding.claim, Cell(finding.verdict, mark=marks.get(finding.verdict))]
+        [unbroken(finding.claim), Cell(finding.verdict, mark=marks.get(finding.verdict)), found.study.title]
         for found, finding in said
     ]
-    columns = [Column("Study", align="left"), Column(heading, align="left"), Column("Here", align="left")]
+    # The verdict stands beside the claim, where a narrow screen still shows it.
+    columns = [Column(heading, align="left"), Column("Here", align="left"), Column("Study", align="left")]
     return Table(name, title, "", columns, rows)
 
 
@@ -216,7 +221,7 @@ def told_in_text(store: Store, studies: Sequence[Study]) -> str:
             if tell is not None:
                 told.add(tell)
                 lines.append(tell(found))
-            shown = SHOWN if found.study.name in GROUPS["beyond"] else len(said)
+            shown = N_HEADLINES if found.study.name in GROUPS["beyond"] else len(said)
             lines += [f"  {finding.verdict:<13}  {finding.claim}" for finding in said[:shown]]
             if said[shown:]:
                 counts = _counts([finding.verdict for finding in said[shown:]])

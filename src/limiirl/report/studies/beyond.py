@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl.experiments.findings_beyond import N_HEADLINES
 from limiirl.experiments.results import Results
 from limiirl.experiments.studies import Point
+from limiirl.experiments.verdicts import HARD, SUPERVISED
 from limiirl.report.document import Figure, Fold, Section
 from limiirl.report.figures import by_model, by_start, quality
 from limiirl.report.studies.beyond_tables import (
-    SUPERVISED,
-    WARM,
     gap_table,
     in_order,
     methods_at,
@@ -28,8 +28,6 @@ _QUESTIONS = {
     "with fewer starts, and not with the largest numbers.",
     "beyond-wind": "And with more wind? It blows steps astray, and models differ in what they make of that. E = 3.",
 }
-SHOWN = 5
-"""The first claims are those on rewards and on supervision; of the many others each is of one model or start."""
 
 
 def quality_section(results: Results) -> Section | None:
@@ -48,7 +46,8 @@ def quality_section(results: Results) -> Section | None:
                 "Reward quality against clustering quality, and against time",
                 f"Means over {counted_worlds(results)} with 95 % intervals: colours are models, shapes are starts. The "
                 "lower left is best. ANID has the scale of a square root, GEVD and seconds that of a logarithm. "
-                "Sigma-GIRL's ANID is of agents, not of single demonstrations. With labels given nothing is timed.",
+                "Intervals are cut at the axes. Sigma-GIRL's ANID is of agents, not of single demonstrations. With "
+                "labels given nothing is timed.",
                 quality(values),
             ),
             score_table(results, x),
@@ -63,16 +62,18 @@ def quality_section(results: Results) -> Section | None:
 def beyond_section(results: Results) -> Section:
     """Return a sweep of every model and start: by model, by start, and the gap to supervision."""
     study, said = results.study, callouts(results)
+    # Of the many others each is of one model or start.
+    first, others = said[:N_HEADLINES], said[N_HEADLINES:]
     return Section(
         study.title,
         [
             _by_model(results),
-            *said[:SHOWN],
+            *first,
             _by_start(results, "anid"),
             gap_table(results),
             time_table(results),
             Fold("GEVD by start", [_by_start(results, "gevd")]),
-            *([Fold("Further claims, with their evidence", said[SHOWN:])] if said[SHOWN:] else []),
+            *([Fold("Further claims, with their evidence", others)] if others else []),
         ],
         lead=_QUESTIONS.get(study.name, ""),
     )
@@ -97,14 +98,14 @@ def _by_model(results: Results) -> Figure:
     measures, models = ("gevd", "anid", "seconds"), list(_pairs(results))
     lines, floors = (
         {m: {model: v for model in models if (v := _along(results, model, start, m))} for m in measures}
-        for start in (WARM, SUPERVISED)
+        for start in (HARD, SUPERVISED)
     )
     study = results.study
     return figure(
         study.name,
         f"{study.title}, by model",
-        f"Means over {counted_worlds(results)} with 95 % intervals, from {WARM}; dashed, the same model with the true "
-        "labels given. ANID has the scale of a square root.",
+        f"Means over {counted_worlds(results)} with 95 % intervals, from {HARD}; dashed, the same model with the true "
+        "labels given. ANID has the scale of a square root. Intervals are cut at the axes.",
         by_model(lines, floors, study.axis),
     )
 
@@ -119,6 +120,7 @@ def _by_start(results: Results, measure: str) -> Figure:
     return figure(
         f"{study.name}-{measure}",
         f"{study.title}, {name} by start",
-        f"Means over {counted_worlds(results)} with 95 % intervals, a panel a model, all on one scale.{scale}",
+        f"Means over {counted_worlds(results)} with 95 % intervals, a panel a model, all on one scale.{scale} "
+        "Intervals are cut at the axes.",
         by_start({model: by for model, by in values.items() if by}, measure, study.axis),
     )

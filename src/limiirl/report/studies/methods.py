@@ -5,68 +5,123 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from limiirl.experiments.agents_trial import with_agents
 from limiirl.experiments.results import Results
+from limiirl.experiments.spec import FULL_GMM, SUPERVISED, Spec
+from limiirl.mixture import IntentMixture
 from limiirl.report.document import Code, Facts, Item, Text
 from limiirl.report.studies.terms import AGENTS
 
 _ELEMENTS = (
     "ElementWorlds were generated from their seeds with E = 3 elements, wind 0.1, height 6 and discount 0.99 unless "
     "said otherwise. Demonstrators act optimally, uniform over ties, and stop at the goal or after 50 states; every "
-    "intent has the same number of demonstrations within one. Mixtures were fitted by EM with exact gradients to 100 "
-    "demonstrations, until responsibilities changed by less than 1e-6 a demonstration or for 100 iterations, and "
-    "judged by 100 others. *Random rewards* are uniform on [-10, 0] with Dirichlet weights, as in the paper; *random "
-    "responsibilities* are uniform on the simplex, followed by an M-step. k-means clusters the demonstrations' "
-    "discounted feature counts, the best of 20 starts; *GMM* is a Gaussian mixture of the standardised counts with one "
-    "covariance for all components, *full GMM* one of the counts with a covariance each, the best of 5 random starts; "
-    "*supervised* is one M-step on the true labels. NLL and ANID (Dirichlet null, exact expectation) are of the test "
-    "demonstrations, GEVD (unnormalised) is of the true rewards."
+    "intent has the same number of demonstrations within one. There are 100 demonstrations to learn from, unless said "
+    "otherwise, and 100 others to judge by: NLL and ANID are of these, GEVD (unnormalised) is of the true rewards."
 )
 _AGENTS = (
     "In the continuous PuddleWorld three agents (center, up, border) walk to the goal with Gaussian policies, which "
     "are trained for each seed; center has one intent, the other two share the other. As many trajectories an agent as "
-    "are said are drawn to learn from, and as many others to judge by. Policies are cloned from the first, gradients "
-    "are GPOMDP's with baseline. Agents are clustered by their mean discounted reward or policy features, in place of "
-    "the first E-step. Scores are of the three agents; rewards are known there only up to what does not change "
-    "behaviour, so that there is no GEVD."
+    "are said are drawn to learn from, and as many others to judge by. Scores are of the three agents; rewards are "
+    "known there only up to what does not change behaviour, so that there is no GEVD."
+)
+_FITTED = (
+    "Mixtures were fitted by EM with exact gradients, until responsibilities changed by less than {tol} {unit} or, "
+    "unless said otherwise, for {caps}."
 )
 _MODELS = {
     "MaxEnt": "*MaxEnt* is over whole trajectories with rewards between -10 and 0; the largest length of a trajectory "
     "is the longest demonstration of both sets.",
     "MaxCausalEnt": "*MaxCausalEnt* is soft value iteration without an end.",
     "MLIRL": "*ML-IRL* is a Boltzmann policy, on the values of an optimal policy or, *averaged*, on its own, "
-    "by 100 sweeps.",
-    "SigmaGIRL": "*Sigma-GIRL* has diagonal, shrunk covariances of the gradients and weights on the simplex.",
+    "by 100 sweeps; the *paper's* has rewards between -10 and 0.",
+    "SigmaGIRL": "*Sigma-GIRL* has policies cloned from the trajectories to learn from, GPOMDP's gradients with "
+    "baseline, diagonal, shrunk covariances of these, and weights on the simplex.",
 }
-_BEST = (
-    "*Best start* is that of k-means and GMM of the features and k-means of the demonstrations' gradients whose first "
-    "rewards explain the demonstrations to learn from best; no label is looked at."
-)
 _HANDED_OUT = (
     "Where *Sigma-GIRL* is used in ElementWorld, {n} agents share the demonstrations of each intent; its ANID and "
     "accuracy are of agents, and its GEVD is of weights that are known up to their length."
 )
 _TESTS = (
-    "Durations are of one thread, initialisation and EM, compiled code. Intervals are Student's; tests are paired by "
-    "world, Student's and Wilcoxon's, two-sided."
+    "ANID has the Dirichlet null with its exact expectation. Durations are of one thread, initialisation and EM, "
+    "compiled code. Intervals are Student's; tests are paired by world, Student's and Wilcoxon's, two-sided."
 )
+# How a start is made, by `init` of a specification or by what is done beside it.
+_STARTS = {
+    "kmeans": "*k-means* clusters {points}, the best of 20 starts.",
+    "gmm": "*GMM* is a Gaussian mixture of the same, standardised, with one covariance for all components, the best of "
+    "5 starts.",
+    FULL_GMM: "*Full GMM* is one that is not standardised, with a covariance each, the best of 5 random starts.",
+    "best": "*Best start* is that of k-means and GMM of the features and k-means of the demonstrations' gradients "
+    "whose first rewards explain the demonstrations to learn from best; no label is looked at.",
+    "split_merge": "*Split and merge* goes on after EM, at most 10 times, with a move that splits one intent and "
+    "merges two others and with EM from there, wherever that raises the likelihood of what is learned from.",
+    "random_rewards": "*Random rewards* are uniform within the model's bounds, on [-10, 0] where it has none, with "
+    "Dirichlet weights, as in the paper.",
+    "random": "*Random responsibilities* are uniform on the simplex, followed by an M-step.",
+    SUPERVISED: "*Supervised* is one M-step on the true labels.",
+}
+_COUNTS = "discounted feature counts of the demonstrations"
+_MEANS = {
+    False: "mean discounted reward features of the agents",
+    True: "mean discounted reward or policy features of the agents",
+}
+_NAMES = {"MLIRL": "ML-IRL", "SigmaGIRL": "Sigma-GIRL"}
 
 
 def _procedure(results: Sequence[Results]) -> str:
-    """Return how the studies were made, in words: of the worlds and models that they have, and no others."""
-    specs = dict.fromkeys(spec for found in results for spec in found.study.specs)
+    """Return how the studies were made, in words: of the worlds, models and starts that they have, and no others."""
+    specs = list(dict.fromkeys(spec for found in results for spec in found.study.specs))
     worlds, models = {spec.world for spec in specs}, {spec.model for spec in specs}
     handed = sorted({spec.n_agents for spec in specs if spec.n_agents is not None})
     parts = [text for world, text in (("ElementWorld", _ELEMENTS), (AGENTS, _AGENTS)) if world in worlds]
     told = [text for model, text in _MODELS.items() if model in models]
-    told += [_BEST] if any(spec.init == "best" for spec in specs) else []
     told += [_HANDED_OUT.format(n=", ".join(map(str, handed)))] if handed else []
-    return "\n\n".join([*parts, " ".join([*told, _TESTS])])
+    return "\n\n".join([*parts, _fits(specs), " ".join([*told, _TESTS])])
+
+
+def _fits(specs: Sequence[Spec]) -> str:
+    """Return when EM stops, by the largest number that each model is given, and how each start is made."""
+    kinds = {with_agents(spec) for spec in specs}
+    most: dict[tuple[str, str], int] = {}
+    for spec in specs:
+        at = spec.model, spec.world
+        most[at] = max(most.get(at, 0), spec.max_iter)
+    usual = max(most.values())
+    told = []
+    if usual:  # else nothing is fitted but on labels
+        others = {at: n for at, n in most.items() if 0 < n < usual}
+        fewer = [f"{_NAMES.get(model, model)} in {world} for {n}" for (model, world), n in others.items()]
+        unit = {True: "an agent", False: "a demonstration"}
+        caps = f"{usual} iterations{''.join(f', {one}' for one in fewer)}"
+        units = " or ".join(unit[kind] for kind in sorted(kinds))
+        tol = f"{IntentMixture().tol:.0e}".replace("e-0", "e-")
+        told = [_FITTED.format(tol=tol, unit=units, caps=caps)]
+    both = any(("cluster_on", "policy") in spec.model_parameters for spec in specs)
+    points = ", or ".join(what for kind, what in ((False, _COUNTS), (True, _MEANS[both])) if kind in kinds)
+    used = {spec.init for spec in specs} | {value for spec in specs for _, value in spec.mixture_parameters}
+    used |= {"kmeans", "gmm"} if "best" in used else set()
+    told += [text.format(points=points) for start, text in _STARTS.items() if start in used]
+    return " ".join(told)
 
 
 def _settings(results: Sequence[Results]) -> str:
     """Return every model with the parameters that it was given, as one would write it."""
     specs = dict.fromkeys((s.model, s.model_parameters) for found in results for s in found.study.specs)
-    return ", ".join(f"{name}({', '.join(f'{k}={v!r}' for k, v in given)})" for name, given in specs)
+    return ", ".join(f"{name}({_written(given)})" for name, given in specs)
+
+
+def _mixtures(results: Sequence[Results]) -> str:
+    """Return what mixtures were given beside a start, and the models that they were given it with."""
+    models: dict[str, dict[str, None]] = {}
+    for spec in (s for found in results for s in found.study.specs):
+        agents = () if spec.n_agents is None else (("n_agents", spec.n_agents),)
+        given = _written((("max_iter", spec.max_iter), *spec.mixture_parameters, *agents))
+        models.setdefault(given, {})[spec.model] = None
+    return "; ".join(f"{given}: {', '.join(names)}" for given, names in models.items())
+
+
+def _written(given: Sequence[tuple[str, object]]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in given)
 
 
 def methods_items(results: Sequence[Results], runs: Sequence[dict[str, Any]]) -> list[Item]:
@@ -75,13 +130,14 @@ def methods_items(results: Sequence[Results], runs: Sequence[dict[str, Any]]) ->
     facts: dict[str, object] = {"worlds": ", ".join(f"{name} {n}" for name, n in worlds.items())}
     facts["seeds"] = "; ".join(f"{found.study.name} {_ranges(found.seeds)}" for found in results)
     facts["models"] = _settings(results)
+    facts["mixtures"] = _mixtures(results)
     items: list[Item] = [Text(_procedure(results))]
     if runs:
         versions = _distinct(runs, "versions")
         facts["versions"] = "; ".join(", ".join(f"{name} {version}" for name, version in v.items()) for v in versions)
         machines = _distinct(runs, "machine")
         facts["machine"] = "; ".join(f"{m['system']}, {m['processor']}, {m['cores']} cores" for m in machines)
-        facts["run"] = f"{runs[0]['started'][:10]} to {runs[-1]['started'][:10]}"
+        facts["run"] = " to ".join(dict.fromkeys(run["started"][:10] for run in (runs[0], runs[-1])))
         commands = dict.fromkeys(str(run["command"]) for run in runs)
         items.append(Facts(facts))
         items.append(Code("\n".join(commands), "Made by"))

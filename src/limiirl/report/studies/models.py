@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from limiirl.experiments.results import MEASURES, Results
 from limiirl.experiments.studies import Point
+from limiirl.experiments.studies_models import ML_IRL
+from limiirl.experiments.verdicts import RANDOM, SUPERVISED, UNIFORM
 from limiirl.report.cells import Cell, Column, Table
 from limiirl.report.document import Figure, Fold, Section, Text
 from limiirl.report.figures import boxes, counted, sweep
@@ -16,7 +18,7 @@ from limiirl.report.studies.table1 import TITLES, cell, comparison_cells, iterat
 Float = NDArray[np.float64]
 _BOXES = "Median, quartiles, whiskers to 1.5 interquartile ranges, what lies beyond as diamonds."
 _NOT_STATED = "The paper prints box plots alone, so there are no numbers of its own to stand beside ours."
-_RANDOM = ("random responsibilities", "random rewards")
+_RANDOM = (UNIFORM, RANDOM)
 _ALL_RIGHT = 1.0 - 1e-9
 
 
@@ -35,17 +37,18 @@ def mlirl_section(results: Results) -> Section:
         rows.append([method, iterations(results, method, x), *scores])
     table = Table(
         "mlirl-scores",
-        f"ML-IRL, ElementWorld: mean ± half-width of the 95 % interval over {counted_worlds(results)}",
+        f"{ML_IRL}, ElementWorld: mean ± half-width of the 95 % interval over {counted_worlds(results)}",
         _NOT_STATED,
         [Column("Method", align="left"), *(TITLES[measure] for measure in MEASURES)],
         rows,
     )
-    drawing = figure("mlirl", "ML-IRL by world", _BOXES, boxes(_values(results, x, tuple(MEASURES))))
+    drawing = figure("mlirl", f"{ML_IRL}: by world", _BOXES, boxes(_values(results, x, tuple(MEASURES))))
     return Section(
-        "Box plots: ML-IRL",
+        f"Box plots: {ML_IRL}",
         [drawing, *callouts(results), table, random_table(results, x, "mlirl-tests")],
-        lead="Walkers who are the likelier to take a step the more it is worth: the same starts, with the model of "
-        "Babes-Vroman et al. in place of MaxEnt, in the same worlds.",
+        lead="Walkers who are the likelier to take a step the more it is worth: the same starts, with the paper's "
+        "ML-IRL in place of MaxEnt, in the same worlds. It takes steps to be worth what an optimal policy makes of "
+        "them, and rewards to lie between -10 and 0.",
     )
 
 
@@ -59,14 +62,17 @@ def sigma_section(results: Results) -> Section:
             figure(
                 "sigma-girl",
                 "How often the agents are put right",
-                f"Each dot is a value that occurs, as large as it is frequent among {len(results.seeds)} repeats; "
-                "below it mean and 95 % interval. Panels are by the number of trajectories of an agent.",
+                "Each dot is a value that occurs, as large as it is frequent among "
+                f"{counted_worlds(results, 'repeat')}; below it mean and 95 % interval. Panels are by the number of "
+                "trajectories of an agent.",
                 counted({m: by for m, by in values.items() if any(by.values())}),
             ),
             Text(
                 "Three agents are to be put into two intents. Of three, two are right whatever is done, so that "
                 "accuracy is 2/3 or 1, and ANID takes few values too. A box plot of such numbers shows little more "
-                "than on which side of the half they fall: here stands how often each occurs."
+                "than on which side of the half they fall: here stands how often each occurs.\n\nNLL is that of a "
+                "profile likelihood, which does not integrate to 1. How large a difference of it would matter cannot "
+                "be said, so that nothing is claimed of it; the paper calls it the same from all starts."
             ),
             *callouts(results),
             sigma_table(results),
@@ -88,7 +94,7 @@ def _lines(results: Results) -> Figure:
     return figure(
         "sigma-girl-lines",
         "Sigma-GIRL against the number of trajectories",
-        f"Means over {len(results.seeds)} repeats with 95 % intervals.",
+        f"Means over {counted_worlds(results, 'repeat')} with 95 % intervals.",
         sweep({m: {name: v for name, v in lines.items() if v} for m, lines in values.items()}, study.axis),
     )
 
@@ -119,7 +125,7 @@ def sigma_table(results: Results) -> Table:
             rows.append([method, str(x), first, share, *others, iterations(results, method, x), seconds])
     return Table(
         "sigma-girl-scores",
-        f"Sigma-GIRL: mean ± half-width of the 95 % interval over {len(results.seeds)} repeats",
+        f"Sigma-GIRL: mean ± half-width of the 95 % interval over {counted_worlds(results, 'repeat')}",
         "Accuracy is the share of agents put right after the best matching of intents; *all right* counts the repeats "
         "in which every agent is. Supervised is one M-step on the true labels.",
         [
@@ -144,13 +150,13 @@ def sigma_tests(results: Results) -> Table:
         columns += [Column(title, group=TITLES[measure]) for title in ("difference", "p, Student", "p, Wilcoxon", "d")]
     rows: list[list[Cell | str | float | None]] = []
     for method in results.study.methods:
-        if method in (*_RANDOM, "supervised"):
+        if method in (*_RANDOM, SUPERVISED):
             continue
         for other in (name for name in _RANDOM if name in results.study.methods):
             for x in results.study.points:
                 cells: list[Cell | str | float | None] = [method, other, str(x)]
                 for measure in measures:
-                    cells += comparison_cells(results.compare((method, x), (other, x), measure), measure)
+                    cells += comparison_cells(results, results.compare((method, x), (other, x), measure), measure)
                 rows.append(cells)
     return Table(
         "sigma-girl-tests",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl.experiments.findings import FAILS, HOLDS, RANDOM, Finding, findings
+from limiirl.experiments.findings import FAILS, HOLDS, RANDOM, SUPERVISED, Finding, findings
 from limiirl.experiments.paper import TABLE1
 from limiirl.experiments.results import MEASURES, TIES, Results
 from limiirl.experiments.studies import EARLY_STOPS, METHODS, PAPER_LENGTH
@@ -25,9 +25,10 @@ QUESTIONS = {
 }
 
 
-def counted_worlds(results: Results) -> str:
-    """Return how many worlds there are, in words."""
-    return _count(len(results.seeds), "world")
+def counted_worlds(results: Results, noun: str = "world") -> str:
+    """Return how many worlds there are, in words, and whether some numbers are of fewer."""
+    some = any(record.seed in results.seeds for record in results.failures)
+    return _count(len(results.seeds), noun) + (" (fewer where trials failed)" if some else "")
 
 
 def _count(n: int, noun: str) -> str:
@@ -41,7 +42,12 @@ def figure(name: str, title: str, caption: str, drawn: Drawn) -> Figure:
 
 def callouts(results: Results) -> list[Callout]:
     """Return the paper's findings that a study bears on, with their verdicts."""
-    return [Callout(_verdict(found), found.claim, literal(found.evidence)) for found in findings(results)]
+    return [Callout(_verdict(found), unbroken(found.claim), literal(found.evidence)) for found in findings(results)]
+
+
+def unbroken(claim: str) -> str:
+    """Return a claim in which no line ends between a letter and its value."""
+    return claim.replace(" = ", "\u00a0=\u00a0")
 
 
 def _verdict(found: Finding) -> Verdict:
@@ -98,7 +104,7 @@ def box_section(results: Results) -> Section:
                 boxes(values, reference),
             )
         ],
-        lead=f"The same {_count(len(results.seeds), 'world')}, one value each.",
+        lead=f"The same {counted_worlds(results)}, one value each.",
     )
 
 
@@ -120,7 +126,7 @@ def sweep_section(results: Results) -> Section:
             figure(
                 study.name,
                 study.title,
-                f"Means over {_count(len(results.seeds), 'world')} with 95 % intervals; {study.axis} from "
+                f"Means over {counted_worlds(results)} with 95 % intervals; {study.axis} from "
                 f"{study.points[0]} to {study.points[-1]}.",
                 sweep(values, study.axis, **mark),  # type: ignore[arg-type]
             ),
@@ -132,7 +138,7 @@ def sweep_section(results: Results) -> Section:
 
 def margin_section(results: Results) -> Section:
     """Return the margin between the intents against the wind."""
-    values = {float(x): results.finite("supervised", x, "margin") for x in results.study.points}
+    values = {float(x): results.finite(SUPERVISED, x, "margin") for x in results.study.points}
     return Section(
         results.study.title,
         [
@@ -140,7 +146,7 @@ def margin_section(results: Results) -> Section:
                 "margin",
                 results.study.title,
                 "Mean over pairs of intents of the smallest distance between their demonstrations in feature space, "
-                f"100 demonstrations; mean and 95 % interval over {_count(len(results.seeds), 'world')}.",
+                f"100 demonstrations; mean and 95 % interval over {counted_worlds(results)}.",
                 margin(values, results.study.axis),
             ),
             *callouts(results),

@@ -31,12 +31,12 @@ def cell(results: Results, method: str, x: Point, measure: str, *, compare: bool
     digits = DIGITS.get(measure.removesuffix("_start"), 3)  # ANID's readings too
     if found is None:
         known = results.finite(method, x, measure)
-        return Cell.number(float(known[0]) if known.size else None, digits)
+        return Cell.number(float(known[0]) if known.size else None, digits, note=_fewer(results, known.size))
     target = measure.removesuffix("_start")
     reported = TABLE1.get(method, {}).get(target)
     # Of few worlds the interval is so wide that it agrees with anything.
     if reported is None or not compare or target not in TARGETS or found.n < LEAST_WORLDS:
-        return Cell.estimate(found.mean, found.half_width, digits)
+        return Cell.estimate(found.mean, found.half_width, digits, note=_fewer(results, found.n))
     said = verdict(found, reported)
     note = (
         "Agrees only with some other number that the paper would print in the same way."
@@ -44,17 +44,25 @@ def cell(results: Results, method: str, x: Point, measure: str, *, compare: bool
         else ""
     )
     mark: Mark = "agrees" if said == "agrees" else "differs"
+    note = f"{note} {_fewer(results, found.n)}".strip()
     return Cell.estimate(found.mean, found.half_width, digits, mark=mark, note=note)
 
 
-def iterations(results: Results, method: str, x: Point = PAPER_LENGTH) -> Cell:
-    """Return EM's iterations, with a note where some fits had to stop before they converged."""
+def _fewer(results: Results, n: int) -> str:
+    """Return a note where a number is of fewer worlds than the table's others."""
+    return f"Over {n} of the {len(results.seeds)} worlds; the others failed." if 0 < n < len(results.seeds) else ""
+
+
+def iterations(results: Results, method: str, x: Point = PAPER_LENGTH, *, counted: bool = True) -> Cell:
+    """Return EM's iterations, with a note where some fits had to stop before they converged: how many, if `counted`."""
     plain = cell(results, method, x, "n_iter")
-    cut = int(np.sum(results.values(method, x, "converged") == 0.0))
+    known = results.finite(method, x, "converged")
+    cut = int(np.sum(known == 0.0))
     spec = results.study.spec(method, x)
     if not cut or not plain.spread or spec is None or spec.max_iter == 0:
         return plain
-    return replace(plain, note=f"{cut} of {len(results.seeds)} stopped at the largest number, so that more was needed.")
+    who = f"{cut} of {known.size}" if counted else "Some fits"
+    return replace(plain, note=f"{who} stopped at the largest number, so that more was needed. {plain.note}".strip())
 
 
 def _paper_cell(method: str, measure: str) -> Cell:
@@ -188,7 +196,11 @@ def random_table(results: Results, x: Point = PAPER_LENGTH, name: str = "paired-
             found = results.compare((method, x), (RANDOM, x), measure)
             if found is not None:
                 rows.append(
-                    [method, TITLES[measure], *comparison_cells(found, measure, certain=found.better == method)]
+                    [
+                        method,
+                        TITLES[measure],
+                        *comparison_cells(results, found, measure, certain=found.better == method),
+                    ]
                 )
     caption = (
         "Method minus random rewards, world by world: mean ± half-width of the 99 % interval; negative is better. "
@@ -197,16 +209,25 @@ def random_table(results: Results, x: Point = PAPER_LENGTH, name: str = "paired-
     return Table(name, "Against random rewards", caption, columns, rows)
 
 
-def comparison_cells(found: Comparison | None, measure: str, *, certain: bool | None = None) -> list[Cell]:
+def difference(results: Results, found: Comparison, digits: int, *, certain: bool) -> Cell:
+    """Return the mean difference of a paired comparison with its half-width."""
+    gap = found.difference
+    mark: Mark | None = "certain" if certain else None
+    return Cell.estimate(gap.mean, gap.half_width, digits, mark=mark, note=_fewer(results, gap.n))
+
+
+def comparison_cells(
+    results: Results, found: Comparison | None, measure: str, *, certain: bool | None = None
+) -> list[Cell]:
     """Return the difference with its half-width, both p and the effect of a paired comparison, dashes for none.
 
     Marked certain is by default what both tests are sure of, whoever is better.
     """
     if found is None:
         return [Cell.number(None)] * 4
-    gap, certain = found.difference, found.better is not None if certain is None else certain
+    certain = found.better is not None if certain is None else certain
     return [
-        Cell.estimate(gap.mean, gap.half_width, DIGITS[measure], mark="certain" if certain else None),
+        difference(results, found, DIGITS[measure], certain=certain),
         Cell(f"{found.p_t:.2g}", value=found.p_t),
         Cell(f"{found.p_wilcoxon:.2g}", value=found.p_wilcoxon),
         Cell.number(found.effect, 2),
