@@ -9,11 +9,12 @@ from scipy.stats import norm
 from limiirl.irl.optimise import Box
 from limiirl.irl.prepared import prepare
 from limiirl.mixture.bayesian_bound import Problem
+from limiirl.mixture.bayesian_moves import improved
 from limiirl.mixture.bayesian_prior import Prior
 from limiirl.mixture.bayesian_search import search
 from limiirl.mixture.bayesian_sticks import sticks
+from tests.oracles.normal import Normal, numbers
 from tests.oracles.partitions import block_evidence, exact
-from tests.unit.test_bayesian import Normal, numbers
 
 GRID = np.linspace(-60.0, 60.0, 6001)
 VALUES = st.lists(st.integers(-20, 20).map(lambda x: x / 4.0), min_size=1, max_size=5)
@@ -64,4 +65,7 @@ def test_no_intent_is_empty_and_the_bound_never_falls(values):
     assert np.all(np.diff(found.state.sizes) <= 1e-9)
     assert found.state.sizes[-1] > 1e-3
     np.testing.assert_allclose(found.state.U.sum(axis=1), 1.0, rtol=1e-12)
+    assert found.state.n_intents in found.evidence
+    if found.converged:  # no move is left
+        assert improved(made, found.state, len(values)) is None
     assert min(np.diff([step.bound for step in found.history]), default=0.0) > -1.1e-3  # the tie that fewer intents win

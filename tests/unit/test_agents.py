@@ -150,6 +150,15 @@ def test_names_and_labels_are_one_an_agent():
         two(labels=[0, 1, 2])
 
 
+def test_agents_without_names_are_numbered():
+    record = Agent(np.ones((2, 3, 1)), np.ones((2, 3, 1)), np.ones((2, 3, 1)), np.ones((2, 3), dtype=bool))
+    for agents in (Agents((record, record)), Agents((record, record), None)):
+        assert agents.names.tolist() == [0, 1]
+        assert not agents.names.flags.writeable
+        assert agents[1:].names.tolist() == [1]
+        assert hash(agents) == hash(Agents((record, record), np.arange(2)))
+
+
 def test_the_released_agents_are_read(shared_data: Callable[[str], Path]):
     path = shared_data("sigma_girl_gridworld") / "gridworld_agents.npz"
     agents = Agents.from_released(path, dataset=3)

@@ -6,36 +6,18 @@ import warnings
 import numpy as np
 import pytest
 from scipy.stats import norm
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
+from sklearn.cluster import AgglomerativeClustering, KMeans
 
 import limiirl as ll
 from limiirl import MDP, MLIRL, BayesianIntentMixture, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.errors import ConvergenceWarning, InvalidParameter, NotFitted
 from limiirl.worlds import ElementWorld
 from tests.oracles.mixture import crossings, walks
+from tests.oracles.normal import Normal, numbers
 from tests.oracles.partitions import canonical, exact, partitions
 
 SCALE = 5.0
-
-
-class Normal(BaseEstimator):
-    """A model whose log-likelihood is quadratic: a demonstration's feature count is N(theta, 1)."""
-
-    bounds = None
-
-    def log_prob(self, mdp, thetas, demos):
-        return norm.logpdf(demos.features(mdp)[:, :1], np.asarray(thetas)[:, 0])
-
-    def fit(self, mdp, demos, weights=None, start=None):
-        return np.atleast_1d(np.average(demos.features(mdp)[:, 0], weights=weights))
-
-
-def numbers(values):
-    """An MDP with a state for each value, and a demonstration that ends in each."""
-    n = len(values)
-    phi = np.concatenate([[0.0], values])[:, None]
-    mdp = MDP.from_edges([0] * n, range(1, n + 1), p0=np.eye(n + 1)[0], state_features=phi)
-    return mdp, Demonstrations.from_lists([[0, i + 1] for i in range(n)])
 
 
 def exactly(values, alpha):
@@ -60,7 +42,7 @@ def test_tiny_problems_agree_with_all_partitions(values, alpha):
     truth = exactly(values, alpha)
     mdp, demos = numbers(values)
     mix = BayesianIntentMixture(
-        len(values), Normal(), concentration=alpha, prior_scale=SCALE, tol=1e-6, random_state=0
+        len(values), Normal(), concentration=alpha, prior_scale=SCALE, bound_tol=1e-6, random_state=0
     ).fit(mdp, demos)
     assert canonical(mix.labels_) == truth.best
     # Expectations over rewards are exact here, so that the bound is one. One partition in place of all costs
@@ -118,17 +100,26 @@ def test_everything_that_a_mixture_tells(world, tmp_path):
     assert mix.weights_.shape == (2,)
     assert mix.thetas_.shape == (2, 4)
     np.testing.assert_allclose(mix.weights_.sum(), 1.0, rtol=1e-12)
-    assert 0.0 < mix.new_intent_weight_ < 2.0 / 24.0
+    np.testing.assert_allclose(mix.new_intent_weight_, 1.0 / 25.0, rtol=1e-12)  # alpha / (alpha + N)
     np.testing.assert_array_equal(mix.predict(demos), mix.labels_)
     np.testing.assert_allclose(mix.predict_proba(demos), mix.responsibilities_, atol=0.1)
     np.testing.assert_allclose(mix.score(demos), mix.mixture_.score(demos), rtol=1e-12)
     assert mix.policy(0).shape == (made.mdp.n_states, 4)
-    assert mix.summary().n_intents == 2
-    assert np.isfinite(mix.bic(demos))
+    summary = mix.summary()
+    assert summary.converged
+    assert summary.n_iter == mix.n_iter_ > 0
+    assert "kmeans, 4 intents to begin with" in str(summary)
+    assert f"variational, {mix.n_iter_} sweeps and" in str(summary)
+    assert f"the bound on the log evidence is {mix.bound_:.2f}" in str(summary)
+    for judged in ("bic", "aic", "icl"):
+        np.testing.assert_allclose(getattr(mix, judged)(demos), getattr(mix.mixture_, judged)(demos), rtol=1e-12)
+    np.testing.assert_allclose(mix.standard_errors().thetas, mix.mixture_.standard_errors().thetas, rtol=1e-9)
     assert mix.align_to(made.ensemble).thetas_.shape == (2, 4)
     mix.save(tmp_path / "mixture")
     loaded = IntentMixture.load(tmp_path / "mixture")
     np.testing.assert_array_equal(loaded.predict_proba(demos), mix.predict_proba(demos))
+    assert loaded.summary().converged
+    assert loaded.fit(made.mdp, demos).n_iter_ > 0  # EM goes on from there
     low, high = np.moveaxis(mix.credible_intervals(0.9), 2, 0)
     assert np.all((low <= mix.thetas_) & (mix.thetas_ <= high) & (low >= -10.0) & (high <= 0.0))
 
@@ -201,13 +192,26 @@ def test_a_concentration_with_a_prior_is_learned():
     "init",
     [
         "gmm",
+        "best",
         "random",
         "random_rewards",
         np.arange(30) % 3,
         np.eye(3)[np.arange(30) % 3],
+        KMeans(n_init=2),
+        AgglomerativeClustering(),
         lambda points, K, rng: points[:, 1] > 0,
     ],
-    ids=["gmm", "random", "random_rewards", "labels", "responsibilities", "function"],
+    ids=[
+        "gmm",
+        "best",
+        "random",
+        "random_rewards",
+        "labels",
+        "responsibilities",
+        "KMeans",
+        "Agglomerative",
+        "function",
+    ],
 )
 def test_any_start_of_a_mixture_will_do(init):
     demos, _ = walks(30, seed=3)
@@ -235,7 +239,15 @@ def test_the_same_seed_gives_the_same_bits_and_the_model_is_not_changed():
         ({"concentration": (1.0,)}, r"\(shape, rate\)"),
         ({"prior_scale": 0.0}, "prior_scale must be a finite number above 0"),
         ({"init": "nothing"}, "init must be one of"),
-        ({"tol": -1.0}, "tol must be"),
+        ({"init": KMeans}, "init must be an instance; KMeans is a class. Add parentheses."),
+        ({"bound_tol": -1.0}, "bound_tol must be"),
+        ({"callback": 3}, "callback must be a function of a Step"),
+        ({"max_intents": 2, "init": np.eye(3)[[0, 1, 2, 0, 1]]}, "init has 3 intents, more than max_intents=2. Raise"),
+        ({"max_intents": 2, "init": [0, 1, 2, 0, 1]}, "init has 3 intents, more than max_intents=2"),
+        (
+            {"max_intents": 2, "init": ll.RewardEnsemble(np.ones(3) / 3, np.zeros((3, 3)))},
+            "init has 3 intents, more than max_intents=2",
+        ),
     ],
 )
 def test_wrong_parameters_are_named(parameters, message):
@@ -260,6 +272,51 @@ def test_sigma_girl_is_refused_and_an_unfitted_mixture_says_so():
 def test_sweeps_that_end_early_are_told():
     demos, _ = walks(40, seed=3)
     with pytest.warns(ConvergenceWarning, match="still rises"), warnings.catch_warnings():
-        BayesianIntentMixture(2, MaxEnt(7, bounds=(-5, 5)), "random", max_iter=1, tol=0.0, random_state=0).fit(
+        BayesianIntentMixture(2, MaxEnt(7, bounds=(-5, 5)), "random", max_iter=1, bound_tol=0.0, random_state=0).fit(
             crossings(), demos
         )
+
+
+def test_a_function_as_init_knows_who_is_who():
+    values = np.array([5.0, -5.0, 5.1, -5.1, 4.9, -4.9])
+    seen = []
+
+    def know(points, K, rng):
+        seen.append(points[:, 0].copy())
+        return np.array([0, 1, 0, 1, 0, 1])
+
+    mix = BayesianIntentMixture(2, Normal(), know, prior_scale=SCALE).fit(*numbers(values))
+    np.testing.assert_array_equal(seen, [values])
+    assert mix.history_[0].bound > mix.bound_ - 1.0  # it begins where it ends
+
+
+def test_the_number_of_intents_is_in_its_posterior_and_callbacks_see_the_history():
+    values = np.random.default_rng(4).normal(size=10) + np.repeat([-4.0, 4.0], 5)
+    seen = []
+    mix = BayesianIntentMixture(5, Normal(), prior_scale=SCALE, random_state=0, callback=seen.append)
+    mix.fit(*numbers(values))
+    assert seen == mix.history_
+    assert mix.n_intents_ in mix.intent_posterior_
+    np.testing.assert_allclose(sum(mix.intent_posterior_.values()), 1.0, rtol=1e-12)
+    assert {1, 2, 3} <= set(mix.intent_posterior_)
+
+
+def test_verbose_says_how_the_search_goes(capsys):
+    mix = BayesianIntentMixture(2, Normal(), prior_scale=SCALE, verbose=True).fit(*numbers([-3.0, 3.0]))
+    assert mix.n_intents_ >= 1
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("irl", [MaxEnt(np.inf, bounds=(-5, 5)), MaxCausalEnt(bounds=None)], ids=lambda irl: repr(irl))
+def test_sums_that_are_infinite_at_the_median_of_the_prior(irl):
+    # Each of five states may stay, go to any other, or end. The first feature is what a step costs.
+    src, dst = np.repeat(np.arange(5), 6), np.tile(np.arange(6), 5)
+    phi = np.column_stack([np.arange(6) < 5, np.arange(6) == 1]).astype(float)
+    mdp = MDP.from_edges(src, dst, p0=np.eye(6)[0], state_features=phi)
+    demos = Demonstrations.from_lists([[0, 0, 0, 5]] * 6 + [[0, 1, 1, 5]] * 6)
+    with pytest.raises(ll.errors.DivergentPartition):
+        irl.log_prob(mdp, np.zeros((1, 2)), demos)
+    mix = BayesianIntentMixture(3, irl, prior_scale=3.0, random_state=0).fit(mdp, demos, np.arange(12) // 3)
+    assert np.isfinite(mix.bound_)
+    assert np.all(mix.thetas_[:, 0] < 0.0)
+    np.testing.assert_array_equal(mix.labels_ == mix.labels_[0], np.arange(12) < 6)

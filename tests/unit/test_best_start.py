@@ -42,8 +42,8 @@ def test_it_finds_intents_that_k_means_confuses():
 def test_an_embedding_of_the_users_is_all_that_is_clustered():
     ready = prepare(MaxEnt(7), crossings(), DEMOS)
     points = np.asarray(LABELS, dtype=np.float64)[:, None]
-    assert [c.init for c in candidates(ready, points, alone=True)] == ["kmeans", "gmm"]
-    assert len(candidates(ready, points, alone=False)) == 3
+    assert [c.init for c in candidates(ready, points, with_gradients=False)] == ["kmeans", "gmm"]
+    assert len(candidates(ready, points, with_gradients=True)) == 3
     mix = start(MaxEnt(7, bounds=(-5, 5)), "best", embedding=points)
     np.testing.assert_allclose(np.sort(mix.history_[0].weights), np.sort(np.bincount(LABELS) / 80), atol=1e-6)
 

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from limiirl.demos import Agents, Demonstrations
 from limiirl.demos.units import Units
 from limiirl.errors import IdentifiabilityWarning, InvalidParameter
-from limiirl.irl import choice_systems
+from limiirl.irl import choice_null, choice_systems
 from limiirl.irl.causal import MaxCausalEnt
 from limiirl.irl.choice_sweeps import HorizonValues
 from limiirl.irl.choices import Choices
@@ -115,11 +115,11 @@ def test_null_directions_change_no_policy_and_others_do(name: str, terminal: boo
     np.testing.assert_allclose(found @ found.T, np.eye(len(found)), atol=1e-12)
     # To pass a state more is worth something unless everybody goes on for ever, or for as long.
     assert len(found) == 2 + (not terminal and name != "anywhere")
-    steps = range(4) if name in HORIZONS else range(1)
 
     def policies(at: np.ndarray) -> np.ndarray:
         if name in HORIZONS:
-            return np.exp([np.append(*model._engine(mdp).log_policies(at)(step)) for step in steps])
+            logs = HorizonValues(Choices(mdp), 1.3, 5, stop=name == "anywhere").log_policies(at)
+            return np.exp([np.append(*logs(step)) for step in range(4)])
         return model.policy(mdp, at)
 
     before = policies(theta)
@@ -128,6 +128,31 @@ def test_null_directions_change_no_policy_and_others_do(name: str, terminal: boo
     others = np.linalg.svd(found)[2][len(found) :]
     rises = np.array([(policies(theta + 1e-4 * other) - before).ravel() for other in others]) / 1e-4
     assert np.linalg.svd(rises, compute_uv=False).min() > 1e-3
+
+
+def test_null_directions_of_many_states_are_those_of_a_dense_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring with short cuts, by one sparse LU for all features, or by a dense solution for each."""
+    rng, n = np.random.default_rng(0), 300
+    phi = rng.normal(size=(n, 3))
+    phi = np.hstack([phi, np.ones((n, 1)), phi[:, :1] - phi[:, 1:2]])
+    mdp = MDP.from_edges(
+        np.r_[:n, :n], np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n], gamma=0.97, state_features=phi
+    )
+    found = MLIRL().null_directions(mdp, np.zeros(5))
+    monkeypatch.setattr(choice_systems, "DENSE", 1000)
+    wanted = MLIRL().null_directions(mdp, np.zeros(5))
+    assert len(found) == len(wanted) == 2
+    np.testing.assert_allclose(found.T @ found, wanted.T @ wanted, rtol=0, atol=1e-9)
+
+
+def test_null_directions_of_very_many_features_are_not_looked_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mdp = random_mdp(1, np.ones((5, 1)), terminal=False)  # ten choices, four features
+    for largest, number in ((40, 1), (39, 0)):
+        monkeypatch.setattr(choice_null, "LARGEST", largest)
+        assert MLIRL().null_directions(mdp, np.zeros(4)).shape == (number, 4)
+        assert ("10 choices times 4 features" in caplog.text) == (number == 0)
 
 
 def test_states_that_nobody_reaches_in_time_do_not_count() -> None:
@@ -234,7 +259,7 @@ def test_every_way_of_solving_gives_the_same(model, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(choice_systems, "NARROW", np.inf)
     direct = answer()
-    monkeypatch.setattr(choice_systems, "_CORRECTIONS", 0)  # an LU of its own for every system
+    monkeypatch.setattr(choice_systems, "CORRECTIONS", 0)  # an LU of its own for every system
     np.testing.assert_allclose(answer(), direct, rtol=1e-9, atol=1e-9)
     monkeypatch.setattr(choice_systems, "NARROW", 0.0)
     np.testing.assert_allclose(answer(), direct, rtol=1e-9, atol=1e-9)
@@ -258,6 +283,16 @@ def test_a_factor_of_another_system_is_corrected_or_replaced() -> None:
             alone = choice_systems.solve(choices, omega, right, transposed=transposed)
             np.testing.assert_allclose(found, alone, rtol=1e-9, atol=1e-9)
             assert (factors.of[0] is kept) == (omega is not far)
+
+
+def test_columns_of_one_system_share_a_factor() -> None:
+    rng, n = np.random.default_rng(4), 300
+    mdp = MDP.from_edges(np.r_[:n, :n], np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n], gamma=0.97)
+    choices, right, omega = Choices(mdp), rng.normal(size=(n, 3)), np.full((2 * n, 3), 0.5)
+    factors = choice_systems.Factors(np.zeros(3, dtype=np.intp))
+    found = choice_systems.solve(choices, omega, right, factors=factors)
+    assert len(factors.of) == 1
+    np.testing.assert_allclose(found, choice_systems.solve(choices, omega, right), rtol=1e-12)
 
 
 def test_lbfgs_keeps_linear_algebra_to_one_thread() -> None:

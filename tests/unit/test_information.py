@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize
 
-from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
+from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble
 from limiirl.demos.units import Units
 from limiirl.errors import InvalidParameter, NotFitted
 from limiirl.irl.prepared import Prepared, prepare
@@ -280,6 +280,84 @@ def test_three_copies_with_one_on_a_bound():
     assert paths.mdp.n_features == 2
     assert found.status.tolist() == [["ok", "not identified", "not identified", "bound"]]
     assert found.n_free == 2  # the first, and the sum of the two that are left
+
+
+def to_an_end(gamma: float = 0.99) -> MDP:
+    """Seven places of three kinds, and an end, the fourth kind: all walks end there, by whatever places."""
+    rng = np.random.default_rng(4)
+    src = np.repeat(np.arange(7), 3)
+    dst = np.concatenate([[*rng.choice(np.delete(np.arange(7), s), 2, replace=False), 7] for s in range(7)])
+    kinds = np.eye(4)[[0, 1, 2, 0, 1, 2, 0, 3]]
+    return MDP.from_edges(src, dst, p0=[0.5, 0.5, 0, 0, 0, 0, 0, 0], gamma=gamma, state_features=kinds)
+
+
+def test_what_little_a_direction_without_effect_changes_is_told():
+    """A step more costs 1 - gamma of what the end is worth, whatever the way: (1, 1, 1, 100) changes no choice.
+
+    Let v be that direction, of length 1, and C the covariance if the reward of the end is known. To leave v out is to
+    look at Q theta, Q = I - v v', whose covariance is Q C Q. So a standard error differs from one in C by at most
+    |v_j| sqrt(v' C v): that is the triangle inequality of the norm that C makes.
+    """
+    mdp, rho, end = to_an_end(), np.array([0.6, 0.4]), 0.5
+    thetas = np.array([[-2.0, -0.6, -1.2, end], [-0.8, -1.8, -1.5, end]])
+    irl = MaxCausalEnt(bounds=None, ridge=0.0)
+    demos = irl.sample(mdp, thetas[0], 180, seed=0) + irl.sample(mdp, thetas[1], 120, seed=1)
+    assert 3 < demos.lengths.mean() < 10  # all reach the end, and none at once
+    v = np.array([0.01, 0.01, 0.01, 1.0]) / np.sqrt(1.0003)
+    np.testing.assert_allclose(irl.null_directions(mdp, thetas[0]), [v], rtol=0, atol=1e-9)
+    found = standard_errors(prepare(irl, mdp, demos), rho, thetas)
+    assert found.status.tolist() == [["ok", "ok", "ok", "not identified"]] * 2
+    assert found.n_free == 7
+    assert np.isfinite(found.thetas[:, :3]).all()
+    assert np.isnan(found.thetas[:, 3]).all()
+
+    known = MaxCausalEnt(
+        bounds=[(-np.inf, np.inf)] * 3 + [(-np.inf, end)], ridge=0.0
+    )  # on its bound, the end's is held
+    held = standard_errors(prepare(known, mdp, demos), rho, thetas)
+    assert held.status.tolist() == [["ok", "ok", "ok", "bound"]] * 2
+    assert held.n_free == found.n_free
+    C, Q = np.nan_to_num(held.covariance), np.eye(10)
+    Q[2:6, 2:6] -= np.outer(v, v)
+    Q[6:, 6:] -= np.outer(v, v)
+    told = np.isfinite(np.diag(found.covariance))
+    np.testing.assert_allclose(found.covariance[np.ix_(told, told)], (Q @ C @ Q)[np.ix_(told, told)], rtol=1e-6)
+    for k, own in enumerate((slice(2, 6), slice(6, 10))):
+        most = 0.01 * np.sqrt(v @ C[own, own] @ v)
+        assert most < 0.01 * held.thetas[k, :3].min()
+        np.testing.assert_allclose(found.thetas[k, :3], held.thetas[k, :3], rtol=0, atol=most)
+        assert not np.array_equal(found.thetas[k, :3], held.thetas[k, :3])
+
+
+def test_a_direction_that_changes_all_alike_leaves_none_known():
+    # With a discount of a half, the end weighs 2: all four have a component above a tenth.
+    irl, mdp = MaxCausalEnt(bounds=None), to_an_end(gamma=0.5)
+    found = free_parameters(irl, mdp, np.ones(1), np.zeros((1, 4)), 100)
+    np.testing.assert_allclose(irl.null_directions(mdp, np.zeros(4)), [np.array([1, 1, 1, 2]) / np.sqrt(7)], rtol=1e-9)
+    assert found.status.tolist() == [["not identified"] * 4]
+    assert found.n_free == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "calls"),
+    [(MaxCausalEnt, {}, 1), (MaxEnt, {"max_length": 4}, 1), (MaxEnt, {"max_length": 4, "stop": "terminal"}, 2)],
+)
+def test_directions_that_do_not_depend_on_theta_are_looked_for_once(kind, parameters, calls):
+    asked = []
+
+    class Counted(kind):
+        def null_directions(self, mdp, theta):
+            asked.append(theta)
+            return super().null_directions(mdp, theta)
+
+    irl = Counted(**parameters)
+    thetas, rho = np.random.default_rng(0).normal(size=(3, 4)) - 1.0, np.array([0.6, 0.4 - 1e-9, 1e-9])
+    found = free_parameters(irl, to_an_end(), rho, thetas, 100)
+    assert len(asked) == calls  # of three intents, one is empty
+    assert found.status[2].tolist() == ["empty"] * 4
+    for k in range(2):
+        alone = free_parameters(kind(**parameters), to_an_end(), np.ones(1), thetas[[k]], 100)
+        assert found.status[k].tolist() == alone.status[0].tolist()
 
 
 def test_an_intent_that_nobody_follows_is_empty():

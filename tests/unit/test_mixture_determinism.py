@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from limiirl import IntentMixture, MaxEnt
+from limiirl import BayesianIntentMixture, IntentMixture, MaxEnt
 from tests.oracles.mixture import crossings, walks
 
 CODE = """
@@ -19,20 +19,28 @@ print(fingerprint(sys.argv[1]))
 """
 
 
-def fingerprint(init: str) -> str:
-    """Digest of all that a fit to enough demonstrations for several blocks and threads finds."""
+def fitted(init: str) -> IntentMixture | BayesianIntentMixture:
+    """A fit to enough demonstrations for several blocks and threads."""
     demos, _ = walks(5000, seed=1)
     irl = MaxEnt(max_length=7, bounds=(-5, 5))
+    if init == "bayesian":
+        return BayesianIntentMixture(4, irl, random_state=7, max_iter=3).fit(crossings(), demos)
     mix = IntentMixture(2, irl, init=init, n_init=2, random_state=7, max_iter=6, tol=1e-3)
-    mix.set_params(refine="split_merge" if init == "best" else None).fit(crossings(), demos)
+    return mix.set_params(refine="split_merge" if init == "best" else None).fit(crossings(), demos)
+
+
+def fingerprint(init: str) -> str:
+    """Digest of all that a fit finds."""
+    mix = fitted(init)
     digest = hashlib.sha256()
     for array in (mix.weights_, mix.thetas_, mix.responsibilities_):
         digest.update(np.ascontiguousarray(array).tobytes())
-    digest.update(repr([entry.objective for entry in mix.history_]).encode())
+    name = "bound" if init == "bayesian" else "objective"
+    digest.update(repr([getattr(entry, name) for entry in mix.history_]).encode())
     return digest.hexdigest()
 
 
-@pytest.mark.parametrize("init", ["kmeans", "gmm", "best", "random_rewards"])
+@pytest.mark.parametrize("init", ["kmeans", "gmm", "best", "random_rewards", "bayesian"])
 @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
 def test_same_bits_on_one_thread_and_two_and_in_another_process(init):
     here = fingerprint(init)

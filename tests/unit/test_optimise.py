@@ -1,6 +1,8 @@
 """The optimisers alone, on convex functions whose constrained minima are known."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -348,3 +350,28 @@ def test_status_tells_a_user_what_to_do():
     assert FitResult(np.zeros(1), 0.0, Status.CONVERGED, 1, 0, 0.0).converged
     assert not FitResult(np.zeros(1), 0.0, Status.STALLED, 1, 0, 0.0).converged
     assert FitResult(np.zeros(1), 0.0, Status.STALLED, 1, 0, 0.0).null_directions.shape[0] == 0
+
+
+def test_one_thread_is_for_one_kind_of_library_or_for_all():
+    """In a process of its own: which libraries other tests have loaded is not known here."""
+    code = """
+from threadpoolctl import threadpool_info, threadpool_limits
+from limiirl.irl.threads import one_thread
+import sklearn.cluster
+
+def threads():
+    print(sorted({(pool["user_api"], pool["num_threads"]) for pool in threadpool_info()}))
+
+with threadpool_limits(2):
+    with one_thread("blas"):
+        threads()
+    with one_thread():
+        threads()
+    threads()
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.splitlines() == [
+        "[('blas', 1), ('openmp', 2)]",
+        "[('blas', 1), ('openmp', 1)]",
+        "[('blas', 2), ('openmp', 2)]",
+    ]

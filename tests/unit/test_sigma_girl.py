@@ -119,6 +119,14 @@ def test_steps_without_choice_do_not_matter():
     assert not np.array_equal(irl.log_prob(None, TRUE, one), irl.log_prob(None, TRUE, agents))
 
 
+def test_agents_are_called_agents():
+    agents, irl = pickers(8, seed=4), SigmaGIRL(gamma=0.9)
+    with pytest.raises(InvalidParameter, match=r"weights must have the shape \(3,\), one for each agent; it is \(2,\)"):
+        irl.fit(None, agents, [1.0, 1.0])
+    with pytest.raises(InvalidParameter, match="not negative; agent 1, column 0 has -1.0"):
+        irl.fit_many(None, agents, [[1.0], [-1.0], [1.0]])
+
+
 def test_a_search_has_converged_on_the_simplex_and_not_far_from_it():
     # The gradient at twice omega is half as steep: what counts is that at the weights that are returned.
     # In the last case, a search among weights of any length walks away and stalls.

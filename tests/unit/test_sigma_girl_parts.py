@@ -84,7 +84,7 @@ def test_a_constant_feature_has_no_gradient():
     # Rewards that nothing can change: the baseline takes them away, in every trajectory, however small the scores.
     rng = np.random.default_rng(3)
     scores = rng.normal(size=(6, 4, 3)) * [1.0, 1e-6, 0.0]
-    found = jacobians(scores, np.full((6, 4, 1), 2.5), 0.9)
+    found = jacobians(scores, np.full((6, 4, 1), 2.5), 0.9, floor=0.0)
     np.testing.assert_array_equal(found, 0.0)
     # The original's constant leaves a little, the more the smaller the scores.
     left = np.abs(jacobians(scores, np.full((6, 4, 1), 2.5), 0.9, floor=1e-10)).max(axis=(0, 2))
@@ -105,7 +105,7 @@ def test_jacobians_estimate_the_gradient_of_expected_features():
     # One step, a ~ N(w, 1), phi = a^2: the derivative of E a^2 in w is 2 w.
     rng = np.random.default_rng(4)
     a = rng.normal(1.5, 1.0, size=(200_000, 1, 1))
-    found = jacobians(a - 1.5, a**2, 1.0)
+    found = jacobians(a - 1.5, a**2, 1.0, floor=0.0)
     assert abs(found.mean() - 3.0) < 5.0 * found.std() / np.sqrt(len(a))
     plain = (a - 1.5) * a**2
     assert found.std() < 0.9 * plain.std()  # what the baseline is for

@@ -59,13 +59,18 @@ def test_the_objective_never_falls_and_ends_no_lower(n_intents, init):
     assert [entry.objective for entry in mix.history_[: len(plain.history_)]] == [e.objective for e in plain.history_]
 
 
-@pytest.mark.parametrize("ridge", [0.02, 0.3])
+@pytest.mark.parametrize("ridge", [0.05, 0.2])
 def test_a_move_that_gains_less_than_its_penalty_is_not_taken(ridge):
+    """There are moves that raise the likelihood; the ridge takes more than that from the objective."""
     ready = prepare(MaxEnt(4, bounds=(-4, 4), ridge=ridge), FORKS, WALKS)
-    found = run(ready, Start(BAD.weights, BAD.thetas), Settings(max_iter=5))
-    history = refine(ready, found, Settings(max_iter=5)).history
-    for before, after in itertools.pairwise(history[1:]):
-        assert after.objective >= before.objective - 1e-9
+    start = Start(np.ones(3) / 3, np.random.default_rng(0).uniform(-2, 2, size=(3, 7)))
+    settings = Settings(max_iter=200, tol=1e-5)
+    found = run(ready, start, settings)
+    assert found.converged
+    offered = moves(ready, found, settings)
+    assert offered
+    assert min(move.gain for move in offered) > 0.2
+    assert refine(ready, found, settings) is found
 
 
 def test_moves_are_seen_by_the_callback_and_repeat_themselves():
@@ -105,7 +110,8 @@ def test_a_good_solution_is_left_as_it_is():
     ready = prepare(MaxEnt(7, bounds=(-5, 5)), crossings(), demos)
     thetas = np.array([[0.5, 1.5, -0.5], [0.4, -0.5, 1.2]])
     found = run(ready, Start(np.array([0.6, 0.4]), thetas), Settings())
-    assert refine(ready, found, Settings()).objective >= found.objective
+    assert moves(ready, found, Settings()) == []  # none raises the likelihood
+    assert refine(ready, found, Settings()) is found
 
 
 def test_the_cheapest_merger_is_that_of_enumeration():

@@ -55,7 +55,7 @@ class Agents:
     """
 
     records: tuple[Agent, ...]
-    names: NDArray[Any]
+    names: NDArray[Any] = None  # type: ignore[assignment]
     labels: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
@@ -64,6 +64,8 @@ class Agents:
         records = tuple(checked(record, i) for i, record in enumerate(self.records))
         check_alike(records)
         object.__setattr__(self, "records", records)
+        if self.names is None:
+            object.__setattr__(self, "names", np.arange(len(records)))
         for name in ("names", "labels"):
             array = as_attribute(getattr(self, name), name, len(records))
             object.__setattr__(self, name, None if array is None else frozen(array))
@@ -113,8 +115,7 @@ class Agents:
             present = np.arange(x.shape[1]) < lengths[:, None]
             chosen = present if live is None else padded(live[i], "live", i, lengths)[0]
             records.append(Agent(x, a, phi, chosen))
-        numbers = np.arange(n) if names is None else names
-        return cls(tuple(records), numbers, labels)  # type: ignore[arg-type]
+        return cls(tuple(records), names, labels)  # type: ignore[arg-type]
 
     @classmethod
     def from_released(cls, path: str | os.PathLike[str], dataset: int = 0, names: Sequence[str] = RELEASED) -> Agents:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +12,7 @@ from sklearn.base import BaseEstimator
 from limiirl.demos import Demonstrations
 from limiirl.demos.simulate import simulate
 from limiirl.demos.units import Units
-from limiirl.errors import IdentifiabilityWarning, InvalidParameter
+from limiirl.errors import InvalidParameter
 from limiirl.irl import checks
 from limiirl.irl.base import FitResult
 from limiirl.irl.choice_events import Events
@@ -22,7 +20,6 @@ from limiirl.irl.choice_null import choice_null_directions
 from limiirl.irl.choice_sweeps import HorizonValues
 from limiirl.irl.choice_values import Engine
 from limiirl.irl.choice_ways import most_likely
-from limiirl.irl.identifiability import describe
 from limiirl.irl.inference import NextActions
 from limiirl.irl.prepared import Prepared
 from limiirl.irl.prepared_causal import Moments, PreparedCausal
@@ -39,6 +36,8 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
     A model says how rewards lead to policies, by `_engine`; all else is here.
     """
 
+    # The MDP alone decides which directions of reward have no effect; `null_directions` looks at no theta.
+    null_directions_vary = False
     bounds: Any
     ridge: float
     tol: float
@@ -88,19 +87,13 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
         result = self._fit(mdp, demos, given, None if start is None else checks.one_theta(mdp, start)[None])[0]
         checks.warn_unless_converged(result)
         directions = self.null_directions(mdp, result.theta)
-        if directions.shape[0]:
-            warnings.warn(
-                f"{describe(directions, mdp.feature_names)}. result_.null_directions has them; drop or merge features, "
-                "or compare rewards only up to these directions.",
-                IdentifiabilityWarning,
-                stacklevel=2,
-            )
-        at_bound = checks.at_bound(result.theta, self.bounds, mdp)
-        self.result_ = replace(result, at_bound=at_bound, null_directions=directions)
+        self.result_ = checks.identified(result, directions, self.bounds, mdp)
         return self.result_.theta
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> Float:
         """Return an orthonormal basis (m, d) of the directions in which no policy changes; the MDP alone decides.
+
+        In very large MDPs with very many features they are not looked for; see `choice_null_directions`.
 
         Examples
         --------

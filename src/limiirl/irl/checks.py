@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl.demos import Demonstrations
 from limiirl.demos.checks import name_demo
-from limiirl.errors import ConvergenceWarning, InvalidDemos, InvalidParameter
+from limiirl.demos.units import Units
+from limiirl.errors import ConvergenceWarning, IdentifiabilityWarning, InvalidDemos, InvalidParameter
 from limiirl.irl.base import FitResult
+from limiirl.irl.identifiability import describe
 from limiirl.irl.optimise import Box
 from limiirl.mdp import MDP
 
@@ -92,7 +95,7 @@ def at_bound(theta: Float, bounds: Any, mdp: MDP) -> tuple[str, ...]:
 
 def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) -> Float:
     """Return weights as (N, K), nonnegative, finite, no column all zero, from (N, K) or (N,); None is all ones."""
-    n = len(demos)
+    n, one = len(demos), Units.among(None, demos).noun[:-1]
     if given is None:
         return np.ones((n, 1))
     try:
@@ -100,15 +103,13 @@ def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) ->
     except (TypeError, ValueError) as error:
         raise InvalidParameter(f"weights must be an array of numbers ({error}).") from None
     if checked.ndim != 1 + columns or checked.shape[0] != n:
-        wanted = f"({n}, K), a row for each demonstration" if columns else f"({n},), one for each demonstration"
+        wanted = f"({n}, K), a row for each {one}" if columns else f"({n},), one for each {one}"
         raise InvalidParameter(f"weights must have the shape {wanted}; it is {checked.shape}.")
     checked = checked.reshape(n, -1)
     bad = ~(np.isfinite(checked) & (checked >= 0))
     if np.any(bad):
         i, k = np.argwhere(bad)[0]
-        raise InvalidParameter(
-            f"weights must be finite and not negative; demonstration {i}, column {k} has {checked[i, k]}."
-        )
+        raise InvalidParameter(f"weights must be finite and not negative; {one} {i}, column {k} has {checked[i, k]}.")
     empty = checked.sum(axis=0) == 0
     if np.any(empty):
         where = f"those of column {int(np.argmax(empty))} are. Leave that intent out." if columns else "they are."
@@ -207,3 +208,15 @@ def warn_unless_converged(result: FitResult) -> None:
             ConvergenceWarning,
             stacklevel=3,
         )
+
+
+def identified(result: FitResult, directions: Float, bounds: Any, mdp: MDP) -> FitResult:
+    """Return a fit with its null directions (m, d), of which it warns, and with the features on their bounds."""
+    if directions.shape[0]:
+        warnings.warn(
+            f"{describe(directions, mdp.feature_names)}. result_.null_directions has them; drop or merge features, "
+            "or compare rewards only up to these directions.",
+            IdentifiabilityWarning,
+            stacklevel=3,
+        )
+    return replace(result, at_bound=at_bound(result.theta, bounds, mdp), null_directions=directions)

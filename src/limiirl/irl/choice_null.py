@@ -7,6 +7,7 @@ where one has no choice. If there is such a c, an average over actions gives it;
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,11 @@ from limiirl.irl.identifiability import null_directions
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+_LOG = logging.getLogger(__name__)
+
+LARGEST = 2**23
+"""Choices times features beyond which null directions are not looked for. With a feature for each state, memory grows
+by the square of the states, and time by the cube; with four actions this is about 1,450 states."""
 
 
 def choice_null_directions(engine: Engine) -> Float:
@@ -29,6 +35,8 @@ def choice_null_directions(engine: Engine) -> Float:
 
     States that no start leads to, by the step in question, do not count. For the softmax average it is meant of sweeps
     that have settled.
+
+    Where choices times features are more than `LARGEST`, none is looked for: the log says so, and there are none.
 
     Examples
     --------
@@ -42,6 +50,15 @@ def choice_null_directions(engine: Engine) -> Float:
     """
     choices = engine.choices
     mdp, d = choices.mdp, choices.mdp.n_features
+    if mdp.n_pairs * d > LARGEST:
+        _LOG.warning(
+            "Null directions are not looked for: %d choices times %d features are more than %d. Check yourself whether "
+            "features add up to a constant.",
+            mdp.n_pairs,
+            d,
+            LARGEST,
+        )
+        return np.empty((0, d))
     states, pairs = choices.feature_rows()
     own = pairs + mdp.gamma * np.asarray(choices.moves @ states)
     uniform = 1.0 / np.diff(choices.graph.pair_ptr)[mdp.pair_state]
@@ -49,7 +66,8 @@ def choice_null_directions(engine: Engine) -> Float:
     if not isinstance(engine, HorizonValues):
         try:
             mean = _mean(choices, uniform, own)
-            later = choice_systems.solve(choices, np.tile(uniform[:, None], (1, d)), mean)
+            one = choice_systems.Factors(np.zeros(d, dtype=np.intp))  # all columns are of one system, and share its LU
+            later = choice_systems.solve(choices, np.tile(uniform[:, None], (1, d)), mean, factors=one)
         except NumericalError:  # at discount 1 and by chance one never ends: no direction is known to be without effect
             return np.empty((0, d))
         rows = own + mdp.gamma * np.asarray(choices.moves @ later)

@@ -28,7 +28,7 @@ _ITERATIONS, _ROUNDS = 300, 3
 NARROW = 6.0
 # Solutions by the LU of another policy, each correcting the one before, before it is made anew; and by how much the
 # residual must fall each time.
-_CORRECTIONS, _FALL = 8, 0.3
+CORRECTIONS, _FALL = 8, 0.3
 
 
 class Factors:
@@ -37,7 +37,7 @@ class Factors:
     Parameters
     ----------
     columns : (K,)
-        The numbers under which the systems at hand are known.
+        The numbers under which the systems at hand are known; equal ones share a LU.
     """
 
     def __init__(self, columns: NDArray[np.intp]) -> None:
@@ -140,7 +140,7 @@ def _direct(matrix: Any, right: Float, transposed: bool, rtol: float, known: dic
         x, residual = np.zeros(right.size), right
         size = float(np.linalg.norm(right))
         wanted = rtol * size
-        for _ in range(_CORRECTIONS):
+        for _ in range(CORRECTIONS):
             x = x + known[column].solve(residual, trans)
             residual = right - operator @ x
             before, size = size, float(np.linalg.norm(residual))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from limiirl.demos import Demonstrations
 from limiirl.demos.units import Units
-from limiirl.errors import IdentifiabilityWarning, InvalidParameter, NotFitted
+from limiirl.errors import InvalidParameter, NotFitted
 from limiirl.irl import checks, inference
 from limiirl.irl.base import FitResult
 from limiirl.irl.engine import FiniteEngine, InfiniteEngine
@@ -21,7 +19,7 @@ from limiirl.irl.engine.features import expected_features
 from limiirl.irl.engine.finite import Totals
 from limiirl.irl.engine.space import SPACES
 from limiirl.irl.evidence import Evidence
-from limiirl.irl.identifiability import describe, null_directions, variation
+from limiirl.irl.identifiability import null_directions, variation
 from limiirl.irl.likelihood import PathLikelihood, feasible_start
 from limiirl.irl.optimise import SOLVERS
 from limiirl.irl.prepared import Prepared
@@ -171,16 +169,13 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         checks.warn_unless_converged(result)
         starts = np.bincount(demos.start_states, weights=given[:, 0], minlength=mdp.n_states)
         directions = self._null_directions(mdp, result.theta, starts / starts.sum())
-        if directions.shape[0]:
-            warnings.warn(
-                f"{describe(directions, mdp.feature_names)}. result_.null_directions has them; drop or merge features, "
-                "or compare rewards only up to these directions.",
-                IdentifiabilityWarning,
-                stacklevel=2,
-            )
-        at_bound = checks.at_bound(result.theta, self.bounds, mdp)
-        self.result_ = replace(result, at_bound=at_bound, null_directions=directions)
+        self.result_ = checks.identified(result, directions, self.bounds, mdp)
         return self.result_.theta
+
+    @property
+    def null_directions_vary(self) -> bool:
+        """Whether `null_directions` depend on theta: not where trajectories may stop anywhere."""
+        return self.stop != "anywhere"
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> Float:
         """Return an orthonormal basis (m, d) of the directions in which every trajectory's probability stays the same.

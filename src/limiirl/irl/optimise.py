@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize, minimize_scalar
-from threadpoolctl import ThreadpoolController
 
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.base import FitResult, Status
+from limiirl.irl.threads import one_thread
 
 Float = NDArray[np.float64]
 # Share of the decrease predicted by the gradient that a step must achieve (Armijo).
@@ -202,22 +201,15 @@ def minimise_lbfgs(
 
     The best point evaluated is returned, whichever was the last. scipy checks a cap only between its iterations and
     gives up at an infinite value, so that both are handled here: the cap ends the search at once, and after an infinite
-    value it begins anew from the best point. Linear algebra keeps to one thread meanwhile.
+    value it begins anew from the best point.
+
+    Linear algebra keeps to one thread meanwhile. L-BFGS-B factors matrices of at most 40 rows at every step, and
+    OpenBLAS wakes a second thread for each: with 2 threads an iteration in 7, 18 or 60 variables took 2.9, 4.0 or 6.5
+    ms of processor time, with one 0.2 to 0.3 (two busy cores).
     """
     tols = np.broadcast_to(tol, starts.shape)
-    with _libraries().limit(limits=1, user_api="blas"):
+    with one_thread("blas"):
         return [_lbfgs(objective, start, k, box, tols[k], max_evaluations) for k, start in enumerate(box.clip(starts))]
-
-
-@lru_cache
-def _libraries() -> ThreadpoolController:
-    """Return the linear algebra in use.
-
-    scipy's L-BFGS-B factors matrices of at most 40 rows at every step, and OpenBLAS wakes a second thread for each:
-    with 2 threads an iteration in 7, 18 or 60 variables took 2.9, 4.0 or 6.5 ms of processor time, with one 0.2 to 0.3
-    (two busy cores).
-    """
-    return ThreadpoolController()
 
 
 class _Enough(Exception):

@@ -110,7 +110,7 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
 
         Any length of a theta gives the same.
         """
-        ready = self.prepare(mdp, agents, Units.of(None, _number(agents)))
+        ready = self.prepare(mdp, agents, Units.among(None, _checked(agents)))
         return ready.log_prob(_weights(thetas, ready.n_parameters))
 
     def fit(self, mdp: None, agents: Agents, weights: ArrayLike | None = None, start: ArrayLike | None = None) -> Float:
@@ -139,8 +139,7 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
     def features(self, mdp: None, agents: Agents) -> Float:
         """Return the points (M, m) that a warm start clusters: mean discounted reward or policy features."""
         self._check(mdp)
-        _number(agents)
-        return agents.features(checks.positive(self.gamma, "gamma"), self.cluster_on)
+        return _checked(agents).features(checks.positive(self.gamma, "gamma"), self.cluster_on)
 
     def null_directions(self, mdp: None, theta: ArrayLike) -> Float:
         """Return (1, q), the direction of theta (q,) itself: its length has no effect, so that q - 1 weights are free.
@@ -159,13 +158,12 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
     def prepare(self, mdp: None, agents: Agents, units: Units) -> PreparedSigma:
         """Return the model with the data of a mixture, for `IntentMixture`."""
         self._check(mdp)
-        _number(agents)
-        return PreparedSigma(self, agents, units)
+        return PreparedSigma(self, _checked(agents), units)
 
     def _search(
         self, mdp: None, agents: Agents, weights: ArrayLike | None, starts: ArrayLike | None, *, columns: bool
     ) -> list[FitResult]:
-        ready = self.prepare(mdp, agents, Units.of(None, _number(agents)))
+        ready = self.prepare(mdp, agents, Units.among(None, _checked(agents)))
         given = checks.weights(weights, agents, columns=columns)  # type: ignore[arg-type]
         first = None if starts is None else _weights(starts, ready.n_parameters)
         if first is not None and len(first) != given.shape[1]:
@@ -194,11 +192,11 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
             )
 
 
-def _number(given: Any) -> int:
-    """Return the number of agents, if it is agents that are given."""
+def _checked(given: Any) -> Agents:
+    """Return agents, if it is agents that are given."""
     if not isinstance(given, Agents):
         raise InvalidDemos(f"SigmaGIRL learns from Agents; got a {type(given).__name__}. Use Agents.from_arrays.")
-    return len(given)
+    return given
 
 
 def _weights(given: ArrayLike, q: int) -> Float:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.errors import InvalidDemos
+from limiirl.kernels.gpomdp import baseline
 
 Float = NDArray[np.float64]
 # Jacobians smaller than this share of the terms that they are the difference of are rounding.
@@ -48,7 +49,7 @@ class Spread(NamedTuple):
         return np.asarray((1.0 - self.shrinkage) * own + self.shrinkage * self.target) / n
 
 
-def jacobians(scores: Float, reward_features: Float, gamma: float, floor: float = 0.0) -> Float:
+def jacobians(scores: Float, reward_features: Float, gamma: float, floor: float) -> Float:
     """Return (n, d, q): for each trajectory, sum_t G_t (gamma^t phi_t - B_t)^T.
 
     G_t is the sum of scores up to t. The baseline B_t, entry by entry, is the mean over trajectories of gamma^t phi_t
@@ -68,18 +69,14 @@ def jacobians(scores: Float, reward_features: Float, gamma: float, floor: float 
     --------
     With one trajectory the baseline takes everything away.
 
-    >>> J = jacobians(np.ones((1, 4, 2)), np.ones((1, 4, 3)), gamma=0.9)
+    >>> J = jacobians(np.ones((1, 4, 2)), np.ones((1, 4, 3)), gamma=0.9, floor=0.0)
     >>> J.shape, bool(np.any(J))
     ((1, 2, 3), False)
     """
     G = np.cumsum(scores, axis=1)
     collected = gamma ** np.arange(scores.shape[1])[:, None] * reward_features
-    squares = G**2
-    baseline = np.einsum("ntd,ntq->tdq", squares, collected, optimize=True)
-    total = np.sum(squares, axis=0)[:, :, None] + floor
-    baseline /= np.where(total > 0.0, total, 1.0)
     found = np.einsum("ntd,ntq->ndq", G, collected, optimize=True)
-    found -= np.einsum("ntd,tdq->ndq", G, baseline, optimize=True)
+    found -= np.einsum("ntd,tdq->ndq", G, baseline(G, collected, floor), optimize=True)
     if floor == 0.0:
         # The objective does not depend on the size of a Jacobian, so that rounding would count like anything else.
         size = np.einsum("ntd,ntq->ndq", np.abs(G), np.abs(collected), optimize=True)

@@ -22,7 +22,7 @@ from limiirl.errors import InvalidDemos
 from limiirl.irl.prepared import Prepared
 from limiirl.mixture.bayesian_prior import Prior
 from limiirl.mixture.bayesian_rewards import Rewards, expected_log_prob, fresh, improve
-from limiirl.mixture.bayesian_slopes import loss
+from limiirl.mixture.bayesian_slopes import finite_scores, loss
 from limiirl.mixture.bayesian_sticks import Concentration, Sticks, sticks
 
 Float = NDArray[np.float64]
@@ -30,7 +30,7 @@ Int = NDArray[np.intp]
 # An intent with fewer followers than this is none: dropping it changes the bound by less than rounding.
 _NOBODY = 1e-12
 # Newton steps of a posterior that begins anew, and of one that has only to follow its members.
-_FRESH_STEPS, _STEPS = 40, 2
+_FRESH_STEPS, _STEPS = 20, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +79,7 @@ class Problem:
 
     def __init__(self, prepared: Prepared, prior: Prior, concentration: Concentration, points: Float) -> None:
         self.prepared, self.prior, self.concentration, self.points = prepared, prior, concentration, points
+        self.origin = finite_scores(prepared, prior)
 
     def state(self, U: Float, rewards: Rewards, log_p: Float) -> State:
         """Return the posterior of these responsibilities and rewards, with its best sticks.
@@ -97,7 +98,7 @@ class Problem:
 
     def fresh(self, U: Float) -> tuple[Rewards, Float]:
         """Return the posterior rewards of responsibilities (G, J), no column all 0, and their log-probabilities."""
-        found = fresh(loss(self.prepared, U, self.prior.scale), self.prior, U.shape[1], _FRESH_STEPS)
+        found = fresh(loss(self.prepared, U, self.prior.scale), self.prior, self.origin, U.shape[1], _FRESH_STEPS)
         return found, expected_log_prob(self.prepared, self.prior, found)
 
     def start(self, U: Float) -> State:

@@ -15,16 +15,20 @@ from numpy.typing import NDArray
 from limiirl.mixture.bayesian_bound import Problem, State
 from limiirl.mixture.bayesian_rewards import Rewards, expected_log_prob, improve
 from limiirl.mixture.bayesian_slopes import loss
+from limiirl.mixture.em import few
 
 Float = NDArray[np.float64]
 Move = Callable[[Problem, State], Iterator[State]]
 # Proposals that are looked at, of which so many are settled by so many sweeps.
 _LOOKED_AT, _SETTLED, _SWEEPS = 10, 2, 4
 # Newton steps towards the posterior of a joined intent.
-_STEPS = 20
+_STEPS = 10
+# Sweeps that settle a proposal end when they gain less than this many nats.
+_LITTLE = 1e-2
 # Bounds that differ by fewer nats tie, and fewer intents win.
 _TIE = 1e-3
-_HALF = 0.5
+# Those are cut in two who follow an intent rather than all the others.
+_RATHER = 0.5
 
 
 def merge(problem: Problem, state: State) -> Iterator[State]:
@@ -48,9 +52,9 @@ def merge(problem: Problem, state: State) -> Iterator[State]:
 
 
 def prune(problem: Problem, state: State) -> Iterator[State]:
-    """Yield the posteriors without one of the intents that have less than half a member, as they are."""
-    for k in range(state.n_intents - 1, 0, -1):
-        if state.sizes[k] < _HALF and (found := _without(problem, state, k)) is not None:
+    """Yield the posteriors without one of the intents that hardly anybody follows, as they are."""
+    for k in np.flatnonzero(few(state.sizes, len(state.U)))[::-1]:
+        if state.n_intents > 1 and (found := _without(problem, state, k)) is not None:
             yield found
 
 
@@ -100,14 +104,15 @@ def improved(problem: Problem, state: State, max_intents: int) -> tuple[str, Sta
         for i, proposal in enumerate(move(problem, state)):
             found = proposal
             if found.bound <= enough and name != "prune" and i < _SETTLED:
-                found, _ = problem.run(proposal, _SWEEPS, 0.0)
+                found, _ = problem.run(proposal, _SWEEPS, _LITTLE)
             if found.bound > enough:
                 return name, found
     return None
 
 
 def _best(proposals: Iterator[State]) -> list[State]:
-    return sorted(proposals, key=lambda state: -state.bound)
+    """Return proposals in falling order of their bounds, without those that explain somebody by no means."""
+    return sorted((state for state in proposals if np.isfinite(state.bound)), key=lambda state: -state.bound)
 
 
 def _regret(state: State, k: int, other: int) -> float:
@@ -129,7 +134,7 @@ def _replaced(problem: Problem, state: State, gone: tuple[int, ...], U: Float, r
     )
 
 
-def _without(problem: Problem, state: State, k: int) -> State | None:
+def _without(problem: Problem, state: State, k: int | np.intp) -> State | None:
     """Return the posterior without intent k; None where somebody could follow no other."""
     rest = np.setdiff1d(np.arange(state.n_intents), [k])
     log_p = state.log_p[:, rest]
@@ -146,7 +151,7 @@ def _cut(problem: Problem, state: State, k: int) -> NDArray[np.bool_] | None:
     The best has the least variance within its sides. None where members do not differ.
     """
     weights = state.U[:, k]
-    members = weights > 0.5
+    members = weights > _RATHER
     if np.count_nonzero(members) < 2 or problem.points.shape[1] == 0:
         return None
     points = problem.points - weights @ problem.points / weights.sum()

@@ -57,8 +57,17 @@ class Prior:
         bounded = np.where(u <= 0.0, 1.0, -1.0) * ndtri(tail) * self.scale
         return np.asarray(np.where(self.free, self.scale * u, self.box.clip(bounded)))
 
+    def score(self, theta: Float) -> Float:
+        """Return normal scores (..., d) of rewards (..., d) within the bounds; infinite on a bound."""
+        at = theta / self.scale
+        # From the nearer end, where digits are left.
+        below, above = (ndtr(at) - self._below) / self._mass, (ndtr(-at) - self._above) / self._mass
+        bounded = np.where(below < above, ndtri(np.maximum(below, 0.0)), -ndtri(np.maximum(above, 0.0)))
+        return np.asarray(np.where(self.free, at, bounded))
+
     def slope(self, u: Float) -> Float:
         """Return d theta / d u (..., d)."""
         at = self.theta(u) / self.scale
-        bounded = self.scale * self._mass * np.exp(0.5 * (at**2 - u**2))
+        with np.errstate(over="ignore"):  # of rewards without bounds, which may be any
+            bounded = self.scale * self._mass * np.exp(0.5 * (at**2 - u**2))
         return np.asarray(np.where(self.free, self.scale, bounded))

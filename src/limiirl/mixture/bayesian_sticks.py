@@ -53,8 +53,9 @@ class Sticks:
 
         Labels are names: the process gives the same partition by others, of more and more distant sticks. Their
         probabilities add up to that of the Chinese restaurant: prod_k (alpha + N_k + N_k+1 + ...) / N_k times this one.
+        No block of a partition has less than one member.
         """
-        sizes = self.taken - 1.0
+        sizes = np.maximum(self.taken - 1.0, 1.0)
         return float(np.sum(np.log((self.left + sizes) / sizes)))
 
     @property

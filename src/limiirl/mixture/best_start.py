@@ -35,18 +35,18 @@ class Candidate(NamedTuple):
     points: Float
 
 
-def candidates(prepared: Prepared, points: Float, *, alone: bool) -> list[Candidate]:
+def candidates(prepared: Prepared, points: Float, *, with_gradients: bool) -> list[Candidate]:
     """Return what to try: k-means and a Gaussian mixture of the points, and k-means of gradients.
 
     Parameters
     ----------
     points : (G, m)
         Feature counts, or the user's embedding.
-    alone : bool
-        Whether to leave out the gradients.
+    with_gradients : bool
+        Whether to try the gradients, beside the points.
     """
     found = [Candidate("kmeans", points), Candidate("gmm", points)]
-    if not alone:
+    if with_gradients:
         found.append(Candidate("kmeans", gradients(prepared)))
     return found
 
@@ -64,7 +64,7 @@ def best_start(
     >>> from limiirl.irl.prepared import prepare
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
     >>> ready = prepare(MaxEnt(2, bounds=(-3, 3)), mdp, Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]]))
-    >>> tried = candidates(ready, ready.features(), alone=False)
+    >>> tried = candidates(ready, ready.features(), with_gradients=True)
     >>> start = best_start(ready, tried, 2, "mle", np.random.default_rng(0), first=True)
     >>> sorted(start.rho.round(2).tolist())
     [0.33, 0.67]

@@ -40,8 +40,7 @@ def settings(mixture: IntentMixture) -> Settings:
         )
     if mixture.refine is not None:
         choice(mixture.refine, "refine", ("split_merge",))
-    if isinstance(mixture.init, type):
-        raise InvalidParameter(f"init must be an instance; {mixture.init.__name__} is a class. Add parentheses.")
+    instance(mixture.init)
     rise = mixture.likelihood_tol
     return Settings(
         max_iter=mixture.max_iter,
@@ -51,6 +50,12 @@ def settings(mixture: IntentMixture) -> Settings:
         degenerate=choice(mixture.degenerate, "degenerate", ("fit", "keep", "reseed")),
         temperatures=_temperatures(mixture.annealing),
     )
+
+
+def instance(init: Any) -> None:
+    """Check that a clusterer is one, and not its class."""
+    if isinstance(init, type):
+        raise InvalidParameter(f"init must be an instance; {init.__name__} is a class. Add parentheses.")
 
 
 def _temperatures(annealing: Any) -> tuple[float, ...]:
@@ -138,7 +143,7 @@ def ensemble(given: RewardEnsemble, n_intents: int, prepared: Prepared) -> None:
 def fitted(mixture: Any) -> None:
     """Check that `fit` was called."""
     if not hasattr(mixture, "thetas_"):
-        raise NotFitted("This IntentMixture is not fitted. Call fit(mdp, demos) first.")
+        raise NotFitted(f"This {type(mixture).__name__} is not fitted. Call fit(mdp, demos) first.")
 
 
 def one_intent(k: Any, n_intents: int) -> int:

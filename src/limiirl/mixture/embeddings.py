@@ -7,18 +7,22 @@ from another. ADR 0012 compares embeddings, among them some that are not here as
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.errors import InvalidParameter
 from limiirl.irl.prepared import Prepared
+from limiirl.irl.threads import one_thread
+from limiirl.mixture import checks
 from limiirl.mixture.derivatives import scores
-from limiirl.mixture.init import one_thread
 
 Float = NDArray[np.float64]
-Embedding = Callable[[Prepared], Float]
-# Directions in which scores spread less than this, relative to the widest, are rounding.
+Embedding = Callable[[Any, Any], Any]
+"""A function of the MDP and the demonstrations, or agents, to points (N, m)."""
+# Directions in which scores have a smaller mean square than this, relative to the widest, are rounding: a thousandth of
+# the spread.
 _FLAT = 1e-6
 # Evaluations that the fit of a single intent may take.
 _EVALUATIONS = 1000
@@ -78,19 +82,20 @@ def whitened(points: Float) -> Float:
         return np.ascontiguousarray(points @ directions[:, wide] / np.sqrt(sizes[wide]))
 
 
-EMBEDDINGS: dict[str, Embedding] = {"shares": shares, "gradients": gradients}
-"""Embeddings by name; `register_embedding` adds to them."""
-_BUILT_IN = frozenset(EMBEDDINGS)
+EMBEDDINGS: dict[str, Embedding] = {}
+"""The user's embeddings by name; `register_embedding` adds to them."""
+_BUILT_IN: dict[str, Callable[[Prepared], Float]] = {"shares": shares, "gradients": gradients}
 
 
 def register_embedding(name: str, function: Embedding) -> None:
-    """Make `embedding=name` available: a function of the prepared model to points (G, m).
+    """Make `embedding=name` available: a function of (mdp, demos) to points (N, m), as `embedding=function` takes it.
 
-    A name can be written to a file and into an experiment's specification, which a function cannot.
+    A name can be written to a file and into an experiment's specification, which a function cannot. Where
+    demonstrations are grouped, a group's point is the mean of theirs.
 
     Examples
     --------
-    >>> register_embedding("lengths", lambda prepared: prepared.units.mean(prepared.demos.lengths[:, None] * 1.0))
+    >>> register_embedding("lengths", lambda mdp, demos: demos.lengths[:, None])
     >>> "lengths" in EMBEDDINGS
     True
     >>> del EMBEDDINGS["lengths"]
@@ -102,11 +107,35 @@ def register_embedding(name: str, function: Embedding) -> None:
     EMBEDDINGS[name] = function
 
 
-def embedding(name: str) -> Embedding:
-    """Return an embedding by its name."""
+def embedding_names() -> list[str]:
+    """Return the names that `embedding` takes: those that are built in, then those that were registered.
+
+    Examples
+    --------
+    >>> embedding_names()
+    ['shares', 'gradients']
+    """
+    return [*_BUILT_IN, *EMBEDDINGS]
+
+
+def embedding(name: str) -> Callable[[Prepared], Float]:
+    """Return an embedding by its name, as a function of the prepared model to a point a unit (G, m).
+
+    Examples
+    --------
+    >>> embedding("shares") is shares
+    True
+    """
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
     if name not in EMBEDDINGS:
         raise InvalidParameter(
-            f"embedding must be one of {', '.join(EMBEDDINGS)}, or points, or a function of (mdp, demos); it is "
+            f"embedding must be one of {', '.join(embedding_names())}, or points, or a function of (mdp, demos); it is "
             f"{name!r}."
         )
-    return EMBEDDINGS[name]
+
+    def of_units(prepared: Prepared) -> Float:
+        made = EMBEDDINGS[name](prepared.mdp, prepared.demos)
+        return prepared.units.mean(checks.points(made, len(prepared.demos), f"The embedding {name!r}"))
+
+    return of_units

@@ -17,16 +17,15 @@ from limiirl.irl import MaxEnt
 from limiirl.irl.prepared import Prepared, prepare
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture import checks, storage
-from limiirl.mixture.best_start import BEST, Candidate, best_start, candidates
-from limiirl.mixture.em import Iteration, Solution, Start, few, run
-from limiirl.mixture.embeddings import embedding
+from limiirl.mixture.em import Iteration, Solution, few, run
 from limiirl.mixture.inference import Inference
-from limiirl.mixture.init import grouping, is_given, random_rewards
+from limiirl.mixture.init import is_given
 from limiirl.mixture.progress import reporting
 from limiirl.mixture.reporting import Reporting
 from limiirl.mixture.restarts import Restart, compare
-from limiirl.mixture.rewards import alike, separated, start_from
+from limiirl.mixture.rewards import alike
 from limiirl.mixture.split_merge import refine
+from limiirl.mixture.starts import Starts
 
 Float = NDArray[np.float64]
 
@@ -158,15 +157,13 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         prepared = prepare(irl, mdp, checks.demonstrations(demos), groups)
         checks.enough(self.n_intents, prepared.units)
         n_init = checks.count(self.n_init, "n_init")
-        given = is_given(self.init)
-        seeds = checks.seeds(self.random_state, 1 if given else n_init)
-        points = np.empty((len(prepared.units), 0)) if given else self.points(prepared)
-        tried = candidates(prepared, points, alone=self.embedding is not None) if self._seeks_best else []
+        seeds = checks.seeds(self.random_state, 1 if is_given(self.init) else n_init)
+        starts = Starts(self.init, self.embedding, prepared)
         solutions: list[Solution] = []
         told_empty: set[int] = set()
         with reporting(self.verbose, len(seeds), settings.max_iter, self.callback) as told:
             for i, seed in enumerate(seeds):
-                start = self._start(prepared, points, tried, np.random.default_rng(seed), first=i == 0)
+                start = starts.begin(self.n_intents, self.reward_init, np.random.default_rng(seed), first=i == 0)
                 told_empty |= set(start.empty)
                 tell = told(i)
                 found = run(prepared, start, settings, tell)
@@ -181,36 +178,6 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         """Fit, and return the intent (N,) of each demonstration."""
         self.fit(mdp, demos, groups)
         return np.asarray(self.labels_)
-
-    def points(self, prepared: Prepared) -> Float:
-        """Return (G, m), what a warm start clusters: feature counts, or the embedding."""
-        if self.embedding is None:
-            return checks.points(prepared.features(), len(prepared.units), "The feature counts")
-        if isinstance(self.embedding, str):
-            return checks.points(embedding(self.embedding)(prepared), len(prepared.units), "The embedding")
-        made = self.embedding(prepared.mdp, prepared.demos) if callable(self.embedding) else self.embedding
-        found = checks.points(made, len(prepared.demos), "embedding")
-        return prepared.units.mean(found)
-
-    @property
-    def _seeks_best(self) -> bool:
-        return isinstance(self.init, str) and self.init == BEST
-
-    def _start(
-        self, prepared: Prepared, points: Float, tried: list[Candidate], rng: np.random.Generator, *, first: bool
-    ) -> Start:
-        if self._seeks_best:
-            return best_start(prepared, tried, self.n_intents, self.reward_init, rng, first=first)
-        if isinstance(self.init, str) and self.init == "random_rewards":
-            box = prepared.box(prepared.n_parameters or prepared.features().shape[1])
-            found: Any = random_rewards(box.lower, box.upper, self.n_intents, rng)
-        else:
-            found = grouping(self.init, points, self.n_intents, prepared.units, rng, first=first)
-        if isinstance(found, RewardEnsemble):
-            checks.ensemble(found, self.n_intents, prepared)
-            thetas = separated(np.array(found.thetas), found.weights > 0, prepared, rng)
-            return Start(found.weights, thetas)
-        return start_from(prepared, found, self.reward_init, rng)
 
     def _keep(self, best: Solution, prepared: Prepared, restarts: list[Restart]) -> None:
         units = prepared.units

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,10 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.mixture import GaussianMixture
-from threadpoolctl import ThreadpoolController
 
 from limiirl.demos.units import Units
 from limiirl.errors import InvalidParameter
+from limiirl.irl.threads import one_thread
 from limiirl.mdp.ensemble import RewardEnsemble
 
 Float = NDArray[np.float64]
@@ -154,17 +153,6 @@ def grouping(
     else:
         found = _per_unit(init, units)
     return found if isinstance(found, RewardEnsemble) else as_responsibilities(found, n_intents, units)
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()  # looks through all loaded libraries, which takes milliseconds
-
-
-def one_thread() -> AbstractContextManager[Any]:
-    """Return a context in which clusterers have one thread: several add up in any order, and bits would differ."""
-    found: AbstractContextManager[Any] = _libraries().limit(limits=1)
-    return found
 
 
 def _by_clusterer(init: Any, points: Float, n_intents: int, rng: Rng) -> Any:

@@ -19,6 +19,7 @@ from limiirl.mixture.criteria import Float, Notes, Problem, Tick, held_out, stab
 from limiirl.mixture.em import few
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.recommendation import Row, compare_held_out, explain, recommend
+from limiirl.mixture.starts import points
 from limiirl.mixture.stick_breaking import stick_breaking
 
 if TYPE_CHECKING:
@@ -258,8 +259,8 @@ def _sticks(problem: Problem, most: int) -> int | None:
         return None
 
     def count() -> int:
-        points = problem.mixture.points(prepare(problem.mixture.irl, problem.mdp, problem.demos, problem.groups))
-        return stick_breaking(points, most, problem.sticks_seed())
+        ready = prepare(problem.mixture.irl, problem.mdp, problem.demos, problem.groups)
+        return stick_breaking(points(problem.mixture.embedding, ready), most, problem.sticks_seed())
 
     return Notes().attempt("stick-breaking GMM", count)  # a model may have no features to cluster
 

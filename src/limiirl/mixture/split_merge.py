@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from limiirl.irl.prepared import Prepared
+from limiirl.irl.threads import one_thread
 from limiirl.mixture.em import Callback, Iteration, Settings, Solution, Start, few, run
 from limiirl.mixture.embeddings import shares
-from limiirl.mixture.init import one_thread
 
 Float = NDArray[np.float64]
 # Moves that are taken in one fit, and moves that are tried before one is, at most.
@@ -49,7 +49,9 @@ class Move(NamedTuple):
 def refine(prepared: Prepared, found: Solution, settings: Settings, callback: Callback | None = None) -> Solution:
     """Return a solution at least as good, by moves that each raise the objective.
 
-    A move that is taken is one line of the history, with its `event`; the iterations of EM after it follow.
+    A move that is taken is one line of the history, with its `event`; the iterations of EM after it follow. Halves are
+    always those of `shares` of feature counts, whatever embedding a start clustered: a move is to come upon what
+    the start did not.
 
     Examples
     --------
@@ -64,8 +66,8 @@ def refine(prepared: Prepared, found: Solution, settings: Settings, callback: Ca
     >>> first = np.array([np.multiply(away, -1.0), np.multiply(away, -0.9), away])
     >>> stuck = run(ready, Start(np.ones(3) / 3, first), Settings())
     >>> free = refine(ready, stuck, Settings())
-    >>> [entry.event for entry in free.history if entry.event]
-    ['start', 'split 2, merged 0 into 1']
+    >>> [entry.event[:15] for entry in free.history if entry.event]  # which of 0 and 1 is kept does not matter
+    ['start', 'split 2, merged']
     >>> stuck.rho.round(2), free.rho.round(2)
     (array([0.24, 0.26, 0.5 ]), array([0.33, 0.33, 0.33]))
     """
@@ -160,9 +162,9 @@ def cheapest_merger(log_p: Float, rho: Float, split: int) -> tuple[float, int, i
 
     Examples
     --------
-    The first two intents are the same, so that nothing is lost.
+    The first two intents are the same, so that nothing is lost; each of the others has a unit to itself.
 
-    >>> log_p = np.log([[0.9, 0.9, 0.1, 0.1], [0.1, 0.1, 0.8, 0.2]])
+    >>> log_p = np.log([[0.9, 0.9, 0.1, 0.1], [0.1, 0.1, 0.8, 0.1], [0.1, 0.1, 0.1, 0.8]])
     >>> found, kept, gone = cheapest_merger(log_p, np.ones(4) / 4, split=2)
     >>> kept, gone, bool(np.isclose(found, np.log(np.exp(log_p).mean(axis=1)).sum(), rtol=1e-12, atol=0.0))
     (0, 1, True)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture
 
-from limiirl.mixture.init import one_thread, standardised
+from limiirl.irl.threads import one_thread
+from limiirl.mixture.init import standardised
 
 Float = NDArray[np.float64]
 # A component's variance in any direction of the whitened points is at least this share of theirs, which is 1.

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from limiirl.demos.agents import Agents
 from limiirl.errors import InvalidParameter
 from limiirl.worlds import drawing
-from limiirl.worlds.continuous_dynamics import GOAL, PUDDLE, RADIUS, SIZE, START, traced
+from limiirl.worlds.continuous_dynamics import GOAL, PUDDLE, RADIUS, START, traced
+from limiirl.worlds.gaussian_policy import SIZE
 
 _DRY, _WET = "#f2efe6", "#a9d3ee"
 # With more walks than this, lines lie so thick that the first ones say it all.

@@ -15,12 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.errors import InvalidParameter
-from limiirl.worlds.gaussian_policy import GaussianPolicy
+from limiirl.worlds.gaussian_policy import SIZE, GaussianPolicy
 
 Float = NDArray[np.float64]
 
-SIZE = 9.0
-"""The world is the square [0, 9] x [0, 9]."""
 START, GOAL, RADIUS = (0.0, 4.5), (9.0, 4.5), 1.0
 HORIZON = 30
 """Steps of a walk."""

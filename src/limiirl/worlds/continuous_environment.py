@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl.errors import InvalidParameter
-from limiirl.worlds.continuous_dynamics import KINDS, SIZE, START, arrived, check_kind, moved, reward_features
+from limiirl.worlds.continuous_dynamics import KINDS, START, arrived, check_kind, moved, reward_features
+from limiirl.worlds.gaussian_policy import SIZE
 
 if TYPE_CHECKING:
     from limiirl.worlds.continuous_drawing import WalkerPicture

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from limiirl.demos.agents import Agents
 from limiirl.errors import InvalidParameter
+from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.worlds.continuous_dynamics import FEATURE_NAMES, HORIZON, KINDS, Walks, check_kind, walk
 from limiirl.worlds.gaussian_policy import GaussianPolicy
 from limiirl.worlds.parameters import check_count, check_gamma, check_seed
@@ -107,6 +108,17 @@ class ContinuousPuddleWorld:
         labels.flags.writeable = False
         return labels
 
+    @cached_property
+    def ensemble(self) -> RewardEnsemble:
+        """The intents with the share of the agents that has each; see the class before comparing rewards with it.
+
+        Examples
+        --------
+        >>> ContinuousPuddleWorld(kinds=("center", "up", "down", "border")).ensemble.weights
+        array([0.25, 0.75])
+        """
+        return RewardEnsemble(np.bincount(self.labels) / len(self.labels), self.thetas)
+
     def policy(self, kind: str) -> GaussianPolicy:
         """Return the trained policy of a kind, whether an agent of this world is of it or not.
 
@@ -128,6 +140,9 @@ class ContinuousPuddleWorld:
 
     def walks(self, kind: str, n: int, seed: int = 0) -> Walks:
         """Return n walks of a kind of agent, with positions; see `Walks`.
+
+        For one seed all kinds have the same noise, so that their walks can be compared one by one: they are not
+        independent. Take another seed for each kind where they should be; those of `agents` are.
 
         Examples
         --------

@@ -12,7 +12,8 @@ Float = NDArray[np.float64]
 
 VARIANCE = 0.1
 """Of each component of an action."""
-_SIDE = 9.0
+SIZE = 9.0
+"""The world is the square [0, 9] x [0, 9]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ class GaussianPolicy:
     @cached_property
     def _grid(self) -> Float:
         """Where the centres stand on each axis."""
-        return np.linspace(0.0, _SIDE, int(np.sqrt(self.n_features)))
+        return np.linspace(0.0, SIZE, int(np.sqrt(self.n_features)))
 
     def features(self, positions: Float) -> Float:
         """Return the radial features (..., p) of positions (..., 2)."""

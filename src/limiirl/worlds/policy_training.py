@@ -1,10 +1,13 @@
 """Training the agents of the continuous PuddleWorld: GPOMDP with a baseline, and Adam's steps."""
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl.errors import ConvergenceWarning
+from limiirl.kernels.gpomdp import baseline
 from limiirl.worlds.continuous_dynamics import HORIZON, KINDS, Walks, distance, walk
 from limiirl.worlds.gaussian_policy import GaussianPolicy
 
@@ -42,9 +45,7 @@ def gradient(scores: Float, rewards: Float) -> Float:
     [1.0]
     """
     G = np.cumsum(scores, axis=1)
-    squares = G**2
-    baseline = np.einsum("ntd,nt->td", squares, rewards) / (np.sum(squares, axis=0) + _TINY)
-    total = np.einsum("ntd,nt->d", G, rewards) - np.einsum("ntd,td->d", G, baseline)
+    total = np.einsum("ntd,nt->d", G, rewards) - np.einsum("ntd,td->d", G, baseline(G, rewards, _TINY))
     return np.asarray(total / len(scores))
 
 
@@ -91,31 +92,45 @@ def train(kind: str, gamma: float, rng: np.random.Generator) -> GaussianPolicy:
     An agent of kind "center" is indifferent: as few steps lead around the puddle as through it, and where it starts
     decides which way it keeps. The released one wades. So its mean first heads straight ahead, up to noise, while that
     of the others heads up and to the right.
+
+    Where no attempt succeeds, as may be for a small gamma, the best is returned, with a `ConvergenceWarning`.
+
+    Examples
+    --------
+    >>> train("center", 0.999, np.random.default_rng(0)).weights.shape
+    (25, 2)
     """
-    best, most = _attempt(kind, gamma, rng)
+    best, most = attempt(kind, gamma, rng)
     for _ in range(ATTEMPTS - 1):
         if most >= ACCEPTED:
             break
-        policy, found = _attempt(kind, gamma, rng)
+        policy, found = attempt(kind, gamma, rng)
         if found > most:
             best, most = policy, found
+    if most < ACCEPTED:
+        warnings.warn(
+            f"No training of an agent of kind {kind!r} with gamma={gamma:g} succeeded: the best of {ATTEMPTS} is paid "
+            f"{most:.3g} a walk on average, and {ACCEPTED:g} is asked for. Take another seed, or a gamma nearer to 1.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     return best
 
 
-def _attempt(kind: str, gamma: float, rng: np.random.Generator) -> tuple[GaussianPolicy, float]:
-    """Return a policy, and the mean over its last walks of the sum of what it was paid."""
+def attempt(kind: str, gamma: float, rng: np.random.Generator) -> tuple[GaussianPolicy, float]:
+    """Return a policy after one training, and the mean over its last walks of the sum of what it was paid."""
     weights = rng.random((_N_FEATURES, 2)) - (0.0, 0.5 if kind == "center" else 0.0)
     adam = Adam(LEARNING_RATE)
     for _ in range(ITERATIONS):
         policy = GaussianPolicy(weights)
         walks = walk(policy, kind, rng.standard_normal((EPISODES, HORIZON, 2)))
-        slope = gradient(_scores(policy, walks), _shaped(_paid(kind, walks), walks, gamma))
+        slope = gradient(scores_of(policy, walks), shaped(paid_to(kind, walks), walks, gamma))
         weights = weights + adam.step(slope).reshape(weights.shape)
     # The released code makes no step after the last walks, and so the policy is the one that they are of.
-    return policy, float(np.mean(np.sum(_paid(kind, walks), axis=1)))
+    return policy, float(np.mean(np.sum(paid_to(kind, walks), axis=1)))
 
 
-def _scores(policy: GaussianPolicy, walks: Walks) -> Float:
+def scores_of(policy: GaussianPolicy, walks: Walks) -> Float:
     """Return (n, T, p b): the gradients of log pi, for the T steps after which nobody chooses any more."""
     T = _longest(walks)
     x, a, live = walks.policy_features[:, :T], walks.actions[:, :T], walks.live[:, :T]
@@ -123,13 +138,13 @@ def _scores(policy: GaussianPolicy, walks: Walks) -> Float:
     return np.asarray((x[..., :, None] * surprise[..., None, :]).reshape(len(x), T, -1))
 
 
-def _paid(kind: str, walks: Walks) -> Float:
+def paid_to(kind: str, walks: Walks) -> Float:
     """Return (n, T): the rewards of the steps up to the arrival."""
     T = _longest(walks)
     return np.asarray(walks.reward_features[:, :T] @ np.array(KINDS[kind]) * walks.live[:, :T])
 
 
-def _shaped(paid: Float, walks: Walks, gamma: float) -> Float:
+def shaped(paid: Float, walks: Walks, gamma: float) -> Float:
     """Return (n, T): discounted rewards, with what coming nearer to the goal adds."""
     T = paid.shape[1]
     far = SHAPING * distance(walks.positions[:, : T + 1])
