@@ -7,7 +7,7 @@ from scipy.special import betaln, digamma, gammaln
 from scipy.stats import norm, truncnorm
 from sklearn.mixture import BayesianGaussianMixture
 
-from limiirl import MLIRL, MaxCausalEnt, MaxEnt
+from limiirl import MLIRL, Demonstrations, MaxCausalEnt, MaxEnt
 from limiirl.errors import InvalidParameter
 from limiirl.irl.optimise import Box
 from limiirl.irl.prepared import Prepared, prepare
@@ -15,10 +15,12 @@ from limiirl.mixture.bayesian_bound import Problem
 from limiirl.mixture.bayesian_moves import MOVES, improved
 from limiirl.mixture.bayesian_prior import Prior
 from limiirl.mixture.bayesian_rewards import Rewards, expected_log_prob, fresh, improve, node_weights
+from limiirl.mixture.bayesian_search import search
 from limiirl.mixture.bayesian_slopes import log_probs, loss
 from limiirl.mixture.bayesian_sticks import sticks
 from limiirl.worlds import ElementWorld
 from tests.oracles.mixture import crossings, walks
+from tests.oracles.normal import Normal, numbers
 from tests.oracles.partitions import block_evidence, log_restaurant, sampled
 
 MDP = crossings()
@@ -229,3 +231,42 @@ def test_a_move_is_taken_only_if_the_bound_rises():
     bounds = [found.bound for found in seen]
     assert len(seen) > 1
     assert np.min(np.diff(bounds)) >= -1e-3  # the tie that fewer intents win
+
+
+def one_dimension(values: list[float], scale: float, alpha: float) -> Problem:
+    ready = prepare(Normal(), *numbers(values))
+    return Problem(ready, Prior(Box(np.array([-np.inf]), np.array([np.inf])), scale), alpha, ready.features())
+
+
+def test_moves_are_tried_again_after_sweeps_have_settled():
+    made = one_dimension([0.0, -0.5, -2.3, 0.0, 0.9, 1.0, -0.5, 2.2, 1.9], 1.0, 5.0)
+    found = search(made, np.ones((9, 1)), 6, 100, 1e-4)
+    events = [step.event for step in found.history]
+    assert "sweep" in events[: len(events) - events[::-1].index("split") - 1]
+    assert found.converged
+    assert improved(made, found.state, 6) is None
+
+
+def test_the_last_posterior_is_noted_even_if_hardly_anybody_follows_one_of_its_intents():
+    found = search(one_dimension([-0.3, -0.3, -0.2, 1.1, 0.1, 0.4, 0.0], 1.0, 0.3), np.ones((7, 1)), 6, 100, 1e-4)
+    assert found.state.sizes[-1] < 0.5
+    assert found.state.n_intents in found.evidence
+
+
+def test_only_blocks_have_names_to_exchange():
+    found = sticks(np.array([4.0, 2.0, 0.1]), 1.0)
+    np.testing.assert_allclose(found.log_labellings, np.log(7.1 / 4.0) + np.log(3.1 / 2.0), rtol=1e-12)
+
+
+def test_rewards_of_infinite_sums_have_no_probability_and_posteriors_keep_away_from_them():
+    loop = type(MDP).from_edges([0, 0], [0, 1], p0=[1, 0], state_features=[[1], [0]])
+    ready = prepare(MaxEnt(np.inf, bounds=None), loop, Demonstrations.from_lists([[0, 1], [0, 0, 1]]))
+    log_p = log_probs(ready, np.array([[-1.0], [1.0], [-2.0]]))
+    np.testing.assert_array_equal(np.isfinite(log_p), [[True, False, True]] * 2)
+    prior, wide = (
+        Prior(Box(np.array([-np.inf]), np.array([np.inf])), 2.0),
+        Rewards(np.full((1, 1), -0.5), np.ones((1, 1, 1))),
+    )
+    assert np.all(np.isneginf(expected_log_prob(ready, prior, wide)))
+    found = improve(loss(ready, np.ones((2, 1)), 2.0), prior, wide, 20)
+    assert np.all(np.isfinite(expected_log_prob(ready, prior, found)))

@@ -20,7 +20,7 @@ from limiirl.experiments.trial import make_mixture, run_trial
 from limiirl.experiments.verdicts import margin_of
 from tests.oracles.records import made
 
-ELEMENTS, WIND = (STUDIES[name] for name in GROUPS["beyond"])
+MODELS, ELEMENTS, WIND = (STUDIES[name] for name in GROUPS["beyond"])
 
 
 def verdicts(results):
@@ -222,3 +222,12 @@ def test_a_warm_start_that_takes_longer_is_told():
 
 def test_a_few_worlds_decide_nothing():
     assert set(verdicts(made(ELEMENTS, value, n_worlds=5)).values()) == {OPEN}
+
+
+def test_the_papers_setting_has_every_model_and_its_ideal_in_a_hundred_worlds():
+    models = [name for name in BEYOND_MODELS if name != "Sigma-GIRL"]
+    assert MODELS.repeats == 100
+    assert set(MODELS.methods) == {combined(m, start) for m in models for start in ("k-means, MLE", "supervised")}
+    (x,) = MODELS.points
+    # The same trials as those of the sweeps, so that a world is fitted once.
+    assert all(setting.spec == ELEMENTS.spec(setting.method, x) for setting in MODELS.settings)

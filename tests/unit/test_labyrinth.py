@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Callable
-from itertools import pairwise, permutations
+from itertools import pairwise, permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +15,22 @@ from examples.mouse_labyrinth import __main__ as command
 from examples.mouse_labyrinth import drawing, maze, page, prediction, recordings, simulated, study
 
 GAMMA = 0.8
+SMALL = study.Settings(most=3, per_mouse=40, folds=2, resamples=0, models=False, check=False, tol=0.03)
 
 
 @pytest.fixture(scope="module")
 def mice() -> recordings.Recordings:
     return simulated.simulate(GAMMA, n_mice=4, n_bouts=15, seed=3)
+
+
+@pytest.fixture(scope="module")
+def found(mice: recordings.Recordings) -> study.Findings:
+    return study.run(mice, SMALL, lambda text: None)
+
+
+def told(right: list[bool], name: str = "x", p_exact: float = 0.5, p_within: float = 0.5) -> prediction.Prediction:
+    labels = np.arange(len(right)) % 2 == 0
+    return prediction.Prediction(name, labels == np.array(right), labels, (0, 9), p_exact, 70, p_within, 35)
 
 
 class TestMaze:
@@ -83,6 +94,8 @@ class TestRecordings:
         restricted = [name for name in found.mice if found.restricted[name]]
         assert restricted == ["B1", "B2", "B3", "B4", "C1", "C3", "C6", "C7", "C8", "C9"]
         assert len(found.mice) == 19
+        batches = {str(b): found.labels[found.batches == b].tolist() for b in np.unique(found.batches)}
+        assert batches == {"B": [True] * 4 + [False] * 3, "C": [True] * 6, "D": [False] * 6}
         visits = [
             sum(int(np.sum(b == maze.WATER)) for b in np.array(found.bouts, dtype=object)[found.mouse == m])
             for m in found.mice
@@ -124,20 +137,30 @@ class TestPrediction:
         rng = np.random.default_rng(seed)
         points, labels = rng.normal(size=(6, 2)), np.array([True, True, True, False, False, False])
         points[labels] += 0.8
+        strata = np.array(["B", "B", "C", "B", "B", "C"])
 
         def right(given: np.ndarray) -> int:
             hits = 0
             for i in range(6):
                 others = np.arange(6) != i
-                told = NearestCentroid().fit(points[others], given[others]).predict(points[i : i + 1])[0]
-                hits += int(told == given[i])
+                told_as = NearestCentroid().fit(points[others], given[others]).predict(points[i : i + 1])[0]
+                hits += int(told_as == given[i])
             return hits
 
-        every = [right(np.array(order)) for order in sorted(set(permutations(labels.tolist())))]
-        found = prediction.predict("x", points, labels)
+        orders = sorted(set(permutations(labels.tolist())))
+        every = np.array([right(np.array(order)) for order in orders])
+        found = prediction.predict("x", points, labels, strata)
         assert found.n_right == right(labels)
-        assert found.p_exact == pytest.approx(np.mean(np.array(every) >= right(labels)), abs=1e-12)
+        assert found.p_exact == pytest.approx(np.mean(every >= right(labels)), abs=1e-12)
+        low, high = found.by_chance
+        assert np.mean(every < low) <= 0.05 <= np.mean(every <= low)
+        assert np.mean(every < high) <= 0.95 <= np.mean(every <= high)
         assert found.n_labelings == 20
+        # Batch B keeps two of its four labels, batch C one of its two.
+        within = np.array([sum(np.array(order)[strata == "B"]) == 2 for order in orders])
+        assert found.p_within == pytest.approx(np.mean(every[within] >= right(labels)), abs=1e-12)
+        assert found.n_within == 6 * 2
+        assert prediction.predict("x", points, labels).p_within == found.p_exact
 
     def test_labels_that_are_told_apart_have_the_smallest_p_there_is(self):
         labels = np.arange(8) < 4
@@ -145,7 +168,30 @@ class TestPrediction:
         assert found.n_right == 8
         # The labeling and its opposite are told apart alike.
         assert found.p_exact == pytest.approx(2 / 70, abs=1e-12)
-        assert found.p_majority == pytest.approx(0.5**8, abs=1e-12)
+
+    def test_nothing_is_compared_within_strata_of_one_group_each(self):
+        labels = np.arange(8) < 4
+        found = prediction.predict("x", np.where(labels, 1.0, 0.0)[:, None], labels, labels)
+        assert (found.p_within, found.n_within) == (1.0, 1)
+
+    def test_too_many_animals_to_try_all_labelings_are_refused(self):
+        with pytest.raises(ll.errors.InvalidParameter, match=r"11 of 23 can be labelled in 1\.4e\+06 ways"):
+            prediction.predict("x", np.zeros((23, 1)), np.arange(23) < 11)
+
+    @pytest.mark.parametrize(("n_true", "said"), [(0, "none of the 6"), (6, "all of the 6")])
+    def test_one_group_alone_is_refused(self, n_true: int, said: str):
+        labels = np.arange(6) < n_true
+        with pytest.raises(ll.errors.InvalidParameter, match=said):
+            prediction.predict("x", np.zeros((6, 1)), labels)
+        with pytest.raises(ll.errors.InvalidParameter, match=said):
+            prediction.rank_test(np.zeros(6), labels)
+
+    def test_two_predictions_are_compared_by_all_ways_that_their_differences_could_have_fallen(self):
+        one, other = told([True] * 6 + [False] + [True, False]), told([False] * 6 + [True] + [True, False])
+        falls = np.array([sum(f) for f in product([0, 1], repeat=7)])
+        expected = np.mean(np.abs(falls - 3.5) >= abs(6 - 3.5))
+        assert prediction.compare(one, other) == (6, 1, pytest.approx(expected, abs=1e-12))
+        assert prediction.compare(one, one) == (0, 0, 1.0)
 
     def test_points_may_depend_on_who_is_left_out(self):
         labels = np.array([True, True, False, False])
@@ -171,9 +217,7 @@ class TestSimulatedMice:
         assert [len(i) for i in mice.intents or []] == [len(maze.steps_of(nodes)) for nodes in mice.bouts]
         assert len(study.piece_truth(mice, 20)) == len(recordings.cut(mice, 20).states)
 
-    def test_three_intents_are_found_again_and_told_on_a_page(self, mice: recordings.Recordings, tmp_path: Path):
-        settings = study.Settings(most=3, per_mouse=40, folds=2, resamples=0, model_folds=0, check=False)
-        found = study.run(mice, settings, lambda text: None)
+    def test_three_intents_are_found_again_and_told_on_a_page(self, found: study.Findings, tmp_path: Path):
         assert found.selection.recommended == 3
         assert found.truth["ANID"] < 0.35
         assert found.truth["pieces with the intent of most of their group"] > 0.85
@@ -192,17 +236,61 @@ class TestSimulatedMice:
         assert "against the truth: ANID" in page.printed(found)
         assert drawing.walls(tmp_path) is None
 
-    def test_no_fit_sees_a_label(self, mice: recordings.Recordings):
-        swapped = recordings.Recordings(
-            mice.bouts, mice.mouse, {name: not told for name, told in mice.restricted.items()}, (), mice.intents
+    def test_no_fit_sees_a_label(self, mice: recordings.Recordings, found: study.Findings):
+        # Other groups than before, and not the opposite ones either.
+        others = dict(zip(mice.mice, [False, True, True, True], strict=True))
+        again = study.run(
+            recordings.Recordings(mice.bouts, mice.mouse, others, (), mice.intents), SMALL, lambda text: None
         )
-        assert recordings.cut(swapped, 20).demos() == recordings.cut(mice, 20).demos()
-        assert recordings.cut(mice, 20).demos().labels is None
+        np.testing.assert_array_equal(again.U, found.U)
+        np.testing.assert_array_equal(again.shares_without, found.shares_without)
+        assert again.selection.to_dict() == found.selection.to_dict()
+        for name, scores in found.held_out.items():
+            np.testing.assert_array_equal(again.held_out[name], scores)
+        assert again.predictions[0].labels.tolist() == list(others.values())
+
+
+class TestComparisonOfModels:
+    @pytest.mark.filterwarnings("ignore::limiirl.errors.IdentifiabilityWarning")
+    def test_a_mouse_is_scored_by_a_fit_without_it(self, mice: recordings.Recordings, found: study.Findings):
+        mdp, pieces = maze.steps_mdp(GAMMA), recordings.cut(mice, 20)
+        out = pieces.mouse == "S02"
+        irl = ll.MaxCausalEnt(ridge=1e-3)
+        theta = irl.fit(mdp, pieces.demos()[~out])
+        own = pieces.demos()[out]
+        expected = np.sum(irl.log_prob(mdp, theta[None], own)[:, 0] - own.log_q(mdp)) / pieces.moves[out].sum()
+        assert found.held_out[study.CHOSEN][1] == pytest.approx(expected, abs=1e-5)
+        assert list(found.held_out) == [study.CHOSEN, "3 intents"]
+
+    def test_differences_are_paired_by_mouse(self, found: study.Findings):
+        rows = {name: (own, beyond) for name, own, beyond in page.compared(found)}
+        difference = found.held_out["3 intents"] - found.held_out[study.CHOSEN]
+        own, beyond = rows["3 intents"]
+        assert own == pytest.approx(found.held_out["3 intents"].mean(), rel=1e-12)
+        test = stats.ttest_1samp(difference, 0.0).confidence_interval(0.99)
+        assert (beyond.low, beyond.high) == pytest.approx((test.low, test.high), rel=1e-9)
+        assert rows[study.CHOSEN][1].mean == 0.0
+
+
+class TestVerdicts:
+    @pytest.mark.parametrize(
+        ("right", "p_exact", "p_within", "expected"),
+        [
+            (12, 0.0099, 0.0099, ["holds", "holds", "holds"]),
+            (12, 0.01, 0.029, ["open", "open", "holds"]),
+            (7, 0.001, 0.029, ["holds", "open", "open"]),
+            (0, 0.9, 0.9, ["open", "open", "open"]),
+        ],
+    )
+    def test_what_is_not_shown_is_open(self, right: int, p_exact: float, p_within: float, expected: list[str]):
+        counted = told([False] * 12)
+        best = told([i < right for i in range(12)], p_exact=p_exact, p_within=p_within)
+        assert [callout.verdict for callout in page.verdicts(best, counted)] == expected
 
 
 def test_without_the_data_the_command_says_where_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         command.main(["--data", str(tmp_path), "--out", str(tmp_path / "out")])
-    told = capsys.readouterr().err
-    assert "no bouts.csv" in told
-    assert "Rosenberg" in told
+    said = capsys.readouterr().err
+    assert "no bouts.csv" in said
+    assert "Rosenberg" in said

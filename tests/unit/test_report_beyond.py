@@ -19,7 +19,7 @@ from tests.oracles.records import made
 from tests.oracles.report import filled, half_width, made_up, reader, rows
 
 WORLDS = 9
-ELEMENTS, WIND = (STUDIES[name] for name in GROUPS["beyond"])
+MODELS, ELEMENTS, WIND = (STUDIES[name] for name in GROUPS["beyond"])
 
 
 @pytest.fixture(scope="module")
@@ -49,17 +49,26 @@ def less_ties(gap, measure):
 
 def test_every_figure_and_table_is_there(folder):
     figures = {path.stem for path in (folder / "figures").glob("*.svg")}
-    sweeps = {f"{name}{kind}" for name in GROUPS["beyond"] for kind in ("", "-anid", "-gevd")}
+    sweeps = {f"{name}{kind}" for name in GROUPS["beyond"][1:] for kind in ("", "-anid", "-gevd")}
     assert figures == {"quality", *sweeps}
     tables = {path.stem for path in (folder / "tables").glob("*.tex")}
-    along = {f"{name}-{kind}" for name in GROUPS["beyond"] for kind in ("gap", "seconds")}
-    assert tables == {"claims", "beyond", "beyond-tests", *along}
+    along = {f"{name}-{kind}" for name in GROUPS["beyond"][1:] for kind in ("gap", "seconds")}
+    assert tables == {"claims", "beyond", "beyond-tests", "beyond-models", "beyond-models-tests", *along}
 
 
 def test_the_papers_setting_is_found():
-    for study, x in ((ELEMENTS, 3), (WIND, 0.1)):
+    for study, x in ((MODELS, 3), (ELEMENTS, 3), (WIND, 0.1)):
         assert paper_point(Results(study, {})) == x
     assert paper_point(Results(STUDIES["sigma-girl"], {})) is None
+
+
+def test_models_in_the_papers_setting_are_told_by_themselves(folder, raw):
+    table = {(row["Model"], row["Start"]): row for row in rows(folder, "tables/beyond-models.csv")}
+    assert len(table) == len(MODELS.settings) == 10
+    for (model, start), row in table.items():
+        np.testing.assert_allclose(
+            float(row["GEVD"]), raw(MODELS, combined(model, start), 3, "gevd").mean(), rtol=1e-12
+        )
 
 
 def test_scores_are_means_of_the_records(folder, raw):
@@ -188,8 +197,9 @@ def test_many_claims_are_folded_away(report):
     assert all(" = " not in row[0].text for row in table.cells)  # no line ends there
     assert {row[1].text for row in table.cells} <= {"holds", "does not hold", "open"}
     titles = [section.title for section in report.sections]
-    assert titles == ["What is compared", "Findings", "Rewards, clusters and time", ELEMENTS.title, WIND.title]
-    for section in report.sections[3:]:
+    sweeps = ["Rewards, clusters and time", ELEMENTS.title, WIND.title]
+    assert titles == ["What is compared", "Findings", MODELS.title, *sweeps]
+    for section in report.sections[4:]:
         shown = [item.title for item in section.items if isinstance(item, Callout)]
         assert len(shown) == N_HEADLINES
         assert [title.startswith(f"{model} learns better") for title, model in zip(shown, CAUSAL, strict=False)] == [
@@ -225,7 +235,7 @@ def test_the_terminal_is_told_the_papers_setting_once(store):
     told = told_in_text(store, choose(["beyond"]))
     assert told.count("at the paper's setting, E = 3 and wind 0.1") == 1
     line = next(line for line in told.splitlines() if line.startswith("  k-means, MLE"))
-    assert line.count("±") == len({model_of(s.method) for s in ELEMENTS.settings})
+    assert line.count("±") == len({model_of(s.method) for s in MODELS.settings})
     assert "further claims, in the report" in told
 
 

@@ -23,8 +23,8 @@ Names = Annotated[
     list[str],
     typer.Argument(
         help="table1, boxplots, demos, wind, clusters, elements, imbalance, margin, mlirl, sigma-girl: the paper's, or "
-        "all for all of these; beyond-elements, beyond-wind: not the paper's. Groups: models is boxplots, mlirl and "
-        "sigma-girl; beyond is both beyond-elements and beyond-wind. `all beyond` is everything."
+        "all for all of these; beyond-models, beyond-elements, beyond-wind: not the paper's, or beyond for these. "
+        "models is boxplots, mlirl and sigma-girl. `all beyond` is everything."
     ),
 ]
 
@@ -36,7 +36,8 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     repeats: Annotated[
         int | None,
         typer.Option(
-            help="Worlds a study. By default 100 of table1 and boxplots, 40 of sigma-girl, 10 of margin, 20 of others."
+            help="Worlds a study. By default 100 of table1, boxplots and beyond-models, 40 of sigma-girl, 10 of "
+            "margin, 20 of others."
         ),
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Trials at once; as many as there are cores by default.")] = None,

@@ -43,7 +43,7 @@ STUDIES: Mapping[str, Study] = MappingProxyType(
 """Studies by the name that `limiirl reproduce` knows them by."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"models": ("boxplots", "mlirl", "sigma-girl"), "beyond": ("beyond-elements", "beyond-wind")}
+    {"models": ("boxplots", "mlirl", "sigma-girl"), "beyond": ("beyond-models", "beyond-elements", "beyond-wind")}
 )
 """Names for several studies: the paper's box plots of its three models; and what goes beyond the paper."""
 

@@ -137,6 +137,17 @@ def _settings(x: float, n_elements: int, wind: float) -> Iterable[Setting]:
 
 BEYOND_STUDIES = (
     Study(
+        "beyond-models",
+        "Every model in the paper's setting",
+        "elements E = K",
+        100,
+        tuple(
+            setting
+            for setting in _settings(_PAPERS[0], *_PAPERS)
+            if start_of(setting.method) in _ONE and model_of(setting.method) != "Sigma-GIRL"
+        ),
+    ),
+    Study(
         "beyond-elements",
         "Every model and start: number of intents",
         "elements E = K",

@@ -34,6 +34,7 @@ _SYMBOLS = {
     "sigma-girl": "n",
     "beyond-elements": "E",
     "beyond-wind": "w",
+    "beyond-models": "E",
 }
 
 

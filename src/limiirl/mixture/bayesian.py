@@ -85,7 +85,7 @@ class BayesianIntentMixture(Inference, BayesianReporting, BaseEstimator):  # typ
     groups_, group_responsibilities_ : (G,), (G, K), where `fit` was given groups; else None
     bound_ : float
         The bound on the log evidence of all demonstrations together, but for the error of expectations over rewards:
-        none where log-likelihoods are quadratic in rewards, up to a nat for each intent where it was measured (ADR
+        none where log-likelihoods are quadratic in rewards, up to 0.25 nats for each intent where it was measured (ADR
         0011).
     intent_posterior_ : dict of int to float
         Probability of each number of intents that the search met, the best partition of each standing for all. The

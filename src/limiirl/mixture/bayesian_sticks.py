@@ -8,11 +8,14 @@ are listed. Following Blei & Jordan (2006), who set the last v to 1 instead.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, digamma, gammaln
+
+from limiirl.mixture.em import few
 
 Float = NDArray[np.float64]
 Concentration = float | tuple[float, float]
@@ -53,10 +56,11 @@ class Sticks:
 
         Labels are names: the process gives the same partition by others, of more and more distant sticks. Their
         probabilities add up to that of the Chinese restaurant: prod_k (alpha + N_k + N_k+1 + ...) / N_k times this one.
-        No block of a partition has less than one member.
+        Intents that hardly anybody follows are no blocks, and have no names to exchange.
         """
-        sizes = np.maximum(self.taken - 1.0, 1.0)
-        return float(np.sum(np.log((self.left + sizes) / sizes)))
+        sizes = self.taken - 1.0
+        counted = ~few(sizes, math.ceil(sizes.sum()))
+        return float(np.sum(np.log((self.left + sizes)[counted] / sizes[counted])))
 
     @property
     def weights(self) -> Float:

@@ -18,7 +18,7 @@ from limiirl.experiments.studies import GROUPS, STUDIES, SWEEPS, Study, choose
 from limiirl.experiments.verdicts import CAUSAL_GEVD, MARGINS
 from limiirl.report.cells import Cell, Column, Mark, Table
 from limiirl.report.document import Fold, Item, Report, Section
-from limiirl.report.studies.beyond import beyond_section, quality_section
+from limiirl.report.studies.beyond import beyond_section, quality_section, setting_section
 from limiirl.report.studies.in_text import beyond_text, models_text
 from limiirl.report.studies.inside import inside_section
 from limiirl.report.studies.methods import methods_items
@@ -35,7 +35,8 @@ _BUILDERS: dict[str, tuple[Callable[[Results], Section | None], ...]] = {
     **dict.fromkeys(SWEEPS, (sweep_section,)),
     "mlirl": (mlirl_section,),
     "sigma-girl": (sigma_section,),
-    **dict.fromkeys(GROUPS["beyond"], (quality_section, beyond_section)),
+    "beyond-models": (setting_section,),
+    **dict.fromkeys(GROUPS["beyond"][1:], (quality_section, beyond_section)),
 }
 _TEXTS: dict[str, Callable[[Results], str]] = {
     "table1": comparison_text,

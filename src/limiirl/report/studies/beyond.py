@@ -59,6 +59,23 @@ def quality_section(results: Results) -> Section | None:
     )
 
 
+def setting_section(results: Results) -> Section | None:
+    """Return the models at the paper's setting, over many worlds; None where the study does not have that setting."""
+    x = paper_point(results)
+    if x is None:
+        return None
+    return Section(
+        results.study.title,
+        [
+            score_table(results, x, results.study.name),
+            *callouts(results),
+            paired_table(results, x, f"{results.study.name}-tests"),
+        ],
+        lead="The paper's setting with other models of behaviour, from k-means and from the true labels: what the "
+        "choice of a model is worth.",
+    )
+
+
 def beyond_section(results: Results) -> Section:
     """Return a sweep of every model and start: by model, by start, and the gap to supervision."""
     study, said = results.study, callouts(results)

@@ -37,7 +37,7 @@ def in_order(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return sorted(set(pairs), key=lambda p: (models.get(p[0], last), p[0], starts.get(p[1], last), p[1]))
 
 
-def score_table(results: Results, x: Point) -> Table:
+def score_table(results: Results, x: Point, name: str = "beyond") -> Table:
     """Return GEVD, ANID, accuracy, iterations and the time of a fit, for each model and start."""
     methods = methods_at(results, x)
     best = {m: _best(results, methods, x, m) for m in ("gevd", "anid")}
@@ -49,14 +49,14 @@ def score_table(results: Results, x: Point) -> Table:
         seconds = scores.pop("seconds")
         rows.append([model, start, *scores.values(), iterations(results, method, x, counted=False), seconds])
     return Table(
-        "beyond",
+        name,
         "Every model and start at the paper's setting: mean ± half-width of the 95 % interval over "
         f"{counted_worlds(results)}",
         "E = 3, wind 0.1, 100 demonstrations to learn from and 100 others to judge by. The best are of those without "
         "labels; what differs by no more than EM's tolerance is as good. Fit time is initialisation and EM, in seconds "
         "on one thread, timed one after the other, so that each prepares the data anew; of *split and merge* it is "
-        "that of one whole fit, which does so once. Sigma-GIRL's ANID and accuracy are of agents, a few for each "
-        "intent, not of single demonstrations.",
+        "that of one whole fit, which does so once. Sigma-GIRL's ANID and accuracy, if it is there, are of agents, a few "
+        "for each intent, not of single demonstrations.",
         [*_MODEL, *(TITLES[m] for m in ("gevd", "anid", "accuracy", "n_iter")), "Fit time"],
         rows,
     )
@@ -73,7 +73,7 @@ def _best(results: Results, methods: dict[tuple[str, str], str], x: Point, measu
     return {name for name, mean in means.items() if mean <= least + TIES[measure]}
 
 
-def paired_table(results: Results, x: Point) -> Table:
+def paired_table(results: Results, x: Point, name: str = "beyond-tests") -> Table:
     """Return paired tests of each model against MaxEnt with the same start."""
     measures = ("gevd", "anid")
     columns: list[Column] = [*_MODEL]
@@ -91,7 +91,7 @@ def paired_table(results: Results, x: Point) -> Table:
             cells += comparison_cells(results, found, measure)
         rows.append(cells)
     return Table(
-        "beyond-tests",
+        name,
         f"Against {BASELINE} with the same start",
         f"Model minus {BASELINE}, world by world, at the paper's setting: mean ± half-width of the 99 % interval; "
         "below zero the model is better. Certain is what has p < 0.01 in both tests; d is the mean difference over its "
