@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.measure import describe_machine
 from examples.mouse_labyrinth import page, recordings, simulated, study
 from limiirl.report import write
 
@@ -35,13 +36,13 @@ def main(arguments: list[str] | None = None) -> Path:
         parser.error(f"there is no bouts.csv in {given.data}. {WHERE}")
     if given.data is None:
         tell(f"no --data: simulated mice with three known intents. {WHERE}")
-        settings = study.Settings(most=4, per_mouse=60, resamples=2, model_folds=0, check=False)
+        settings = study.Settings(most=4, per_mouse=60, resamples=2, models=False, check=False)
         found = study.run(simulated.simulate(settings.gamma), settings, tell)
     else:
         found = study.run(recordings.read(given.data), study.Settings(), tell)
-    said = " --data FOLDER" if given.data is not None else ""
-    made = write(page.report(found, given.data, f"python -m examples.mouse_labyrinth{said} --out FOLDER"), given.out)
-    text = page.printed(found)
+    said = f"python -m examples.mouse_labyrinth{'' if given.data is None else ' --data FOLDER'} --out FOLDER"
+    made = write(page.report(found, given.data, said), given.out)
+    text = f"labyrinth: {said}, {time.monotonic() - began:.0f} s\n{describe_machine()}\n{page.printed(found)}"
     (given.out / "numbers.txt").write_text(text + "\n", encoding="utf-8")
     sys.stdout.write(f"{text}\n{made}\n")
     return made

@@ -58,7 +58,8 @@ def maps(
     name: str, title: str, caption: str, values: Float, titles: Sequence[str], label: str, outline: Float | None
 ) -> Figure:
     """Return the maze once an intent, with values (K, 128)."""
-    limit = float(np.quantile(np.abs(values), 0.99))
+    # One intent with large numbers would leave the others pale.
+    limit = float(np.quantile(np.abs(values), 0.9))
 
     def draw() -> Drawing:
         columns = min(_COLUMNS, len(values))
@@ -68,7 +69,9 @@ def maps(
         for k, ax in enumerate(axes):
             dots = node_map(ax, values[k], limit, outline)
             ax.set_title(titles[k], color=colour(k))
-        bar = figure.colorbar(dots, ax=axes, location="bottom", shrink=0.5, aspect=40, pad=0.02, label=label)
+        bar = figure.colorbar(
+            dots, ax=axes, location="bottom", shrink=0.5, aspect=40, pad=0.02, label=label, extend="both"
+        )
         bar.outline.set_visible(False)
         return figure
 
@@ -141,7 +144,7 @@ def against_counting(found: study.Findings) -> Figure:
         return figure
 
     r = float(np.corrcoef(rate, own)[0, 1])
-    alt = f"A dot a mouse: the share of intent 0 rises with the rate of water visits, correlation {r:.2f}."
+    alt = f"A dot a mouse: the share of intent 0 over the rate of water visits, correlation {r:.2f}."
     caption = f"Shares by the fit without that mouse. Correlation {r:.2f}."
     data = {"mouse": mice, "restricted": labels.tolist(), "rate": rate.tolist(), "share": own.tolist()}
     return Figure("counting", "Intent 0 against counting water visits", alt, caption, draw, data)

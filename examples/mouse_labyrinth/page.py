@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from examples.mouse_labyrinth import drawing, maze, study
-from examples.mouse_labyrinth.prediction import Prediction
+from examples.mouse_labyrinth.prediction import LEVEL, Prediction, compare
 from examples.mouse_labyrinth.simulated import INTENTS
+from limiirl.metrics import Interval, mean_interval
 from limiirl.report import Callout, Cell, Code, Facts, Fold, Grid, Report, Section, Table, Text, literal
 
 Row = list[Cell | str | float | None]
@@ -69,27 +70,34 @@ def printed(found: study.Findings) -> str:
         f"bouts of up to {max(map(len, found.recordings.bouts))} visits cut into {len(found.pieces.states)} pieces of "
         f"at most {s.length} moves (a dead end and back is one); every move is in one piece; discount {s.gamma:g}"
     )
-    if found.models:
-        lines.append(f"held-out log-likelihood a move, one intent, {s.model_folds} folds of whole mice")
-        lines += [f"  {name:<40} {value:8.4f}" for name, value in found.models.items()]
     lines += [f"select_intents, {s.per_mouse} pieces a mouse, {s.folds} folds of whole mice", str(found.selection)]
     lines.append(f"intents, fitted to all pieces ({found.mixture.n_intents}), the most water first")
     lines.append("  " + "intent  " + "  ".join(head for head, _ in _HEADS.values()))
     for k, row in enumerate(intent_rows(found)):
         cells = [f"{row[name]:{len(head)}.{digits}f}" for name, (head, digits) in _HEADS.items()]
         lines.append(f"  {k:>6}  " + "  ".join(cells))
-    lines.append(f"held-out log-likelihood a move of mice left out one by one: {found.held_out:.4f}")
+    lines.append(
+        "log-likelihood a move of each mouse by a fit without it, mean over mice; and by how much it is above that of "
+        f"one intent by {study.CHOSEN!r}, with the {1 - LEVEL:.0%} interval over mice"
+    )
+    for name, own, beyond in compared(found):
+        lines.append(f"  {name:<40} {own:8.4f}  {beyond.mean:8.4f} ± {beyond.half_width:.4f}")
     lines.append("mean share among restricted and other mice")
     lines += [f"  intent {k}  {a:.3f}  {b:.3f}" for k, (a, b) in enumerate(drawing.group_means(found))]
-    n = found.predictions[0].n_labelings
-    lines.append(f"water restricted or not, leave one mouse out, nearest centroid, exact over {n} labelings")
+    first, counted = found.predictions[0], _counting(found)
+    lines.append(
+        f"water restricted or not, leave one mouse out, nearest centroid; exact p over {first.n_labelings} labelings, "
+        f"and over the {first.n_within} of them that keep the labels of each batch ({', '.join(batches(found))})"
+    )
     for p in found.predictions:
         wrong = [name for name, a, b in zip(found.recordings.mice, p.predicted, p.labels, strict=True) if a != b]
         lines.append(
-            f"  {p.name:<46} {p.n_right:>2} of {p.labels.size}  p = {p.p_exact:.2g}  (binomial against the majority "
-            f"{p.p_majority:.2g})  wrong: {', '.join(wrong) or 'none'}"
+            f"  {p.name:<46} {p.n_right:>2} of {p.labels.size} (by chance {_range(p)})  p = {p.p_exact:.2g}  "
+            f"within batches {p.p_within:.2g}  wrong: {', '.join(wrong) or 'none'}"
         )
-    lines.append("single numbers: AUC for restricted, exact two-sided Mann-Whitney p")
+    only, less, p_more = compare(first, counted)
+    lines.append(f"right by shares of intents alone: {only}, by counting alone: {less}; exact McNemar p = {p_more:.2g}")
+    lines.append(f"single numbers: AUC for restricted, exact two-sided Mann-Whitney p, {len(found.ranks)} tests")
     lines += [f"  {name:<46} {auc:.3f}  p = {p:.2g}" for name, (auc, p) in found.ranks.items()]
     lines += [f"against ML-IRL's intents: {name} {x:.3f} (0 the same, 1 chance)" for name, x in found.agreement.items()]
     lines += [f"against the truth: {name} {x:.3f}" for name, x in found.truth.items()]
@@ -104,8 +112,7 @@ def report(found: study.Findings, folder: Path | None, command: str) -> Report:
     rewards = np.array([maze.reward_map(theta) for theta in found.mixture.thetas_])
     everything = study.visits(found.pieces, np.ones((len(found.pieces.states), 1)))
     ratio = np.log2((study.visits(found.pieces, found.U) + 1e-5) / (everything + 1e-5))
-    best = found.predictions[0]
-    counted = next(p for p in found.predictions if p.name == study.COUNTING)
+    best, counted = found.predictions[0], _counting(found)
     kind = "simulated mice" if found.truth else "mice"
     sections = [
         Section(
@@ -133,8 +140,8 @@ def report(found: study.Findings, folder: Path | None, command: str) -> Report:
             ],
             lead="Learned from pieces of bouts alone, ordered by how often they visit the water port.",
         ),
-        Section("How many?", [drawing.criteria(found), Code(str(found.selection), "select_intents"), *_models(found)]),
-        Section("The mice", [drawing.shares_by_mouse(found), _prediction_table(found), *_verdicts(best, counted)]),
+        Section("How many?", [drawing.criteria(found), Code(str(found.selection), "select_intents"), _models(found)]),
+        Section("The mice", [drawing.shares_by_mouse(found), _prediction_table(found), *verdicts(best, counted)]),
         Section("Beyond counting?", [Grid([drawing.against_counting(found), drawing.over_time(found)]), _ranks(found)]),
         Section("One bout", [drawing.one_bout(found, outline)]),
         *_truth(found),
@@ -143,7 +150,8 @@ def report(found: study.Findings, folder: Path | None, command: str) -> Report:
         f"Intents of {kind} in a labyrinth",
         f"{K} intents behind {len(found.pieces.states)} pieces of {len(found.recordings.bouts)} bouts. How a mouse was "
         f"kept, never shown to a fit, is predicted from its shares for {best.n_right} of {best.labels.size} mice "
-        f"(exact p = {best.p_exact:.2g}); counting water visits gets {counted.n_right}.",
+        f"(exact p = {best.p_exact:.2g}, within batches {best.p_within:.2g}); counting water visits is right for "
+        f"{counted.n_right}.",
         sections,
         methods=[Facts(_facts(found)), Code(command, "Command"), Fold("All numbers", [Code(printed(found))])],
         highlights={"mice": len(found.recordings.mice), "visits": f"{found.recordings.n_visits:,}", "intents": K},
@@ -159,48 +167,93 @@ def _intent_table(rows: list[dict[str, float]]) -> Table:
     return Table("intents", "What the intents do", caption, ["", *(head for head, _ in _HEADS.values())], cells)
 
 
-def _models(found: study.Findings) -> list[Table]:
-    if not found.models:
-        return []
-    rows: list[Row] = [[name, Cell.number(value, 4)] for name, value in found.models.items()]
-    caption = f"With one intent, {found.settings.model_folds} folds of whole mice; higher is better."
-    return [Table("models", "Models compared", caption, ["Model", "held-out log-likelihood a move"], rows)]
+def compared(found: study.Findings) -> list[tuple[str, float, Interval]]:
+    """Return by model the mean over mice of the held-out log-likelihood a move, and how far it is above `CHOSEN`'s."""
+    base = found.held_out[study.CHOSEN]
+    return [(name, float(own.mean()), mean_interval(own - base, 1 - LEVEL)) for name, own in found.held_out.items()]
+
+
+def batches(found: study.Findings) -> list[str]:
+    """Return the name of each batch with the number of its restricted mice and of all."""
+    batch, labels = found.recordings.batches, found.recordings.labels
+    return [f"{b}: {labels[batch == b].sum()} of {np.sum(batch == b)} restricted" for b in np.unique(batch)]
+
+
+def _models(found: study.Findings) -> Table:
+    rows: list[Row] = [
+        [name, Cell.number(own, 4), "" if name == study.CHOSEN else Cell.estimate(x.mean, x.half_width, 4)]
+        for name, own, x in compared(found)
+    ]
+    caption = (
+        "One intent but where said. Every mouse is scored by a fit without it, and counts the same in the mean; the "
+        f"differences are paired by mouse, with their {1 - LEVEL:.0%} intervals over mice. Higher is better."
+    )
+    columns = ["Model", "held-out log-likelihood a move", f"above “{study.CHOSEN}”"]
+    return Table("models", "Models compared", caption, columns, rows)
 
 
 def _prediction_table(found: study.Findings) -> Table:
     rows: list[Row] = [
-        [p.name, f"{p.n_right} of {p.labels.size}", Cell(f"{p.p_exact:.2g}"), Cell(f"{p.p_majority:.2g}")]
+        [
+            p.name,
+            f"{p.n_right} of {p.labels.size}",
+            _range(p),
+            Cell(f"{p.p_exact:.2g}", value=p.p_exact),
+            Cell(f"{p.p_within:.2g}", value=p.p_within),
+        ]
         for p in found.predictions
     ]
+    first = found.predictions[0]
     caption = (
-        f"Each mouse by the nearer mean of the others' groups. Exact p: of all {found.predictions[0].n_labelings:,} "
-        "labelings with as many restricted mice, the share predicted as well. Shares are those of a mixture fitted "
-        "without the mouse."
+        f"Each mouse by the nearer mean of the others' groups. Exact p: of all {first.n_labelings:,} labelings with as "
+        "many restricted mice, the share predicted as well. Within batches: the same of the "
+        f"{first.n_within:,} that keep the labels of each batch ({', '.join(batches(found))}); it cannot be below "
+        f"{1 / first.n_within:.2g}. By chance: right in the middle 90 % of all "
+        "labelings; it may be so few, as leaving a mouse out moves its own group's mean away from it. Shares are those "
+        "of a mixture fitted without the mouse."
     )
-    columns = ["Predicted from", "right", "exact p", "binomial p against the majority"]
+    columns = ["Predicted from", "right", "by chance", "exact p", "within batches"]
     return Table("predictions", "Water restricted, or not?", caption, columns, rows)
 
 
-def _verdicts(best: Prediction, counted: Prediction) -> list[Callout]:
-    shown = best.p_exact <= 0.05
-    more = best.n_right > counted.n_right
+def _range(p: Prediction) -> str:
+    return f"{p.by_chance[0]} to {p.by_chance[1]}"
+
+
+def _counting(found: study.Findings) -> Prediction:
+    return next(p for p in found.predictions if p.name == study.COUNTING)
+
+
+def verdicts(best: Prediction, counted: Prediction) -> list[Callout]:
+    """Return what is shown, at one level, and what stays open."""
+    only, less, p_more = compare(best, counted)
+    more = only > less and p_more < LEVEL
     return [
         Callout(
-            "holds" if shown else "fails",
+            "holds" if best.p_exact < LEVEL else "open",
             "Shares of intents tell how a mouse was kept",
             f"{best.n_right} of {best.labels.size} right, exact p = {best.p_exact:.2g}.",
         ),
         Callout(
-            "note" if more else "open",
-            "They tell more than counting water visits" if more else "That they tell more than counting is not shown",
-            f"Counting alone: {counted.n_right} of {counted.labels.size}, exact p = {counted.p_exact:.2g}.",
+            "holds" if best.p_within < LEVEL else "open",
+            "They do so within a batch of mice too",
+            f"Exact p = {best.p_within:.2g}; no p of {best.n_within:,} labelings is below {1 / best.n_within:.2g}.",
+        ),
+        Callout(
+            "holds" if more else "open",
+            "They tell more than counting water visits",
+            f"Right for {best.n_right} and {counted.n_right} mice: {only} by shares alone, {less} by counting alone, "
+            f"exact McNemar p = {p_more:.2g}.",
         ),
     ]
 
 
 def _ranks(found: study.Findings) -> Table:
     rows: list[Row] = [[name, Cell.number(auc, 3), Cell(f"{p:.2g}")] for name, (auc, p) in found.ranks.items()]
-    caption = "The chance that of two mice the restricted one has more, and the exact Mann-Whitney p. Not corrected."
+    caption = (
+        "The chance that of two mice the restricted one has more, and the exact Mann-Whitney p, not corrected for "
+        f"there being {len(rows)} of them. Shares are those of the fit to all mice, which saw no label."
+    )
     return Table("ranks", "One number a mouse", caption, ["Number", "AUC", "p"], rows)
 
 

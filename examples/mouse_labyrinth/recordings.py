@@ -54,6 +54,11 @@ class Recordings:
         return np.array([self.restricted[mouse] for mouse in self.mice])
 
     @property
+    def batches(self) -> NDArray[np.str_]:
+        """The first letter of each name of `mice`, which we take for the batch that the mouse came in."""
+        return np.array([mouse[:1] for mouse in self.mice])
+
+    @property
     def n_visits(self) -> int:
         """Node visits in all."""
         return int(sum(len(nodes) for nodes in self.bouts))

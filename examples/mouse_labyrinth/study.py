@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 import limiirl as ll
 from examples.mouse_labyrinth import maze, simulated
@@ -19,12 +20,17 @@ Float = NDArray[np.float64]
 Tell = Callable[[str], None]
 
 FEW = 3
+"""What the literature on these mice speaks of: water, home and exploring."""
+
+CHOSEN = "what a node is, and habits"
+"""The model of the study, with one intent: what others and more intents are compared with."""
+
 COUNTING = "visits to the water port, of all visits"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All that was decided beforehand.
+    """Settings; none was chosen by labels.
 
     Attributes
     ----------
@@ -38,10 +44,12 @@ class Settings:
         Pieces of each mouse, drawn at random, on which the number of intents is chosen: every mouse counts the same.
     folds, resamples : int
         Of `select_intents`; folds leave out whole mice.
-    model_folds : int
-        Of the comparison of models, by mouse; 0 leaves it out.
+    models : bool
+        Compare other models of one intent too.
     check : bool
-        Fit another behaviour model too.
+        Fit three intents too, and those of another behaviour model.
+    tol : float
+        EM stops when the mean log-likelihood of a piece rises by less; `select_intents` at five times this.
     """
 
     length: int = 20
@@ -50,8 +58,9 @@ class Settings:
     per_mouse: int = 200
     folds: int = 3
     resamples: int = 3
-    model_folds: int = 5
+    models: bool = True
     check: bool = True
+    tol: float = 1e-3
     seed: int = 0
 
     def mixture(self, n_intents: int = 2, irl: object = None, init: object = "kmeans") -> ll.IntentMixture:
@@ -62,7 +71,7 @@ class Settings:
             init=init,
             max_iter=100,
             max_evaluations=10,
-            likelihood_tol=1e-3,
+            likelihood_tol=self.tol,
             random_state=self.seed,
         )
 
@@ -73,8 +82,8 @@ class Findings:
 
     Attributes
     ----------
-    models : dict
-        Held-out log-likelihood a move, by model, with one intent; mice are left out whole.
+    held_out : dict of (M,)
+        By model: the log-likelihood a move of each mouse, by fits without it.
     selection : Selection
     mixture : IntentMixture
         Fitted to all pieces, its intents ordered by how often they visit the water port.
@@ -84,8 +93,6 @@ class Findings:
         Of each mouse's moves.
     shares_without : (M, M, K)
         The same by mixtures that were fitted without mouse i.
-    held_out : float
-        Log-likelihood a move of the mice left out by those.
     predictions : list of Prediction
     ranks : dict
         By name: the AUC of one number a mouse, and its exact p-value.
@@ -98,13 +105,12 @@ class Findings:
     recordings: Recordings
     pieces: Pieces
     settings: Settings
-    models: dict[str, float]
+    held_out: dict[str, Float]
     selection: Selection
     mixture: ll.IntentMixture
     U: Float
     shares: Float
     shares_without: Float
-    held_out: float
     predictions: list[Prediction]
     ranks: dict[str, tuple[float, float]]
     agreement: dict[str, float] = field(default_factory=dict)
@@ -116,7 +122,7 @@ def run(recordings: Recordings, settings: Settings, tell: Tell) -> Findings:
     mdp, pieces = maze.steps_mdp(settings.gamma), cut(recordings, settings.length)
     demos = pieces.demos()
     tell(f"{len(recordings.mice)} mice, {len(recordings.bouts)} bouts, {len(demos)} pieces of {settings.length} moves")
-    models = compare_models(pieces, recordings.mice, settings, tell) if settings.model_folds else {}
+    held_out = compare_models(pieces, recordings.mice, settings, tell)
     selection = choose(mdp, pieces, settings, tell)
     K = selection.recommended
     tell(f"learning {K} intents from all pieces")
@@ -125,28 +131,26 @@ def run(recordings: Recordings, settings: Settings, tell: Tell) -> Findings:
     U = mixture.responsibilities_[:, order]
     ensemble = ll.RewardEnsemble(mixture.weights_[order], mixture.thetas_[order])
     mixture = settings.mixture(K, init=ensemble).set_params(max_iter=0).fit(mdp, demos)
-    without, held_out = leave_mice_out(mdp, pieces, recordings.mice, settings, K, tell)
-    tell("predicting how mice were kept")
-    predictions, ranks = tested(recordings, pieces, U, without)
+    without, held_out[f"{K} intents"] = leave_mice_out(mdp, pieces, recordings.mice, settings.mixture(K), tell)
+    few: list[Float] = []
     agreement: dict[str, float] = {}
+    if settings.check and K != FEW:
+        few, held_out[f"{FEW} intents"] = leave_mice_out(mdp, pieces, recordings.mice, settings.mixture(FEW), tell)
     if settings.check:
-        # Three intents is what the literature on these mice speaks of: water, home and exploring.
-        few, _ = leave_mice_out(mdp, pieces, recordings.mice, settings, FEW, tell)
-        shares = [shares_of(pieces, found, recordings.mice) for found in few]
-        predictions.insert(1, predict(f"shares of {FEW} intents", shares, recordings.labels))
         agreement = other_model(mdp, demos, settings, tell)
+    tell("predicting how mice were kept")
+    predictions, ranks = tested(recordings, pieces, U, without, few)
     truth = {} if recordings.intents is None else recovered(recordings, settings, mdp, mixture, U)
     return Findings(
         recordings,
         pieces,
         settings,
-        models,
+        held_out,
         selection,
         mixture,
         U,
         shares_of(pieces, U, recordings.mice),
         np.array([shares_of(pieces, found, recordings.mice) for found in without]),
-        held_out,
         predictions,
         ranks,
         agreement,
@@ -154,30 +158,26 @@ def run(recordings: Recordings, settings: Settings, tell: Tell) -> Findings:
     )
 
 
-def compare_models(pieces: Pieces, mice: list[str], settings: Settings, tell: Tell) -> dict[str, float]:
-    """Return the log-likelihood a move of mice that were left out, of models with one intent."""
-    g, demos = settings.gamma, pieces.demos()
-    fold = dict(zip(np.random.default_rng(settings.seed).permutation(mice), np.arange(len(mice)), strict=True))
-    of = np.array([fold[name] for name in pieces.mouse]) % settings.model_folds
-    candidates = {
-        "a reward for each node, no habits": (maze.nodes_mdp(g), ll.MaxCausalEnt(ridge=1e-3)),
-        "what a node is, and habits": (maze.steps_mdp(g), ll.MaxCausalEnt(ridge=1e-3)),
-        "the same, by ML-IRL": (maze.steps_mdp(g), ll.MLIRL(beta=1.0, ridge=1e-3)),
-        "a reward for each node, and habits": (maze.steps_mdp(g, each_node=True), ll.MaxCausalEnt(ridge=1e-2)),
-    }
+def compare_models(pieces: Pieces, mice: list[str], settings: Settings, tell: Tell) -> dict[str, Float]:
+    """Return the log-likelihood a move of each mouse (M,), by model with one intent, fitted without it."""
+    g = settings.gamma
+    candidates: dict[str, tuple[ll.MDP, object]] = {CHOSEN: (maze.steps_mdp(g), None)}
+    if settings.models:
+        candidates |= {
+            "the same, by ML-IRL": (maze.steps_mdp(g), ll.MLIRL(beta=1.0, ridge=1e-3)),
+            "a reward for each node, no habits": (maze.nodes_mdp(g), None),
+            "a reward for each node, and habits": (maze.steps_mdp(g, each_node=True), ll.MaxCausalEnt(ridge=1e-2)),
+        }
     found = {}
     for name, (mdp, irl) in candidates.items():
         tell(f"comparing models: {name}")
-        total = 0.0
-        for i in range(settings.model_folds):
-            with warnings.catch_warnings():
-                # Levels and regions overlap, and ML-IRL's likelihood has kinks; likelihoods are all that is compared.
-                warnings.simplefilter("ignore", ll.errors.IdentifiabilityWarning)
-                warnings.simplefilter("ignore", ll.errors.ConvergenceWarning)
-                theta = irl.fit(mdp, demos[of != i])
-            out = demos[of == i]
-            total += float(np.sum(irl.log_prob(mdp, theta[None], out)[:, 0] - out.log_q(mdp)))
-        found[name] = total / float(pieces.moves.sum())
+        with warnings.catch_warnings():
+            # Levels and regions overlap, and ML-IRL's likelihood has kinks; likelihoods are all that is compared.
+            warnings.simplefilter("ignore", ll.errors.IdentifiabilityWarning)
+            warnings.simplefilter("ignore", ll.errors.ConvergenceWarning)
+            # With one intent EM is a single M-step, so it must not be cut short.
+            mixture = settings.mixture(1, irl=irl).set_params(max_evaluations=1000)
+            _, found[name] = leave_mice_out(mdp, pieces, mice, mixture, tell)
     return found
 
 
@@ -198,7 +198,7 @@ def choose(mdp: ll.MDP, pieces: Pieces, settings: Settings, tell: Tell) -> Selec
         pieces.demos()[chosen],
         range(1, settings.most + 1),
         # Many fits, on a part of the data: they stop sooner.
-        mixture=settings.mixture().set_params(max_iter=40, likelihood_tol=5e-3),
+        mixture=settings.mixture().set_params(max_iter=40, likelihood_tol=5 * settings.tol),
         fold_groups=pieces.mouse[chosen],
         folds=settings.folds,
         resamples=settings.resamples,
@@ -208,46 +208,47 @@ def choose(mdp: ll.MDP, pieces: Pieces, settings: Settings, tell: Tell) -> Selec
 
 
 def leave_mice_out(
-    mdp: ll.MDP, pieces: Pieces, mice: list[str], settings: Settings, n_intents: int, tell: Tell
-) -> tuple[list[Float], float]:
-    """Return responsibilities (N, K) of all pieces by mixtures fitted without each mouse, and their mean score.
+    mdp: ll.MDP, pieces: Pieces, mice: list[str], mixture: ll.IntentMixture, tell: Tell
+) -> tuple[list[Float], Float]:
+    """Return responsibilities (N, K) of all pieces by mixtures fitted without each mouse, and its own score (M,).
 
-    A fit without mouse i begins from intents found in the half of the mice that i is not in: it has never seen i.
+    A fit without mouse i begins from intents found in the half of the mice that i is not in: it has never seen i. The
+    score is the log-likelihood a move.
     """
     demos = pieces.demos()
     log_q = demos.log_q(mdp)
     halves = [set(mice[0::2]), set(mice[1::2])]
     begun = []
     for half in halves:
-        tell(f"intents of {len(half)} mice, to begin the others from")
-        begun.append(settings.mixture(n_intents).fit(mdp, demos[np.isin(pieces.mouse, list(half))]).ensemble_)
-    found, total = [], 0.0
+        tell(f"{mixture.n_intents} intents of {len(half)} mice, to begin the others from")
+        begun.append(clone(mixture).fit(mdp, demos[np.isin(pieces.mouse, list(half))]).ensemble_)
+    found, scores = [], []
     for i, name in enumerate(mice):
-        tell(f"leaving out mouse {i + 1} of {len(mice)}")
+        tell(f"{mixture.n_intents} intents, leaving out mouse {i + 1} of {len(mice)}")
         out = pieces.mouse == name
         start = begun[1 if name in halves[0] else 0]
-        fitted = settings.mixture(n_intents, init=start).fit(mdp, demos[~out])
+        fitted = clone(mixture).set_params(init=start).fit(mdp, demos[~out])
         U = fitted.predict_proba(demos)
         found.append(U[:, by_water(pieces, U)])
-        total += float(np.sum(fitted.score_samples(demos[out]) - log_q[out]))
-    return found, total / float(pieces.moves.sum())
+        scores.append(np.sum(fitted.score_samples(demos[out]) - log_q[out]) / pieces.moves[out].sum())
+    return found, np.array(scores)
 
 
 def tested(
-    recordings: Recordings, pieces: Pieces, U: Float, without: list[Float]
+    recordings: Recordings, pieces: Pieces, U: Float, without: list[Float], few: list[Float]
 ) -> tuple[list[Prediction], dict[str, tuple[float, float]]]:
-    """Return predictions from shares of intents and from plain counts, and tests of single numbers."""
+    """Return predictions from shares of intents, of a `few` too, and from plain counts; and tests of single numbers."""
     mice, labels = recordings.mice, recordings.labels
-    shares = np.array([shares_of(pieces, found, mice) for found in without])
     dry = ~touches_water(pieces)
-    dry_shares = np.array([shares_of(pieces, found * dry[:, None], mice) for found in without])
     water, length = water_rate(pieces, mice), bout_length(recordings)
-    predictions = [
-        predict("shares of intents", shares, labels),
-        predict("shares of intents, pieces with water left out", dry_shares, labels),
-        predict(COUNTING, water[:, None], labels),
-        predict("mean length of a bout", length[:, None], labels),
-    ]
+    points = {"shares of intents": np.array([shares_of(pieces, found, mice) for found in without])}
+    if few:
+        points[f"shares of {FEW} intents"] = np.array([shares_of(pieces, found, mice) for found in few])
+    points["shares of intents, pieces with water left out"] = np.array(
+        [shares_of(pieces, found * dry[:, None], mice) for found in without]
+    )
+    points |= {COUNTING: water[:, None], "mean length of a bout": length[:, None]}
+    predictions = [predict(name, x, labels, recordings.batches) for name, x in points.items()]
     own, own_dry = shares_of(pieces, U, mice), shares_of(pieces, U * dry[:, None], mice)
     ranks = {f"share of intent {k}": rank_test(own[:, k], labels) for k in range(U.shape[1])}
     ranks |= {"share of intent 0, pieces with water left out": rank_test(own_dry[:, 0], labels)}
