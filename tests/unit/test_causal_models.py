@@ -303,3 +303,19 @@ def test_arguments_of_fits_are_checked() -> None:
         MLIRL().log_prob(None, [0.0], demos)
     with pytest.warns(ConvergenceWarning, match="stopped at the cap on evaluations"):
         MaxCausalEnt(max_evaluations=2).fit(mdp, demos)
+
+
+@pytest.mark.parametrize("n_states", [2, 3, 4, 5, 8])
+def test_soft_values_that_are_infinite_are_never_taken_for_large_ones(n_states):
+    # Everybody may stay, go on to the next state, or end; without a cost there is no end to the ways.
+    stay = np.arange(n_states)
+    src = np.concatenate([stay, stay, stay])
+    dst = np.concatenate([stay, (stay + 1) % n_states, np.full(n_states, n_states)])
+    mdp = MDP.from_edges(src, dst, n_states=n_states + 1, gamma=1.0)
+    demos = Demonstrations.from_lists([[0, n_states]])
+    with pytest.raises(DivergentPartition, match="infinite, or beyond float64"):
+        MaxCausalEnt().log_prob(mdp, np.zeros((1, n_states + 1)), demos)
+    finite = MaxCausalEnt().log_prob(mdp, np.append(np.full(n_states, -2.0), 0.0)[None], demos)
+    # V = -2 + log(2 e^V + 1), so that e^V = e^-2 / (1 - 2 e^-2), and ending has probability e^(-2 - V).
+    V = -2.0 - np.log(1.0 - 2.0 * np.exp(-2.0))
+    np.testing.assert_allclose(finite[0, 0] - demos.log_q(mdp)[0], -2.0 - V, rtol=1e-10)

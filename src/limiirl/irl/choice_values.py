@@ -32,6 +32,8 @@ _SWEEPS, _NEAR, _INEXACT = 4, 1e-6, 1e-3
 # A residual this small, relative to the largest value, is as good as rounding allows; one that no longer falls is
 # accepted below the second.
 _SOLVED, _ROUNDING = 1e-14, 1e-9
+# In units of a step's reward, how far a backup, or rounding, may still move values that are found.
+_CERTAIN = 1e-3
 # Actions this close to the best, relative to the largest value, count as ties.
 _TIE = 1e-12
 
@@ -142,14 +144,18 @@ class SoftValues(StationaryValues):
             np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape), np.empty(0), np.full(K, np.inf)
         )
         V, open_ = r_state.copy(), np.arange(K)
+        unit = 1.0 / self.beta + np.max(np.abs(np.vstack([r_state, r_pair])), axis=0, initial=0.0)
         factors = choice_systems.Factors(open_)
         for _ in range(_STEPS):
             step = self._backup(r_state[:, open_], r_pair[:, open_], V[:, open_])
             found.Q[:, open_], found.norm[:, open_], found.pi[:, open_] = step.Q, step.norm, step.pi
             rise = r_state[:, open_] + step.norm - V[:, open_]
             scale = np.max(np.abs(V[:, open_]), axis=0, initial=1e-300)
-            residual = np.max(np.abs(rise), axis=0, initial=0.0) / scale
+            most = np.max(np.abs(rise), axis=0, initial=0.0)
+            residual = most / scale
             done = (residual <= _SOLVED) | ((residual >= found.residual[open_]) & (residual <= _ROUNDING))
+            # Values on their way to infinity rise by as much as ever, which is next to nothing of what they are.
+            done &= np.maximum(most, np.finfo(np.float64).eps * scale) <= _CERTAIN * unit[open_]
             found.residual[open_] = residual
             if np.all(done):
                 return found._replace(omega=found.pi, factors=factors)

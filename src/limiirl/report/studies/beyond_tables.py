@@ -55,8 +55,8 @@ def score_table(results: Results, x: Point, name: str = "beyond") -> Table:
         "E = 3, wind 0.1, 100 demonstrations to learn from and 100 others to judge by. The best are of those without "
         "labels; what differs by no more than EM's tolerance is as good. Fit time is initialisation and EM, in seconds "
         "on one thread, timed one after the other, so that each prepares the data anew; of *split and merge* it is "
-        "that of one whole fit, which does so once. Sigma-GIRL's ANID and accuracy, if it is there, are of agents, a few "
-        "for each intent, not of single demonstrations.",
+        "that of one whole fit, which does so once. Sigma-GIRL's ANID and accuracy, if it is there, are of agents, a "
+        "few for each intent, not of single demonstrations.",
         [*_MODEL, *(TITLES[m] for m in ("gevd", "anid", "accuracy", "n_iter")), "Fit time"],
         rows,
     )
