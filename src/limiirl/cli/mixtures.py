@@ -11,7 +11,7 @@ from limiirl.cli.inputs import check_target, configured, groups_of, make_mixture
 from limiirl.errors import InvalidFile
 
 if TYPE_CHECKING:
-    from limiirl import IntentMixture
+    from limiirl import BayesianIntentMixture, IntentMixture
 
 Demos = Annotated[
     Path,
@@ -102,10 +102,12 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
         f"Someone new follows another intent with probability {mixture.new_intent_weight_:.3f}\n\n"
     )
     more = {"intent_posterior": posterior, "new_intent_weight": mixture.new_intent_weight_, "bound": mixture.bound_}
-    _tell(mixture.mixture_, out, as_json, more, told)
+    _tell(mixture, out, as_json, more, told)
 
 
-def _tell(mixture: "IntentMixture", out: Path, as_json: bool, more: dict[str, Any], before: str) -> None:
+def _tell(
+    mixture: "IntentMixture | BayesianIntentMixture", out: Path, as_json: bool, more: dict[str, Any], before: str
+) -> None:
     """Print what was found, and save it."""
     summary = mixture.summary()
     if as_json:
