@@ -109,7 +109,10 @@ def test_everything_that_a_mixture_tells(world, tmp_path):
     assert summary.converged
     assert summary.n_iter == mix.n_iter_ > 0
     assert "kmeans, 4 intents to begin with" in str(summary)
-    assert f"variational, {mix.n_iter_} sweeps and" in str(summary)
+    assert f"variational, {mix.n_iter_} sweeps, " in str(summary)
+    low, high = np.moveaxis(mix.credible_intervals(0.6827), 2, 0)
+    np.testing.assert_allclose(summary.errors, (high - low) / 2, rtol=1e-12)
+    assert str(summary).startswith("BayesianIntentMixture: 2 intents")
     assert f"the bound on the log evidence is {mix.bound_:.2f}" in str(summary)
     for judged in ("bic", "aic", "icl"):
         np.testing.assert_allclose(getattr(mix, judged)(demos), getattr(mix.mixture_, judged)(demos), rtol=1e-12)

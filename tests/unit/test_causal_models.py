@@ -319,3 +319,25 @@ def test_soft_values_that_are_infinite_are_never_taken_for_large_ones(n_states):
     # V = -2 + log(2 e^V + 1), so that e^V = e^-2 / (1 - 2 e^-2), and ending has probability e^(-2 - V).
     V = -2.0 - np.log(1.0 - 2.0 * np.exp(-2.0))
     np.testing.assert_allclose(finite[0, 0] - demos.log_q(mdp)[0], -2.0 - V, rtol=1e-10)
+
+
+@pytest.mark.parametrize("ridge", [0.02, 0.1])
+def test_a_mixture_of_unequal_intents_ends_where_its_penalised_likelihood_is_stationary(ridge):
+    # Intents of 48 and 12: a penalty in the scale of each intent's own mean would pull the small one four times as hard.
+    phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
+    mdp = MDP.from_edges([0, 0, 1, 1, 2, 2], [1, 2, 1, 3, 2, 3], p0=[1, 0, 0, 0], gamma=0.9, state_features=phi)
+    demos = Demonstrations.from_lists([[0, *[1] * 20, 3]] * 48 + [[0, *[2] * 20, 3]] * 12)
+    mixture = IntentMixture(2, MaxCausalEnt(ridge=ridge), tol=1e-9, random_state=0).fit(mdp, demos)
+
+    def objective(thetas):
+        log_p = MaxCausalEnt().log_prob(mdp, thetas, demos) + np.log(mixture.weights_)
+        return np.logaddexp.reduce(log_p, axis=1).mean() - 0.5 * ridge / 2 * np.sum(thetas**2)
+
+    at = mixture.thetas_
+    np.testing.assert_allclose(objective(at), mixture.objective_, rtol=1e-12)
+    h, slope = 1e-4, np.empty(at.shape)
+    for place in np.ndindex(at.shape):
+        move = np.zeros(at.shape)
+        move[place] = h
+        slope[place] = (objective(at + move) - objective(at - move)) / (2 * h)
+    np.testing.assert_allclose(slope, 0.0, atol=1e-5)

@@ -81,6 +81,8 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
     bounds = (0.0, 1.0)
     # What is left of a density that was maximised over the Jacobian does not integrate to 1.
     normalised = False
+    # What a summary says of the direction without effect, which is the length of the weights.
+    null_status = "up to scale"
 
     def __init__(  # noqa: PLR0913 (an estimator's parameters, each with a default)
         self,

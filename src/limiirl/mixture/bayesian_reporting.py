@@ -26,6 +26,8 @@ from limiirl.mixture.reporting import Reporting
 from limiirl.mixture.summary import Summary
 
 Float = NDArray[np.float64]
+# Of a Gaussian this much lies within a standard deviation of the mean.
+_ONE_SIGMA = 0.6827
 
 
 class BayesianReporting(Reporting):
@@ -92,17 +94,23 @@ class BayesianReporting(Reporting):
     def summary(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> Summary:
         """Return what was found, as `IntentMixture.summary` has it, and how the search went.
 
-        Likelihood, BIC and standard errors are taken at the medians of rewards, and know no prior; `bound_` and
-        `credible_intervals` do.
+        Likelihood and BIC are taken at the medians of rewards, and know no prior; `bound_` does. Beside each reward
+        stands half the width of the interval in which it lies with a probability of 68 %.
         """
         checks.fitted(self)
         moves = sum(step.event not in ("start", "sweep") for step in self.history_)
         settled = "converged" if self.converged_ else "not converged: raise max_iter or bound_tol"
         how = self.init if isinstance(self.init, str) else "given" if is_given(self.init) else type(self.init).__name__
+        at_medians = self.mixture_.summary(demos, groups)
         return replace(
-            self.mixture_.summary(demos, groups),
+            at_medians,
+            estimator="BayesianIntentMixture",
+            errors=0.5 * np.ptp(self.credible_intervals(_ONE_SIGMA), axis=2),
+            weight_errors=np.full(len(self.weights_), np.nan),
+            status=np.full(self.thetas_.shape, "ok"),
+            spread="half the width of the interval in which a reward lies with a probability of 68 %",
             init=f"{how}, {self.history_[0].n_intents} intents to begin with",
-            convergence=f"none; variational, {self.n_iter_} sweeps and {moves} moves, {settled}",
+            convergence=f"none; variational, {self.n_iter_} sweeps, {moves} move{'' if moves == 1 else 's'}, {settled}",
             starts=f"1; the bound on the log evidence is {self.bound_:.2f}",
         )
 

@@ -49,7 +49,8 @@ class StandardErrors:
         Standard errors of the rewards, nan where there is none.
     status : (K, d) of str
         "ok"; or why there is none: "bound" (the reward lies on a bound), "not identified" (moving it with others, none
-        of them ten times as far, leaves every trajectory's probability unchanged), "empty" (hardly anybody follows the
+        of them ten times as far, leaves every trajectory's probability unchanged), "up to scale" (only proportions
+        matter to the model, which has scaled them), "empty" (hardly anybody follows the
         intent), or "flat" (the likelihood has no peak there: fewer intents, more demonstrations, or more iterations of
         EM).
     covariance : (K + K d, K + K d)
@@ -96,7 +97,7 @@ def standard_errors(prepared: Prepared, rho: Float, thetas: Float) -> StandardEr
     (array([[1.1547]]), array([['ok']], dtype='<U14'), 1)
     """
     free = free_parameters(prepared.model, prepared.mdp, rho, thetas, len(prepared.units))
-    moving = np.asarray(free.status == "ok") | (free.status == "not identified")
+    moving = np.isin(free.status, ("ok", "not identified", "up to scale"))
     observed, complete = _informations(prepared, rho, thetas, moving)
     covariance, flat = _invert(free.basis.T @ observed @ free.basis, (free.basis**2).T @ complete)
     covariance = free.basis @ covariance @ free.basis.T
@@ -202,7 +203,7 @@ def free_parameters(model: Any, mdp: Any, rho: Float, thetas: Float, n_units: in
             continue
         inside = (theta > box.lower) & (theta < box.upper)
         basis, lost = _identified(nulls[k], inside)
-        status[k] = np.where(inside, np.where(lost, "not identified", "ok"), "bound")
+        status[k] = np.where(inside, np.where(lost, getattr(model, "null_status", "not identified"), "ok"), "bound")
         blocks.append(basis)
     return Free(status, occupied, np.asarray(block_diag(*blocks)))
 

@@ -28,6 +28,7 @@ _MOST_ROWS, _WIDEST = 40, 100
 _MARKS = {
     "bound": "it lies on a bound of the model, which holds it back",
     "not identified": "changed together with others, it leaves every trajectory as likely as before",
+    "up to scale": "proportions are all that can be learned; these are scaled to sum to 1",
     "empty": "hardly anybody follows this intent",
     "flat": "the likelihood has no peak there: use fewer intents, more demonstrations or more iterations",
 }
@@ -58,6 +59,8 @@ class Summary:
         How often EM was started, and how often it reached the best objective.
     distances : (n_starts,)
         Share of the units that would have to change intent to turn each start's solution into the best.
+    estimator, spread : str
+        What was fitted, and what `errors` are.
 
     Examples
     --------
@@ -105,6 +108,8 @@ class Summary:
     n_starts: int
     n_best: int
     distances: Float
+    estimator: str = "IntentMixture"
+    spread: str = "one standard error, from the observed information of the mixture"
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as what JSON knows: lists for arrays, None for what is not a number."""
@@ -134,7 +139,7 @@ class Summary:
 
     def _title(self) -> str:
         intents = f"{self.n_intents} intent" + ("" if self.n_intents == 1 else "s")
-        return f"IntentMixture: {intents} behind {self.n_units:,} {self.unit}"
+        return f"{self.estimator}: {intents} behind {self.n_units:,} {self.unit}"
 
     def _head(self) -> Iterator[tuple[str, str]]:
         yield "model", self.model
@@ -156,7 +161,7 @@ class Summary:
 
     def _notes(self) -> Iterator[str]:
         if np.any(np.isfinite(self.errors)):
-            yield "± one standard error, from the observed information of the mixture"
+            yield f"± {self.spread}"
         elif np.any(self.status == "ok"):
             few = self.thetas.size <= _MOST_PARAMETERS
             yield f"no standard errors: {'pass the demonstrations to summary()' if few else 'see standard_errors()'}"
