@@ -89,7 +89,8 @@ def shares_by_mouse(found: study.Findings) -> Figure:
     order = np.lexsort((found.shares[:, 0], labels))
 
     def draw() -> Drawing:
-        figure = Drawing(figsize=(WIDE, 0.9 + 0.2 * len(mice)))
+        # High enough for the two names beside the bars.
+        figure = Drawing(figsize=(WIDE, max(4.0, 0.9 + 0.2 * len(mice))))
         ax = figure.add_subplot()
         # A gap between the two groups.
         y = np.arange(len(mice)) + 0.8 * labels[order]
