@@ -323,7 +323,7 @@ def test_soft_values_that_are_infinite_are_never_taken_for_large_ones(n_states):
 
 @pytest.mark.parametrize("ridge", [0.02, 0.1])
 def test_a_mixture_of_unequal_intents_ends_where_its_penalised_likelihood_is_stationary(ridge):
-    # Intents of 48 and 12: a penalty in the scale of each intent's own mean would pull the small one four times as hard.
+    # Intents of 48 and 12: a penalty in the scale of each intent's own mean would pull the small one four times harder.
     phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
     mdp = MDP.from_edges([0, 0, 1, 1, 2, 2], [1, 2, 1, 3, 2, 3], p0=[1, 0, 0, 0], gamma=0.9, state_features=phi)
     demos = Demonstrations.from_lists([[0, *[1] * 20, 3]] * 48 + [[0, *[2] * 20, 3]] * 12)
