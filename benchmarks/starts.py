@@ -71,7 +71,7 @@ def run_world(seed: int) -> Found:
 
 def main() -> None:
     """Print a line for every model, number of elements and option."""
-    n_worlds = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    n_worlds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     print(f"starts: {n_worlds} ElementWorlds from seed {first}; mean ± half-width of the 95 % interval")
     print(describe_machine())
