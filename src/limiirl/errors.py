@@ -17,12 +17,24 @@ class InvalidDemos(LimiirlError):
     """Demonstrations are malformed, or impossible in the MDP they are used with."""
 
 
+class InvalidNetwork(LimiirlError):
+    """A road network's arrays contradict each other, or a map holds no network that can be driven."""
+
+
+class InvalidTrips(LimiirlError):
+    """GPS traces are malformed, or lie nowhere near the network they are used with."""
+
+
 class InvalidParameter(LimiirlError):
     """An argument of a model or function is outside its domain."""
 
 
 class InvalidFile(LimiirlError):
     """A file is truncated, foreign, or written by a newer version."""
+
+
+class MissingFile(InvalidFile, FileNotFoundError):
+    """There is no file of that name."""
 
 
 class NotFitted(LimiirlError, AttributeError):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from limiirl.errors import InvalidFile
+from limiirl.errors import InvalidFile, MissingFile
 from limiirl.mdp import MDP
 
 
@@ -141,7 +141,7 @@ def foreign_zip():
 
 FOREIGN = [
     (b"demo,t,state\n0,0,1\n", "is truncated or not an npz file"),
-    (npy_bytes(), "is a single array, not an MDP of limiirl. Give a file that MDP.save wrote"),
+    (npy_bytes(), "is a single array, not an npz file. Give a file that MDP.save wrote"),
     (foreign_zip(), "is not an MDP of limiirl: it has no header. Give a file"),
     (npz_bytes(weights=np.ones(3)), "is not an MDP of limiirl: it has no header. Give a file"),
     (npz_bytes(header=np.ones(3)), "is not an MDP of limiirl: it has no header. Give a file"),
@@ -180,6 +180,7 @@ def test_arrays_that_contradict_each_other_are_refused(tmp_path):
         MDP.load(path)
 
 
-def test_missing_file_is_pythons_own_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
+def test_a_missing_file_is_both_ours_and_pythons_error(tmp_path):
+    with pytest.raises(MissingFile, match="does not exist. Give a file that MDP.save wrote") as caught:
         MDP.load(tmp_path / "nothing.npz")
+    assert isinstance(caught.value, FileNotFoundError)

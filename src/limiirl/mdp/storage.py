@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
-import zlib
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from limiirl.archives import Kind, read_archive, write_archive
 from limiirl.errors import InvalidFile, InvalidMDP
-from limiirl.files import atomic_write
 
 if TYPE_CHECKING:
     from limiirl.mdp.sparse import MDP
 
-FORMAT = "limiirl.mdp"
-VERSION = 1
+KIND = Kind("limiirl.mdp", 1, "an MDP", "MDP.save")
 
 _ARRAYS = ("src", "act", "dst", "prob", "p0", "terminal")
 _FEATURES = ("state_features", "action_features", "edge_features")
@@ -63,11 +59,7 @@ def digest(mdp: MDP) -> str:
 
 def save(mdp: MDP, path: str | PathLike[str]) -> None:
     """Write `mdp` to `path`; see `MDP.save`."""
-    # Names travel as JSON in bytes because numpy's strings lose trailing NULs.
-    text = json.dumps({"format": FORMAT, "version": VERSION, **_names(mdp)}).encode("ascii")
-    header = np.frombuffer(text, dtype=np.uint8)
-    with atomic_write(path) as scratch, scratch.open("wb") as stream:
-        np.savez(stream, allow_pickle=False, header=header, **_pack(mdp))
+    write_archive(path, KIND, _names(mdp), _pack(mdp))
 
 
 def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
@@ -77,26 +69,15 @@ def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
 
     Examples
     --------
-    >>> import tempfile
+    >>> import pathlib, tempfile
     >>> from limiirl.mdp import MDP
     >>> mdp = MDP.from_edges([0, 1], [1, 0])
-    >>> path = Path(tempfile.mkdtemp()) / "ring.npz"
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "ring.npz"
     >>> mdp.save(path)
     >>> MDP.load(path) == mdp
     True
     """
-    arrays = _read(Path(path))
-    try:
-        header = json.loads(arrays.pop("header").tobytes())
-        written_format, version = header["format"], header["version"]
-    except (KeyError, ValueError, TypeError) as error:
-        raise InvalidFile(
-            f"{path} is not an MDP of limiirl: it has no header. Give a file that MDP.save wrote."
-        ) from error
-    if written_format != FORMAT or not isinstance(version, int):
-        raise InvalidFile(f"{path} holds {written_format!r}, not {FORMAT!r}. Give a file that MDP.save wrote.")
-    if version > VERSION:
-        raise InvalidFile(f"{path} has format version {version}; this limiirl reads up to {VERSION}. Upgrade limiirl.")
+    header, arrays = read_archive(path, KIND)
     try:
         return cls(
             **{name: arrays[name] for name in _ARRAYS},
@@ -107,23 +88,6 @@ def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
         )
     except (KeyError, ValueError, TypeError, InvalidMDP) as error:
         raise InvalidFile(f"{path} is damaged: {error!s:.300} Save the MDP again.") from error
-
-
-def _read(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with path.open("rb") as stream:
-            loaded = np.load(stream, allow_pickle=False)
-            if not isinstance(loaded, np.lib.npyio.NpzFile):
-                raise InvalidFile(f"{path} is a single array, not an MDP of limiirl. Give a file that MDP.save wrote.")
-            return {name: loaded[name] for name in loaded.files}
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError) as error:
-        if isinstance(error, InvalidFile):
-            raise
-        # What numpy says of a file of another kind advises to unpickle it.
-        reason = "it begins like no npz file" if "pickle" in str(error) else f"{error!s:.200}"
-        raise InvalidFile(
-            f"{path} is truncated or not an npz file ({reason}). Copy it again, or save the MDP again."
-        ) from error
 
 
 def _unpack_features(arrays: dict[str, NDArray[Any]], name: str) -> Any:
