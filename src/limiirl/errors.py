@@ -81,3 +81,11 @@ class IdentifiabilityWarning(LimiirlWarning):
 
 class DegenerateIntentWarning(LimiirlWarning):
     """Nobody, or next to nobody, follows an intent, or two intents are the same."""
+
+
+class SkippedTripsWarning(LimiirlWarning):
+    """Some of the trips in a file could not be read, or had to be mended; the message counts them."""
+
+
+class DisconnectedWarning(LimiirlWarning):
+    """A large share of a map cannot be reached from the rest, and was left out."""
