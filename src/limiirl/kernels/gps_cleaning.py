@@ -1,0 +1,207 @@
+"""Which fixes of GPS traces to drop, and where to cut."""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+Small = NDArray[np.int8]
+
+KEPT, SWAPPED, SAME_TIME, OUTLIER, OUTSIDE, STANDING, FEW, SHORT = range(8)
+"""What became of a fix."""
+NO_CUT, GAP, JUMP, LEFT, STOP = range(5)
+"""Why a piece begins at a fix that is not the first kept of its trip."""
+
+_SEMI_MAJOR_M = 6_378_137.0
+_FLATTENING = 1.0 / 298.257223563
+_ECCENTRICITY2 = _FLATTENING * (2.0 - _FLATTENING)
+_RADIAN = np.pi / 180.0
+
+
+@njit(cache=True, nogil=True)
+def metres(lat: float, lon: float, to_lat: float, to_lon: float) -> float:  # pragma: no cover - compiled
+    """Return the distance of two points, as `limiirl.roads.geodesy.distance_m` does."""
+    middle = 0.5 * (lat + to_lat) * _RADIAN
+    bulge = 1.0 - _ECCENTRICITY2 * np.sin(middle) ** 2
+    across = _SEMI_MAJOR_M / np.sqrt(bulge)
+    along = across * (1.0 - _ECCENTRICITY2) / bulge
+    turn = ((to_lon - lon + 180.0) % 360.0 - 180.0) * _RADIAN
+    return float(np.hypot(along * (to_lat - lat) * _RADIAN, across * np.cos(middle) * turn))
+
+
+@njit(cache=True, nogil=True)
+def lengths_m(lat: Float, lon: Float, offsets: Int) -> Float:  # pragma: no cover - compiled
+    """Return metres (n,) from each fix to the one before in its trip, 0 at the first."""
+    found = np.zeros(lat.size)
+    for i in range(offsets.size - 1):
+        for k in range(offsets[i] + 1, offsets[i + 1]):
+            found[k] = metres(lat[k - 1], lon[k - 1], lat[k], lon[k])
+    return found
+
+
+@njit(cache=True, nogil=True)
+def clean_fixes(
+    lat: Float, lon: Float, time_s: Float, offsets: Int, outside: Bool, fate: Small, cut: Small, limits: Float
+) -> None:  # pragma: no cover - compiled
+    """Decide the fate of every fix, and where pieces begin.
+
+    Parameters
+    ----------
+    lat, lon, time_s : (n,)
+        Fixes one after the other.
+    offsets : (N + 1,)
+        Trip i owns the fixes ``offsets[i]:offsets[i + 1]``.
+    outside : (n,) bool
+        Whether a fix lies outside the network.
+    fate : (n,) int8
+        All KEPT, or SWAPPED where that is decided already; filled in here.
+    cut : (n,) int8
+        All NO_CUT; filled in here.
+    limits : (9,)
+        Longest gap in seconds, highest speed in m/s, slack in metres, most outliers in a row, radius of a stop in
+        metres, longest stop in seconds, fewest fixes, least metres, and whether jumps are to be bridged.
+    """
+    longest = 0
+    for i in range(offsets.size - 1):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+    cost, before = np.empty(longest), np.empty(longest, dtype=np.int64)
+    kept = np.empty(longest, dtype=np.int64)
+    for i in range(offsets.size - 1):
+        n = 0
+        for k in range(offsets[i], offsets[i + 1]):
+            if fate[k] != KEPT:
+                continue
+            if n and time_s[k] <= time_s[kept[n - 1]]:
+                fate[k] = SAME_TIME
+                continue
+            kept[n] = k
+            n += 1
+        first = 0
+        for m in range(1, n + 1):
+            if m == n or time_s[kept[m]] - time_s[kept[m - 1]] > limits[0]:
+                _outliers(lat, lon, time_s, kept[first:m], fate, cost, before, limits)
+                first = m
+        n = _pieces(lat, lon, time_s, kept[:n], outside, fate, cut, limits)
+        n = _stops(lat, lon, time_s, kept[:n], fate, cut, limits)
+        _small(lat, lon, kept[:n], fate, cut, limits)
+
+
+@njit(cache=True, nogil=True)
+def _far(lat: Float, lon: Float, time_s: Float, q: int, k: int, limits: Float) -> bool:  # pragma: no cover - compiled
+    """Whether fix k cannot be reached from the earlier fix q."""
+    return bool(metres(lat[q], lon[q], lat[k], lon[k]) > limits[1] * (time_s[k] - time_s[q]) + limits[2])
+
+
+@njit(cache=True, nogil=True)
+def _outliers(
+    lat: Float, lon: Float, time_s: Float, run: Int, fate: Small, cost: Float, before: Int, limits: Float
+) -> None:  # pragma: no cover - compiled
+    """Drop excursions from a run of fixes, at a cost of one a fix; a jump that stays costs more.
+
+    An excursion is a row of fixes none of which can be reached from the fix before it, nor reach the fix after it,
+    while the latter can be reached from the former. Where jumps are to be bridged, any row of fixes may be dropped.
+    The cheapest way is found exactly: ``cost[m]`` is that of the run up to m with m kept. A jump costs half of what
+    the longest excursion does, which has one at each end, so that excursions are dropped and relocations stay.
+    """
+    n = run.size
+    most, bridge = int(limits[3]), limits[8] > 0.0
+    jump = most // 2 + 1
+    for m in range(n):
+        cost[m], before[m] = (float(m) if bridge or m == 0 else np.inf), -1
+        for p in range(m - 1, max(m - 2 - most, -1), -1):
+            least = cost[p] + (m - p - 1)
+            if least >= cost[m]:
+                continue
+            far = _far(lat, lon, time_s, run[p], run[m], limits)
+            if far:
+                least += jump
+            allowed = bridge or m == p + 1 or not far
+            if allowed and not bridge:
+                for d in range(p + 1, m):
+                    allowed &= _far(lat, lon, time_s, run[p], run[d], limits)
+                    allowed &= _far(lat, lon, time_s, run[d], run[m], limits)
+            if allowed and least < cost[m]:
+                cost[m], before[m] = least, p
+    last = n - 1
+    for m in range(n - 1 if bridge else 0):
+        if cost[m] + (n - 1 - m) < cost[last] + (n - 1 - last):
+            last = m
+    for m in range(n - 1, -1, -1):
+        if m == last:
+            last = before[m]
+        else:
+            fate[run[m]] = OUTLIER
+
+
+@njit(cache=True, nogil=True)
+def _pieces(
+    lat: Float, lon: Float, time_s: Float, kept: Int, outside: Bool, fate: Small, cut: Small, limits: Float
+) -> int:  # pragma: no cover - compiled
+    """Cut at gaps, at jumps and where a trip is outside; squeeze `kept`, and return how many are left."""
+    n, last, left = 0, -1, False
+    for m in range(kept.size):
+        k = kept[m]
+        if fate[k] != KEPT:
+            continue
+        if outside[k]:
+            fate[k] = OUTSIDE
+            left = last >= 0
+            continue
+        if last >= 0:
+            step = time_s[k] - time_s[last]
+            if left:
+                cut[k] = LEFT
+            elif step > limits[0]:
+                cut[k] = GAP
+            elif _far(lat, lon, time_s, last, k, limits):
+                cut[k] = JUMP
+        left, last = False, k
+        kept[n] = k
+        n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def _stops(
+    lat: Float, lon: Float, time_s: Float, kept: Int, fate: Small, cut: Small, limits: Float
+) -> int:  # pragma: no cover - compiled
+    """Keep the first and the last fix of each stop, and cut between them where it is long."""
+    n, m = 0, 0
+    while m < kept.size:
+        first, last = kept[m], m
+        while (
+            last + 1 < kept.size
+            and cut[kept[last + 1]] == NO_CUT
+            and metres(lat[first], lon[first], lat[kept[last + 1]], lon[kept[last + 1]]) <= limits[4]
+        ):
+            last += 1
+        for p in range(m + 1, last):
+            fate[kept[p]] = STANDING
+        if last > m and time_s[kept[last]] - time_s[first] > limits[5]:
+            cut[kept[last]] = STOP
+        kept[n] = first
+        n += 1
+        if last > m:
+            kept[n] = kept[last]
+            n += 1
+        m = last + 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def _small(
+    lat: Float, lon: Float, kept: Int, fate: Small, cut: Small, limits: Float
+) -> None:  # pragma: no cover - compiled
+    """Drop pieces of too few fixes or too few metres."""
+    first, length = 0, 0.0
+    for m in range(1, kept.size + 1):
+        if m < kept.size and cut[kept[m]] == NO_CUT:
+            length += metres(lat[kept[m - 1]], lon[kept[m - 1]], lat[kept[m]], lon[kept[m]])
+            continue
+        verdict = FEW if m - first < limits[6] else SHORT if length < limits[7] else KEPT
+        if verdict != KEPT:
+            for p in range(first, m):
+                fate[kept[p]] = verdict
+        first, length = m, 0.0

@@ -1,0 +1,192 @@
+"""Showing less of people: trip ends trimmed, zones masked, small numbers hidden.
+
+None of this makes a data set anonymous. Read `docs/responsible_use.md` for what each tool protects against, and what
+not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidParameter
+from limiirl.roads.geodesy import Plane, distance_m
+from limiirl.roads.small_numbers import RouteMask, merge_small, suppress_small
+from limiirl.roads.trips import Trips
+
+__all__ = ["RouteMask", "mask_zones", "merge_small", "suppress_small", "trim_ends", "trim_path_ends"]
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+Seed = int | np.random.Generator | None
+
+
+def trim_ends(trips: Trips, metres: float = 300.0, *, jitter: float = 0.5, seed: Seed = None) -> Trips:
+    """Drop the fixes about the two ends of every trip, up to the first one that is far enough away.
+
+    How far is drawn for each end, evenly from `metres` to ``(1 + jitter) * metres``, as the crow flies: with one
+    distance for all, the ends that are left would lie on a circle about the place that is to be hidden. Clean the trips
+    first: an outlier for a first fix would be far from what follows, and nothing would be trimmed.
+
+    Parameters
+    ----------
+    trips : Trips
+        Cleaned.
+    metres : float
+        Least distance of what is left from the old end.
+    jitter : float
+        See above.
+    seed : int or Generator, optional
+        For tests. Leave it out for data that you publish: whoever knows the seed knows the distances.
+
+    Returns
+    -------
+    Trips
+        Without the trips of which nothing is left; `notes` counts them and the fixes.
+
+    Examples
+    --------
+    >>> from limiirl.roads import Trips
+    >>> trip = Trips.from_lists([41.15 + 0.001 * np.arange(20)], [np.full(20, -8.63)])  # a fix every 111 m
+    >>> trim_ends(trip, 300.0, jitter=0.0)[0][0].round(3).tolist()[:2]
+    [41.153, 41.154]
+    """
+    radius = _radii(metres, jitter, seed, len(trips))
+    if len(trips) == 0:
+        return trips
+    starts, ends, trip = trips.offsets[:-1], trips.offsets[1:] - 1, trips.trip_of_fix
+    beyond = [
+        distance_m(trips.lat, trips.lon, trips.lat[end][trip], trips.lon[end][trip]) > radius[k, trip]
+        for k, end in enumerate((starts, ends))
+    ]
+    place = np.arange(trips.n_fixes)
+    first = np.minimum.reduceat(np.where(beyond[0], place, trips.n_fixes), starts)
+    last = np.maximum.reduceat(np.where(beyond[1], place, -1), starts)
+    keep = (place >= first[trip]) & (place <= last[trip])
+    return _pieces(trips, keep, np.zeros(trips.n_fixes, dtype=np.bool_), "trimmed from the ends")
+
+
+def mask_zones(trips: Trips, zones: Sequence[tuple[float, float, float]]) -> Trips:
+    """Drop what lies in circles, and cut trips there, also where a trip passes through a circle between two fixes.
+
+    Parameters
+    ----------
+    trips : Trips
+        Any.
+    zones : list of (lat, lon, radius in metres)
+        Put a circle about a home off its middle, by an amount that you do not publish: its rim shows in the data.
+
+    Returns
+    -------
+    Trips
+        Pieces keep the id of their trip. `notes` counts what is gone.
+
+    Examples
+    --------
+    >>> from limiirl.roads import Trips
+    >>> trip = Trips.from_lists([41.15 + 0.001 * np.arange(9)], [np.full(9, -8.63)])  # a fix every 111 m
+    >>> [lat.round(3).tolist() for lat, _, _ in mask_zones(trip, [(41.154, -8.63, 150.0)])]
+    [[41.15, 41.151, 41.152], [41.156, 41.157, 41.158]]
+    """
+    inside, crossed = np.zeros((2, trips.n_fixes), dtype=np.bool_)
+    for i, (lat, lon, radius) in enumerate(zones):
+        if not (abs(lat) <= 90.0 and abs(lon) <= 180.0 and radius > 0.0):
+            raise InvalidParameter(
+                f"zones[{i}] is {(lat, lon, radius)}; a zone is (lat, lon, radius in metres) with a positive radius."
+            )
+        xy = Plane(lat, lon).xy(trips.lat, trips.lon)
+        inside |= np.hypot(*xy.T) <= radius
+        crossed[1:] |= _nearest(xy[:-1], xy[1:]) <= radius
+    return _pieces(trips, ~inside, crossed, "masked")
+
+
+def trim_path_ends(
+    demos: Demonstrations, lengths_m: ArrayLike, metres: float = 300.0, *, jitter: float = 0.5, seed: Seed = None
+) -> Demonstrations:
+    """Drop segments from the two ends of every matched path, for at least a distance drawn as in `trim_ends`.
+
+    The distance is driven, not as the crow flies. What is left begins and ends elsewhere: a model of where trips begin,
+    or of where they are bound, then learns that.
+
+    Parameters
+    ----------
+    demos : Demonstrations
+        Paths of road segments.
+    lengths_m : (S,)
+        Length of each segment, as `RoadNetwork.length_m`.
+    metres, jitter, seed
+        See `trim_ends`.
+
+    Returns
+    -------
+    Demonstrations
+        Without the paths of which nothing is left.
+
+    Examples
+    --------
+    >>> demos = Demonstrations.from_lists([[0, 1, 2, 3, 4], [1, 2]])
+    >>> trim_path_ends(demos, [100.0] * 5, 150.0, jitter=0.0).states.tolist()
+    [2]
+    """
+    lengths = np.asarray(lengths_m, dtype=np.float64)
+    if demos.n_steps and (lengths.ndim != 1 or lengths.size <= demos.states.max()):
+        raise InvalidParameter(
+            f"lengths_m must have one entry a segment; it has shape {lengths.shape}, and a path passes segment "
+            f"{demos.states.max()}."
+        )
+    radius = _radii(metres, jitter, seed, len(demos))
+    demo = np.repeat(np.arange(len(demos)), demos.lengths)
+    end_m = np.cumsum(lengths[demos.states])
+    zero = np.concatenate([[0.0], end_m])
+    driven = zero[:-1] - zero[demos.offsets[:-1]][demo]  # before the segment, from the start of its path
+    ahead = zero[demos.offsets[1:]][demo] - end_m
+    # Sums of the same lengths in another order differ by rounding; a millimetre is nobody's secret.
+    keep = (driven >= radius[0][demo] - 1e-3) & (ahead >= radius[1][demo] - 1e-3)
+    counts = np.bincount(demo[keep], minlength=len(demos))
+    left = counts > 0
+    offsets = np.concatenate([[0], np.cumsum(counts[left])])
+    actions = None
+    if demos.actions is not None:
+        actions = demos.actions[keep].copy()
+        actions[offsets[1:] - 1] = -1  # the last state has none
+    known = [None if values is None else values[left] for values in (demos.groups, demos.labels, demos.ids)]
+    return Demonstrations(demos.states[keep], offsets, actions, *known)
+
+
+def _radii(metres: float, jitter: float, seed: Seed, n: int) -> Float:
+    """Return distances (2, n), one for each end of each trip."""
+    if not (np.isfinite(metres) and metres > 0.0 and np.isfinite(jitter) and jitter >= 0.0):
+        raise InvalidParameter(f"metres must be positive and jitter at least 0; got {metres} and {jitter}.")
+    return metres * (1.0 + jitter * np.random.default_rng(seed).random((2, n)))
+
+
+def _nearest(p: Float, q: Float) -> Float:
+    """Return how near (n,) the straight lines from p to q pass the origin."""
+    way = q - p
+    square = np.maximum(np.sum(way**2, axis=1), 1e-12)
+    share = np.clip(-np.sum(p * way, axis=1) / square, 0.0, 1.0)
+    return np.asarray(np.hypot(*(p + share[:, None] * way).T))
+
+
+def _pieces(trips: Trips, keep: Bool, cut: Bool, word: str) -> Trips:
+    """Return what is kept of trips, cut where fixes are gone and where `cut` says so; count what is gone."""
+    trip, fix = trips.trip_of_fix, np.flatnonzero(keep)
+    begins = np.ones(fix.size, dtype=np.bool_)
+    begins[1:] = (np.diff(fix) > 1) | (np.diff(trip[fix]) > 0) | cut[fix[1:]]
+    starts = np.flatnonzero(begins)
+    source = trip[fix[starts]]
+    gone = len(trips) - np.unique(source).size
+    notes = {f"fixes {word}": trips.n_fixes - fix.size, f"trips of which nothing is left, {word}": gone}
+    return Trips(
+        trips.lat[fix],
+        trips.lon[fix],
+        trips.time_s[fix],
+        np.append(starts, fix.size),
+        trips.ids[source],
+        None if trips.groups is None else trips.groups[source],
+        notes={reason: count for reason, count in notes.items() if count},
+    )
