@@ -13,6 +13,8 @@ from limiirl.irl.evidence import Demonstrated, Evidence
 from limiirl.irl.optimise import Box
 
 Float = NDArray[np.float64]
+# States from which on waiting for the other intents costs less than a pass of one's own.
+_HEAVY = 2048
 # What `feasible_start` tries: features may be in any unit, so that a cost of 1 a step may need parameters of 1000.
 _COSTS = (0.0, *(4.0**power for power in range(11)))
 
@@ -34,6 +36,11 @@ class PathLikelihood:
     ) -> None:
         self.engine, self.evidence, self.ridge = engine, evidence, ridge
         self.mean_features, self._starts, self._weights = demonstrated
+
+    @property
+    def heavy(self) -> bool:
+        """Whether a pass over the graph costs so much that several intents should share it."""
+        return isinstance(self.engine, FiniteEngine) and self.engine.mdp.n_states >= _HEAVY
 
     def evaluate(self, thetas: Float, which: NDArray[np.intp]) -> tuple[Float, Float]:
         """Return values (J,) and gradients (J, d); infinite where the sum is, or is beyond float64."""
