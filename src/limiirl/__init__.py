@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from limiirl._version import __version__
 
 if TYPE_CHECKING:
-    from limiirl import errors, experiments, metrics, report, testing, theory, worlds
+    from limiirl import errors, experiments, forecast, metrics, report, roads, testing, theory, worlds
     from limiirl.demos import Agents, Demonstrations
-    from limiirl.irl import MLIRL, MaxCausalEnt, MaxEnt, SigmaGIRL
+    from limiirl.irl import MLIRL, DestinationMaxEnt, MaxCausalEnt, MaxEnt, SigmaGIRL
     from limiirl.mdp import MDP
     from limiirl.mdp.ensemble import RewardEnsemble
     from limiirl.mixture import BayesianIntentMixture, IntentMixture, Selection, select_intents
@@ -27,6 +27,7 @@ _HOMES = {
     "Agents": "limiirl.demos",
     "BayesianIntentMixture": "limiirl.mixture",
     "Demonstrations": "limiirl.demos",
+    "DestinationMaxEnt": "limiirl.irl",
     "IntentMixture": "limiirl.mixture",
     "MDP": "limiirl.mdp",
     "MLIRL": "limiirl.irl",
@@ -37,7 +38,7 @@ _HOMES = {
     "SigmaGIRL": "limiirl.irl",
     "select_intents": "limiirl.mixture",
 }
-_MODULES = ("errors", "experiments", "metrics", "report", "testing", "theory", "worlds")
+_MODULES = ("errors", "experiments", "forecast", "metrics", "report", "roads", "testing", "theory", "worlds")
 
 __all__ = [
     "MDP",
@@ -45,6 +46,7 @@ __all__ = [
     "Agents",
     "BayesianIntentMixture",
     "Demonstrations",
+    "DestinationMaxEnt",
     "IntentMixture",
     "MaxCausalEnt",
     "MaxEnt",
@@ -54,8 +56,10 @@ __all__ = [
     "__version__",
     "errors",
     "experiments",
+    "forecast",
     "metrics",
     "report",
+    "roads",
     "select_intents",
     "testing",
     "theory",

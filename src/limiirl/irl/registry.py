@@ -7,6 +7,7 @@ from typing import Any
 from limiirl.errors import InvalidParameter
 from limiirl.irl.base import PARAMETERS, REQUIRED
 from limiirl.irl.causal import MaxCausalEnt
+from limiirl.irl.destination import DestinationMaxEnt
 from limiirl.irl.maxent import MaxEnt
 from limiirl.irl.mlirl import MLIRL
 from limiirl.irl.sigma_girl import SigmaGIRL
@@ -15,6 +16,7 @@ MODELS: dict[str, type[Any]] = {
     "MaxEnt": MaxEnt,
     "MaxCausalEnt": MaxCausalEnt,
     "MLIRL": MLIRL,
+    "DestinationMaxEnt": DestinationMaxEnt,
     "SigmaGIRL": SigmaGIRL,
 }
 """Models by name; `register_model` adds to them."""

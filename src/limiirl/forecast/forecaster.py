@@ -1,0 +1,292 @@
+"""`Forecaster`: what a fitted mixture foresees, averaged over the intents that the driver may have."""
+
+from __future__ import annotations
+
+import copy
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidParameter
+from limiirl.forecast import checks, next_turns, predicted
+from limiirl.forecast.checks import log
+from limiirl.forecast.destinations import DestinationPosterior, destinations
+from limiirl.forecast.drivers import log_prior
+from limiirl.forecast.flows import Flows, flows, own_flows
+from limiirl.forecast.free_ends import FreeEnds
+from limiirl.forecast.given_ends import Ends, GivenEnds
+from limiirl.forecast.next_turns import NextStates
+from limiirl.forecast.prefixes import alone
+from limiirl.forecast.routes import Costs, Route, best_routes, likeliest_route
+from limiirl.forecast.what_if import WhatIf, World
+from limiirl.irl import MaxEnt
+from limiirl.irl.checks import count, positive
+from limiirl.mdp import MDP
+from limiirl.mixture.checks import fitted
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+class Forecaster(WhatIf):
+    """Forecasts of a fitted mixture of intents, whose model is `MaxEnt` or `DestinationMaxEnt`.
+
+    Every forecast averages over intents. Their probabilities are the mixture's shares, or where a driver's earlier
+    trips are given as `history`, the posterior from these; the trip itself then adds what it shows. `MaxEnt` says where
+    trips begin and end, so that start and goal tell of the intent too; `DestinationMaxEnt` does not.
+
+    Parameters
+    ----------
+    mixture : IntentMixture
+        Fitted.
+    demos : Demonstrations, optional
+        Trips whose last states are the candidate destinations, their frequencies the prior. By default those that the
+        mixture was fitted to, which a mixture read from a file no longer has.
+
+    Examples
+    --------
+    Two ways lead from 0 to 3: most go by 1, some by 2.
+
+    >>> from limiirl import IntentMixture
+    >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=[[0], [1], [2], [0]])
+    >>> demos = Demonstrations.from_lists([[0, 1, 3]] * 3 + [[0, 2, 3]])
+    >>> mix = IntentMixture(1, MaxEnt(stop="terminal", bounds=(-5, 0)), random_state=0).fit(mdp, demos)
+    >>> forecast = Forecaster(mix)
+    >>> forecast.next_states([0], goal=3)
+    next: state 1 75.0 %, 2 25.0 %; ends here 0.0 %
+    >>> forecast.routes(0, 3)
+    [75.0 %: 3 states, 0 - 1 - 3; intent 0 (100 %), 25.0 %: 3 states, 0 - 2 - 3; intent 0 (100 %)]
+    >>> forecast.closing(states=[1]).route(0, 3)
+    100.0 %: 3 states, 0 - 2 - 3; intent 0 (100 %)
+    """
+
+    def __init__(self, mixture: Any, demos: Demonstrations | None = None) -> None:
+        fitted(mixture)
+        self.mixture = mixture
+        self.shares: Float = np.asarray(mixture.weights_, dtype=np.float64)
+        self.thetas: Float = np.asarray(mixture.thetas_, dtype=np.float64)
+        if demos is None:
+            demos = getattr(getattr(mixture, "_prepared", None), "demos", None)
+        self._ends = None if demos is None else _ends_of(demos)
+        mdp: MDP = mixture.mdp_
+        self._world = World(mdp, np.arange(mdp.n_edges), np.zeros(mdp.n_states, dtype=bool))
+        self._first: FreeEnds | None = None
+        self._trips = self._begin(mdp)
+        if isinstance(self._trips, FreeEnds):
+            self._first = self._trips
+
+    def intents(
+        self, partial: Any = None, goal: ArrayLike | None = None, history: Demonstrations | None = None
+    ) -> Float:
+        """Return the posterior (N, K) of the intents of those who drive N partial trips.
+
+        Parameters
+        ----------
+        partial : Demonstrations, or a list of states, optional
+            Trips that are going on. None: one row, of what the history says.
+        goal : int or (N,), optional
+            Where they are going, if that is known.
+        history : Demonstrations, optional
+            Earlier trips, whole. A driver follows one intent in all of them. Where these and the partial trips have
+            groups, each is judged by the history of the same group; elsewhere all of it is one driver's.
+        """
+        if partial is None:
+            if goal is not None:
+                raise InvalidParameter(
+                    "A goal alone says nothing here. Pass a partial trip too, if only its first state."
+                )
+            return np.exp(self._prior(alone(np.zeros(1, dtype=np.int64)), history))
+        demos, goals = self._partials(partial, goal)
+        return next_turns.intents(self._trips, self._prior(demos, history), demos, goals)
+
+    def next_states(
+        self, partial: Any, goal: ArrayLike | None = None, history: Demonstrations | None = None
+    ) -> NextStates:
+        """Return the probability of each next state after partial trips; arguments as in `intents`.
+
+        Without a goal, `MaxEnt` has its own idea of where trips end; `DestinationMaxEnt` averages over the ends of the
+        forecaster's demonstrations.
+        """
+        demos, goals = self._partials(partial, goal)
+        return next_turns.next_states(self._trips, self._prior(demos, history), demos, goals)
+
+    def destinations(
+        self,
+        partial: Any,
+        candidates: ArrayLike | None = None,
+        prior: ArrayLike | str | None = None,
+        history: Demonstrations | None = None,
+    ) -> DestinationPosterior:
+        """Return where partial trips are going.
+
+        Parameters
+        ----------
+        partial : Demonstrations, or a list of states
+        candidates : (G,), optional
+            States. By default those in which the forecaster's demonstrations end.
+        prior : (G,) or "model", optional
+            Weights of the candidates: by default equal, or for the default candidates how often they were an end.
+            "model", for `MaxEnt`: how often it ends there itself, given the start.
+        history : Demonstrations, optional
+        """
+        demos, _ = self._partials(partial, None)
+        own = isinstance(prior, str)
+        if own and (prior != "model" or not isinstance(self._trips, FreeEnds)):
+            raise InvalidParameter(f"prior must be weights of the candidates, or 'model' with MaxEnt; it is {prior!r}.")
+        if candidates is None:
+            ends = self._open_ends()
+            if ends is None:
+                raise InvalidParameter(
+                    "There are no demonstrations with open ends, which would be the candidates. Pass candidates=, or "
+                    "make the forecaster with demos=."
+                )
+            places, weights = ends
+        else:
+            places = np.unique(checks.states(candidates, "candidates", self.mdp, self._world.closed))
+            if places.size != np.size(candidates):
+                raise InvalidParameter("candidates must name each state once.")
+            places = checks.states(candidates, "candidates", self.mdp)
+            weights = np.full(places.size, 1.0 / places.size)
+        if prior is not None and not own:
+            weights = checks.prior(prior, places.size)
+        return destinations(self._trips, self._prior(demos, history), demos, places, None if own else weights)
+
+    def route(self, start: int, goal: int, history: Demonstrations | None = None) -> Route:
+        """Return the most likely route of any intent: the largest rho_k p_k(route) over intents and routes.
+
+        Its probability is the whole mixture's. `routes` ranks by that, and may put another first where several intents
+        share it. Rewards are searched without discount.
+        """
+        s, g, prior = self._pair(start, goal, history)
+        return likeliest_route(self._trips, self._costs, prior, s, g)
+
+    def routes(
+        self, start: int, goal: int, k: int = 5, history: Demonstrations | None = None, *, most: int = 1000
+    ) -> list[Route]:
+        """Return the k most probable routes under the mixture that pass no state twice; see `best_routes`.
+
+        Parameters
+        ----------
+        start, goal : int
+        k : int
+        history : Demonstrations, optional
+            The driver's earlier trips.
+        most : int
+            Routes to look at before giving up on certainty; `Route.exact` says which are certain.
+        """
+        s, g, prior = self._pair(start, goal, history)
+        return best_routes(self._trips, self._costs, prior, s, g, count(k, "k"), count(most, "most"))
+
+    def predicted_routes(
+        self, starts: ArrayLike, goals: ArrayLike, intents: ArrayLike | None = None, *, threads: int | None = None
+    ) -> Demonstrations:
+        """Return `route` for each pair of states, fast: its states and actions, and as label the intent that takes it.
+
+        Parameters
+        ----------
+        starts, goals : (n,)
+        intents : (K,) or (n, K), optional
+            Probabilities of the intents of those who drive; the shares by default. A row with a single 1 asks for the
+            likeliest route of that intent.
+        threads : int, optional
+            By default one for each core.
+        """
+        first, last = checks.pairs(starts, goals, self.mdp)
+        for states, name in ((first, "starts"), (last, "goals")):
+            checks.states(states, name, self.mdp, self._world.closed)
+        checks.beginnings(first, self._trips.mdp, self._world.closed)
+        given = checks.shares(self.shares if intents is None else intents, first.size, self.shares.size)
+        demos, intent, _ = predicted.predicted_routes(
+            self._trips, self._costs, log(given), first, last, threads=threads
+        )
+        return demos.replace(labels=intent)
+
+    def flows(
+        self,
+        starts: ArrayLike | None = None,
+        goals: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        *,
+        n_trips: float = 1.0,
+    ) -> Flows:
+        """Return the expected uses of links by trips between pairs of states, or by trips as `MaxEnt` has them.
+
+        Parameters
+        ----------
+        starts, goals : (n,), optional
+            One of either goes with all of the other. Neither: trips that begin and end as the model says.
+        weights : (n,), optional
+            Trips of each pair; 1 by default.
+        n_trips : float
+            Trips in all where there are no pairs.
+        """
+        if starts is None and goals is None:
+            return own_flows(self._trips, self.shares, positive(n_trips, "n_trips"))
+        if starts is None or goals is None:
+            raise InvalidParameter("flows needs both starts and goals, or neither.")
+        first, last = checks.pairs(starts, goals, self.mdp)
+        checks.beginnings(first, self._trips.mdp, self._world.closed)
+        return flows(
+            self._trips, log(self.shares), first, last, checks.weights(weights, first.size), self._world.closed
+        )
+
+    def __repr__(self) -> str:
+        changed = "" if self.mdp is self.mixture.mdp_ else ", changed"
+        kind = "destination-conditioned" if isinstance(self._trips, GivenEnds) else "unconditioned"
+        return f"Forecaster: {self.shares.size} intents, {kind}, {self.mdp.n_states} states{changed}"
+
+    def _begin(self, mdp: MDP) -> FreeEnds | GivenEnds:
+        model = self.mixture.irl_
+        if isinstance(model, MaxEnt):
+            return FreeEnds(model, mdp, self.thetas, self._first)
+        if callable(getattr(model, "log_value", None)) and callable(getattr(model, "expected_flow", None)):
+            return GivenEnds(model, mdp, self.thetas, self._open_ends())
+        raise InvalidParameter(
+            f"A forecaster needs a mixture over MaxEnt or DestinationMaxEnt; this one is over {type(model).__name__}."
+        )
+
+    def _in(self, world: World) -> Forecaster:
+        """Return a forecaster for a changed world."""
+        found = copy.copy(self)
+        found.__dict__.pop("_costs", None)
+        found._world = world
+        found._trips = found._begin(world.mdp)
+        return found
+
+    @cached_property
+    def _costs(self) -> Costs:
+        return Costs(self._trips.mdp, self.thetas)
+
+    def _prior(self, demos: Demonstrations, history: Demonstrations | None) -> Float:
+        """Return the log-prior (N, K) of intents; earlier trips were made in the mixture's own world."""
+        given = None if history is None else checks.history(history)
+        return log_prior(self.shares, self.mixture.irl_, self.mixture.mdp_, self.thetas, demos, given)
+
+    def _partials(self, partial: Any, goal: ArrayLike | None) -> tuple[Demonstrations, Int | None]:
+        demos = checks.partials(partial)
+        checks.open_trips(demos, self._world.closed)
+        demos.steps(self._trips.mdp)
+        return demos, None if goal is None else checks.goals_of(goal, len(demos), self.mdp, self._world.closed)
+
+    def _pair(self, start: int, goal: int, history: Demonstrations | None) -> tuple[int, int, Float]:
+        s = checks.one_state(start, "start", self.mdp, self._world.closed)
+        g = checks.one_state(goal, "goal", self.mdp, self._world.closed)
+        begun = np.array([s])
+        checks.beginnings(begun, self._trips.mdp, self._world.closed)
+        return s, g, self._prior(alone(begun), history)[0]
+
+    def _open_ends(self) -> Ends | None:
+        """Return the ends of demonstrations that are not closed; None where there are none."""
+        if self._ends is None or np.all(self._world.closed[self._ends.states]):
+            return None
+        kept = ~self._world.closed[self._ends.states]
+        return Ends(self._ends.states[kept], self._ends.prior[kept] / self._ends.prior[kept].sum())
+
+
+def _ends_of(demos: Demonstrations) -> Ends:
+    """Return the states in which demonstrations end, with their frequencies."""
+    states, counts = np.unique(demos.last_states, return_counts=True)
+    return Ends(states, counts / counts.sum())

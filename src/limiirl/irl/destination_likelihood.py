@@ -1,0 +1,200 @@
+"""Demonstrations as ways to their last state: their log-probabilities, and the objective of a fit to them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.demos import Demonstrations
+from limiirl.demos.checks import name_demo
+from limiirl.errors import DivergentPartition, InvalidDemos, NumericalError
+from limiirl.irl.destination_values import GoalValues
+from limiirl.irl.engine.features import expected_features
+from limiirl.irl.evidence import Evidence
+from limiirl.irl.optimise import Box
+from limiirl.mdp import MDP
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+# What `feasible_start` tries: features may be in any unit, so that a cost of 1 a step may need parameters of 1000.
+_COSTS = (0.0, *(2.0**power for power in range(-4, 21)))
+# Rewards that make some sum infinite are moved towards a feasible point by this share of the way at a time.
+_SHARES = (1e-6, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
+
+
+def arrives_once(demos: Demonstrations) -> NDArray[np.bool_]:
+    """Return (N,): whether a demonstration is in its last state at its end alone.
+
+    Examples
+    --------
+    >>> arrives_once(Demonstrations.from_lists([[0, 1, 2], [2, 1, 2], [3]])).tolist()
+    [True, False, True]
+    """
+    again = demos.states == np.repeat(demos.last_states, demos.lengths)
+    return np.asarray(np.add.reduceat(again, demos.offsets[:-1]) == 1) if len(demos) else np.zeros(0, dtype=bool)
+
+
+def check_arrivals(demos: Demonstrations) -> None:
+    """Raise unless every demonstration ends at the first arrival in its last state."""
+    fine = arrives_once(demos)
+    if not np.all(fine):
+        i = int(np.argmin(fine))
+        tau = demos.states[demos.offsets[i] : demos.offsets[i + 1]]
+        step = int(np.argmax(tau == tau[-1]))
+        raise InvalidDemos(
+            f"{name_demo(demos.ids, i)} is in its last state, {tau[-1]}, at step {step} already and goes on to step "
+            f"{tau.size - 1}; {np.count_nonzero(~fine)} of {len(demos)} do so. DestinationMaxEnt ends trips at their "
+            "first arrival: leave such ones out with demos[model.admits(demos)], or cut them there."
+        )
+
+
+class Trips:
+    """Demonstrations in an MDP, from their first state to their last.
+
+    Attributes
+    ----------
+    evidence : Evidence
+    features : (N, d)
+        Feature counts without those of the first state, which all ways from there share.
+    starts, goals : (m,)
+        The distinct pairs of a first and a last state.
+    pair : (N,)
+        The pair of each demonstration.
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
+    >>> trips = Trips(mdp, Demonstrations.from_lists([[0, 1, 2], [0, 2]]))
+    >>> trips.features.tolist(), trips.goals.tolist()
+    ([[0.0, 1.0, 1.0], [0.0, 0.0, 1.0]], [2])
+    """
+
+    def __init__(self, mdp: MDP, demos: Demonstrations) -> None:
+        check_arrivals(demos)
+        self.mdp, self.demos = mdp, demos
+        self.evidence = Evidence(mdp, demos, by_start=True)
+        self.features = self.evidence.features - first_features(mdp, demos)
+        key = demos.start_states * mdp.n_states + demos.last_states
+        pairs, self.pair = np.unique(key, return_inverse=True)
+        self.starts, self.goals = np.divmod(pairs, mdp.n_states)
+
+    def log_weight(self, thetas: Float) -> Float:
+        """Return (N, K): log q plus the rewards after the first state."""
+        return log_weight_onward(self.evidence, thetas)
+
+    def log_value(self, values: GoalValues, thetas: Float) -> Float:
+        """Return (N, K): the log-weight of all ways between the two ends of each demonstration."""
+        pairs = [values.solve(theta).ways(self.starts, self.goals).log_value for theta in thetas]
+        return np.stack(pairs, axis=1)[self.pair]
+
+    def log_prob(self, values: GoalValues, thetas: Float) -> Float:
+        """Return (N, K)."""
+        return self.log_weight(thetas) - self.log_value(values, thetas)
+
+
+def first_features(mdp: MDP, demos: Demonstrations) -> Float:
+    """Return (N, d): the features of the first state of each demonstration."""
+    found = np.zeros((len(demos), mdp.n_features))
+    if mdp.state_features is not None:
+        rows = mdp.state_features[demos.start_states]
+        found[:, : mdp.n_state_features] = rows if isinstance(rows, np.ndarray) else rows.toarray()
+    return found
+
+
+def log_weight_onward(evidence: Evidence, thetas: Float) -> Float:
+    """Return (N, K): the log-weight of demonstrations without the reward of their first state."""
+    node, _ = evidence.mdp.rewards(thetas)
+    return np.asarray(evidence.log_weight(thetas) - node[evidence.demos.start_states])
+
+
+class WayLikelihood:
+    """The functions f_k(theta) = sum_i w_ik (log beta_i(theta) - log-weight_i(theta)) + ridge_k / 2 |theta|^2.
+
+    The weights of each k sum to 1; i runs over demonstrations, and beta_i is the weight of all ways between the ends of
+    demonstration i. Convex in theta, but for unrecorded actions.
+
+    Parameters
+    ----------
+    values : GoalValues
+    trips : Trips
+    weights : (N, K)
+        Scaled here to sum to 1.
+    ridge : (K,)
+    """
+
+    def __init__(self, values: GoalValues, trips: Trips, weights: Float, ridge: Float) -> None:
+        self.values, self.trips, self.ridge = values, trips, ridge
+        self._weights = weights / weights.sum(axis=0)
+        self.mean_features = self._weights.T @ trips.features
+        self._by_pair = np.zeros((trips.starts.size, weights.shape[1]))
+        np.add.at(self._by_pair, trips.pair, self._weights)
+
+    def evaluate(self, thetas: Float, which: NDArray[np.intp]) -> tuple[Float, Float]:
+        """Return values (J,) and gradients (J, d); infinite where a sum over ways is, or is beyond float64."""
+        parts = [self._one(theta, int(k)) for theta, k in zip(thetas, which, strict=True)]
+        return np.array([value for value, _ in parts]), np.array([gradient for _, gradient in parts])
+
+    def _one(self, theta: Float, k: int) -> tuple[float, Float]:
+        weights = self._by_pair[:, k]
+        used = np.flatnonzero(weights)
+        try:
+            found = self.values.solve(theta).ways(self.trips.starts[used], self.trips.goals[used], weights[used])
+        except (DivergentPartition, NumericalError):
+            return np.inf, np.zeros_like(theta)
+        assert found.flow is not None
+        value = float(weights[used] @ found.log_value) - float(self.mean_features[k] @ theta)
+        gradient = flow_features(self.trips.mdp, found.flow) - self.mean_features[k]
+        if not self.trips.evidence.fixed:
+            more, slope = self.trips.evidence.correction(theta, self._weights[:, k])
+            value, gradient = value - more, gradient - slope
+        return value + 0.5 * self.ridge[k] * float(theta @ theta), gradient + self.ridge[k] * theta
+
+    def hessian(self, theta: Float, k: int) -> Float:
+        """Return the Hessian (d, d) by central differences of the exact gradient."""
+        # Truncation is about the square of the step, rounding 1e-15 divided by it.
+        step = 1e-5 / np.maximum(1e-12, np.sqrt(np.mean(self.trips.features**2, axis=0)))
+        rows = [
+            (self._one(theta + e, k)[1] - self._one(theta - e, k)[1]) / (2.0 * h)
+            for h, e in zip(step, np.diag(step), strict=True)
+        ]
+        found = np.array(rows)
+        return np.asarray(0.5 * (found + found.T))
+
+
+def flow_features(mdp: MDP, flow: Float) -> Float:
+    """Return (d,): the features collected by uses of edges (E,), those of the states that they lead to included."""
+    node = np.zeros((mdp.n_states, 1))
+    np.add.at(node[:, 0], mdp.dst, flow)
+    return np.asarray(expected_features(mdp, node, flow[:, None])[0])
+
+
+def feasible_start(values: GoalValues, box: Box) -> Float:
+    """Return a point (d,) within the bounds where all sums over ways are finite: 0, or else growing costs.
+
+    A cost is a parameter of the sign that makes its feature, summed over all edges, a loss.
+    """
+    mdp = values.mdp
+    start = box.clip(np.zeros(mdp.n_features))
+    against = np.sign(flow_features(mdp, np.ones(mdp.n_edges)))
+    for cost in _COSTS:
+        trial = box.clip(start - cost * against)
+        if values.finite(trial):
+            return trial
+    raise DivergentPartition(
+        "The sum over ways of any length stays infinite whatever features cost within the bounds: some cycle collects "
+        "too little for the choices on it. Add a cost of choices by limiirl.irl.with_choices(mdp), or widen the bounds."
+    )
+
+
+def feasible(values: GoalValues, theta: Float, inside: Float) -> Float:
+    """Return theta (d,), or a point on the way from it to `inside` at which all sums over ways are finite.
+
+    The parameters with finite sums are a convex set, so that the way leads into it and stays there.
+    """
+    if values.finite(theta):
+        return theta
+    for share in _SHARES:
+        trial = theta + share * (inside - theta)
+        if values.finite(trial):
+            return np.asarray(trial)
+    return inside

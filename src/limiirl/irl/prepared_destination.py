@@ -1,0 +1,126 @@
+"""Demonstrations under `DestinationMaxEnt`, gathered once for many E- and M-steps."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.demos import Demonstrations
+from limiirl.demos.units import Units
+from limiirl.irl import checks
+from limiirl.irl.base import FitResult
+from limiirl.irl.destination_likelihood import Trips, WayLikelihood, feasible, feasible_start
+from limiirl.irl.destination_values import GoalValues
+from limiirl.irl.optimise import SOLVERS, Box
+from limiirl.irl.prepared import Int, Maximised, Prepared
+from limiirl.irl.threads import one_thread
+from limiirl.mdp import MDP
+
+if TYPE_CHECKING:
+    from limiirl.irl.destination import DestinationMaxEnt
+
+Float = NDArray[np.float64]
+# How far theta . F moves in the central differences of `features`.
+_MOVE = 1e-4
+# A warm start does not need the last digits of the reward that all share.
+_ROUGH_EVALUATIONS = 30
+
+
+class PreparedDestination(Prepared):
+    """Units of demonstrations under a destination-conditioned model.
+
+    Parameters
+    ----------
+    model : DestinationMaxEnt
+    values : GoalValues
+        The MDP with its order of elimination.
+    """
+
+    def __init__(self, model: DestinationMaxEnt, mdp: MDP, demos: Demonstrations, units: Units, values: GoalValues):
+        super().__init__(model, mdp, demos, units)
+        self.values = values
+        self.trips = Trips(mdp, demos)
+        self._ridge = checks.positive(model.ridge, "ridge", zero=True)
+        self._box = checks.box(model.bounds, mdp.feature_names)
+        self._start: Float | None = None
+        self._features: Float | None = None
+
+    @property
+    def n_parameters(self) -> int:
+        """d, the number of features of the MDP."""
+        return int(self.mdp.n_features)
+
+    def log_prob(self, thetas: Float) -> Float:
+        """Return (G, K)."""
+        return self.units.total(self.trips.log_prob(self.values, thetas))
+
+    def maximise(self, moments: Float, starts: Float | None, which: Int, max_evaluations: int) -> Maximised:
+        """Return parameters (J, d) of the intents `which`; never worse than the starts."""
+        weights = self.units.spread(moments[:, which])
+        # One penalty for the whole mixture, so that no share of an intent changes its prior: `penalty`, in the scale of
+        # a mean over the intent's demonstrations.
+        ridge = self._ridge * len(self.demos) / (moments.shape[1] * weights.sum(axis=0))
+        results = self.search(weights, ridge, starts, max_evaluations)
+        return Maximised(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
+
+    def search(self, weights: Float, ridge: Float, starts: Float | None, max_evaluations: int) -> list[FitResult]:
+        """Minimise the objective of every column of weights (N, J), each in a thread of its own where there are any."""
+        if starts is None:
+            starts = np.tile(self.inside(), (weights.shape[1], 1))
+        objective = WayLikelihood(self.values, self.trips, weights, ridge)
+        tol = checks.positive(self.model.tol, "tol") * np.maximum(1.0, np.abs(objective.mean_features))
+        solver = SOLVERS[self.model.solver]
+
+        def one(k: int) -> FitResult:
+            alone = WayLikelihood(self.values, self.trips, weights[:, k : k + 1], ridge[k : k + 1])
+            return solver(alone, starts[k : k + 1], self._box, tol[k : k + 1], max_evaluations)[0]
+
+        each = range(weights.shape[1])
+        threads = min(len(each), int(numba.get_num_threads()))
+        if threads == 1:
+            return [one(k) for k in each]
+        with one_thread("blas"), ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(one, each))
+
+    def inside(self) -> Float:
+        """Return a point (d,) within the bounds where all sums over ways are finite."""
+        if self._start is None:
+            self._start = feasible_start(self.values, self._box)
+        return self._start
+
+    def features(self) -> Float:
+        """Return (G, d): how far the features of a unit are from those that one reward for all expects of its trips.
+
+        Feature counts alone say how far apart the two ends of a trip are. What is left once E[F | start, goal] is taken
+        off is the score of the one-intent model, and that is where intents differ.
+        """
+        if self._features is None:
+            n, d = self.trips.features.shape
+            result = self.search(np.ones((n, 1)), np.full(1, self._ridge), None, _ROUGH_EVALUATIONS)[0]
+            size = np.sqrt(np.mean(self.trips.features**2, axis=0))
+            expected = np.zeros((n, d))
+            for j in np.flatnonzero(size > 0.0):
+                step = _MOVE / size[j] * np.eye(d)[j]
+                # Both sides must be feasible: at an upper bound near the edge of the domain, only the lower one is.
+                both = np.array([feasible(self.values, result.theta + step, result.theta), result.theta - step])
+                found = self.trips.log_value(self.values, both)
+                expected[:, j] = (found[:, 0] - found[:, 1]) / (both[0, j] - both[1, j])
+            self._features = self.units.mean(self.trips.features - expected)
+        return self._features
+
+    def project(self, thetas: Float) -> Float:
+        """Return parameters (K, d) within the bounds at which all sums over ways are finite, near the given ones."""
+        return np.array([feasible(self.values, theta, self.inside()) for theta in self._box.clip(thetas)])
+
+    def box(self, n_features: int) -> Box:
+        """Return the bounds on theta."""
+        del n_features
+        return self._box
+
+    def penalty(self, thetas: Float) -> float:
+        """Return the ridge: a Gaussian prior on every intent, as strong as `fit` has it for N / K demonstrations."""
+        return 0.5 * self._ridge * len(self.demos) / len(thetas) * float(np.sum(thetas**2))

@@ -1,0 +1,287 @@
+"""Sums over all walks between states, by elimination in the (logsumexp, +) semiring: one factorisation for all goals.
+
+Let W(s, t) be the weight of a move and G = I + W + W^2 + ... the weight of all walks. States are eliminated one after
+the other: walks that pass through an eliminated state v are added to the moves between its neighbours,
+W(i, j) += W(i, v) W(v, j) / (1 - W(v, v)). What is left are moves up to states eliminated later, and down from them,
+and every walk climbs and then descends. All values are logarithms: nothing underflows, however far states are apart,
+and nothing is subtracted but W(v, v) from 1. The sums are finite if and only if each of these differences is positive
+(I - W is then an M-matrix), so that divergence is found, not guessed.
+
+Each state needs its own climb to the root, which is short: a *leg*. Legs are summed in linear space, in a frame: moves
+multiplied by exp(shift(j) - shift(i)), which leaves sums over walks the same up to a factor that is known.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from limiirl.kernels.goal_plan import ROOT
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+@njit(cache=True, nogil=True)
+def load(log_w: Float, slot: Int, n_values: int) -> Float:
+    """Return the values of moves before elimination: log_w (E,) summed where several join the same two states."""
+    top, total = np.full(n_values, -np.inf), np.zeros(n_values)
+    for e in range(slot.size):
+        top[slot[e]] = max(top[slot[e]], log_w[e])
+    for e in range(slot.size):
+        if log_w[e] > -np.inf:
+            total[slot[e]] += np.exp(log_w[e] - top[slot[e]])
+    for p in range(n_values):
+        if top[p] > -np.inf:
+            top[p] += np.log(total[p])
+    return top
+
+
+@njit(cache=True, nogil=True)
+def eliminate(up_ptr: Int, up: Int, low_ptr: Int, low: Int, place: Int, value: Float, star: Float) -> int:
+    """Complete the values of all moves, and fill star (S,) with -log(1 - W(v, v)).
+
+    Returns the state at which walks are found to have an infinite weight, or -1.
+    """
+    n_states, n = star.size, up.size
+    spot = np.empty(n_states, dtype=np.int64)
+    top_up, top_down = np.empty(n_states), np.empty(n_states)
+    sum_up, sum_down = np.empty(n_states), np.empty(n_states)
+    for i in range(n_states):
+        a = up_ptr[i]
+        for p in range(a, up_ptr[i + 1]):
+            spot[up[p]] = p - a
+            top_up[p - a], top_down[p - a] = value[p], value[n + p]
+        here = value[2 * n + i]
+        # First the largest term of each sum, then the sums: one exponential a term, and one logarithm a sum.
+        for m in range(low_ptr[i], low_ptr[i + 1]):
+            v, q0 = low[m], place[m]
+            into, out = value[n + q0] + star[v], value[q0] + star[v]
+            here = max(here, into + value[q0])
+            for q in range(q0 + 1, up_ptr[v + 1]):
+                c = spot[up[q]]
+                top_up[c] = max(top_up[c], into + value[q])
+                top_down[c] = max(top_down[c], out + value[n + q])
+        width = up_ptr[i + 1] - a
+        for c in range(width):
+            sum_up[c] = np.exp(value[a + c] - top_up[c]) if top_up[c] > -np.inf else 0.0
+            sum_down[c] = np.exp(value[n + a + c] - top_down[c]) if top_down[c] > -np.inf else 0.0
+        total = np.exp(value[2 * n + i] - here) if here > -np.inf else 0.0
+        for m in range(low_ptr[i], low_ptr[i + 1]):
+            v, q0 = low[m], place[m]
+            into, out = value[n + q0] + star[v], value[q0] + star[v]
+            if into + value[q0] > -np.inf:
+                total += np.exp(into + value[q0] - here)
+            for q in range(q0 + 1, up_ptr[v + 1]):
+                c = spot[up[q]]
+                if into + value[q] > -np.inf:
+                    sum_up[c] += np.exp(into + value[q] - top_up[c])
+                if out + value[n + q] > -np.inf:
+                    sum_down[c] += np.exp(out + value[n + q] - top_down[c])
+        for c in range(width):
+            value[a + c] = top_up[c] + np.log(sum_up[c]) if top_up[c] > -np.inf else -np.inf
+            value[n + a + c] = top_down[c] + np.log(sum_down[c]) if top_down[c] > -np.inf else -np.inf
+        if here > -np.inf:
+            here += np.log(total)
+        value[2 * n + i] = here
+        if not here < 0.0:
+            return i
+        star[i] = -np.log(-np.expm1(here))
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def eliminate_adjoint(
+    up_ptr: Int, up: Int, low_ptr: Int, low: Int, place: Int, value: Float, star: Float, pull: Float, pull_star: Float
+) -> None:
+    """Turn derivatives by completed values (pull) and by star (pull_star) into those by the values before, in place."""
+    n_states, n = star.size, up.size
+    spot = np.empty(n_states, dtype=np.int64)
+    for i in range(n_states - 1, -1, -1):
+        a = up_ptr[i]
+        for p in range(a, up_ptr[i + 1]):
+            spot[up[p]] = p
+        if value[2 * n + i] > -np.inf:
+            pull[2 * n + i] += pull_star[i] * np.exp(value[2 * n + i] + star[i])
+        for m in range(low_ptr[i], low_ptr[i + 1]):
+            v, q0 = low[m], place[m]
+            into, out = value[n + q0] + star[v], value[q0] + star[v]
+            own = 0.0
+            if into + value[q0] > -np.inf:
+                own = pull[2 * n + i] * np.exp(into + value[q0] - value[2 * n + i])
+            by_into, by_out = own, own
+            for q in range(q0 + 1, up_ptr[v + 1]):
+                p = spot[up[q]]
+                if pull[p] != 0.0 and into + value[q] > -np.inf:
+                    share = pull[p] * np.exp(into + value[q] - value[p])
+                    pull[q] += share
+                    by_into += share
+                if pull[n + p] != 0.0 and out + value[n + q] > -np.inf:
+                    share = pull[n + p] * np.exp(out + value[n + q] - value[n + p])
+                    pull[n + q] += share
+                    by_out += share
+            pull[n + q0] += by_into
+            pull[q0] += by_out
+            pull_star[v] += by_into + by_out - own
+
+
+@njit(cache=True, nogil=True)
+def _add(one: float, other: float) -> float:
+    """Return the logarithm of a sum."""
+    if one < other:
+        one, other = other, one
+    return one if other == -np.inf else one + np.log1p(np.exp(other - one))
+
+
+@njit(cache=True, nogil=True)
+def solve(up_ptr: Int, up: Int, value: Float, star: Float, right: Float) -> None:
+    """Overwrite right (S,), the logarithm of a vector, with that of G times it."""
+    n = up.size
+    for v in range(star.size):
+        here = right[v] + star[v]
+        if here > -np.inf:
+            for p in range(up_ptr[v], up_ptr[v + 1]):
+                right[up[p]] = _add(right[up[p]], here + value[n + p])
+    for v in range(star.size - 1, -1, -1):
+        total = right[v]
+        for p in range(up_ptr[v], up_ptr[v + 1]):
+            total = _add(total, value[p] + right[up[p]])
+        right[v] = total + star[v]
+
+
+@njit(cache=True, nogil=True)
+def frame(up_ptr: Int, up: Int, value: Float, star: Float, shift: Float) -> Float:
+    """Return weights (2 n,) of the moves up and down, with W(i, j) multiplied by exp(shift(j) - shift(i)).
+
+    Those up from v, and those down to v, are also multiplied by 1 / (1 - W(v, v)).
+    """
+    n = up.size
+    found = np.zeros(2 * n)
+    for v in range(star.size):
+        if shift[v] > -np.inf:
+            for p in range(up_ptr[v], up_ptr[v + 1]):
+                ahead = shift[up[p]] - shift[v]
+                if ahead > -np.inf:
+                    found[p] = np.exp(value[p] + star[v] + ahead)
+                    found[n + p] = np.exp(value[n + p] + star[v] - ahead)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def climb(
+    up_ptr: Int,
+    level: NDArray[np.int32],
+    parent: Int,
+    depth: Int,
+    weight: Float,
+    node: Int,
+    leg_ptr: Int,
+    leg: Float,
+) -> None:
+    """Fill the legs of states (m,): the weight of all walks that climb to each ancestor, up to their first visit.
+
+    A leg has a place for the state itself, then one for each ancestor. `weight` (n,) is that of the moves up, for legs
+    that begin in a state, or that of the moves down, for legs that end there.
+    """
+    for i in range(node.size):
+        base, v = leg_ptr[i], node[i]
+        low = base + depth[v]
+        leg[base : leg_ptr[i + 1]] = 0.0
+        leg[base] = 1.0
+        while v != ROOT:
+            here = leg[low - depth[v]]
+            if here != 0.0:
+                for p in range(up_ptr[v], up_ptr[v + 1]):
+                    leg[low - level[p]] += here * weight[p]
+            v = parent[v]
+
+
+@njit(cache=True, nogil=True)
+def climb_adjoint(
+    up_ptr: Int,
+    level: NDArray[np.int32],
+    parent: Int,
+    depth: Int,
+    weight: Float,
+    node: Int,
+    leg_ptr: Int,
+    leg: Float,
+    pull_leg: Float,
+    pull: Float,
+) -> None:
+    """Add to pull (n,), derivatives by weights, what those by legs make of them."""
+    path = np.empty(np.max(depth) + 1, dtype=np.int64)
+    for i in range(node.size):
+        base, v, length = leg_ptr[i], node[i], 0
+        low = base + depth[v]
+        while v != ROOT:
+            path[length] = v
+            length += 1
+            v = parent[v]
+        for k in range(length - 1, -1, -1):
+            here, total = leg[base + k], 0.0
+            if here != 0.0:
+                for p in range(up_ptr[path[k]], up_ptr[path[k] + 1]):
+                    ahead = pull_leg[low - level[p]]
+                    pull[p] += ahead * here
+                    total += ahead * weight[p]
+                pull_leg[base + k] += total
+
+
+@njit(cache=True, nogil=True)
+def _meet(parent: Int, depth: Int, one: int, other: int) -> int:
+    """Return the first common ancestor of two states, or -1."""
+    while one != other:
+        if depth[one] == 0 and depth[other] == 0:
+            return ROOT
+        if depth[one] < depth[other]:
+            one, other = other, one
+        one = parent[one]
+    return one
+
+
+@njit(cache=True, nogil=True)
+def join(
+    parent: Int, depth: Int, loops: Float, start: Int, goal: Int, first: Int, last: Int, leg_up: Float, leg_down: Float
+) -> Float:
+    """Return G (m,) of pairs of states, given where their legs begin: `first` in leg_up, `last` in leg_down.
+
+    `loops` (S,) is 1 / (1 - W(v, v)).
+    """
+    found = np.zeros(start.size)
+    for i in range(start.size):
+        v = _meet(parent, depth, start[i], goal[i])
+        up_low, down_low = first[i] + depth[start[i]], last[i] + depth[goal[i]]
+        while v != ROOT:
+            found[i] += leg_up[up_low - depth[v]] * loops[v] * leg_down[down_low - depth[v]]
+            v = parent[v]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def join_adjoint(
+    parent: Int,
+    depth: Int,
+    loops: Float,
+    start: Int,
+    goal: Int,
+    first: Int,
+    last: Int,
+    leg_up: Float,
+    leg_down: Float,
+    by_sum: Float,
+    pull_up: Float,
+    pull_down: Float,
+    pull_star: Float,
+) -> None:
+    """Add derivatives by legs and by star, given those by the sums that `join` returns, by_sum (m,)."""
+    for i in range(start.size):
+        if by_sum[i] == 0.0:
+            continue
+        v = _meet(parent, depth, start[i], goal[i])
+        up_low, down_low = first[i] + depth[start[i]], last[i] + depth[goal[i]]
+        while v != ROOT:
+            at, to, scale = up_low - depth[v], down_low - depth[v], by_sum[i] * loops[v]
+            pull_up[at] += scale * leg_down[to]
+            pull_down[to] += scale * leg_up[at]
+            pull_star[v] += scale * leg_up[at] * leg_down[to]
+            v = parent[v]
