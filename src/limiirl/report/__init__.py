@@ -1,4 +1,4 @@
-"""Reports: a document of text, tables and figures, written as one page that needs nothing but itself."""
+"""Reports: a document of text, tables, figures and maps, written as one page that needs nothing but itself."""
 
 from limiirl.report.cells import Cell, Column, Table
 from limiirl.report.document import (
@@ -13,6 +13,7 @@ from limiirl.report.document import (
     Text,
 )
 from limiirl.report.inline import literal
+from limiirl.report.map_item import Layer, Map, Stroke
 from limiirl.report.write import write
 
 __all__ = [
@@ -24,8 +25,11 @@ __all__ = [
     "Figure",
     "Fold",
     "Grid",
+    "Layer",
+    "Map",
     "Report",
     "Section",
+    "Stroke",
     "Table",
     "Text",
     "literal",

@@ -10,6 +10,8 @@ from limiirl.report.checks import check_choice, check_filled, check_name
 
 Mark: TypeAlias = Literal["agrees", "differs", "best", "certain"]
 Align: TypeAlias = Literal["left", "right", "centre"]
+Content: TypeAlias = "Cell | str | float | None"
+"""What a table's cell may be given as."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ class Table:
     title: str
     caption: str
     columns: Sequence[Column | str]
-    rows: Sequence[Sequence[Cell | str | float | None]]
+    rows: Sequence[Sequence[Content]]
     headings: tuple[Column, ...] = field(init=False, repr=False)
     cells: tuple[tuple[Cell, ...], ...] = field(init=False, repr=False)
 
@@ -163,7 +165,7 @@ class Table:
         object.__setattr__(self, "cells", cells)
 
 
-def _cell(content: Cell | str | float | None) -> Cell:
+def _cell(content: Content) -> Cell:
     if isinstance(content, Cell):
         return content
     if content is None:

@@ -1,4 +1,4 @@
-"""What a report consists of: sections of text, facts, tables and figures, as plain values.
+"""What a report consists of: sections of text, facts, tables, figures and maps, as plain values.
 
 Titles, cells, keys and alternatives are plain text. Leads, captions, notes and paragraphs are prose, with the little
 markup of `limiirl.report.inline`; wrap a user's text in `literal` there. All of it is escaped when it is written.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 from limiirl.errors import InvalidParameter
 from limiirl.report.cells import Table
 from limiirl.report.checks import check_choice, check_filled, check_name
+from limiirl.report.map_item import Map
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -196,7 +197,7 @@ class Section:
                 )
 
 
-Item: TypeAlias = Figure | Table | Text | Facts | Code | Callout | Grid | Fold
+Item: TypeAlias = Figure | Map | Table | Text | Facts | Code | Callout | Grid | Fold
 _HOLDERS = (Section, Grid, Fold)
 
 
@@ -238,11 +239,12 @@ class Report:
         check_filled("a report's title", self.title)
         object.__setattr__(self, "highlights", Facts(self.highlights).entries)
         seen: set[str] = set()
-        names = [figure.name for figure in self.figures] + [table.name for table in self.tables]
+        names = [figure.name for figure in self.figures] + [item.name for item in self.maps]
+        names += [table.name for table in self.tables]
         for name in names:
             if name in seen:
                 raise InvalidParameter(
-                    f"names of figures and tables must be unique in a report; {name!r} occurs twice. Rename one."
+                    f"names of figures, maps and tables must be unique in a report; {name!r} occurs twice. Rename one."
                 )
             seen.add(name)
 
@@ -250,6 +252,11 @@ class Report:
     def figures(self) -> tuple[Figure, ...]:
         """All figures, in reading order."""
         return tuple(item for item in self._items() if isinstance(item, Figure))
+
+    @property
+    def maps(self) -> tuple[Map, ...]:
+        """All maps, in reading order."""
+        return tuple(item for item in self._items() if isinstance(item, Map))
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -1,11 +1,14 @@
 """The page of a report: one file of HTML that holds its own style and figures and asks nobody for anything."""
 
+import base64
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from limiirl._version import __version__
 from limiirl.report.document import Item, Report, Section
+from limiirl.report.ink import VARIABLES
 from limiirl.report.inline import clean, prose_html, prose_text
 from limiirl.report.tables import sentence, table_html, table_notes
 
@@ -30,7 +33,14 @@ class Place(NamedTuple):
     inner: "dict[int, Place]"
 
 
-def page_html(report: Report, figures: Mapping[str, str]) -> str:
+class MapParts(NamedTuple):
+    """What stands on the page for a map: its data as JSON, and its picture for paper as PNG."""
+
+    data: str
+    still: bytes
+
+
+def page_html(report: Report, figures: Mapping[str, str], maps: Mapping[str, MapParts] | None = None) -> str:
     """Render a report.
 
     Parameters
@@ -39,6 +49,8 @@ def page_html(report: Report, figures: Mapping[str, str]) -> str:
         What to show.
     figures : mapping of str to str
         The markup of each figure by its name, from `limiirl.report.vector`.
+    maps : mapping of str to MapParts, optional
+        The parts of each map by its name. A page without maps has no script, and allows none.
 
     Examples
     --------
@@ -55,20 +67,47 @@ def page_html(report: Report, figures: Mapping[str, str]) -> str:
     taken: set[str] = set()
     places = [_place(section, taken) for section in sections]
     environment = _environment()
-    style = environment.loader.get_source(environment, "style.css")[0] if environment.loader else ""
+    style = _source(environment, "style.css") + (_source(environment, "map.css") if report.maps else "")
+    script = _script(environment) if report.maps else ""
     return (
         environment.get_template("page.html.j2")
         .render(
             report=report,
             places=places,
             figures={name: Markup(markup) for name, markup in figures.items()},
+            maps={name: _shown(parts) for name, parts in (maps or {}).items()},
             style=Markup(style),
+            script=Markup(script),
+            script_hash=Markup(_script_hash(script)),
+            variables=VARIABLES,
             generator=f"{GENERATOR} {__version__}",
             verdicts=VERDICTS,
             kind=_kind,
         )
         .lstrip()
     )
+
+
+def _source(environment: "Environment", name: str) -> str:
+    return environment.loader.get_source(environment, name)[0] if environment.loader else ""
+
+
+def _script(environment: "Environment") -> str:
+    """The script that draws maps: two files within one function, so that no name of theirs is the page's."""
+    parts = (_source(environment, name) for name in ("map_shapes.js", "map.js"))
+    return f'"use strict";\n(() => {{\n{"".join(parts)}}})();\n'
+
+
+def _script_hash(script: str) -> str:
+    """By which the page allows this script, and no other."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}" if script else ""
+
+
+def _shown(parts: MapParts) -> dict[str, object]:
+    from markupsafe import Markup
+
+    # `map_json` leaves no sign that means anything to a page.
+    return {"data": Markup(parts.data), "still": base64.b64encode(parts.still).decode()}
 
 
 def _kind(item: Item | Section) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 from limiirl.errors import InvalidFile
 from limiirl.files import atomic_write
 from limiirl.report.document import Report
-from limiirl.report.page import GENERATOR, page_html
+from limiirl.report.map_data import map_columns, map_json
+from limiirl.report.page import GENERATOR, MapParts, page_html
 from limiirl.report.tables import table_latex, table_markdown
 from limiirl.report.values import data_csv, table_csv
 from limiirl.report.vector import Picture, render
@@ -26,6 +27,8 @@ def write(
 ) -> Path:
     """Write a report: `index.html`, `figures/NAME.{svg,png,csv}`, `tables/NAME.{tex,md,csv}`.
 
+    A map is on the page itself; `figures/NAME.{png,csv}` are its picture and what it shows, for a GIS.
+
     Everything is drawn before anything is written, each file is replaced as a whole, and the page comes last. So an
     earlier report stays readable if drawing fails, the disk is full or the process is killed. Files of an earlier
     report that this one does not have are removed; files of anybody else are left alone.
@@ -37,7 +40,7 @@ def write(
     folder : path
         Made if absent.
     progress : callable, optional
-        Called as ``progress(done, total, what)`` before each figure is drawn, and once at the end.
+        Called as ``progress(done, total, what)`` before each figure or map is drawn, and once at the end.
 
     Returns
     -------
@@ -60,15 +63,23 @@ def write(
     folder = Path(folder)
     earlier = _check_folder(folder)
     pictures: dict[str, Picture] = {}
-    total = len(report.figures) + 1
+    total = len(report.figures) + len(report.maps) + 1
     for done, figure in enumerate(report.figures):
         if progress is not None:
             progress(done, total, figure.title)
         pictures[figure.name] = render(figure.draw, figure.name, figure.title, figure.alt)
+    maps: dict[str, MapParts] = {}
+    for done, item in enumerate(report.maps, start=len(report.figures)):
+        if progress is not None:
+            progress(done, total, item.title)
+        # Only a report with maps pays for what draws them.
+        from limiirl.report.map_still import still_png
+
+        maps[item.name] = MapParts(map_json(item), still_png(item))
     if progress is not None:
         progress(total - 1, total, "page")
-    page = page_html(report, {name: picture.inline for name, picture in pictures.items()})
-    files = _side_files(report, pictures)
+    page = page_html(report, {name: picture.inline for name, picture in pictures.items()}, maps)
+    files = _side_files(report, pictures, maps)
 
     for kind in ("figures", "tables"):
         if any(name.startswith(kind) for name in files):
@@ -86,12 +97,15 @@ def write(
     return folder / _INDEX
 
 
-def _side_files(report: Report, pictures: dict[str, Picture]) -> dict[str, bytes]:
+def _side_files(report: Report, pictures: dict[str, Picture], maps: dict[str, MapParts]) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for figure in report.figures:
         files[f"figures/{figure.name}.svg"] = pictures[figure.name].svg
         files[f"figures/{figure.name}.png"] = pictures[figure.name].png
         files[f"figures/{figure.name}.csv"] = data_csv(figure.data).encode()
+    for item in report.maps:
+        files[f"figures/{item.name}.png"] = maps[item.name].still
+        files[f"figures/{item.name}.csv"] = data_csv(map_columns(item)).encode()
     for table in report.tables:
         files[f"tables/{table.name}.tex"] = table_latex(table).encode()
         files[f"tables/{table.name}.md"] = table_markdown(table).encode()

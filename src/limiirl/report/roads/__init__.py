@@ -1,0 +1,27 @@
+"""Pages about roads and drivers: a built network, how well trips were matched to it, and what drivers were found."""
+
+from limiirl.report.roads.drivers_page import drivers_page
+from limiirl.report.roads.forecasts import forecast_example
+from limiirl.report.roads.network_page import network_page
+from limiirl.report.roads.quality_page import quality_page
+from limiirl.report.roads.styles_report import experiment_report, styles_report, styles_view, write_styles
+from limiirl.report.roads.view import DriversView, ForecastExample
+from limiirl.roads.gauge import Gauged, fixed_gauge
+from limiirl.roads.styles import StyleWords, style_words
+
+__all__ = [
+    "DriversView",
+    "ForecastExample",
+    "Gauged",
+    "StyleWords",
+    "drivers_page",
+    "experiment_report",
+    "fixed_gauge",
+    "forecast_example",
+    "network_page",
+    "quality_page",
+    "style_words",
+    "styles_report",
+    "styles_view",
+    "write_styles",
+]

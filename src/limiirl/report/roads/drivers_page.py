@@ -1,0 +1,249 @@
+"""The page of drivers: styles in words and on the map, rewards, two routes, forecasts and how well it all predicts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.report.cells import Cell, Column, Content, Table
+from limiirl.report.document import Callout, Facts, Figure, Item, Report, Section, Text
+from limiirl.report.figures.driver_rewards import driver_rewards
+from limiirl.report.figures.two_routes import two_routes
+from limiirl.report.ink import SERIES
+from limiirl.report.inline import literal
+from limiirl.report.map_item import Layer, Map, Stroke
+from limiirl.report.roads.chains import chains
+from limiirl.report.roads.forecasts import forecast_section
+from limiirl.report.roads.layers import flow_layers, near, ranks, streets, way
+from limiirl.report.roads.pairs import find_pair
+from limiirl.report.roads.view import DriversView
+from limiirl.roads import RoadNetwork
+from limiirl.roads.gauge import NOT_LENGTHS
+
+Float = NDArray[np.float64]
+
+GAUGE = (
+    "The features of each group of lengths divide the same length: their kilometres sum to a segment's. Raising "
+    "all weights of one group and lowering all of another by as much changes no reward, so the data cannot tell "
+    "how much of it belongs to which. The plots use one fixed gauge: within each such group the mean over all "
+    "kilometres that were driven is zero, and what was taken off is shown once, as the reward of an average km. "
+    "The reward of every segment is the same as before. Weights can be compared within a group, between styles "
+    "and between starts."
+)
+"""What a reader must know of the gauge."""
+
+# A feature with less than this share of the driven kilometres is not drawn: its weight is the bound's, not the data's.
+_DRIVEN = 0.002
+_EXAMPLES = 3
+_AROUND_M = 1500.0
+
+
+def drivers_page(view: DriversView) -> Report:
+    """Return the report of driving styles.
+
+    Parameters
+    ----------
+    view : DriversView
+        What was learned, as plain values.
+
+    Examples
+    --------
+    >>> from limiirl.roads import City
+    >>> city = City(seed=1, radius_km=0.8)
+    >>> demos = city.drive(n_drivers=6, trips_each=4).demos
+    >>> features, truth = demos.features(city.mdp), np.eye(3)[demos.labels]
+    >>> names, groups = city.mdp.feature_names, city.features.groups
+    >>> page = drivers_page(DriversView(city.network, names, groups, {"true": city.ensemble}, demos, truth, features))
+    >>> [section.title for section in page.sections[:2]]
+    ['Styles', 'Who drives where']
+    """
+    sections = [
+        Section("Styles", [_style_table(view), *_style_words(view)], lead=_styles_lead(view)),
+        Section("Who drives where", [_flow_map(view)]),
+        *_pair_section(view),
+        Section("Rewards", [Text(GAUGE), _rewards(view)], lead=_rewards_lead(view)),
+    ]
+    forecasts = forecast_section(view)
+    if forecasts is not None:
+        sections.append(forecasts)
+    if view.tables:
+        sections.append(Section("Cross-validation", list(view.tables)))
+    lead = view.lead or (
+        f"{len(view.demos):,} trips fall into {view.main.n_intents} styles. "
+        + " ".join(
+            f"**{literal(name)}**: {literal(words.short)}."
+            for name, words in zip(view.style_names, view.words, strict=True)
+        )
+    )
+    return Report(
+        view.title,
+        lead,
+        sections,
+        methods=[
+            Callout(
+                "note",
+                "Trips are people's",
+                "A trip tells where somebody lives, works and goes. Trim the ends of trips and mask homes before you "
+                "show a page like this to others: `limiirl.roads.privacy`. "
+                f"Streets that fewer than {view.least} trips use are not drawn; single trips shown as examples are.",
+            ),
+            *([Facts(view.facts)] if view.facts else []),
+        ],
+        highlights={
+            "trips": f"{len(view.demos):,}",
+            "styles": view.main.n_intents,
+            "km driven": f"{view.network.length_m[view.demos.states].sum() / 1000.0:,.0f}",
+        },
+    )
+
+
+def _styles_lead(view: DriversView) -> str:
+    start = next(iter(view.ensembles))
+    return (
+        f"Of the mixture started by {literal(start)}. Words are made from the numbers: what a style's trips do more or "
+        "less than all trips, and what its rewards prefer."
+    )
+
+
+def _style_table(view: DriversView) -> Table:
+    km = (
+        np.diff(np.concatenate([[0.0], np.cumsum(view.network.length_m[view.demos.states])])[view.demos.offsets])
+        / 1000.0
+    )
+    weight = view.responsibilities
+    rows: list[list[Content]] = []
+    for k, name in enumerate(view.style_names):
+        total = max(float(weight[:, k].sum()), 1e-300)
+        few = int((view.labels == k).sum()) < view.least
+        mean = None if few else float(weight[:, k] @ km) / total
+        sure = None if few else float(weight[view.labels == k, k].mean())
+        rows.append(
+            [
+                name,
+                Cell(f"{view.main.weights[k]:.0%}", value=float(view.main.weights[k])),
+                Cell(f"{int((view.labels == k).sum()):,}" if not few else f"under {view.least}"),
+                Cell.number(mean, 1),
+                Cell("–" if sure is None else f"{sure:.0%}", value=sure),
+                view.words[k].short,
+            ]
+        )
+    columns: list[Column | str] = [
+        Column("Style", "left"),
+        "Share",
+        "Trips",
+        "Mean km",
+        "Certainty",
+        Column("In short", "left"),
+    ]
+    caption = "Trips are those for which the style is the likeliest; certainty is how likely, on average."
+    return Table("styles", "Styles", caption, columns, rows)
+
+
+def _style_words(view: DriversView) -> list[Item]:
+    lines = [
+        f"- **{literal(name)}**: {literal(words.long)}"
+        for name, words in zip(view.style_names, view.words, strict=True)
+    ]
+    return [Text("\n".join(lines))]
+
+
+def _flow_map(view: DriversView) -> Map:
+    network = view.network
+    used = view.trips_on >= view.least
+    both = used | np.where(network.opposite >= 0, used[np.maximum(network.opposite, 0)], False)
+    flows = np.where(both, view.counted_flows, 0.0)
+    layers = [streets(network)]
+    layers += flow_layers(network, flows, view.style_names, unit=view.flow_unit)
+    layers += _typical_trips(view)
+    busiest = network.class_names[int(network.road_class[int(flows.sum(axis=0).argmax())])].replace("_", " ")
+    return Map(
+        "flows",
+        "Flows by style",
+        f"A map of the streets that {view.main.n_intents} styles of driving use. The busiest segment is {busiest}.",
+        "Choose one style, or the map of who drives where: a street has a style's colour where that style's trips use "
+        f"it clearly more than the others' do. Streets with fewer than {view.least} trips are left out. Typical trips "
+        "are the surest of each style.",
+        layers,
+        attribution=network.attribution,
+    )
+
+
+def _typical_trips(view: DriversView) -> list[Layer]:
+    """The surest trips of each style, of about its usual length, hidden at first."""
+    network, layers = view.network, []
+    km = np.diff(np.concatenate([[0.0], np.cumsum(network.length_m[view.demos.states])])[view.demos.offsets]) / 1000.0
+    for k, name in enumerate(view.style_names):
+        own = np.flatnonzero(view.labels == k)
+        if own.size < view.least:
+            continue
+        usual = own[km[own] >= np.median(km[own])]
+        chosen = usual[np.argsort(-view.responsibilities[usual, k], kind="stable")][:_EXAMPLES]
+        lines = [way(network, view.demos.states[view.demos.offsets[i] : view.demos.offsets[i + 1]]) for i in chosen]
+        facts = {
+            "length": [f"{km[i]:.1f} km" for i in chosen],
+            "certainty": [f"{view.responsibilities[i, k]:.0%}" for i in chosen],
+        }
+        stroke = Stroke("", SERIES[k % len(SERIES)], 3.5, halo=True)
+        layers.append(Layer.of_lines(f"Typical trips: {name}", lines, strokes=[stroke], facts=facts, shown=False))
+    return layers
+
+
+def _pair_section(view: DriversView) -> list[Section]:
+    pair = find_pair(view.network, view.demos, view.labels)
+    if pair is None:
+        return []
+    chosen = (pair.first, pair.second)
+    lines = [way(view.network, view.demos.states[view.demos.offsets[i] : view.demos.offsets[i + 1]]) for i in chosen]
+    intents = [int(view.labels[i]) for i in chosen]
+    drawn = two_routes(lines, [view.style_names[k] for k in intents], intents, _background(view.network, lines))
+    apart = f"{pair.apart_m:.0f} m apart at most" if pair.apart_m >= 1.0 else "the same"
+    shared = f"{pair.shared:.0%}".replace("%", "\u00a0%")
+    figure = Figure(
+        "two-routes",
+        "Two ways from here to there",
+        drawn.alt,
+        f"Two trips of different styles; their ends are {apart}, and they share {shared} of the shorter one's length."
+        + (f" Map: {literal(view.network.attribution)}." if view.network.attribution else ""),
+        lambda: drawn.figure,
+        drawn.columns,
+    )
+    lead = "Drivers going from nearly the same place to nearly the same destination choose different routes."
+    return [Section("Two routes", [figure], lead=lead)]
+
+
+def _background(network: RoadNetwork, lines: list[Float]) -> list[tuple[Float, float]]:
+    """Streets around, local ones thin: points with gaps between lines, so that each kind is one path of the picture."""
+    found = chains(network, [network.road_class], near(network, np.concatenate(lines), _AROUND_M))
+    rank = ranks(network)[found.first]
+    layers = []
+    for low, high, width in ((1, 1, 0.6), (2, 3, 0.9), (4, 5, 1.6)):
+        chosen = np.flatnonzero((rank >= low) & (rank <= high))
+        gap = np.full((1, 2), np.nan)
+        parts = [part for i in chosen for part in (found.points[found.offsets[i] : found.offsets[i + 1]], gap)]
+        if parts:
+            layers.append((np.concatenate(parts), width))
+    return layers
+
+
+def _rewards_lead(view: DriversView) -> str:
+    n = len(view.ensembles)
+    return "Each line is a style, as wide as its share." + (
+        f" The {n} columns are {n} ways of starting EM; colours pair the styles that are most alike." if n > 1 else ""
+    )
+
+
+def _rewards(view: DriversView) -> Figure:
+    drawn_features = view.km > 0.0
+    for name, places in view.groups.items():
+        if name not in NOT_LENGTHS:
+            of_group = view.km[list(places)]
+            drawn_features[list(places)] = of_group >= _DRIVEN * of_group.sum()
+    drawn = driver_rewards(view.panels, view.feature_names, view.groups, drawn_features, view.style_names)
+    left_out = int((~drawn_features).sum())
+    caption = "Rewards of a km beside the average one, by group of features; above, the reward of an average km."
+    if left_out:
+        caption += (
+            f" Left out are features that make up less than {100 * _DRIVEN:g}\u00a0% of the way driven ({left_out} of "
+            f"{len(view.feature_names)}), on which the data say little."
+        )
+    return Figure("rewards", "Learned rewards", drawn.alt, caption, lambda: drawn.figure, drawn.columns)

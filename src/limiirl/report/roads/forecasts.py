@@ -1,0 +1,213 @@
+"""Example trips with what was forecast of them: the next turn, the routes to the end, and where it may lead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from limiirl.report.cells import Cell, Column, Content, Table
+from limiirl.report.document import Item, Section, Text
+from limiirl.report.ink import INK, SERIES
+from limiirl.report.inline import literal
+from limiirl.report.map_item import Layer, Map, Stroke
+from limiirl.report.roads.layers import near, route, streets, way
+from limiirl.report.roads.view import DriversView, ForecastExample
+from limiirl.roads import RoadNetwork
+
+if TYPE_CHECKING:
+    from limiirl.forecast import Forecaster
+
+Float = NDArray[np.float64]
+
+# Destinations less probable than this are not drawn, and classes of those that are.
+_LEAST = 0.005
+_CLASSES = ((0.0, 6.0, "under 2 %"), (0.02, 9.0, "2 to 10 %"), (0.1, 13.0, "10 to 30 %"), (0.3, 18.0, "over 30 %"))
+_LEFT, _RIGHT = -30.0, 30.0
+# Colours of routes: not those of the first styles.
+_HUES = (5, 4, 7, 0, 1)
+
+
+def forecast_example(
+    forecaster: Forecaster,
+    network: RoadNetwork,
+    states: ArrayLike,
+    *,
+    title: str,
+    share: float = 0.5,
+    k: int = 3,
+    candidates: ArrayLike | None = None,
+) -> ForecastExample:
+    """Cut a trip where there is a choice, and forecast how it goes on.
+
+    Parameters
+    ----------
+    forecaster : Forecaster
+    network : RoadNetwork
+    states : (n,)
+        Segments of a whole trip, at least two; best one that the mixture was not trained on.
+    title : str
+    share : float
+        The trip is cut at the first segment after this share of it from which several turns lead.
+    k : int
+        How many routes.
+    candidates : (G,), optional
+        Segments at which it may end; the forecaster's own where absent.
+    """
+    path = np.asarray(states, dtype=np.int64)
+    several = np.diff(network.out_ptr)[path] > 1
+    several[: int(share * (path.size - 1))] = False
+    several[-1] = False
+    cut = int(np.argmax(several)) if several.any() else max(int(share * (path.size - 1)), 0)
+    driven, actual = path[: cut + 1], path[cut + 1 :]
+    begun = driven.tolist()
+    turns = forecaster.next_states(begun)
+    ends = forecaster.destinations(begun, candidates)
+    routes = forecaster.routes(int(driven[-1]), int(path[-1]), k)
+    return ForecastExample(
+        title,
+        driven,
+        actual,
+        list(zip(turns.state.tolist(), turns.probability.tolist(), strict=True)),
+        [(found.states, found.probability) for found in routes],
+        ends.candidates,
+        ends.probability[0],
+        forecaster.intents(begun)[0],
+    )
+
+
+def forecast_section(view: DriversView) -> Section | None:
+    """Return the section of example forecasts; None where the view has none."""
+    if not view.forecasts:
+        return None
+    parts = [_example(view, number, found) for number, found in enumerate(view.forecasts, start=1)]
+    return Section(
+        "Forecasts",
+        parts,
+        lead="Trips cut somewhere, and what the mixture says from there: which way next, which route if the "
+        "destination is known, and which destination if it is not. All are averaged over the styles, by how well each "
+        "explains what was driven so far.",
+    )
+
+
+def _example(view: DriversView, number: int, found: ForecastExample) -> Section:
+    items: list[Item] = []
+    if found.intents.size:
+        shares = ", ".join(
+            f"{literal(name)} ({value:.0%})" for name, value in zip(view.style_names, found.intents, strict=True)
+        )
+        items.append(Text(f"After {view.network.length_m[found.driven].sum() / 1000.0:.1f} km the driver is, "
+                          f"with these probabilities: {shares}.".replace("%", "\u00a0%")))  # fmt: skip
+    items.append(_map(view, number, found))
+    if found.turns:
+        items.append(_turn_table(view.network, number, found))
+    if found.routes:
+        items.append(_route_table(view.network, number, found))
+    return Section(found.title, items)
+
+
+def _map(view: DriversView, number: int, found: ForecastExample) -> Map:
+    network = view.network
+    whole = np.concatenate([found.driven, found.actual])
+    drawn = [way(network, whole), *(way(network, path) for path, _ in found.routes)]
+    probable = found.probability >= _LEAST
+    seen = np.concatenate([*drawn, _middles(network, found.destinations[probable & (found.probability >= 0.02)])])
+    layers = [streets(network, near(network, seen, 600.0))]
+    for place, (path, probability) in reversed(list(enumerate(found.routes))):
+        colour = SERIES[_HUES[place % len(_HUES)]]
+        stroke = Stroke("", colour, 6.0 - min(place, 3), halo=True)
+        layers.append(route(network, path, f"Route {place + 1}, {probability:.1%}", stroke, length=_km(network, path)))
+    if found.actual.size:
+        rest = np.concatenate([found.driven[-1:], found.actual])
+        layers.append(
+            route(network, rest, "How it went on", Stroke("", INK, 1.8, dashed=True), length=_km(network, rest))
+        )
+    layers.append(
+        route(
+            network, found.driven, "Driven so far", Stroke("", INK, 4.0, halo=True), length=_km(network, found.driven)
+        )
+    )
+    if probable.any():
+        layers.append(_destinations(network, found, probable))
+    line = way(network, whole)
+    dots = [
+        Stroke("start", INK, 8.0, 0.6, halo=True),
+        Stroke("now", SERIES[6], 13.0, halo=True),
+        Stroke("true end", INK, 12.0, halo=True),
+    ]
+    at = np.stack([line[0], way(network, found.driven)[-1], line[-1]])
+    layers.append(Layer("Start, now and end", at, strokes=dots, stroke=[0, 1, 2], kind="points"))
+    return Map(
+        f"forecast-{number}",
+        found.title,
+        f"A trip of {_km(network, whole)}, of which {_km(network, found.driven)} are driven, with {len(found.routes)} "
+        f"forecast routes and {int(probable.sum())} possible destinations.",
+        "Routes lead from now to the true end; destinations are forecast without knowing it.",
+        layers,
+        attribution=network.attribution,
+    )  # fmt: skip
+
+
+def _destinations(network: RoadNetwork, found: ForecastExample, probable: NDArray[np.bool_]) -> Layer:
+    strokes = [Stroke(label, SERIES[3], width, 0.85, halo=True) for _, width, label in _CLASSES]
+    chance = found.probability[probable]
+    codes = np.searchsorted([low for low, _, _ in _CLASSES], chance, side="right") - 1
+    facts = {"": [f"{value:.1%} that it ends here" for value in chance.tolist()]}
+    at = _middles(network, found.destinations[probable])
+    return Layer("Destinations", at, strokes=strokes, stroke=codes, facts=facts, kind="points", shown=True)
+
+
+def _middles(network: RoadNetwork, segments: ArrayLike) -> Float:
+    s = np.asarray(segments, dtype=np.int64)
+    nodes = np.stack([network.tail[s], network.head[s]])
+    return np.stack([network.lat[nodes].mean(axis=0), network.lon[nodes].mean(axis=0)], axis=1)
+
+
+def _km(network: RoadNetwork, states: ArrayLike) -> str:
+    return f"{network.length_m[np.asarray(states, dtype=np.int64)].sum() / 1000.0:.1f} km"
+
+
+def _turn_table(network: RoadNetwork, number: int, found: ForecastExample) -> Table:
+    rows: list[list[Content]] = []
+    here = int(found.driven[-1])
+    taken = int(found.actual[0]) if found.actual.size else -1
+    for segment, probability in sorted(found.turns, key=lambda turn: -turn[1]):
+        bend = float((network.bearing[segment] - network.bearing[here] + 180.0) % 360.0 - 180.0)
+        side = "straight on" if _LEFT <= bend <= _RIGHT else "right" if bend > 0.0 else "left"
+        name = network.class_names[network.road_class[segment]].replace("_", " ")
+        rows.append(
+            [
+                f"{side}, {abs(bend):.0f}°, into {name}",
+                Cell(f"{probability:.1%}", value=probability),
+                "yes" if segment == taken else "",
+            ]
+        )
+    columns: list[Column | str] = [Column("Turn", "left"), "Probability", Column("Taken", "left")]
+    return Table(
+        f"turns-{number}", "The next turn", "What is missing to 100 % is that the trip ends here.", columns, rows
+    )
+
+
+def _route_table(network: RoadNetwork, number: int, found: ForecastExample) -> Table:
+    truth = np.concatenate([found.driven[-1:], found.actual])
+    length = network.length_m[truth].sum()
+    rows: list[list[Content]] = []
+    for place, (path, probability) in enumerate(found.routes, start=1):
+        shared = network.length_m[np.intersect1d(truth, path)].sum() / length
+        rows.append(
+            [
+                f"route {place}",
+                Cell(f"{probability:.1%}", value=probability),
+                Cell(_km(network, path), value=float(network.length_m[path].sum() / 1000.0)),
+                Cell(f"{shared:.0%}", value=float(shared)),
+            ]
+        )
+    columns: list[Column | str] = [Column("Route", "left"), "Probability", "Length", "Shared"]
+    return Table(
+        f"routes-{number}",
+        "The most probable routes",
+        "Shared is how much of what was driven is on the route.",
+        columns,
+        rows,
+    )

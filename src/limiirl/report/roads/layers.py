@@ -1,0 +1,235 @@
+"""The layers of maps of roads: streets, routes, places along them, and what flows on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from limiirl.errors import InvalidParameter
+from limiirl.report.ink import INK, MUTED, SERIES
+from limiirl.report.map_item import Layer, Stroke
+from limiirl.report.roads.chains import Chains, chains
+from limiirl.roads import RoadNetwork
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+# The importance of a class by its name in OpenStreetMap; a link is as important as what it links.
+_RANKS = {"motorway": 5, "trunk": 5, "primary": 4, "secondary": 3, "tertiary": 2, "avenue": 4, "arterial": 4, "ring": 5}
+# Width, strength and from which metres a pixel on a street of each rank is drawn as background.
+_BACKGROUND = (
+    (0.8, 0.3, 45.0),
+    (0.8, 0.3, 45.0),
+    (1.2, 0.38, 90.0),
+    (1.5, 0.42, 0.0),
+    (2.0, 0.48, 0.0),
+    (2.8, 0.5, 0.0),
+)
+# Where classes of a flow begin, as shares of the largest one, and how wide they are drawn.
+_FLOW = ((0.0, 1.0, 0.45), (0.02, 1.7, 0.6), (0.06, 2.6, 0.7), (0.15, 3.8, 0.8), (0.35, 5.2, 0.9), (0.65, 7.0, 1.0))
+
+
+def rank(class_name: str) -> int:
+    """Return how important a class of road is, from 1 to 5.
+
+    Examples
+    --------
+    >>> rank("motorway_link"), rank("residential"), rank("something else")
+    (5, 1, 1)
+    """
+    return _RANKS.get(class_name.removesuffix("_link"), 1)
+
+
+def ranks(network: RoadNetwork) -> Int:
+    """Return the importance (S,) of each segment."""
+    return np.array([rank(name) for name in network.class_names], dtype=np.int64)[network.road_class]
+
+
+def class_word(name: str) -> str:
+    """Return a class's name as words."""
+    return name.replace("_", " ")
+
+
+def near(network: RoadNetwork, points: ArrayLike, margin_m: float = 250.0) -> NDArray[np.bool_]:
+    """Return which segments (S,) lie in the box around points (n, 2), degrees, with a margin.
+
+    Examples
+    --------
+    >>> pair = RoadNetwork.from_segments([41.15, 41.16, 41.3], [-8.63, -8.63, -8.63], [0, 1], [1, 2])
+    >>> near(pair, [[41.15, -8.63]]).tolist()
+    [True, False]
+    >>> near(pair, [[41.25, -8.63]]).tolist()
+    [False, True]
+    """
+    given = np.asarray(points, dtype=np.float64).reshape(-1, 2)
+    xy = network.plane.xy(given[:, 0], given[:, 1])
+    low, high = xy.min(axis=0) - margin_m, xy.max(axis=0) + margin_m
+    a, b = network.node_xy[network.tail], network.node_xy[network.head]
+    return np.asarray(((np.minimum(a, b) <= high) & (np.maximum(a, b) >= low)).all(axis=1))
+
+
+def street_facts(network: RoadNetwork, lines: Chains) -> dict[str, list[object]]:
+    """Return what is known of each line of streets that share class, lanes and limit."""
+    s = lines.first
+    both = network.opposite[s] >= 0
+    return {
+        "": [class_word(network.class_names[c]) for c in network.road_class[s].tolist()],
+        "lanes": [f"{value:g}" if np.isfinite(value) else "unknown" for value in network.lanes[s].tolist()],
+        "limit": [f"{value:g} km/h" if np.isfinite(value) else "unknown" for value in network.speed_kmh[s].tolist()],
+        "length": [f"{value:,.0f} m" for value in lines.total(network.length_m).tolist()],
+        "driven": ["both ways" if two else "one way" for two in both.tolist()],
+    }
+
+
+def facts_chains(network: RoadNetwork, *more: ArrayLike, within: ArrayLike | None = None) -> Chains:
+    """Return lines along which all that `street_facts` tells is the same."""
+    both = network.opposite >= 0
+    return chains(network, [network.road_class, network.lanes, network.speed_kmh, both, *more], within)
+
+
+def streets(network: RoadNetwork, within: ArrayLike | None = None, *, title: str = "Streets") -> Layer:
+    """Return the streets as a quiet background, the important ones stronger.
+
+    Examples
+    --------
+    >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
+    >>> layer = streets(ring)
+    >>> layer.n_things, layer.facts["length"]
+    (1, ['3,342 m'])
+    """
+    lines = facts_chains(network, within=within)
+    strokes = [Stroke("", MUTED, width, strength, detail) for width, strength, detail in _BACKGROUND]
+    return Layer(
+        title,
+        lines.points,
+        lines.offsets,
+        strokes=strokes,
+        stroke=ranks(network)[lines.first],
+        facts=street_facts(network, lines),
+    )
+
+
+def way(network: RoadNetwork, states: ArrayLike) -> Float:
+    """Return the line (k + 1, 2) in degrees along segments (k,) that follow each other.
+
+    Examples
+    --------
+    >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
+    >>> way(ring, [1, 2]).tolist()
+    [[41.16, -8.63], [41.16, -8.62], [41.15, -8.63]]
+    """
+    path = np.asarray(states, dtype=np.int64)
+    nodes = np.concatenate([network.tail[path[:1]], network.head[path]])
+    return np.stack([network.lat[nodes], network.lon[nodes]], axis=1)
+
+
+def route(network: RoadNetwork, states: ArrayLike, title: str, stroke: Stroke, **facts: object) -> Layer:
+    """Return one route as a layer of its own."""
+    return Layer.of_lines(title, [way(network, states)], strokes=[stroke], facts={k: [v] for k, v in facts.items()})
+
+
+def ends(network: RoadNetwork, states: ArrayLike, title: str = "Start and end") -> Layer:
+    """Return where a route begins, as a dot of paper colour's contrast, and where it ends."""
+    line = way(network, states)
+    dots = [Stroke("start", MUTED, 11.0, halo=True), Stroke("end", INK, 11.0, halo=True)]
+    return Layer(title, line[[0, -1]], strokes=dots, stroke=[0, 1], kind="points")
+
+
+def flow_layers(
+    network: RoadNetwork,
+    flows: ArrayLike,
+    names: Sequence[str],
+    *,
+    least: float = 0.0,
+    unit: str = "trips",
+    group: str = "flows",
+) -> list[Layer]:
+    """Return what flows on each street, a layer an intent and one that tells who uses a street more than others do.
+
+    Both directions of a street are added up.
+
+    Parameters
+    ----------
+    network : RoadNetwork
+    flows : (K, S)
+        Expected or counted uses of each segment by each intent.
+    names : K texts
+    least : float
+        Streets that all intents together use less are left out, so that no single trip shows.
+    unit : str
+        What is counted.
+    group : str
+        Of these layers one is shown at a time.
+
+    Examples
+    --------
+    >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
+    >>> [layer.title for layer in flow_layers(ring, [[9.0, 9.0, 9.0], [9.0, 1.0, 1.0]], ["slow", "fast"])]
+    ['Who drives where', 'Flows of slow', 'Flows of fast']
+    """
+    counted = np.asarray(flows, dtype=np.float64)
+    if counted.shape != (len(names), network.n_segments):
+        raise InvalidParameter(
+            f"flows must be (K, S) = ({len(names)}, {network.n_segments}); got shape {counted.shape}."
+        )
+    back = network.opposite
+    streets = counted + np.where(back >= 0, counted[:, np.maximum(back, 0)], 0.0)
+    used = streets.sum(axis=0) > max(least - 1e-9, 0.0)
+    # A step of a two-hundredth of the largest flow is not seen, and longer lines are.
+    step = max(float(streets.max(initial=0.0)) / 200.0, 1e-12)
+    lines = chains(network, [np.rint(row / step) for row in streets], used)
+    told = streets[:, lines.first]
+    numbers = {name: [f"{value:,.3g} {unit}" for value in row.tolist()] for name, row in zip(names, told, strict=True)}
+    layers = [_by_leader(lines, told, counted.sum(axis=1), names, numbers, group)]
+    for k, row in enumerate(told):
+        classes, strokes = _flow_classes(row, SERIES[k % len(SERIES)], unit)
+        kept = row > max(least - 1e-9, 0.0)
+        codes = np.where(kept, classes, -1)
+        layers.append(
+            Layer(
+                f"Flows of {names[k]}",
+                lines.points,
+                lines.offsets,
+                strokes=strokes,
+                stroke=codes,
+                facts=numbers,
+                group=group,
+            )
+        )
+    return layers
+
+
+def _flow_classes(row: Float, colour: str, unit: str) -> tuple[Int, list[Stroke]]:
+    most = float(row.max(initial=0.0))
+    edges = np.array([part for part, _, _ in _FLOW]) * most
+    strokes = []
+    for place, (_, width, strength) in enumerate(_FLOW):
+        above = edges[place + 1] if place + 1 < len(edges) else most
+        label = f"{edges[place]:.2g} to {above:.2g} {unit}" if place else f"up to {above:.2g} {unit}"
+        strokes.append(Stroke(label, colour, width, strength, halo=False))
+    return np.clip(np.searchsorted(edges, row, side="right") - 1, 0, len(strokes) - 1), strokes
+
+
+def _by_leader(
+    lines: Chains, told: Float, totals: Float, names: Sequence[str], facts: dict[str, list[str]], group: str
+) -> Layer:
+    """Colour a street by the intent whose trips use it most, if that is clearly more than they all do."""
+    rate = told / np.maximum(totals, 1e-300)[:, None]
+    share = rate / np.maximum(rate.sum(axis=0), 1e-300)
+    leader = share.argmax(axis=0)
+    # Half as much again as an equal share.
+    clear = share.max(axis=0, initial=0.0) >= 1.5 / (len(names) + 0.5)
+    total = told.sum(axis=0)
+    wide = np.searchsorted(np.array([0.05, 0.3]) * float(total.max(initial=0.0)), total, side="right")
+    strokes = []
+    # The legend is read from the last to the first.
+    for k in range(len(names), -1, -1):
+        colour = SERIES[k % len(SERIES)] if k < len(names) else MUTED
+        mostly = f"mostly {names[k]}" if k < len(names) else "all alike"
+        strokes += [Stroke(mostly if width > 4.0 else "", colour, width, 0.9) for width in (1.3, 2.8, 4.6)]
+    codes = 3 * np.where(clear, len(names) - leader, 0) + wide
+    return Layer(
+        "Who drives where", lines.points, lines.offsets, strokes=strokes, stroke=codes, facts=facts, group=group
+    )

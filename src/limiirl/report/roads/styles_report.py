@@ -1,0 +1,199 @@
+"""From a fit, or from a whole driver experiment, to its page: what is shown is put together here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidParameter
+from limiirl.experiments.drivers import DriverResults, DriverRow
+from limiirl.experiments.drivers_plan import DESTINATION_METHODS, DriverData, Trial
+from limiirl.experiments.drivers_trial import driver_mixture
+from limiirl.forecast import Forecaster
+from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.metrics.intervals import Interval
+from limiirl.mixture import IntentMixture
+from limiirl.report.cells import Cell, Column, Content, Table
+from limiirl.report.document import Report
+from limiirl.report.roads.drivers_page import drivers_page
+from limiirl.report.roads.forecasts import forecast_example
+from limiirl.report.roads.view import DriversView, ForecastExample
+from limiirl.report.write import write
+from limiirl.roads.feature_choice import FeatureChoice
+from limiirl.roads.features import choose
+from limiirl.roads.fitting import DriverFit
+from limiirl.roads.network import RoadNetwork
+
+STARTS: Mapping[str, str] = {
+    "hard clusters (k-means)": "k-means, MLE",
+    "soft clusters (GMM)": "GMM, MLE",
+    "random rewards": "random rewards",
+}
+"""Columns of the reward plots by the method that they show, as in the paper's appendix F."""
+_SHOWN = 2000
+_EXAMPLES = 3
+# A trip to forecast should be neither a hop nor a tour.
+_EXAMPLE_SEGMENTS = (40, 150)
+
+
+def styles_view(
+    network: RoadNetwork, fit: DriverFit, *, title: str = "Driving styles", examples: int = 0
+) -> DriversView:
+    """Return what the page of one fit shows, with so many example forecasts."""
+    mixture, demos = fit.mixture, fit.demos
+    facts = {
+        "model": type(mixture.irl_).__name__,
+        "trips": f"{len(demos):,}",
+        "clusters that a stick-breaking GMM sees": fit.sticks,
+        "EM iterations": mixture.n_iter_,
+    }
+    start = mixture.init if isinstance(mixture.init, str) else "a start that was given"
+    forecasts = _examples(network, mixture, demos, examples)
+    view = _view(network, fit.features, {start: mixture.ensemble_}, mixture, demos)
+    return replace(view, title=title, facts=facts, forecasts=forecasts)
+
+
+def styles_report(network: RoadNetwork, fit: DriverFit, *, title: str = "Driving styles") -> Report:
+    """Return the page of one fit: styles in words and on the map, rewards, two routes and forecasts.
+
+    Examples
+    --------
+    >>> from limiirl.roads import City
+    >>> from limiirl.roads.fitting import fit_drivers
+    >>> city = City(seed=1, radius_km=0.8)
+    >>> demos = city.drive(n_drivers=6, trips_each=4).demos
+    >>> fit = fit_drivers(city.network, demos, 2, model="DestinationMaxEnt", features=city.features, by_driver=True)
+    >>> styles_report(city.network, fit).title
+    'Driving styles'
+    """
+    return drivers_page(styles_view(network, fit, title=title, examples=_EXAMPLES))
+
+
+def write_styles(network: RoadNetwork, fit: DriverFit, folder: str | PathLike[str]) -> Path:
+    """Write the page of a fit to a folder, and return its address."""
+    return write(styles_report(network, fit), folder)
+
+
+def experiment_report(data: DriverData, results: DriverResults) -> Report:
+    """Return the page of a driver experiment: the table of the paper, and the best ensembles of three starts.
+
+    Words and maps are of the test trips of the split whose hard start explains its training trips best; the forecasts
+    are by the model that is given destinations.
+    """
+    plan, gamma = results.plan, results.plan.gammas[0]
+    best = results.best(STARTS["hard clusters (k-means)"], gamma)
+    ensembles = {start: results.best(method, gamma).ensemble for start, method in STARTS.items()}
+    shown = data.split(plan, best.split)[1][:_SHOWN]
+    mixture = _restored(data, results, Trial(best.split, best.method, gamma), shown)
+    bound = list(DESTINATION_METHODS)[-1]
+    guide = _restored(data, results, Trial(best.split, bound, 1.0), data.split(plan, best.split)[0])
+    facts = {name: _said(value) for name, value in plan.as_dict().items()}
+    # Styles of the model that forecasts are not those of the page, so that their probabilities go unnamed.
+    forecasts = [replace(found, intents=np.empty(0)) for found in _examples(data.network, guide, shown, _EXAMPLES)]
+    view = _view(data.network, choose(plan.features), ensembles, mixture, shown)
+    return drivers_page(
+        replace(
+            view,
+            title="Drivers: styles, routes and forecasts",
+            facts=facts,
+            forecasts=forecasts,
+            tables=[_table(results, to_destination=False), _table(results, to_destination=True)],
+        )
+    )
+
+
+def _restored(data: DriverData, results: DriverResults, trial: Trial, demos: Demonstrations) -> IntentMixture:
+    """Return the mixture of a trial as it was fitted, with the memberships of some trips."""
+    found = [record for record in results.of(trial.method, trial.gamma) if record.split == trial.split]
+    if not found:
+        raise InvalidParameter(
+            f"The trial of {trial.method!r} in split {trial.split} has not been run. Run the experiment to its end."
+        )
+    record = found[0]
+    mixture = driver_mixture(results.plan, trial).set_params(init=record.ensemble, max_iter=0)
+    fitted: IntentMixture = mixture.fit(data.mdp(results.plan, trial), demos)
+    return fitted
+
+
+def _view(
+    network: RoadNetwork,
+    features: FeatureChoice,
+    ensembles: Mapping[str, RewardEnsemble],
+    mixture: IntentMixture,
+    demos: Demonstrations,
+) -> DriversView:
+    plain = mixture.mdp_.replace(gamma=1.0)
+    memberships = np.asarray(mixture.responsibilities_)
+    return DriversView(
+        network, plain.feature_names, features.groups, ensembles, demos, memberships, demos.features(plain)
+    )
+
+
+def _examples(network: RoadNetwork, mixture: IntentMixture, demos: Demonstrations, n: int) -> list[ForecastExample]:
+    """Return forecasts of the first n trips of middling length."""
+    if n == 0:
+        return []
+    low, high = _EXAMPLE_SEGMENTS
+    middling = np.flatnonzero((demos.lengths >= low) & (demos.lengths <= high))
+    chosen = (middling if middling.size else np.argsort(-demos.lengths))[:n].tolist()
+    forecaster = Forecaster(mixture, demos)
+    return [
+        forecast_example(forecaster, network, demos[i].states, title=f"Trip {number}")
+        for number, i in enumerate(chosen, start=1)
+    ]
+
+
+def _table(results: DriverResults, *, to_destination: bool) -> Table:
+    """Return the paper's table: iterations, time and NLL, and beside them what the routes miss."""
+    own = [row for row in results.rows() if (row.method in DESTINATION_METHODS) == to_destination]
+    rows: list[list[Content]] = [_line(row) for row in own]
+    for name, missed in results.baselines().items():
+        rows.append([name, "–", "–", "–", "–", "–", "–", _interval(missed, 3)])
+    columns: list[Column | str] = [
+        Column("Method", "left"),
+        "Discount",
+        "Iterations",
+        "Minutes",
+        "Test NLL",
+        "Gain on one intent",
+        "Splits that gain",
+        "Distance missed",
+    ]
+    what = "given both ends of a trip" if to_destination else "of whole trips, the first segment's included"
+    caption = (
+        f"Means and 95 % intervals (half-widths) over {results.plan.n_splits} random splits. NLL in nats a trip, "
+        f"{what}; of the mixture, not the mean of its parts. Minutes are of this machine. The last column is the share "
+        "of the driven distance that the most likely route leaves out, given both ends."
+    )
+    name = "destination" if to_destination else "drivers"
+    title = "Given the destination" if to_destination else "Iterations, time and likelihood"
+    return Table(f"cross-validation-{name}", title, caption, columns, rows)
+
+
+def _line(row: DriverRow) -> list[Content]:
+    gain = "–" if row.gain is None else _interval(row.gain, 2)
+    better = "–" if row.gain is None else f"{row.n_better} of {row.gain.n}"
+    return [
+        row.method,
+        f"{row.gamma:g}",
+        _interval(row.iterations, 1),
+        _interval(row.minutes, 2),
+        _interval(row.nll, 2),
+        gain,
+        better,
+        _interval(row.missed, 3),
+    ]
+
+
+def _interval(found: Interval, digits: int) -> Cell:
+    return Cell(f"{found.mean:.{digits}f} ± {found.half_width:.{digits}f}", value=found.mean)
+
+
+def _said(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,429 @@
+// Draws every map of the page on its canvas, from the data beside it; map_shapes.js stands before it, and both within one
+// function. Asks nobody for anything, and writes text only as text.
+const NEAR = 9; // pixels within which a thing is under the pointer
+const SLOW = 24; // milliseconds; a scene that takes longer is moved as a picture until the hand rests
+const CLOSEST = 6; // pixels a metre
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+
+const rgb = text => [1, 3, 5].map(place => parseInt(text.trim().slice(place, place + 2), 16));
+const mixed = (colour, paper, strength) => `rgb(${colour.map((part, i) => Math.round(strength * part + (1 - strength) * paper[i])).join()})`;
+
+class Chart {
+  constructor(figure) {
+    const data = JSON.parse(figure.querySelector('script[type="application/json"]').textContent);
+    const find = name => figure.querySelector(name);
+    this.figure = figure;
+    this.canvas = find("canvas");
+    this.tip = find(".map-tip");
+    this.said = find(".map-said");
+    this.bar = find(".map-scale");
+    this.unit = data.unit;
+    this.home = data.view;
+    this.shapes = data.shapes.map(makeShape);
+    this.layers = data.layers.map(layer => ({
+      ...layer, shape: this.shapes[layer.shape], stroke: unpack(layer.stroke),
+      facts: layer.facts.map(fact => ({...fact, codes: unpack(fact.codes)})),
+    }));
+    this.scene = document.createElement("canvas");
+    this.hit = null;
+    this.cross = false;
+    this.cost = 0;
+    this.pointers = new Map();
+    figure.classList.add("live");
+    this.listen();
+    new ResizeObserver(() => this.resize()).observe(this.canvas);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    this.resize();
+  }
+
+  // The view is the middle (x, y) in the map's units and k, the pixels a unit.
+  fit([x0, y0, x1, y1]) {
+    const k = Math.min(this.width / Math.max(x1 - x0, 40), this.height / Math.max(y1 - y0, 40)) * 0.94;
+    return {x: (x0 + x1) / 2, y: (y0 + y1) / 2, k: Math.min(k, CLOSEST * this.unit)};
+  }
+
+  resize() {
+    const {clientWidth: width, clientHeight: height} = this.canvas;
+    if (!width || !height) return;
+    const ratio = devicePixelRatio || 1, first = !this.width;
+    if (width === this.width && height === this.height && ratio === this.ratio) return;
+    Object.assign(this, {width, height, ratio});
+    for (const canvas of [this.canvas, this.scene]) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+    }
+    this.least = this.fit(this.home).k / 3;
+    if (first || !this.touched) this.view = this.fit(this.home);
+    this.draw();
+  }
+
+  // Paint again soon: the whole scene where that is quick or the hand rests, else the last one moved.
+  draw(moving = false) {
+    this.moving = moving;
+    if (!this.asked) this.asked = requestAnimationFrame(() => { this.asked = 0; this.frame(); });
+  }
+
+  frame() {
+    if (!this.width) return;
+    if (this.moving && this.cost > SLOW && this.drawn) {
+      clearTimeout(this.later);
+      this.later = setTimeout(() => this.draw(), 90);
+    } else {
+      this.drawScene();
+    }
+    this.present();
+  }
+
+  drawScene() {
+    const begun = performance.now(), pen = this.scene.getContext("2d"), {x, y, k} = this.view;
+    const style = getComputedStyle(this.figure), colour = name => rgb(style.getPropertyValue(name));
+    this.paper = colour("--map-paper");
+    this.ink = colour("--ink");
+    pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    pen.fillStyle = mixed(this.paper, this.paper, 1);
+    pen.fillRect(0, 0, this.width, this.height);
+    pen.lineCap = pen.lineJoin = "round";
+    const edge = 30 / k, w = this.width / 2 / k + edge, h = this.height / 2 / k + edge;
+    for (const layer of this.layers) {
+      if (!layer.shown) continue;
+      const seen = layer.strokes.map(() => []), fine = layer.strokes.map(stroke => !stroke.detail || this.unit / k <= stroke.detail);
+      inWindow(layer.shape, x - w, y - h, x + w, y + h, id => fine[layer.stroke[id]] && seen[layer.stroke[id]].push(id));
+      layer.strokes.forEach((stroke, code) => {
+        if (seen[code].length) this.drawThings(pen, layer, stroke, seen[code], mixed(colour(stroke.colour), this.paper, stroke.strength));
+      });
+    }
+    this.drawn = {...this.view};
+    this.cost = performance.now() - begun;
+    this.figure.dataset.milliseconds = this.cost.toFixed(1);
+  }
+
+  // Wide lines grow when the map is near, so that they cover their street; thin ones stay.
+  widthOf(stroke) {
+    return stroke.width * Math.min(Math.max(Math.sqrt((this.view.k / this.unit) * 8), 0.8), 2.2);
+  }
+
+  drawThings(pen, layer, stroke, ids, colour) {
+    const paper = mixed(this.paper, this.paper, 1), width = this.widthOf(stroke);
+    if (layer.kind === "points") {
+      const {x, y, start} = layer.shape, {k} = this.view;
+      pen.fillStyle = colour;
+      pen.strokeStyle = paper;
+      pen.lineWidth = 1.5;
+      pen.setLineDash([]);
+      for (const id of ids) {
+        pen.beginPath();
+        pen.arc((x[start[id]] - this.view.x) * k + this.width / 2, (y[start[id]] - this.view.y) * k + this.height / 2, stroke.width / 2, 0, 7);
+        pen.fill();
+        if (stroke.halo) pen.stroke();
+      }
+      return;
+    }
+    pen.setLineDash(stroke.dashed ? [2.2 * width, 1.8 * width] : []);
+    if (layer.kind === "areas") {
+      pen.fillStyle = colour;
+      pen.strokeStyle = colour;
+      pen.lineWidth = width;
+      this.trace(pen, layer.shape, ids, () => { pen.globalAlpha = 0.25; pen.fill(); pen.globalAlpha = 1; pen.stroke(); }, true);
+      return;
+    }
+    if (stroke.halo) {
+      pen.strokeStyle = paper;
+      pen.lineWidth = width + 3;
+      this.trace(pen, layer.shape, ids, () => pen.stroke());
+    }
+    pen.strokeStyle = colour;
+    pen.lineWidth = width;
+    this.trace(pen, layer.shape, ids, () => pen.stroke());
+  }
+
+  // Follows the things in paths of some thousand points, which a browser strokes faster than one path of all.
+  trace(pen, shape, ids, finish, closed = false) {
+    const {x, y, start} = shape, {k} = this.view;
+    const ox = this.width / 2 - this.view.x * k, oy = this.height / 2 - this.view.y * k;
+    let points = 0;
+    pen.beginPath();
+    for (const id of ids) {
+      const last = start[id + 1] - 1;
+      let px = x[start[id]] * k + ox, py = y[start[id]] * k + oy;
+      pen.moveTo(px, py);
+      for (let i = start[id] + 1; i <= last; i++) {
+        const qx = x[i] * k + ox, qy = y[i] * k + oy;
+        // Bends below a pixel are not seen; the end is kept.
+        if (i < last && Math.abs(qx - px) + Math.abs(qy - py) < 0.9) continue;
+        pen.lineTo(qx, qy);
+        px = qx;
+        py = qy;
+        points++;
+      }
+      if (closed) pen.closePath();
+      if (points > 2500) {
+        finish();
+        pen.beginPath();
+        points = 0;
+      }
+    }
+    finish();
+  }
+
+  // Puts the scene on the page, moved where the view has moved since, with what is pointed at on top.
+  present() {
+    const pen = this.canvas.getContext("2d"), {x, y, k} = this.view, from = this.drawn;
+    const scale = k / from.k;
+    pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    pen.fillStyle = mixed(this.paper, this.paper, 1);
+    pen.fillRect(0, 0, this.width, this.height);
+    pen.drawImage(this.scene, (from.x - x) * k + (this.width * (1 - scale)) / 2, (from.y - y) * k + (this.height * (1 - scale)) / 2, this.width * scale, this.height * scale);
+    if (this.hit) this.drawHit(pen);
+    if (this.cross) {
+      pen.strokeStyle = mixed(this.ink, this.paper, 1);
+      pen.lineWidth = 1.5;
+      pen.setLineDash([]);
+      const cx = this.width / 2, cy = this.height / 2;
+      pen.beginPath();
+      for (const [dx, dy] of [[1, 0], [-1, 0], [0, 1], [0, -1]]) {
+        pen.moveTo(cx + 4 * dx, cy + 4 * dy);
+        pen.lineTo(cx + 13 * dx, cy + 13 * dy);
+      }
+      pen.stroke();
+    }
+    this.drawBar();
+  }
+
+  drawHit(pen) {
+    const {layer, id} = this.hit, width = this.widthOf(layer.strokes[layer.stroke[id]]);
+    pen.lineCap = pen.lineJoin = "round";
+    pen.setLineDash([]);
+    if (layer.kind === "points") {
+      const {shape} = layer;
+      pen.strokeStyle = mixed(this.ink, this.paper, 1);
+      pen.lineWidth = 2;
+      pen.beginPath();
+      pen.arc((shape.x[shape.start[id]] - this.view.x) * this.view.k + this.width / 2, (shape.y[shape.start[id]] - this.view.y) * this.view.k + this.height / 2, layer.strokes[layer.stroke[id]].width / 2 + 2.5, 0, 7);
+      pen.stroke();
+      return;
+    }
+    for (const [colour, extra] of [[this.paper, 6], [this.ink, 2]]) {
+      pen.strokeStyle = mixed(colour, this.paper, 1);
+      pen.lineWidth = Math.min(width, 6) + extra;
+      this.trace(pen, layer.shape, [id], () => pen.stroke(), layer.kind === "areas");
+    }
+  }
+
+  drawBar() {
+    const metres = (110 * this.unit) / this.view.k, power = 10 ** Math.floor(Math.log10(metres));
+    const round = [5, 2, 1].map(part => part * power).find(part => part <= metres);
+    this.bar.style.width = `${(round * this.view.k) / this.unit}px`;
+    this.bar.textContent = round >= 1000 ? `${round / 1000} km` : `${round} m`;
+  }
+
+  // What lies nearest to a place on the screen, the upper layers first; areas only if nothing else does.
+  at(px, py) {
+    const {k} = this.view, x = this.view.x + (px - this.width / 2) / k, y = this.view.y + (py - this.height / 2) / k;
+    let area = null;
+    for (const layer of [...this.layers].reverse()) {
+      if (!layer.shown) continue;
+      const {shape} = layer, reach = NEAR / k;
+      let best = reach * reach, found = null;
+      inWindow(shape, x - reach, y - reach, x + reach, y + reach, id => {
+        const stroke = layer.strokes[layer.stroke[id]];
+        if (!stroke) return; // not of this layer
+        if (stroke.detail && this.unit / k > stroke.detail) return;
+        if (layer.kind === "areas") {
+          if (within(shape, id, x, y)) area = area || {layer, id};
+          return;
+        }
+        for (let i = shape.start[id]; i < shape.start[id + 1]; i++) {
+          const next = Math.min(i + 1, shape.start[id + 1] - 1);
+          const d = distance2(x, y, shape.x[i], shape.y[i], shape.x[next], shape.y[next]);
+          if (d < best) [best, found] = [d, {layer, id}];
+        }
+      });
+      if (found) return found;
+    }
+    return area;
+  }
+
+  point(px, py, aloud) {
+    const hit = this.at(px, py), same = hit && this.hit && hit.layer === this.hit.layer && hit.id === this.hit.id;
+    this.hit = hit;
+    if (!hit) {
+      this.tip.hidden = true;
+    } else {
+      if (!same || this.tip.hidden) this.tell(hit);
+      this.tip.hidden = false;
+      const {offsetWidth: w, offsetHeight: h} = this.tip;
+      this.tip.style.left = `${Math.max(4, Math.min(px + 14, this.width - w - 4))}px`;
+      this.tip.style.top = `${py + 18 + h < this.height ? py + 16 : Math.max(4, py - h - 12)}px`;
+    }
+    if (aloud) this.said.textContent = hit ? this.tip.innerText.replace(/\s*\n\s*/g, ", ") : "nothing here";
+    if (!same && this.drawn) this.present();
+  }
+
+  tell({layer, id}) {
+    const title = document.createElement("b");
+    title.textContent = layer.title;
+    const rows = [title];
+    for (const fact of layer.facts) {
+      const text = fact.texts[fact.codes[id]];
+      if (!text) continue;
+      if (!fact.name) {
+        title.textContent = text; // what the thing is called
+        continue;
+      }
+      const row = document.createElement("span"), value = document.createElement("span");
+      row.textContent = fact.name;
+      value.textContent = text;
+      row.append(" ", value);
+      rows.push(row);
+    }
+    this.tip.replaceChildren(...rows);
+  }
+
+  // Moves by pixels, and zooms by a factor about a place on the screen that stays where it is.
+  move(dx, dy) {
+    this.touched = true;
+    this.view.x -= dx / this.view.k;
+    this.view.y -= dy / this.view.k;
+    const [x0, y0, x1, y1] = this.home, w = x1 - x0, h = y1 - y0;
+    this.view.x = Math.min(Math.max(this.view.x, x0 - w), x1 + w);
+    this.view.y = Math.min(Math.max(this.view.y, y0 - h), y1 + h);
+    this.draw(true);
+  }
+
+  zoom(factor, px = this.width / 2, py = this.height / 2) {
+    this.touched = true;
+    const k = Math.min(Math.max(this.view.k * factor, this.least), CLOSEST * this.unit);
+    this.view.x += (px - this.width / 2) * (1 / this.view.k - 1 / k);
+    this.view.y += (py - this.height / 2) * (1 / this.view.k - 1 / k);
+    this.view.k = k;
+    this.draw(true);
+  }
+
+  // A step by key or button, spread over some frames unless the reader wants no motion.
+  glide(step) {
+    this.tip.hidden = true;
+    this.hit = null;
+    const frames = calm.matches ? 1 : 8;
+    let left = frames;
+    const next = () => {
+      step(1 / frames);
+      if (--left) requestAnimationFrame(next);
+      else if (this.cross) this.point(this.width / 2, this.height / 2, true);
+    };
+    next();
+  }
+
+  reset() {
+    this.touched = false;
+    this.view = this.fit(this.home);
+    this.hit = null;
+    this.tip.hidden = true;
+    this.draw();
+  }
+
+  listen() {
+    const {canvas, figure} = this, where = event => {
+      const box = canvas.getBoundingClientRect();
+      return [event.clientX - box.left, event.clientY - box.top];
+    };
+    canvas.addEventListener("pointerdown", event => {
+      canvas.focus({preventScroll: true});
+      this.cross = false;
+      canvas.setPointerCapture(event.pointerId);
+      this.pointers.set(event.pointerId, where(event));
+    });
+    canvas.addEventListener("pointermove", event => this.pointed(event, where(event)));
+    for (const name of ["pointerup", "pointercancel"])
+      canvas.addEventListener(name, event => {
+        this.pointers.delete(event.pointerId);
+        figure.classList.remove("moving");
+        if (name === "pointerup") this.point(...where(event));
+      });
+    canvas.addEventListener("pointerleave", () => { this.hit = null; this.tip.hidden = true; if (this.drawn) this.present(); });
+    canvas.addEventListener("wheel", event => {
+      // The wheel belongs to the page until the map was chosen.
+      if (document.activeElement !== canvas && !event.ctrlKey) return;
+      event.preventDefault();
+      this.zoom(Math.exp(-Math.max(-60, Math.min(60, event.deltaY * (event.deltaMode ? 20 : 1))) / 180), ...where(event));
+    }, {passive: false});
+    canvas.addEventListener("dblclick", event => { const at = where(event); this.glide(part => this.zoom(2 ** part, ...at)); });
+    canvas.addEventListener("keydown", event => this.key(event));
+    canvas.addEventListener("blur", () => { this.cross = false; this.tip.hidden = true; this.hit = null; this.draw(); });
+    for (const button of figure.querySelectorAll("[data-zoom]"))
+      button.addEventListener("click", () => {
+        const step = Number(button.dataset.zoom);
+        if (step) this.glide(part => this.zoom(2 ** (step * part)));
+        else this.reset();
+      });
+    for (const box of figure.querySelectorAll("[data-layer]")) {
+      box.checked = this.layers[box.dataset.layer].shown; // a browser may remember another page's choice
+      box.addEventListener("change", () => {
+        for (const other of figure.querySelectorAll("[data-layer]")) this.layers[other.dataset.layer].shown = other.checked;
+        this.hit = null;
+        this.tip.hidden = true;
+        this.draw();
+      });
+    }
+  }
+
+  pointed(event, at) {
+    const before = this.pointers.get(event.pointerId);
+    if (!before) return this.point(...at);
+    if (this.pointers.size === 2) {
+      const [other] = [...this.pointers].filter(([id]) => id !== event.pointerId).map(([, place]) => place);
+      const apart = place => Math.hypot(place[0] - other[0], place[1] - other[1]) || 1;
+      this.zoom(apart(at) / apart(before), (at[0] + other[0]) / 2, (at[1] + other[1]) / 2);
+      this.move((at[0] - before[0]) / 2, (at[1] - before[1]) / 2);
+    } else {
+      this.move(at[0] - before[0], at[1] - before[1]);
+    }
+    this.tip.hidden = true;
+    this.hit = null;
+    this.figure.classList.add("moving");
+    this.pointers.set(event.pointerId, at);
+  }
+
+  key(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    const steps = {ArrowLeft: [1, 0], ArrowRight: [-1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1]}, step = steps[event.key];
+    this.cross = true;
+    if (step) this.glide(part => this.move((step[0] * part * this.width) / 6, (step[1] * part * this.height) / 6));
+    else if (event.key === "+" || event.key === "=") this.glide(part => this.zoom(2 ** part));
+    else if (event.key === "-" || event.key === "_") this.glide(part => this.zoom(2 ** -part));
+    else if (event.key === "0" || event.key === "Home") this.reset();
+    else if (event.key === "Enter" || event.key === " ") this.point(this.width / 2, this.height / 2, true);
+    else if (event.key === "Escape") { this.tip.hidden = true; this.hit = null; this.cross = false; this.draw(); }
+    else { this.cross = false; return; }
+    event.preventDefault();
+  }
+}
+
+// A map is made when it comes near the window, or when the browser has nothing better to do: a page of many opens at once.
+const waiting = new Set(document.querySelectorAll("figure.map"));
+
+function make(figure) {
+  if (!waiting.delete(figure)) return;
+  try {
+    new Chart(figure);
+  } catch (error) {
+    figure.classList.remove("live"); // the picture for paper is better than nothing
+    throw error;
+  }
+}
+
+function idle() {
+  const [next] = waiting;
+  if (!next) return;
+  make(next);
+  whenIdle(idle);
+}
+
+const whenIdle = window.requestIdleCallback || (call => setTimeout(call, 200));
+const watch = new IntersectionObserver(
+  entries => entries.filter(entry => entry.isIntersecting).forEach(entry => make(entry.target)), {rootMargin: "800px"});
+for (const figure of waiting) {
+  // Until then it shows its frame rather than the picture for paper, so that nothing jumps.
+  figure.classList.add("live");
+  watch.observe(figure);
+}
+whenIdle(idle);
