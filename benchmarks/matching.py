@@ -1,0 +1,155 @@
+"""Matching Porto's taxi trips to its streets: how many, how fast, and how far it agrees with what others matched.
+
+Run as `python -m benchmarks.matching [--trips N] [--threads N]`: all 17,084 trips and all cores by default. Reads
+`porto_road_osm`, `porto_taxi_trips` and `porto_matched_green` of the shared data, and skips what is absent. The network
+is of OSM ways without service roads. Both matchers run with their default settings, of which none was tuned on the
+1,000 trips that others matched. These are on another network (simplified, of another date), so that lines are compared;
+ours begin and end at the first and the last fix, theirs are told with whole edges at the ends and without. A tenth of
+their length is more than 100 m from the line through the very fixes (detours of kilometres), so that no right matcher
+can agree with it; the rows "near the fixes" are of the trips of which 95 % of their line keeps within 100 m of it.
+
+The last table is of the synthetic city, where the truth is known; there sigma is the noise that was added.
+"""
+
+import argparse
+import os
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import green
+from benchmarks.measure import describe_machine
+from limiirl.errors import LimiirlWarning
+from limiirl.roads import City, Matches, RoadNetwork, Trips, build, candidates, clean, estimate_noise, match, read_trips
+from limiirl.roads import recording as record
+from limiirl.roads.agreement import length_within
+from limiirl.roads.quality import quality
+from limiirl.roads.recovery import recovered
+
+DATA = Path(os.environ.get("LIMIIRL_DATA", Path(__file__).parents[2] / "shared" / "data"))
+METHODS = ("hmm", "particles")
+NEAR_M, FAR_M, TIMED = 15.0, 100.0, 1000
+
+
+def porto() -> RoadNetwork | None:
+    """Return Porto's network, or say that it is absent."""
+    folder = DATA / "porto_road_osm"
+    if not folder.exists():
+        print(f"Porto: skipped, no {folder.name} in the shared data; set LIMIIRL_DATA to the folder that holds it")
+        return None
+    start = time.perf_counter()
+    network = build(folder)
+    print(f"{network}, built in {time.perf_counter() - start:.1f} s")
+    return network
+
+
+def speed(network: RoadNetwork, trips: Trips, method: str, threads: int) -> tuple[Matches, float]:
+    """Return the matches and fixes a second, after a first match of a few that compiles."""
+    grid = candidates.index(network)
+    match(network, trips[:3], method, index=grid, threads=threads)
+    start = time.perf_counter()
+    found = match(network, trips, method, index=grid, threads=threads)
+    return found, trips.n_fixes / (time.perf_counter() - start)
+
+
+def taxis(network: RoadNetwork, most: int | None, threads: int) -> None:
+    """Read, clean and match the taxis' trips."""
+    file = DATA / "porto_taxi_trips" / "porto_trips_1pct.csv.gz"
+    if not file.exists():
+        print(f"\ntaxi trips: skipped, no {file.name} in the shared data")
+        return
+    trips = read_trips(file)
+    trips = trips if most is None else trips[:most]
+    cleaned = clean(trips, network)
+    print(f"\n{len(trips):,} trips read of {trips.n_fixes:,} fixes, {len(trips.skipped)} not readable\n{cleaned}")
+    some = cleaned.trips[np.linspace(0, len(cleaned) - 1, min(TIMED, len(cleaned))).astype(np.int64)]
+    for method in METHODS:
+        _, alone = speed(network, some, method, 1)
+        grid, start = candidates.index(network), time.perf_counter()
+        found = match(network, cleaned, method, index=grid, threads=threads)
+        rate = cleaned.trips.n_fixes / (time.perf_counter() - start)
+        print(f"\n{method}: {alone:,.0f} fixes a second with one thread, {rate:,.0f} with {threads}")
+        print(f"{found}\n{quality(network, cleaned, found)}")
+        chosen, dropped = found.selection()
+        print(f"  usable     {len(chosen):,} paths of 10 to 300 segments; others: {dropped}")
+    sigma, beta = estimate_noise(network, cleaned)
+    print(f"\nnoise as the trips have it: sigma {sigma:.1f} m, beta {beta:.1f} m (not used above)")
+
+
+def others(network: RoadNetwork, threads: int) -> None:
+    """Compare with the trips that others matched."""
+    if not green.available():
+        print("\ntrips matched by others: skipped, no porto_matched_green in the shared data")
+        return
+    theirs = green.load()
+    fixes = [np.column_stack(trip[:2]) for trip in theirs.trips]
+    kept = length_within(network, fixes, theirs.clipped, FAR_M)
+    near = set(np.flatnonzero(kept.shares[:, 1] >= 0.95).tolist())
+    print(
+        f"\n1,000 trips matched by others; {kept.total[1]:.1%} of their length is within {FAR_M:g} m of the fixes' line"
+    )
+    print(
+        f"share of length within {NEAR_M:g} m of the other line: total, median, and 5 % of trips have less; least trips"
+    )
+    print(f"  {'':<43} {'theirs':>7} {'ours':>7} {'median':>7} {'median':>7} {'5 %':>6} {'5 %':>6}")
+    for method in METHODS:
+        found = match(network, theirs.trips, method, threads=threads)
+        # Of a trip that was cut, the pieces are laid end to end, which costs what is missing between them.
+        parts: dict[int, list[np.ndarray]] = {}
+        for i in range(len(found)):
+            parts.setdefault(int(found.trip[i]), []).append(found.geometry(network, i, clip=True))
+        whole = set(found.trip[found.whole].tolist())
+        rows = {"all": parts.keys(), "end to end": whole, "near the fixes": near & parts.keys()}
+        rows["near, end to end"] = near & whole
+        for name, lines in (("whole edges", theirs.lines), ("clipped", theirs.clipped)):
+            for label, chosen in rows.items():
+                on = sorted(chosen)
+                both = length_within(network, [np.concatenate(parts[i]) for i in on], [lines[i] for i in on], NEAR_M)
+                (our, their), shares = both.total, both.shares
+                middle, low = np.nanquantile(shares, [0.5, 0.05], axis=0)
+                least = ", ".join(f"{on[i]} ({shares[i].min():.2f})" for i in both.worst[:3])
+                print(
+                    f"  {f'{method}, {name}, {label} ({len(on)})':<43} {their:7.2%} {our:7.2%} {middle[1]:7.2%} "
+                    f"{middle[0]:7.2%} {low[1]:6.1%} {low[0]:6.1%}   {least}"
+                )
+
+
+def city(threads: int) -> None:
+    """Print what is recovered of known drives."""
+    town = City()
+    demos = town.drive(n_drivers=36, trips_each=8, seed=1).demos
+    print(f"\nsynthetic city: {town.network}; {len(demos)} drives, a fix every 15 s")
+    for noise_m, wanted in ((10.0, 0.98), (25.0, 0.90)):
+        made = record(town.network, demos, noise_m=noise_m, seed=2)
+        for method in METHODS:
+            found, rate = speed(town.network, made.trips, method, threads)
+            told = match(town.network, made.trips, method, sigma_m=noise_m, threads=threads)
+            for label, each in (("default sigma", found), ("sigma known", told)):
+                right = np.mean(each.fix_segment == made.segment)
+                print(
+                    f"  {noise_m:4g} m  {method:<10} {label:<14} {recovered(town.network, demos, each)} (wanted "
+                    f"{wanted:.0%}); {each.n_whole} whole, {right:.1%} of fixes on the very segment, mean confidence "
+                    f"{each.confidence.mean():.3f}"
+                )
+            print(f"          {rate:,.0f} fixes a second with {threads} threads")
+
+
+def main() -> None:
+    """Print everything."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trips", type=int, help="only so many taxi trips")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", LimiirlWarning)
+    print(describe_machine())
+    network = porto()
+    if network is not None:
+        taxis(network, options.trips, options.threads)
+        others(network, options.threads)
+    city(options.threads)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Fixes matched a second against LeuvenMapMatching and mappymatch: the same Porto trips, the same network, one run.
+
+Run as `python -m benchmarks.matching_rivals [--python PATH] [--seconds S] [--trips N]`. The rivals need an environment
+of their own, since their dependencies are not ours:
+
+    python -m venv rivals && rivals/bin/pip install leuvenmapmatching mappymatch rtree
+
+and `--python rivals/bin/python`; without it they must be importable here. Each runs in a process of its own, with
+python -O and one thread, on as many of the trips as it ends within S seconds (90 by default); ours is then timed on the
+very same trips, one thread. Only matching is timed: not loading, not building maps and traces, not our compilation.
+
+Settings, the fast ones that their documentation names:
+LeuvenMapMatching: InMemMap in metres (not degrees) with an R-tree over edges; DistanceMatcher, non-emitting states
+(there are several segments in 15 s), lattice of width 5, at most 100 m off. Where it stops early it is started again
+from there, as its documentation says; a fix from which it cannot start is passed over.
+mappymatch: LCSSMatcher as it comes, over NxMap and over IGraphMap.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PATIENCE = 2.0
+"""Times the seconds given, and a minute on top for loading: when to give a rival up."""
+RIVALS = ("leuvenmapmatching", "mappymatch NxMap", "mappymatch IGraphMap")
+
+
+def leuven(data: Any) -> Callable[[int], list[int]]:
+    """Return a function that matches a trip by LeuvenMapMatching, to nodes."""
+    from leuvenmapmatching.map.inmem import InMemMap
+    from leuvenmapmatching.matcher.distance import DistanceMatcher
+
+    # Labels must be Python's integers, and places (y, x).
+    graph: dict[int, tuple[tuple[float, float], list[int]]] = {
+        v: ((y, x), []) for v, (x, y) in enumerate(data["xy"].tolist())
+    }
+    for tail, head in zip(data["tail"].tolist(), data["head"].tolist(), strict=True):
+        graph[tail][1].append(head)
+    streets = InMemMap("porto", use_latlon=False, use_rtree=True, index_edges=True, graph=graph)
+    noise = {"obs_noise": 10, "obs_noise_ne": 50, "dist_noise": 50}
+    limits = {"max_dist_init": 50, "max_dist": 100, "min_prob_norm": 0.001, "max_lattice_width": 5}
+    traces = [[(y, x) for x, y in fixes.tolist()] for fixes in np.split(data["fix_xy"], data["offsets"][1:-1])]
+
+    def one(i: int) -> list[int]:
+        nodes: list[int] = []
+        at = 0
+        while at < len(traces[i]) - 1:
+            matcher = DistanceMatcher(streets, non_emitting_states=True, **noise, **limits)
+            _, last = matcher.match(traces[i][at:])
+            nodes += matcher.path_pred_onlynodes
+            at += max(last, 1)
+        return nodes
+
+    return one
+
+
+def mappymatch(data: Any, kind: str) -> Callable[[int], list[int]]:
+    """Return a function that matches a trip by mappymatch, to nodes."""
+    import networkx as nx
+    import pandas as pd
+    from mappymatch.constructs.trace import Trace
+    from mappymatch.maps.igraph.igraph_map import IGraphMap
+    from mappymatch.maps.nx.nx_map import NxMap
+    from mappymatch.matchers.lcss.lcss import LCSSMatcher
+    from mappymatch.utils.crs import LATLON_CRS, XY_CRS
+    from pyproj import Transformer
+    from shapely.geometry import LineString
+
+    x, y = Transformer.from_crs(LATLON_CRS, XY_CRS, always_xy=True).transform(data["lon"], data["lat"])
+    graph = nx.MultiDiGraph(crs=XY_CRS)
+    for s, (tail, head) in enumerate(zip(data["tail"].tolist(), data["head"].tolist(), strict=True)):
+        km = float(data["length_m"][s]) / 1000.0
+        line = LineString([(x[tail], y[tail]), (x[head], y[head])])
+        graph.add_edge(tail, head, 0, geometry=line, kilometers=km, minutes=km, metadata={})
+    matcher = LCSSMatcher(NxMap(graph) if kind == "NxMap" else IGraphMap.from_nx_graph(graph))
+    ends = data["offsets"][1:-1]
+    parts = zip(np.split(data["fix_lat"], ends), np.split(data["fix_lon"], ends), strict=True)
+    traces = [Trace.from_dataframe(pd.DataFrame({"latitude": north, "longitude": east})) for north, east in parts]
+
+    def one(i: int) -> list[int]:
+        path = matcher.match_trace(traces[i]).path or []
+        return [path[0].road_id.start, *(road.road_id.end for road in path)] if path else []
+
+    return one
+
+
+def child(file: str, name: str, seconds: float) -> None:
+    """Match trips until the time is up, and print what was done as JSON."""
+    data = np.load(file)
+    one = leuven(data) if name == RIVALS[0] else mappymatch(data, name.split()[1])
+    n, spent, paths = len(data["offsets"]) - 1, 0.0, []
+    while len(paths) < n and spent < seconds:
+        start = time.perf_counter()
+        try:
+            paths.append([int(node) for node in one(len(paths))])
+        except Exception as error:  # noqa: BLE001 - what a rival cannot match is counted, not our fault to hide
+            paths.append([])
+            print(f"trip {len(paths) - 1}: {error!r:.200}", file=sys.stderr)
+        spent += time.perf_counter() - start
+    print(json.dumps({"seconds": spent, "paths": paths}))
+
+
+def compare(python: str, seconds: float, most: int) -> None:
+    """Print a line a rival."""
+    from benchmarks.matching import DATA, porto
+    from benchmarks.measure import describe_machine
+    from limiirl.roads import candidates, clean, match, read_trips
+    from limiirl.roads.agreement import length_within
+
+    print(describe_machine())
+    network = porto()
+    file = DATA / "porto_taxi_trips" / "porto_trips_1pct.csv.gz"
+    if network is None or not file.exists():
+        print("skipped: no porto_road_osm or porto_taxi_trips in the shared data; set LIMIIRL_DATA")
+        return
+    cleaned = clean(read_trips(file), network)
+    trips = cleaned.trips[np.flatnonzero(cleaned.whole)]
+    # In random order, so that the first are as good a sample as all.
+    trips = trips[np.random.default_rng(0).permutation(len(trips))[:most]]
+    grid = candidates.index(network)
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "porto.npz"
+        np.savez(
+            data, xy=network.node_xy, lat=network.lat, lon=network.lon, tail=network.tail, head=network.head,
+            length_m=network.length_m, fix_lat=trips.lat, fix_lon=trips.lon, offsets=trips.offsets,
+            fix_xy=network.plane.xy(trips.lat, trips.lon),
+        )  # fmt: skip
+        print(f"  {'':<22} {'trips':>5} {'fixes':>7} {'a second':>9}  ours: hmm, times; particles, times")
+        for name in RIVALS:
+            command = [python, "-O", __file__, "--child", str(data), name, "--seconds", str(seconds)]
+            single = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+            patience = PATIENCE * seconds + 60.0
+            try:
+                done = subprocess.run(
+                    command, capture_output=True, text=True, check=False, env=single, timeout=patience
+                )
+            except subprocess.TimeoutExpired:
+                print(f"  {name:<22} did not build its map and match a trip within {patience:.0f} s")
+                continue
+            if done.returncode:
+                print(f"  {name:<22} did not run: {[*done.stderr.strip().splitlines(), 'no word'][-1]:.200}")
+                continue
+            answer = json.loads(done.stdout.splitlines()[-1])
+            some = trips[: len(answer["paths"])]
+            line = f"  {name:<22} {len(some):5d} {some.n_fixes:7,d} {some.n_fixes / answer['seconds']:9,.1f}"
+            for method in ("hmm", "particles"):
+                match(network, some[:2], method, index=grid, threads=1)
+                start = time.perf_counter()
+                found = match(network, some, method, index=grid, threads=1)
+                spent = time.perf_counter() - start
+                line += f"  {some.n_fixes / spent:9,.0f} {answer['seconds'] / spent:7,.0f}x"
+                if method == "hmm":
+                    ours = found
+            print(line)
+            rows = [(int(ours.trip[i]), i) for i in np.flatnonzero(ours.whole)]
+            rows = [(trip, i) for trip, i in rows if len(answer["paths"][trip]) > 1]
+            nodes = [answer["paths"][trip] for trip, _ in rows]
+            lines = [np.column_stack([network.lat[each], network.lon[each]]) for each in nodes]
+            near = length_within(network, [ours.geometry(network, i) for _, i in rows], lines).total
+            empty = sum(len(path) < 2 for path in answer["paths"])
+            print(
+                f"  {'':<22} {empty} trips without a path; of {len(rows)} that both matched, {near[1]:.1%} of its "
+                f"length is within 15 m of our hmm's, {near[0]:.1%} of ours of its"
+            )
+
+
+def main() -> None:
+    """Run the comparison, or in a rival's environment one rival."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", default=sys.executable, help="of an environment that has the rivals")
+    parser.add_argument("--seconds", type=float, default=90.0, help="of matching for each rival")
+    parser.add_argument("--trips", type=int, default=2000, help="at most")
+    parser.add_argument("--child", nargs=2, metavar=("FILE", "NAME"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(*options.child, options.seconds)
+    else:
+        compare(options.python, options.seconds, options.trips)
+
+
+if __name__ == "__main__":
+    main()
