@@ -26,11 +26,15 @@ if TYPE_CHECKING:
     from limiirl.roads.matches import Matches
     from limiirl.roads.matching import estimate_noise, match
     from limiirl.roads.network import RoadNetwork
+    from limiirl.roads.pipeline import run_demo
+    from limiirl.roads.recovery import recovered
     from limiirl.roads.trip_files import read_trips
     from limiirl.roads.trips import Skipped, Trips
 
 # Name: the module that holds it. A module must not be called as one of these, or it would take the name's place.
 _HOMES = {
+    "run_demo": "pipeline",
+    "recovered": "recovery",
     "build": "building",
     "describe": "facts",
     "from_networkx": "building",
@@ -85,7 +89,9 @@ __all__ = [
     "read_trips",
     "record",
     "recording",
+    "recovered",
     "regions",
+    "run_demo",
 ]
 
 

@@ -1,0 +1,190 @@
+"""`Matches`: putting together, selecting, drawing, saving."""
+
+import numpy as np
+import pytest
+
+from limiirl.errors import InvalidDemos, InvalidFile, InvalidTrips
+from limiirl.roads import Matches, Trips
+from limiirl.roads.matches import Piece, TripMatch
+from tests.oracles.road_networks import from_xy
+
+
+def street(n=40):
+    return from_xy([(i * 10.0, 0.0) for i in range(n + 1)], range(n), range(1, n + 1))
+
+
+def one_path(segments, n_fixes=3, confidence=0.9):
+    """A trip matched whole: its fixes lie on the first, the middle and the last segment, 4 m along."""
+    segments = np.asarray(segments)
+    at = segments[np.linspace(0, segments.size - 1, n_fixes).astype(int)]
+    piece = Piece(0, n_fixes - 1, segments, confidence)
+    return TripMatch((piece,), at, np.full(n_fixes, 4.0), np.full(n_fixes, 1.0))
+
+
+def trips(lengths, **names):
+    return Trips.from_lists([np.full(n, 41.15) for n in lengths], [np.full(n, -8.63) for n in lengths], **names)
+
+
+def four():
+    """Whole; cut in two; too short; with a cycle."""
+    cut = TripMatch(
+        (Piece(0, 1, np.arange(12), 0.8), Piece(3, 4, np.arange(20, 34), 0.7)),
+        np.array([0, 11, -1, 20, 33]), np.array([4.0, 4.0, np.nan, 4.0, 4.0]), np.array([1.0, 1.0, np.nan, 1.0, 1.0]),
+        ("cut", "off"),
+    )  # fmt: skip
+    found = [one_path(np.arange(15)), cut, one_path(np.arange(3)), one_path([*range(10), 9, 8], confidence=0.3)]
+    given = trips([3, 5, 3, 3], ids=["a", "b", "c", "d"], groups=[7, 7, 8, 9])
+    return Matches.from_trips(given, found, settings={"method": "hmm"})
+
+
+def test_pieces_are_put_together():
+    found = four()
+    assert found.trip.tolist() == [0, 1, 1, 2, 3]
+    assert found.ids.tolist() == ["a", "b", "b", "c", "d"]
+    assert found.groups.tolist() == [7, 7, 7, 8, 9]
+    assert found.whole.tolist() == [True, False, False, True, True]
+    assert found.span.tolist() == [[0, 2], [3, 4], [6, 7], [8, 10], [11, 13]]
+    assert found.lengths.tolist() == [15, 12, 14, 3, 12]
+    assert found.reasons == {"cut": 1, "off": 1}
+    assert found.n_whole == 3
+    assert found.fix_segment[3:8].tolist() == [0, 11, -1, 20, 33]
+    assert "end to end 3 trips" in repr(found)
+    assert "1: cut" in repr(found)
+
+
+def test_a_piece_of_a_cut_trip_is_not_whole():
+    found = Matches.from_trips(trips([3, 3]), [one_path(range(12))] * 2, whole=np.array([True, False]))
+    assert found.whole.tolist() == [True, False]
+
+
+def test_demonstrations_are_the_paths_that_pass():
+    demos = four().demonstrations()
+    assert [demo.states.tolist() for demo in demos] == [list(range(15)), [*range(10), 9, 8]]
+    assert demos.ids.tolist() == ["a", "d"]
+    assert demos.groups.tolist() == [7, 9]
+
+
+@pytest.mark.parametrize(
+    ("rules", "ids", "dropped"),
+    [
+        ({}, ["a", "d"], {"not matched end to end": 2, "fewer than 10 segments": 1}),
+        ({"whole": False}, ["a", "b", "b", "d"], {"fewer than 10 segments": 1}),
+        ({"min_segments": 1}, ["a", "c", "d"], {"not matched end to end": 2}),
+        (
+            {"min_segments": 1, "max_segments": 14},
+            ["c", "d"],
+            {"not matched end to end": 2, "more than 14 segments": 1},
+        ),
+        (
+            {"min_confidence": 0.5, "whole": False, "min_segments": 13},
+            ["a", "b"],
+            {"fewer than 13 segments": 3},
+        ),
+        (
+            {"min_confidence": 0.75, "whole": False},
+            ["a", "b"],
+            {"fewer than 10 segments": 1, "confidence under 0.75": 2},
+        ),
+        (
+            {"drop_cycles": True},
+            ["a"],
+            {"not matched end to end": 2, "fewer than 10 segments": 1, "a segment twice": 1},
+        ),
+    ],
+)
+def test_rules_of_selection(rules, ids, dropped):
+    found = four()
+    chosen, counts = found.selection(**rules)
+    assert found.ids[chosen].tolist() == ids
+    assert counts == dropped
+    assert found.demonstrations(**rules).ids.tolist() == ids
+
+
+def test_nothing_that_passes_is_an_error_that_says_why():
+    with pytest.raises(
+        InvalidDemos, match=r"None of 5 matched pieces passes \(2: not .*; 3: fewer than 100 segments\)"
+    ):
+        four().demonstrations(min_segments=100)
+
+
+def test_cycles_are_segments_driven_twice_by_the_same_piece():
+    assert four().cycles().tolist() == [False, False, False, False, True]
+
+
+def test_lengths_and_lines():
+    network, found = street(), four()
+    np.testing.assert_allclose(found.lengths_m(network), 10.0 * found.lengths, rtol=1e-5)
+    line = network.plane.xy(*found.geometry(network, 2).T)
+    np.testing.assert_allclose(line[:, 0], np.arange(200.0, 341.0, 10.0), rtol=0.0, atol=1e-6)
+    clipped = network.plane.xy(*found.geometry(network, 2, clip=True).T)
+    np.testing.assert_allclose(clipped[:, 0], [204.0, *np.arange(210.0, 331.0, 10.0), 334.0], rtol=0.0, atol=1e-3)
+
+
+def test_a_line_within_one_segment_is_clipped_at_both_ends():
+    match = TripMatch((Piece(0, 1, np.array([5]), 1.0),), np.array([5, 5]), np.array([2.0, 7.0]), np.zeros(2))
+    found = Matches.from_trips(trips([2]), [match])
+    line = street().plane.xy(*found.geometry(street(), 0, clip=True).T)
+    np.testing.assert_allclose(line[:, 0], [52.0, 57.0], rtol=0.0, atol=1e-3)
+    back = Matches.from_trips(trips([2]), [match._replace(along_m=np.array([7.0, 2.0]))])
+    line = street().plane.xy(*back.geometry(street(), 0, clip=True).T)
+    np.testing.assert_allclose(line[:, 0], [52.0, 52.0], rtol=0.0, atol=1e-3)
+
+
+def test_another_network_is_noticed():
+    with pytest.raises(InvalidTrips, match="use segment 33, but the network has 30"):
+        four().lengths_m(street(30))
+
+
+@pytest.mark.parametrize("groups", [None, [1, 2, 3, 4], ["x", "y", "z", "w\0"]])
+@pytest.mark.parametrize("ids", [[5, 6, 7, 8], ["a", "b", "c", "ü"]])
+def test_a_file_gives_an_equal_value_back(tmp_path, ids, groups):
+    given = trips([3, 3, 3, 3], ids=ids, groups=groups)
+    found = Matches.from_trips(given, [one_path(range(12))] * 4, settings={"method": "hmm", "sigma_m": 8.0})
+    found.save(tmp_path / "matches.npz")
+    again = Matches.load(tmp_path / "matches.npz")
+    assert again == found
+    assert again.settings == found.settings
+    assert again.ids.dtype == found.ids.dtype
+    assert Matches.from_trips(given, [one_path(range(11))] * 4) != found
+
+
+def test_no_matches_can_be_saved(tmp_path):
+    nothing = Matches.from_trips(
+        trips([2]), [TripMatch((), np.array([-1, -1]), np.full(2, np.nan), np.full(2, np.nan))]
+    )
+    nothing.save(tmp_path / "none.npz")
+    assert Matches.load(tmp_path / "none.npz") == nothing
+    with pytest.raises(InvalidDemos, match="nothing was matched"):
+        nothing.demonstrations()
+
+
+def test_broken_files_are_named(tmp_path):
+    path = tmp_path / "matches.npz"
+    four().save(path)
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(InvalidFile, match=r"matches\.npz is truncated"):
+        Matches.load(path)
+    street().save(path)
+    with pytest.raises(InvalidFile, match=r"holds 'limiirl.roads', not 'limiirl.matches'"):
+        Matches.load(path)
+
+
+def test_arrays_that_do_not_fit_are_refused():
+    found = four()
+    parts = {name: getattr(found, name) for name in found.__dataclass_fields__}
+    for name, value, words in (
+        ("offsets", np.array([0, 15, 27, 41, 44, 55]), "offsets must run from 0 to 56 segments"),
+        ("offsets", np.array([0, 15, 15, 41, 44, 56]), "piece 1 has no segments"),
+        ("confidence", np.zeros(4), r"confidence must have shape \(5,\); it has \(4,\)"),
+        ("fix_along_m", np.zeros(3), r"fix_along_m must have shape \(14,\)"),
+        ("fix_offsets", np.array([0, 3]), "fix_offsets must end with 14 fixes; they end with 3"),
+    ):
+        with pytest.raises(InvalidTrips, match=words):
+            Matches(**(parts | {name: value}))
+    with pytest.raises(InvalidTrips, match="There are 1 trips, but 2 of them were matched"):
+        Matches.from_trips(trips([3]), [one_path(range(3))] * 2)
+
+
+def test_arrays_cannot_be_written_to():
+    with pytest.raises(ValueError, match="read-only"):
+        four().segments[0] = 1
