@@ -9,7 +9,16 @@ import pytest
 from tests.readme import Example, run_example, tidy
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-PROGRAMS = ["extending.md", "evaluating.md", "experiments.md", "sigma_girl.md", "models.md"]
+PROGRAMS = [
+    "extending.md",
+    "evaluating.md",
+    "experiments.md",
+    "sigma_girl.md",
+    "models.md",
+    "roads.md",
+    "forecasting.md",
+    "responsible_use.md",
+]
 
 
 def blocks(text: str, language: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from limiirl import __version__
-from limiirl.cli import evaluate, mixtures, reproduce
+from limiirl.cli import evaluate, mixtures, reproduce, roads
 from limiirl.errors import LimiirlError, LimiirlWarning
 
 app = typer.Typer(
@@ -65,6 +65,7 @@ app.command(no_args_is_help=True)(mixtures.select)
 app.command(no_args_is_help=True)(mixtures.infer)
 app.command(no_args_is_help=True)(reproduce.reproduce)
 app.command(no_args_is_help=True)(reproduce.report)
+app.add_typer(roads.app, name="roads")
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:

@@ -24,7 +24,8 @@ Names = Annotated[
     typer.Argument(
         help="table1, boxplots, demos, wind, clusters, elements, imbalance, margin, mlirl, sigma-girl: the paper's, or "
         "all for all of these; beyond-models, beyond-elements, beyond-wind: not the paper's, or beyond for these. "
-        "models is boxplots, mlirl and sigma-girl. `all beyond` is everything."
+        "models is boxplots, mlirl and sigma-girl. `all beyond` is everything of these. drivers, by itself: the "
+        "paper's driver experiment on your own files."
     ),
 ]
 
@@ -37,9 +38,11 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
         int | None,
         typer.Option(
             help="Worlds a study. By default 100 of table1, boxplots and beyond-models, 40 of sigma-girl, 10 of "
-            "margin, 20 of others."
+            "margin, 20 of others; splits of drivers, 8 by default."
         ),
     ] = None,
+    network: Annotated[Path | None, typer.Option(help="drivers: an .npz of `limiirl roads build`.")] = None,
+    matches: Annotated[Path | None, typer.Option(help="drivers: an .npz of `limiirl roads match`.")] = None,
     workers: Annotated[int | None, typer.Option(help="Trials at once; as many as there are cores by default.")] = None,
     engine: Annotated[str, typer.Option(help="local, dask, or ray (not covered by our tests).")] = "local",
     scheduler: Annotated[str | None, typer.Option(help="Address of the cluster, for dask and ray.")] = None,
@@ -53,6 +56,11 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
 
     Example: limiirl reproduce table1 --repeats 100 --out run
     """
+    if studies == ["drivers"]:
+        from limiirl.cli.drivers import reproduce_drivers
+
+        reproduce_drivers(network, matches, out, repeats, report=report, as_json=as_json)
+        return
     from limiirl.experiments.executors import Engine
     from limiirl.experiments.findings import findings
     from limiirl.experiments.running import run_studies

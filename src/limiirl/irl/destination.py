@@ -216,7 +216,7 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
         mdp: MDP,
         theta: ArrayLike,
         starts: ArrayLike,
-        goals: ArrayLike,
+        goals: ArrayLike | None = None,
         seed: int | np.random.Generator | None = None,
     ) -> Demonstrations:
         """Draw one way for each pair (m,) of a start and a goal, exactly.
@@ -256,7 +256,9 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
         first = float(mdp.rewards(one)[0][s, 0])
         return _along(mdp, np.array([s]), [found.edges]), found.log_weight - first - float(log_value[s])
 
-    def log_prob_prefix(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations, goals: ArrayLike) -> Float:
+    def log_prob_prefix(
+        self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations, goals: ArrayLike | None = None
+    ) -> Float:
         """Return the log-probability (N, K) that a trip to a goal (N,) begins with each demonstration, itself included.
 
         -inf where the demonstration has passed the goal, or no way leads there from its end.
@@ -321,8 +323,13 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
         return GoalValues(mdp)
 
 
-def _states(mdp: MDP, given: ArrayLike, name: str) -> Int:
+def _states(mdp: MDP, given: ArrayLike | np.random.Generator | None, name: str) -> Int:
     """Return numbers of states (m,)."""
+    if given is None or isinstance(given, np.random.Generator):  # as from a mixture, which knows of no destinations
+        raise InvalidParameter(
+            f"DestinationMaxEnt needs {name}: it says how trips get from state to state, not where they begin and "
+            "end. Call the model itself (mixture.irl_), or use limiirl.forecast."
+        )
     found = np.atleast_1d(np.asarray(given))
     if found.ndim != 1 or (found.size and not np.issubdtype(found.dtype, np.integer)):
         raise InvalidParameter(f"{name} must be the numbers of states; got {found.dtype} of shape {found.shape}.")
@@ -335,7 +342,7 @@ def _states(mdp: MDP, given: ArrayLike, name: str) -> Int:
     return found.astype(np.int64)
 
 
-def _pairs(mdp: MDP, starts: ArrayLike, goals: ArrayLike) -> tuple[Int, Int]:
+def _pairs(mdp: MDP, starts: ArrayLike, goals: ArrayLike | None) -> tuple[Int, Int]:
     begin, end = _states(mdp, starts, "starts"), _states(mdp, goals, "goals")
     if begin.size != end.size:
         raise InvalidParameter(f"Each start needs a goal; there are {begin.size} starts and {end.size} goals.")

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
 _Result = TypeVar("_Result")
+# Whose errors come before those of the searches, which are numbered from 0.
+_CALLER = -1
 
 
 class Values(Protocol):
@@ -49,7 +51,7 @@ class Lockstep:
         self._asked: dict[int, tuple[Float, NDArray[np.intp]]] = {}
         self._answered: dict[int, tuple[Float, Float]] = {}
         self._live = 0
-        self._failure: BaseException | None = None
+        self._failures: dict[int, BaseException] = {}
 
     def evaluate(self, thetas: Float, which: NDArray[np.intp]) -> tuple[Float, Float]:
         """Ask for values from a search's thread, and wait for them."""
@@ -57,13 +59,18 @@ class Lockstep:
         with self._changed:
             self._asked[me] = (thetas, which)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: me in self._answered or self._failure is not None)
-            if self._failure is not None:
+            self._changed.wait_for(lambda: me in self._answered or self._failures)
+            # An answer counts although another search failed since: which errors there are must not depend on who woke
+            # first.
+            if me not in self._answered:
                 raise _Stopped
             return self._answered.pop(me)
 
     def run(self, search: Callable[[Values, int], _Result], n: int) -> list[_Result]:
-        """Return what ``search(values, k)`` returns for k = 0, ..., n - 1; an error of one ends all."""
+        """Return what ``search(values, k)`` returns for k = 0, ..., n - 1.
+
+        An error of one ends all; where several fail in the same step, that of the smallest k is raised.
+        """
         results: dict[int, _Result] = {}
 
         def work(k: int) -> None:
@@ -72,7 +79,7 @@ class Lockstep:
             except _Stopped:
                 pass
             except BaseException as error:  # noqa: BLE001 (raised again in the caller's thread)
-                self._fail(error)
+                self._fail(k, error)
             finally:
                 with self._changed:
                     self._live -= 1
@@ -80,24 +87,25 @@ class Lockstep:
 
         self._live = n
         threads = [threading.Thread(target=work, args=(k,), daemon=True) for k in range(n)]
-        for thread in threads:
-            thread.start()
         try:
+            for thread in threads:
+                thread.start()
             while self._serve():
                 pass
         except BaseException as error:  # noqa: BLE001 (an interrupt as well: nobody may be left waiting)
-            self._fail(error)
+            self._fail(_CALLER, error)
         for thread in threads:
-            thread.join()
-        if self._failure is not None:
-            raise self._failure
+            if thread.ident is not None:  # one that could not be started has nothing to end
+                thread.join()
+        if self._failures:
+            raise self._failures[min(self._failures)]
         return [results[k] for k in range(n)]
 
     def _serve(self) -> bool:
         """Answer everybody once all that are left have asked; return whether anybody is left."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._asked) == self._live or self._failure is not None)
-            if self._live == 0 or self._failure is not None:
+            self._changed.wait_for(lambda: len(self._asked) == self._live or self._failures)
+            if self._live == 0 or self._failures:
                 return False
             # In the order of the functions, so that nothing depends on which thread was first.
             waiting = sorted(self._asked.items(), key=lambda item: int(item[1][1][0]))
@@ -113,7 +121,7 @@ class Lockstep:
             self._changed.notify_all()
         return True
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, who: int, error: BaseException) -> None:
         with self._changed:
-            self._failure = self._failure or error
+            self._failures[who] = error
             self._changed.notify_all()

@@ -99,7 +99,7 @@ def _numbers(found: Quality) -> Facts:
 
 
 def _outcomes(trips: Trips, matches: Matches) -> Table:
-    """What became of each trip; every trip is in one row."""
+    """What became of each trip or piece that the matcher was given; each is in one row."""
     pieces = np.bincount(matches.trip, minlength=len(trips))
     whole = np.zeros(len(trips), dtype=bool)
     whole[matches.trip[matches.whole]] = True
@@ -118,8 +118,9 @@ def _outcomes(trips: Trips, matches: Matches) -> Table:
                 Cell(f"{count / max(len(trips), 1):.1%}", value=count / max(len(trips), 1)),
             ]
         )
-    columns: list[Column | str] = [Column("Matched", "left"), "Trips", "Share"]
-    return Table("outcomes", "What became of the trips", "", columns, rows)
+    columns: list[Column | str] = [Column("Matched", "left"), "Trips or pieces", "Share"]
+    caption = "Of what the matcher was given: trips, and the pieces into which cleaning cut some."
+    return Table("outcomes", "What became of the trips", caption, columns, rows)
 
 
 def _losses(found: Quality) -> list[Table]:

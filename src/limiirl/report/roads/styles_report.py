@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidParameter
+from limiirl.errors import InvalidParameter, LimiirlWarning
 from limiirl.experiments.drivers import DriverResults, DriverRow
 from limiirl.experiments.drivers_plan import DESTINATION_METHODS, DriverData, Trial
 from limiirl.experiments.drivers_trial import driver_mixture
@@ -117,7 +118,9 @@ def _restored(data: DriverData, results: DriverResults, trial: Trial, demos: Dem
         )
     record = found[0]
     mixture = driver_mixture(results.plan, trial).set_params(init=record.ensemble, max_iter=0)
-    fitted: IntentMixture = mixture.fit(data.mdp(results.plan, trial), demos)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LimiirlWarning)  # nothing is learned here, and what was has been told
+        fitted: IntentMixture = mixture.fit(data.mdp(results.plan, trial), demos)
     return fitted
 
 
@@ -192,7 +195,7 @@ def _line(row: DriverRow) -> list[Content]:
 
 
 def _interval(found: Interval, digits: int) -> Cell:
-    return Cell(f"{found.mean:.{digits}f} ± {found.half_width:.{digits}f}", value=found.mean)
+    return Cell.estimate(found.mean, found.half_width, digits=digits)
 
 
 def _said(value: Any) -> str:

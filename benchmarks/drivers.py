@@ -1,0 +1,133 @@
+"""Training on city networks: seconds, evaluations and memory of one EM iteration, and to convergence.
+
+K = 3 intents, 1,000 trips of at most 300 segments, M-steps of at most 50 evaluations, from k-means. Two networks: Porto
+as built from OpenStreetMap with taxi trips matched to it (files of `limiirl roads build` and `match`, named on the
+command line, since neither is ours to ship), and a generated one of the paper's 292,604 segments, whose trips are the
+cheapest ways of three kinds of drivers.
+
+The paper took about 58 minutes an iteration on 12 cores, on a network of which nothing was released.
+
+Run as `python -m benchmarks.drivers [--porto NETWORK MATCHES] [--quick]`.
+"""
+
+import argparse
+import json
+import time
+import warnings
+
+import numpy as np
+
+from benchmarks.measure import describe_machine, peak_bytes, run_fresh
+from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+from limiirl.errors import LimiirlWarning
+from limiirl.mdp.routes import Ways
+from limiirl.worlds import RoadGrid
+
+MAX_LENGTH, N_TRIPS, N_INTENTS, EVALUATIONS, TOLERANCE = 300, 1000, 3, 50, 1e-3
+PAPER_MINUTES = 58.0
+
+
+def generated(quick: bool, gamma: float) -> tuple[MDP, Demonstrations]:
+    """Return a generated network, and the cheapest ways of three kinds of drivers between random ends."""
+    mdp = RoadGrid(gamma=gamma, **({"n_states": 14_630, "n_edges": 29_746} if quick else {})).mdp
+    rng = np.random.default_rng(0)
+    tastes = -rng.uniform(0.5, 5.0, (N_INTENTS, mdp.n_features))
+    paths = []
+    for k, share in enumerate((0.5, 0.3, 0.2)):
+        cost = -mdp.rewards(tastes[k])[0][mdp.dst, 0]
+        wanted = round(share * N_TRIPS)
+        while wanted:
+            starts = rng.integers(mdp.n_states, size=wanted)
+            # Ends near each other: a walk of a few hundred random turns leads there.
+            goals = starts.copy()
+            for _ in range(400):
+                low, high = mdp.out_ptr[goals], mdp.out_ptr[goals + 1]
+                goals = mdp.dst[rng.integers(low, high)].astype(np.int64)
+            found = Ways(mdp, cost).cheapest(starts, goals)
+            for i in range(wanted):
+                edges = found.edges[found.offsets[i] : found.offsets[i + 1]]
+                if 10 <= edges.size < MAX_LENGTH:
+                    paths.append(np.concatenate([starts[i : i + 1], mdp.dst[edges]]))
+            wanted = round(sum((0.5, 0.3, 0.2)[: k + 1]) * N_TRIPS) - len(paths)
+    return mdp, Demonstrations.from_lists(paths)
+
+
+def porto(network: str, matches: str, gamma: float) -> tuple[MDP, Demonstrations]:
+    """Return Porto's network, and 1,000 of the trips that were matched to it."""
+    from limiirl.roads import Matches, RoadNetwork
+
+    demos = Matches.load(matches).demonstrations()
+    chosen = np.random.default_rng(0).permutation(len(demos))[:N_TRIPS]
+    return RoadNetwork.load(network).mdp(gamma=gamma), demos[chosen]
+
+
+def measure(mdp: MDP, demos: Demonstrations) -> dict:
+    """Fit once, and return what it took."""
+    warnings.simplefilter("ignore", LimiirlWarning)
+    irl = MaxEnt(MAX_LENGTH, solver="lbfgs")
+    # Compiles: the same kernels, on a few trips and for few evaluations.
+    IntentMixture(N_INTENTS, irl, max_iter=1, max_evaluations=2, random_state=0).fit(mdp, demos[:50])
+    stamps = []
+    mixture = IntentMixture(
+        N_INTENTS, irl, tol=TOLERANCE, max_iter=30, max_evaluations=EVALUATIONS, random_state=0,
+        callback=lambda _, entry: stamps.append((time.perf_counter(), entry.n_evaluations)),
+    )  # fmt: skip
+    begun = time.perf_counter()
+    mixture.fit(mdp, demos)
+    spent = np.diff([when for when, _ in stamps])
+    return {
+        "segments": mdp.n_states,
+        "turns": mdp.n_edges,
+        "start": stamps[0][0] - begun,
+        "first": float(spent[0]),
+        "longest": float(spent.max()),
+        "mean": float(spent.mean()),
+        "iterations": mixture.n_iter_,
+        "converged": bool(mixture.converged_),
+        "evaluations": sum(n for _, n in stamps),
+        "total": time.perf_counter() - begun,
+        "peak": peak_bytes() / 2**30,
+        "nll": -mixture.log_likelihood_,
+    }
+
+
+def main() -> None:
+    """Print a line a network and discount."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--porto", nargs=2, metavar=("NETWORK", "MATCHES"))
+    parser.add_argument("--quick", action="store_true", help="a generated network of a twentieth of the size")
+    parser.add_argument("--one", choices=("porto", "generated"), help=argparse.SUPPRESS)
+    parser.add_argument("--gamma", type=float, default=1.0, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        problem = porto(*given.porto, given.gamma) if given.one == "porto" else generated(given.quick, given.gamma)
+        print(json.dumps(measure(*problem)))
+        return
+    print(f"drivers: K = {N_INTENTS}, {N_TRIPS} trips, L = {MAX_LENGTH}, M-steps of at most {EVALUATIONS} evaluations")
+    print(f"until responsibilities change by less than {TOLERANCE:g} a trip; from k-means")
+    print(describe_machine())
+    head = ("network", "discount", "segments", "turns", "start s", "first s", "mean s", "longest s", "iterations",
+            "evaluations", "total s", "peak GiB", "NLL")  # fmt: skip
+    print("{:<10} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9} {:>10} {:>11} {:>8} {:>8} {:>8}".format(*head))
+    more = ["--quick"] if given.quick else []
+    for name in (["porto"] if given.porto else []) + ["generated"]:
+        for gamma in (1.0, 0.999):
+            words = ["--one", name, "--gamma", str(gamma), *more, *(["--porto", *given.porto] if given.porto else [])]
+            row = json.loads(run_fresh("benchmarks.drivers", *words).splitlines()[-1])
+            mark = "" if row["converged"] else "+"
+            print(
+                f"{name:<10} {gamma:8g} {row['segments']:9,} {row['turns']:9,} {row['start']:8.1f} {row['first']:8.1f} "
+                f"{row['mean']:8.1f} {row['longest']:9.1f} {row['iterations']:9}{mark or ' '} {row['evaluations']:11} "
+                f"{row['total']:8.1f} {row['peak']:8.2f} {row['nll']:8.2f}",
+                flush=True,
+            )
+            print(
+                f"{'':10} the paper's minutes an iteration over ours: {60 * PAPER_MINUTES / row['mean']:.0f}",
+                flush=True,
+            )
+    if not given.porto:
+        print("Porto is left out: name its files with --porto NETWORK MATCHES.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""The driver experiment: run what a folder does not have yet, and say what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limiirl.errors import InvalidFile, InvalidParameter
+from limiirl.experiments.drivers_plan import DESTINATION_METHODS, DRIVER_METHODS, DriverData, DriverPlan, Trial
+from limiirl.experiments.drivers_trial import DriverRecord, run_driver_trial
+from limiirl.files import atomic_write
+from limiirl.metrics.intervals import Interval, mean_interval
+
+_PLAN = "drivers.json"
+_FORMAT = "limiirl.drivers"
+Tell = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class DriverRow:
+    """One line of the table: a method at a discount, over the splits that were run.
+
+    Attributes
+    ----------
+    method, gamma : str, float
+    n : int
+        Splits.
+    iterations, minutes, nll, missed : Interval
+        M-steps after the start; wall time of start and EM; NLL of the test trips, a trip; share of the driven distance
+        that predicted routes leave out.
+    gain : Interval or None
+        NLL of one intent less that of this method, split by split; None for one intent itself.
+    n_better : int
+        Splits in which the gain is above 0.
+    """
+
+    method: str
+    gamma: float
+    n: int
+    iterations: Interval
+    minutes: Interval
+    nll: Interval
+    missed: Interval
+    gain: Interval | None
+    n_better: int
+
+
+@dataclass(frozen=True, eq=False)
+class DriverResults:
+    """The records of a driver experiment, in the order of the plan's trials."""
+
+    plan: DriverPlan
+    records: tuple[DriverRecord, ...]
+
+    def of(self, method: str, gamma: float) -> tuple[DriverRecord, ...]:
+        """Return the records of one method at one discount, by split."""
+        return tuple(r for r in self.records if r.method == method and r.gamma == gamma)
+
+    def best(self, method: str, gamma: float) -> DriverRecord:
+        """Return the record whose training trips are explained best, as the paper shows it."""
+        found = self.of(method, gamma)
+        if not found:
+            raise InvalidParameter(
+                f"No trial of {method!r} at discount {gamma:g} has been run. Run the experiment first."
+            )
+        return min(found, key=lambda record: record.train_nll)
+
+    def rows(self) -> list[DriverRow]:
+        """Return the table's lines of which at least two splits have been run."""
+        kinds = [(DRIVER_METHODS, gamma) for gamma in self.plan.gammas] + [(DESTINATION_METHODS, 1.0)]
+        rows = []
+        for methods, gamma in kinds:
+            one, *_ = methods
+            single = {record.split: record.test_nll for record in self.of(one, gamma)}
+            for method in methods:
+                found = self.of(method, gamma)
+                gains = [single[r.split] - r.test_nll for r in found if r.split in single and method != one]
+                if len(found) >= 2:
+                    rows.append(_row(method, gamma, found, gains))
+        return rows
+
+    def baselines(self) -> dict[str, Interval]:
+        """Return the share of the driven distance that the shortest and the fastest routes leave out, over splits."""
+        by_split = {record.split: record for record in self.records}
+        if len(by_split) < 2:
+            return {}
+        return {
+            "shortest distance": mean_interval([record.missed_distance for record in by_split.values()]),
+            "shortest time": mean_interval([record.missed_time for record in by_split.values()]),
+        }
+
+    def to_csv(self) -> str:
+        """Return a line a trial, rewards and histories left out."""
+        head = [name for name in DriverRecord.__dataclass_fields__ if name not in ("weights", "thetas", "history")]
+        lines = [",".join(head)]
+        for record in self.records:
+            values = record.as_dict()
+            lines.append(",".join(json.dumps(values[name]) for name in head))
+        return "\n".join(lines) + "\n"
+
+
+def _row(method: str, gamma: float, found: Sequence[DriverRecord], gains: list[float]) -> DriverRow:
+    minutes = [(record.seconds_start + record.seconds_em) / 60.0 for record in found]
+    return DriverRow(
+        method,
+        gamma,
+        len(found),
+        iterations=mean_interval([float(record.n_iter) for record in found]),
+        minutes=mean_interval(minutes),
+        nll=mean_interval([record.test_nll for record in found]),
+        missed=mean_interval([record.missed for record in found]),
+        gain=mean_interval(gains) if len(gains) >= 2 else None,
+        n_better=int(np.sum(np.array(gains) > 0.0)),
+    )
+
+
+def run_drivers(
+    data: DriverData,
+    plan: DriverPlan,
+    folder: str | PathLike[str],
+    tell: Tell | None = None,
+    splits: Sequence[int] | None = None,
+) -> DriverResults:
+    """Run every trial of a plan that the folder does not have, and return all.
+
+    Each trial is a file of its own, written whole: a run that was stopped goes on where it was. A folder belongs to one
+    plan and one set of trips; another is refused.
+
+    Parameters
+    ----------
+    data : DriverData
+    plan : DriverPlan
+    folder : path
+        Made if absent.
+    tell : callable, optional
+        Called as ``tell(done, total, name)`` before each trial, and once at the end.
+    splits : sequence of int, optional
+        Run only these, so that several machines or processes can share the work of one folder.
+    """
+    place = Path(folder)
+    _claim(place, {"format": _FORMAT, "plan": plan.as_dict(), "data": data.fingerprint()})
+    unknown = sorted(set(splits or ()) - set(range(plan.n_splits)))
+    if unknown:
+        raise InvalidParameter(f"splits are numbered 0 to {plan.n_splits - 1}; there is no {unknown[0]}.")
+    trials = [trial for trial in plan.trials() if splits is None or trial.split in splits]
+    records = []
+    for done, trial in enumerate(trials):
+        record = _read(place, trial)
+        if record is None:
+            if tell is not None:
+                tell(done, len(trials), trial.name)
+            record = run_driver_trial(data, plan, trial)
+            with atomic_write(_file(place, trial)) as scratch:
+                scratch.write_text(json.dumps(record.as_dict(), indent=1) + "\n")
+        records.append(record)
+    if tell is not None:
+        tell(len(trials), len(trials), "done")
+    return DriverResults(plan, tuple(records))
+
+
+def read_drivers(folder: str | PathLike[str]) -> DriverResults:
+    """Return what a folder has of a driver experiment, finished or not."""
+    place = Path(folder)
+    try:
+        written = json.loads((place / _PLAN).read_text())
+        given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in written["plan"].items()}
+        plan = DriverPlan(**given)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidFile(
+            f"{place} is not the folder of a driver experiment ({error!s:.100}). Name one that "
+            "`limiirl reproduce drivers` wrote."
+        ) from error
+    found = (_read(place, trial) for trial in plan.trials())
+    return DriverResults(plan, tuple(record for record in found if record is not None))
+
+
+def _claim(place: Path, wanted: dict[str, Any]) -> None:
+    """Make a folder that of one plan and one set of trips, or check that it is."""
+    file = place / _PLAN
+    (place / "trials").mkdir(parents=True, exist_ok=True)
+    if file.exists():
+        try:
+            written = json.loads(file.read_text())
+        except ValueError as error:
+            raise InvalidFile(
+                f"{file} is damaged ({error!s:.100}), so that nobody knows what its trials are of. Choose another "
+                "folder, or remove it."
+            ) from error
+        if written != wanted:
+            raise InvalidFile(
+                f"{place} holds a driver experiment with other settings or other trips. Choose another folder, or "
+                "remove it."
+            )
+        return
+    with atomic_write(file) as scratch:
+        scratch.write_text(json.dumps(wanted, indent=1) + "\n")
+
+
+def _file(place: Path, trial: Trial) -> Path:
+    return place / "trials" / f"{trial.name}.json"
+
+
+def _read(place: Path, trial: Trial) -> DriverRecord | None:
+    file = _file(place, trial)
+    if not file.exists():
+        return None
+    try:
+        record = DriverRecord.from_dict(json.loads(file.read_text()))
+    except (ValueError, TypeError) as error:
+        raise InvalidFile(f"{file} is damaged: {error!s:.200} Remove it; the trial is then run again.") from error
+    if (record.split, record.method, record.gamma) != (trial.split, trial.method, trial.gamma):
+        raise InvalidFile(
+            f"{file} holds {record.method!r} at discount {record.gamma:g} in split {record.split}: it was renamed or "
+            "copied. Remove it; the trial is then run again."
+        )
+    return record

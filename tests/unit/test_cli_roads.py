@@ -1,0 +1,341 @@
+"""`limiirl roads` on files, as a user runs it: from a map and a CSV of taxis to styles, forecasts and pages."""
+
+import csv
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+from limiirl import Demonstrations, IntentMixture, MaxEnt
+from limiirl.cli.main import app
+from limiirl.forecast import Forecaster
+from limiirl.roads import City, Matches, RoadNetwork, record
+from tests.oracles.town_maps import write_xml
+from tests.unit.test_cli import limiirl
+
+STYLES = ("--model", "DestinationMaxEnt", "--features", "plain", "--intents", "2", "--by-driver")
+
+
+@pytest.fixture(scope="module")
+def city():
+    return City(seed=1, radius_km=0.8)
+
+
+@pytest.fixture(scope="module")
+def driven(city):
+    """20 trips of 5 drivers, then one of few segments, and a lap of the ring that ends where it began."""
+    demos = city.drive(5, 4, seed=0).demos
+    ring = set(np.flatnonzero(np.array(city.network.class_names)[city.network.road_class] == "motorway").tolist())
+    onward = {a: b for a, b in zip(city.network.turn_from, city.network.turn_to, strict=True) if {a, b} <= ring}
+    lap = [min(ring)]
+    while len(lap) < 2 or lap[-1] != lap[0]:
+        lap.append(onward[lap[-1]])
+    paths = [demo.states for demo in demos] + [demos[0].states[:6], lap]
+    return Demonstrations.from_lists(paths, groups=[*demos.groups, 0, 1])
+
+
+@pytest.fixture(scope="module")
+def folder(city, driven, tmp_path_factory):
+    """Networks, and trips as the taxis of Porto have them, one of a single fix among them."""
+    place = tmp_path_factory.mktemp("roads")
+    city.network.save(place / "town.npz")
+    City(seed=2, radius_km=0.8).network.save(place / "other.npz")
+    trips = record(city.network, driven, noise_m=4.0, step_s=5.0)
+    with (place / "trips.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["TRIP_ID", "CALL_TYPE", "TAXI_ID", "TIMESTAMP", "MISSING_DATA", "POLYLINE"])
+        for i in range(len(trips)):
+            lat, lon, _ = trips[i]
+            line = json.dumps(np.column_stack([lon, lat]).round(6).tolist())
+            rows.writerow([f"T{i}", "A", int(trips.groups[i]), 1372636800 + 3600 * i, "False", line])
+        rows.writerow(["T99", "A", 1, 1372636800, "False", "[[-8.63, 41.15]]"])
+    write_xml(place / "map.osm")
+    return place
+
+
+@pytest.fixture(scope="module")
+def matched(folder):
+    """What is said of the matching, and its file beside the network."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        told = limiirl(folder, "roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "m.npz", "--json")
+    return json.loads(told.stdout)
+
+
+@pytest.fixture(scope="module")
+def fitted(folder, matched):
+    """What is said of a fit, and its folder `styles`."""
+    return json.loads(limiirl(folder, "roads", "fit", "town.npz", "m.npz", *STYLES, "--json").stdout)
+
+
+def is_report(page: Path, *words: str) -> bool:
+    text = page.read_text(encoding="utf-8")
+    assert text.lower().startswith("<!doctype html>")
+    assert (page.parent / ".limiirl-report.json").exists()
+    return all(word in text for word in words)
+
+
+class TestBuild:
+    def test_says_what_was_made_of_a_map(self, folder):
+        found = json.loads(limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz", "--json").stdout)
+        network = RoadNetwork.load(folder / "small.npz")
+        assert (found["segments"], found["turns"]) == (network.n_segments, network.n_turns)
+        assert found["fingerprint"] == network.fingerprint()
+        assert found["saved"] == "small.npz"
+
+    def test_options_change_the_network(self, folder):
+        def segments(*options):
+            told = limiirl(folder, "roads", "build", "map.osm", "--out", "x.npz", *options, "--json")
+            return json.loads(told.stdout)["segments"], json.loads(told.stdout)["turns"]
+
+        plain, service, back = segments(), segments("--service"), segments("--u-turns")
+        assert service[0] > plain[0]
+        assert back[1] > plain[1]
+
+    def test_writes_a_page_and_says_where(self, folder):
+        told = limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz", "--page", "map-page").stdout
+        assert "segments: " in told
+        assert "km_by_class:\n  " in told
+        assert "Saved to small.npz." in told
+        assert f"The page is {Path('map-page/index.html')}" in told
+        assert is_report(folder / "map-page" / "index.html", "segments")
+        quiet = limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz", "--page", "map-page", "--json")
+        assert json.loads(quiet.stdout)["saved"] == "small.npz"  # machines read nothing else there
+        assert "The page is map-page" in quiet.stderr
+
+
+class TestMatch:
+    def test_finds_the_trips(self, folder, matched, driven):
+        found = Matches.load(folder / "m.npz")
+        assert matched["trips"] == len(driven) + 1
+        assert matched["matched_end_to_end"] == found.n_whole >= 0.9 * len(driven)
+        assert matched["fixes_matched"] == int(np.sum(found.fix_segment >= 0))
+        assert sum(matched["trips_lost"].values()) == 1  # that of a single fix
+        right = 0
+        for i, name in enumerate(found.ids):
+            right += np.array_equal(found.path(i), driven[int(name[1:])].states)
+        assert right >= 0.7 * len(driven)
+        assert set(found.groups) == set(range(5))
+
+    @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+    def test_tells_what_was_dropped_and_writes_a_page(self, folder):
+        given = ("roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "again.npz", "--page", "quality")
+        told = limiirl(folder, *given).stdout
+        assert "trips_lost:\n  " in told
+        assert "Saved to again.npz; `limiirl roads fit town.npz again.npz` learns styles from it." in told
+        assert is_report(folder / "quality" / "index.html")
+        assert Matches.load(folder / "again.npz") == Matches.load(folder / "m.npz")
+
+    @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+    def test_options_come_through(self, folder, matched):
+        given = ("roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "x.npz", "--json")
+        limiirl(folder, *given, "--sigma", "9")
+        assert Matches.load(folder / "x.npz").settings["sigma_m"] == 9.0
+        limiirl(folder, *given, "--method", "particles", "--seed", "3")
+        found = Matches.load(folder / "x.npz")
+        assert (found.settings["method"], found.settings["seed"]) == ("particles", 3)
+        whole, trimmed = Matches.load(folder / "m.npz"), json.loads(limiirl(folder, *given, "--trim", "150").stdout)
+        assert 0 < trimmed["fixes_matched"] < matched["fixes_matched"]
+        network, short = RoadNetwork.load(folder / "town.npz"), Matches.load(folder / "x.npz")
+        assert short.lengths_m(network).sum() < whole.lengths_m(network).sum()
+
+
+class TestFit:
+    def test_says_what_was_learned(self, folder, matched, fitted):
+        assert fitted["unit"] == "groups"
+        assert fitted["n_units"] == 5
+        assert len(fitted["styles"]) == 2
+        assert all("of the trips" in said for said in fitted["styles"])
+        assert fitted["sticks"] >= 1
+        mixture = IntentMixture.load(folder / fitted["saved"])
+        assert fitted["saved"] == "styles"
+        assert mixture.mdp_.n_states == RoadNetwork.load(folder / "town.npz").n_segments
+        assert type(mixture.irl).__name__ == "DestinationMaxEnt"
+
+    def test_tells_what_was_left_out(self, folder, matched, fitted):
+        found = Matches.load(folder / "m.npz")
+        assert fitted["left_out"] == {"fewer than 10 segments": 1, "the end passed before": 1}
+        told = limiirl(folder, "roads", "fit", "town.npz", "m.npz", *STYLES, "--out", "told", "--page", "styles-page")
+        assert f"{len(found) - 2} trips; a stick-breaking GMM of their features sees" in told.stdout
+        assert "left out:\n  fewer than 10 segments: 1\n  the end passed before: 1\n" in told.stdout
+        for k, said in enumerate(fitted["styles"]):
+            assert f"Style {k + 1}: {said}" in told.stdout
+        assert "Saved to told." in told.stdout
+        assert is_report(folder / "styles-page" / "index.html", "style 1", "style 2", "Forecasts")
+        same = IntentMixture.load(folder / "told")
+        np.testing.assert_array_equal(same.thetas_, IntentMixture.load(folder / "styles").thetas_)
+
+    def test_some_trips_are_drawn_by_seed(self, folder, matched):
+        given = ("roads", "fit", "town.npz", "m.npz", "--features", "plain", "-k", "1", "--trips", "8", "--json")
+        found = [json.loads(limiirl(folder, *given, "--seed", seed, "--out", "x").stdout) for seed in "001"]
+        assert [told["n_units"] for told in found] == [8, 8, 8]
+        assert found[0]["log_likelihood"] == found[1]["log_likelihood"] != found[2]["log_likelihood"]
+
+    def test_the_papers_model_is_the_default(self, folder, matched):
+        given = ("roads", "fit", "town.npz", "m.npz", "-k", "1", "--gamma", "0.999", "--out", "paper", "--json")
+        limiirl(folder, *given, "--features", "plain")
+        mixture = IntentMixture.load(folder / "paper")
+        assert type(mixture.irl).__name__ == "MaxEnt"
+        assert (mixture.irl.max_length, mixture.mdp_.gamma) == (300, 0.999)
+
+
+class TestForecast:
+    def test_is_the_forecasters(self, folder, fitted):
+        given = ("roads", "forecast", "town.npz", "styles", "m.npz")
+        demos = Matches.load(folder / "m.npz").demonstrations()
+        name = str(demos.ids[2])
+        options = ("--trip", name, "--share", "0.3", "--routes", "2")
+        told = json.loads(limiirl(folder, *given, *options, "--json").stdout)
+        path = demos[2].states
+        known = path[: told["known_segments"]].tolist()
+        assert int(0.3 * (len(path) - 1)) + 1 <= len(known) < len(path)
+        forecaster = Forecaster(IntentMixture.load(folder / "styles"), demos)
+        np.testing.assert_allclose(told["styles"], forecaster.intents(known)[0], rtol=1e-12)
+        np.testing.assert_allclose(sum(told["styles"]), 1.0, rtol=1e-9)
+        turns = forecaster.next_states(known)
+        assert [turn["segment"] for turn in told["next"]] == turns.state.tolist()
+        np.testing.assert_allclose([turn["probability"] for turn in told["next"]], turns.probability, rtol=1e-12)
+        assert 1 <= len(told["routes"]) <= 2
+        for route in told["routes"]:
+            assert (route["segments"][0], route["segments"][-1]) == (known[-1], path[-1])
+        chances = [end["probability"] for end in told["destinations"]]
+        assert chances == sorted(chances, reverse=True)
+        assert len(chances) <= 5
+        words = limiirl(folder, *given, *options).stdout
+        assert words.startswith(f"After {len(known)} of {len(path)} segments:")
+        for kind in ("style", "next", "route", "destination"):
+            assert f"\n  {kind} " in words
+        assert f"segment {told['destinations'][0]['segment']}: {chances[0]:.1%}" in words
+
+    @pytest.mark.parametrize("share", ["0", "1"])
+    def test_at_both_ends_of_a_trip(self, folder, fitted, share):
+        told = limiirl(folder, "roads", "forecast", "town.npz", "styles", "m.npz", "--share", share, "--json").stdout
+        found = json.loads(told)
+        first = Matches.load(folder / "m.npz").demonstrations()[0].states
+        if share == "1":
+            assert found["known_segments"] == len(first)
+            assert found["routes"][0]["segments"] == [first[-1]]
+        else:
+            assert found["known_segments"] < len(first) / 2
+
+
+class TestDemo:
+    GIVEN = ("roads", "demo", "--radius", "0.8", "--noise", "5", "--out", "demo")
+
+    @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+    def test_shows_the_whole_chain(self, tmp_path):
+        done = limiirl(tmp_path, *self.GIVEN, "--drivers", "6", "--trips-each", "4", "--json")
+        found = json.loads(done.stdout)
+        assert found["trips_driven"] == 24
+        assert found["found"] > 0.9
+        assert list(found["pages"]) == ["network", "matching", "styles"]
+        for page in found["pages"].values():
+            assert is_report(tmp_path / page)
+        assert [line.split()[0] for line in done.stderr.splitlines() if line.endswith(" ...")] == [
+            "city", "drives", "recordings", "cleaning", "matching", "styles", "scores"
+        ]  # fmt: skip
+        words = limiirl(tmp_path, *self.GIVEN, "--drivers", "4", "--trips-each", "2").stdout
+        assert "8 trips of 4 drivers" in words
+        assert f"styles    {Path('demo/styles/index.html')}" in words
+
+
+REFUSED = [
+    (("build", "nowhere.osm"), "nowhere.osm"),
+    (("build", "trips.csv"), "trips.csv"),
+    (("match", "nowhere.npz", "trips.csv"), "nowhere.npz"),
+    (("match", "trips.csv", "trips.csv"), "trips.csv"),
+    (("match", "town.npz", "nowhere.csv"), "nowhere.csv"),
+    (("match", "town.npz", "map.osm"), "map.osm"),
+    (("match", "m.npz", "trips.csv"), "m.npz"),
+    (("match", "town.npz", "trips.csv", "--method", "magic"), "method must be one of hmm, particles; it is 'magic'"),
+    (("match", "town.npz", "trips.csv", "--step", "0"), "step_s must be positive seconds"),
+    (("fit", "town.npz", "nowhere.npz"), "nowhere.npz"),
+    (("fit", "town.npz", "town.npz"), "town.npz"),
+    (("fit", "other.npz", "m.npz"), "m.npz was matched to another network"),
+    (("fit", "town.npz", "m.npz", "--intents", "many"), "n_intents must be a number, 'sticks' or 'select'"),
+    (("fit", "town.npz", "m.npz", "--model", "Magic"), "model must be one of MaxEnt, DestinationMaxEnt"),
+    (("fit", "town.npz", "m.npz", "--features", "all"), "all"),
+    (("fit", "town.npz", "m.npz", "--trips", "0"), "--trips must be at least 1; it is 0"),
+    (("fit", "town.npz", "m.npz", "--init", "kmeens", "-k", "2", "--features", "plain"), "init must be one of kmeans"),
+    (("fit", "town.npz", "m.npz", "--model", "DestinationMaxEnt", "--gamma", "0.9"), "needs discount 1; gamma is 0.9"),
+    (("fit", "town.npz", "m.npz", "--out", "foreign"), "is not a mixture of limiirl alone"),
+    (("forecast", "town.npz", "nowhere", "m.npz"), "nowhere"),
+    (("forecast", "town.npz", "styles", "town.npz"), "town.npz"),
+    (("forecast", "other.npz", "styles", "m.npz"), "m.npz was matched to another network"),
+    (("forecast", "town.npz", "styles", "m.npz", "--trip", "T77"), "No matched trip of 10 to 300 segments has the id"),
+    (("forecast", "town.npz", "small-styles", "m.npz"), "small-styles was learned on 2 states"),
+    (("demo", "--radius", "99", "--out", "demo"), "radius_km must lie between"),
+    (("demo", "--drivers", "0", "--radius", "0.8", "--out", "demo"), "n_drivers"),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[" ".join(words[:4]) for words, _ in REFUSED])
+def test_bad_input_is_one_sentence_and_code_2(folder, fitted, arguments, message):
+    (folder / "foreign").mkdir(exist_ok=True)
+    (folder / "foreign" / "thesis.tex").write_text("ten years of work")
+    if not (folder / "small-styles").exists():
+        street = RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0, 1], [1, 0], u_turns=True)
+        trips = Demonstrations.from_lists([[0, 1], [1, 0]])
+        IntentMixture(1, MaxEnt(3)).fit(street.mdp("plain"), trips).save(folder / "small-styles")
+    before = {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
+    done = limiirl(folder, "roads", *arguments, code=2)
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert "pickle" not in done.stderr
+    assert done.stdout == ""
+    after = {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
+    assert {file for file in after if file.is_file()} == {file for file in before if file.is_file()}
+
+
+def all_commands():
+    """Every command by its words, those of groups too, as the program itself knows them: none can be forgotten."""
+    found = {}
+
+    def walk(group, words):
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                walk(command, (*words, name))
+            else:
+                found[(*words, name)] = command
+
+    walk(typer.main.get_command(app), ())
+    return found
+
+
+COMMANDS = all_commands()
+
+
+def test_commands_of_roads_are_among_all():
+    assert {("roads", name) for name in ("build", "match", "fit", "forecast", "demo")} <= set(COMMANDS)
+    assert ("fit",) in COMMANDS
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_has_an_example_and_json(tmp_path, words):
+    printed = " ".join(limiirl(tmp_path, *words, "--help").stdout.split())
+    assert f"Example: limiirl {' '.join(words)}" in printed
+    assert words == ("report",) or "--json" in [name for part in COMMANDS[words].params for name in part.opts]
+
+
+def test_the_group_lists_its_commands(tmp_path):
+    printed = limiirl(tmp_path, "roads", "--help").stdout
+    for name in ("build", "match", "fit", "forecast", "demo"):
+        assert f" {name} " in printed
+    assert "GPS" in limiirl(tmp_path, "--help").stdout
+
+
+@pytest.mark.parametrize("words", [words for words in COMMANDS if words[0] == "roads"], ids=" ".join)
+def test_examples_name_options_that_exist(words):
+    """What an example says can be typed: its options are the command's."""
+    command = COMMANDS[words]
+    example = command.help.split("Example: limiirl ", 1)[1].split()
+    assert tuple(example[: len(words)]) == words
+    known = {name for part in command.params for name in part.opts}
+    assert {word for word in example if word.startswith("-")} <= known
+    assert len([part for part in command.params if part.param_type_name == "argument" and part.required]) <= len(
+        example
+    )

@@ -1,0 +1,191 @@
+"""From a fit, and from a whole experiment, to the page: whose styles, which trips and which figures are shown."""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from limiirl import Demonstrations, RewardEnsemble
+from limiirl.errors import InvalidParameter
+from limiirl.experiments.drivers import DriverResults, run_drivers
+from limiirl.experiments.drivers_plan import DESTINATION_METHODS, DRIVER_METHODS, DriverData, DriverPlan, Trial
+from limiirl.report.roads import experiment_report, styles_report, styles_view, write_styles
+from limiirl.roads.fitting import fit_drivers
+from tests.oracles.two_ways import MOTORWAY, STREET, demonstrations, drives, two_ways
+
+MODULE = "limiirl.report.roads.styles_report"  # of the same name as a function of the package
+PLAN = DriverPlan(
+    n_intents=2, n_splits=2, n_train=15, n_test=12, max_length=9, max_evaluations=8, max_iter=3, m_tol=0.1, n_routes=10
+)
+QUICK = {"features": "plain", "tol": 1.0}
+
+
+@pytest.fixture(scope="module")
+def network():
+    return two_ways()
+
+
+@pytest.fixture(scope="module")
+def demos():
+    return demonstrations(drives(24), groups=np.arange(24) % 6)
+
+
+@pytest.fixture(scope="module")
+def fit(network, demos):
+    return fit_drivers(network, demos, 2, gamma=0.9, max_segments=9, **QUICK)
+
+
+@pytest.fixture(scope="module")
+def data(network):
+    return DriverData(network, demonstrations(drives(40)))
+
+
+@pytest.fixture(scope="module")
+def results(data, tmp_path_factory):
+    return run_drivers(data, PLAN, tmp_path_factory.mktemp("drivers"))
+
+
+@pytest.fixture
+def view_of(monkeypatch):
+    """The experiment's view, before it becomes a page."""
+    monkeypatch.setattr(sys.modules[MODULE], "drivers_page", lambda view: view)
+    return experiment_report
+
+
+def driven(example):
+    return np.concatenate([example.driven, example.actual]).tolist()
+
+
+class TestFit:
+    def test_shows_what_was_learned(self, network, demos, fit):
+        view = styles_view(network, fit, title="Taxis")
+        assert view.title == "Taxis"
+        assert view.facts == {
+            "model": "MaxEnt",
+            "trips": "24",
+            "clusters that a stick-breaking GMM sees": fit.sticks,
+            "EM iterations": fit.mixture.n_iter_,
+        }
+        assert list(view.ensembles) == ["kmeans"]
+        np.testing.assert_array_equal(view.main.thetas, fit.mixture.thetas_)
+        np.testing.assert_allclose(view.responsibilities, fit.mixture.predict_proba(demos), rtol=1e-9)
+        assert view.forecasts == []
+
+    def test_kilometres_are_not_discounted(self, network, demos, fit):
+        view = styles_view(network, fit)
+        km = [network.length_m[demo.states].sum() / 1000.0 for demo in demos]
+        np.testing.assert_allclose(view.features.sum(axis=1), km, rtol=1e-12)
+
+    def test_a_start_that_was_given_has_no_name(self, network, demos):
+        start = RewardEnsemble(np.array([0.5, 0.5]), np.array([[-1.0] * 4, [-2.0] * 4]))
+        found = fit_drivers(network, demos, 2, init=start, max_segments=9, **QUICK)
+        assert list(styles_view(network, found).ensembles) == ["a start that was given"]
+
+    def test_examples_are_trips_of_middling_length(self, network):
+        lap = [0, 3, 4, 5]
+        trips = [MOTORWAY, lap * 40, lap * 10, STREET, lap * 12, lap * 9]
+        found = fit_drivers(network, Demonstrations.from_lists(trips), 1, max_segments=160, **QUICK)
+        view = styles_view(network, found, examples=3)
+        assert [driven(example) for example in view.forecasts] == [lap * 10, lap * 12]
+        assert [example.title for example in view.forecasts] == ["Trip 1", "Trip 2"]
+        assert len(styles_view(network, found, examples=1).forecasts) == 1
+
+    def test_examples_are_the_longest_where_all_are_short(self, network, demos, fit):
+        view = styles_view(network, fit, examples=2)
+        assert [len(driven(example)) for example in view.forecasts] == sorted(demos.lengths)[-1:-3:-1]
+        for example in view.forecasts:
+            np.testing.assert_allclose(example.intents.sum(), 1.0, rtol=1e-9)
+
+    def test_the_page_has_every_part_and_is_written(self, network, fit, tmp_path):
+        report = styles_report(network, fit)
+        assert [section.title for section in report.sections if section.title != "Two routes"][:3] == [
+            "Styles", "Who drives where", "Rewards"
+        ]  # fmt: skip
+        assert report.sections[-1].title == "Forecasts"
+        assert len(report.sections[-1].items) == 3
+        page = write_styles(network, fit, tmp_path / "page")
+        assert page == tmp_path / "page" / "index.html"
+        assert "Driving styles" in page.read_text(encoding="utf-8")
+
+
+class TestExperiment:
+    def test_shows_the_best_of_three_starts(self, data, results, view_of):
+        view = view_of(data, results)
+        starts = {"hard clusters (k-means)": "k-means, MLE", "soft clusters (GMM)": "GMM, MLE"}
+        starts["random rewards"] = "random rewards"
+        assert list(view.ensembles) == list(starts)
+        for start, method in starts.items():
+            best = min(results.of(method, 1.0), key=lambda record: record.train_nll)
+            np.testing.assert_array_equal(view.ensembles[start].thetas, best.thetas)
+            np.testing.assert_array_equal(view.ensembles[start].weights, best.weights)
+
+    def test_styles_are_of_test_trips_of_that_split(self, data, results, view_of):
+        view = view_of(data, results)
+        best = min(results.of("k-means, MLE", 1.0), key=lambda record: record.train_nll)
+        test = data.split(PLAN, best.split)[1]
+        np.testing.assert_array_equal(view.demos.ids, test.ids)
+        mdp = data.mdp(PLAN, Trial(best.split, best.method, 1.0))
+        # Bayes, with the model's own likelihoods; those are checked elsewhere.
+        from limiirl import MaxEnt
+
+        log_p = MaxEnt(PLAN.max_length, PLAN.bounds).log_prob(mdp, np.array(best.thetas), test)
+        joint = np.array(best.weights) * np.exp(log_p)
+        np.testing.assert_allclose(view.responsibilities, joint / joint.sum(axis=1, keepdims=True), rtol=1e-9)
+
+    def test_forecasts_name_no_styles_since_they_are_of_another_model(self, data, results, view_of):
+        view = view_of(data, results)
+        assert len(view.forecasts) == 3
+        for example in view.forecasts:
+            assert example.intents.size == 0
+            assert driven(example) in [demo.states.tolist() for demo in view.demos]
+
+    def test_settings_are_told(self, data, results, view_of):
+        facts = view_of(data, results).facts
+        assert facts["gammas"] == "1.0, 0.999"
+        assert facts["n_train"] == "15"
+        assert set(facts) == set(PLAN.as_dict())
+
+    def test_tables_hold_the_rows(self, data, results):
+        report = experiment_report(data, results)
+        free, bound = (table for table in report.tables if table.name.startswith("cross-validation"))
+        rows = {(row.method, f"{row.gamma:g}"): row for row in results.rows()}
+        both = [("shortest distance", "–"), ("shortest time", "–")]
+        for table, methods in (
+            (free, [(m, g) for g in ("1", "0.999") for m in DRIVER_METHODS]),
+            (bound, [(m, "1") for m in DESTINATION_METHODS]),
+        ):
+            assert [(cells[0].text, cells[1].text) for cells in table.cells] == methods + both
+            for cells, key in zip(table.cells, methods, strict=False):
+                row = rows[key]
+                assert [cells[j].value for j in (2, 3, 4, 7)] == [
+                    row.iterations.mean, row.minutes.mean, row.nll.mean, row.missed.mean
+                ]  # fmt: skip
+                assert cells[4].text == f"{row.nll.mean:.2f} ± {row.nll.half_width:.2f}"
+                if row.gain is None:
+                    assert (cells[5].text, cells[6].text) == ("–", "–")
+                else:
+                    assert cells[5].value == row.gain.mean
+                    assert cells[5].text.startswith("−") == (round(row.gain.mean, 2) < 0.0)
+                    assert cells[6].text == f"{row.n_better} of 2"
+            for cells, name in zip(table.cells[-2:], ("shortest distance", "shortest time"), strict=True):
+                assert cells[7].value == results.baselines()[name].mean
+        assert "over 2 random splits" in free.caption
+
+    def test_gains_are_counted_where_there_are_any(self, data, results):
+        """A split that lacks one intent has no gain, and is not counted against a method."""
+        plan = replace(PLAN, n_splits=3)
+        more = [replace(record, split=2) for record in results.records if record.split == 1]
+        kept = tuple([*results.records, *(record for record in more if record.method != "one intent")])
+        table = next(t for t in experiment_report(data, DriverResults(plan, kept)).tables if t.name.endswith("drivers"))
+        line = next(cells for cells in table.cells if cells[0].text == "GMM, MLE")
+        assert line[6].text.endswith(" of 2")
+
+    def test_an_experiment_that_is_not_done_is_refused(self, data, results):
+        for gone, message in (
+            ("random rewards", "No trial of 'random rewards' at discount 1 has been run"),
+            (list(DESTINATION_METHODS)[-1], "to a destination' in split . has not been run. Run the experiment to"),
+        ):
+            some = tuple(record for record in results.records if record.method != gone)
+            with pytest.raises(InvalidParameter, match=message):
+                experiment_report(data, DriverResults(PLAN, some))
