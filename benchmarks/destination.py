@@ -1,0 +1,66 @@
+"""What `DestinationMaxEnt` costs: seconds of processor time for the plan, a factorisation, values and flows.
+
+Run `python -m benchmarks.destination [PAIRS]`, from the root of a checkout; Porto's streets where the shared data are.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks import porto
+from benchmarks.measure import describe_machine
+from limiirl import MDP
+from limiirl.irl import with_choices
+from limiirl.irl.destination_values import GoalValues
+from limiirl.worlds import RoadGrid
+
+# Parameters of every feature, tried from the left: the first that has finite sums.
+COSTS = (-0.5, -1.0, -2.0, -4.0, -8.0)
+
+
+def processor_seconds(call: Callable[[], object], repeats: int = 3) -> float:
+    """Return the least processor time of some calls: other work on the machine does not count."""
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.process_time()
+        call()
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def measure(name: str, mdp: MDP, n_pairs: int) -> None:
+    """Print a line on a network."""
+    begun = time.process_time()
+    values = GoalValues(mdp)
+    planned = time.process_time() - begun
+    theta = next(theta for cost in COSTS if values.finite(theta := np.full(mdp.n_features, cost)))
+    solution = values.solve(theta)
+    rng = np.random.default_rng(0)
+    starts, goals = rng.integers(0, mdp.n_states, (2, n_pairs))
+    log_value = solution.ways(starts, goals).log_value
+    starts, goals = starts[log_value > -np.inf], goals[log_value > -np.inf]
+    weights = np.ones(starts.size)
+    print(
+        f"{name}: {mdp.n_states:,} states, {mdp.n_edges:,} edges; {values.plan.up.size:,} moves after elimination, a "
+        f"tree of depth {values.plan.depth.max()}; theta {theta[0]}, {starts.size} pairs, median log value "
+        f"{np.median(log_value[log_value > -np.inf]):.1f}\n"
+        f"  plan {planned:.2f} s, factorisation {processor_seconds(lambda: values.solve(theta)):.3f} s, values "
+        f"{processor_seconds(lambda: solution.ways(starts, goals)):.3f} s, values and flows "
+        f"{processor_seconds(lambda: solution.ways(starts, goals, weights)):.3f} s, one goal for all states "
+        f"{processor_seconds(lambda: solution.values_to(0)):.3f} s"
+    )
+
+
+def main() -> None:
+    """Measure a generated network of Porto's size, and Porto's."""
+    n_pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    print(describe_machine())
+    measure("generated", RoadGrid(n_states=85_189, n_edges=102_227, seed=0).mdp, n_pairs)
+    if porto.available():
+        measure("Porto", with_choices(porto.network(1.0)), n_pairs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""Routes of Shanghai's taxis, given where they start and end: 5-fold cross-validation, with one intent and several.
+
+Run `python -m benchmarks.shanghai`, from the root of a checkout with the shared data; a fold that is done is read from
+`docs/results/shanghai/fold_N.json` and not run again. `--tables` only writes the tables from the folds that are there.
+"""
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from benchmarks import shanghai_data as data
+from benchmarks.shanghai_table import write
+from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxEnt
+from limiirl.kernels import shortest
+from limiirl.metrics import edit_distance
+
+Float = NDArray[np.float64]
+OUT = Path(__file__).parents[1] / "docs" / "results" / "shanghai"
+# Paths of the other four folds that models are fitted to; and, of these, to choose K, with others to judge it by.
+N_TRAIN, N_CHOOSE, N_JUDGE = 5_000, 2_000, 3_000
+CHOICES = (1, 2, 3, 4)
+# The longest path of all: part of the model without destinations, fixed before any fit.
+LONGEST = 49
+BOUNDS = (-10.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to predict routes.
+
+    Attributes
+    ----------
+    irl : the model of one intent
+    intents : bool
+        Whether to choose the number of intents, or to have one.
+    lengths : bool
+        Whether the length of a route is all that counts.
+    """
+
+    irl: Any
+    intents: bool = False
+    lengths: bool = False
+
+
+METHODS = {
+    "shortest path": Method(DestinationMaxEnt(bounds=(-100.0, 0.0)), lengths=True),
+    "destination, one intent": Method(DestinationMaxEnt(bounds=BOUNDS)),
+    "destination, K intents": Method(DestinationMaxEnt(bounds=BOUNDS), intents=True),
+    "no destination, one intent": Method(MaxEnt(LONGEST, bounds=BOUNDS)),
+    "no destination, K intents": Method(MaxEnt(LONGEST, bounds=BOUNDS), intents=True),
+    "from the start, one intent": Method(MaxEnt(LONGEST, bounds=BOUNDS, condition="start")),
+    "from the start, K intents": Method(MaxEnt(LONGEST, bounds=BOUNDS, condition="start"), intents=True),
+}
+
+
+def mixture(irl: Any, n_intents: int, mdp: MDP, demos: Demonstrations, max_iter: int) -> IntentMixture:
+    """Return a mixture fitted from a warm start; EM ends where the log-likelihood a path gains less than 1e-5."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # EM that stops at its cap; shares and bounds are in the results
+        model = IntentMixture(n_intents, irl, max_iter=max_iter, likelihood_tol=1e-5, random_state=0)
+        return model.fit(mdp, demos)
+
+
+def log_likelihood(found: IntentMixture, mdp: MDP, demos: Demonstrations) -> Float:
+    """Return (N,) the log-likelihood of paths, as the model has it."""
+    log_p = found.irl_.log_prob(mdp, found.thetas_, demos)
+    return np.asarray(logsumexp(log_p + np.log(found.weights_), axis=1))
+
+
+def log_ends(found: IntentMixture, mdp: MDP, demos: Demonstrations) -> Float:
+    """Return (N,) the log-probability that a path has these two ends, where the model does not take them as given.
+
+    The sum over all paths of at most `LONGEST` links between two links is one of powers of the matrix of moves.
+    """
+    if isinstance(found.irl_, DestinationMaxEnt):
+        return np.zeros(len(demos))
+    log_p = np.empty((len(demos), len(found.thetas_)))
+    for k, theta in enumerate(found.thetas_):
+        r_state, r_edge = mdp.rewards(theta)
+        moves = np.zeros((mdp.n_states, mdp.n_states))
+        moves[mdp.src, mdp.dst] = np.exp(r_state[mdp.dst, 0] + r_edge[:, 0])
+        power, total = np.eye(mdp.n_states), np.eye(mdp.n_states)
+        for _ in range(LONGEST - 1):
+            power = power @ moves
+            total += power
+        if found.irl_.condition == "start":
+            log_start = -np.log(total.sum(axis=1))
+        else:
+            log_start = np.log(mdp.p0) + r_state[:, 0] - found.irl_.log_partition(mdp, theta)[0]
+        log_p[:, k] = log_start[demos.start_states] + np.log(total[demos.start_states, demos.last_states])
+    return np.asarray(logsumexp(log_p + np.log(found.weights_), axis=1))
+
+
+def best_routes(mdp: MDP, theta: Float, demos: Demonstrations) -> Demonstrations:
+    """Return the most likely route between the two ends of each path; rewards are costs, so that it is the cheapest."""
+    r_state, r_edge = mdp.rewards(theta)
+    cost = -(r_state[mdp.dst, 0] + (0.0 if r_edge is None else r_edge[:, 0]))
+    work, routes = shortest.desk(mdp.n_states, mdp.n_edges), []
+    for start, goal in zip(demos.start_states, demos.last_states, strict=True):
+        _, n_touched = shortest.search(mdp.out_ptr, mdp.dst, cost, start, goal, np.inf, work)
+        routes.append(np.append(start, mdp.dst[shortest.way(mdp.src, work, goal)]))
+        shortest.clear(work, n_touched)
+    return Demonstrations.from_lists(routes)
+
+
+def predicted(found: IntentMixture, mdp: MDP, demos: Demonstrations) -> Demonstrations:
+    """Return, of the routes that are each intent's most likely, the one that the mixture thinks most probable.
+
+    The intent of a new path is not known: intents count by their shares.
+    """
+    candidates = [best_routes(mdp, theta, demos) for theta in found.thetas_]
+    if len(candidates) == 1:
+        return candidates[0]
+    scores = np.full((len(candidates), len(demos)), -np.inf)
+    for k, routes in enumerate(candidates):
+        # Longer ones than the model without destinations has are impossible in it.
+        fits = routes.lengths <= LONGEST
+        scores[k, fits] = log_likelihood(found, mdp, routes[fits])
+    best = np.argmax(scores, axis=0)
+    return Demonstrations.from_lists([candidates[k][i].states for i, k in enumerate(best)])
+
+
+def run_method(method: Method, mdp: MDP, train: Demonstrations, judge: Demonstrations, test: Demonstrations) -> Any:
+    """Return the numbers of one method on one fold, in plain types."""
+    begun = time.perf_counter()
+    if method.lengths:
+        mdp = data.lengths_only(mdp)
+    chosen, judged = 1, {}
+    if method.intents:
+        judged = {
+            k: float(log_likelihood(mixture(method.irl, k, mdp, train[:N_CHOOSE], 15), mdp, judge).mean())
+            for k in CHOICES
+        }
+        chosen = max(judged, key=lambda k: judged[k])
+    found = mixture(method.irl, chosen, mdp, train, 30)
+    fitted = time.perf_counter() - begun
+    log_p = log_likelihood(found, mdp, test)
+    routes = predicted(found, mdp, test)
+    edits = edit_distance(test, routes, normalised=True)
+    raw = edit_distance(test, routes)
+    return {
+        "n_intents": chosen,
+        "judged": judged,
+        "log_likelihood": float(log_p.mean()),
+        "log_likelihood_given_ends": float((log_p - log_ends(found, mdp, test)).mean()),
+        "edit_distance": float(edits.mean()),
+        "exact": float(np.mean(raw == 0)),
+        "weights": found.weights_.tolist(),
+        "thetas": found.thetas_.tolist(),
+        "features": list(mdp.feature_names),
+        "iterations": int(found.n_iter_),
+        "seconds": fitted,
+    }
+
+
+def run_fold(fold: int, say: Callable[[str], None] = print) -> None:
+    """Run the methods that a fold lacks, and write each as soon as it is there."""
+    file = OUT / f"fold_{fold}.json"
+    done: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    mdp, demos = data.network(), data.paths()
+    mine = data.folds(len(demos)) == fold
+    others = np.random.default_rng(fold).permutation(np.flatnonzero(~mine))
+    train, judge = demos[others[:N_TRAIN]], demos[others[N_TRAIN : N_TRAIN + N_JUDGE]]
+    for name, method in METHODS.items():
+        if name not in done:
+            done[name] = run_method(method, mdp, train, judge, demos[mine])
+            OUT.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(done, indent=1) + "\n")
+            told = {key: done[name][key] for key in ("n_intents", "log_likelihood_given_ends", "exact", "seconds")}
+            say(f"fold {fold}, {name}: {told}")
+
+
+def main() -> None:
+    """Run what is missing, and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", action="store_true", help="write tables from the folds that are there")
+    if not parser.parse_args().tables:
+        for fold in range(data.N_FOLDS):
+            run_fold(fold)
+    write(OUT)
+
+
+if __name__ == "__main__":
+    main()

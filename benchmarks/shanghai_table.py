@@ -1,0 +1,77 @@
+"""The tables of `benchmarks.shanghai`, from the folds that it has written."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MEASURES = {
+    "log_likelihood": "log-likelihood of the model's own event",
+    "log_likelihood_given_ends": "log-likelihood given both ends",
+    "edit_distance": "edit distance, normalised",
+    "exact": "routes predicted exactly",
+}
+# What each method is compared with, fold by fold.
+PAIRS = (
+    ("destination, one intent", "shortest path"),
+    ("destination, K intents", "destination, one intent"),
+    ("no destination, K intents", "no destination, one intent"),
+    ("from the start, K intents", "from the start, one intent"),
+    ("destination, one intent", "no destination, one intent"),
+    ("destination, K intents", "no destination, K intents"),
+)
+
+
+def read(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the folds of each method that all folds have."""
+    folds = [json.loads(file.read_text()) for file in sorted(folder.glob("fold_*.json"))]
+    names = [name for name in folds[0] if all(name in fold for fold in folds)] if folds else []
+    return {name: [fold[name] for fold in folds] for name in names}
+
+
+def shown(values: list[float]) -> str:
+    """Return a mean with its standard error across folds.
+
+    Examples
+    --------
+    >>> shown([1.0, 2.0, 3.0])
+    '2.0000 ± 0.5774'
+    """
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+    return f"{np.mean(values):.4f} ± {error:.4f}"
+
+
+def tables(found: dict[str, list[dict[str, Any]]]) -> str:
+    """Return both tables in Markdown."""
+    n_folds = max(map(len, found.values()), default=0)
+    lines = [f"Mean ± standard error across {n_folds} folds.", ""]
+    lines += ["| method | K | " + " | ".join(MEASURES.values()) + " |", "|---" * (len(MEASURES) + 2) + "|"]
+    for name, folds in found.items():
+        chosen = ", ".join(str(fold["n_intents"]) for fold in folds)
+        cells = [shown([fold[measure] for fold in folds]) for measure in MEASURES]
+        lines.append(f"| {name} | {chosen} | " + " | ".join(cells) + " |")
+    measures = ("log_likelihood_given_ends", "edit_distance", "exact")
+    lines += ["", "Paired differences, the first less the second, fold by fold.", ""]
+    lines += ["| first | second | " + " | ".join(MEASURES[m] for m in measures) + " | better in |", "|---" * 6 + "|"]
+    for first, second in PAIRS:
+        if first in found and second in found:
+            pairs = list(zip(found[first], found[second], strict=True))
+            cells = [shown([one[m] - other[m] for one, other in pairs]) for m in measures]
+            better = sum(one[measures[0]] > other[measures[0]] for one, other in pairs)
+            lines.append(f"| {first} | {second} | " + " | ".join(cells) + f" | {better} of {len(pairs)} folds |")
+    return "\n".join(lines) + "\n"
+
+
+def write(folder: Path) -> None:
+    """Write `tables.md` and `folds.csv` beside the folds."""
+    found = read(folder)
+    (folder / "tables.md").write_text(tables(found))
+    with (folder / "folds.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["method", "fold", "n_intents", *MEASURES, "iterations", "seconds"])
+        for name, folds in found.items():
+            for i, fold in enumerate(folds):
+                values = [round(fold[measure], 6) for measure in MEASURES]
+                rows.writerow([name, i, fold["n_intents"], *values, fold["iterations"], round(fold["seconds"], 1)])
