@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from limiirl import Demonstrations, RewardEnsemble
+from limiirl import Demonstrations, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidParameter
 from limiirl.experiments.drivers import DriverResults, run_drivers
 from limiirl.experiments.drivers_plan import DESTINATION_METHODS, DRIVER_METHODS, DriverData, DriverPlan, Trial
@@ -127,8 +127,6 @@ class TestExperiment:
         np.testing.assert_array_equal(view.demos.ids, test.ids)
         mdp = data.mdp(PLAN, Trial(best.split, best.method, 1.0))
         # Bayes, with the model's own likelihoods; those are checked elsewhere.
-        from limiirl import MaxEnt
-
         log_p = MaxEnt(PLAN.max_length, PLAN.bounds).log_prob(mdp, np.array(best.thetas), test)
         joint = np.array(best.weights) * np.exp(log_p)
         np.testing.assert_allclose(view.responsibilities, joint / joint.sum(axis=1, keepdims=True), rtol=1e-9)
@@ -176,7 +174,7 @@ class TestExperiment:
         """A split that lacks one intent has no gain, and is not counted against a method."""
         plan = replace(PLAN, n_splits=3)
         more = [replace(record, split=2) for record in results.records if record.split == 1]
-        kept = tuple([*results.records, *(record for record in more if record.method != "one intent")])
+        kept = (*results.records, *(record for record in more if record.method != "one intent"))
         table = next(t for t in experiment_report(data, DriverResults(plan, kept)).tables if t.name.endswith("drivers"))
         line = next(cells for cells in table.cells if cells[0].text == "GMM, MLE")
         assert line[6].text.endswith(" of 2")

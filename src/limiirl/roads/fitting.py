@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,6 +85,7 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     model : {"MaxEnt", "DestinationMaxEnt"}
         The paper's model; or the one that is given where a trip ends.
     features : "paper", "plain" or FeatureChoice
+        With a destination, numbers of turns are added to those that are named.
     gamma : float
         Discount; the released code has 0.999. The destination's model needs 1.
     max_segments : int
@@ -112,7 +113,8 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     if by_driver and kept.groups is None:
         raise InvalidDemos("by_driver needs trips that say who drove; these have no groups. Leave it out.")
     groups = kept.groups if by_driver else None
-    mdp = network.mdp(features, gamma=gamma)
+    chosen = _features(model, features)
+    mdp = network.mdp(chosen, gamma=gamma)
     wanted = IntentMixture(
         irl=_model(model, mdp, max_segments),
         init=init,
@@ -125,12 +127,12 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     sticks = stick_breaking(kept.features(mdp), most, random_state)
     if n_intents == SELECT:
         found = _select(mdp, kept, wanted, by_driver, most)
-        return DriverFit(found.best, kept, sticks, found, choose(features))
+        return DriverFit(found.best, kept, sticks, found, chosen)
     number = sticks if n_intents == STICKS else n_intents
     if isinstance(number, str):
         raise InvalidParameter(f"n_intents must be a number, {STICKS!r} or {SELECT!r}; it is {n_intents!r}.")
     fitted = wanted.set_params(n_intents=number).fit(mdp, kept, groups)
-    return DriverFit(fitted, kept, sticks, None, choose(features))
+    return DriverFit(fitted, kept, sticks, None, chosen)
 
 
 def _select(mdp: MDP, kept: Demonstrations, wanted: IntentMixture, by_driver: bool, most: int) -> Selection:
@@ -153,6 +155,12 @@ def _select(mdp: MDP, kept: Demonstrations, wanted: IntentMixture, by_driver: bo
         random_state=wanted.random_state,
         verbose=wanted.verbose,
     )
+
+
+def _features(model: str, features: str | FeatureChoice) -> FeatureChoice:
+    """Return the features; with turns for ways to a destination, since km alone cannot make short loops cost enough."""
+    chosen = choose(features)
+    return replace(chosen, turns=True) if model == "DestinationMaxEnt" and isinstance(features, str) else chosen
 
 
 def _model(name: str, mdp: MDP, max_segments: int) -> Any:
