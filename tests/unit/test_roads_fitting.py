@@ -42,11 +42,16 @@ class TestModel:
         assert found.mixture.mdp_.gamma == gamma
         assert found.selection is None
 
-    def test_to_a_destination_needs_wider_bounds(self, network, demos):
+    def test_to_a_destination_needs_wider_bounds_and_turns(self, network, demos):
         found = fit_drivers(network, demos, 1, model="DestinationMaxEnt", **PLAIN)
         model = DestinationMaxEnt((-50.0, 0.0), solver="lbfgs", tol=1e-3, max_evaluations=50)
-        wanted = IntentMixture(1, model, tol=1e-3, random_state=0).fit(network.mdp("plain"), demos)
+        turns = FeatureChoice(speed_groups=None, regions=False, turns=True)
+        wanted = IntentMixture(1, model, tol=1e-3, random_state=0).fit(network.mdp(turns), demos)
         np.testing.assert_array_equal(found.mixture.thetas_, wanted.thetas_)
+        assert found.features == turns
+        # Features that were put together by hand are left as they are.
+        own = replace(turns, turns=False)
+        assert fit_drivers(network, demos, 1, model="DestinationMaxEnt", **PLAIN | {"features": own}).features == own
         assert isinstance(found.mixture.irl_, DestinationMaxEnt)
 
     def test_settings_of_the_mixture_come_through(self, network, demos):
@@ -133,9 +138,10 @@ class TestNumber:
         assert held_out[2] == held_out[3]
 
     def test_of_styles_is_never_more_than_of_drivers(self, network, demos):
-        three = replace(demos, groups=np.arange(24) % 3)
-        found = fit_drivers(network, three, by_driver=True, **QUICK)
-        assert found.sticks <= 3
+        assert fit_drivers(network, demos, 1, **QUICK).sticks == 3
+        two, three = (replace(demos, groups=np.arange(24) % n) for n in (2, 3))
+        found = fit_drivers(network, two, by_driver=True, **QUICK)
+        assert found.sticks == len(found.mixture.weights_) == 2
         chosen = fit_drivers(network, three, "select", by_driver=True, **QUICK)
         assert [row.n_intents for row in chosen.selection.rows] == [1, 2]  # a fold leaves two of three
         assert chosen.selection.to_dict()["unit"] == "groups"
