@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from limiirl.cli.bars import told_stages
+from limiirl.cli.road_inputs import read_matched
 from limiirl.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def reproduce_drivers(
 def _problem(network: Path | None, matches: Path | None, n_splits: int | None) -> tuple[DriverData, DriverPlan]:
     """Return the data and the plan; the invented city, with fewer trips, where no files are named."""
     from limiirl.experiments.drivers_plan import DriverData, DriverPlan
-    from limiirl.roads import City, Matches, RoadNetwork
+    from limiirl.roads import City
 
     more: dict[str, Any] = {} if n_splits is None else {"n_splits": n_splits}
     if (network is None) != (matches is None):
@@ -50,7 +51,8 @@ def _problem(network: Path | None, matches: Path | None, n_splits: int | None) -
         city = City()
         demos = city.drive(_CITY_DRIVERS, _CITY_TRIPS, 0).demos
         return DriverData(city.network, demos), DriverPlan(n_train=_CITY_TRAIN, max_length=100, **more)
-    return DriverData(RoadNetwork.load(network), Matches.load(matches).demonstrations()), DriverPlan(**more)
+    roads, matched = read_matched(network, matches)
+    return DriverData(roads, matched.demonstrations()), DriverPlan(**more)
 
 
 def _page(data: DriverData, results: DriverResults, folder: Path) -> Path:
@@ -70,7 +72,7 @@ def table(results: DriverResults) -> str:
     lines: list[tuple[str, ...]] = [head]
     for row in results.rows():
         gain = "-" if row.gain is None else str(row.gain)
-        better = "-" if row.gain is None else f"{row.n_better}/{row.n}"
+        better = "-" if row.gain is None else f"{row.n_better}/{row.gain.n}"
         figures = (str(row.iterations), str(row.minutes), str(row.nll), gain, better, str(row.missed))
         lines.append((row.method, f"{row.gamma:g}", str(row.n), *figures))
     for name, missed in results.baselines().items():
