@@ -162,7 +162,7 @@ class TestFit:
         assert f"{len(found) - 2} trips; a stick-breaking GMM of their features sees" in told.stdout
         assert "left out:\n  fewer than 10 segments: 1\n  the end passed before: 1\n" in told.stdout
         for k, said in enumerate(fitted["styles"]):
-            assert f"Style {k + 1}: {said}" in told.stdout
+            assert f"Intent {k} (style {k + 1} on the page): {said}" in told.stdout
         assert "Saved to told." in told.stdout
         assert is_report(folder / "styles-page" / "index.html", "style 1", "style 2", "Forecasts")
         same = IntentMixture.load(folder / "told")

@@ -24,13 +24,16 @@ RewardInit = Callable[[Prepared, Float], Float]
 _SAME = 1e-9
 # How far the same rewards are stirred apart, relative to their size, and how often that is tried.
 _STIR, _STIRS = 0.1, 10
+# Most evaluations for the rewards of a cluster, where the model does not say.
+_EVALUATIONS = 1000
 # Largest difference in log-probability between a cluster's mean and that of all that `mean_ray` looks at.
 _LARGEST_GAP = 1e3
 
 
 def mle(prepared: Prepared, U: Float) -> Float:
     """Return (K, d): the rewards that explain each cluster best."""
-    evaluations = 1000  # the start is far away, and a cap on M-steps is about the steps that follow
+    # The start is far away, and the mixture's cap is about the M-steps that follow: the model's own, where it has one.
+    evaluations = getattr(prepared.model, "max_evaluations", _EVALUATIONS)
     return prepared.maximise(prepared.moments(U), None, np.arange(U.shape[1]), evaluations).thetas
 
 
