@@ -19,6 +19,7 @@ import time
 import warnings
 from pathlib import Path
 
+import numba
 import numpy as np
 
 from benchmarks import green
@@ -147,7 +148,7 @@ def main() -> None:
     """Print everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trips", type=int, help="only so many taxi trips")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--threads", type=int, default=numba.get_num_threads())
     options = parser.parse_args()
     warnings.simplefilter("ignore", LimiirlWarning)
     print(describe_machine())

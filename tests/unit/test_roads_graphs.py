@@ -114,3 +114,15 @@ def test_nodes_with_words_for_degrees():
     graph.nodes["b"]["x"] = "east"
     with pytest.raises(InvalidNetwork, match="node 'b' must have numbers x and y"):
         roads.build(graph)
+
+
+def test_lines_written_as_text():
+    text = "LINESTRING (-8 41, -8.005 41.005, -8 41.01)"
+    network = roads.from_networkx(small(("a", "b", {"highway": "road", "geometry": text})), component=None)
+    np.testing.assert_allclose(network.lat[[*network.tail, network.head[-1]]], [41.0, 41.005, 41.01], atol=1e-12)
+
+
+@pytest.mark.parametrize("geometry", ["POINT (1 2)", "LINESTRING EMPTY", "LINESTRING (1, 2)", "", [], LineString()])
+def test_geometries_that_are_no_lines_name_their_edge(geometry: Any):
+    with pytest.raises(InvalidNetwork, match=r"edge \('a', 'b'\): its geometry"):
+        roads.build(small(("a", "b", {"geometry": geometry})), component=None)

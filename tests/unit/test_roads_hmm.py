@@ -5,7 +5,8 @@ import pytest
 
 from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.kernels.routing import router, streets_between
-from limiirl.roads import City, RoadNetwork, Trips, build, clean, estimate_noise, match, read_trips, recording
+from limiirl.roads import City, Matches, RoadNetwork, Trips, build, clean, estimate_noise, match, read_trips, recording
+from limiirl.roads.candidates import index
 from limiirl.roads.hmm import AWAY, CUT, LEFT_OVER, OUTSIDE, SINGLE, SKIPPED, Settings, streets_of
 from limiirl.roads.path_repair import chatter, illegal_turns
 from tests.oracles.map_matching import routes
@@ -362,3 +363,19 @@ def test_taxis_in_porto_are_matched_along_legal_turns(shared_data):
     assert np.median(found.fix_distance_m[on]) < 6.0
     length = found.lengths_m(network)[found.whole]
     assert length.min() > 50.0
+
+
+@pytest.mark.parametrize("method", ["hmm", "particles"])
+def test_the_index_of_another_network_is_refused(method):
+    trips = Trips.from_lists([[41.15, 41.15]], [[-8.63, -8.63]])
+    with pytest.raises(InvalidParameter, match="index is of another network"):
+        match(ladder(), trips, method, index=index(ladder(n=9)))
+
+
+@pytest.mark.parametrize(("method", "name"), [("hmm", "beam"), ("particles", "detour_m")])
+def test_numbers_of_numpy_can_be_saved_with_all_settings(tmp_path, method, name):
+    found = match(ladder(), Trips.from_lists([], []), method, most=np.int64(8), sigma_m=np.float32(4.0))
+    found.save(tmp_path / "x.npz")
+    again = Matches.load(tmp_path / "x.npz")
+    assert (again.settings["most"], again.settings["sigma_m"]) == (8, 4.0)
+    assert name in again.settings

@@ -1,5 +1,7 @@
 """`Matches`: putting together, selecting, drawing, saving."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -177,6 +179,12 @@ def test_arrays_that_do_not_fit_are_refused():
         ("offsets", np.array([0, 15, 15, 41, 44, 56]), "piece 1 has no segments"),
         ("confidence", np.zeros(4), r"confidence must have shape \(5,\); it has \(4,\)"),
         ("fix_along_m", np.zeros(3), r"fix_along_m must have shape \(14,\)"),
+        ("fix_offsets", np.array([], dtype=np.int64), "fix_offsets must be a row of numbers that begins with 0"),
+        ("fix_offsets", np.array([0, 5, 3, 8, 14]), "fix_offsets must not fall"),
+        ("segments", found.segments - 1, "segments must be numbers from 0 on; one is -1"),
+        ("fix_segment", found.fix_segment - 1, "fix_segment must be from -1 on; one is -2"),
+        ("trip", found.trip + 1, "trip must name one of 4 trips"),
+        ("span", found.span + 1, "span must be a first and a last of 14 fixes"),
         ("fix_offsets", np.array([0, 3]), "fix_offsets must end with 14 fixes; they end with 3"),
     ):
         with pytest.raises(InvalidTrips, match=words):
@@ -188,3 +196,11 @@ def test_arrays_that_do_not_fit_are_refused():
 def test_arrays_cannot_be_written_to():
     with pytest.raises(ValueError, match="read-only"):
         four().segments[0] = 1
+
+
+def test_another_network_of_the_same_size_is_noticed():
+    network, found = street(), four()
+    marked = replace(found, settings={"network": network.fingerprint()})
+    assert marked.lengths_m(network).size == 5
+    with pytest.raises(InvalidTrips, match="were matched to network"):
+        marked.geometry(network.replace(length_m=network.length_m + 1.0), 0)

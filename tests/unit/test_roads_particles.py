@@ -251,3 +251,14 @@ def test_progress_is_told():
     seen = []
     matched(town(), trips_at(FIXES, TIMES), progress=lambda done, of: seen.append((done, of)))
     assert seen == [(1, 1)]
+
+
+def test_many_fixes_off_the_map_cut_the_trip_and_few_make_it_less_sure():
+    network, xy = town(), np.column_stack([np.linspace(5.0, 55.0, 12), np.zeros(12)])
+    one, many = xy.copy(), xy.copy()
+    one[5, 1], many[3:9, 1] = 500.0, 500.0
+    cut, less, sure = (matched(network, trips_at(each, np.arange(12) * 5.0)) for each in (many, one, xy))
+    assert (cut.whole.tolist(), cut.span.tolist()) == ([False, False], [[0, 2], [9, 11]])
+    assert cut.reasons == {CUT: 1, AWAY: 6}
+    assert (less.whole.tolist(), less.reasons) == ([True], {SKIPPED: 1})
+    assert less.confidence[0] <= 11 / 12 < sure.confidence[0]

@@ -336,10 +336,12 @@ def test_swapped_coordinates_are_said_and_never_exchanged_by_themselves(tmp_path
     assert "read it with swap=True" in reasons(trips)["bad"]
     whole = csv_file(tmp_path, row(1, shanghai), row(2, shanghai[:1]))
     with pytest.raises(
-        InvalidTrips, match=r"swapped: latitudes beyond 90 degrees in all 2 trips. Read it with swap=True"
+        InvalidTrips, match=r"swapped: latitudes beyond 90 degrees in 2 of 2 trips. Read it with swap=True"
     ):
         read_trips(whole)
     assert read_trips(whole, swap=True)[0][0].tolist() == [31.2, 31.3]
+    with pytest.raises(InvalidTrips, match="in 1 of 2 trips"):
+        read_trips(csv_file(tmp_path, row(1, shanghai), row(2, [])))
 
 
 def test_swapped_coordinates_that_lie_on_the_globe_show_beside_a_network(tmp_path):
@@ -417,6 +419,19 @@ def test_rows_without_a_trip_are_counted(tmp_path):
     assert (trips.ids.tolist(), trips.n_fixes) == (["a"], 1)
     assert [(skip.row, skip.reason) for skip in trips.skipped] == [(1, "2 rows of the table have no trip id")]
     assert trips.notes == {"fixes without latitude, longitude or time, left out": 1}
+
+
+def test_a_blank_driver_is_nobody_else(tmp_path):
+    rows = ("1,ann,0,41.1,-8.6", "2,,0,41.2,-8.6", "3,zoe,0,41.3,-8.6")
+    trips = quietly(csv_file(tmp_path, *rows, head="trip,driver,time,lat,lon"))
+    assert trips.groups.tolist() == ["ann", "", "zoe"]
+    assert trips.notes == {"trips without a driver, whose name is blank": 1}
+
+
+def test_milliseconds_beside_a_blank_time_are_no_dates(tmp_path):
+    rows = ("a,1512010801000,41.1,-8.6", "a,,41.2,-8.6", "a,1512010802000,41.3,-8.6")
+    trips = quietly(csv_file(tmp_path, *rows, head="trip,time,lat,lon"))
+    assert trips.time_s.tolist() == [1512010801.0, 1512010802.0]
 
 
 # The fast reader of polylines

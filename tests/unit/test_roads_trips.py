@@ -109,6 +109,12 @@ def test_a_selection_that_makes_no_sense(index):
         three()[index]
 
 
+def test_ids_too_large_for_int64_become_text():
+    ids = np.array([1, 2, 2**64 - 1], dtype=np.uint64)
+    assert three(ids=ids).ids.tolist() == ["1", "2", str(2**64 - 1)]
+    assert three(ids=[1, 2, 3]).ids.dtype == np.int64
+
+
 def test_words_name_what_is_there():
     words = repr(three())
     assert words.splitlines()[0] == "Trips: 3 trips, 6 fixes"

@@ -27,7 +27,7 @@ class Effort(NamedTuple):
     most : int
         The nearest so many of them.
     patience : int
-        How many fixes in a row that nobody can reach are passed over, before the path is broken.
+        How many fixes in a row that nobody can reach, or with no road near, are passed over, before the path is broken.
     """
 
     n_particles: int
@@ -170,17 +170,18 @@ def filter_fixes(
     missed, onward = 0, times.size
     for t in range(1, times.size):
         near_by, dt = _near(index, fixes[t], effort), times[t] - times[used[-1]]
-        if near_by.size == 0 or dt <= 0.0:
+        if dt <= 0.0:
             continue
-        ends = np.stack((fixes[used[-1]], fixes[t]))
-        cloud, step = advance(roads, clouds[-1], near_by, ends, dt, motion, router, state)
-        if step.log_evidence > -np.inf:
-            clouds.append(cloud)
-            steps.append(step)
-            used.append(t)
-            told.append(step.log_evidence)
-            missed, onward = 0, times.size
-            continue
+        if near_by.size > 0:
+            ends = np.stack((fixes[used[-1]], fixes[t]))
+            cloud, step = advance(roads, clouds[-1], near_by, ends, dt, motion, router, state)
+            if step.log_evidence > -np.inf:
+                clouds.append(cloud)
+                steps.append(step)
+                used.append(t)
+                told.append(step.log_evidence)
+                missed, onward = 0, times.size
+                continue
         missed, onward = missed + 1, min(onward, t)
         if missed > effort.patience:
             return clouds, steps, used, told, onward

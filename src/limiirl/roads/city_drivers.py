@@ -81,7 +81,7 @@ def style_rewards() -> RewardEnsemble:
 
 
 def choose_places(network: RoadNetwork, n: int, rng: np.random.Generator) -> Int:
-    """Return n segments where people live or go to: on streets, 50 m long or longer, no two between the same nodes."""
+    """Return n segments where people live or go to: on streets, 50 m long or longer, no segment twice."""
     return np.sort(rng.choice(_addresses(network), size=n, replace=False))
 
 

@@ -84,7 +84,7 @@ class _Shapes:
         """Return the numbers of a line's points between its two ends."""
         if geometry is None or (isinstance(geometry, float) and np.isnan(geometry)):
             return ()
-        points = [(float(point[1]), float(point[0])) for point in getattr(geometry, "coords", geometry)]
+        points = _points(geometry, where)
         if _apart(points, degrees[u], degrees[v]) > _apart(points[::-1], degrees[u], degrees[v]):
             points = points[::-1]
         away = _apart(points, degrees[u], degrees[v])
@@ -99,6 +99,22 @@ class _Shapes:
             self.place[self._next] = (lat, lon)
             self._next -= 1
         return self._known[key]
+
+
+def _points(geometry: Any, where: str) -> list[tuple[float, float]]:
+    """Return latitudes and longitudes of a line: an object with coords, pairs, or WKT, as GraphML files have it."""
+    try:
+        if isinstance(geometry, str):
+            word, _, rest = geometry.strip().partition("(")
+            if not word.strip().upper().startswith("LINESTRING"):
+                raise ValueError("no LINESTRING")
+            geometry = [pair.split() for pair in rest.rstrip().removesuffix(")").split(",")]
+        points = [(float(point[1]), float(point[0])) for point in getattr(geometry, "coords", geometry)]
+    except (IndexError, TypeError, ValueError) as error:
+        raise InvalidNetwork(f"{where}: its geometry is no line ({error!s:.100}). Mend or drop it.") from error
+    if len(points) < 2:
+        raise InvalidNetwork(f"{where}: its geometry has {len(points)} points; a line has two or more. Drop it.")
+    return points
 
 
 def _apart(points: list[tuple[float, float]], start: tuple[float, float], end: tuple[float, float]) -> float:

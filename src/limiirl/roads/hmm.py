@@ -20,7 +20,6 @@ from limiirl.kernels.viterbi_matching import Model
 from limiirl.roads.candidates import only_neighbours
 from limiirl.roads.matches import Piece, TripMatch
 from limiirl.roads.network import RoadNetwork
-from limiirl.roads.path_repair import without_chatter
 from limiirl.roads.trips import Trips
 
 Progress = Callable[[int, int], None]
@@ -98,6 +97,8 @@ class Settings:
                 kind = "a whole number" if whole else "a finite number"
                 rule = "above 0" if positive else f"of at least {least}"
                 raise InvalidParameter(f"{name} must be {kind} {rule}; it is {value!r}.")
+            # Plain numbers: those of numpy cannot be written to a file's header.
+            object.__setattr__(self, name, int(value) if whole else float(value))
 
     def model(self) -> Model:
         """Return the numbers as the kernel takes them."""
@@ -172,7 +173,7 @@ def match_hmm(
             answer = match_trip(index, roads, x[rows], y[rows], trips.time_s[rows], model, desk)
         finally:
             desks.put(desk)
-        return without_chatter(network, _words(answer))
+        return _words(answer)
 
     found: list[TripMatch] = []
     for match in _each(one, len(trips), n_threads):

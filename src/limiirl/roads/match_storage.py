@@ -77,5 +77,19 @@ def check(matches: Matches) -> None:
         array = getattr(matches, name)
         if array is not None and array.shape != shape:
             raise InvalidTrips(f"{name} must have shape {shape}; it has {array.shape}.")
+    low = int(matches.segments.min(initial=0))
+    if low < 0:
+        raise InvalidTrips(f"segments must be numbers from 0 on; one is {low}.")
+    if matches.fix_segment.min(initial=0) < -1:
+        raise InvalidTrips(f"fix_segment must be from -1 on; one is {matches.fix_segment.min()}.")
+    if matches.fix_offsets.ndim != 1 or not matches.fix_offsets.size or matches.fix_offsets[0] != 0:
+        raise InvalidTrips("fix_offsets must be a row of numbers that begins with 0.")
     if matches.fix_offsets[-1] != n_fixes:
         raise InvalidTrips(f"fix_offsets must end with {n_fixes} fixes; they end with {matches.fix_offsets[-1]}.")
+    if np.any(np.diff(matches.fix_offsets) < 0):
+        raise InvalidTrips("fix_offsets must not fall.")
+    if matches.trip.size and not 0 <= matches.trip.min() <= matches.trip.max() < matches.fix_offsets.size - 1:
+        raise InvalidTrips(f"trip must name one of {matches.fix_offsets.size - 1} trips.")
+    first, last = matches.span.T
+    if np.any((first < 0) | (first > last) | (last >= n_fixes)):
+        raise InvalidTrips(f"span must be a first and a last of {n_fixes} fixes, in order.")

@@ -281,6 +281,15 @@ class Matches:
                 f"The paths use segment {self.segments.max()}, but the network has {network.n_segments}: "
                 "give the one they were matched to."
             )
+        wanted = self.settings.get("network")
+        if wanted is not None:
+            # Lines are asked for one by one, and the digest reads the whole network, which cannot change.
+            kept = vars(network)
+            mark = kept["_mark"] if "_mark" in kept else kept.setdefault("_mark", network.fingerprint())
+            if mark != wanted:
+                raise InvalidTrips(
+                    f"The paths were matched to network {wanted}, but this one is {mark}: give the one they belong to."
+                )
         return self.segments
 
     def _shares(self, network: RoadNetwork, i: int) -> tuple[float, float]:

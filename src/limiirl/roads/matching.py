@@ -10,8 +10,10 @@ import numpy as np
 from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.roads import hmm
 from limiirl.roads.candidates import index as grid_of
+from limiirl.roads.candidates import only_neighbours
 from limiirl.roads.matches import UNMATCHED, Matches
 from limiirl.roads.network import RoadNetwork
+from limiirl.roads.path_repair import without_chatter
 from limiirl.roads.trips import Trips
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def match(
     method : {"hmm", "particles"}
         The most likely sequence of a hidden Markov model, or the paper's particle filter.
     index : GridIndex, optional
-        From `limiirl.roads.candidates.index`, if you have it already.
+        From `limiirl.roads.candidates.index` of this very network, if you have it already.
     threads : int, optional
         As many as numba uses by default; the result is the same with any number.
     progress : callable, optional
@@ -63,21 +65,33 @@ def match(
     given, whole = (trips, None) if isinstance(trips, Trips) else (trips.trips, trips.whole)
     if method not in METHODS:
         raise InvalidParameter(f"method must be one of {', '.join(METHODS)}; it is {method!r}.")
-    grid = grid_of(network) if index is None else index
+    grid = grid_of(network) if index is None else _own(network, index)
     notes: dict[str, Any] = {"method": method, "network": network.fingerprint()}
     if method == "particles":
-        from limiirl.roads.particles import match_particles
+        from limiirl.roads.particles import Settings, match_particles
 
         found = match_particles(network, grid, given, threads=threads, progress=progress, **settings)
-        return Matches.from_trips(given, found, whole=whole, settings=notes | settings)
+        found = [without_chatter(network, each) for each in found]
+        return Matches.from_trips(given, found, whole=whole, settings=notes | asdict(Settings(**settings)))
     known = [part.name for part in fields(hmm.Settings)]
     unknown = [name for name in settings if name not in known]
     if unknown:
         raise InvalidParameter(f"The HMM knows no {unknown[0]!r}; its settings are {', '.join(known)}.")
     chosen = hmm.Settings(**settings)
     found = hmm.match_hmm(network, grid, given, chosen, threads=threads, progress=progress)
+    found = [without_chatter(network, each) for each in found]
     radii = {name: getattr(chosen.model(), name) for name in ("radius_m", "max_radius_m")}
     return Matches.from_trips(given, found, whole=whole, settings=notes | asdict(chosen) | radii)
+
+
+def _own(network: RoadNetwork, grid: GridIndex) -> GridIndex:
+    """Return a grid, or say that it is of another network: the kernels would read beyond its arrays."""
+    start, end = network.node_xy[network.tail], network.node_xy[network.head]
+    mine: tuple[Any, ...] = (*start.T, *end.T, *only_neighbours(network))
+    theirs: tuple[Any, ...] = (grid.ax, grid.ay, grid.bx, grid.by, grid.before, grid.after)
+    if not all(np.array_equal(one, two) for one, two in zip(mine, theirs, strict=True)):
+        raise InvalidParameter("index is of another network. Leave it out, or make it of the network that is given.")
+    return grid
 
 
 def estimate_noise(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import queue
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,7 +56,7 @@ class Settings:
     most : int
         How many segments nearest to a fix are looked at.
     patience : int
-        How many fixes in a row that no particle can reach are skipped before the trip is cut.
+        How many fixes in a row that no particle can reach, or with no road near, are skipped before the trip is cut.
     end_m : float
         A first or last segment of which less was driven, and less than half, is left out.
     seed : int
@@ -93,6 +93,8 @@ class Settings:
                 raise InvalidParameter(
                     f"{name} must be {kind} {'of at least' if name in _FROM_ZERO else 'above'} 0; it is {value!r}."
                 )
+            # Plain numbers: those of numpy cannot be written to a file's header.
+            object.__setattr__(self, name, int(value) if whole else float(value))
 
     def motion(self) -> Motion:
         """Return the model as the kernel takes it."""
@@ -137,7 +139,7 @@ def match_particles(
         From `limiirl.roads.candidates.index`.
     trips : Trips
     threads : int, optional
-        All cores by default.
+        As many as numba uses by default.
     progress : callable, optional
         Called with the number of trips done and of all.
     **settings
@@ -168,7 +170,7 @@ def match_particles(
         found = match_trip(roads, index, fixes, trips.time_s[rows], motion, effort, desk, state)
         return _match(roads, fixes, found, float(chosen.end_m), desk)
 
-    return _each(one, lambda: router(roads.streets), len(trips), threads or len(os.sched_getaffinity(0)), progress)
+    return _each(one, lambda: router(roads.streets), len(trips), threads or numba.get_num_threads(), progress)
 
 
 def _each(
@@ -218,7 +220,9 @@ def _match(roads: Roads, fixes: Float, found: tuple[Int, Float, Int, Int], end_m
             # Fixes on what was trimmed lie where the path begins or ends.
             moved = on[np.isin(segment[on], cut) & ~np.isin(segment[on], path[low:high])]
             segment[moved], along[moved] = stays, share * roads.length[stays]
-        pieces.append(Piece(int(on[0]), int(on[-1]), path[low:high].copy(), min(1.0, float(sure[on].mean()))))
+        # A fix that was skipped counts as one that is nowhere.
+        confidence = min(1.0, float(sure[on].sum() / (on[-1] - on[0] + 1)))
+        pieces.append(Piece(int(on[0]), int(on[-1]), path[low:high].copy(), confidence))
     away = np.where(segment >= 0, _distance(roads, segment, fixes), np.nan)
     reasons = _reasons(pieces, segment, single)
     return TripMatch(tuple(pieces), segment, np.where(segment >= 0, along, np.nan), away, reasons)

@@ -36,7 +36,6 @@ Progress = Callable[[str, int, int], None]
 STAGES = ("city", "drives", "recordings", "cleaning", "matching", "styles", "scores")
 """What is done, in order."""
 _FLAWS: dict[str, Any] = {"drift_m": 3.0, "outliers": 0.005, "lost": 0.01}
-_RADIUS_M, _RADIUS_SIGMAS = 50.0, 4.0  # how far from a fix roads are looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +73,7 @@ class Demo:
     trips: Recovery
     seconds: Mapping[str, float]
 
-    def scores(self) -> dict[str, float]:
+    def scores(self) -> dict[str, Any]:
         """Return the figures by name.
 
         Of `trips_driven` trips, `trips_whole` were matched end to end, and `trips_used` of these were learned from.
@@ -90,7 +89,7 @@ class Demo:
             "fixes": self.recording.trips.n_fixes,
             "fixes_kept": self.cleaned.fix.size,
             "fixes_right": float(on.mean()),
-            "sigma_m": float(self.matches.settings.get("sigma_m", np.nan)),
+            "sigma_m": self.matches.settings.get("sigma_m"),  # particles have none
             "found": self.recovered.share,
             "added": self.recovered.added,
             "drivers_right": self.drivers.accuracy,
@@ -187,9 +186,7 @@ def _match(city: City, cleaned: Cleaned, method: str, tell: Progress) -> Matches
     """Match with the noise that the trips themselves show."""
     settings: dict[str, Any] = {}
     if method == "hmm":
-        sigma_m, _ = estimate_noise(city.network, cleaned)
-        radius_m = max(_RADIUS_M, _RADIUS_SIGMAS * sigma_m)
-        settings = {"sigma_m": sigma_m, "radius_m": radius_m, "max_radius_m": 2.0 * radius_m}
+        settings = {"sigma_m": estimate_noise(city.network, cleaned)[0]}
     return match(city.network, cleaned, method, progress=lambda done, total: tell("matching", done, total), **settings)
 
 

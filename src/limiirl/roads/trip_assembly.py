@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -197,17 +198,18 @@ def _distinct(trips: Trips, rows: Int, skipped: list[Skipped], notes: Counter[st
     ids, keep = trips.ids, np.ones(len(trips), dtype=np.bool_)
     if unique.size < len(trips):
         ids = ids.astype(np.str_).astype(object)
-        seen: dict[int, list[int]] = {}
+        seen: dict[tuple[int, bytes], int] = {}
+        others: Counter[int] = Counter()
         for i in np.flatnonzero(times[inverse] > 1).tolist():
-            earlier = seen.setdefault(int(inverse[i]), [])
-            twin = next((j for j in earlier if _same_fixes(trips, i, j)), None)
-            if twin is not None:
+            name = int(inverse[i])
+            twin = seen.setdefault((name, _digest(trips, i)), i)
+            if twin != i:
                 keep[i] = False
                 skipped.append(Skipped(str(ids[i]), int(rows[i]), f"it is a copy of the trip in row {rows[twin]}"))
                 continue
-            earlier.append(i)
-            if len(earlier) > 1:
-                ids[i] = f"{ids[i]}#{len(earlier)}"
+            others[name] += 1
+            if others[name] > 1:
+                ids[i] = f"{ids[i]}#{others[name]}"
                 notes["other trips of the same id, renamed (id#2, id#3, ...)"] += 1
         ids = as_names(ids.astype(np.str_))
     chosen = trips if keep.all() else trips.subset(keep)
@@ -217,5 +219,6 @@ def _distinct(trips: Trips, rows: Int, skipped: list[Skipped], notes: Counter[st
     return Trips(chosen.lat, chosen.lon, chosen.time_s, chosen.offsets, ids, chosen.groups, skips, kept)
 
 
-def _same_fixes(trips: Trips, i: int, j: int) -> bool:
-    return all(np.array_equal(one, other) for one, other in zip(trips[i], trips[j], strict=True))
+def _digest(trips: Trips, i: int) -> bytes:
+    """Return what only trips of the same fixes share; -0.0 is 0.0."""
+    return sha256((np.stack(trips[i]) + 0.0).tobytes()).digest()

@@ -58,7 +58,9 @@ def names(values: object, what: str, n: int) -> NDArray[Any]:
         return array.astype(np.int64) if array.dtype.kind not in "U" else array
     if array.dtype.kind not in "iuU":
         raise InvalidTrips(f"{what} must be integers or strings; they have {array.dtype}. Convert them first.")
-    return array if array.dtype.kind == "U" else array.astype(np.int64, copy=False)
+    if array.dtype.kind == "U" or array.max() > np.iinfo(np.int64).max:
+        return array.astype(np.str_, copy=False)
+    return array.astype(np.int64, copy=False)
 
 
 def fixes(arrays: dict[str, Any]) -> None:

@@ -152,10 +152,11 @@ def _from_batches(
 
 def _check_swapped(trips: Trips, path: Any) -> None:
     """Raise where no trip could be read because all are swapped: a file of nothing is no result."""
-    if len(trips) == 0 and any("swap=True" in skip.reason for skip in trips.skipped):
+    swapped = sum("swap=True" in skip.reason for skip in trips.skipped)
+    if len(trips) == 0 and swapped:
         raise InvalidTrips(
-            f"{path}: latitude and longitude are swapped: latitudes beyond 90 degrees in all "
-            f"{len(trips.skipped):,} trips. Read it with swap=True."
+            f"{path}: latitude and longitude are swapped: latitudes beyond 90 degrees in "
+            f"{swapped:,} of {len(trips.skipped):,} trips. Read it with swap=True."
         )
 
 

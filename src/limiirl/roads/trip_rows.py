@@ -45,6 +45,8 @@ def read_fix_rows(batches: Iterable[dict[str, Any]], name: str) -> Raw:
     order, starts = _gather(trip, driver, used)
     first = order[starts]
     notes: Counter[str] = Counter()
+    if words["driver"] and (nobody := int(np.count_nonzero(driver[first] < 0))):
+        notes["trips without a driver, whose name is blank"] = nobody
     if words["trip"]:
         ids = trip_names[trip[first]]
     elif words["driver"]:
@@ -83,7 +85,7 @@ def _codes(columns: list[Any], n: int) -> tuple[Int, NDArray[Any]]:
     codes = np.asarray(encoded.indices.fill_null(-1), dtype=np.int64)
     blank = np.flatnonzero(np.char.strip(names) == "")
     codes[np.isin(codes, blank)] = -1
-    return codes, names if names.size else np.array([""])
+    return codes, np.append(names, "")  # where -1 points
 
 
 def _gather(trip: Int, driver: Int, used: NDArray[np.bool_]) -> tuple[Int, Int]:

@@ -179,8 +179,11 @@ def float_or_nan(text: str | None) -> float:
 
 def moment_s(text: str | None) -> float:
     """Return a date or a number as seconds, NaN where it is neither."""
+    number = float_or_nan(text)
+    if number == number:  # a number of 8 or of 13 digits would pass for a date
+        return number
     try:
         moment = datetime.fromisoformat((text or "").strip().replace("/", "-"))
     except ValueError:
-        return float_or_nan(text)
+        return number
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
