@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.kernels.gps_cleaning import lengths_m
-from limiirl.roads import RoadNetwork, Trips, clean, read_trips
+from limiirl.roads import RoadNetwork, Skipped, Trips, clean, read_trips
 from limiirl.roads.cleaning import CUTS, REASONS, Cleaned
 from limiirl.roads.geodesy import Plane, distance_m
 
@@ -20,6 +20,22 @@ NETWORK = RoadNetwork.from_segments([41.1, 41.2, 41.2], [-8.7, -8.7, -8.5], [0, 
 SWAPPED, SAME, OUTLIER, OUTSIDE, STANDING, FEW, SHORT = REASONS[1:]
 GAP, JUMP, LEFT, STOP = CUTS[1:]
 ALL = {"min_fixes": 0, "min_length_m": 0.0, "stop_radius_m": 0.0}
+
+
+def test_what_could_not_be_read_stays_on_the_account():
+    trips = along(*np.arange(0.0, 3000.0, 100.0))
+    read = Trips(
+        trips.lat,
+        trips.lon,
+        trips.time_s,
+        trips.offsets,
+        trips.ids,
+        skipped=(Skipped("x", 1, "no fixes"),),
+        notes={"left out": 2},
+    )
+    cleaned = clean(read)
+    assert cleaned.trips.skipped == read.skipped
+    assert cleaned.trips.notes == read.notes
 
 
 def along(*x: float, y: float = 0.0, time_s: list[float] | None = None) -> Trips:

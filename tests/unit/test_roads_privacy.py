@@ -42,15 +42,24 @@ def test_what_is_left_of_a_trip_begins_and_ends_away_from_its_ends(seed, metres,
     assert len(left) + left.notes.get("trips of which nothing is left, trimmed from the ends", 0) == len(trips)
     for trip, (lat, lon, time_s) in zip(left.ids.tolist(), left, strict=True):
         old_lat, old_lon, old_time = trips[trip]
-        assert distance_m(lat[0], lon[0], old_lat[0], old_lon[0]) > metres
-        assert distance_m(lat[-1], lon[-1], old_lat[-1], old_lon[-1]) > metres
-        # One stretch of the old trip, as long as the rule allows: the fix before lies within the longest distance.
+        # No fix that is left, not only the first and the last one, is near either end.
+        for end in (0, -1):
+            assert np.all(distance_m(lat, lon, old_lat[end], old_lon[end]) > metres)
         k = int(np.flatnonzero((old_time == time_s[0]) & (old_lat == lat[0]))[0])
         np.testing.assert_array_equal(old_lat[k : k + lat.size], lat)
+        # As long as the rule allows: what comes before and after lies within the longest distance of an end.
         far = metres * (1.0 + jitter)
-        assert np.all(distance_m(old_lat[:k], old_lon[:k], old_lat[0], old_lon[0]) <= far)
-        rest = slice(k + lat.size, None)
-        assert np.all(distance_m(old_lat[rest], old_lon[rest], old_lat[-1], old_lon[-1]) <= far)
+        for beside in (k - 1, k + lat.size):
+            ends = (distance_m(old_lat[beside], old_lon[beside], old_lat[end], old_lon[end]) for end in (0, -1))
+            assert min(ends) <= far
+
+
+def test_a_trip_that_passes_its_beginning_again_keeps_the_longer_side():
+    trips = line(*np.arange(0.0, 1000.0, 100.0), *np.arange(1000.0, -3000.0, -100.0))
+    lat, lon, _ = trim_ends(trips, 250.0, jitter=0.0)[0]
+    east = PLANE.xy(lat, lon)[:, 0]
+    assert east.max() == pytest.approx(-300.0, abs=1.0)
+    assert east.min() == pytest.approx(-2600.0, abs=1.0)
 
 
 def test_the_distance_trimmed_differs_from_trip_to_trip_and_cannot_be_repeated():

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from limiirl.errors import InvalidFile, InvalidParameter
+import numpy as np
+
+from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips
 
 if TYPE_CHECKING:
-    from limiirl.roads import Matches, RoadNetwork
+    from limiirl.roads import Cleaned, Matches, RoadNetwork
 
 
 def read_matched(network: Path, matches: Path) -> tuple[RoadNetwork, Matches]:
@@ -19,6 +24,27 @@ def read_matched(network: Path, matches: Path) -> tuple[RoadNetwork, Matches]:
     if found.settings.get("network", roads.fingerprint()) != roads.fingerprint():
         raise InvalidFile(f"{matches} was matched to another network. Name that one, or match the trips again.")
     return roads, found
+
+
+def without_ends(cleaned: Cleaned, roads: RoadNetwork, metres: float) -> Cleaned:
+    """Return whole trips without their ends; those that were cut before have ends in the middle, and are left out.
+
+    Cleaning comes first: around an outlier that begins a trip there is nothing to hide.
+    """
+    from limiirl.roads import clean
+    from limiirl.roads.privacy import trim_ends
+
+    trimmed = trim_ends(cleaned.trips[cleaned.whole], metres)
+    if len(trimmed) == 0:
+        raise InvalidTrips(f"Nothing is left of any trip without {metres:g} m at both ends. Lower --trim.")
+    # A stop has kept its first and its last fix, between which there is no gap.
+    again = clean(trimmed, roads, max_gap_s=math.inf)
+    cut = int(np.unique(cleaned.source[~cleaned.whole]).size)
+    lost = Counter(cleaned.lost) + Counter(again.lost) + Counter({"cut before its ends could be trimmed": cut})
+    gone = int(cleaned.whole.sum()) - len(trimmed)
+    lost += Counter({"nothing left without its ends": gone})
+    dropped = dict(Counter(cleaned.dropped) + Counter(again.dropped))
+    return replace(again, lost=dict(lost), dropped=dropped, n_trips=cleaned.n_trips)
 
 
 def point(text: str | None) -> tuple[float, float] | None:
@@ -34,8 +60,6 @@ def point(text: str | None) -> tuple[float, float] | None:
 
 def place(demos: Any, trip: str) -> int:
     """Return the number of the demonstration of an id."""
-    import numpy as np
-
     ids = np.arange(len(demos)) if demos.ids is None else demos.ids
     found = np.flatnonzero(ids.astype(str) == trip)
     if not found.size:
@@ -47,8 +71,6 @@ def place(demos: Any, trip: str) -> int:
 
 def some(demos: Any, n: int | None, seed: int) -> Any:
     """Return n demonstrations drawn at random, or all."""
-    import numpy as np
-
     if n is None or n >= len(demos):
         return demos
     if n < 1:

@@ -13,7 +13,7 @@ from limiirl.cli import road_forecasts
 from limiirl.cli.bars import counted
 from limiirl.cli.inputs import check_target
 from limiirl.cli.road_forecasts import AsJson, Network, Seed
-from limiirl.cli.road_inputs import as_lines, point, read_matched, some
+from limiirl.cli.road_inputs import as_lines, point, read_matched, some, without_ends
 
 app = typer.Typer(
     help="Roads: from a map and GPS traces to driving styles and forecasts.", no_args_is_help=True, add_completion=False
@@ -71,6 +71,9 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     trim: Annotated[
         float, typer.Option(help="Cut this many metres off both ends of every trip: homes are there.")
     ] = 0.0,
+    swap: Annotated[
+        bool, typer.Option("--swap", help="Latitude and longitude stand in each other's place in the file.")
+    ] = False,
     sigma: Annotated[
         float | None, typer.Option(help="Noise of a fix in metres; estimated from the trips by default.")
     ] = None,
@@ -84,13 +87,13 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     """
     from limiirl.roads import RoadNetwork, clean, estimate_noise, read_trips
     from limiirl.roads import match as match_trips
-    from limiirl.roads.privacy import trim_ends
     from limiirl.roads.quality import quality
 
     roads = RoadNetwork.load(network)
-    read = read_trips(trips, step_s=step, network=roads)
-    kept = trim_ends(read, trim, seed=seed) if trim > 0.0 else read
-    cleaned = clean(kept, roads)
+    read = read_trips(trips, step_s=step, swap=swap, network=roads)
+    cleaned = clean(read, roads)
+    if trim > 0.0:
+        cleaned = without_ends(cleaned, roads, trim)
     given: dict[str, Any] = {"sigma_m": estimate_noise(roads, cleaned)[0] if sigma is None else sigma}
     if method == "particles":
         given["seed"] = seed
@@ -99,7 +102,8 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     matches.save(out)
     found = quality(roads, cleaned, matches)
     counts = {"trips": found.n_trips, "matched_end_to_end": found.n_whole, "fixes_matched": found.n_fixes_matched}
-    losses = {"fixes_dropped": dict(found.dropped), "trips_lost": dict(found.lost), "matching": dict(found.reasons)}
+    losses: dict[str, Any] = {"fixes_dropped": dict(found.dropped), "cuts": dict(cleaned.cuts)}
+    losses |= {"trips_lost": dict(found.lost), "matching": dict(found.reasons)}
     if as_json:
         typer.echo(json.dumps(counts | losses | {"saved": str(out)}))
     else:

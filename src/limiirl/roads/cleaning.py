@@ -234,7 +234,9 @@ def _collect(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8]) -> Cle
     offsets = np.append(starts, fix.size)
     source = source_of_fix[starts]
     groups = None if trips.groups is None else trips.groups[source]
-    pieces = Trips(trips.lat[fix], trips.lon[fix], trips.time_s[fix], offsets, trips.ids[source], groups)
+    kept = trips.lat[fix], trips.lon[fix], trips.time_s[fix], offsets, trips.ids[source], groups
+    # What could not be read stays on the account.
+    pieces = Trips(*kept, skipped=trips.skipped, notes=trips.notes)
     # Fixes of one time are one fix: the last of them is not lost with its twin.
     timed = np.flatnonzero(fate != kernel.SAME_TIME)
     ends = timed[np.searchsorted(timed, trips.offsets[1:]) - 1] if timed.size else timed

@@ -26,9 +26,10 @@ Seed = int | np.random.Generator | None
 
 
 def trim_ends(trips: Trips, metres: float = 300.0, *, jitter: float = 0.5, seed: Seed = None) -> Trips:
-    """Drop the fixes about the two ends of every trip, up to the first one that is far enough away.
+    """Keep of every trip the longest stretch all of which is away from both its ends.
 
-    How far is drawn for each end, evenly from `metres` to ``(1 + jitter) * metres``, as the crow flies: with one
+    A trip that passes its own beginning or end again would show it, so that what is on the other side goes as well. How
+    far is drawn for each end, evenly from `metres` to ``(1 + jitter) * metres``, as the crow flies: with one
     distance for all, the ends that are left would lie on a circle about the place that is to be hidden. Clean the trips
     first: an outlier for a first fix would be far from what follows, and nothing would be trimmed.
 
@@ -63,10 +64,7 @@ def trim_ends(trips: Trips, metres: float = 300.0, *, jitter: float = 0.5, seed:
         distance_m(trips.lat, trips.lon, trips.lat[end][trip], trips.lon[end][trip]) > radius[k, trip]
         for k, end in enumerate((starts, ends))
     ]
-    place = np.arange(trips.n_fixes)
-    first = np.minimum.reduceat(np.where(beyond[0], place, trips.n_fixes), starts)
-    last = np.maximum.reduceat(np.where(beyond[1], place, -1), starts)
-    keep = (place >= first[trip]) & (place <= last[trip])
+    keep = _longest_runs(beyond[0] & beyond[1], trip)
     return _pieces(trips, keep, np.zeros(trips.n_fixes, dtype=np.bool_), "trimmed from the ends")
 
 
@@ -162,6 +160,18 @@ def _radii(metres: float, jitter: float, seed: Seed, n: int) -> Float:
     if not (np.isfinite(metres) and metres > 0.0 and np.isfinite(jitter) and jitter >= 0.0):
         raise InvalidParameter(f"metres must be positive and jitter at least 0; got {metres} and {jitter}.")
     return metres * (1.0 + jitter * np.random.default_rng(seed).random((2, n)))
+
+
+def _longest_runs(inside: Bool, trip: Int) -> Bool:
+    """Return (n,) which fixes belong to the longest run of `inside` in their trip, the first of equals."""
+    begins = np.ones(inside.size, dtype=np.bool_)
+    begins[1:] = (np.diff(trip) > 0) | (inside[1:] != inside[:-1])
+    run = np.cumsum(begins) - 1
+    size = np.where(inside[begins], np.bincount(run), 0)
+    of_trip = trip[begins]
+    order = np.lexsort((-size, of_trip))
+    best = order[np.concatenate([[True], np.diff(of_trip[order]) > 0])]
+    return np.asarray(inside & np.isin(run, best))
 
 
 def _nearest(p: Float, q: Float) -> Float:
