@@ -20,7 +20,7 @@ from scipy.special import logsumexp
 from benchmarks import shanghai_data as data
 from benchmarks.shanghai_table import write
 from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxEnt
-from limiirl.kernels import shortest
+from limiirl.forecast import Forecaster
 from limiirl.metrics import edit_distance
 
 Float = NDArray[np.float64]
@@ -87,7 +87,8 @@ def log_ends(found: IntentMixture, mdp: MDP, demos: Demonstrations) -> Float:
     for k, theta in enumerate(found.thetas_):
         r_state, r_edge = mdp.rewards(theta)
         moves = np.zeros((mdp.n_states, mdp.n_states))
-        moves[mdp.src, mdp.dst] = np.exp(r_state[mdp.dst, 0] + r_edge[:, 0])
+        # Added up: links may be joined by several turns.
+        np.add.at(moves, (mdp.src, mdp.dst), np.exp(r_state[mdp.dst, 0] + (0.0 if r_edge is None else r_edge[:, 0])))
         power, total = np.eye(mdp.n_states), np.eye(mdp.n_states)
         for _ in range(LONGEST - 1):
             power = power @ moves
@@ -98,35 +99,6 @@ def log_ends(found: IntentMixture, mdp: MDP, demos: Demonstrations) -> Float:
             log_start = np.log(mdp.p0) + r_state[:, 0] - found.irl_.log_partition(mdp, theta)[0]
         log_p[:, k] = log_start[demos.start_states] + np.log(total[demos.start_states, demos.last_states])
     return np.asarray(logsumexp(log_p + np.log(found.weights_), axis=1))
-
-
-def best_routes(mdp: MDP, theta: Float, demos: Demonstrations) -> Demonstrations:
-    """Return the most likely route between the two ends of each path; rewards are costs, so that it is the cheapest."""
-    r_state, r_edge = mdp.rewards(theta)
-    cost = -(r_state[mdp.dst, 0] + (0.0 if r_edge is None else r_edge[:, 0]))
-    work, routes = shortest.desk(mdp.n_states, mdp.n_edges), []
-    for start, goal in zip(demos.start_states, demos.last_states, strict=True):
-        _, n_touched = shortest.search(mdp.out_ptr, mdp.dst, cost, start, goal, np.inf, work)
-        routes.append(np.append(start, mdp.dst[shortest.way(mdp.src, work, goal)]))
-        shortest.clear(work, n_touched)
-    return Demonstrations.from_lists(routes)
-
-
-def predicted(found: IntentMixture, mdp: MDP, demos: Demonstrations) -> Demonstrations:
-    """Return, of the routes that are each intent's most likely, the one that the mixture thinks most probable.
-
-    The intent of a new path is not known: intents count by their shares.
-    """
-    candidates = [best_routes(mdp, theta, demos) for theta in found.thetas_]
-    if len(candidates) == 1:
-        return candidates[0]
-    scores = np.full((len(candidates), len(demos)), -np.inf)
-    for k, routes in enumerate(candidates):
-        # Longer ones than the model without destinations has are impossible in it.
-        fits = routes.lengths <= LONGEST
-        scores[k, fits] = log_likelihood(found, mdp, routes[fits])
-    best = np.argmax(scores, axis=0)
-    return Demonstrations.from_lists([candidates[k][i].states for i, k in enumerate(best)])
 
 
 def run_method(method: Method, mdp: MDP, train: Demonstrations, judge: Demonstrations, test: Demonstrations) -> Any:
@@ -144,7 +116,8 @@ def run_method(method: Method, mdp: MDP, train: Demonstrations, judge: Demonstra
     found = mixture(method.irl, chosen, mdp, train, 30)
     fitted = time.perf_counter() - begun
     log_p = log_likelihood(found, mdp, test)
-    routes = predicted(found, mdp, test)
+    # The intent of a new path is not known: intents count by their shares.
+    routes = Forecaster(found, train).predicted_routes(test.start_states, test.last_states)
     edits = edit_distance(test, routes, normalised=True)
     raw = edit_distance(test, routes)
     return {

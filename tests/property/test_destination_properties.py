@@ -154,3 +154,25 @@ def test_prefixes_and_policies_agree(case: Case, data: st.DataObject) -> None:
     if edges.size:
         begun = model.log_prob_prefix(mdp, theta, moves, np.full(edges.size, goal))[:, 0]
         np.testing.assert_allclose(np.exp(begun), policy[edges], rtol=1e-9, atol=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(case=feasible_cases, seed=st.integers(0, 1000))
+def test_bfgs_finds_what_newton_finds_from_several_starts(case: Case, seed: int) -> None:
+    theta, rng = case.thetas[0], np.random.default_rng(seed)
+    mdp = case.mdp.replace(p0=np.full(case.mdp.n_states, 1.0 / case.mdp.n_states))
+    assume(radius(mdp, theta) < 0.999)
+    starts, goals = all_pairs(mdp)
+    apart = starts != goals
+    assume(np.any(apart))
+    chosen = rng.choice(np.flatnonzero(apart), 8)
+    demos = DestinationMaxEnt().sample(mdp, theta, starts[chosen], goals[chosen], seed=rng)
+    # The ridge makes the optimum unique and finite; starts outside the domain are left out.
+    begin = [s for s in theta + 0.3 * rng.normal(size=(4, theta.size)) if radius(mdp, s) < 0.999]
+    options = {"bounds": (-20.0, 20.0), "ridge": 0.1, "tol": 1e-6}
+    newton = DestinationMaxEnt(solver="newton", **options)
+    best = newton._fit(mdp, demos, np.ones((len(demos), 1)), theta[None])[0]
+    assume(best.converged)
+    for start in begin:
+        found = DestinationMaxEnt(**options)._fit(mdp, demos, np.ones((len(demos), 1)), start[None])[0]
+        assert found.value <= best.value + 1e-6

@@ -8,9 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from limiirl import Demonstrations, IntentMixture, MaxEnt
+from limiirl.cli.drivers import _plain, table
 from limiirl.cli.main import app
+from limiirl.experiments.drivers import DriverResults
+from limiirl.experiments.drivers_plan import DriverPlan
+from limiirl.experiments.drivers_trial import DriverRecord
 from limiirl.forecast import Forecaster
 from limiirl.roads import City, Matches, RoadNetwork, record
 from tests.oracles.town_maps import write_xml
@@ -192,7 +197,13 @@ class TestForecast:
         path = demos[2].states
         known = path[: told["known_segments"]].tolist()
         assert int(0.3 * (len(path) - 1)) + 1 <= len(known) < len(path)
-        forecaster = Forecaster(IntentMixture.load(folder / "styles"), demos)
+        others = demos[np.arange(len(demos)) != 2]
+        forecaster = Forecaster(IntentMixture.load(folder / "styles"), others)
+        assert {end["segment"] for end in told["destinations"]} <= set(others.last_states.tolist())
+        routes = forecaster.routes(known[-1], int(path[-1]), 2, partial=known)
+        np.testing.assert_allclose(
+            [route["probability"] for route in told["routes"]], [route.probability for route in routes], rtol=1e-12
+        )
         np.testing.assert_allclose(told["styles"], forecaster.intents(known)[0], rtol=1e-12)
         np.testing.assert_allclose(sum(told["styles"]), 1.0, rtol=1e-9)
         turns = forecaster.next_states(known)
@@ -209,6 +220,16 @@ class TestForecast:
         for kind in ("style", "next", "route", "destination"):
             assert f"\n  {kind} " in words
         assert f"segment {told['destinations'][0]['segment']}: {chances[0]:.1%}" in words
+
+    @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+    def test_no_usable_path_is_told(self, folder, fitted, tmp_path):
+        head, *lines = (folder / "trips.csv").read_text().splitlines()
+        town, styles = str(folder / "town.npz"), str(folder / "styles")
+        (tmp_path / "few.csv").write_text("\n".join([head, *(line for line in lines if line.startswith("T20,"))]))
+        limiirl(tmp_path, "roads", "match", town, "few.csv", "--step", "5", "--out", "few.npz")
+        done = limiirl(tmp_path, "roads", "forecast", town, styles, "few.npz", code=2)
+        assert "None of 1 matched pieces passes (1: fewer than 10 segments)" in " ".join(done.stderr.split())
+        assert "Traceback" not in done.stderr
 
     @pytest.mark.parametrize("share", ["0", "1"])
     def test_at_both_ends_of_a_trip(self, folder, fitted, share):
@@ -240,6 +261,66 @@ class TestDemo:
         words = limiirl(tmp_path, *self.GIVEN, "--drivers", "4", "--trips-each", "2").stdout
         assert "8 trips of 4 drivers" in words
         assert f"styles    {Path('demo/styles/index.html')}" in words
+
+    @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+    def test_prints_json_with_particles_too(self, tmp_path):
+        given = ("--drivers", "4", "--trips-each", "2", "--method", "particles", "--json")
+        told = limiirl(tmp_path, *self.GIVEN, *given).stdout
+        assert "NaN" not in told
+        assert json.loads(told)["sigma_m"] is None or json.loads(told)["sigma_m"] > 0.0
+
+
+class TestReproduce:
+    @pytest.mark.parametrize(
+        "option", [("--workers", "2"), ("--engine", "dask"), ("--scheduler", "x"), ("--retry-failed",)]
+    )
+    def test_what_drivers_cannot_use_is_refused(self, tmp_path, option):
+        done = limiirl(tmp_path, "reproduce", "drivers", *option, "--out", "run", code=2)
+        assert f"{option[0]} says nothing to reproduce drivers" in " ".join(done.stderr.split())
+        assert not (tmp_path / "run").exists()
+        done = limiirl(tmp_path, "reproduce", "table1", "--train", "5", "--out", "run", code=2)
+        assert "--train are of `limiirl reproduce drivers`" in " ".join(done.stderr.split())
+
+    def test_too_few_trips_leave_no_folder(self, folder, matched, tmp_path):
+        files = ("--network", folder / "town.npz", "--matches", folder / "m.npz")
+        done = limiirl(tmp_path, "reproduce", "drivers", *map(str, files), "--out", "run", code=2)
+        assert "Lower n_train (--train of" in " ".join(done.stderr.split())
+        assert not (tmp_path / "run").exists()
+
+    def test_figures_have_names(self):
+        records = tuple(result(method, split) for method in ("one intent", "GMM, MLE") for split in range(2))
+        plain = json.loads(json.dumps(_plain(DriverResults(DriverPlan(n_splits=2), records)), allow_nan=False))
+        assert plain["rows"][1]["nll"] == {"mean": 1.0, "half_width": 0.0, "low": 1.0, "high": 1.0, "n": 2}
+        assert plain["rows"][0]["gain"] is None
+        assert plain["baselines"]["shortest time"]["surplus"]["mean"] == 1.0
+        assert plain["plan"]["n_splits"] == 2
+
+    def test_one_split_is_a_row_without_interval(self):
+        alone = DriverResults(DriverPlan(n_splits=1), (result("one intent", 0),))
+        lines = table(alone).splitlines()
+        assert lines[1].split()[:2] == ["one", "intent"]
+        assert "±" not in table(alone)
+        assert "nan" not in table(alone)
+        assert json.loads(json.dumps(_plain(alone), allow_nan=False))["rows"][0]["nll"]["half_width"] is None
+
+    def test_an_interrupted_run_says_so(self, tmp_path, monkeypatch):
+        def stopped(*_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("limiirl.experiments.drivers.run_driver_trial", stopped)
+        done = CliRunner().invoke(app, ["reproduce", "drivers", "--train", "20", "--out", str(tmp_path / "run")])
+        assert done.exit_code == 130
+        assert "interrupted. What was done is kept" in done.stderr
+        done = limiirl(tmp_path, "report", "run", code=2)
+        said = " ".join(done.stderr.split())
+        assert "is a driver experiment with 0 of 96 trials" in said
+        assert "call `limiirl reproduce drivers` again" in said
+
+
+def result(method, split):
+    """A record whose figures are 1."""
+    given = dict.fromkeys(DriverRecord.__dataclass_fields__, 1.0) | {"weights": [1.0], "thetas": [[0.0]], "history": []}
+    return DriverRecord(**(given | {"split": split, "method": method, "gamma": 1.0}))
 
 
 REFUSED = [

@@ -152,11 +152,11 @@ def test_a_fit_recovers_the_reward() -> None:
     mdp = grid()
     starts, goals = pairs(mdp, 1500)
     demos = DestinationMaxEnt().sample(mdp, THETA, starts, goals, seed=1)
-    model = DestinationMaxEnt()
+    model = DestinationMaxEnt(tol=1e-6)
     theta = model.fit(mdp, demos)
     assert model.result_.converged
     np.testing.assert_allclose(theta, THETA, rtol=0, atol=0.5)
-    newton = DestinationMaxEnt(solver="newton").fit(mdp, demos)
+    newton = DestinationMaxEnt(solver="newton", tol=1e-6).fit(mdp, demos)
     np.testing.assert_allclose(newton, theta, rtol=0, atol=1e-4)
 
 
@@ -379,3 +379,58 @@ class TestNullDirections:
     def test_where_there_is_no_choice_nothing_is_identified(self) -> None:
         ring = MDP.from_edges([0, 1, 2], [1, 2, 0])
         assert DestinationMaxEnt().null_directions(ring, np.zeros(3)).shape == (3, 3)
+
+
+def wanderers() -> tuple[MDP, Demonstrations]:
+    """Random walks to their goals: the best reward has a spectral radius of 0.99."""
+    rng, n = np.random.default_rng(0), 30
+    moves = [(s, int(t)) for s in range(n) for t in rng.choice(n, 3, replace=False) if t != s]
+    mdp = MDP.from_edges(*zip(*moves, strict=True), n_states=n, state_features=rng.uniform(0.2, 1, (n, 3)))
+    out = {s: [t for tail, t in moves if tail == s] for s in range(n)}
+    found: list[list[int]] = []
+    while len(found) < 200:
+        goal, way = int(rng.integers(5)), [int(rng.integers(n))]
+        while way[-1] != goal and len(way) < 400:
+            way.append(int(rng.choice(out[way[-1]])))
+        if way[-1] == goal:
+            found.append(way)
+    return mdp, Demonstrations.from_lists(found)
+
+
+def test_a_fit_near_the_edge_of_the_domain_does_not_depend_on_its_start() -> None:
+    mdp, demos = wanderers()
+    newton = DestinationMaxEnt(solver="newton", tol=1e-6)
+    newton.fit(mdp, demos)
+    for start in (None, [-3.0, -3.0, -3.0], [-8.0, -1.0, -1.0], [-1.0, -1.0, -8.0], [-1.0, -8.0, -1.0]):
+        model = DestinationMaxEnt(tol=1e-6)
+        model.fit(mdp, demos, start=start)
+        assert model.result_.converged
+        assert model.result_.n_evaluations < 100
+        np.testing.assert_allclose(model.result_.value, newton.result_.value, atol=1e-6, rtol=0)
+
+
+def test_a_capped_m_step_improves_on_its_start() -> None:
+    mdp, demos = wanderers()
+    ready = DestinationMaxEnt()._prepared(mdp, demos, Units.of(None, len(demos)))
+    starts, moments = np.array([[-3.0, -3.0, -3.0], [-8.0, -1.0, -1.0]]), np.full((len(demos), 2), 0.5)
+    before = ready.log_prob(starts).sum(axis=0)
+    for cap in (2, 10, 50):
+        found = ready.maximise(moments, starts, np.arange(2), cap)
+        assert found.n_evaluations <= cap
+        assert np.all(ready.log_prob(found.thetas).sum(axis=0) > before)
+
+
+def test_null_directions_of_a_fit_are_those_of_the_pairs_demonstrated() -> None:
+    """Two ways lead from 0 to 6, but nobody went there: the trips that were made had no choice."""
+    phi = np.zeros((8, 1))
+    phi[4] = 1.0
+    mdp = MDP.from_edges([0, 2, 1, 3, 0, 0, 4, 7], [2, 5, 3, 6, 4, 7, 6, 6], n_states=8, state_features=phi)
+    demos = Demonstrations.from_lists([[0, 2, 5], [1, 3, 6]])
+    model = DestinationMaxEnt()
+    with pytest.warns(IdentifiabilityWarning):
+        model.fit(mdp, demos)
+    np.testing.assert_allclose(np.abs(model.result_.null_directions), [[1.0]], atol=1e-12)
+    np.testing.assert_allclose(np.ptp(model.log_prob(mdp, [[0.0], [-1.0], [-5.0]], demos), axis=1), 0.0, atol=1e-12)
+    assert model.null_directions(mdp, [0.0]).shape[0] == 0
+    model.fit(mdp, Demonstrations.from_lists([[0, 2, 5], [0, 4, 6], [0, 7, 6]]))
+    assert model.result_.null_directions.shape[0] == 0

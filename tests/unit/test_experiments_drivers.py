@@ -143,6 +143,19 @@ class TestSplit:
         ):
             data.split(replace(PLAN, n_train=21), 0)
 
+    def test_too_few_trips_leave_no_folder(self, data, tmp_path):
+        with pytest.raises(InvalidDemos, match="fewer than n_train = 21. Lower n_train"):
+            run_drivers(data, replace(PLAN, n_train=21), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+    def test_neighbouring_seeds_share_no_start(self):
+        seeds = {
+            driver_mixture(replace(PLAN, seed=seed), Trial(split, "GMM, MLE", 1.0)).random_state
+            for seed in range(4)
+            for split in range(4)
+        }
+        assert len(seeds) == 16
+
     def test_the_fingerprint_knows_other_trips_and_other_networks(self, data, network):
         other = replace(data.demos, ids=None)
         assert DriverData(network, other).fingerprint() == data.fingerprint()  # names are no content
@@ -257,8 +270,12 @@ class TestMissed:
             # Only trips from before A to behind B have a choice, and 300 m are shorter than 400 m.
             street = [OTHER_WAY.get(path, 0.0) if 1 in path else 0.0 for path in paths]
             motorway = [OTHER_WAY.get(path, 0.0) if 3 in path else 0.0 for path in paths]
-            np.testing.assert_allclose(found["distance"], street, rtol=1e-12, atol=1e-15)
-            np.testing.assert_allclose(found["time"], motorway, rtol=1e-12, atol=1e-15)
+            np.testing.assert_allclose(found["distance"][0], street, rtol=1e-12, atol=1e-15)
+            np.testing.assert_allclose(found["time"][0], motorway, rtol=1e-12, atol=1e-15)
+            # The other way round: who drove the street and is forecast the motorway has 400 m too many, not 300 m.
+            other = {(0, 3, 4): 400.0 / 600.0, (5, 0, 3, 4): 400.0 / 1200.0}
+            beside = [other.get(path, 0.0) for path in paths]
+            np.testing.assert_allclose(found["time"][1], beside, rtol=1e-12, atol=1e-15)
             assert max(street) > 0.0
             assert max(motorway) > 0.0
 
@@ -266,15 +283,21 @@ class TestMissed:
     def test_records_hold_the_means(self, data, results):
         for record in results.records:
             found = baseline_distances(data, PLAN, record.split)
-            np.testing.assert_allclose(record.missed_distance, found["distance"].mean(), rtol=1e-12)
-            np.testing.assert_allclose(record.missed_time, found["time"].mean(), rtol=1e-12)
-            assert found["distance"].shape == (PLAN.n_routes,)
+            np.testing.assert_allclose(record.missed_distance, found["distance"][0].mean(), rtol=1e-12)
+            np.testing.assert_allclose(record.missed_time, found["time"][0].mean(), rtol=1e-12)
+            np.testing.assert_allclose(record.surplus_distance, found["distance"][1].mean(), rtol=1e-12)
+            np.testing.assert_allclose(record.surplus_time, found["time"][1].mean(), rtol=1e-12)
+            assert found["distance"].shape == (2, PLAN.n_routes)
             trial = Trial(record.split, record.method, record.gamma)
             again = driver_mixture(PLAN, trial).set_params(init=record.ensemble, max_iter=0)
             test = data.split(PLAN, record.split)[1]
             again.fit(data.mdp(PLAN, trial), test)
-            missed = missed_distances(data, again, test[: PLAN.n_routes])
+            missed, surplus = missed_distances(data, again, test[: PLAN.n_routes])
             np.testing.assert_allclose(record.missed, missed.mean(), rtol=1e-12)
+            np.testing.assert_allclose(record.surplus, surplus.mean(), rtol=1e-12)
+            low, high = PLAN.destination_bounds if trial.to_destination else PLAN.bounds
+            assert record.n_at_bounds == sum(value in (low, high) for theta in record.thetas for value in theta)
+        assert any(record.n_at_bounds for record in results.records)
 
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
     @pytest.mark.parametrize(
@@ -295,7 +318,7 @@ class TestMissed:
         ):
             start = RewardEnsemble(np.array(weights), np.array(thetas))
             mixture = IntentMixture(len(thetas), model, init=start, max_iter=0).fit(mdp, trips)
-            found = missed_distances(DriverData(network, trips), mixture, trips)
+            found, _ = missed_distances(DriverData(network, trips), mixture, trips)
             np.testing.assert_allclose(found, missed, rtol=1e-12, atol=1e-15)
 
 
@@ -438,12 +461,16 @@ class TestTable:
         ]  # fmt: skip
         np.testing.assert_allclose([rows[1].gain.mean, rows[3].gain.mean], [2.0, -98.0], rtol=1e-12)
 
-    def test_one_split_alone_has_no_interval(self):
-        records = (record("one intent", 0), record("one intent", 1), record("GMM, MLE", 0))
-        results = DriverResults(PLAN, records)
-        assert [row.method for row in results.rows()] == ["one intent"]
-        assert DriverResults(PLAN, records[2:]).rows() == []
-        assert DriverResults(PLAN, records[2:]).baselines() == {}
+    def test_one_split_alone_has_a_mean_and_no_interval(self):
+        records = (record("one intent", 0, test_nll=7.0), record("one intent", 1), record("GMM, MLE", 0, test_nll=5.0))
+        many = DriverResults(PLAN, records).rows()[1]
+        assert (many.method, many.n, many.nll.mean, many.gain.mean, many.gain.n) == ("GMM, MLE", 1, 5.0, 2.0, 1)
+        assert math.isnan(many.nll.half_width)
+        alone = DriverResults(PLAN, records[2:])
+        assert alone.rows()[0].gain is None
+        assert alone.baselines()["shortest time"].mean == 1.0
+        assert DriverResults(PLAN, ()).rows() == []
+        assert DriverResults(PLAN, ()).baselines() == {}
 
     def test_a_split_without_one_intent_has_no_gain(self):
         records = [record("one intent", split, test_nll=5.0) for split in range(2)]
@@ -469,6 +496,9 @@ class TestTable:
         results = DriverResults(PLAN, records)
         assert results.best("GMM, MLE", 1.0) is records[1]
         assert results.best("GMM, MLE", 0.999) is records[2]
+        assert results.best("GMM, MLE", 1.0, split=0) is records[0]
+        with pytest.raises(InvalidParameter, match="No trial of 'one intent' at discount 1 has been run in split 1"):
+            results.best("one intent", 1.0, split=1)
         with pytest.raises(InvalidParameter, match="No trial of 'random rewards' at discount 1 has been run"):
             results.best("random rewards", 1.0)
 

@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from limiirl import MDP, Demonstrations, MaxEnt
+from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidParameter
 from limiirl.forecast import Forecaster, cheapest_routes
 from limiirl.mdp.routes import Ways
@@ -40,6 +40,45 @@ def test_ranked_ways_are_the_simple_paths_in_order(seed):
         found = [(way.cost, [start, *mdp.dst[list(way.edges)].tolist()]) for way in ways.ranked(start, goal)]
         assert [price for price, _ in found] == [price for price, _ in wanted]
         assert sorted(found) == sorted(wanted)
+
+
+def two_choices(model, gamma=1.0):
+    """0 by 1 or 2 to 3, and by 4 or 5 to 6: one intent likes 1 and 4, the other 2 and 5."""
+    phi = np.zeros((7, 2))
+    phi[[1, 4], 0], phi[[2, 5], 1] = 1.0, 1.0
+    mdp = MDP.from_edges(
+        [0, 0, 1, 2, 3, 3, 4, 5], [1, 2, 3, 3, 4, 5, 6, 6], n_states=7, state_features=phi, gamma=gamma
+    )
+    start = RewardEnsemble([0.5, 0.5], [[0.0, -3.0], [-2.0, 0.0]])
+    demos = Demonstrations.from_lists([[0, 1, 3, 4, 6], [0, 2, 3, 5, 6]])
+    return IntentMixture(2, model, init=start, max_iter=0).fit(mdp, demos), mdp, start
+
+
+@pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+@pytest.mark.parametrize(
+    ("model", "gamma"),
+    [(DestinationMaxEnt(bounds=(-10, 0)), 1.0), (MaxEnt(5, (-10, 0)), 1.0), (MaxEnt(5, (-10, 0)), 0.8)],
+    ids=["given", "free", "discounted"],
+)
+def test_routes_count_intents_by_what_was_driven(model, gamma):
+    """Whole trips listed: the share of those that begin so and end there."""
+    mixture, mdp, ensemble = two_choices(model, gamma)
+    forecast = Forecaster(mixture)
+    whole = [[0, a, 3, b, 6] for a in (1, 2) for b in (4, 5)]
+    joint = np.exp(mixture.irl_.log_prob(mdp, ensemble.thetas, Demonstrations.from_lists(whole))) * ensemble.weights
+    for a, rows in ((1, joint[:2]), (2, joint[2:])):
+        found = forecast.routes(3, 6, 2, partial=[0, a, 3])
+        wanted = dict(zip((4, 5), rows.sum(axis=1) / rows.sum(), strict=True))
+        assert {int(route.states[1]) for route in found} == {4, 5}
+        for route in found:
+            np.testing.assert_allclose(route.probability, wanted[int(route.states[1])], rtol=1e-9)
+            own = rows[int(route.states[1]) - 4]
+            np.testing.assert_allclose(route.intents, own / own.sum(), rtol=1e-9)
+        likeliest = forecast.route(3, 6, partial=[0, a, 3])
+        assert likeliest.states.tolist() == [3, 4 if a == 1 else 5, 6]
+        np.testing.assert_allclose(likeliest.probability, max(wanted.values()), rtol=1e-9)
+    with pytest.raises(InvalidParameter, match="partial must be one trip that has come to start = 3"):
+        forecast.routes(3, 6, partial=[0, 1])
 
 
 def test_ranked_ways_tell_parallel_edges_apart():

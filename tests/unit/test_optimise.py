@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from limiirl import MaxEnt
 from limiirl.errors import DivergentPartition
 from limiirl.irl.base import FitResult, Status
-from limiirl.irl.optimise import SOLVERS, Box, minimise_lbfgs, minimise_newton
+from limiirl.irl.optimise import SOLVERS, Box, minimise_bfgs, minimise_lbfgs, minimise_newton
+from limiirl.testing.problems import Problem, problems
 
-BOTH = pytest.mark.parametrize("minimise", [minimise_newton, minimise_lbfgs], ids=["newton", "lbfgs"])
+EACH = pytest.mark.parametrize(
+    "minimise", [minimise_newton, minimise_lbfgs, minimise_bfgs], ids=["newton", "lbfgs", "bfgs"]
+)
 
 
 class Recorder:
@@ -108,7 +112,7 @@ def test_box_clips_holds_and_measures():
 
 
 def test_solvers_are_named():
-    assert {"newton": minimise_newton, "lbfgs": minimise_lbfgs} == SOLVERS
+    assert {"newton": minimise_newton, "lbfgs": minimise_lbfgs, "bfgs": minimise_bfgs} == SOLVERS
 
 
 def test_newton_solves_a_quadratic_in_one_step():
@@ -120,7 +124,7 @@ def test_newton_solves_a_quadratic_in_one_step():
     assert (result.n_evaluations, result.n_hessians) == (2, 1)
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("seed", range(8))
 def test_bounded_quadratics_against_scipy(minimise: object, seed: int):
     rng = np.random.default_rng(seed)
@@ -147,7 +151,7 @@ def test_bounded_quadratics_against_scipy(minimise: object, seed: int):
     assert result.value == Quadratic(matrix, right).function(result.theta, 0)[0]
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("bound", [np.inf, 0.5])
 def test_log_sums_against_scipy(minimise: object, bound: float):
     objective = log_sum()
@@ -166,7 +170,7 @@ def test_log_sums_against_scipy(minimise: object, bound: float):
         np.testing.assert_allclose(result.theta, found.x, atol=2e-5)
 
 
-@BOTH
+@EACH
 def test_a_corner_is_found_from_the_opposite_corner(minimise: object):
     """Where all variables end on bounds, no gradient is left to follow."""
     (result,) = solve(minimise, Quadratic(np.eye(3), [9.0, -9.0, 9.0]), [0.0, 1.0, 0.0], Box(np.zeros(3), np.ones(3)))
@@ -175,7 +179,7 @@ def test_a_corner_is_found_from_the_opposite_corner(minimise: object):
     assert result.converged
 
 
-@BOTH
+@EACH
 def test_a_variable_leaves_a_bound_that_it_should_not_be_on(minimise: object):
     matrix = np.array([[1.0, 0.9], [0.9, 1.0]])
     right = matrix @ [0.5, 0.4]
@@ -219,7 +223,7 @@ def test_newton_steps_downhill_where_the_curvature_has_vanished(left: float):
     np.testing.assert_allclose(result.theta, [1.0, 2.0], atol=1e-5)
 
 
-@BOTH
+@EACH
 def test_infinite_values_are_rejected(minimise: object):
     """The first steps from far away leap over the wall behind which the function is infinite."""
     x = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
@@ -232,7 +236,7 @@ def test_infinite_values_are_rejected(minimise: object):
     np.testing.assert_allclose(result.theta, free.theta, atol=1e-5)
 
 
-@BOTH
+@EACH
 def test_a_start_of_infinite_value_is_an_error_that_names_its_column(minimise: object):
     objective = log_sum(wall=0.6)
     with pytest.raises(
@@ -287,7 +291,7 @@ def test_newton_moves_in_lockstep_as_each_would_alone():
     assert len(set(counts)) > 1  # some stop before others
 
 
-@BOTH
+@EACH
 def test_a_start_at_the_minimum_is_evaluated_once(minimise: object):
     matrix, right = definite(4, seed=2), np.ones(4)
     objective = Quadratic(matrix, right)
@@ -298,7 +302,7 @@ def test_a_start_at_the_minimum_is_evaluated_once(minimise: object):
     assert result.status is Status.CONVERGED
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("cap", [1, 2, 3, 4, 6])
 def test_the_cap_returns_the_best_point_evaluated(minimise: object, cap: int):
     objective = log_sum(n_functions=1, seed=5)
@@ -328,7 +332,7 @@ def test_lbfgs_returns_the_best_point_and_not_the_last():
     assert result.status is Status.STALLED
 
 
-@BOTH
+@EACH
 def test_a_gradient_that_cannot_vanish_stalls(minimise: object):
     """As where rounding keeps the gradient above the tolerance: the search says so, and keeps the best point."""
 
@@ -375,3 +379,84 @@ with threadpool_limits(2):
         "[('blas', 1), ('openmp', 1)]",
         "[('blas', 2), ('openmp', 2)]",
     ]
+
+
+class Barrier(Recorder):
+    """-log(1 - sum exp(theta)) - b . theta: defined where the sum is below 1, with gradients that grow at the edge."""
+
+    def __init__(self, right: np.ndarray) -> None:
+        super().__init__()
+        self.right = right
+
+    def function(self, theta: np.ndarray, k: int) -> tuple[float, np.ndarray]:
+        weights = np.exp(np.minimum(theta, 1.0))
+        left = 1.0 - weights.sum()
+        if left <= 0.0:
+            return math.inf, np.zeros_like(theta)
+        return -math.log(left) - float(self.right @ theta), weights / left - self.right
+
+
+@pytest.mark.parametrize("right", [[0.3, 2.0, 0.5], [40.0, 1.0, 9.0], [200.0, 20.0, 1.0]])
+@pytest.mark.parametrize("start", [[-2.0, -2.0, -2.0], [-30.0, -1.2, -3.0], [-1.2, -30.0, -20.0]])
+def test_bfgs_finds_an_optimum_near_the_edge_of_the_domain(right: list[float], start: list[float]):
+    """exp(theta) = right / (1 + sum of right) there, by hand: as near the edge as 1 / (1 + sum)."""
+    objective = Barrier(np.array(right))
+    (result,) = solve(minimise_bfgs, objective, start, Box(np.full(3, -40.0), np.zeros(3)))
+    assert any(math.isinf(value) for call in objective.points for value, _ in call)
+    best = np.log(np.array(right) / (1.0 + sum(right)))
+    np.testing.assert_allclose(result.value, objective.function(best, 0)[0], rtol=1e-9)
+    np.testing.assert_allclose(result.theta, best, atol=1e-4)
+
+
+def test_bfgs_with_active_bounds_near_the_edge_of_the_domain():
+    """The first variable is held at -3; the others share what it leaves of the domain."""
+    objective = Barrier(np.array([5.0, 3.0, 2.0]))
+    (result,) = solve(minimise_bfgs, objective, [-9.0, -2.0, -2.0], Box(np.full(3, -10.0), np.array([-3.0, 0.0, 0.0])))
+    rest = np.log((1.0 - math.exp(-3.0)) * np.array([3.0, 2.0]) / 6.0)
+    assert result.converged
+    np.testing.assert_allclose(result.theta, [-3.0, *rest], atol=1e-5)
+
+
+@pytest.mark.parametrize("cap", [1, 2, 3, 5, 10])
+def test_bfgs_keeps_to_the_cap_and_returns_the_lowest_where_values_are_infinite(cap: int):
+    objective = Barrier(np.array([40.0, 1.0, 9.0]))
+    (result,) = solve(minimise_bfgs, objective, [-9.0, -2.0, -9.0], wide(3), max_evaluations=cap)
+    points = [point for call in objective.points for point in call]
+    value, theta = min(points, key=lambda point: point[0])
+    assert result.status is Status.EVALUATIONS
+    assert result.n_evaluations == len(points) == cap
+    assert result.value == value
+    np.testing.assert_array_equal(result.theta, theta)
+
+
+@pytest.mark.parametrize("size", [1e-4, 1.0, 1e4])
+def test_bfgs_takes_features_in_any_unit(size: float):
+    plain = log_sum(n_functions=1, seed=5)
+    (expected,) = solve(minimise_newton, plain, np.zeros(4), wide(4))
+    units = np.array([size, 1.0, 1.0, 1.0 / size])
+    scaled = LogSum(plain.x * units, plain.right * units)
+    scaled.scale = units[None] ** 2  # type: ignore[attr-defined]
+    (result,) = solve(minimise_bfgs, scaled, np.zeros(4), wide(4), tol=1e-6 * units)
+    np.testing.assert_allclose(result.value, expected.value, atol=1e-9)
+
+
+def test_bfgs_moves_in_lockstep_as_each_would_alone():
+    together, starts = log_sum(n_functions=3, seed=7), np.array([[0.1] * 4, [1.0] * 4, [-3.0] * 4])
+    results = solve(minimise_bfgs, together, starts, wide(4))
+    for k, result in enumerate(results):
+        (alone,) = solve(minimise_bfgs, LogSum(together.x, together.right[k]), starts[k], wide(4))
+        np.testing.assert_array_equal(result.theta, alone.theta)
+        assert result.n_evaluations == alone.n_evaluations
+    assert together.calls[0] == [0, 1, 2]
+
+
+@pytest.mark.filterwarnings("ignore::limiirl.errors.IdentifiabilityWarning")
+@pytest.mark.parametrize("problem", problems(), ids=lambda problem: problem.name)
+def test_bfgs_fits_maxent_as_lbfgs_does(problem: Problem):
+    values = []
+    for solver in ("bfgs", "lbfgs"):
+        model = MaxEnt(max_length=int(problem.demos.lengths.max()), bounds=(-5.0, 5.0), ridge=0.01, solver=solver)
+        model.fit(problem.mdp, problem.demos)
+        assert model.result_.converged
+        values.append(model.result_.value)
+    np.testing.assert_allclose(values[0], values[1], rtol=0, atol=1e-8)

@@ -308,10 +308,9 @@ def test_single_trips_do_not_show_in_the_flows(view: DriversView) -> None:
     (flows, *_) = page.maps
     seen = {tuple(point) for point in flows.layers[1].points.tolist()}
     network = view.network
-    few = (
-        view.trips_on + np.where(network.opposite >= 0, view.trips_on[np.maximum(network.opposite, 0)], 0) < view.least
-    )
-    alone = np.flatnonzero(few & (view.trips_on > 0)).tolist()
+    back = np.where(network.opposite >= 0, view.passed_by[np.maximum(network.opposite, 0)], 0)
+    few = view.passed_by + back < view.least
+    alone = np.flatnonzero(few & (view.passed_by > 0)).tolist()
     assert alone
     steps_seen = steps(Chains(flows.layers[1].points, flows.layers[1].offsets, np.empty(0, dtype=np.int64)))
     for s in alone:

@@ -109,14 +109,50 @@ class TestFit:
         assert "Driving styles" in page.read_text(encoding="utf-8")
 
 
+class TestExamples:
+    def test_the_end_of_a_trip_is_no_candidate_for_itself(self, network):
+        """The one trip that ends in 5 may not know it."""
+        trips = Demonstrations.from_lists([[0, 3, 4, 5], STREET, MOTORWAY, STREET])
+        found = fit_drivers(network, trips, 1, max_segments=9, **QUICK)
+        examples = {tuple(driven(example)): example for example in styles_view(network, found, examples=4).forecasts}
+        assert set(examples[0, 3, 4, 5].destinations) == {4}
+        assert set(examples[tuple(MOTORWAY)].destinations) == {4, 5}
+
+    def test_a_trip_alone_has_no_forecast(self, network):
+        found = fit_drivers(network, Demonstrations.from_lists([MOTORWAY]), 1, max_segments=9, **QUICK)
+        assert styles_view(network, found, examples=3).forecasts == []
+
+    def test_pages_say_whether_trips_were_trained_on(self, network, fit, data, results):
+        assert "trained on these trips too" in styles_report(network, fit).sections[-1].lead
+        section = next(s for s in experiment_report(data, results).sections if s.title == "Forecasts")
+        assert "not trained on these trips" in section.lead
+
+    def test_streets_are_counted_by_drivers_where_these_are_known(self, network, fit):
+        trips = demonstrations([MOTORWAY] * 6 + [STREET] * 2, groups=[0, 0, 0, 0, 1, 1, 0, 1])
+        view = styles_view(network, fit)
+        few = {"responsibilities": np.ones((8, 2)) / 2, "features": np.ones((8, 4))}
+        for groups, counted, unit in ((trips.groups, 2, "drivers"), (None, 6, "trips")):
+            some = replace(view, demos=trips.replace(groups=groups), **few)
+            assert (some.passed_by[1], some.counted) == (counted, unit)
+
+    def test_single_trips_can_be_left_out(self, network, fit):
+        shown, hidden = styles_report(network, fit), styles_report(network, fit, examples=False)
+        assert not {"Two routes", "Forecasts"} & {section.title for section in hidden.sections}
+        names = [[layer.title for m in page.maps for layer in m.layers] for page in (shown, hidden)]
+        assert any(name.startswith("Typical trips") for name in names[0])
+        assert not any(name.startswith("Typical trips") for name in names[1])
+
+
 class TestExperiment:
     def test_shows_the_best_of_three_starts(self, data, results, view_of):
         view = view_of(data, results)
         starts = {"hard clusters (k-means)": "k-means, MLE", "soft clusters (GMM)": "GMM, MLE"}
         starts["random rewards"] = "random rewards"
         assert list(view.ensembles) == list(starts)
+        hard = min(results.of("k-means, MLE", 1.0), key=lambda record: record.train_nll)
+        assert f"split {hard.split}" in view.source
         for start, method in starts.items():
-            best = min(results.of(method, 1.0), key=lambda record: record.train_nll)
+            best = next(record for record in results.of(method, 1.0) if record.split == hard.split)
             np.testing.assert_array_equal(view.ensembles[start].thetas, best.thetas)
             np.testing.assert_array_equal(view.ensembles[start].weights, best.weights)
 
@@ -168,7 +204,21 @@ class TestExperiment:
                     assert cells[6].text == f"{row.n_better} of 2"
             for cells, name in zip(table.cells[-2:], ("shortest distance", "shortest time"), strict=True):
                 assert cells[7].value == results.baselines()[name].mean
+            assert [cells[8].value for cells in table.cells[:-2]] == [rows[key].surplus.mean for key in methods]
+            assert table.cells[-1][8].value == results.baselines("surplus")["shortest time"].mean
         assert "over 2 random splits" in free.caption
+        for words in ("overlap", "too narrow", "both halves", "machine at hand"):
+            assert words in free.caption
+
+    def test_starts_are_compared_within_one_split(self, data, results, view_of):
+        """The soft start that fits better elsewhere is of other trips."""
+        hard = results.best("k-means, MLE", 1.0).split
+        records = tuple(
+            replace(r, train_nll=r.train_nll - 100.0) if r.method == "GMM, MLE" and r.split != hard else r
+            for r in results.records
+        )
+        shown = view_of(data, DriverResults(PLAN, records)).ensembles["soft clusters (GMM)"]
+        np.testing.assert_array_equal(shown.thetas, results.best("GMM, MLE", 1.0, hard).thetas)
 
     def test_gains_are_counted_where_there_are_any(self, data, results):
         """A split that lacks one intent has no gain, and is not counted against a method."""

@@ -44,7 +44,7 @@ class TestModel:
 
     def test_to_a_destination_needs_wider_bounds_and_turns(self, network, demos):
         found = fit_drivers(network, demos, 1, model="DestinationMaxEnt", **PLAIN)
-        model = DestinationMaxEnt((-50.0, 0.0), solver="lbfgs", tol=1e-3, max_evaluations=50)
+        model = DestinationMaxEnt((-50.0, 0.0), solver="bfgs", tol=1e-3, max_evaluations=50)
         turns = FeatureChoice(speed_groups=None, regions=False, turns=True)
         wanted = IntentMixture(1, model, tol=1e-3, random_state=0).fit(network.mdp(turns), demos)
         np.testing.assert_array_equal(found.mixture.thetas_, wanted.thetas_)

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from limiirl.cli.drivers import INTERRUPTED, reproduce_drivers
+from limiirl.errors import InvalidFile, InvalidParameter
+
 if TYPE_CHECKING:
     from limiirl.experiments.running import Progress
     from limiirl.experiments.store import Store
@@ -43,6 +46,9 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     ] = None,
     network: Annotated[Path | None, typer.Option(help="drivers: an .npz of `limiirl roads build`.")] = None,
     matches: Annotated[Path | None, typer.Option(help="drivers: an .npz of `limiirl roads match`.")] = None,
+    train: Annotated[
+        int | None, typer.Option(help="drivers: trips to learn from in a split; 1,000 by default, 400 in the city.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="Trials at once; as many as there are cores by default.")] = None,
     engine: Annotated[str, typer.Option(help="local, dask, or ray (not covered by our tests).")] = "local",
     scheduler: Annotated[str | None, typer.Option(help="Address of the cluster, for dask and ray.")] = None,
@@ -57,10 +63,17 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     Example: limiirl reproduce table1 --repeats 100 --out run
     """
     if studies == ["drivers"]:
-        from limiirl.cli.drivers import reproduce_drivers
-
-        reproduce_drivers(network, matches, out, repeats, report=report, as_json=as_json)
+        unused = {"--workers": workers is not None, "--engine": engine != "local", "--scheduler": scheduler is not None}
+        for option, given in (unused | {"--retry-failed": retry_failed}).items():
+            if given:
+                raise InvalidParameter(
+                    f"{option} says nothing to reproduce drivers, whose trials run one after the other on all cores of "
+                    "this machine. Leave it out."
+                )
+        reproduce_drivers((network, matches), out, repeats, train, report=report, as_json=as_json)
         return
+    if network is not None or matches is not None or train is not None:
+        raise InvalidParameter("--network, --matches and --train are of `limiirl reproduce drivers`, by itself.")
     from limiirl.experiments.executors import Engine
     from limiirl.experiments.findings import findings
     from limiirl.experiments.running import run_studies
@@ -80,7 +93,7 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
         with told_progress(", ".join(study.name for study in chosen)) as tell:
             progress = run_studies(chosen, store, placed, repeats, retry_failed=retry_failed, tell=tell)
     except KeyboardInterrupt:
-        typer.echo("limiirl: interrupted. What was done is kept; the same command goes on from it.", err=True)
+        typer.echo(INTERRUPTED, err=True)
         raise typer.Exit(130) from None
     for record in progress.failed:
         typer.echo(f"limiirl: trial {record.spec} with seed {record.seed} failed: {record.error}", err=True)
@@ -114,6 +127,15 @@ def report(
     """
     from limiirl.experiments.store import Store
 
+    if (run / "drivers.json").exists():
+        from limiirl.experiments.drivers import read_drivers
+
+        found = read_drivers(run)
+        raise InvalidFile(
+            f"{run} is a driver experiment with {len(found.records)} of {len(list(found.plan.trials()))} trials. Its "
+            "page needs the network and the trips: call `limiirl reproduce drivers` again with the same options and "
+            f"--out {run}; what is done is not run again, and the page is written."
+        )
     page = _written(Store(run, create=False), out or run / "report")
     typer.echo(json.dumps({"report": str(page)}) if as_json else f"The report is {page}")
 

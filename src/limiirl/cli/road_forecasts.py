@@ -30,6 +30,8 @@ def forecast(
 
     Example: limiirl roads forecast porto.npz styles matches.npz --share 0.3
     """
+    import numpy as np
+
     from limiirl import IntentMixture
     from limiirl.forecast import Forecaster
     from limiirl.report.roads import forecast_example
@@ -43,7 +45,9 @@ def forecast(
             "segments. Name the network that it was fitted on."
         )
     which = 0 if trip is None else place(demos, trip)
-    found = forecast_example(Forecaster(mixture, demos), roads, demos[which].states, title="", share=share, k=routes)
+    # A trip's own end among the candidates would give it away.
+    forecaster = Forecaster(mixture, demos[np.arange(len(demos)) != which])
+    found = forecast_example(forecaster, roads, demos[which].states, title="", share=share, k=routes)
     likely = sorted(zip(found.probability.tolist(), found.destinations.tolist(), strict=True), reverse=True)[:5]
     told = {
         "known_segments": len(found.driven),

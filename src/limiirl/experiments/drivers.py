@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,9 +32,10 @@ class DriverRow:
     method, gamma : str, float
     n : int
         Splits.
-    iterations, minutes, nll, missed : Interval
+    iterations, minutes, nll, missed, surplus : Interval
         M-steps after the start; wall time of start and EM; NLL of the test trips, a trip; share of the driven distance
-        that predicted routes leave out.
+        that predicted routes leave out, and of the predicted distance that is off the driven route. Of a single split,
+        the mean alone: the rest is NaN. Splits overlap, so that intervals are too narrow.
     gain : Interval or None
         NLL of one intent less that of this method, split by split; None for one intent itself.
     n_better : int
@@ -47,6 +49,7 @@ class DriverRow:
     minutes: Interval
     nll: Interval
     missed: Interval
+    surplus: Interval
     gain: Interval | None
     n_better: int
 
@@ -62,17 +65,21 @@ class DriverResults:
         """Return the records of one method at one discount, by split."""
         return tuple(r for r in self.records if r.method == method and r.gamma == gamma)
 
-    def best(self, method: str, gamma: float) -> DriverRecord:
-        """Return the record whose training trips are explained best, as the paper shows it."""
-        found = self.of(method, gamma)
+    def best(self, method: str, gamma: float, split: int | None = None) -> DriverRecord:
+        """Return the record whose training trips are explained best, as the paper shows it; or that of one split.
+
+        Training trips differ between splits: methods are compared within one.
+        """
+        found = [record for record in self.of(method, gamma) if split is None or record.split == split]
         if not found:
+            where = "" if split is None else f" in split {split}"
             raise InvalidParameter(
-                f"No trial of {method!r} at discount {gamma:g} has been run. Run the experiment first."
+                f"No trial of {method!r} at discount {gamma:g} has been run{where}. Run the experiment first."
             )
         return min(found, key=lambda record: record.train_nll)
 
     def rows(self) -> list[DriverRow]:
-        """Return the table's lines of which at least two splits have been run."""
+        """Return the table's lines of which at least one split has been run."""
         kinds = [(DRIVER_METHODS, gamma) for gamma in self.plan.gammas] + [(DESTINATION_METHODS, 1.0)]
         rows = []
         for methods, gamma in kinds:
@@ -81,18 +88,18 @@ class DriverResults:
             for method in methods:
                 found = self.of(method, gamma)
                 gains = [single[r.split] - r.test_nll for r in found if r.split in single and method != one]
-                if len(found) >= 2:
+                if found:
                     rows.append(_row(method, gamma, found, gains))
         return rows
 
-    def baselines(self) -> dict[str, Interval]:
-        """Return the share of the driven distance that the shortest and the fastest routes leave out, over splits."""
+    def baselines(self, what: Literal["missed", "surplus"] = "missed") -> dict[str, Interval]:
+        """Return what the shortest and the fastest routes miss of driven ones, over splits, or have beside them."""
         by_split = {record.split: record for record in self.records}
-        if len(by_split) < 2:
+        if not by_split:
             return {}
         return {
-            "shortest distance": mean_interval([record.missed_distance for record in by_split.values()]),
-            "shortest time": mean_interval([record.missed_time for record in by_split.values()]),
+            f"shortest {kind}": _over([getattr(record, f"{what}_{kind}") for record in by_split.values()])
+            for kind in ("distance", "time")
         }
 
     def to_csv(self) -> str:
@@ -111,13 +118,19 @@ def _row(method: str, gamma: float, found: Sequence[DriverRecord], gains: list[f
         method,
         gamma,
         len(found),
-        iterations=mean_interval([float(record.n_iter) for record in found]),
-        minutes=mean_interval(minutes),
-        nll=mean_interval([record.test_nll for record in found]),
-        missed=mean_interval([record.missed for record in found]),
-        gain=mean_interval(gains) if len(gains) >= 2 else None,
+        iterations=_over([float(record.n_iter) for record in found]),
+        minutes=_over(minutes),
+        nll=_over([record.test_nll for record in found]),
+        missed=_over([record.missed for record in found]),
+        surplus=_over([record.surplus for record in found]),
+        gain=_over(gains) if gains else None,
         n_better=int(np.sum(np.array(gains) > 0.0)),
     )
+
+
+def _over(values: list[float]) -> Interval:
+    """Return the mean with its interval, which one value alone does not have."""
+    return mean_interval(values) if len(values) > 1 else Interval(values[0], math.nan, math.nan, math.nan, 1)
 
 
 def run_drivers(
@@ -144,6 +157,7 @@ def run_drivers(
         Run only these, so that several machines or processes can share the work of one folder.
     """
     place = Path(folder)
+    data.split(plan, 0)  # too few trips are told before a folder is made
     _claim(place, {"format": _FORMAT, "plan": plan.as_dict(), "data": data.fingerprint()})
     unknown = sorted(set(splits or ()) - set(range(plan.n_splits)))
     if unknown:

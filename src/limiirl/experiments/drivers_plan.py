@@ -199,7 +199,7 @@ class DriverData:
         if half < plan.n_train or half < 1:
             raise InvalidDemos(
                 f"Half of the {short.size} usable trips of at most {plan.max_length} segments are fewer than "
-                f"n_train = {plan.n_train}. Lower n_train, or match more trips."
+                f"n_train = {plan.n_train}. Lower n_train (--train of `reproduce drivers`), or match more trips."
             )
         order: NDArray[np.int64] = np.random.default_rng([plan.seed, number]).permutation(short)
         return self.demos[order[: plan.n_train]], self.demos[order[half : half + plan.n_test]]

@@ -50,6 +50,10 @@ class DriverRecord:
     missed, missed_distance, missed_time : float
         Share of the driven distance that predicted routes leave out, given origin and destination, a mean over test
         trips: of the mixture, of the shortest distance, and of the shortest time.
+    surplus, surplus_distance, surplus_time : float
+        The reverse of these: share of the predicted distance that is off the driven route.
+    n_at_bounds : int
+        Parameters of all intents that are on a bound.
     weights, thetas : (K,), (K, d)
     history : list of float
         NLL of the training trips by iteration.
@@ -70,6 +74,10 @@ class DriverRecord:
     missed: float
     missed_distance: float
     missed_time: float
+    surplus: float
+    surplus_distance: float
+    surplus_time: float
+    n_at_bounds: int
     weights: list[float]
     thetas: list[list[float]]
     history: list[float]
@@ -102,7 +110,7 @@ def driver_mixture(plan: DriverPlan, trial: Trial) -> IntentMixture:
     """
     capped: dict[str, Any] = {"solver": "lbfgs", "tol": plan.m_tol, "max_evaluations": plan.max_evaluations}
     if trial.to_destination:
-        irl: Any = DestinationMaxEnt(bounds=plan.destination_bounds, **capped)
+        irl: Any = DestinationMaxEnt(bounds=plan.destination_bounds, **(capped | {"solver": "bfgs"}))
     else:
         irl = MaxEnt(max_length=plan.max_length, bounds=plan.bounds, **capped)
     return IntentMixture(
@@ -111,7 +119,7 @@ def driver_mixture(plan: DriverPlan, trial: Trial) -> IntentMixture:
         max_iter=plan.max_iter,
         tol=plan.tol,
         max_evaluations=plan.max_evaluations,
-        random_state=plan.seed + trial.split,
+        random_state=_seed(plan, trial),
         **(DESTINATION_METHODS if trial.to_destination else DRIVER_METHODS)[trial.method],
     )
 
@@ -128,7 +136,8 @@ def run_driver_trial(data: DriverData, plan: DriverPlan, trial: Trial) -> Driver
         mixture, seconds_em = _timed(again, mdp, train)
     each = mixture.irl_.log_prob(mdp, mixture.thetas_, test)
     test_nll = -logsumexp(each + np.log(mixture.weights_), axis=1)
-    missed = missed_distances(data, mixture, test[: plan.n_routes])
+    missed, surplus = missed_distances(data, mixture, test[: plan.n_routes])
+    low, high = plan.destination_bounds if trial.to_destination else plan.bounds
     baselines = baseline_distances(data, plan, trial.split)
     return DriverRecord(
         trial.split,
@@ -144,8 +153,12 @@ def run_driver_trial(data: DriverData, plan: DriverPlan, trial: Trial) -> Driver
         test_nll_bound=-float((each @ mixture.weights_).mean()),
         test_nll_segment=float(test_nll.sum() / test.lengths.sum()),
         missed=float(missed.mean()),
-        missed_distance=float(baselines["distance"].mean()),
-        missed_time=float(baselines["time"].mean()),
+        missed_distance=float(baselines["distance"][0].mean()),
+        missed_time=float(baselines["time"][0].mean()),
+        surplus=float(surplus.mean()),
+        surplus_distance=float(baselines["distance"][1].mean()),
+        surplus_time=float(baselines["time"][1].mean()),
+        n_at_bounds=int(np.sum((mixture.thetas_ <= low) | (mixture.thetas_ >= high))),
         weights=mixture.weights_.tolist(),
         thetas=mixture.thetas_.tolist(),
         history=[-entry.log_likelihood for entry in mixture.history_],
@@ -153,27 +166,36 @@ def run_driver_trial(data: DriverData, plan: DriverPlan, trial: Trial) -> Driver
 
 
 def missed_distances(data: DriverData, mixture: IntentMixture, test: Demonstrations) -> Float:
-    """Return the share (N,) of each trip's distance that the route predicted by a mixture leaves out.
+    """Return (2, N) the share of each trip that the route predicted by a mixture misses, and of that off the trip.
 
     Routes are predicted from the first and the last segment of a trip. Discounts below 1 would make a route depend on
     where it begins, so that routes are found at discount 1 (spec, section G).
     """
     routes = Forecaster(mixture).predicted_routes(test.start_states, test.last_states)
-    return distance_missed(test, routes, data.network.length_m)
+    return _both_ways(data, test, routes)
 
 
 @lru_cache(maxsize=2)  # the methods of a split come one after the other
 def baseline_distances(data: DriverData, plan: DriverPlan, split: int) -> dict[str, Float]:
-    """Return the share (N,) that the shortest and the fastest routes leave out, of the test trips of a split."""
+    """Return `missed_distances` (2, N) of the shortest and of the fastest routes, of the test trips of a split."""
     network, test = data.network, data.split(plan, split)[1][: plan.n_routes]
     mdp = network.mdp(plan.features)
     costs = {"distance": network.length_m, "time": network.duration_s}
     return {
-        name: distance_missed(
-            test, cheapest_routes(mdp, cost[mdp.dst], test.start_states, test.last_states), network.length_m
-        )
+        name: _both_ways(data, test, cheapest_routes(mdp, cost[mdp.dst], test.start_states, test.last_states))
         for name, cost in costs.items()
     }
+
+
+def _both_ways(data: DriverData, test: Demonstrations, routes: Demonstrations) -> Float:
+    """Return (2, N) what routes miss of trips, and what they have beside them: misses alone would reward detours."""
+    lengths = data.network.length_m
+    return np.stack([distance_missed(test, routes, lengths), distance_missed(routes, test, lengths)])
+
+
+def _seed(plan: DriverPlan, trial: Trial) -> int:
+    """Return the seed of a split: of seed + split, plans of neighbouring seeds would share most."""
+    return int(np.random.SeedSequence([plan.seed, trial.split]).generate_state(1)[0])
 
 
 def _timed(mixture: IntentMixture, mdp: MDP, demos: Demonstrations) -> tuple[IntentMixture, float]:

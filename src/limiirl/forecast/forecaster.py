@@ -20,12 +20,12 @@ from limiirl.forecast.free_ends import FreeEnds
 from limiirl.forecast.given_ends import Ends, GivenEnds
 from limiirl.forecast.next_turns import NextStates
 from limiirl.forecast.prefixes import alone
-from limiirl.forecast.routes import Costs, Route, best_routes, likeliest_route
+from limiirl.forecast.routes import Costs, Route, Scores, best_routes, likeliest_route
 from limiirl.forecast.what_if import WhatIf, World
 from limiirl.irl import MaxEnt
 from limiirl.irl.checks import count, positive
 from limiirl.mdp import MDP
-from limiirl.mixture.checks import fitted
+from limiirl.mixture.checks import fitted, trained_on
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -69,7 +69,7 @@ class Forecaster(WhatIf):
         self.shares: Float = np.asarray(mixture.weights_, dtype=np.float64)
         self.thetas: Float = np.asarray(mixture.thetas_, dtype=np.float64)
         if demos is None:
-            demos = getattr(getattr(mixture, "_prepared", None), "demos", None)
+            demos = trained_on(mixture)
         self._ends = None if demos is None else _ends_of(demos)
         mdp: MDP = mixture.mdp_
         self._world = World(mdp, np.arange(mdp.n_edges), np.zeros(mdp.n_states, dtype=bool))
@@ -77,6 +77,26 @@ class Forecaster(WhatIf):
         self._trips = self._begin(mdp)
         if isinstance(self._trips, FreeEnds):
             self._first = self._trips
+
+    def ending_as(self, demos: Demonstrations) -> Forecaster:
+        """Return this forecaster with the ends of other demonstrations as candidate destinations.
+
+        To forecast a trip that is known to its end, leave it out of them: its own end among few others gives it away.
+
+        Examples
+        --------
+        >>> from limiirl import IntentMixture
+        >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], state_features=[1.0, 1.0, 1.0, 1.0])
+        >>> demos = Demonstrations.from_lists([[0, 1, 3], [0, 2], [0, 1]])
+        >>> forecast = Forecaster(IntentMixture(1, MaxEnt(bounds=(-5, 0)), random_state=0).fit(mdp, demos))
+        >>> forecast.destinations([0]).candidates, forecast.ending_as(demos[1:]).destinations([0]).candidates
+        (array([1, 2, 3]), array([1, 2]))
+        """
+        found = copy.copy(self)
+        found._ends = _ends_of(demos)
+        if isinstance(self._trips, GivenEnds):
+            found._trips = self._trips.ending_in(found._open_ends())
+        return found
 
     def intents(
         self, partial: Any = None, goal: ArrayLike | None = None, history: Demonstrations | None = None
@@ -154,17 +174,24 @@ class Forecaster(WhatIf):
             weights = checks.prior(prior, places.size)
         return destinations(self._trips, self._prior(demos, history), demos, places, None if own else weights)
 
-    def route(self, start: int, goal: int, history: Demonstrations | None = None) -> Route:
+    def route(self, start: int, goal: int, history: Demonstrations | None = None, *, partial: Any = None) -> Route:
         """Return the most likely route of any intent: the largest rho_k p_k(route) over intents and routes.
 
         Its probability is the whole mixture's. `routes` ranks by that, and may put another first where several intents
-        share it. Rewards are searched without discount.
+        share it. Rewards are searched without discount. `partial` is as in `routes`.
         """
-        s, g, prior = self._pair(start, goal, history)
-        return likeliest_route(self._trips, self._costs, prior, s, g)
+        scores, g = self._scores(start, goal, history, partial)
+        return likeliest_route(scores, g)
 
     def routes(
-        self, start: int, goal: int, k: int = 5, history: Demonstrations | None = None, *, most: int = 1000
+        self,
+        start: int,
+        goal: int,
+        k: int = 5,
+        history: Demonstrations | None = None,
+        *,
+        most: int = 1000,
+        partial: Any = None,
     ) -> list[Route]:
         """Return the k most probable routes under the mixture that pass no state twice; see `best_routes`.
 
@@ -176,9 +203,12 @@ class Forecaster(WhatIf):
             The driver's earlier trips.
         most : int
             Routes to look at before giving up on certainty; `Route.exact` says which are certain.
+        partial : Demonstrations, or a list of states, optional
+            One trip that is going on and has come to `start`. Routes are then how it goes on, and intents count by how
+            well they explain what was driven, on the way to `goal`.
         """
-        s, g, prior = self._pair(start, goal, history)
-        return best_routes(self._trips, self._costs, prior, s, g, count(k, "k"), count(most, "most"))
+        scores, g = self._scores(start, goal, history, partial)
+        return best_routes(scores, g, count(k, "k"), count(most, "most"))
 
     def predicted_routes(
         self, starts: ArrayLike, goals: ArrayLike, intents: ArrayLike | None = None, *, threads: int | None = None
@@ -271,12 +301,18 @@ class Forecaster(WhatIf):
         demos.steps(self._trips.mdp)
         return demos, None if goal is None else checks.goals_of(goal, len(demos), self.mdp, self._world.closed)
 
-    def _pair(self, start: int, goal: int, history: Demonstrations | None) -> tuple[int, int, Float]:
+    def _scores(self, start: int, goal: int, history: Demonstrations | None, partial: Any = None) -> tuple[Scores, int]:
+        """Return what says how likely a route from start to goal is, after a partial trip where there is one."""
         s = checks.one_state(start, "start", self.mdp, self._world.closed)
         g = checks.one_state(goal, "goal", self.mdp, self._world.closed)
-        begun = np.array([s])
-        checks.beginnings(begun, self._trips.mdp, self._world.closed)
-        return s, g, self._prior(alone(begun), history)[0]
+        begun = alone(np.array([s])) if partial is None else self._partials(partial, None)[0]
+        if len(begun) != 1 or begun.last_states[0] != s:
+            raise InvalidParameter(
+                f"partial must be one trip that has come to start = {s}; there are {len(begun)}, and the first has "
+                f"come to state {begun.last_states[0]}. Pass its last state as start."
+            )
+        checks.beginnings(begun.start_states, self._trips.mdp, self._world.closed)
+        return Scores(self._trips, self._costs, self._prior(begun, history)[0], s, g, begun), g
 
     def _open_ends(self) -> Ends | None:
         """Return the ends of demonstrations that are not closed; None where there are none."""
@@ -286,7 +322,9 @@ class Forecaster(WhatIf):
         return Ends(self._ends.states[kept], self._ends.prior[kept] / self._ends.prior[kept].sum())
 
 
-def _ends_of(demos: Demonstrations) -> Ends:
-    """Return the states in which demonstrations end, with their frequencies."""
+def _ends_of(demos: Demonstrations) -> Ends | None:
+    """Return the states in which demonstrations end, with their frequencies; None where there are none."""
+    if len(demos) == 0:
+        return None
     states, counts = np.unique(demos.last_states, return_counts=True)
     return Ends(states, counts / counts.sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -51,6 +52,13 @@ class GivenEnds:
         r_state, r_edge = self.mdp.rewards(thetas)
         self._reward = r_state
         self._move = log(self.mdp.prob)[:, None] + r_state[self.mdp.dst] + (0.0 if r_edge is None else r_edge)
+
+    def ending_in(self, ends: Ends | None) -> GivenEnds:
+        """Return the same with other ends; what was solved is shared."""
+        assert self._solved  # before the copy is made
+        found = copy.copy(self)
+        found.ends = ends
+        return found
 
     def log_begin(self, demos: Demonstrations, goals: Int | None = None) -> Float:
         """Return (N, K) the log-probability that a trip from its first state to its goal (N,) begins with each."""

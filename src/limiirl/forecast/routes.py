@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.forecast.checks import log
 from limiirl.forecast.drivers import posterior
-from limiirl.forecast.predicted import predicted_routes
 from limiirl.forecast.prefixes import alone
 from limiirl.mdp import MDP
 from limiirl.mdp.routes import Way, Ways
@@ -99,6 +99,11 @@ class Costs:
                 )
         self._log_prob = log(mdp.prob)
 
+    @property
+    def n_intents(self) -> int:
+        """K."""
+        return int(self._state.shape[1])
+
     def of(self, k: int) -> Float:
         """Return (E,) what intent k pays."""
         cost = -self._log_prob - self._state[self.mdp.dst, k]
@@ -116,12 +121,16 @@ class Costs:
 
     def log_weight(self, start: int, edges: Sequence[int]) -> Float:
         """Return (K,) the log-weight of a route under each intent, rewards discounted."""
-        moved, step, n_intents = np.array(edges, dtype=np.int64), np.arange(len(edges)), self._state.shape[1]
-        return np.array([self._state[start, k] + math.fsum(self.moves(k, moved, step)) for k in range(n_intents)])
+        moved, step = np.array(edges, dtype=np.int64), np.arange(len(edges))
+        each = [self._state[start, k] + math.fsum(self.moves(k, moved, step)) for k in range(self.n_intents)]
+        return np.array(each)
 
 
 class Scores:
     """The probabilities of routes between two states, given that somebody goes from one to the other.
+
+    Where a trip has begun already, they are of how it goes on from its last state, given all that was driven: the
+    discount and the length of a trip count from its own first state.
 
     Parameters
     ----------
@@ -130,25 +139,33 @@ class Scores:
     log_prior : (K,)
         Of intents.
     start, goal : int
+    begun : Demonstrations, optional
+        One partial trip, which ends in `start`.
     """
 
-    def __init__(self, trips: Any, costs: Costs, log_prior: Float, start: int, goal: int) -> None:
-        first, last = np.array([start]), np.array([goal])
-        log_pair = np.logaddexp.reduce(log_prior + trips.log_begin(alone(first), last)[0])
+    def __init__(
+        self, trips: Any, costs: Costs, log_prior: Float, start: int, goal: int, begun: Demonstrations | None = None
+    ) -> None:
+        so_far = alone(np.array([start])) if begun is None else begun
+        last = np.array([goal])
+        log_pair = np.logaddexp.reduce(log_prior + trips.log_begin(so_far, last)[0])
         if log_pair == -np.inf:
             raise InvalidParameter(
                 f"No trip of the model leads from start = {start} to goal = {goal}. "
                 "Choose another goal, or make a model with a larger max_length."
             )
         self.costs, self.start = costs, start
-        self.log_scale = log_prior + trips.log_scale(first, last)[0] - log_pair
+        self._origin = int(so_far.start_states[0])
+        self._driven: list[int] = so_far.steps(costs.mdp).edge.tolist()
+        self._log_scale = log_prior + trips.log_scale(so_far.start_states, last)[0] - log_pair
         self.max_length = getattr(trips, "max_length", math.inf)
 
     def log_joint(self, edges: Sequence[int]) -> Float:
         """Return (K,) the log-probability of a route and of each intent; -inf where it is too long for the model."""
-        if len(edges) + 1 > self.max_length:
-            return np.full(self.log_scale.size, -np.inf)
-        return np.asarray(self.log_scale + self.costs.log_weight(self.start, edges))
+        whole = [*self._driven, *edges]
+        if len(whole) + 1 > self.max_length:
+            return np.full(self._log_scale.size, -np.inf)
+        return np.asarray(self._log_scale + self.costs.log_weight(self._origin, whole))
 
     def route(self, edges: Sequence[int]) -> Route:
         """Return a route with its probability."""
@@ -165,25 +182,24 @@ class Scores:
         """
         gamma = self.costs.mdp.gamma
         least = 1.0 if gamma == 1.0 else gamma ** (self.max_length - 1.0)
-        return np.asarray(self.log_scale + self.costs.log_weight(self.start, ()) - least * reached)
+        return np.asarray(self._log_scale + self.costs.log_weight(self._origin, self._driven) - least * reached)
 
 
-def likeliest_route(trips: Any, costs: Costs, log_prior: Float, start: int, goal: int) -> Route:
-    """Return the route of the largest rho_k p_k(route) over routes and intents; arguments as in `Scores`."""
-    scores = Scores(trips, costs, log_prior, start, goal)
+def likeliest_route(scores: Scores, goal: int) -> Route:
+    """Return the route of the largest rho_k p_k(route) over routes and intents: each intent's is its cheapest."""
+    costs, start = scores.costs, scores.start
     pair = np.array([start]), np.array([goal])
-    demos, _, log_joint = predicted_routes(trips, costs, log_prior[None], *pair, threads=1)
-    if log_joint[0] == -math.inf:
+    ways = [Ways(costs.mdp, costs.of(k)).cheapest(*pair, threads=1).edges.tolist() for k in range(costs.n_intents)]
+    log_joint = [scores.log_joint(edges)[k] for k, edges in enumerate(ways)]
+    if max(log_joint) == -math.inf:
         raise InvalidParameter(
             f"The cheapest routes from start = {start} to goal = {goal} have more than max_length = "
             f"{scores.max_length} states. IntentMixture.most_likely finds the best that is short enough."
         )
-    return scores.route(demos.steps(costs.mdp).edge.tolist())
+    return scores.route(ways[int(np.argmax(log_joint))])
 
 
-def best_routes(
-    trips: Any, costs: Costs, log_prior: Float, start: int, goal: int, k: int, most: int = 1000
-) -> list[Route]:
+def best_routes(scores: Scores, goal: int, k: int, most: int = 1000) -> list[Route]:
     """Return the k routes of the largest probability under the mixture that pass no state twice, the likeliest first.
 
     Each intent lists its own routes, the cheapest first. A route that no list has shown yet costs intent j at least
@@ -192,14 +208,16 @@ def best_routes(
 
     Parameters
     ----------
+    scores : Scores
+    goal : int
     k : int
         How many; fewer where there are fewer.
     most : int
         Routes to look at. Where they do not decide it, `Route.exact` is False for those that the bound leaves open.
     """
-    scores = Scores(trips, costs, log_prior, start, goal)
-    lists = [Ways(costs.mdp, costs.of(j)).ranked(start, goal) for j in range(log_prior.size)]
-    reached = np.zeros(log_prior.size)
+    costs = scores.costs
+    lists = [Ways(costs.mdp, costs.of(j)).ranked(scores.start, goal) for j in range(costs.n_intents)]
+    reached = np.zeros(costs.n_intents)
     seen: dict[tuple[int, ...], float] = {}
     bound = math.inf
     for _ in range(most):

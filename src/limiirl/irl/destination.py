@@ -14,7 +14,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.irl import checks
 from limiirl.irl.base import FitResult
 from limiirl.irl.destination_likelihood import Trips, arrives_once, log_weight_onward
-from limiirl.irl.destination_null import nulls
+from limiirl.irl.destination_null import nulls, spread
 from limiirl.irl.destination_values import GoalValues
 from limiirl.irl.engine.viterbi import heaviest_of_any_length
 from limiirl.irl.evidence import Evidence
@@ -47,8 +47,9 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
         Bounds on theta.
     ridge : float
         Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood.
-    solver : {"lbfgs", "newton"}
-        L-BFGS-B, or projected Newton with central differences of the exact gradient, which takes 2 d gradients a step.
+    solver : {"bfgs", "newton", "lbfgs"}
+        Projected BFGS; projected Newton with central differences of the exact gradient, which takes 2 d gradients a
+        step; or L-BFGS-B, which loses its memory at every infinite sum and may stop far from the optimum.
     tol : float
         Largest component of the projected gradient at the solution, relative to the feature's demonstrated mean where
         that is above 1.
@@ -81,7 +82,7 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
         bounds: Any = (-10.0, 0.0),
         *,
         ridge: float = 0.0,
-        solver: str = "lbfgs",
+        solver: str = "bfgs",
         tol: float = 1e-5,
         max_evaluations: int = 1000,
     ) -> None:
@@ -139,7 +140,7 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
         """Return an orthonormal basis (m, d) of the directions in which the probability of every way stays the same.
 
         They do not depend on theta. Looked at are ways from all states to some goals; `fit` looks at those between the
-        ends of demonstrations.
+        two ends of each demonstration.
 
         Examples
         --------
@@ -151,7 +152,8 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
         """
         checks.one_theta(mdp, theta)
         everywhere = np.arange(mdp.n_states)
-        return nulls(mdp, everywhere, everywhere)
+        goals = spread(everywhere, mdp.n_states)
+        return nulls(mdp, np.tile(everywhere, goals.size), np.repeat(goals, mdp.n_states))
 
     def log_value(self, mdp: MDP, thetas: ArrayLike, goals: ArrayLike) -> Float:
         """Return log beta_g(s) (G, S, K): the log-weight of all ways from each state to each of the goals (G,).

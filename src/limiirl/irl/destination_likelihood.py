@@ -126,6 +126,10 @@ class WayLikelihood:
         self.values, self.trips, self.ridge = values, trips, ridge
         self._weights = weights / weights.sum(axis=0)
         self.mean_features = self._weights.T @ trips.features
+        # The variance that a sum would have whose terms, one a step, are independent.
+        steps = self._weights.T @ np.maximum(1.0, trips.demos.lengths - 1.0)
+        squares = self._weights.T @ trips.features**2 / steps[:, None]
+        self.scale = np.maximum(squares, 1e-6 * np.max(squares, axis=1, initial=1e-6, keepdims=True)) + ridge[:, None]
         self._by_pair = np.zeros((trips.starts.size, weights.shape[1]))
         np.add.at(self._by_pair, trips.pair, self._weights)
 

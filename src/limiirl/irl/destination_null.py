@@ -23,7 +23,10 @@ _LEAST = 4
 
 
 def variation(mdp: MDP, starts: Int, goals: Int) -> tuple[Float, Float]:
-    """Return the Gram matrix (d, d) of differences between ways from any of the starts to each goal, and sizes (d,).
+    """Return the Gram matrix (d, d) of differences between ways from each start to its goal (m,), and sizes (d,).
+
+    At most 100,000 / S goals are looked at, or 4, spread evenly over those given, each with all its own starts. A
+    direction in which only trips to other goals differ is then taken for null.
 
     Examples
     --------
@@ -39,7 +42,7 @@ def variation(mdp: MDP, starts: Int, goals: Int) -> tuple[Float, Float]:
     gram, size = np.zeros((mdp.n_features, mdp.n_features)), np.zeros(mdp.n_features)
     phi = edge_features(mdp)
     for goal in spread(np.unique(goals), mdp.n_states):
-        for differences, squares in _differences(mdp, phi, np.unique(starts), int(goal)):
+        for differences, squares in _differences(mdp, phi, np.unique(starts[goals == goal]), int(goal)):
             gram += differences.T @ differences
             size += squares
     return gram, np.sqrt(size)
@@ -58,7 +61,7 @@ def spread(goals: Int, n_states: int) -> Int:
 
 
 def nulls(mdp: MDP, starts: Int, goals: Int) -> Float:
-    """Return an orthonormal basis (m, d) of the null directions."""
+    """Return an orthonormal basis of the directions that are null for all pairs (m,) of a start and a goal."""
     return null_directions(*variation(mdp, starts, goals))
 
 

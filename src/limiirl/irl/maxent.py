@@ -52,8 +52,8 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         "start" models p(tau | first state), so that where demonstrations begin says nothing about the reward.
     ridge : float
         Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood.
-    solver : {"newton", "lbfgs"}
-        Projected Newton with the exact Hessian, or L-BFGS-B. ADR 0004 measures both.
+    solver : {"newton", "lbfgs", "bfgs"}
+        Projected Newton with the exact Hessian, L-BFGS-B, or projected BFGS. ADR 0004 measures the first two.
     tol : float
         Largest component of the projected gradient at the solution, relative to the feature's demonstrated mean where
         that is above 1.

@@ -1,8 +1,9 @@
 """Minimising smooth functions within bounds: the only place that calls an optimiser.
 
 Problems come in batches: K functions of the same shape whose values are cheapest when computed together, as the
-M-step of a mixture does. `minimise_newton` moves all of them in lockstep; `minimise_lbfgs` runs scipy's L-BFGS-B on
-one after the other.
+M-step of a mixture does. `minimise_newton` and `minimise_bfgs` move all of them in lockstep; `minimise_lbfgs` runs
+scipy's L-BFGS-B on one after the other. Where functions are infinite beyond some edge, L-BFGS-B loses its memory at
+every infinite value, and `minimise_bfgs` does not.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize, minimize_scalar
 
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.base import FitResult, Status
 from limiirl.irl.lockstep import Lockstep
+from limiirl.irl.quasi_newton import Curvature, bounded_step, damped_solve
 from limiirl.irl.threads import one_thread
 
 Float = NDArray[np.float64]
@@ -28,6 +29,13 @@ _SUFFICIENT = 1e-4
 _HALVINGS = 40
 # No parameter moves further than this in one step, or than the largest is from 0: features may be in any unit.
 _LONGEST = 20.0
+# A quasi-Newton step is too long where the slope at its end is above this share of minus that at its beginning, and is
+# cut to a share between these, this often at most for that reason.
+_OVERSHOT = 0.9
+_SHARES = (0.1, 0.7)
+_TRIES = 6
+# After an infinite value; half would leave the next point so near the edge that every later step runs into it.
+_INFINITE = 0.25
 
 
 class Objective(Protocol):
@@ -76,6 +84,34 @@ class _Search:
     def trial(self, box: Box) -> Float:
         return box.clip(self.theta + self.length * self.direction)
 
+    def aim(self, objective: Objective, k: int, box: Box) -> None:
+        """Set the next direction: a damped Newton step of the variables that no bound holds."""
+        hessian = objective.hessian(self.theta, k)
+        self.n_hessians += 1
+        free = ~box.held(self.theta, self.gradient)
+        self.direction = np.zeros_like(self.theta)
+        self.direction[free] = -damped_solve(hessian[np.ix_(free, free)], self.gradient[free])
+        self.shorten()
+
+    def shorten(self) -> None:
+        # Far from the minimum the curvature may all but vanish, and the step lead out of the range of float64.
+        longest = max(_LONGEST, float(np.max(np.abs(self.theta))))
+        self.direction *= min(1.0, longest / float(np.max(np.abs(self.direction), initial=1.0)))
+        self.length, self.halvings = 1.0, 0
+
+    def move(self, theta: Float, value: float, gradient: Float) -> None:
+        self.theta, self.value, self.gradient = theta, value, gradient
+
+    def reject(self, value: float, gradient: Float) -> bool:
+        """Take half the step, and return whether that is still one."""
+        del value, gradient
+        self.length *= 0.5
+        self.halvings += 1
+        return self.halvings <= _HALVINGS
+
+    def best(self) -> tuple[Float, float, Float]:
+        return self.theta, self.value, self.gradient
+
     def accepts(self, trial: Float, value: float, gradient: Float, box: Box) -> bool:
         predicted = float(self.gradient @ (trial - self.theta))
         if value <= self.value + _SUFFICIENT * predicted and value < self.value:
@@ -105,10 +141,82 @@ def minimise_newton(
     max_evaluations : int
         Cap on values with gradients, for each problem.
     """
+    return _descend(objective, starts, box, tol, max_evaluations, lambda _, *point: _Search(*point))
+
+
+def minimise_bfgs(
+    objective: Objective, starts: Float, box: Box, tol: float | Float, max_evaluations: int
+) -> list[FitResult]:
+    """Minimise K convex functions by a projected BFGS method, all in lockstep; arguments as for `minimise_newton`.
+
+    Every step minimises a quadratic model within the bounds, and is shortened until it lowers the function enough. An
+    infinite value shortens the step and nothing else: what is known of the curvature stays. Where the objective knows a
+    `scale` (K, d) of second derivatives, the model begins with it. No Hessian is asked for.
+    """
+    scales = getattr(objective, "scale", np.ones_like(starts))
+    with one_thread("blas"):
+        return _descend(
+            objective, starts, box, tol, max_evaluations, lambda k, *point: _QuasiSearch(Curvature(scales[k]), *point)
+        )
+
+
+class _QuasiSearch(_Search):
+    """A search whose curvature is learned from the gradients on its way."""
+
+    def __init__(self, curvature: Curvature, theta: Float, value: float, gradient: Float) -> None:
+        super().__init__(theta, value, gradient)
+        self.curvature = curvature
+        self.lowest = theta, value, gradient
+
+    def aim(self, objective: Objective, k: int, box: Box) -> None:
+        del objective, k
+        self.curvature.begin(self.gradient)
+        self.direction = bounded_step(
+            self.curvature.matrix, self.gradient, box.lower - self.theta, box.upper - self.theta
+        )
+        self.shorten()
+
+    def accepts(self, trial: Float, value: float, gradient: Float, box: Box) -> bool:
+        # A point may be lower and yet not low enough for so long a step; the cap may come before a better one.
+        if value < self.lowest[1]:
+            self.lowest = trial, value, gradient
+        # Near the edge of the domain gradients grow without limit. A point there may be lower, but what its gradient
+        # says of the curvature holds nowhere else, so that a step may not go far beyond the minimum along it.
+        beyond = float(gradient @ self.direction) > -_OVERSHOT * float(self.gradient @ self.direction)
+        return not (beyond and self.halvings < _TRIES) and super().accepts(trial, value, gradient, box)
+
+    def best(self) -> tuple[Float, float, Float]:
+        return super().best() if self.status is Status.CONVERGED else self.lowest
+
+    def move(self, theta: Float, value: float, gradient: Float) -> None:
+        self.curvature.update(theta - self.theta, gradient - self.gradient)
+        super().move(theta, value, gradient)
+
+    def reject(self, value: float, gradient: Float) -> bool:
+        """Shorten the step to the minimum of a cubic with these values and slopes, or more after an infinite one."""
+        first, last = (self.length * float(g @ self.direction) for g in (self.gradient, gradient))
+        share = _INFINITE
+        if np.isfinite(value) and np.isfinite(last):
+            middle = first + last - 3.0 * (value - self.value)
+            root = np.sqrt(max(0.0, middle**2 - first * last))
+            share = 1.0 - (last + root - middle) / max(last - first + 2.0 * root, 1e-300)
+        self.length *= min(_SHARES[1], max(_SHARES[0], share))
+        self.halvings += 1
+        return self.halvings <= _HALVINGS
+
+
+def _descend(
+    objective: Objective,
+    starts: Float,
+    box: Box,
+    tol: float | Float,
+    max_evaluations: int,
+    begin: Callable[[int, Float, float, Float], _Search],
+) -> list[FitResult]:
     thetas, tols = box.clip(starts), np.broadcast_to(tol, starts.shape)
     everyone = range(thetas.shape[0])
     values, gradients = _evaluate_starts(objective, thetas, np.arange(thetas.shape[0]))
-    searches = [_Search(*point) for point in zip(thetas, values.tolist(), gradients, strict=True)]
+    searches = [begin(*point) for point in zip(everyone, thetas, values.tolist(), gradients, strict=True)]
     for k in everyone:
         _aim(objective, searches[k], k, box, tols[k])
         _count(searches[k], max_evaluations)
@@ -133,13 +241,10 @@ def _advance(
     """Accept a trial point and aim anew, or halve the step."""
     search.n_evaluations += 1
     if search.accepts(*point, box):
-        search.theta, search.value, search.gradient = point
+        search.move(*point)
         _aim(objective, search, k, box, tol)
-    else:
-        search.length *= 0.5
-        search.halvings += 1
-        if search.halvings > _HALVINGS:
-            search.status = Status.STALLED
+    elif not search.reject(*point[1:]):
+        search.status = Status.STALLED
     _count(search, max_evaluations)
 
 
@@ -164,35 +269,13 @@ def _aim(objective: Objective, search: _Search, k: int, box: Box, tol: Float) ->
     if box.residual(search.theta, search.gradient / tol) <= 1.0:
         search.status = Status.CONVERGED
         return
-    hessian = objective.hessian(search.theta, k)
-    search.n_hessians += 1
-    free = ~box.held(search.theta, search.gradient)
-    search.direction = np.zeros_like(search.theta)
-    step = -_damped_solve(hessian[np.ix_(free, free)], search.gradient[free])
-    # Far from the minimum the curvature may all but vanish, and the step lead out of the range of float64.
-    longest = max(_LONGEST, float(np.max(np.abs(search.theta))))
-    search.direction[free] = step * min(1.0, longest / float(np.max(np.abs(step), initial=1.0)))
-    search.length, search.halvings = 1.0, 0
-
-
-def _damped_solve(matrix: Float, right: Float) -> Float:
-    """Solve (matrix + damping) x = right with the least damping that makes it definite, from 1e-8 of its mean on."""
-    # Where curvature has underflowed, the floor keeps the solution within float64, so that its direction is still told.
-    mean = max(float(np.trace(matrix)) / matrix.shape[0], 1e-150)
-    damping = 1e-8 * mean
-    while True:
-        try:
-            factor = cho_factor(matrix + damping * np.eye(matrix.shape[0]))
-        except LinAlgError:
-            damping *= 100.0
-            continue
-        return np.asarray(cho_solve(factor, right), dtype=np.float64)
+    search.aim(objective, k, box)
 
 
 def _result(search: _Search, box: Box) -> FitResult:
-    residual = box.residual(search.theta, search.gradient)
+    theta, value, gradient = search.best()
     status = search.status or Status.STALLED
-    return FitResult(search.theta, search.value, status, search.n_evaluations, search.n_hessians, residual)
+    return FitResult(theta, value, status, search.n_evaluations, search.n_hessians, box.residual(theta, gradient))
 
 
 def minimise_lbfgs(
@@ -307,4 +390,4 @@ def minimise_ray(loss: Callable[[float], float], longest: float) -> float:
     return float(np.exp(found.x if found.fun <= values[best] else grid[best]))
 
 
-SOLVERS = {"newton": minimise_newton, "lbfgs": minimise_lbfgs}
+SOLVERS = {"newton": minimise_newton, "lbfgs": minimise_lbfgs, "bfgs": minimise_bfgs}

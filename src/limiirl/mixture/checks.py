@@ -146,6 +146,12 @@ def fitted(mixture: Any) -> None:
         raise NotFitted(f"This {type(mixture).__name__} is not fitted. Call fit(mdp, demos) first.")
 
 
+def trained_on(mixture: Any) -> Demonstrations | None:
+    """Return the demonstrations that a mixture was fitted to; None for one read from a file, which has them no more."""
+    found: Demonstrations | None = getattr(getattr(mixture, "_prepared", None), "demos", None)
+    return found
+
+
 def one_intent(k: Any, n_intents: int) -> int:
     """Return an intent's number."""
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 0 <= k < n_intents:

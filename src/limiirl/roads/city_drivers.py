@@ -112,7 +112,7 @@ def _far(city: City, start: int) -> Int:
     """Return the places that are far enough from a start, or the farthest where none is."""
     at = city.network.node_xy[city.network.head]
     away = np.hypot(*(at[city.places] - at[start]).T)
-    return city.places[away >= min(1000.0 * _APART * city.radius_km, away.max())]
+    return np.asarray(city.places[away >= min(1000.0 * _APART * city.radius_km, away.max())])
 
 
 def _routes(city: City, thetas: Float, style: Int, start: Int, goal: Int, rng: np.random.Generator) -> list[Int]:

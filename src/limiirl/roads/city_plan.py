@@ -217,11 +217,11 @@ def _lines(radius_m: float, keep_right: int, rng: np.random.Generator) -> Lines:
                 found.append((outwards * at, RESIDENTIAL, 0))
             service = not service
     found = sorted(line for line in found if abs(line[0]) <= radius_m)
-    at = np.array([line[0] for line in found])
-    road_class = np.array([line[1] for line in found])
+    places = np.array([line[0] for line in found])
+    classes = np.array([line[1] for line in found])
     sense = np.array([line[2] for line in found])
-    twin = np.append(np.diff(at) < TWIN_M + 1.0, False)
-    return Lines(at, road_class, sense, np.cumsum(road_class < TERTIARY), twin)
+    twin = np.append(np.diff(places) < TWIN_M + 1.0, False)
+    return Lines(places, classes, sense, np.cumsum(classes < TERTIARY), twin)
 
 
 def _bent(columns: Float, rows: Float, radius_m: float, rng: np.random.Generator) -> Float:

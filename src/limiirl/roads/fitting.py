@@ -170,5 +170,5 @@ def _model(name: str, mdp: MDP, max_segments: int) -> Any:
     if name == "DestinationMaxEnt":
         if mdp.gamma != 1.0:
             raise InvalidParameter(f"DestinationMaxEnt needs discount 1; gamma is {mdp.gamma}. Leave gamma out.")
-        return DestinationMaxEnt(bounds=_DESTINATION_BOUNDS, **_CAPPED)
+        return DestinationMaxEnt(bounds=_DESTINATION_BOUNDS, **(_CAPPED | {"solver": "bfgs"}))
     raise InvalidParameter(f"model must be one of {', '.join(MODELS)}; it is {name!r}.")

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import numpy as np
 
@@ -67,7 +67,7 @@ def read_gpx(path: Path) -> Raw:
 def _open(path: Path) -> IO[bytes]:
     with path.open("rb") as handle:
         zipped = handle.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if zipped else path.open("rb")
+    return cast("IO[bytes]", gzip.open(path, "rb")) if zipped else path.open("rb")
 
 
 def _segments(handle: IO[bytes], path: Path) -> Iterator[tuple[int, int, list[tuple[float, float, float]]]]:

@@ -137,7 +137,7 @@ class Trips:
         """
         north, east = ([np.asarray(one, dtype=np.float64) for one in many] for many in (lat, lon))
         if time_s is None:
-            times = [step_s * np.arange(one.size) for one in north]
+            times = [step_s * np.arange(one.size, dtype=np.float64) for one in north]
         else:
             times = [np.asarray(one, dtype=np.float64) for one in time_s]
         checks.alike(north, east, times)
@@ -168,8 +168,13 @@ class Trips:
         notes: Counter[str] = Counter()
         for part in parts:
             notes.update(part.notes)
+        lat, lon, time_s = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("lat", "lon", "time_s")
+        )
         return cls(
-            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("lat", "lon", "time_s")),
+            lat,
+            lon,
+            time_s,
             np.concatenate([[0], np.cumsum(lengths)]),
             checks.joined_names([part.ids for part in parts]),
             checks.joined_groups([part.groups for part in parts]),

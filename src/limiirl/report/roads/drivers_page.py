@@ -60,10 +60,10 @@ def drivers_page(view: DriversView) -> Report:
     sections = [
         Section("Styles", [_style_table(view), *_style_words(view)], lead=_styles_lead(view)),
         Section("Who drives where", [_flow_map(view)]),
-        *_pair_section(view),
+        *(_pair_section(view) if view.examples else []),
         Section("Rewards", [Text(GAUGE), _rewards(view)], lead=_rewards_lead(view)),
     ]
-    forecasts = forecast_section(view)
+    forecasts = forecast_section(view) if view.examples else None
     if forecasts is not None:
         sections.append(forecasts)
     if view.tables:
@@ -85,7 +85,8 @@ def drivers_page(view: DriversView) -> Report:
                 "Trips are people's",
                 "A trip tells where somebody lives, works and goes. Trim the ends of trips and mask homes before you "
                 "show a page like this to others: `limiirl.roads.privacy`. "
-                f"Streets that fewer than {view.least} trips use are not drawn; single trips shown as examples are.",
+                f"Streets that fewer than {view.least} {view.counted} use are not drawn; "
+                + ("single trips shown as examples are." if view.examples else "nor are single trips."),
             ),
             *([Facts(view.facts)] if view.facts else []),
         ],
@@ -149,20 +150,20 @@ def _style_words(view: DriversView) -> list[Item]:
 
 def _flow_map(view: DriversView) -> Map:
     network = view.network
-    used = view.trips_on >= view.least
+    used = view.passed_by >= view.least
     both = used | np.where(network.opposite >= 0, used[np.maximum(network.opposite, 0)], False)
     flows = np.where(both, view.counted_flows, 0.0)
     layers = [streets(network)]
     layers += flow_layers(network, flows, view.style_names, unit=view.flow_unit)
-    layers += _typical_trips(view)
+    layers += _typical_trips(view) if view.examples else []
     busiest = network.class_names[int(network.road_class[int(flows.sum(axis=0).argmax())])].replace("_", " ")
     return Map(
         "flows",
         "Flows by style",
         f"A map of the streets that {view.main.n_intents} styles of driving use. The busiest segment is {busiest}.",
         "Choose one style, or the map of who drives where: a street has a style's colour where that style's trips use "
-        f"it clearly more than the others' do. Streets with fewer than {view.least} trips are left out. Typical trips "
-        "are the surest of each style.",
+        f"it clearly more than the others' do. Streets with fewer than {view.least} {view.counted} are left out."
+        + (" Typical trips are the surest of each style." if view.examples else ""),
         layers,
         attribution=network.attribution,
     )
@@ -246,4 +247,6 @@ def _rewards(view: DriversView) -> Figure:
             f" Left out are features that make up less than {100 * _DRIVEN:g}\u00a0% of the way driven ({left_out} of "
             f"{len(view.feature_names)}), on which the data say little."
         )
+    if view.source:
+        caption += f" {literal(view.source)}"
     return Figure("rewards", "Learned rewards", drawn.alt, caption, lambda: drawn.figure, drawn.columns)

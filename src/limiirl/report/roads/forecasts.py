@@ -27,6 +27,8 @@ _CLASSES = ((0.0, 6.0, "under 2 %"), (0.02, 9.0, "2 to 10 %"), (0.1, 13.0, "10 t
 _LEFT, _RIGHT = -30.0, 30.0
 # Colours of routes: not those of the first styles.
 _HUES = (5, 4, 7, 0, 1)
+_TRAINED = " The mixture was trained on these trips too, so that this is how well it fits, not how well it foresees."
+_HELD_OUT = " The mixture was not trained on these trips."
 
 
 def forecast_example(
@@ -44,6 +46,7 @@ def forecast_example(
     Parameters
     ----------
     forecaster : Forecaster
+        Best one whose candidate destinations are of other trips: see `Forecaster.ending_as`.
     network : RoadNetwork
     states : (n,)
         Segments of a whole trip, at least two; best one that the mixture was not trained on.
@@ -64,7 +67,7 @@ def forecast_example(
     begun = driven.tolist()
     turns = forecaster.next_states(begun)
     ends = forecaster.destinations(begun, candidates)
-    routes = forecaster.routes(int(driven[-1]), int(path[-1]), k)
+    routes = forecaster.routes(int(driven[-1]), int(path[-1]), k, partial=begun)
     return ForecastExample(
         title,
         driven,
@@ -87,7 +90,9 @@ def forecast_section(view: DriversView) -> Section | None:
         parts,
         lead="Trips cut somewhere, and what the mixture says from there: which way next, which route if the "
         "destination is known, and which destination if it is not. All are averaged over the styles, by how well each "
-        "explains what was driven so far.",
+        "explains what was driven so far. The candidate destinations are the ends of the other trips, and this trip's "
+        "own only where another ends there too."
+        + ("" if view.trained is None else _TRAINED if view.trained else _HELD_OUT),
     )
 
 

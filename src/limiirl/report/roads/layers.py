@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl.errors import InvalidParameter
-from limiirl.report.ink import INK, MUTED, SERIES
+from limiirl.report.ink import MUTED, SERIES
 from limiirl.report.map_item import Layer, Stroke
 from limiirl.report.roads.chains import Chains, chains
 from limiirl.roads import RoadNetwork
@@ -128,13 +128,6 @@ def way(network: RoadNetwork, states: ArrayLike) -> Float:
 def route(network: RoadNetwork, states: ArrayLike, title: str, stroke: Stroke, **facts: object) -> Layer:
     """Return one route as a layer of its own."""
     return Layer.of_lines(title, [way(network, states)], strokes=[stroke], facts={k: [v] for k, v in facts.items()})
-
-
-def ends(network: RoadNetwork, states: ArrayLike, title: str = "Start and end") -> Layer:
-    """Return where a route begins, as a dot of paper colour's contrast, and where it ends."""
-    line = way(network, states)
-    dots = [Stroke("start", MUTED, 11.0, halo=True), Stroke("end", INK, 11.0, halo=True)]
-    return Layer(title, line[[0, -1]], strokes=dots, stroke=[0, 1], kind="points")
 
 
 def flow_layers(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidParameter, LimiirlWarning
+from limiirl.errors import InvalidDemos, InvalidParameter, LimiirlWarning
 from limiirl.experiments.drivers import DriverResults, DriverRow
 from limiirl.experiments.drivers_plan import DESTINATION_METHODS, DriverData, Trial
 from limiirl.experiments.drivers_trial import driver_mixture
@@ -57,11 +58,13 @@ def styles_view(
     start = mixture.init if isinstance(mixture.init, str) else "a start that was given"
     forecasts = _examples(network, mixture, demos, examples)
     view = _view(network, fit.features, {start: mixture.ensemble_}, mixture, demos)
-    return replace(view, title=title, facts=facts, forecasts=forecasts)
+    return replace(view, title=title, facts=facts, forecasts=forecasts, trained=True)
 
 
-def styles_report(network: RoadNetwork, fit: DriverFit, *, title: str = "Driving styles") -> Report:
-    """Return the page of one fit: styles in words and on the map, rewards, two routes and forecasts.
+def styles_report(
+    network: RoadNetwork, fit: DriverFit, *, title: str = "Driving styles", examples: bool = True
+) -> Report:
+    """Return the page of one fit: styles in words and on the map, rewards, and, as examples, single trips.
 
     Examples
     --------
@@ -73,12 +76,13 @@ def styles_report(network: RoadNetwork, fit: DriverFit, *, title: str = "Driving
     >>> styles_report(city.network, fit).title
     'Driving styles'
     """
-    return drivers_page(styles_view(network, fit, title=title, examples=_EXAMPLES))
+    view = styles_view(network, fit, title=title, examples=_EXAMPLES if examples else 0)
+    return drivers_page(replace(view, examples=examples))
 
 
-def write_styles(network: RoadNetwork, fit: DriverFit, folder: str | PathLike[str]) -> Path:
-    """Write the page of a fit to a folder, and return its address."""
-    return write(styles_report(network, fit), folder)
+def write_styles(network: RoadNetwork, fit: DriverFit, folder: str | PathLike[str], *, examples: bool = True) -> Path:
+    """Write the page of a fit to a folder, with single trips as examples or without, and return its address."""
+    return write(styles_report(network, fit, examples=examples), folder)
 
 
 def experiment_report(data: DriverData, results: DriverResults) -> Report:
@@ -89,7 +93,7 @@ def experiment_report(data: DriverData, results: DriverResults) -> Report:
     """
     plan, gamma = results.plan, results.plan.gammas[0]
     best = results.best(STARTS["hard clusters (k-means)"], gamma)
-    ensembles = {start: results.best(method, gamma).ensemble for start, method in STARTS.items()}
+    ensembles = {start: results.best(method, gamma, best.split).ensemble for start, method in STARTS.items()}
     shown = data.split(plan, best.split)[1][:_SHOWN]
     mixture = _restored(data, results, Trial(best.split, best.method, gamma), shown)
     bound = list(DESTINATION_METHODS)[-1]
@@ -104,6 +108,8 @@ def experiment_report(data: DriverData, results: DriverResults) -> Report:
             title="Drivers: styles, routes and forecasts",
             facts=facts,
             forecasts=forecasts,
+            trained=False,
+            source=f"All starts are of split {best.split}, the one whose hard start explains its training trips best.",
             tables=[_table(results, to_destination=False), _table(results, to_destination=True)],
         )
     )
@@ -139,25 +145,32 @@ def _view(
 
 
 def _examples(network: RoadNetwork, mixture: IntentMixture, demos: Demonstrations, n: int) -> list[ForecastExample]:
-    """Return forecasts of the first n trips of middling length."""
-    if n == 0:
+    """Return forecasts of the first n trips of middling length, whose own ends are not among the candidates.
+
+    A trip that leads to no other's end has none.
+    """
+    if n == 0 or len(demos) < 2:  # no other trip's end
         return []
     low, high = _EXAMPLE_SEGMENTS
     middling = np.flatnonzero((demos.lengths >= low) & (demos.lengths <= high))
-    chosen = (middling if middling.size else np.argsort(-demos.lengths))[:n].tolist()
+    found: list[ForecastExample] = []
     forecaster = Forecaster(mixture, demos)
-    return [
-        forecast_example(forecaster, network, demos[i].states, title=f"Trip {number}")
-        for number, i in enumerate(chosen, start=1)
-    ]
+    for i in (middling if middling.size else np.argsort(-demos.lengths)).tolist():
+        others = forecaster.ending_as(demos[np.arange(len(demos)) != i])
+        with suppress(InvalidDemos):
+            found.append(forecast_example(others, network, demos[i].states, title=f"Trip {len(found) + 1}"))
+        if len(found) == n:
+            break
+    return found
 
 
 def _table(results: DriverResults, *, to_destination: bool) -> Table:
     """Return the paper's table: iterations, time and NLL, and beside them what the routes miss."""
     own = [row for row in results.rows() if (row.method in DESTINATION_METHODS) == to_destination]
     rows: list[list[Content]] = [_line(row) for row in own]
+    beside = results.baselines("surplus")
     for name, missed in results.baselines().items():
-        rows.append([name, "–", "–", "–", "–", "–", "–", _interval(missed, 3)])
+        rows.append([name, "–", "–", "–", "–", "–", "–", _interval(missed, 3), _interval(beside[name], 3)])
     columns: list[Column | str] = [
         Column("Method", "left"),
         "Discount",
@@ -167,12 +180,16 @@ def _table(results: DriverResults, *, to_destination: bool) -> Table:
         "Gain on one intent",
         "Splits that gain",
         "Distance missed",
+        "Distance beside",
     ]
     what = "given both ends of a trip" if to_destination else "of whole trips, the first segment's included"
     caption = (
         f"Means and 95 % intervals (half-widths) over {results.plan.n_splits} random splits. NLL in nats a trip, "
-        f"{what}; of the mixture, not the mean of its parts. Minutes are of this machine. The last column is the share "
-        "of the driven distance that the most likely route leaves out, given both ends."
+        f"{what}; of the mixture, not the mean of its parts. Splits are drawn from the same trips and overlap, so that "
+        "the intervals are too narrow; a driver may have trips in both halves, so that nothing here is of drivers "
+        "unseen. Minutes were measured on the machine at hand, with whatever else it did. Missed is the share of the "
+        "driven distance that the most likely route leaves out, given both ends; beside is the share of that route's "
+        "distance which is off the driven one."
     )
     name = "destination" if to_destination else "drivers"
     title = "Given the destination" if to_destination else "Iterations, time and likelihood"
@@ -191,6 +208,7 @@ def _line(row: DriverRow) -> list[Content]:
         gain,
         better,
         _interval(row.missed, 3),
+        _interval(row.surplus, 3),
     ]
 
 

@@ -15,6 +15,7 @@ from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.report.cells import Table
 from limiirl.roads import RoadNetwork
 from limiirl.roads.gauge import Gauged, check_groups, fixed_gauge, matched
+from limiirl.roads.small_numbers import RouteMask
 from limiirl.roads.styles import StyleWords, style_words
 
 Float = NDArray[np.float64]
@@ -73,15 +74,21 @@ class DriversView:
     flow_unit : str
         What `flows` counts.
     forecasts : sequence of ForecastExample
+    trained : bool, optional
+        Whether the trips of the forecasts are among those that were learned from; None where that is not known.
+    examples : bool
+        Whether single trips are shown: typical ones, two routes, forecasts. They may tell who drove.
     tables : sequence of Table
         Cross-validation, and what else there is.
     names : K texts, optional
         Of the styles; "style 1" and so on where absent.
     title, lead : str
+    source : str
+        Where the ensembles are from, for the caption of their rewards.
     facts : mapping
         For the methods.
     least : int
-        Streets that fewer trips use are not drawn.
+        Streets that fewer drivers use are not drawn; fewer trips, where drivers are not known.
 
     Examples
     --------
@@ -112,12 +119,15 @@ class DriversView:
     flows: Float | None = None
     flow_unit: str = "trips"
     forecasts: Sequence[ForecastExample] = ()
+    trained: bool | None = None
+    examples: bool = True
     tables: Sequence[Table] = ()
     names: Sequence[str] | None = None
     title: str = "Driving styles"
     lead: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
     least: int = 5
+    source: str = ""
 
     def __post_init__(self) -> None:
         if not self.ensembles:
@@ -204,8 +214,13 @@ class DriversView:
         return np.stack(uses)
 
     @cached_property
-    def trips_on(self) -> Int:
-        """How many different trips (S,) pass each segment: what is shown of few of them is shown of people."""
-        trip = np.repeat(np.arange(len(self.demos)), np.diff(self.demos.offsets))
-        pairs = np.unique(np.stack([self.demos.states, trip]), axis=1)
-        return np.bincount(pairs[0], minlength=self.network.n_segments)
+    def passed_by(self) -> Int:
+        """How many drivers (S,) pass each segment, or trips where drivers are not known: few of them are people."""
+        known = self.demos.groups is not None
+        by_driver = self.demos if known else self.demos.replace(groups=np.arange(len(self.demos)))
+        return np.asarray(RouteMask.of(by_driver, self.network.n_segments, self.least).drivers)
+
+    @property
+    def counted(self) -> str:
+        """What `passed_by` counts: drivers or trips."""
+        return "trips" if self.demos.groups is None else "drivers"
