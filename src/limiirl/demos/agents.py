@@ -216,7 +216,7 @@ class Agents:
         --------
         >>> Agents.load("nowhere.npz")
         Traceback (most recent call last):
-        limiirl.errors.InvalidFile: nowhere.npz does not exist. Give a file that Agents.save wrote.
+        limiirl.errors.MissingFile: nowhere.npz does not exist. Give a file that Agents.save wrote.
         """
         records, names, labels = agent_files.load(path)
         try:
