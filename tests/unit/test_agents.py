@@ -187,7 +187,7 @@ def test_files_that_are_not_those_of_agents(tmp_path):
         Agents.from_released(tmp_path / "part.npz", names=["up"])
     objects = np.array([{"a": 1}], dtype=object)
     np.savez(tmp_path / "pickle.npz", up_0_policy_features=objects, up_0_actions=A[0], up_0_reward_features=PHI[0])
-    with pytest.raises(InvalidFile, match="plain arrays"):
+    with pytest.raises(InvalidFile, match="truncated or not an npz file"):
         Agents.from_released(tmp_path / "pickle.npz", names=["up"])
     np.savez(tmp_path / "nan.npz", up_0_policy_features=X[0], up_0_actions=A[0] * np.nan, up_0_reward_features=PHI[0])
     with pytest.raises(InvalidFile, match="actions must be finite; agent 0"):

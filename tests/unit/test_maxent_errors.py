@@ -38,7 +38,7 @@ def test_max_length(value: object):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("solver", "adam", "solver must be one of newton, lbfgs; it is 'adam'."),
+        ("solver", "adam", "solver must be one of newton, lbfgs, bfgs; it is 'adam'."),
         ("stop", "never", "stop must be one of anywhere, terminal, terminal_or_max_length; it is 'never'."),
         ("condition", "goal", "condition must be one of none, start; it is 'goal'."),
         ("number_space", "float32", "number_space must be one of auto, linear, log; it is 'float32'."),
@@ -71,7 +71,7 @@ def test_names_are_checked_without_a_fit_too(name: str):
 
 @pytest.mark.parametrize("value", [None, 3, ["newton"]])
 def test_a_name_that_is_no_string(value: object):
-    with pytest.raises(InvalidParameter, match="solver must be one of newton, lbfgs; it is "):
+    with pytest.raises(InvalidParameter, match="solver must be one of newton, lbfgs, bfgs; it is "):
         MaxEnt(3, solver=value).fit(small_mdp(), DEMOS)  # type: ignore[arg-type]
 
 

@@ -257,7 +257,8 @@ class FiniteEngine:
         # than any whole step makes it.
         alone = np.maximum(0.0, rewards.node.max(axis=0))
         if rewards.edge is not None:
-            alone += np.maximum(0.0, rewards.edge.max(axis=0, initial=0.0))
+            with np.errstate(over="ignore"):  # beyond float64 log space it is
+                alone = alone + np.maximum(0.0, rewards.edge.max(axis=0, initial=0.0))
         return log_loss_bound(self.mdp.n_states, self.max_length, growth, alone) >= math.log(LOSS)
 
 
