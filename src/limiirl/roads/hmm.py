@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.errors import InvalidParameter
 from limiirl.kernels.candidates import GridIndex
 from limiirl.kernels.matched_path import match_trip
-from limiirl.kernels.routing import Router, Streets, router, streets
+from limiirl.kernels.routing import Router, Streets, streets
 from limiirl.kernels.viterbi_matching import Model
 from limiirl.roads.candidates import only_neighbours
+from limiirl.roads.match_pool import Progress, match_each
 from limiirl.roads.matches import Piece, TripMatch
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.trips import Trips
-
-Progress = Callable[[int, int], None]
 
 _LEAST_RADIUS_M = 50.0
 
@@ -156,40 +151,15 @@ def match_hmm(
     progress : callable, optional
         Called with the number of trips done and of all.
     """
-    if threads is not None and threads < 1:
-        raise InvalidParameter(f"threads must be at least 1; it is {threads!r}.")
-    n_threads = min(threads or numba.get_num_threads(), max(1, len(trips)))
     roads, model = streets_of(network), settings.model()
     xy = network.plane.xy(trips.lat, trips.lon)
     x, y = np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])
-    desks: queue.SimpleQueue[Router] = queue.SimpleQueue()
-    for _ in range(n_threads):
-        desks.put(router(roads))
 
-    def one(i: int) -> TripMatch:
+    def one(i: int, desk: Router) -> TripMatch:
         rows = slice(trips.offsets[i], trips.offsets[i + 1])
-        desk = desks.get()
-        try:
-            answer = match_trip(index, roads, x[rows], y[rows], trips.time_s[rows], model, desk)
-        finally:
-            desks.put(desk)
-        return _words(answer)
+        return _words(match_trip(index, roads, x[rows], y[rows], trips.time_s[rows], model, desk))
 
-    found: list[TripMatch] = []
-    for match in _each(one, len(trips), n_threads):
-        found.append(match)
-        if progress is not None:
-            progress(len(found), len(trips))
-    return found
-
-
-def _each(one: Callable[[int], TripMatch], n: int, threads: int) -> Iterator[TripMatch]:
-    """Return one(0), one(1), ... in order, computed by some threads."""
-    if threads == 1:
-        yield from map(one, range(n))
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(one, range(n))
+    return match_each(one, len(trips), roads, threads, progress)
 
 
 def _words(answer: tuple[Any, ...]) -> TripMatch:

@@ -11,6 +11,7 @@ from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.roads import hmm
 from limiirl.roads.candidates import index as grid_of
 from limiirl.roads.candidates import only_neighbours
+from limiirl.roads.match_pool import Progress
 from limiirl.roads.matches import UNMATCHED, Matches
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.path_repair import without_chatter
@@ -31,7 +32,7 @@ def match(
     *,
     index: GridIndex | None = None,
     threads: int | None = None,
-    progress: hmm.Progress | None = None,
+    progress: Progress | None = None,
     **settings: Any,
 ) -> Matches:
     """Find the path of segments behind each trip.

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,8 +12,9 @@ from limiirl.errors import InvalidParameter
 from limiirl.kernels.candidates import GridIndex
 from limiirl.kernels.particle_paths import Effort, join, match_trip, sureness
 from limiirl.kernels.particles import Motion, Roads
-from limiirl.kernels.routing import Router, router
-from limiirl.roads.hmm import AWAY, CUT, LEFT_OVER, OUTSIDE, SINGLE, SKIPPED, Progress, streets_of
+from limiirl.kernels.routing import Router
+from limiirl.roads.hmm import AWAY, CUT, LEFT_OVER, OUTSIDE, SINGLE, SKIPPED, streets_of
+from limiirl.roads.match_pool import Progress, match_each
 from limiirl.roads.matches import Piece, TripMatch
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.trips import Trips
@@ -158,8 +155,6 @@ def match_particles(
     if unknown:
         known = ", ".join(Settings.__dataclass_fields__)
         raise InvalidParameter(f"The particle filter knows no {unknown[0]!r}; its settings are {known}.")
-    if threads is not None and threads < 1:
-        raise InvalidParameter(f"threads must be at least 1; it is {threads!r}.")
     chosen, roads, xy = Settings(**settings), roads_of(network), network.plane.xy(trips.lat, trips.lon)
     motion, effort = chosen.motion(), chosen.effort()
 
@@ -170,35 +165,7 @@ def match_particles(
         found = match_trip(roads, index, fixes, trips.time_s[rows], motion, effort, desk, state)
         return _match(roads, fixes, found, float(chosen.end_m), desk)
 
-    return _each(one, lambda: router(roads.streets), len(trips), threads or numba.get_num_threads(), progress)
-
-
-def _each(
-    one: Callable[[int, Router], TripMatch],
-    new_desk: Callable[[], Router],
-    n: int,
-    threads: int,
-    progress: Progress | None,
-) -> list[TripMatch]:
-    """Return one(i, desk) for all i in order, by some threads with a desk each."""
-    desks: queue.SimpleQueue[Router] = queue.SimpleQueue()
-    for _ in range(min(threads, max(1, n))):
-        desks.put(new_desk())
-
-    def with_desk(i: int) -> TripMatch:
-        desk = desks.get()
-        try:
-            return one(i, desk)
-        finally:
-            desks.put(desk)
-
-    found: list[TripMatch] = []
-    with ThreadPoolExecutor(min(threads, max(1, n))) as pool:
-        for match in pool.map(with_desk, range(n)) if threads > 1 else map(with_desk, range(n)):
-            found.append(match)
-            if progress is not None:
-                progress(len(found), n)
-    return found
+    return match_each(one, len(trips), roads.streets, threads, progress)
 
 
 def _match(roads: Roads, fixes: Float, found: tuple[Int, Float, Int, Int], end_m: float, desk: Router) -> TripMatch:
