@@ -25,11 +25,12 @@ import numpy as np
 from benchmarks import green
 from benchmarks.measure import describe_machine
 from limiirl.errors import LimiirlWarning
-from limiirl.roads import City, Matches, RoadNetwork, Trips, build, candidates, clean, estimate_noise, match, read_trips
+from limiirl.roads import City, Matches, RoadNetwork, Trips, build, clean, estimate_noise, match, read_trips
 from limiirl.roads import recording as record
-from limiirl.roads.agreement import length_within
-from limiirl.roads.quality import quality
-from limiirl.roads.recovery import recovered
+from limiirl.roads.matching import candidates
+from limiirl.roads.matching.agreement import length_within
+from limiirl.roads.matching.quality import quality
+from limiirl.roads.matching.recovery import recovered
 
 DATA = Path(os.environ.get("LIMIIRL_DATA", Path(__file__).parents[2] / "shared" / "data"))
 METHODS = ("hmm", "particles")

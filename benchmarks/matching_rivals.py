@@ -113,8 +113,9 @@ def compare(python: str, seconds: float, most: int) -> None:
     """Print a line a rival."""
     from benchmarks.matching import DATA, porto
     from benchmarks.measure import describe_machine
-    from limiirl.roads import candidates, clean, match, read_trips
-    from limiirl.roads.agreement import length_within
+    from limiirl.roads import clean, match, read_trips
+    from limiirl.roads.matching import candidates
+    from limiirl.roads.matching.agreement import length_within
 
     print(describe_machine())
     network = porto()

@@ -11,9 +11,9 @@ from limiirl.kernels.match_posteriors import posteriors
 from limiirl.kernels.routing import router
 from limiirl.kernels.viterbi_matching import decode, follow, lay, thin
 from limiirl.roads import Trips, match
-from limiirl.roads.candidates import index
-from limiirl.roads.hmm import Settings, streets_of
-from limiirl.roads.path_repair import illegal_turns
+from limiirl.roads.matching.candidates import index
+from limiirl.roads.matching.hmm import Settings, streets_of
+from limiirl.roads.matching.path_repair import illegal_turns
 from tests.oracles.map_matching import enumerate_sequences
 from tests.oracles.road_networks import drive, from_xy, random_grid, random_path
 

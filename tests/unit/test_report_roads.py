@@ -27,11 +27,11 @@ from limiirl.report.roads.pairs import find_pair
 from limiirl.report.roads.quality_page import quality_page
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.roads import City, RoadNetwork, Trips
+from limiirl.roads.drivers.gauge import Gauged, feature_groups, fixed_gauge, matched
+from limiirl.roads.drivers.styles import style_words
 from limiirl.roads.features import FeatureChoice, state_features
-from limiirl.roads.gauge import Gauged, feature_groups, fixed_gauge, matched
-from limiirl.roads.matches import Matches, Piece, TripMatch
-from limiirl.roads.quality import quality
-from limiirl.roads.styles import style_words
+from limiirl.roads.matching.matches import Matches, Piece, TripMatch
+from limiirl.roads.matching.quality import quality
 from tests.oracles.browser import examine, require_browser
 
 HOSTILE = "<script>alert(1)</script> & "

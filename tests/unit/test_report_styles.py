@@ -11,7 +11,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.experiments.drivers import DriverResults, run_drivers
 from limiirl.experiments.drivers_plan import DESTINATION_METHODS, DRIVER_METHODS, DriverData, DriverPlan, Trial
 from limiirl.report.roads import experiment_report, styles_report, styles_view, write_styles
-from limiirl.roads.fitting import fit_drivers
+from limiirl.roads.drivers.fitting import fit_drivers
 from tests.oracles.two_ways import MOTORWAY, STREET, demonstrations, drives, two_ways
 
 MODULE = "limiirl.report.roads.styles_report"  # of the same name as a function of the package

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from limiirl.errors import InvalidTrips
 from limiirl.kernels.nearness import length_near
 from limiirl.roads import RoadNetwork
-from limiirl.roads.agreement import Agreement, length_within
+from limiirl.roads.matching.agreement import Agreement, length_within
 
 shapely = pytest.importorskip("shapely")
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from limiirl import roads
 from limiirl.errors import DisconnectedWarning, InvalidFile, InvalidNetwork, InvalidParameter
-from limiirl.roads import connect, rules
 from limiirl.roads.compass import PORTO_CENTRE
+from limiirl.roads.maps import connect, rules
 
 # A crossing: 1 - 2 - 3 from west to east, and 4 - 2 - 5 from north to south.
 CROSSING = {1: (41.0, -8.01), 2: (41.0, -8.0), 3: (41.0, -7.99), 4: (41.01, -8.0), 5: (40.99, -8.0)}

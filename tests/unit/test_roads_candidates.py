@@ -6,7 +6,7 @@ import shapely
 
 from limiirl.errors import InvalidParameter
 from limiirl.kernels import candidates as kernel
-from limiirl.roads.candidates import candidates, index, nearest, only_neighbours
+from limiirl.roads.matching.candidates import candidates, index, nearest, only_neighbours
 from tests.oracles.map_matching import chains
 from tests.oracles.road_networks import from_xy, random_grid
 

@@ -9,7 +9,7 @@ import shapely
 
 from limiirl import roads
 from limiirl.errors import InvalidParameter
-from limiirl.roads.city_drivers import CENTRE, FEATURES, STYLES
+from limiirl.roads.city.people import CENTRE, FEATURES, STYLES
 
 SEEDS = (0, 1, 2)
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.kernels.gps_cleaning import lengths_m
 from limiirl.roads import RoadNetwork, Skipped, Trips, clean, read_trips
-from limiirl.roads.cleaning import CUTS, REASONS, Cleaned
 from limiirl.roads.geodesy import Plane, distance_m
+from limiirl.roads.traces.cleaning import CUTS, REASONS, Cleaned
 
 PLANE = Plane(41.15, -8.63)
 NETWORK = RoadNetwork.from_segments([41.1, 41.2, 41.2], [-8.7, -8.7, -8.5], [0, 1, 2], [1, 2, 0])

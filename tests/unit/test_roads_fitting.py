@@ -7,9 +7,9 @@ import pytest
 
 from limiirl import Demonstrations, DestinationMaxEnt, IntentMixture, MaxEnt
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.roads import fitting
+from limiirl.roads.drivers import fitting
+from limiirl.roads.drivers.fitting import MODELS, fit_drivers
 from limiirl.roads.feature_choice import FeatureChoice
-from limiirl.roads.fitting import MODELS, fit_drivers
 from tests.oracles.two_ways import MOTORWAY, STREET, demonstrations, drives, two_ways
 
 TOO_LONG, PASSED_BEFORE = [0, 3, 4, 5, 0, 3, 4, 5, 0, 1], [0, 3, 4, 5, 0]

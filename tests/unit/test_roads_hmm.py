@@ -6,9 +6,9 @@ import pytest
 from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.kernels.routing import router, streets_between
 from limiirl.roads import City, Matches, RoadNetwork, Trips, build, clean, estimate_noise, match, read_trips, recording
-from limiirl.roads.candidates import index
-from limiirl.roads.hmm import AWAY, CUT, LEFT_OVER, OUTSIDE, SINGLE, SKIPPED, Settings, streets_of
-from limiirl.roads.path_repair import chatter, illegal_turns
+from limiirl.roads.matching.candidates import index
+from limiirl.roads.matching.hmm import AWAY, CUT, LEFT_OVER, OUTSIDE, SINGLE, SKIPPED, Settings, streets_of
+from limiirl.roads.matching.path_repair import chatter, illegal_turns
 from tests.oracles.map_matching import routes
 from tests.oracles.road_networks import from_xy, random_grid
 

@@ -7,7 +7,7 @@ import pytest
 
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidTrips
 from limiirl.roads import Matches, Trips
-from limiirl.roads.matches import Piece, TripMatch
+from limiirl.roads.matching.matches import Piece, TripMatch
 from tests.oracles.road_networks import from_xy
 
 

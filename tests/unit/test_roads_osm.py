@@ -9,10 +9,10 @@ import pytest
 
 from limiirl import roads
 from limiirl.errors import InvalidFile, InvalidNetwork
-from limiirl.roads.assembly import Options, assemble
-from limiirl.roads.restrictions import Segments, forbidden
-from limiirl.roads.way_files import read_ways
-from limiirl.roads.way_table import Restriction
+from limiirl.roads.maps.assembly import Options, assemble
+from limiirl.roads.maps.restrictions import Segments, forbidden
+from limiirl.roads.maps.way_files import read_ways
+from limiirl.roads.maps.way_table import Restriction
 from tests.oracles import town_maps
 
 # From, through and to node: what signs forbid of the town's turns.

@@ -11,11 +11,12 @@ from limiirl.kernels.chances import normal_between, normal_mass, uniform
 from limiirl.kernels.particle_paths import follow, join
 from limiirl.kernels.particles import advance, begin
 from limiirl.kernels.routing import router
-from limiirl.roads import City, Matches, RoadNetwork, Trips, candidates, match, recording
+from limiirl.roads import City, Matches, RoadNetwork, Trips, match, recording
 from limiirl.roads.geodesy import Plane
-from limiirl.roads.hmm import AWAY, CUT, OUTSIDE, SINGLE, SKIPPED
-from limiirl.roads.particles import Settings, match_particles, roads_of
-from limiirl.roads.recovery import recovered
+from limiirl.roads.matching import candidates
+from limiirl.roads.matching.hmm import AWAY, CUT, OUTSIDE, SINGLE, SKIPPED
+from limiirl.roads.matching.particles import Settings, match_particles, roads_of
+from limiirl.roads.matching.recovery import recovered
 from tests.oracles import fine_roads
 
 CENTRE = (41.15, -8.63)

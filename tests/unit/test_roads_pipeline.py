@@ -8,10 +8,10 @@ import pytest
 from limiirl import roads
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.roads.cleaning import clean
-from limiirl.roads.matching import match
-from limiirl.roads.pipeline import STAGES, run_demo
-from limiirl.roads.recovery import recovered
+from limiirl.roads.city.pipeline import STAGES, run_demo
+from limiirl.roads.matching.methods import match
+from limiirl.roads.matching.recovery import recovered
+from limiirl.roads.traces.cleaning import clean
 
 
 @pytest.fixture(scope="module")

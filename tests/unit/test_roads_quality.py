@@ -7,9 +7,9 @@ from limiirl.errors import InvalidTrips
 from limiirl.kernels.progress import path_progress
 from limiirl.roads import City, Matches, RoadNetwork, Trips, clean, match, recording
 from limiirl.roads.geodesy import Plane
-from limiirl.roads.matches import Piece, TripMatch
-from limiirl.roads.quality import quality
-from limiirl.roads.trips import Skipped
+from limiirl.roads.matching.matches import Piece, TripMatch
+from limiirl.roads.matching.quality import quality
+from limiirl.roads.traces.trips import Skipped
 
 CENTRE = (41.15, -8.63)
 

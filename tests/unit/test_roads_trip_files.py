@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips, SkippedTripsWarning
 from limiirl.kernels.polylines import read_polylines
 from limiirl.roads import RoadNetwork, Trips, read_trips
-from limiirl.roads.trip_polylines import read_points
+from limiirl.roads.traces.polylines import read_points
 
 LINE = [[-8.63, 41.15], [-8.62, 41.16], [-8.61, 41.17]]
 PORTO = RoadNetwork.from_segments([41.1, 41.2, 41.2], [-8.7, -8.7, -8.5], [0, 1, 2], [1, 2, 0])

@@ -85,7 +85,7 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
     """
     from limiirl.report.roads import network_page, quality_page, write_styles
     from limiirl.report.write import write
-    from limiirl.roads.pipeline import run_demo
+    from limiirl.roads.city.pipeline import run_demo
 
     with told_stages() as tell:
         found = run_demo(

@@ -87,7 +87,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     """
     from limiirl.roads import RoadNetwork, clean, estimate_noise, read_trips
     from limiirl.roads import match as match_trips
-    from limiirl.roads.quality import quality
+    from limiirl.roads.matching.quality import quality
 
     roads = RoadNetwork.load(network)
     read = read_trips(trips, step_s=step, swap=swap, network=roads)
@@ -143,7 +143,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     Example: limiirl roads fit porto.npz matches.npz --intents 3 --trips 1000 --out styles --page styles-page
     """
     from limiirl.report.roads import styles_report, styles_view
-    from limiirl.roads.fitting import fit_drivers
+    from limiirl.roads.drivers.fitting import fit_drivers
 
     check_target(out)
     roads, matched = read_matched(network, matches)

@@ -21,7 +21,7 @@ _TIE = 1e-9
 
 
 class Model(NamedTuple):
-    """The numbers of the model; `limiirl.roads.hmm.Settings` explains them."""
+    """The numbers of the model; `limiirl.roads.matching.hmm.Settings` explains them."""
 
     sigma_m: float
     beta_m: float

@@ -14,52 +14,59 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from limiirl.roads import agreement, features, particles, privacy, quality
-    from limiirl.roads.building import build, from_networkx, from_osm, from_ways
-    from limiirl.roads.city import City
-    from limiirl.roads.cleaning import Cleaned, clean
+    from limiirl.roads import features, privacy
+    from limiirl.roads.city.city import City
+    from limiirl.roads.city.gps_noise import Recording, record, recording
+    from limiirl.roads.city.pipeline import run_demo
     from limiirl.roads.compass import REGIONS, regions
+    from limiirl.roads.drivers.fitting import DriverFit, fit_drivers
     from limiirl.roads.facts import describe
     from limiirl.roads.feature_choice import FeatureChoice
-    from limiirl.roads.fitting import DriverFit, fit_drivers
-    from limiirl.roads.gps_noise import Recording, record, recording
-    from limiirl.roads.matches import Matches
-    from limiirl.roads.matching import estimate_noise, match
+    from limiirl.roads.maps.building import build, from_networkx, from_osm, from_ways
+    from limiirl.roads.matching import agreement, particles, quality
+    from limiirl.roads.matching.matches import Matches
+    from limiirl.roads.matching.methods import estimate_noise, match
+    from limiirl.roads.matching.recovery import recovered
     from limiirl.roads.network import RoadNetwork
-    from limiirl.roads.pipeline import run_demo
-    from limiirl.roads.recovery import recovered
-    from limiirl.roads.trip_files import read_trips
-    from limiirl.roads.trips import Skipped, Trips
+    from limiirl.roads.traces.cleaning import Cleaned, clean
+    from limiirl.roads.traces.reading import read_trips
+    from limiirl.roads.traces.trips import Skipped, Trips
 
-# Name: the module that holds it. A module must not be called as one of these, or it would take the name's place.
+# Name: the module that holds it. No module here may be called as one of these, or it would take the name's place.
 _HOMES = {
-    "run_demo": "pipeline",
-    "recovered": "recovery",
-    "build": "building",
+    "run_demo": "city.pipeline",
+    "recovered": "matching.recovery",
+    "build": "maps.building",
     "describe": "facts",
-    "from_networkx": "building",
-    "from_osm": "building",
-    "from_ways": "building",
-    "DriverFit": "fitting",
-    "fit_drivers": "fitting",
-    "City": "city",
-    "Cleaned": "cleaning",
-    "Skipped": "trips",
-    "Trips": "trips",
-    "clean": "cleaning",
-    "read_trips": "trip_files",
-    "Recording": "gps_noise",
-    "record": "gps_noise",
-    "recording": "gps_noise",
+    "from_networkx": "maps.building",
+    "from_osm": "maps.building",
+    "from_ways": "maps.building",
+    "DriverFit": "drivers.fitting",
+    "fit_drivers": "drivers.fitting",
+    "City": "city.city",
+    "Cleaned": "traces.cleaning",
+    "Skipped": "traces.trips",
+    "Trips": "traces.trips",
+    "clean": "traces.cleaning",
+    "read_trips": "traces.reading",
+    "Recording": "city.gps_noise",
+    "record": "city.gps_noise",
+    "recording": "city.gps_noise",
     "REGIONS": "compass",
     "FeatureChoice": "feature_choice",
-    "Matches": "matches",
+    "Matches": "matching.matches",
     "RoadNetwork": "network",
     "regions": "compass",
-    "estimate_noise": "matching",
-    "match": "matching",
+    "estimate_noise": "matching.methods",
+    "match": "matching.methods",
 }
-_MODULES = ("agreement", "features", "particles", "privacy", "quality")
+_MODULES = {
+    "agreement": "matching.agreement",
+    "features": "features",
+    "particles": "matching.particles",
+    "privacy": "privacy",
+    "quality": "matching.quality",
+}
 
 __all__ = [
     "REGIONS",
@@ -97,7 +104,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return import_module(f"limiirl.roads.{name}")
+        return import_module(f"limiirl.roads.{_MODULES[name]}")
     if name in _HOMES:
         return getattr(import_module(f"limiirl.roads.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'limiirl.roads' has no attribute {name!r}")

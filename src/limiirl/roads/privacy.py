@@ -15,7 +15,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.roads.geodesy import Plane, distance_m
 from limiirl.roads.small_numbers import RouteMask, merge_small, suppress_small
-from limiirl.roads.trips import Trips
+from limiirl.roads.traces.trips import Trips
 
 __all__ = ["RouteMask", "mask_zones", "merge_small", "suppress_small", "trim_ends", "trim_path_ends"]
 

@@ -6,8 +6,8 @@ from limiirl.report.roads.network_page import network_page
 from limiirl.report.roads.quality_page import quality_page
 from limiirl.report.roads.styles_report import experiment_report, styles_report, styles_view, write_styles
 from limiirl.report.roads.view import DriversView, ForecastExample
-from limiirl.roads.gauge import Gauged, fixed_gauge
-from limiirl.roads.styles import StyleWords, style_words
+from limiirl.roads.drivers.gauge import Gauged, fixed_gauge
+from limiirl.roads.drivers.styles import StyleWords, style_words
 
 __all__ = [
     "DriversView",

@@ -18,7 +18,7 @@ from limiirl.report.roads.layers import flow_layers, near, ranks, streets, way
 from limiirl.report.roads.pairs import find_pair
 from limiirl.report.roads.view import DriversView
 from limiirl.roads import RoadNetwork
-from limiirl.roads.gauge import NOT_LENGTHS
+from limiirl.roads.drivers.gauge import NOT_LENGTHS
 
 Float = NDArray[np.float64]
 

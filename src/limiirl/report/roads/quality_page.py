@@ -16,8 +16,8 @@ from limiirl.report.inline import literal
 from limiirl.report.map_item import Layer, Map, Stroke
 from limiirl.report.roads.layers import near, streets
 from limiirl.roads import Matches, RoadNetwork, Trips
-from limiirl.roads.quality import LEVELS, LONG_M, LONG_S, Quality
-from limiirl.roads.quality import quality as measure
+from limiirl.roads.matching.quality import LEVELS, LONG_M, LONG_S, Quality
+from limiirl.roads.matching.quality import quality as measure
 
 if TYPE_CHECKING:
     from limiirl.roads import Cleaned
@@ -46,7 +46,7 @@ def quality_page(
         What was matched.
     matches : Matches
     quality : Quality, optional
-        From `limiirl.roads.quality.quality`; measured where absent.
+        From `limiirl.roads.matching.quality.quality`; measured where absent.
     title : str
 
     Examples

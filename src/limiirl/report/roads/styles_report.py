@@ -27,9 +27,9 @@ from limiirl.report.roads.drivers_page import drivers_page
 from limiirl.report.roads.forecasts import forecast_example
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.report.write import write
+from limiirl.roads.drivers.fitting import DriverFit
 from limiirl.roads.feature_choice import FeatureChoice
 from limiirl.roads.features import choose
-from limiirl.roads.fitting import DriverFit
 from limiirl.roads.network import RoadNetwork
 
 STARTS: Mapping[str, str] = {
@@ -69,7 +69,7 @@ def styles_report(
     Examples
     --------
     >>> from limiirl.roads import City
-    >>> from limiirl.roads.fitting import fit_drivers
+    >>> from limiirl.roads.drivers.fitting import fit_drivers
     >>> city = City(seed=1, radius_km=0.8)
     >>> demos = city.drive(n_drivers=6, trips_each=4).demos
     >>> fit = fit_drivers(city.network, demos, 2, model="DestinationMaxEnt", features=city.features, by_driver=True)

@@ -14,9 +14,9 @@ from limiirl.errors import InvalidParameter
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.report.cells import Table
 from limiirl.roads import RoadNetwork
-from limiirl.roads.gauge import Gauged, check_groups, fixed_gauge, matched
+from limiirl.roads.drivers.gauge import Gauged, check_groups, fixed_gauge, matched
+from limiirl.roads.drivers.styles import StyleWords, style_words
 from limiirl.roads.small_numbers import RouteMask
-from limiirl.roads.styles import StyleWords, style_words
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

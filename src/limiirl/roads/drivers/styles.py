@@ -1,0 +1,208 @@
+"""Driving styles in words, from numbers alone: how far, on which roads and where, and what the rewards prefer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from limiirl.roads.drivers.gauge import NOT_LENGTHS, Gauged, Groups, feature_groups, fixed_gauge
+
+if TYPE_CHECKING:
+    from limiirl.demos import Demonstrations
+    from limiirl.mixture import IntentMixture
+
+Float = NDArray[np.float64]
+
+# A style stands out where it has a quarter more or a fifth less than all, and three hundredths of its way; what hardly
+# anybody drives says nothing.
+_MORE, _LESS, _APART, _LEAST_SHARE = 1.25, 0.8, 0.03, 0.02
+# Rewards a km that differ by less than this from an average km are not worth a word.
+_MATTERS = 0.1
+
+
+@dataclass(frozen=True)
+class StyleWords:
+    """A style in a few words and in some sentences."""
+
+    short: str
+    long: str
+
+
+def describe_styles(mixture: IntentMixture, demos: Demonstrations) -> list[str]:
+    """Say in words what each style of a fitted mixture of drivers is like; see `style_words`.
+
+    Parameters
+    ----------
+    mixture : IntentMixture
+        Fitted to an MDP of `RoadNetwork.mdp`.
+    demos : Demonstrations
+        The trips that it was fitted to.
+
+    Examples
+    --------
+    >>> from limiirl import IntentMixture
+    >>> from limiirl.roads import City
+    >>> city = City(seed=1, radius_km=0.8)
+    >>> demos = city.drive(n_drivers=2, trips_each=3).demos
+    >>> mixture = IntentMixture(1).fit(city.network.mdp("plain"), demos)
+    >>> print(describe_styles(mixture, demos)[0][:22])
+    100 % of the trips. Or
+    """
+    mdp = mixture.mdp_
+    features = demos.features(mdp.replace(gamma=1.0))
+    groups = feature_groups(mdp)
+    gauged = fixed_gauge(mixture.thetas_, groups, features.sum(axis=0))
+    U = mixture.responsibilities_
+    mean = U.T @ features / np.maximum(U.sum(axis=0), 1e-300)[:, None]
+    return [words.long for words in style_words(gauged, mean, mixture.weights_, mdp.feature_names, groups)]
+
+
+def style_words(
+    gauged: Gauged,
+    mean_features: ArrayLike,
+    shares: ArrayLike,
+    feature_names: Sequence[str],
+    groups: Groups,
+    *,
+    not_lengths: Sequence[str] = NOT_LENGTHS,
+) -> list[StyleWords]:
+    """Say in words how each of K styles differs from all trips together.
+
+    Parameters
+    ----------
+    gauged : Gauged
+        Rewards in the fixed gauge.
+    mean_features : (K, d)
+        Of a style's trips; km, except in the groups `not_lengths`.
+    shares : (K,)
+        Of the trips.
+    feature_names : d texts
+        Such as "km of highway".
+    groups : mapping of a name to indices
+
+    Examples
+    --------
+    >>> gauged = Gauged(np.array([-1.0, -3.0]), np.array([[0.5, -1.0], [-0.2, 0.3]]))
+    >>> names, groups = ["km of highway", "km of street"], {"road class": (0, 1)}
+    >>> words = style_words(gauged, [[8.0, 2.0], [1.0, 3.0]], [0.25, 0.75], names, groups)
+    >>> [style.short for style in words]
+    ['long trips, more highway, less street', 'short trips, more street, less highway']
+    >>> print(words[0].long)
+    25 % of the trips. Long ones: 10 km on average, 5.5 km over all. Of its km, 80 % are highway (all: 50 %); less
+    street (20 %, all: 50 %). A km costs 1 on average (all: 2.5), so detours matter less to it. Prefers highway (+0.5 a
+    km). Avoids street (−1 a km).
+    """
+    mean, weight = np.asarray(mean_features, dtype=np.float64), np.asarray(shares, dtype=np.float64)
+    lengths = [list(places) for name, places in groups.items() if name not in not_lengths]
+    others = [list(places) for name, places in groups.items() if name in not_lengths]
+    km = mean[:, lengths[0]].sum(axis=1) if lengths else np.full(len(mean), np.nan)
+    told = _Told(gauged, mean, weight / max(float(weight.sum()), 1e-300), km, tuple(feature_names), lengths, others)
+    return [_describe(k, told) for k in range(len(mean))]
+
+
+@dataclass(frozen=True)
+class _Told:
+    """The numbers of all styles: rewards, mean features, shares, mean km, names of features, groups of either kind."""
+
+    gauged: Gauged
+    mean: Float
+    everybody: Float
+    km: Float
+    full: tuple[str, ...]
+    lengths: list[list[int]]
+    others: list[list[int]]
+
+    @property
+    def names(self) -> list[str]:
+        return [_plain(name) for name in self.full]
+
+
+def _describe(k: int, told: _Told) -> StyleWords:
+    names = told.names
+    short: list[str] = []
+    said = [f"{100 * told.everybody[k]:.0f} % of the trips."]
+    if told.lengths:
+        overall = float(told.everybody @ told.km)
+        ratio = told.km[k] / overall if overall else 1.0
+        size = "Long" if ratio >= _MORE else "Short" if ratio <= _LESS else "Ordinary"
+        said.append(f"{size} ones: {told.km[k]:.3g} km on average, {overall:.3g} km over all.")
+        short += [f"{size.lower()} trips"] if size != "Ordinary" else []
+        more, less = _use(k, told)
+        short += [f"more {names[j]}" for j, _, _ in more[:2]] + [f"less {names[j]}" for j, _, _ in less[:1]]
+        parts = []
+        if more:
+            parts.append("Of its km, " + " and ".join(f"{a:.0%} are {names[j]} (all: {b:.0%})" for j, a, b in more[:3]))
+        if less:
+            parts.append("less " + " and ".join(f"{names[j]} ({a:.0%}, all: {b:.0%})" for j, a, b in less[:2]))
+        if parts:
+            sentence = "; ".join(parts)
+            said.append(f"{sentence[0].upper()}{sentence[1:]}.".replace("%", " %"))
+        said += _cost(float(told.gauged.level[k]), float(told.everybody @ told.gauged.level))
+    said += _tastes(told.gauged.thetas[k], told.mean[k], names, told.lengths)
+    said += [word for places in told.others for word in _beside(k, told, places)]
+    return StyleWords(", ".join(short) or "like all trips", " ".join(said))
+
+
+def _cost(level: float, overall: float) -> list[str]:
+    """What an average km costs, where that is unlike the others."""
+    if not overall or _LESS < level / overall < _MORE:
+        return []
+    so = "so it minds detours" if level / overall >= _MORE else "so detours matter less to it"
+    return [f"A km costs {-level:.3g} on average (all: {-overall:.3g}), {so}."]
+
+
+def _use(k: int, told: _Told) -> tuple[list[tuple[int, float, float]], list[tuple[int, float, float]]]:
+    """Return the features that a style's trips use more than all do, and less, most telling first: place and shares."""
+    share = told.mean[k] / max(float(told.km[k]), 1e-300)
+    overall = (told.everybody @ told.mean) / max(float(told.everybody @ told.km), 1e-300)
+    places = [j for group in told.lengths for j in group if max(share[j], overall[j]) >= _LEAST_SHARE]
+    more = [j for j in places if share[j] >= max(_MORE * overall[j], overall[j] + _APART)]
+    less = [j for j in places if share[j] <= min(_LESS * overall[j], overall[j] - _APART)]
+    rising = sorted(more, key=lambda j: overall[j] - share[j])
+    falling = sorted(less, key=lambda j: share[j] - overall[j])
+    sides = [[(j, float(share[j]), float(overall[j])) for j in side] for side in (rising, falling)]
+    return sides[0], sides[1]
+
+
+def _tastes(theta: Float, mean: Float, names: Sequence[str], lengths: list[list[int]]) -> list[str]:
+    """What the rewards prefer and avoid, among features that the style's own trips drive."""
+    total = max((float(mean[group].sum()) for group in lengths), default=0.0)
+    places = [j for group in lengths for j in group if mean[j] >= _LEAST_SHARE * total and abs(theta[j]) >= _MATTERS]
+    liked = sorted((j for j in places if theta[j] > 0.0), key=lambda j: -theta[j])[:3]
+    shunned = sorted((j for j in places if theta[j] < 0.0), key=lambda j: theta[j])[:3]
+    said = []
+    for verb, chosen in (("Prefers", liked), ("Avoids", shunned)):
+        if chosen:
+            said.append(f"{verb} " + ", ".join(f"{names[j]} ({_signed(theta[j])} a km)" for j in chosen) + ".")
+    return said
+
+
+def _beside(k: int, told: _Told, places: list[int]) -> list[str]:
+    """What a style minds more or less than others, of features that divide no length."""
+    said, thetas = [], told.gauged.thetas
+    for j in places:
+        overall = float(told.everybody @ thetas[:, j])
+        if abs(thetas[k, j] - overall) >= max(_MATTERS, 0.25 * abs(overall)):
+            verb = "Minds" if thetas[k, j] < overall else "Minds less"
+            unit = "a km" if told.full[j].startswith("km") else "each"
+            said.append(f"{verb} {told.full[j]} ({_signed(thetas[k, j])} {unit}, all: {_signed(overall)}).")
+    return said
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2g}".replace("-", "−")
+
+
+def _plain(name: str) -> str:
+    """Return a feature's name as it stands in a sentence.
+
+    Examples
+    --------
+    >>> _plain("km of highway"), _plain("km in centre"), _plain("left turns")
+    ('highway', 'in centre', 'left turns')
+    """
+    return name.removeprefix("km ").removeprefix("of ")

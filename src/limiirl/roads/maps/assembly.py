@@ -1,0 +1,283 @@
+"""From a table of ways to a road network: pieces, turns, the connected part, and an account of what was dropped."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.errors import DisconnectedWarning, InvalidNetwork, InvalidParameter
+from limiirl.roads.checks import joined
+from limiirl.roads.geodesy import distance_m
+from limiirl.roads.maps import connect, rules
+from limiirl.roads.maps.restrictions import Segments, forbidden
+from limiirl.roads.maps.way_table import Restriction, Way, WayTable
+from limiirl.roads.network import RoadNetwork
+
+Int = NDArray[np.int64]
+Float = NDArray[np.float64]
+
+_MUCH_LOST = 0.2  # of the length
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to build; see `limiirl.roads.build`."""
+
+    service: bool = False
+    public: bool = False
+    u_turns: bool | str = False
+    restrictions: bool = True
+    component: str | None = "street_nodes"
+    centre: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the words."""
+        if self.u_turns not in (False, True, "dead_ends"):
+            raise InvalidParameter(f"u_turns must be True, False or 'dead_ends'; got {self.u_turns!r}.")
+        if self.component not in ("street_nodes", "turns", None):
+            raise InvalidParameter(f"component must be 'street_nodes', 'turns' or None; got {self.component!r}.")
+
+
+class Pieces(NamedTuple):
+    """Directed straight pieces between nodes, each pair of nodes once; nodes are indices into the table's."""
+
+    tail: Int
+    head: Int
+    way: Int  # index into the ways that were kept
+    speed_kmh: Float
+    length_m: Float
+
+    def take(self, which: Any) -> Pieces:
+        """Return some of them."""
+        return Pieces(*(column[which] for column in self))
+
+
+def assemble(table: WayTable, options: Options) -> RoadNetwork:
+    """Return the network of a map.
+
+    Examples
+    --------
+    >>> from limiirl.roads.maps.way_files import read_ways
+    >>> street = {"id": 1, "nodes": [5, 6, 7], "tags": {"highway": "residential"}}
+    >>> network = assemble(read_ways([street], {5: (41.0, -8.0), 6: (41.001, -8.0), 7: (41.002, -8.0)}), Options())
+    >>> network.n_segments, network.n_turns  # both ways, and no way to turn round
+    (4, 2)
+    """
+    notes: dict[str, Any] = {"source": dict(table.source), "options": _plain(options)}
+    notes["read"] = {"ways": len(table.ways), "nodes": table.node_id.size, "restrictions": len(table.restrictions)}
+    ways = _roads(table, options, notes)
+    whole, node_of = _pieces(table, ways, notes)
+    joined_away = node_of != np.arange(node_of.size)
+    notes |= {"segments": whole.tail.size, "nodes_joined": int(np.count_nonzero(joined_away))}
+    if joined_away.any():
+        table = replace(table, restrictions=[_moved(rule, table, node_of) for rule in table.restrictions])
+    pieces, turns, notes["turns"], part = _connected(table, ways, whole, options)
+    notes["turns"]["dead_ends"] = pieces.tail.size - np.unique(turns[:, 0]).size
+    if part is not None:
+        notes["component"] = _loss(part, whole, pieces, str(options.component))
+    return _network(table, ways, pieces, turns, options, notes)
+
+
+def _roads(table: WayTable, options: Options, notes: dict[str, Any]) -> list[Way]:
+    """Return the ways on which cars drive, those with fewer than two nodes left out."""
+    kept: list[Way] = []
+    dropped: Counter[str] = Counter()
+    for way in table.ways:
+        reason = rules.why_not(way.tags, service=options.service, public=options.public)
+        if reason is None and len(way.nodes) < 2:
+            reason = "fewer than two nodes"
+        if reason is None:
+            kept.append(way)
+        else:
+            dropped[reason] += 1
+    notes["ways"] = {
+        "kept": len(kept),
+        "dropped": dict(dropped),
+        "kept_though_closed_to_the_public": sum(rules.is_closed(way.tags) for way in kept),
+        "directions": dict(Counter(rules.directions(way.tags).rule for way in kept)),
+    }
+    if not kept:
+        words = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "it is empty"
+        raise InvalidNetwork(f"The map has no road to drive on among its {len(table.ways)} ways ({words}).")
+    return kept
+
+
+def _pieces(table: WayTable, ways: list[Way], notes: dict[str, Any]) -> tuple[Pieces, Int]:
+    """Cut ways between consecutive nodes, both ways where allowed; and return which node each node was joined to."""
+    sizes = np.fromiter((len(way.nodes) for way in ways), dtype=np.int64, count=len(ways))
+    flat = np.fromiter(chain.from_iterable(way.nodes for way in ways), dtype=np.int64, count=int(sizes.sum()))
+    at = table.places(flat)
+    # A piece begins at every node of a way but its last.
+    first = np.ones(flat.size, dtype=np.bool_)
+    first[np.cumsum(sizes) - 1] = False
+    begin = np.flatnonzero(first)
+    way = np.repeat(np.arange(len(ways)), sizes - 1)
+    tail, head = at[begin], at[begin + 1]
+    known = (tail >= 0) & (head >= 0)
+    dropped = {"node missing": int(np.count_nonzero(~known))}
+    notes["nodes_missing"] = int(np.unique(flat[at < 0]).size)
+    tail, head, way = tail[known], head[known], way[known]
+    length = distance_m(table.lat[tail], table.lon[tail], table.lat[head], table.lon[head])
+    # Two nodes in one place are one: to drop the piece between them would cut the street.
+    short = (length <= 0.0) & (tail != head)
+    node_of = connect.joined_nodes(tail[short], head[short], table.node_id.size)
+    tail, head = node_of[tail], node_of[head]
+    dropped["no length"] = int(np.count_nonzero(tail == head))
+    unknown = np.full(tail.size, np.nan)
+    pieces = _directed(Pieces(tail, head, way, unknown, length).take(tail != head), ways)
+    _, place = np.unique(pieces.tail * table.node_id.size + pieces.head, return_index=True)
+    dropped["drawn twice"] = pieces.tail.size - place.size
+    notes["pieces_dropped"] = dropped
+    if not place.size:
+        words = ", ".join(f"{count}: {reason}" for reason, count in dropped.items() if count)
+        raise InvalidNetwork(
+            f"None of the {len(ways)} roads has a piece that can be driven ({words}). Check the nodes."
+        )
+    return pieces.take(np.sort(place)), node_of
+
+
+def _directed(pieces: Pieces, ways: list[Way]) -> Pieces:
+    """Return the pieces along and against their ways where one may drive so: way by way, first along it, then back."""
+    allowed = np.array([rules.directions(way.tags)[:2] for way in ways], dtype=np.bool_)
+    limit = np.array([rules.limits(way.tags) for way in ways], dtype=np.float64)
+    way, n = pieces.way, pieces.tail.size
+    along, against = (np.flatnonzero(allowed[way, side]) for side in (0, 1))
+    ahead = pieces.take(along)._replace(speed_kmh=limit[way[along], 0])
+    back = pieces.take(against)._replace(
+        tail=pieces.head[against], head=pieces.tail[against], speed_kmh=limit[way[against], 1]
+    )
+    both = Pieces(*(np.concatenate(columns) for columns in zip(ahead, back, strict=True)))
+    place = np.concatenate([along, n - 1 - against])
+    side = np.repeat([0, 1], [along.size, against.size])
+    return both.take(np.lexsort((place, side, both.way)))
+
+
+def _moved(rule: Restriction, table: WayTable, node_of: Int) -> Restriction:
+    """Return a restriction at the node to which its node was joined."""
+    at = int(table.places(np.array(-1 if rule.via is None else rule.via)))
+    return rule if rule.via is None or at < 0 else rule._replace(via=int(table.node_id[node_of[at]]))
+
+
+def _connected(
+    table: WayTable, ways: list[Way], pieces: Pieces, options: Options
+) -> tuple[Pieces, Int, dict[str, Any], connect.Part | None]:
+    """Return the pieces that are kept, the turns between them with counts, and the part of all that they are."""
+    n, part = pieces.tail.size, None
+    ends = pieces.tail, pieces.head, table.node_id.size
+    if options.component == "street_nodes":
+        part = connect.street_part(*ends)
+        pieces = pieces.take(part.kept)
+    elif options.component == "turns":
+        # Where the only way on never comes back, a street ends as dead as any, and one may turn round if asked.
+        inner = connect.within_parts(*ends)
+        pieces = pieces.take(inner)
+    turns, counts = _turns(table, ways, pieces, options)
+    if options.component == "turns" and pieces.tail.size:
+        found = connect.turn_part(turns[:, 0], turns[:, 1], pieces.tail.size)
+        pieces, place = pieces.take(found.kept), np.cumsum(found.kept) - 1
+        turns = place[turns[np.all(found.kept[turns], axis=1)]]
+        n_parts = found.n_parts + int(np.count_nonzero(~inner))
+        inner[inner] = found.kept
+        part = connect.Part(inner, n_parts)
+    if not pieces.tail.size or (options.component == "turns" and not turns.size):
+        raise InvalidNetwork(
+            f"Nobody drives in a circle on the map's {n} segments. Is the extract too small? Pass component=None to "
+            "keep everything, or u_turns='dead_ends'."
+        )
+    return pieces, turns, counts, part
+
+
+def _turns(table: WayTable, ways: list[Way], pieces: Pieces, options: Options) -> tuple[Int, dict[str, Any]]:
+    """Return the legal turns (E, 2), sorted, and counts of them."""
+    turns = joined(pieces.tail, pieces.head, u_turns=options.u_turns is True)
+    counts: dict[str, Any] = {"joined": len(turns)}
+    if options.restrictions and table.restrictions:
+        numbers = np.array([way.id for way in ways], dtype=np.int64)[pieces.way]
+        ends = table.node_id[pieces.tail], table.node_id[pieces.head]
+        rule = forbidden(table.restrictions, Segments(numbers, *ends, turns[:, 0], turns[:, 1]))
+        turns = turns[~rule.turns]
+        counts["restrictions"] = {
+            "used": rule.used,
+            "not_used": rule.unused,
+            "turns_forbidden": int(np.count_nonzero(rule.turns)),
+        }
+    if options.u_turns == "dead_ends":
+        stuck = np.setdiff1d(np.arange(pieces.tail.size), turns[:, 0])
+        back = joined(pieces.tail, pieces.head, u_turns=True)
+        back = back[np.isin(back[:, 0], stuck) & (pieces.head[back[:, 1]] == pieces.tail[back[:, 0]])]
+        counts["u_turns_at_dead_ends"] = len(back)
+        turns = np.unique(np.concatenate([turns, back]), axis=0)
+    return turns, counts
+
+
+def _loss(part: connect.Part, whole: Pieces, pieces: Pieces, rule: str) -> dict[str, Any]:
+    """Return what lies outside of the connected part, and warn where it is much."""
+    km, kept = (float(these.length_m.sum()) / 1000.0 for these in (whole, pieces))
+    lost = int(np.count_nonzero(~part.kept))
+    if kept < (1.0 - _MUCH_LOST) * km:
+        warnings.warn(
+            f"The map falls apart into {part.n_parts} parts: {lost} of {part.kept.size} segments, {km - kept:.1f} of "
+            f"{km:.1f} km, lie outside of the largest and are left out. Is the extract cut off, or does it lack "
+            "service roads?",
+            DisconnectedWarning,
+            stacklevel=4,
+        )
+    return {
+        "rule": rule,
+        "parts": part.n_parts,
+        "segments_dropped": lost,
+        "km_dropped": round(km - kept, 3),
+        "share_of_km_dropped": round(1.0 - kept / km, 6),
+    }
+
+
+def _network(
+    table: WayTable, ways: list[Way], pieces: Pieces, turns: Int, options: Options, notes: dict[str, Any]
+) -> RoadNetwork:
+    used, ends = np.unique(np.stack([pieces.tail, pieces.head]), return_inverse=True)
+    tail, head = ends.reshape(2, -1)
+    present = {way.tags["highway"] for way in ways}
+    names = tuple(name for name in (*rules.DRIVABLE, rules.SERVICE) if name in present)
+    classes = np.array([names.index(way.tags["highway"]) for way in ways])
+    lanes = np.array([rules.lane_count(way.tags.get("lanes")) for way in ways])
+    numbers = np.array([way.id for way in ways], dtype=np.int64)
+    known: dict[str, Any] = {} if options.centre is None else {"centre": checked_centre(options.centre, table, used)}
+    return RoadNetwork.from_segments(
+        table.lat[used],
+        table.lon[used],
+        tail,
+        head,
+        turns=turns,
+        length_m=pieces.length_m,
+        road_class=classes[pieces.way],
+        class_names=names,
+        lanes=lanes[pieces.way],
+        speed_kmh=pieces.speed_kmh,
+        node_id=table.node_id[used],
+        way_id=numbers[pieces.way],
+        attribution=table.attribution,
+        notes=notes,
+        **known,
+    )
+
+
+def checked_centre(centre: tuple[float, float], table: WayTable, used: Int) -> tuple[float, float]:
+    """Return a centre that lies near the map, or say that it does not: it may be swapped, or the map may be."""
+    lat, lon = float(centre[0]), float(centre[1])
+    here = float(np.median(table.lat[used])), float(np.median(table.lon[used]))
+    if max(abs(lat - here[0]), abs(lon - here[1])) > 2.0:
+        swapped = max(abs(lon - here[0]), abs(lat - here[1])) <= 2.0
+        hint = "Latitude and longitude are swapped in one of the two." if swapped else "Is it another city?"
+        raise InvalidNetwork(f"centre ({lat:g}, {lon:g}) is far from the map, about ({here[0]:g}, {here[1]:g}). {hint}")
+    return lat, lon
+
+
+def _plain(options: Options) -> dict[str, Any]:
+    words = dict(vars(options))
+    return words | {"centre": None if options.centre is None else list(options.centre)}

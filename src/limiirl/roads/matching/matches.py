@@ -1,0 +1,324 @@
+"""`Matches`: trips as paths of segments, with how sure each is and what was dropped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidDemos, InvalidTrips
+from limiirl.roads.checks import frozen
+from limiirl.roads.matching import storage as match_storage
+
+if TYPE_CHECKING:
+    from limiirl.roads.network import RoadNetwork
+    from limiirl.roads.traces.trips import Trips
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+UNMATCHED = -1
+
+
+class Piece(NamedTuple):
+    """A stretch of one trip that was matched without a break.
+
+    Attributes
+    ----------
+    first, last : int
+        Its first and last fix, counted from the trip's first.
+    segments : (k,) int64
+        The path, each segment joined to the next by a legal turn.
+    confidence : float
+        In [0, 1].
+    """
+
+    first: int
+    last: int
+    segments: Int
+    confidence: float
+
+
+class TripMatch(NamedTuple):
+    """What a matcher makes of one trip of n fixes.
+
+    Attributes
+    ----------
+    pieces : tuple of Piece
+        In the order of their fixes; none if nothing was matched.
+    segment : (n,) int64
+        Of each fix; -1 where unmatched.
+    along_m, distance_m : (n,)
+        How far along its segment, and how far from it, each fix is; NaN where unmatched.
+    reasons : tuple of str
+        Why something is missing; empty if nothing is.
+    """
+
+    pieces: tuple[Piece, ...]
+    segment: Int
+    along_m: Float
+    distance_m: Float
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Matches:
+    """M matched pieces of trips; a trip that had to be cut has several, one that was lost has none.
+
+    Attributes
+    ----------
+    segments : (n,) int64
+        Paths, one after the other.
+    offsets : (M + 1,) int64
+        Piece i owns ``segments[offsets[i]:offsets[i + 1]]``.
+    trip : (M,) int64
+        Which of the trips given it belongs to.
+    ids, groups : (M,)
+        That trip's id and driver; groups is None where no driver is known.
+    confidence : (M,)
+        Expected share of the fixes whose road is right, as far as the model is; in [0, 1].
+    whole : (M,) bool
+        The piece runs from the first to the last fix of its trip without a break.
+    span : (M, 2) int64
+        Its first and last fix, numbered through all trips given.
+    fix_segment : (m,) int64
+        Of every fix of the trips given; -1 where unmatched.
+    fix_along_m, fix_distance_m : (m,)
+        How far along that segment, and how far from it; NaN where unmatched.
+    fix_offsets : (N + 1,) int64
+        Of the trips given.
+    reasons : dict
+        How often each reason cost a trip or a part of it.
+    settings : dict
+        Method, numbers and the fingerprint of the network.
+    """
+
+    segments: Int
+    offsets: Int
+    trip: Int
+    ids: NDArray[Any]
+    groups: NDArray[Any] | None
+    confidence: Float
+    whole: NDArray[np.bool_]
+    span: Int
+    fix_segment: Int
+    fix_along_m: Float
+    fix_distance_m: Float
+    fix_offsets: Int
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    load = classmethod(match_storage.load)
+
+    def __post_init__(self) -> None:
+        """Check that the arrays fit each other, and take private, read-only copies."""
+        for part in fields(self):
+            value = getattr(self, part.name)
+            if part.name in match_storage.WORDS:
+                object.__setattr__(self, part.name, dict(value))
+            elif value is not None:
+                object.__setattr__(self, part.name, frozen(np.array(value)))
+        match_storage.check(self)
+
+    @classmethod
+    def from_trips(
+        cls,
+        trips: Trips,
+        found: Sequence[TripMatch],
+        *,
+        whole: NDArray[np.bool_] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Matches:
+        """Put together what a matcher made of each trip.
+
+        Parameters
+        ----------
+        trips : Trips
+            N of them.
+        found : N TripMatch
+        whole : (N,) bool, optional
+            Whether each trip given is all of what was recorded, such as `Cleaned.whole`; all are by default.
+        settings : dict, optional
+        """
+        if len(found) != len(trips):
+            raise InvalidTrips(f"There are {len(trips)} trips, but {len(found)} of them were matched.")
+        entire = np.ones(len(trips), dtype=np.bool_) if whole is None else np.asarray(whole, dtype=np.bool_)
+        pieces = [(i, piece) for i, match in enumerate(found) for piece in match.pieces]
+        trip = np.array([i for i, _ in pieces], dtype=np.int64)
+        last = np.diff(trips.offsets)[trip] - 1
+        within = np.array([(piece.first, piece.last) for _, piece in pieces], dtype=np.int64).reshape(-1, 2)
+        sizes = [piece.segments.size for _, piece in pieces]
+        none, empty = np.empty(0, dtype=np.int64), np.empty(0)
+        return cls(
+            segments=np.concatenate([none, *(piece.segments for _, piece in pieces)]).astype(np.int64),
+            offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            trip=trip,
+            ids=trips.ids[trip],
+            groups=None if trips.groups is None else trips.groups[trip],
+            confidence=np.array([piece.confidence for _, piece in pieces], dtype=np.float64),
+            whole=entire[trip] & (within[:, 0] == 0) & (within[:, 1] == last),
+            span=within + trips.offsets[trip][:, None],
+            fix_segment=np.concatenate([none, *(match.segment for match in found)]),
+            fix_along_m=np.concatenate([empty, *(match.along_m for match in found)]),
+            fix_distance_m=np.concatenate([empty, *(match.distance_m for match in found)]),
+            fix_offsets=trips.offsets,
+            reasons=dict(Counter(reason for match in found for reason in match.reasons)),
+            settings={} if settings is None else settings,
+        )
+
+    @property
+    def lengths(self) -> Int:
+        """Segments (M,) of each piece."""
+        return np.diff(self.offsets)
+
+    @property
+    def n_whole(self) -> int:
+        """How many trips were matched end to end."""
+        return int(self.whole.sum())
+
+    def path(self, i: int) -> Int:
+        """Return the segments of piece i."""
+        return self.segments[self.offsets[i] : self.offsets[i + 1]]
+
+    def lengths_m(self, network: RoadNetwork) -> Float:
+        """Return the length (M,) of each piece's path in metres, its first and last segments counted whole."""
+        total = np.concatenate([[0.0], np.cumsum(network.length_m[self._on(network)])])
+        return np.asarray(np.diff(total[self.offsets]))
+
+    def geometry(self, network: RoadNetwork, i: int, *, clip: bool = False) -> Float:
+        """Return the line (k, 2) of piece i: latitudes and longitudes, corner by corner.
+
+        Parameters
+        ----------
+        network : RoadNetwork
+            The one it was matched to.
+        i : int
+        clip : bool
+            Begin and end where the first and last fix are, not at the ends of their segments.
+        """
+        path = self._on(network)[self.offsets[i] : self.offsets[i + 1]]
+        nodes = np.concatenate([network.tail[path[:1]], network.head[path]])
+        line = np.column_stack([network.lat[nodes], network.lon[nodes]])
+        if clip:
+            first, last = self._shares(network, i)
+            start, end = line[[0, 1]], line[[-2, -1]]
+            line[0], line[-1] = start[0] + first * (start[1] - start[0]), end[0] + last * (end[1] - end[0])
+        return line
+
+    def selection(
+        self,
+        min_segments: int = 10,
+        max_segments: int = 300,
+        min_confidence: float = 0.0,
+        whole: bool = True,
+        drop_cycles: bool = False,
+    ) -> tuple[Int, dict[str, int]]:
+        """Return which pieces pass, and how many fail by each rule; a piece is counted under the first it breaks."""
+        rules = {
+            "not matched end to end": ~self.whole & whole,
+            f"fewer than {min_segments} segments": self.lengths < min_segments,
+            f"more than {max_segments} segments": self.lengths > max_segments,
+            f"confidence under {min_confidence:g}": self.confidence < min_confidence,
+            "a segment twice": self.cycles() & drop_cycles,
+        }
+        left, counts = np.ones(len(self), dtype=np.bool_), {}
+        for reason, broken in rules.items():
+            counts[reason] = int(np.sum(left & broken))
+            left &= ~broken
+        return np.flatnonzero(left), {reason: count for reason, count in counts.items() if count}
+
+    def demonstrations(
+        self,
+        min_segments: int = 10,
+        max_segments: int = 300,
+        min_confidence: float = 0.0,
+        whole: bool = True,
+        drop_cycles: bool = False,
+    ) -> Demonstrations:
+        """Return the paths that pass as demonstrations: states are segments, groups drivers, ids those of the trips.
+
+        Parameters
+        ----------
+        min_segments, max_segments : int
+            Lengths allowed; the paper keeps at most 300.
+        min_confidence : float
+        whole : bool
+            Only trips that were matched end to end.
+        drop_cycles : bool
+            Leave out paths that drive a segment twice.
+        """
+        chosen, dropped = self.selection(min_segments, max_segments, min_confidence, whole, drop_cycles)
+        if not chosen.size:
+            why = "; ".join(f"{count}: {reason}" for reason, count in dropped.items()) or "nothing was matched"
+            raise InvalidDemos(f"None of {len(self)} matched pieces passes ({why}). Relax the rules that cost most.")
+        lengths = self.lengths[chosen]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
+        groups = None if self.groups is None else self.groups[chosen]
+        return Demonstrations(self.segments[rows], offsets, groups=groups, ids=self.ids[chosen])
+
+    def cycles(self) -> NDArray[np.bool_]:
+        """Return (M,) which pieces drive some segment twice."""
+        piece = np.repeat(np.arange(len(self)), self.lengths)
+        order = np.lexsort((self.segments, piece))
+        again = (np.diff(piece[order]) == 0) & (np.diff(self.segments[order]) == 0)
+        return np.isin(np.arange(len(self)), piece[order][1:][again])
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to one npz file, atomically; `Matches.load` gives an equal value back."""
+        match_storage.save(self, path)
+
+    def _on(self, network: RoadNetwork) -> Int:
+        """Return the segments, or say that the network is another."""
+        if self.segments.size and self.segments.max() >= network.n_segments:
+            raise InvalidTrips(
+                f"The paths use segment {self.segments.max()}, but the network has {network.n_segments}: "
+                "give the one they were matched to."
+            )
+        wanted = self.settings.get("network")
+        if wanted is not None:
+            # Lines are asked for one by one, and the digest reads the whole network, which cannot change.
+            kept = vars(network)
+            mark = kept["_mark"] if "_mark" in kept else kept.setdefault("_mark", network.fingerprint())
+            if mark != wanted:
+                raise InvalidTrips(
+                    f"The paths were matched to network {wanted}, but this one is {mark}: give the one they belong to."
+                )
+        return self.segments
+
+    def _shares(self, network: RoadNetwork, i: int) -> tuple[float, float]:
+        """Return where, as shares of its first and last segment, piece i begins and ends; in order on a single one."""
+        path, (low, high) = self.path(i), self.span[i]
+        first, last = (
+            self.fix_along_m[fix] / network.length_m[segment] if self.fix_segment[fix] == segment else default
+            for fix, segment, default in ((low, path[0], 0.0), (high, path[-1], 1.0))
+        )
+        return (min(first, last), last) if path.size == 1 else (first, last)
+
+    def __len__(self) -> int:
+        return int(self.offsets.size - 1)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Matches):
+            return NotImplemented
+        mine, theirs = ([getattr(one, part.name) for part in fields(one)] for one in (self, other))
+        return all(match_storage.same(one, two) for one, two in zip(mine, theirs, strict=True))
+
+    def __hash__(self) -> int:
+        return hash((self.segments.tobytes(), self.offsets.tobytes()))
+
+    def __repr__(self) -> str:
+        trips, fixes = self.fix_offsets.size - 1, self.fix_segment.size
+        matched = int(np.sum(self.fix_segment != UNMATCHED))
+        lines = [
+            f"Matches: {len(self):,} paths of {self.segments.size:,} segments from {trips:,} trips",
+            f"  end to end {self.n_whole:,} trips",
+            f"  fixes      {matched:,} of {fixes:,} matched",
+        ]
+        return "\n".join(lines + [f"  dropped    {count:,}: {reason}" for reason, count in self.reasons.items()])

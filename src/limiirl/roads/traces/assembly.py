@@ -1,0 +1,224 @@
+"""From what a file holds to `Trips`: fixes checked and sorted, names made distinct, nothing dropped without a word."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.demos.checks import frozen
+from limiirl.errors import InvalidTrips
+from limiirl.roads.traces.trips import Skipped, Trips
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+SWAPPED = (
+    "its latitudes are beyond 90 degrees, and would not be if latitude and longitude changed places; "
+    "read it with swap=True if they are swapped"
+)
+# Seconds since 1970 reach 10**11 in the year 5138; milliseconds passed it in 1973, and so on by thousands.
+_UNITS = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "milliseconds"))
+
+
+@dataclass
+class Raw:
+    """Trips of one file as they stand in it; NaN is what could not be read.
+
+    Attributes
+    ----------
+    lat, lon : (n,)
+    time : (n,) or None
+        Seconds at which fixes were taken, where the file says so.
+    start : (N,) or None
+        Seconds at which trips began, where fixes are counted in steps from there; NaN for trips whose fixes have times.
+    counts, rows : (N,) int64
+        Fixes of each trip, and where it stands in the file.
+    ids, groups : (N,) text
+    """
+
+    lat: Float
+    lon: Float
+    time: Float | None
+    start: Float | None
+    counts: Int
+    rows: Int
+    ids: NDArray[Any]
+    groups: NDArray[Any] | None
+    skipped: list[Skipped] = field(default_factory=list)
+    notes: Counter[str] = field(default_factory=Counter)
+
+
+def assemble(raw: Raw, step_s: float) -> Trips:
+    """Return the trips of a file, with a word on each that is left out and a count of what was mended."""
+    notes, skipped = raw.notes, raw.skipped
+    trip = np.repeat(np.arange(raw.counts.size), raw.counts)
+    time_s = _times(raw, trip, step_s)
+    reason = np.zeros(raw.counts.size, dtype=np.int64)
+    good = _good_fixes(raw.lat, raw.lon, time_s, trip, raw.counts, reason, notes)
+    words = {
+        1: "it has no fixes",
+        2: SWAPPED,
+        3: "none of its fixes has a latitude, a longitude and a time that can be read",
+    }
+    for i in np.flatnonzero(reason).tolist():
+        skipped.append(Skipped(str(raw.ids[i]), int(raw.rows[i]), words[int(reason[i])]))
+    keep = reason == 0
+    good &= keep[trip]
+    lat, lon, counts = raw.lat, raw.lon, raw.counts[keep]
+    if not good.all():
+        lat, lon, time_s, trip = lat[good], lon[good], time_s[good], trip[good]
+        counts = np.bincount(trip, minlength=raw.counts.size)[keep]
+    lat, lon, time_s = _in_order(lat, lon, time_s, counts, notes)
+    groups = None if raw.groups is None else as_names(raw.groups[keep])
+    fields = (lat, lon, time_s, np.concatenate([[0], np.cumsum(counts)]))
+    for part in fields:
+        part.flags.writeable = False  # saves `Trips` from copying what nobody else holds
+    first = Trips(*fields, as_names(raw.ids[keep]), groups)
+    return _distinct(first, raw.rows[keep], skipped, notes)
+
+
+def unit_s(values: Float, notes: Counter[str]) -> Float:
+    """Return times in seconds; those so large that they must be milliseconds or less are divided, and that is noted.
+
+    Examples
+    --------
+    >>> notes = Counter()
+    >>> unit_s(np.array([1372636858000.0]), notes).tolist(), dict(notes)
+    ([1372636858.0], {'times in milliseconds, divided by 1000': 1})
+    """
+    known = values[np.isfinite(values)]
+    usual = float(np.median(np.abs(known))) if known.size else 0.0
+    for least, divisor, name in _UNITS:
+        if usual >= least:
+            notes[f"times in {name}, divided by {divisor:.0f}"] += int(known.size)
+            return values / divisor
+    return values
+
+
+def as_names(text: NDArray[Any]) -> NDArray[Any]:
+    """Return names as int64 where every one of them is written as a whole number is, else as text.
+
+    Examples
+    --------
+    >>> as_names(np.array(["7", "12"])).tolist(), as_names(np.array(["7", "012"])).tolist()
+    ([7, 12], ['7', '012'])
+    """
+    if text.dtype.kind != "U":
+        return text
+    try:
+        numbers = text.astype(np.int64)
+    except (ValueError, OverflowError):
+        return text
+    return numbers if np.array_equal(numbers.astype(text.dtype), text) else text
+
+
+def merge(parts: Sequence[Raw]) -> Raw:
+    """Join what several files hold; all must say who drove, or none."""
+    if len(parts) == 1:
+        return parts[0]
+    known = [part.groups for part in parts if part.groups is not None]
+    if known and len(known) < len(parts):
+        raise InvalidTrips(
+            "Some of the files say who drove, others do not. Read them apart, or without drivers: "
+            "columns={'driver': None}."
+        )
+    notes: Counter[str] = Counter()
+    for part in parts:
+        notes.update(part.notes)
+    return Raw(
+        np.concatenate([part.lat for part in parts]),
+        np.concatenate([part.lon for part in parts]),
+        np.concatenate([np.full(part.lat.size, np.nan) if part.time is None else part.time for part in parts]),
+        np.concatenate([_starts(part) for part in parts]),
+        np.concatenate([part.counts for part in parts]),
+        np.concatenate([part.rows for part in parts]),
+        np.concatenate([part.ids for part in parts]),
+        np.concatenate(known) if known else None,
+        [skip for part in parts for skip in part.skipped],
+        notes,
+    )
+
+
+def _starts(raw: Raw) -> Float:
+    """Return the start (N,) of each trip, NaN for trips whose fixes have times, 0 where the file knows no time."""
+    if raw.start is not None:
+        return raw.start
+    return np.full(raw.counts.size, 0.0 if raw.time is None else np.nan)
+
+
+def _times(raw: Raw, trip: Int, step_s: float) -> Float:
+    """Return the time (n,) of every fix: one step a fix from its trip's start, or its own."""
+    fix = np.arange(trip.size) - np.repeat(np.cumsum(raw.counts) - raw.counts, raw.counts)
+    counted = np.repeat(_starts(raw), raw.counts) + step_s * fix
+    return counted if raw.time is None else np.where(np.isfinite(counted), counted, raw.time)
+
+
+def _good_fixes(
+    lat: Float, lon: Float, time_s: Float, trip: Int, counts: Int, reason: Int, notes: Counter[str]
+) -> Bool:
+    """Return which fixes (n,) can be used; give trips that have none a `reason`."""
+    known = np.isfinite(lat) & np.isfinite(lon) & np.isfinite(time_s)
+    on_globe = (np.abs(lat) <= 90.0) & (np.abs(lon) <= 180.0)
+    good = np.asarray(known & on_globe)
+    reason[counts == 0] = 1
+    if good.all():
+        return good
+    swapped = known & (np.abs(lat) > 90.0) & (np.abs(lat) <= 180.0) & (np.abs(lon) <= 90.0)
+    n_good, n_swapped = (np.bincount(trip[which], minlength=counts.size) for which in (good, swapped))
+    reason[(n_good == 0) & (counts > 0)] = 3
+    # More fixes beyond the pole than on the globe are no slips of the receiver.
+    reason[n_swapped > n_good] = 2
+    rest = reason[trip] == 0
+    notes["fixes without latitude, longitude or time, left out"] += int(np.count_nonzero(~known & rest))
+    notes["fixes off the globe, left out"] += int(np.count_nonzero(known & ~on_globe & rest))
+    return good
+
+
+def _in_order(lat: Float, lon: Float, time_s: Float, counts: Int, notes: Counter[str]) -> tuple[Float, Float, Float]:
+    """Return the fixes sorted by time within each trip; fixes of one time stay in the order of the file."""
+    trip = np.repeat(np.arange(counts.size), counts)
+    fall = (np.diff(time_s) < 0.0) & (np.diff(trip) == 0)
+    if not fall.any():
+        return lat, lon, time_s
+    notes["trips whose fixes were not in order of time, sorted"] += int(np.unique(trip[1:][fall]).size)
+    order = np.lexsort((time_s, trip))
+    return lat[order], lon[order], time_s[order]
+
+
+def _distinct(trips: Trips, rows: Int, skipped: list[Skipped], notes: Counter[str]) -> Trips:
+    """Return trips with distinct ids: a copy is left out, another trip of the same name is kept as ``name#2``."""
+    unique, inverse, times = np.unique(trips.ids, return_inverse=True, return_counts=True)
+    ids, keep = trips.ids, np.ones(len(trips), dtype=np.bool_)
+    if unique.size < len(trips):
+        ids = ids.astype(np.str_).astype(object)
+        seen: dict[tuple[int, bytes], int] = {}
+        others: Counter[int] = Counter()
+        for i in np.flatnonzero(times[inverse] > 1).tolist():
+            name = int(inverse[i])
+            twin = seen.setdefault((name, _digest(trips, i)), i)
+            if twin != i:
+                keep[i] = False
+                skipped.append(Skipped(str(ids[i]), int(rows[i]), f"it is a copy of the trip in row {rows[twin]}"))
+                continue
+            others[name] += 1
+            if others[name] > 1:
+                ids[i] = f"{ids[i]}#{others[name]}"
+                notes["other trips of the same id, renamed (id#2, id#3, ...)"] += 1
+        ids = as_names(ids.astype(np.str_))
+    chosen = trips if keep.all() else trips.subset(keep)
+    kept = {reason: count for reason, count in notes.items() if count}
+    skips = tuple(sorted(skipped, key=lambda skip: skip.row))
+    ids = frozen(ids if keep.all() else ids[keep])
+    return Trips(chosen.lat, chosen.lon, chosen.time_s, chosen.offsets, ids, chosen.groups, skips, kept)
+
+
+def _digest(trips: Trips, i: int) -> bytes:
+    """Return what only trips of the same fixes share; -0.0 is 0.0."""
+    return sha256((np.stack(trips[i]) + 0.0).tobytes()).digest()

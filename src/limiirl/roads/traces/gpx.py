@@ -1,0 +1,95 @@
+"""Trips from GPX files: each track segment is one."""
+
+from __future__ import annotations
+
+import gzip
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+import numpy as np
+
+from limiirl.errors import InvalidFile
+from limiirl.roads.traces.assembly import Raw
+from limiirl.roads.traces.tables import float_or_nan, moment_s
+from limiirl.roads.traces.trips import Skipped
+
+_CUT_OFF = "the file is cut off or damaged within it"
+
+
+def read_gpx(path: Path) -> Raw:
+    """Read the track segments of a GPX file, version 1.0 or 1.1, gzipped or not.
+
+    Segments without any time are counted in steps. Waypoints and planned routes are no trips. Of a file that is cut
+    off, the segments before the cut are kept.
+    """
+    lat: list[float] = []
+    lon: list[float] = []
+    time: list[float] = []
+    counts: list[int] = []
+    names: list[tuple[int, int]] = []
+    skipped: list[Skipped] = []
+    try:
+        with _open(path) as handle:
+            for track, segment, points in _segments(handle, path):
+                for north, east, when in points:
+                    lat.append(north)
+                    lon.append(east)
+                    time.append(when)
+                counts.append(len(points))
+                names.append((track, segment))
+    except (ET.ParseError, EOFError, gzip.BadGzipFile) as error:
+        if not counts:
+            raise InvalidFile(f"{path} is no GPX file, or cut off ({error}). Copy or write it again.") from None
+        skipped.append(Skipped(f"{path.name.partition('.')[0]}:rest", len(counts), f"{_CUT_OFF} ({error})"))
+    if not counts:
+        raise InvalidFile(f"{path} holds no track: a trip is a <trkseg> within a <trk>; routes and waypoints are none.")
+    stem = path.name.partition(".")[0]
+    times, sizes = np.array(time, dtype=np.float64), np.array(counts, dtype=np.int64)
+    timed = np.bincount(np.repeat(np.arange(sizes.size), sizes)[np.isfinite(times)], minlength=sizes.size) > 0
+    notes: Counter[str] = Counter({"trips without times, counted in steps": int(np.sum(~timed & (sizes > 0)))})
+    return Raw(
+        np.array(lat, dtype=np.float64),
+        np.array(lon, dtype=np.float64),
+        times,
+        np.where(timed, np.nan, 0.0),
+        sizes,
+        np.arange(sizes.size),
+        np.array([stem if len(names) == 1 else f"{stem}:{track}.{segment}" for track, segment in names], dtype=np.str_),
+        None,
+        skipped,
+        notes,
+    )
+
+
+def _open(path: Path) -> IO[bytes]:
+    with path.open("rb") as handle:
+        zipped = handle.read(2) == b"\x1f\x8b"
+    return cast("IO[bytes]", gzip.open(path, "rb")) if zipped else path.open("rb")
+
+
+def _segments(handle: IO[bytes], path: Path) -> Iterator[tuple[int, int, list[tuple[float, float, float]]]]:
+    """Yield (track, segment, points) of each track segment, both counted from 1; elements are forgotten when read."""
+    track, segment = 0, 0
+    points: list[tuple[float, float, float]] = []
+    root = None
+    for event, element in ET.iterparse(handle, events=("start", "end")):
+        tag = element.tag.rpartition("}")[2]
+        if event == "start":
+            if root is None:
+                root = tag
+                if tag != "gpx":
+                    raise InvalidFile(f"{path} is XML, but no GPX: its root is <{tag}>. Convert it to GPX first.")
+            if tag == "trk":
+                track, segment = track + 1, 0
+        elif tag == "trkpt":
+            when = next((child.text for child in element if child.tag.rpartition("}")[2] == "time"), None)
+            points.append((float_or_nan(element.get("lat")), float_or_nan(element.get("lon")), moment_s(when)))
+            element.clear()
+        elif tag == "trkseg":
+            segment += 1
+            yield track, segment, points
+            points = []
+            element.clear()
