@@ -203,20 +203,23 @@ def test_routes(kind: tuple[str, str], data: st.DataObject):
 @pytest.mark.parametrize("kind", [("anywhere", "none"), ("ends", "ends")], ids=["anywhere", "ends"])
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
-def test_the_likeliest_route_of_any_intent(kind: tuple[str, str], data: st.DataObject):
+def test_the_likeliest_of_the_intents_routes(kind: tuple[str, str], data: st.DataObject):
     drawn = Drawn(data, kind, costs=True)
     states, _ = drawn.trip()
     start, goal = states[0], states[-1]
     assume(drawn.mdp.gamma == 1.0)
     rows = np.flatnonzero((drawn.trips.first == start) & (drawn.trips.last == goal))
-    largest = drawn.trips.p[rows].max()
+    p = drawn.trips.p[rows]
+    # Any of the routes that tie for an intent's likeliest may be the one that is compared with the other intents'.
+    own = [p[p[:, k] >= p[:, k].max() * (1 - 1e-9)].sum(axis=1) for k in range(p.shape[1])]
+    least, most = max(each.min() for each in own), max(each.max() for each in own)
     try:
         route = drawn.forecast.route(start, goal)
     except InvalidParameter as error:
         assert "more than max_length" in str(error)  # noqa: PT017 (a rare case, in which there is nothing to compare)
         return
     mine = next(i for i in rows if drawn.trips.trips[i][1] == tuple(route.edges.tolist()))
-    np.testing.assert_allclose(drawn.trips.p[mine].max(), largest, rtol=1e-9)
+    assert least * (1 - 1e-9) <= drawn.trips.p[mine].sum() <= most * (1 + 1e-9)
     (demo,) = drawn.forecast.predicted_routes([start], [goal])
     np.testing.assert_array_equal(demo.states, route.states)
     assert int(np.argmax(drawn.trips.p[mine])) == demo.label or np.ptp(drawn.trips.p[mine]) < 1e-12

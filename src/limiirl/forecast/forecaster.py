@@ -175,10 +175,10 @@ class Forecaster(WhatIf):
         return destinations(self._trips, self._prior(demos, history), demos, places, None if own else weights)
 
     def route(self, start: int, goal: int, history: Demonstrations | None = None, *, partial: Any = None) -> Route:
-        """Return the most likely route of any intent: the largest rho_k p_k(route) over intents and routes.
+        """Return, of the intents' likeliest routes, the one that is most probable under the whole mixture.
 
-        Its probability is the whole mixture's. `routes` ranks by that, and may put another first where several intents
-        share it. Rewards are searched without discount. `partial` is as in `routes`.
+        `routes` looks at more, and may put another first that is no intent's likeliest. Rewards are searched without
+        discount. `partial` is as in `routes`.
         """
         scores, g = self._scores(start, goal, history, partial)
         return likeliest_route(scores, g)
@@ -213,7 +213,7 @@ class Forecaster(WhatIf):
     def predicted_routes(
         self, starts: ArrayLike, goals: ArrayLike, intents: ArrayLike | None = None, *, threads: int | None = None
     ) -> Demonstrations:
-        """Return `route` for each pair of states, fast: its states and actions, and as label the intent that takes it.
+        """Return `route` for each pair of states, fast: states and actions, and as label the intent that fits best.
 
         Parameters
         ----------

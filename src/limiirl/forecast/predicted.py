@@ -50,10 +50,11 @@ def cheapest_routes(
 def predicted_routes(
     trips: Any, costs: Costs, log_prior: Float, starts: Int, goals: Int, *, threads: int | None = None
 ) -> tuple[Demonstrations, Int, Float]:
-    """Return for each pair the route of the largest rho_k p_k(route), the intent k, and the logarithm of that.
+    """Return for each pair, of the intents' likeliest routes, that of the largest sum_k rho_k p_k(route).
 
-    Each intent's route is its cheapest, rewards not discounted: one search a pair and intent. Where the discount is 1
-    it is its likeliest one. The logarithm is -inf where the route has more states than the model allows.
+    With it come the intent that it fits best, and the logarithm of that sum. Each intent's route is its cheapest,
+    rewards not discounted: one search a pair and intent. Where the discount is 1 it is its likeliest one. The logarithm
+    is -inf where the route has more states than the model allows.
 
     Parameters
     ----------
@@ -66,24 +67,31 @@ def predicted_routes(
     mdp, n_intents = costs.mdp, log_prior.shape[1]
     found = [Ways(mdp, costs.of(k)).cheapest(starts, goals, threads=threads) for k in range(n_intents)]
     _none_missing(found[0], starts, goals)
-    log_joint = log_prior + trips.log_scale(starts, goals)
-    for k, ways in enumerate(found):
-        log_joint[:, k] += _log_weights(costs, k, starts, ways)
+    log_scale = log_prior + trips.log_scale(starts, goals)
+    # log_joint[j] is of the route of intent j, with each intent.
+    log_joint = np.array([log_scale + _log_weights(costs, starts, ways) for ways in found])
+    log_prob = np.logaddexp.reduce(log_joint, axis=2).T
     lengths = np.array([np.diff(ways.offsets) for ways in found])
     too_long: NDArray[np.bool_] = np.greater(lengths.T + 1, getattr(trips, "max_length", np.inf))
     # A route that is too long for the model is still a prediction where no intent has a shorter one.
-    intent = np.argmax(np.where(too_long & ~np.all(too_long, axis=1, keepdims=True), -np.inf, log_joint), axis=1)
-    log_joint[too_long] = -np.inf
-    sizes = lengths[intent, np.arange(starts.size)]
+    whose = np.argmax(np.where(too_long & ~np.all(too_long, axis=1, keepdims=True), -np.inf, log_prob), axis=1)
+    log_prob[too_long] = -np.inf
+    pair = np.arange(starts.size)
+    intent = np.argmax(log_joint[whose, pair], axis=1)
+    best = Found(*_chosen(found, whose, lengths[whose, pair]), np.zeros(starts.size))
+    return demonstrations(mdp, starts, best, goals), intent, log_prob[pair, whose]
+
+
+def _chosen(found: list[Found], whose: Int, sizes: Int) -> tuple[Int, Int]:
+    """Return the edges and offsets of one way a pair: that of intent `whose` (n,)."""
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    first = np.array([ways.offsets[:-1] for ways in found])[intent, np.arange(starts.size)]
+    first = np.array([ways.offsets[:-1] for ways in found])[whose, np.arange(whose.size)]
     place = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], sizes)
     edges = np.empty(offsets[-1], dtype=np.int64)
-    whose = np.repeat(intent, sizes)
+    owner = np.repeat(whose, sizes)
     for k, ways in enumerate(found):
-        edges[whose == k] = ways.edges[place[whose == k]]
-    best = Found(edges, offsets, np.zeros(starts.size))
-    return demonstrations(mdp, starts, best, goals), intent, log_joint[np.arange(starts.size), intent]
+        edges[owner == k] = ways.edges[place[owner == k]]
+    return edges, offsets
 
 
 def demonstrations(mdp: MDP, starts: Int, ways: Found, goals: Int) -> Demonstrations:
@@ -112,10 +120,13 @@ def _none_missing(ways: Found, starts: Int, goals: Int) -> None:
         )
 
 
-def _log_weights(costs: Costs, k: int, starts: Int, ways: Found) -> Float:
-    """Return (n,) the log-weight of each way under intent k, rewards discounted; see `Costs.log_weight`."""
+def _log_weights(costs: Costs, starts: Int, ways: Found) -> Float:
+    """Return (n, K) the log-weight of each way under each intent, rewards discounted; see `Costs.log_weight`."""
     sizes = np.diff(ways.offsets)
     owner = np.repeat(np.arange(starts.size), sizes)
     step = np.arange(ways.edges.size) - np.repeat(ways.offsets[:-1], sizes)
-    each = costs.moves(k, ways.edges, step)
-    return np.asarray(costs.first(k, starts) + np.bincount(owner, weights=each, minlength=starts.size))
+    each = [
+        costs.first(k, starts) + np.bincount(owner, weights=costs.moves(k, ways.edges, step), minlength=starts.size)
+        for k in range(costs.n_intents)
+    ]
+    return np.stack(each, axis=1)

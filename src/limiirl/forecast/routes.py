@@ -1,4 +1,4 @@
-"""Routes between two states: the likeliest of any intent, and the best of the mixture, each with its probability."""
+"""Routes between two states: the likeliest of the intents' own, and the best of all, each with its probability."""
 
 from __future__ import annotations
 
@@ -186,17 +186,17 @@ class Scores:
 
 
 def likeliest_route(scores: Scores, goal: int) -> Route:
-    """Return the route of the largest rho_k p_k(route) over routes and intents: each intent's is its cheapest."""
+    """Return, of the intents' likeliest routes, that of the largest sum_k rho_k p_k(route); each is its cheapest."""
     costs, start = scores.costs, scores.start
     pair = np.array([start]), np.array([goal])
     ways = [Ways(costs.mdp, costs.of(k)).cheapest(*pair, threads=1).edges.tolist() for k in range(costs.n_intents)]
-    log_joint = [scores.log_joint(edges)[k] for k, edges in enumerate(ways)]
-    if max(log_joint) == -math.inf:
+    log_prob = [np.logaddexp.reduce(scores.log_joint(edges)) for edges in ways]
+    if max(log_prob) == -math.inf:
         raise InvalidParameter(
             f"The cheapest routes from start = {start} to goal = {goal} have more than max_length = "
             f"{scores.max_length} states. IntentMixture.most_likely finds the best that is short enough."
         )
-    return scores.route(ways[int(np.argmax(log_joint))])
+    return scores.route(ways[int(np.argmax(log_prob))])
 
 
 def best_routes(scores: Scores, goal: int, k: int, most: int = 1000) -> list[Route]:
