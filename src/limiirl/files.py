@@ -24,7 +24,10 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     'whole'
     """
     target = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    except OSError as error:  # it is about a name that nobody gave
+        raise type(error)(error.errno, error.strerror, str(target.parent)) from None
     os.close(handle)
     scratch = Path(name)
     try:

@@ -140,7 +140,7 @@ REFUSED = [
     (("fit", "nowhere.parquet", "-k", "2"), "There is no file nowhere.parquet"),
     (("fit", "town.npz", "-k", "2"), "holds 'limiirl.mdp', not 'limiirl.agents'"),
     (("fit", "walks.parquet", "-k", "2", "--mdp", "walks.parquet"), "truncated or not an npz file"),
-    (("fit", "walks.parquet", *FIT, "-k", "100"), "n_intents=100 is more than the 60 demonstrations"),
+    (("fit", "walks.parquet", *FIT, "-k", "100"), "--intents=100 is more than the 60 demonstrations"),
     (("fit", "walks.parquet", *FIT, "--set", "colour=red"), "--set takes NAME=VALUE with a NAME of"),
     (("fit", "walks.parquet", *FIT, "--init", "kmeens"), "init must be one of kmeans"),
     (("fit", "walks.parquet", *FIT, "--model", "MinEnt"), "MinEnt"),

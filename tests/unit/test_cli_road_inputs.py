@@ -31,8 +31,8 @@ def test_an_outlier_at_the_beginning_does_not_save_the_home():
 
 def test_every_trip_is_still_accounted_for():
     steps = list(np.arange(0.0, 3000.0, 100.0))
-    # The second is too short for its ends, the third has a jump in the middle.
-    cleaned = clean(drives(steps, steps[:7], [*steps[:15], *(x + 1500.0 for x in steps[15:])]), NETWORK)
+    # The second is too short for its ends whatever is drawn, the third has a jump in the middle.
+    cleaned = clean(drives(steps, steps[:5], [*steps[:15], *(x + 1500.0 for x in steps[15:])]), NETWORK)
     left = without_ends(cleaned, NETWORK, 250.0)
     assert left.n_trips == 3
     assert len(left.trips) == 1

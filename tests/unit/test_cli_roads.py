@@ -100,6 +100,15 @@ class TestBuild:
         assert service[0] > plain[0]
         assert back[1] > plain[1]
 
+    def test_everything_is_kept_if_asked(self, tmp_path):
+        node = '<node id="{0}" lat="41.0{0}" lon="-8.0"/>'
+        way = '<way id="1"><nd ref="5"/><nd ref="6"/><tag k="highway" v="road"/><tag k="oneway" v="yes"/></way>'
+        (tmp_path / "street.osm").write_text(f"<osm>{node.format(5)}{node.format(6)}{way}</osm>")
+        done = limiirl(tmp_path, "roads", "build", "street.osm", code=2)
+        assert "Pass --component all to keep everything, or --u-turns." in " ".join(done.stderr.split())
+        found = json.loads(limiirl(tmp_path, "roads", "build", "street.osm", "--component", "all", "--json").stdout)
+        assert found["segments"] == 1
+
     def test_writes_a_page_and_says_where(self, folder):
         told = limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz", "--page", "map-page").stdout
         assert "segments: " in told
@@ -147,6 +156,44 @@ class TestMatch:
         network, short = RoadNetwork.load(folder / "town.npz"), Matches.load(folder / "x.npz")
         assert short.lengths_m(network).sum() < whole.lengths_m(network).sum()
 
+    def test_columns_are_named(self, folder, matched):
+        head, rest = (folder / "trips.csv").read_text().split("\n", 1)
+        other = head.replace("TRIP_ID", "nr, neu").replace("TAXI_ID", "wer").replace("POLYLINE", "linie")
+        (folder / "german.csv").write_text(other.replace("nr, neu", '"nr, neu"') + "\n" + rest)
+        given = ("roads", "match", "town.npz", "german.csv", "--step", "5", "--out", "german.npz", "--json")
+        done = limiirl(folder, *given, code=2)
+        assert "its columns are nr, neu, CALL_TYPE, wer" in " ".join(done.stderr.split())
+        assert "--columns polyline=NAME or --columns lat=NAME,lon=NAME" in " ".join(done.stderr.split())
+        limiirl(folder, *given, "--columns", "trip=nr, neu,polyline=linie", "--columns", "driver=wer")
+        assert Matches.load(folder / "german.npz") == Matches.load(folder / "m.npz")
+        limiirl(folder, *given, "--columns", "trip=nr, neu,polyline=linie,driver=")
+        assert Matches.load(folder / "german.npz").groups is None
+
+    def test_stages_are_told_where_there_is_no_terminal(self, folder, matched):
+        given = ("roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "x.npz", "--json")
+        lines = limiirl(folder, *given).stderr.splitlines()
+        n = len(Matches.load(folder / "m.npz").fix_offsets) - 1
+        assert [line for line in lines if line.endswith(" ...")] == [
+            "reading trips.csv ...", f"cleaning {matched['trips']} trips ...",
+            "measuring the noise of fixes ...", f"matching {n} pieces ..."
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("TRIP_ID,POLYLINE\n", "trips.csv holds no trip that can be used. Give"),
+            ('TRIP_ID,POLYLINE\n1,"[]"\n', "Of 1 that were skipped, the first was because it has no fixes"),
+            ('TRIP_ID,POLYLINE\n1,"[[-8.63,41.15]]"\n2,"[[-8.63,41.15]]"\n', "2: in a piece of too few fixes"),
+            ('TRIP_ID,POLYLINE\n1,"[[41.15,-8.63]]"\n', "latitude and longitude look swapped in 1 of 1 trips"),
+        ],
+    )
+    @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+    def test_nothing_to_match_is_said(self, folder, tmp_path, text, words):
+        (tmp_path / "trips.csv").write_text(text)
+        done = limiirl(tmp_path, "roads", "match", str(folder / "town.npz"), "trips.csv", code=2)
+        assert words in " ".join(done.stderr.split())
+        assert "Warning" not in done.stderr  # of numpy's, about the mean of nothing
+
 
 class TestFit:
     def test_says_what_was_learned(self, folder, matched, fitted):
@@ -172,6 +219,20 @@ class TestFit:
         assert is_report(folder / "styles-page" / "index.html", "style 1", "style 2", "Forecasts")
         same = IntentMixture.load(folder / "told")
         np.testing.assert_array_equal(same.thetas_, IntentMixture.load(folder / "styles").thetas_)
+
+    def test_a_page_without_trips_of_a_person(self, folder, matched):
+        given = ("roads", "fit", "town.npz", "m.npz", *STYLES, "--out", "told", "--page")
+        limiirl(folder, *given, "bare-page", "--no-examples")
+        limiirl(folder, *given, "full-page")
+        bare, full = ((folder / name / "index.html").read_text() for name in ("bare-page", "full-page"))
+        assert "nor are single trips." in bare
+        assert "typical trips" in full.lower()
+        assert "typical trips" not in bare.lower()
+        assert "Forecasts" not in bare
+
+    def test_begins_with_a_line_where_there_is_no_terminal(self, folder, matched):
+        given = ("roads", "fit", "town.npz", "m.npz", "--features", "plain", "-k", "1", "--trips", "8", "--out", "x")
+        assert limiirl(folder, *given).stderr.splitlines()[0] == "learning styles from 8 trips ..."
 
     def test_some_trips_are_drawn_by_seed(self, folder, matched):
         given = ("roads", "fit", "town.npz", "m.npz", "--features", "plain", "-k", "1", "--trips", "8", "--json")
@@ -331,12 +392,22 @@ REFUSED = [
     (("match", "town.npz", "nowhere.csv"), "nowhere.csv"),
     (("match", "town.npz", "map.osm"), "map.osm"),
     (("match", "m.npz", "trips.csv"), "m.npz"),
+    (("match", "foreign", "trips.csv"), "foreign is a folder. Name the .npz that `limiirl roads build` wrote."),
+    (("match", "town.npz", "trips.csv", "--out", "none/x.npz"), "There is no folder none for x.npz. Make it, or name"),
+    (("match", "town.npz", "trips.csv", "--out", "foreign"), "foreign is a folder. Name a file in it with --out."),
+    (("match", "town.npz", "trips.csv", "--columns", "lat"), "--columns takes ROLE=NAME with a ROLE of polyline, lat"),
+    (("match", "town.npz", "trips.csv", "--columns", "x=y"), "--columns knows no role 'x'; the roles are polyline"),
+    (("match", "town.npz", "trips.csv", "--trim", "-1"), "--trim"),
+    (("build", "map.osm", "--out", "none/x.npz"), "There is no folder none for x.npz"),
+    (("build", "map.osm", "--component", "x"), "--component must be 'street_nodes', 'turns' or 'all'; got 'x'"),
+    (("fit", "town.npz", "foreign"), "foreign is a folder. Name the .npz that `limiirl roads match` wrote."),
+    (("forecast", "town.npz", "foreign", "m.npz"), "Give a folder that `limiirl fit` or `limiirl roads fit` wrote."),
     (("match", "town.npz", "trips.csv", "--method", "magic"), "method must be one of hmm, particles; it is 'magic'"),
-    (("match", "town.npz", "trips.csv", "--step", "0"), "step_s must be positive seconds"),
+    (("match", "town.npz", "trips.csv", "--step", "0"), "--step must be positive seconds"),
     (("fit", "town.npz", "nowhere.npz"), "nowhere.npz"),
     (("fit", "town.npz", "town.npz"), "town.npz"),
     (("fit", "other.npz", "m.npz"), "m.npz was matched to another network"),
-    (("fit", "town.npz", "m.npz", "--intents", "many"), "n_intents must be a number, 'sticks' or 'select'"),
+    (("fit", "town.npz", "m.npz", "--intents", "many"), "--intents must be a number, 'sticks' or 'select'"),
     (("fit", "town.npz", "m.npz", "--model", "Magic"), "model must be one of MaxEnt, DestinationMaxEnt"),
     (("fit", "town.npz", "m.npz", "--features", "all"), "all"),
     (("fit", "town.npz", "m.npz", "--trips", "0"), "--trips must be at least 1; it is 0"),
@@ -348,8 +419,8 @@ REFUSED = [
     (("forecast", "other.npz", "styles", "m.npz"), "m.npz was matched to another network"),
     (("forecast", "town.npz", "styles", "m.npz", "--trip", "T77"), "No matched trip of 10 to 300 segments has the id"),
     (("forecast", "town.npz", "small-styles", "m.npz"), "small-styles was learned on 2 states"),
-    (("demo", "--radius", "99", "--out", "demo"), "radius_km must lie between"),
-    (("demo", "--drivers", "0", "--radius", "0.8", "--out", "demo"), "n_drivers"),
+    (("demo", "--radius", "99", "--out", "demo"), "--radius must lie between"),
+    (("demo", "--drivers", "0", "--radius", "0.8", "--out", "demo"), "--drivers must be"),
 ]  # fmt: skip
 
 

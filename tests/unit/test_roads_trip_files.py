@@ -305,7 +305,8 @@ def test_bytes_that_are_no_text_cost_a_name_at_most(tmp_path):
     )
     path.write_bytes(path.read_bytes().replace(b"x,", b"\xff,").replace(b"bad", b"b\x81d"))
     trips = quietly(path)
-    assert trips.ids.tolist() == ["é", "\ufffd"]
+    assert trips.ids.tolist() == ["é", "\xff"]
+    assert trips.notes["cells that are no UTF-8, read as Latin-1"] == 1
     assert [skip.row for skip in trips.skipped] == [2, 3]
 
 
@@ -404,13 +405,40 @@ def test_parquet_that_is_cut_off(tmp_path, part):
         read_trips(path)
 
 
-def test_gpx_that_is_cut_off_keeps_the_segments_before(tmp_path):
+@pytest.mark.parametrize(
+    ("cut", "lat", "ids"),
+    [
+        ("41.4", [41.1, 41.2, 41.3], ["day:1.1", "day:1.2"]),
+        ("41.3", [41.1, 41.2], ["day"]),
+        ("41.2", [41.1], ["day"]),
+        ("</trkseg>", [41.1, 41.2], ["day"]),
+    ],
+)
+def test_gpx_that_is_cut_off_keeps_every_complete_point(tmp_path, cut, lat, ids):
     path = tmp_path / "day.gpx"
     text = GPX.format(v="1.1", v2="1/1")
-    path.write_text(text[: text.index("41.4")], encoding="utf-8")
+    path.write_text(text[: text.index(cut)], encoding="utf-8")
     trips = quietly(path)
-    assert trips.ids.tolist() == ["day"]
-    assert reasons(trips)["day:rest"].startswith("the file is cut off or damaged within it")
+    assert (trips.lat.tolist(), trips.ids.tolist()) == (lat, ids)
+    said = reasons(trips)["day:rest"]
+    assert said.startswith(f"the file is cut off or damaged after {len(lat)} points, which are kept (")
+
+
+@pytest.mark.parametrize("damage", ["cut", "block"])
+def test_gpx_whose_compression_is_damaged_keeps_what_came_before(tmp_path, damage):
+    rng = np.random.default_rng(0)
+    points = "".join(f'<trkpt lat="{lat}" lon="{lon}"/>' for lat, lon in rng.uniform(0, 80, (20_000, 2)))
+    text = f"<gpx><trk><trkseg>{points}</trkseg></trk></gpx>".encode()
+    packed = gzip.compress(text)
+    if damage == "cut":
+        packed = packed[: len(packed) // 2]
+    else:  # a block of a type that there is not, which zlib itself refuses
+        packed = gzip.compress(text[: len(text) // 2]) + packed[:10] + b"\xff" * 99
+    path = tmp_path / "day.gpx.gz"
+    path.write_bytes(packed)
+    trips = quietly(path)
+    assert 5_000 < trips.n_fixes < 20_000
+    assert f"after {trips.n_fixes:,} points, which are kept" in reasons(trips)["day:rest"]
 
 
 def test_rows_without_a_trip_are_counted(tmp_path):

@@ -57,7 +57,9 @@ def test_concat_joins_trips_and_what_is_known_of_them():
     )
     both = Trips.concat([other, one, other])
     assert (len(both), both.n_fixes, both.notes, len(both.skipped)) == (9, 18, {"odd": 4}, 2)
-    assert both[3:6] == one
+    assert both[:3] == one
+    assert both[3:6].lat.tolist() == one.lat.tolist()
+    assert both.pieces.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     numbers = Trips.concat([three(ids=[1, 2, 3]), one])
     assert numbers.ids.tolist() == ["1", "2", "3", "a", "b", "c"]
     with pytest.raises(InvalidTrips, match=r"part 1 does not say who drove"):

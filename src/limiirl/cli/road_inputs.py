@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,17 +14,81 @@ import numpy as np
 from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips
 
 if TYPE_CHECKING:
-    from limiirl.roads import Cleaned, Matches, RoadNetwork
+    from limiirl.roads import Cleaned, Matches, RoadNetwork, Trips
+
+
+def read_network(path: Path) -> RoadNetwork:
+    """Read a network."""
+    from limiirl.roads import RoadNetwork
+
+    return RoadNetwork.load(no_folder(path, "build"))
+
+
+def no_folder(path: Path, writer: str) -> Path:
+    """Return the path of a file, or say that it is a folder."""
+    if path.is_dir():
+        raise InvalidFile(f"{path} is a folder. Name the .npz that `limiirl roads {writer}` wrote.")
+    return path
 
 
 def read_matched(network: Path, matches: Path) -> tuple[RoadNetwork, Matches]:
     """Read a network and the trips matched to it; of another network their segments would be any others."""
-    from limiirl.roads import Matches, RoadNetwork
+    from limiirl.roads import Matches
 
-    roads, found = RoadNetwork.load(network), Matches.load(matches)
+    roads, found = read_network(network), Matches.load(no_folder(matches, "match"))
     if found.settings.get("network", roads.fingerprint()) != roads.fingerprint():
         raise InvalidFile(f"{matches} was matched to another network. Name that one, or match the trips again.")
     return roads, found
+
+
+def read_columns(given: list[str]) -> dict[str, str | None] | None:
+    """Return which column has which role: ROLE=NAME, several with commas between them, or ROLE= for none.
+
+    Examples
+    --------
+    >>> read_columns(["lat=Breite,lon=Länge, östlich", "driver="])
+    {'lat': 'Breite', 'lon': 'Länge, östlich', 'driver': None}
+    """
+    from limiirl.roads.traces.tables import GUESSES
+
+    found: dict[str, str | None] = {}
+    for text in given:
+        # A comma may belong to a name; it ends one only where a role follows.
+        for pair in re.split(rf",(?=(?:{'|'.join(GUESSES)})=)", text):
+            role, equals, name = pair.partition("=")
+            if not equals:
+                raise InvalidParameter(
+                    f"--columns takes ROLE=NAME with a ROLE of {', '.join(GUESSES)}, or ROLE= to leave it out; got "
+                    f"{pair!r}."
+                )
+            found[role.strip()] = name or None
+    return found or None
+
+
+def check_file(out: Path) -> None:
+    """Check, before the work is done, that a file can be written there."""
+    if out.is_dir():
+        raise InvalidFile(f"{out} is a folder. Name a file in it with --out.")
+    if not out.parent.is_dir():
+        raise InvalidFile(f"There is no folder {out.parent} for {out.name}. Make it, or name another with --out.")
+
+
+def check_trips(read: Trips, path: Path) -> None:
+    """Check that a file had trips at all."""
+    if len(read) == 0:
+        n = len(read.skipped)
+        why = f" Of {n:,} that were skipped, the first was because {read.skipped[0].reason}." if n else ""
+        raise InvalidTrips(f"{path} holds no trip that can be used.{why} Give a file with trips of several fixes.")
+
+
+def check_cleaned(cleaned: Cleaned, path: Path) -> None:
+    """Check that something is left to match."""
+    if len(cleaned) == 0:
+        why = "; ".join(f"{count:,}: {reason}" for reason, count in cleaned.lost.items())
+        raise InvalidTrips(
+            f"Nothing is left to match of the {cleaned.n_trips:,} trips of {path} ({why}). Give longer trips, or "
+            "the map of their place."
+        )
 
 
 def without_ends(cleaned: Cleaned, roads: RoadNetwork, metres: float) -> Cleaned:
@@ -88,6 +153,11 @@ def as_lines(facts: dict[str, Any]) -> str:
         else:
             lines.append(f"{name}: {_figure(value)}")
     return "\n".join(lines)
+
+
+def plural(n: int, word: str) -> str:
+    """Return a number of things: 1 trip, 2 trips."""
+    return f"{n:,} {word}{'s' * (n != 1)}"
 
 
 def _figure(value: Any) -> str:

@@ -10,10 +10,22 @@ from typing import Annotated, Any
 import typer
 
 from limiirl.cli import road_forecasts
-from limiirl.cli.bars import counted
+from limiirl.cli.bars import counted, iterations, told_stages
 from limiirl.cli.inputs import check_target
 from limiirl.cli.road_forecasts import AsJson, Network, Seed
-from limiirl.cli.road_inputs import as_lines, point, read_matched, some, without_ends
+from limiirl.cli.road_inputs import (
+    as_lines,
+    check_cleaned,
+    check_file,
+    check_trips,
+    plural,
+    point,
+    read_columns,
+    read_matched,
+    read_network,
+    some,
+    without_ends,
+)
 
 app = typer.Typer(
     help="Roads: from a map and GPS traces to driving styles and forecasts.", no_args_is_help=True, add_completion=False
@@ -23,7 +35,7 @@ Page = Annotated[Path | None, typer.Option("--page", help="Folder for a page abo
 
 
 @app.command(no_args_is_help=True)
-def build(
+def build(  # noqa: PLR0913 (a command's options, each with a default)
     source: Annotated[
         Path,
         typer.Argument(
@@ -34,6 +46,13 @@ def build(
     out: Annotated[Path, typer.Option("--out", "-o", help="The network.")] = Path("network.npz"),
     service: Annotated[bool, typer.Option("--service", help="Keep service roads.")] = False,
     u_turns: Annotated[bool, typer.Option("--u-turns", help="Allow turning back.")] = False,
+    component: Annotated[
+        str,
+        typer.Option(
+            help="What to keep of a map that falls apart: street_nodes (the largest part by streets), turns (by legal "
+            "turns) or all."
+        ),
+    ] = "street_nodes",
     centre: Annotated[
         str | None,
         typer.Option(help="LAT,LON of the centre, for the regions; by default the map's middle."),
@@ -48,7 +67,13 @@ def build(
     from limiirl.roads import build as build_network
     from limiirl.roads import describe
 
-    network = build_network(source, nodes=nodes, service=service, u_turns=u_turns, centre=point(centre))
+    check_file(out)
+    part = None if component == "all" else component
+    with told_stages() as tell:
+        tell(f"building a network of {source}")
+        network = build_network(
+            source, nodes=nodes, service=service, u_turns=u_turns, component=part, centre=point(centre)
+        )
     network.save(out)
     facts = describe(network)
     if as_json:
@@ -69,11 +94,18 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     method: Annotated[str, typer.Option(help="hmm (Viterbi) or particles (the paper's).")] = "hmm",
     step: Annotated[float, typer.Option(help="Seconds between fixes, where the file has no times.")] = 15.0,
     trim: Annotated[
-        float, typer.Option(help="Cut this many metres off both ends of every trip: homes are there.")
+        float, typer.Option(help="Cut this many metres off both ends of every trip: homes are there.", min=0.0)
     ] = 0.0,
     swap: Annotated[
         bool, typer.Option("--swap", help="Latitude and longitude stand in each other's place in the file.")
     ] = False,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--columns",
+            help="Which column is what, where names are not understood: lat=Breite,lon=Laenge; driver= leaves one out.",
+        ),
+    ] = None,
     sigma: Annotated[
         float | None, typer.Option(help="Noise of a fix in metres; estimated from the trips by default.")
     ] = None,
@@ -85,19 +117,27 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
 
     Example: limiirl roads match porto.npz trips.csv.gz --out matches.npz --page quality
     """
-    from limiirl.roads import RoadNetwork, clean, estimate_noise, read_trips
+    from limiirl.roads import clean, estimate_noise, read_trips
     from limiirl.roads import match as match_trips
     from limiirl.roads.matching.quality import quality
 
-    roads = RoadNetwork.load(network)
-    read = read_trips(trips, step_s=step, swap=swap, network=roads)
-    cleaned = clean(read, roads)
-    if trim > 0.0:
-        cleaned = without_ends(cleaned, roads, trim)
-    given: dict[str, Any] = {"sigma_m": estimate_noise(roads, cleaned)[0] if sigma is None else sigma}
-    if method == "particles":
-        given["seed"] = seed
-    with counted(f"matching {len(cleaned.trips):,} pieces") as progress:
+    check_file(out)
+    named = read_columns(columns or [])
+    roads = read_network(network)
+    with told_stages() as tell:
+        tell(f"reading {trips}")
+        read = read_trips(trips, step_s=step, columns=named, swap=swap, network=roads)
+        check_trips(read, trips)
+        tell(f"cleaning {plural(len(read), 'trip')}")
+        cleaned = clean(read, roads)
+        check_cleaned(cleaned, trips)
+        if trim > 0.0:
+            cleaned = without_ends(cleaned, roads, trim)
+        if sigma is None:
+            tell("measuring the noise of fixes")
+            sigma = estimate_noise(roads, cleaned)[0]
+    given: dict[str, Any] = {"sigma_m": sigma} | ({"seed": seed} if method == "particles" else {})
+    with counted(f"matching {plural(len(cleaned.trips), 'piece')}") as progress:
         matches = match_trips(roads, cleaned, method, progress=progress, **given)
     matches.save(out)
     found = quality(roads, cleaned, matches)
@@ -134,6 +174,9 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     by_driver: Annotated[bool, typer.Option("--by-driver", help="All trips of a driver share a style.")] = False,
     init: Annotated[str, typer.Option(help="kmeans, gmm, best, random or random_rewards.")] = "kmeans",
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the fitted mixture.")] = Path("styles"),
+    no_examples: Annotated[
+        bool, typer.Option("--no-examples", help="Draw no trip of a person in the page, nor forecasts of one.")
+    ] = False,
     seed: Seed = 0,
     page: Page = None,
     as_json: AsJson = False,
@@ -150,6 +193,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     usable, left_out = matched.demonstrations(), matched.selection()[1]
     demos = some(usable, trips, seed)
     number = int(n_intents) if n_intents.isdecimal() else n_intents
+    on_terminal = sys.stderr.isatty()  # where EM draws a bar of its own
     found = fit_drivers(
         roads,
         demos,
@@ -160,7 +204,8 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         by_driver=by_driver,
         init=init,
         random_state=seed,
-        verbose=sys.stderr.isatty(),
+        verbose=on_terminal,
+        callback=None if on_terminal else iterations(f"learning styles from {plural(len(demos), 'trip')}"),
     )
     found.mixture.save(out)
     if len(found.demos) < len(demos):
@@ -179,7 +224,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         typer.echo("\n" + "\n".join(f"Intent {k} (style {k + 1} on the page): {said}" for k, said in enumerate(styles)))
         typer.echo(f"\nSaved to {out}.")
     if page is not None:
-        _show(styles_report(roads, found), page, as_json)
+        _show(styles_report(roads, found, examples=not no_examples), page, as_json)
 
 
 def _show(report: Any, folder: Path, as_json: bool) -> None:

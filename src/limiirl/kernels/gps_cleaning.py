@@ -1,5 +1,7 @@
 """Which fixes of GPS traces to drop, and where to cut."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -13,6 +15,21 @@ KEPT, SWAPPED, SAME_TIME, OUTLIER, OUTSIDE, STANDING, FEW, SHORT = range(8)
 """What became of a fix."""
 NO_CUT, GAP, JUMP, LEFT, STOP = range(5)
 """Why a piece begins at a fix that is not the first kept of its trip."""
+
+
+class Limits(NamedTuple):
+    """What a car can have done, and what is too small to keep; see `limiirl.roads.clean`."""
+
+    max_gap_s: float
+    max_speed_ms: float
+    slack_m: float
+    max_outliers: float
+    stop_radius_m: float
+    split_stops_s: float
+    min_fixes: float
+    min_length_m: float
+    bridge_jumps: bool
+
 
 _SEMI_MAJOR_M = 6_378_137.0
 _FLATTENING = 1.0 / 298.257223563
@@ -32,18 +49,8 @@ def metres(lat: float, lon: float, to_lat: float, to_lon: float) -> float:  # pr
 
 
 @njit(cache=True, nogil=True)
-def lengths_m(lat: Float, lon: Float, offsets: Int) -> Float:  # pragma: no cover - compiled
-    """Return metres (n,) from each fix to the one before in its trip, 0 at the first."""
-    found = np.zeros(lat.size)
-    for i in range(offsets.size - 1):
-        for k in range(offsets[i] + 1, offsets[i + 1]):
-            found[k] = metres(lat[k - 1], lon[k - 1], lat[k], lon[k])
-    return found
-
-
-@njit(cache=True, nogil=True)
 def clean_fixes(
-    lat: Float, lon: Float, time_s: Float, offsets: Int, outside: Bool, fate: Small, cut: Small, limits: Float
+    lat: Float, lon: Float, time_s: Float, offsets: Int, outside: Bool, fate: Small, cut: Small, limits: Limits
 ) -> None:  # pragma: no cover - compiled
     """Decide the fate of every fix, and where pieces begin.
 
@@ -59,9 +66,7 @@ def clean_fixes(
         All KEPT, or SWAPPED where that is decided already; filled in here.
     cut : (n,) int8
         All NO_CUT; filled in here.
-    limits : (9,)
-        Longest gap in seconds, highest speed in m/s, slack in metres, most outliers in a row, radius of a stop in
-        metres, longest stop in seconds, fewest fixes, least metres, and whether jumps are to be bridged.
+    limits : Limits
     """
     longest = 0
     for i in range(offsets.size - 1):
@@ -80,7 +85,7 @@ def clean_fixes(
             n += 1
         first = 0
         for m in range(1, n + 1):
-            if m == n or time_s[kept[m]] - time_s[kept[m - 1]] > limits[0]:
+            if m == n or time_s[kept[m]] - time_s[kept[m - 1]] > limits.max_gap_s:
                 _outliers(lat, lon, time_s, kept[first:m], fate, cost, before, limits)
                 first = m
         n = _pieces(lat, lon, time_s, kept[:n], outside, fate, cut, limits)
@@ -89,14 +94,14 @@ def clean_fixes(
 
 
 @njit(cache=True, nogil=True)
-def _far(lat: Float, lon: Float, time_s: Float, q: int, k: int, limits: Float) -> bool:  # pragma: no cover - compiled
+def _far(lat: Float, lon: Float, time_s: Float, q: int, k: int, limits: Limits) -> bool:  # pragma: no cover - compiled
     """Whether fix k cannot be reached from the earlier fix q."""
-    return bool(metres(lat[q], lon[q], lat[k], lon[k]) > limits[1] * (time_s[k] - time_s[q]) + limits[2])
+    return bool(metres(lat[q], lon[q], lat[k], lon[k]) > limits.max_speed_ms * (time_s[k] - time_s[q]) + limits.slack_m)
 
 
 @njit(cache=True, nogil=True)
 def _outliers(
-    lat: Float, lon: Float, time_s: Float, run: Int, fate: Small, cost: Float, before: Int, limits: Float
+    lat: Float, lon: Float, time_s: Float, run: Int, fate: Small, cost: Float, before: Int, limits: Limits
 ) -> None:  # pragma: no cover - compiled
     """Drop excursions from a run of fixes, at a cost of one a fix; a jump that stays costs more.
 
@@ -106,7 +111,7 @@ def _outliers(
     the longest excursion does, which has one at each end, so that excursions are dropped and relocations stay.
     """
     n = run.size
-    most, bridge = int(limits[3]), limits[8] > 0.0
+    most, bridge = int(min(limits.max_outliers, 1e9)), limits.bridge_jumps
     jump = most // 2 + 1
     for m in range(n):
         cost[m], before[m] = (float(m) if bridge or m == 0 else np.inf), -1
@@ -137,7 +142,7 @@ def _outliers(
 
 @njit(cache=True, nogil=True)
 def _pieces(
-    lat: Float, lon: Float, time_s: Float, kept: Int, outside: Bool, fate: Small, cut: Small, limits: Float
+    lat: Float, lon: Float, time_s: Float, kept: Int, outside: Bool, fate: Small, cut: Small, limits: Limits
 ) -> int:  # pragma: no cover - compiled
     """Cut at gaps, at jumps and where a trip is outside; squeeze `kept`, and return how many are left."""
     n, last, left = 0, -1, False
@@ -153,7 +158,7 @@ def _pieces(
             step = time_s[k] - time_s[last]
             if left:
                 cut[k] = LEFT
-            elif step > limits[0]:
+            elif step > limits.max_gap_s:
                 cut[k] = GAP
             elif _far(lat, lon, time_s, last, k, limits):
                 cut[k] = JUMP
@@ -165,7 +170,7 @@ def _pieces(
 
 @njit(cache=True, nogil=True)
 def _stops(
-    lat: Float, lon: Float, time_s: Float, kept: Int, fate: Small, cut: Small, limits: Float
+    lat: Float, lon: Float, time_s: Float, kept: Int, fate: Small, cut: Small, limits: Limits
 ) -> int:  # pragma: no cover - compiled
     """Keep the first and the last fix of each stop, and cut between them where it is long."""
     n, m = 0, 0
@@ -174,12 +179,12 @@ def _stops(
         while (
             last + 1 < kept.size
             and cut[kept[last + 1]] == NO_CUT
-            and metres(lat[first], lon[first], lat[kept[last + 1]], lon[kept[last + 1]]) <= limits[4]
+            and metres(lat[first], lon[first], lat[kept[last + 1]], lon[kept[last + 1]]) <= limits.stop_radius_m
         ):
             last += 1
         for p in range(m + 1, last):
             fate[kept[p]] = STANDING
-        if last > m and time_s[kept[last]] - time_s[first] > limits[5]:
+        if last > m and time_s[kept[last]] - time_s[first] > limits.split_stops_s:
             cut[kept[last]] = STOP
         kept[n] = first
         n += 1
@@ -192,7 +197,7 @@ def _stops(
 
 @njit(cache=True, nogil=True)
 def _small(
-    lat: Float, lon: Float, kept: Int, fate: Small, cut: Small, limits: Float
+    lat: Float, lon: Float, kept: Int, fate: Small, cut: Small, limits: Limits
 ) -> None:  # pragma: no cover - compiled
     """Drop pieces of too few fixes or too few metres."""
     first, length = 0, 0.0
@@ -200,7 +205,7 @@ def _small(
         if m < kept.size and cut[kept[m]] == NO_CUT:
             length += metres(lat[kept[m - 1]], lon[kept[m - 1]], lat[kept[m]], lon[kept[m]])
             continue
-        verdict = FEW if m - first < limits[6] else SHORT if length < limits[7] else KEPT
+        verdict = FEW if m - first < limits.min_fixes else SHORT if length < limits.min_length_m else KEPT
         if verdict != KEPT:
             for p in range(first, m):
                 fate[kept[p]] = verdict

@@ -81,7 +81,8 @@ def mask_zones(trips: Trips, zones: Sequence[tuple[float, float, float]]) -> Tri
     Returns
     -------
     Trips
-        Pieces keep the id of their trip. `notes` counts what is gone.
+        Pieces keep the id of their trip and are told apart by `Trips.pieces`, also in a file. `notes` counts what is
+        gone.
 
     Examples
     --------
@@ -199,4 +200,5 @@ def _pieces(trips: Trips, keep: Bool, cut: Bool, word: str) -> Trips:
         trips.ids[source],
         None if trips.groups is None else trips.groups[source],
         notes={reason: count for reason, count in notes.items() if count},
+        pieces=trips.pieces[source],
     )

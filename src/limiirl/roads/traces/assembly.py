@@ -41,6 +41,8 @@ class Raw:
     counts, rows : (N,) int64
         Fixes of each trip, and where it stands in the file.
     ids, groups : (N,) text
+    pieces : (N,) int64 or None
+        Which piece of its trip each one is, where the file says so.
     """
 
     lat: Float
@@ -53,6 +55,7 @@ class Raw:
     groups: NDArray[Any] | None
     skipped: list[Skipped] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
+    pieces: Int | None = None
 
 
 def assemble(raw: Raw, step_s: float) -> Trips:
@@ -66,6 +69,7 @@ def assemble(raw: Raw, step_s: float) -> Trips:
         1: "it has no fixes",
         2: SWAPPED,
         3: "none of its fixes has a latitude, a longitude and a time that can be read",
+        4: "none of its fixes lies on the globe; degrees are needed, not the metres of a projection",
     }
     for i in np.flatnonzero(reason).tolist():
         skipped.append(Skipped(str(raw.ids[i]), int(raw.rows[i]), words[int(reason[i])]))
@@ -81,7 +85,8 @@ def assemble(raw: Raw, step_s: float) -> Trips:
     for part in fields:
         part.flags.writeable = False  # saves `Trips` from copying what nobody else holds
     first = Trips(*fields, as_names(raw.ids[keep]), groups)
-    return _distinct(first, raw.rows[keep], skipped, notes)
+    pieces = np.zeros(len(first), dtype=np.int64) if raw.pieces is None else raw.pieces[keep]
+    return _distinct(first, pieces, raw.rows[keep], skipped, notes)
 
 
 def unit_s(values: Float, notes: Counter[str]) -> Float:
@@ -143,6 +148,9 @@ def merge(parts: Sequence[Raw]) -> Raw:
         np.concatenate(known) if known else None,
         [skip for part in parts for skip in part.skipped],
         notes,
+        np.concatenate(
+            [np.zeros(part.counts.size, dtype=np.int64) if part.pieces is None else part.pieces for part in parts]
+        ),
     )
 
 
@@ -172,7 +180,9 @@ def _good_fixes(
         return good
     swapped = known & (np.abs(lat) > 90.0) & (np.abs(lat) <= 180.0) & (np.abs(lon) <= 90.0)
     n_good, n_swapped = (np.bincount(trip[which], minlength=counts.size) for which in (good, swapped))
+    n_known = np.bincount(trip[known], minlength=counts.size)
     reason[(n_good == 0) & (counts > 0)] = 3
+    reason[(n_good == 0) & (n_known > 0)] = 4
     # More fixes beyond the pole than on the globe are no slips of the receiver.
     reason[n_swapped > n_good] = 2
     rest = reason[trip] == 0
@@ -192,31 +202,62 @@ def _in_order(lat: Float, lon: Float, time_s: Float, counts: Int, notes: Counter
     return lat[order], lon[order], time_s[order]
 
 
-def _distinct(trips: Trips, rows: Int, skipped: list[Skipped], notes: Counter[str]) -> Trips:
-    """Return trips with distinct ids: a copy is left out, another trip of the same name is kept as ``name#2``."""
+def _distinct(trips: Trips, pieces: Int, rows: Int, skipped: list[Skipped], notes: Counter[str]) -> Trips:
+    """Return trips told apart: a copy is left out, another trip of the same name is kept as ``name#2``.
+
+    Pieces of one trip have one id and one driver, and a number each.
+    """
     unique, inverse, times = np.unique(trips.ids, return_inverse=True, return_counts=True)
     ids, keep = trips.ids, np.ones(len(trips), dtype=np.bool_)
-    if unique.size < len(trips):
+    if unique.size < len(trips) and not _only_pieces(inverse, pieces, trips.groups):
         ids = ids.astype(np.str_).astype(object)
-        seen: dict[tuple[int, bytes], int] = {}
-        others: Counter[int] = Counter()
+        taken = set(unique.astype(np.str_).tolist())
+        seen: dict[tuple[int, int, bytes], int] = {}
+        trips_of: Counter[int] = Counter()
+        # The last trip of a name and a driver: its id, and the pieces of it that were met.
+        last: dict[tuple[int, Any], tuple[str, set[int]]] = {}
         for i in np.flatnonzero(times[inverse] > 1).tolist():
-            name = int(inverse[i])
-            twin = seen.setdefault((name, _digest(trips, i)), i)
+            name, piece = int(inverse[i]), int(pieces[i])
+            twin = seen.setdefault((name, piece, _digest(trips, i)), i)
             if twin != i:
                 keep[i] = False
                 skipped.append(Skipped(str(ids[i]), int(rows[i]), f"it is a copy of the trip in row {rows[twin]}"))
                 continue
-            others[name] += 1
-            if others[name] > 1:
-                ids[i] = f"{ids[i]}#{others[name]}"
-                notes["other trips of the same id, renamed (id#2, id#3, ...)"] += 1
+            driver = None if trips.groups is None else trips.groups[i].item()
+            known, met = last.get((name, driver), ("", {piece}))
+            if piece in met:
+                trips_of[name] += 1
+                known, met = str(ids[i]), set()
+                if trips_of[name] > 1:
+                    known = _free(known, trips_of[name], taken)
+                    notes["other trips of the same id, renamed (id#2, id#3, ...)"] += 1
+                last[name, driver] = known, met
+            ids[i] = known
+            met.add(piece)
         ids = as_names(ids.astype(np.str_))
     chosen = trips if keep.all() else trips.subset(keep)
     kept = {reason: count for reason, count in notes.items() if count}
     skips = tuple(sorted(skipped, key=lambda skip: skip.row))
-    ids = frozen(ids if keep.all() else ids[keep])
-    return Trips(chosen.lat, chosen.lon, chosen.time_s, chosen.offsets, ids, chosen.groups, skips, kept)
+    fixes = chosen.lat, chosen.lon, chosen.time_s, chosen.offsets
+    return Trips(*fixes, frozen(ids[keep]), chosen.groups, skips, kept, pieces[keep])
+
+
+def _only_pieces(name: Int, pieces: Int, groups: NDArray[Any] | None) -> bool:
+    """Whether trips of one name are pieces of one trip, all of them: of one driver, and no two of one number."""
+    order = np.lexsort((pieces, name))
+    together = np.diff(name[order]) == 0
+    return not (
+        (together & (np.diff(pieces[order]) == 0)).any()
+        or (groups is not None and (together & (groups[order][1:] != groups[order][:-1])).any())
+    )
+
+
+def _free(name: str, number: int, taken: set[str]) -> str:
+    """Return name#number, or the next number that no trip of the file has for its own."""
+    while f"{name}#{number}" in taken:
+        number += 1
+    taken.add(f"{name}#{number}")
+    return f"{name}#{number}"
 
 
 def _digest(trips: Trips, i: int) -> bytes:

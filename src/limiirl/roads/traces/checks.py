@@ -63,6 +63,38 @@ def names(values: object, what: str, n: int) -> NDArray[Any]:
     return array.astype(np.int64, copy=False)
 
 
+def pieces(values: object, ids: NDArray[Any], groups: NDArray[Any] | None) -> Int:
+    """Check one number a trip, or number trips of one id and one driver as they come; also those that share a number.
+
+    Examples
+    --------
+    >>> pieces(None, np.array(["a", "b", "a"]), None), pieces([3, 0, 3], np.array(["a", "b", "a"]), None)
+    (array([0, 0, 1]), array([0, 0, 1]))
+    >>> pieces([4, 0, 3], np.array(["a", "b", "a"]), None)
+    array([4, 0, 3])
+    """
+    _, trip = np.unique(ids, return_inverse=True)
+    if groups is not None:
+        _, driver = np.unique(groups, return_inverse=True)
+        _, trip = np.unique(trip * (driver.max(initial=0) + 1) + driver, return_inverse=True)
+    order = np.argsort(trip, kind="stable")
+    counts = np.bincount(trip)
+    number = np.empty(trip.size, dtype=np.int64)
+    number[order] = np.arange(trip.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    if values is None:
+        return number
+    array = np.asarray(values)
+    if array.shape != trip.shape or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
+        raise InvalidTrips(
+            f"pieces must be one whole number from 0 a trip; they have {array.dtype}, shape {array.shape} for "
+            f"{trip.size} trips. Leave them out to have them numbered."
+        )
+    array = array.astype(np.int64)
+    order = np.lexsort((array, trip))
+    same = (np.diff(trip[order]) == 0) & (np.diff(array[order]) == 0)
+    return np.where(np.isin(trip, trip[order][1:][same]), number, array)
+
+
 def fixes(arrays: dict[str, Any]) -> None:
     """Check that fixes are as many as they should be, lie on the globe, and that time never falls within a trip."""
     lat, lon, time_s = arrays["lat"], arrays["lon"], arrays["time_s"]

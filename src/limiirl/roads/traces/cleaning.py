@@ -50,7 +50,7 @@ class Cleaned:
     Attributes
     ----------
     trips : Trips
-        M pieces, each under the id and the driver of its trip.
+        M pieces, each under the id and the driver of its trip; `Trips.pieces` numbers them.
     source : (M,) int64
         The trip from which each piece was cut.
     fix : (m,) int64
@@ -168,27 +168,27 @@ def clean(  # noqa: PLR0913 (the data, and limits that all have a default)
     >>> dict(clean(trip).lost), len(clean(trip, min_fixes=2))
     ({'in a piece of too few fixes': 1}, 0)
     """
-    limits = {
-        "max_gap_s": max_gap_s,
-        "max_speed_ms": max_speed_ms,
-        "slack_m": slack_m,
-        "max_outliers": max_outliers,
-        "stop_radius_m": stop_radius_m,
-        "split_stops_s": np.inf if split_stops_s is None else split_stops_s,
-        "min_fixes": min_fixes,
-        "min_length_m": min_length_m,
-        "bridge_jumps": bridge_jumps,
-    }
-    for name, value in (limits | {"margin_m": margin_m}).items():
+    # Of one type each, or the kernel would be compiled anew for an int in place of a float.
+    limits = kernel.Limits(
+        max_gap_s=float(max_gap_s),
+        max_speed_ms=float(max_speed_ms),
+        slack_m=float(slack_m),
+        max_outliers=float(max_outliers),
+        stop_radius_m=float(stop_radius_m),
+        split_stops_s=float("inf") if split_stops_s is None else float(split_stops_s),
+        min_fixes=float(min_fixes),
+        min_length_m=float(min_length_m),
+        bridge_jumps=bool(bridge_jumps),
+    )
+    for name, value in (limits._asdict() | {"margin_m": margin_m}).items():
         if not value >= 0.0 or (value == 0.0 and name in ("max_gap_s", "max_speed_ms")):
             raise InvalidParameter(f"{name} must be {'positive' if value == 0.0 else 'at least 0'}; got {value}.")
     fate, cut = np.zeros((2, trips.n_fixes), dtype=np.int8)
     outside = np.zeros(trips.n_fixes, dtype=np.bool_)
-    if network is not None and len(trips):
+    if network is not None:
         swapped, outside = refuse_swapped(trips, network, margin_m)
         fate[np.repeat(swapped, trips.lengths)] = kernel.SWAPPED
-    numbers = np.array(list(limits.values()), dtype=np.float64)
-    kernel.clean_fixes(trips.lat, trips.lon, trips.time_s, trips.offsets, outside, fate, cut, numbers)
+    kernel.clean_fixes(trips.lat, trips.lon, trips.time_s, trips.offsets, outside, fate, cut, limits)
     return _collect(trips, fate, cut)
 
 
@@ -205,6 +205,8 @@ def refuse_swapped(trips: Trips, network: RoadNetwork, margin_m: float = 200.0) 
         xy = network.plane.xy(lat, lon)
         return np.asarray(np.all((xy >= box[0]) & (xy <= box[1]), axis=1))
 
+    if len(trips) == 0:
+        return np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_)
     as_given = inside(trips.lat, trips.lon)
     exchanged = inside(trips.lon, trips.lat)
     trip = trips.trip_of_fix
@@ -218,7 +220,7 @@ def refuse_swapped(trips: Trips, network: RoadNetwork, margin_m: float = 200.0) 
             f"latitude and longitude look swapped in {np.count_nonzero(swapped):,} of {len(trips):,} trips: they lie "
             f"about {here}, the network about {there}. Read them with read_trips(..., swap=True)."
         )
-    if not as_given.any() and len(trips):
+    if not as_given.any():
         raise InvalidTrips(
             f"no fix lies within {margin_m:g} m of the network's bounding box: trips lie about {here}, the network "
             f"about {there}. Is it the map of another place?"
@@ -236,7 +238,7 @@ def _collect(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8]) -> Cle
     groups = None if trips.groups is None else trips.groups[source]
     kept = trips.lat[fix], trips.lon[fix], trips.time_s[fix], offsets, trips.ids[source], groups
     # What could not be read stays on the account.
-    pieces = Trips(*kept, skipped=trips.skipped, notes=trips.notes)
+    pieces = Trips(*kept, skipped=trips.skipped, notes=trips.notes, pieces=trips.pieces[source])
     # Fixes of one time are one fix: the last of them is not lost with its twin.
     timed = np.flatnonzero(fate != kernel.SAME_TIME)
     ends = timed[np.searchsorted(timed, trips.offsets[1:]) - 1] if timed.size else timed

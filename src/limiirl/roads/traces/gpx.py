@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import xml.etree.ElementTree as ET
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,17 +14,17 @@ import numpy as np
 
 from limiirl.errors import InvalidFile
 from limiirl.roads.traces.assembly import Raw
-from limiirl.roads.traces.tables import float_or_nan, moment_s
+from limiirl.roads.traces.cells import float_or_nan, moment_s
 from limiirl.roads.traces.trips import Skipped
 
-_CUT_OFF = "the file is cut off or damaged within it"
+_DAMAGES = (ET.ParseError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def read_gpx(path: Path) -> Raw:
     """Read the track segments of a GPX file, version 1.0 or 1.1, gzipped or not.
 
     Segments without any time are counted in steps. Waypoints and planned routes are no trips. Of a file that is cut
-    off, the segments before the cut are kept.
+    off or damaged, all complete points before that are kept.
     """
     lat: list[float] = []
     lon: list[float] = []
@@ -40,10 +41,11 @@ def read_gpx(path: Path) -> Raw:
                     time.append(when)
                 counts.append(len(points))
                 names.append((track, segment))
-    except (ET.ParseError, EOFError, gzip.BadGzipFile) as error:
+    except _DAMAGES as error:
         if not counts:
             raise InvalidFile(f"{path} is no GPX file, or cut off ({error}). Copy or write it again.") from None
-        skipped.append(Skipped(f"{path.name.partition('.')[0]}:rest", len(counts), f"{_CUT_OFF} ({error})"))
+        reason = f"the file is cut off or damaged after {len(lat):,} points, which are kept ({error})"
+        skipped.append(Skipped(f"{path.name.partition('.')[0]}:rest", len(counts), reason))
     if not counts:
         raise InvalidFile(f"{path} holds no track: a trip is a <trkseg> within a <trk>; routes and waypoints are none.")
     stem = path.name.partition(".")[0]
@@ -71,25 +73,33 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _segments(handle: IO[bytes], path: Path) -> Iterator[tuple[int, int, list[tuple[float, float, float]]]]:
-    """Yield (track, segment, points) of each track segment, both counted from 1; elements are forgotten when read."""
+    """Yield (track, segment, points) of each track segment, both counted from 1; elements are forgotten when read.
+
+    An error in the middle of a segment comes after the points before it.
+    """
     track, segment = 0, 0
     points: list[tuple[float, float, float]] = []
     root = None
-    for event, element in ET.iterparse(handle, events=("start", "end")):
-        tag = element.tag.rpartition("}")[2]
-        if event == "start":
-            if root is None:
-                root = tag
-                if tag != "gpx":
-                    raise InvalidFile(f"{path} is XML, but no GPX: its root is <{tag}>. Convert it to GPX first.")
-            if tag == "trk":
-                track, segment = track + 1, 0
-        elif tag == "trkpt":
-            when = next((child.text for child in element if child.tag.rpartition("}")[2] == "time"), None)
-            points.append((float_or_nan(element.get("lat")), float_or_nan(element.get("lon")), moment_s(when)))
-            element.clear()
-        elif tag == "trkseg":
-            segment += 1
-            yield track, segment, points
-            points = []
-            element.clear()
+    try:
+        for event, element in ET.iterparse(handle, events=("start", "end")):
+            tag = element.tag.rpartition("}")[2]
+            if event == "start":
+                if root is None:
+                    root = tag
+                    if tag != "gpx":
+                        raise InvalidFile(f"{path} is XML, but no GPX: its root is <{tag}>. Convert it to GPX first.")
+                if tag == "trk":
+                    track, segment = track + 1, 0
+            elif tag == "trkpt":
+                when = next((child.text for child in element if child.tag.rpartition("}")[2] == "time"), None)
+                points.append((float_or_nan(element.get("lat")), float_or_nan(element.get("lon")), moment_s(when)))
+                element.clear()
+            elif tag == "trkseg":
+                segment += 1
+                yield track, segment, points
+                points = []
+                element.clear()
+    except _DAMAGES:
+        if points:
+            yield track, segment + 1, points
+        raise

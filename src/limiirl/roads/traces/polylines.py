@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.kernels.polylines import read_polylines
-from limiirl.roads.traces import tables
 from limiirl.roads.traces.assembly import Raw, unit_s
+from limiirl.roads.traces.cells import Cells, as_text
+from limiirl.roads.traces.tables import GUESSES
 from limiirl.roads.traces.trips import Skipped
 
 Float = NDArray[np.float64]
@@ -21,7 +21,7 @@ Int = NDArray[np.int64]
 _INCOMPLETE = "the file marks it as incomplete (fixes are missing)"
 
 
-def read_polyline_rows(batches: Iterable[dict[str, Any]]) -> Raw:
+def read_polyline_rows(batches: Iterable[dict[str, Any]], cells: Cells) -> Raw:
     """Read a table with a polyline a row, block by block."""
     lat, lon, counts, starts, ids, groups = [], [], [], [], [], []
     faults: dict[int, str] = {}
@@ -29,7 +29,7 @@ def read_polyline_rows(batches: Iterable[dict[str, Any]]) -> Raw:
     for batch in batches:
         xy, n_points, wrong = read_points(batch["polyline"])
         if "missing" in batch:
-            marked = np.char.lower(tables.as_text(batch["missing"]))
+            marked = np.char.lower(as_text(batch["missing"]))
             for i in np.flatnonzero(np.isin(marked, ("true", "1", "yes"))).tolist():
                 wrong.setdefault(i, _INCOMPLETE)
         faults |= {row + i: reason for i, reason in wrong.items()}
@@ -37,19 +37,20 @@ def read_polyline_rows(batches: Iterable[dict[str, Any]]) -> Raw:
         lon.append(np.ascontiguousarray(xy[:, 0]))
         counts.append(n_points)
         place = np.arange(row, row + n_points.size)
-        ids.append(tables.as_text(batch["trip"]) if "trip" in batch else place.astype(np.str_))
+        ids.append(as_text(batch["trip"]) if "trip" in batch else place.astype(np.str_))
         if "time" in batch:
-            starts.append(tables.as_times(batch["time"]))
+            starts.append(cells.times("time", batch["time"], row))
         if "driver" in batch:
-            groups.append(tables.as_text(batch["driver"]))
+            groups.append(as_text(batch["driver"]))
         row += n_points.size
+    cells.check()
     sizes = np.concatenate([np.empty(0, dtype=np.int64), *counts])
     none = np.empty(0)
     names = np.concatenate([np.empty(0, dtype="<U1"), *ids])
     keep = np.ones(row, dtype=np.bool_)
     keep[list(faults)] = False
     fixes = np.repeat(keep, sizes) if faults else slice(None)
-    notes: Counter[str] = Counter()
+    notes = cells.notes
     return Raw(
         np.concatenate([none, *lat])[fixes],
         np.concatenate([none, *lon])[fixes],
@@ -136,7 +137,7 @@ def _dump(points: Any) -> str:
 
 
 def _by_name(point: dict[str, Any], role: str) -> Any:
-    return next((value for key, value in point.items() if key.lower() in tables.GUESSES[role]), None)
+    return next((value for key, value in point.items() if key.lower() in GUESSES[role]), None)
 
 
 def _slowly(text: str) -> Float | str:

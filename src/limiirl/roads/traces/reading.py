@@ -14,7 +14,8 @@ import numpy as np
 from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips, SkippedTripsWarning
 from limiirl.roads.traces import tables
 from limiirl.roads.traces.assembly import Raw, assemble, merge
-from limiirl.roads.traces.csv_tables import csv_batches, csv_names
+from limiirl.roads.traces.cells import Cells
+from limiirl.roads.traces.csv_tables import CsvHead, csv_batches, csv_head
 from limiirl.roads.traces.gpx import read_gpx
 from limiirl.roads.traces.polylines import read_polyline_rows
 from limiirl.roads.traces.rows import read_fix_rows
@@ -48,8 +49,8 @@ def read_trips(
     step_s : float
         Seconds between fixes, where the file gives no time a fix.
     columns : dict, optional
-        Which column has which role: "trip", "driver", "time", "polyline", "lat", "lon", "missing". Those not named
-        are guessed; None leaves a role out. A "missing" column marks trips that lack fixes; they are skipped.
+        Which column has which role: "trip", "piece", "driver", "time", "polyline", "lat", "lon", "missing". Those not
+        named are guessed; None leaves a role out. A "missing" column marks trips that lack fixes; they are skipped.
     swap : bool
         Whether latitude and longitude stand in each other's place in the file. Never guessed.
     network : RoadNetwork, optional
@@ -122,23 +123,36 @@ def _read(path: Path, columns: Mapping[str, str | None] | None) -> Raw:
         head = handle.read(512)
     if head[:4] == b"PAR1":
         chosen = tables.choose_columns(tables.parquet_names(path), columns, path)
-        return _from_batches(path, chosen, tables.parquet_batches(path, chosen), [])
+        return _from_batches(tables.parquet_batches(path, chosen), chosen, Cells(path, chosen))
     if ".gpx" in path.name.lower() or head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
         return read_gpx(path)
     if path.suffix.lower() == ".parquet":
         raise InvalidFile(f"{path} is no parquet file, or cut off: it does not begin as one does. Copy it again.")
     if not head:
         raise InvalidFile(f"{path} is empty. Was it written to the end?")
-    chosen = tables.choose_columns(csv_names(path), columns, path)
+    names = csv_head(path)
+    chosen = tables.choose_columns(names.names, columns, path)
     broken: list[tuple[int, str]] = []
-    return _from_batches(path, chosen, csv_batches(path, chosen, broken), broken)
+    cells = Cells(path, chosen)
+    raw = _from_batches(csv_batches(path, names, chosen, broken, cells.notes), chosen, cells)
+    if broken:
+        _count_broken(raw, broken, names, path)
+    return raw
 
 
-def _from_batches(
-    path: Path, chosen: Mapping[str, str], batches: Iterator[dict[str, Any]], broken: list[tuple[int, str]]
-) -> Raw:
-    stem = path.name.partition(".")[0]
-    raw = read_polyline_rows(batches) if "polyline" in chosen else read_fix_rows(batches, stem)
+def _from_batches(batches: Iterator[dict[str, Any]], chosen: Mapping[str, str], cells: Cells) -> Raw:
+    return read_polyline_rows(batches, cells) if "polyline" in chosen else read_fix_rows(batches, cells)
+
+
+def _count_broken(raw: Raw, broken: list[tuple[int, str]], head: CsvHead, path: Path) -> None:
+    """Put rows of too few or too many cells on the account; where there are no others, say what may be wrong."""
+    if not (raw.counts.size or raw.skipped):
+        row, text = broken[0]
+        raise InvalidFile(
+            f"{path}: none of its {len(broken):,} rows has as many cells as the first row, {len(head.names)}; row "
+            f"{row} below that is {text[:60]!r}. Are cells separated by something else than {head.separator!r}, or "
+            "are there decimal commas between commas? Write points, or semicolons between cells."
+        )
     known = np.sort([row for row, _ in broken if row >= 0])
     if known.size:
         # Rows were counted without the broken ones so far.
@@ -146,8 +160,7 @@ def _from_batches(
         raw.rows += np.searchsorted(before, raw.rows, side="right")
         shifts = np.searchsorted(before, [skip.row for skip in raw.skipped], side="right").tolist()
         raw.skipped = [replace(skip, row=skip.row + k) for skip, k in zip(raw.skipped, shifts, strict=True)]
-    raw.skipped += [Skipped(text.partition(",")[0][:60], row, _BROKEN) for row, text in broken]
-    return raw
+    raw.skipped += [Skipped(text.partition(head.separator)[0][:60], row, _BROKEN) for row, text in broken]
 
 
 def _check_swapped(trips: Trips, path: Any) -> None:
@@ -163,7 +176,7 @@ def _check_swapped(trips: Trips, path: Any) -> None:
 def _warn(trips: Trips, path: Any) -> None:
     if not (trips.skipped or trips.notes):
         return
-    parts = []
+    parts = [f"{len(trips):,} trip{'s' * (len(trips) != 1)} read"]
     if trips.skipped:
         first = trips.skipped[0]
         parts.append(
@@ -171,7 +184,7 @@ def _warn(trips: Trips, path: Any) -> None:
         )
     parts += [f"{reason}: {count:,}" for reason, count in trips.notes.items()]
     warnings.warn(
-        f"{path}: {len(trips):,} trips read. {'; '.join(parts)}. See Trips.skipped and Trips.notes.",
+        f"{path}: {parts[0]}. {'; '.join(parts[1:])}. See Trips.skipped and Trips.notes.",
         SkippedTripsWarning,
         stacklevel=3,
     )

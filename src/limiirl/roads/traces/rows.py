@@ -2,49 +2,52 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl.roads.traces import tables
-from limiirl.roads.traces.assembly import Raw, unit_s
+from limiirl.roads.traces.assembly import Raw, as_names, unit_s
+from limiirl.roads.traces.cells import Cells, as_text
 from limiirl.roads.traces.trips import Skipped
 
 Int = NDArray[np.int64]
 
 
-def read_fix_rows(batches: Iterable[dict[str, Any]], name: str) -> Raw:
+def read_fix_rows(batches: Iterable[dict[str, Any]], cells: Cells) -> Raw:
     """Read a table with a fix a row, in whatever order: trips of several drivers may alternate.
 
     A trip is what has one id and one driver, so that ids may begin anew with every driver. Without ids, a driver makes
-    one trip; without drivers too, the file does, under its own name.
+    one trip; without drivers too, the file does, under its own name. Pieces of a trip that was cut stay apart.
     """
     lat, lon, times = [], [], []
-    words: dict[str, list[Any]] = {"trip": [], "driver": []}
+    words: dict[str, list[Any]] = {"trip": [], "driver": [], "piece": []}
+    row = 0
     for batch in batches:
-        lat.append(tables.as_numbers(batch["lat"]))
-        lon.append(tables.as_numbers(batch["lon"]))
+        lat.append(cells.numbers("lat", batch["lat"], row))
+        lon.append(cells.numbers("lon", batch["lon"], row))
         if "time" in batch:
-            times.append(tables.as_times(batch["time"]))
+            times.append(cells.times("time", batch["time"], row))
+        row += lat[-1].size
         for role, columns in words.items():
             if role in batch:
                 columns.append(_encoded(batch[role]))
+    cells.check()
     none = np.empty(0)
     north, east = np.concatenate([none, *lat]), np.concatenate([none, *lon])
     trip, trip_names = _codes(words["trip"], north.size)
     driver, driver_names = _codes(words["driver"], north.size)
+    piece, piece_names = _codes(words["piece"], north.size)
     skipped = []
     used = trip >= 0
     if not used.all():
         lost = int(np.count_nonzero(~used))
         reason = f"{lost:,} row{'s' * (lost != 1)} of the table ha{'ve' if lost != 1 else 's'} no trip id"
         skipped.append(Skipped("", int(np.argmin(used)), reason))
-    order, starts = _gather(trip, driver, used)
+    order, starts = _gather(trip, (driver, piece), used)
     first = order[starts]
-    notes: Counter[str] = Counter()
+    notes = cells.notes
     if words["driver"] and (nobody := int(np.count_nonzero(driver[first] < 0))):
         notes["trips without a driver, whose name is blank"] = nobody
     if words["trip"]:
@@ -52,7 +55,7 @@ def read_fix_rows(batches: Iterable[dict[str, Any]], name: str) -> Raw:
     elif words["driver"]:
         ids = driver_names[driver[first]]
     else:
-        ids = np.full(first.size, name)
+        ids = np.full(first.size, cells.path.name.partition(".")[0])
     return Raw(
         north[order],
         east[order],
@@ -64,6 +67,7 @@ def read_fix_rows(batches: Iterable[dict[str, Any]], name: str) -> Raw:
         driver_names[driver[first]] if words["driver"] else None,
         skipped,
         notes,
+        _numbers(piece_names[piece[first]]) if words["piece"] else None,
     )
 
 
@@ -71,7 +75,11 @@ def _encoded(column: Any) -> Any:
     """Return a column as numbers into its distinct values: a name repeats over all fixes of its trip."""
     import pyarrow as pa
 
-    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    if pa.types.is_dictionary(column.type):
+        return column
+    if pa.types.is_nested(column.type):  # lists and the like, of which only the text can name a trip
+        column = pa.array(as_text(column), pa.large_string())
+    return column.dictionary_encode()
 
 
 def _codes(columns: list[Any], n: int) -> tuple[Int, NDArray[Any]]:
@@ -81,16 +89,27 @@ def _codes(columns: list[Any], n: int) -> tuple[Int, NDArray[Any]]:
     if not columns:
         return np.zeros(n, dtype=np.int64), np.array([""])
     encoded = pa.chunked_array(columns).unify_dictionaries().combine_chunks()
-    names = tables.as_text(encoded.dictionary)
+    names = as_text(encoded.dictionary)
     codes = np.asarray(encoded.indices.fill_null(-1), dtype=np.int64)
     blank = np.flatnonzero(np.char.strip(names) == "")
-    codes[np.isin(codes, blank)] = -1
+    if blank.size:
+        codes[np.isin(codes, blank)] = -1
     return codes, np.append(names, "")  # where -1 points
 
 
-def _gather(trip: Int, driver: Int, used: NDArray[np.bool_]) -> tuple[Int, Int]:
+def _numbers(names: NDArray[Any]) -> Int:
+    """Return the numbers of pieces; where they are named by anything else, those in order of the names."""
+    found = as_names(names)
+    if found.dtype.kind == "i" and found.min(initial=0) >= 0:
+        return found
+    return np.unique(names, return_inverse=True)[1].astype(np.int64)
+
+
+def _gather(trip: Int, parts: tuple[Int, ...], used: NDArray[np.bool_]) -> tuple[Int, Int]:
     """Return the rows in order of their trips, by first appearance, and where each trip starts in that order."""
-    key = trip * (driver.max(initial=0) + 2) + driver + 1
+    key = trip
+    for part in parts:
+        key = key * (part.max(initial=0) + 2) + part + 1
     rows = np.flatnonzero(used)
     _, first, inverse = np.unique(key[rows], return_index=True, return_inverse=True)
     rank = np.empty(first.size, dtype=np.int64)

@@ -1,13 +1,11 @@
-"""Tables of trips: which column is what, and columns as numbers, times and text; parquet in and out."""
+"""Tables of trips: which column is what; parquet in and out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.errors import InvalidFile, InvalidParameter
@@ -16,18 +14,20 @@ from limiirl.files import atomic_write
 if TYPE_CHECKING:
     from limiirl.roads.traces.trips import Trips
 
-Float = NDArray[np.float64]
-
 # Names of columns that are understood without being told, in lower case, the likelier first.
 GUESSES: Mapping[str, tuple[str, ...]] = {
-    "polyline": ("polyline", "trajectory", "coordinates", "points", "path"),
+    "polyline": ("polyline",),
     "lat": ("lat", "latitude", "y"),
     "lon": ("lon", "lng", "long", "longitude", "x"),
-    "trip": ("trip_id", "trip", "tripid", "traj_id", "trajectory_id", "track_id", "track", "journey", "id"),
-    "driver": ("driver", "driver_id", "taxi_id", "taxi", "vehicle_id", "vehicle", "user_id", "user", "group"),
-    "time": ("timestamp", "time", "time_s", "datetime", "date_time", "start_time", "unix_time", "t"),
+    "trip": ("trip_id", "trip", "tripid", "traj_id", "trajectory_id", "track_id", "track", "journey"),
+    "piece": ("piece",),
+    "driver": ("driver", "driver_id", "taxi_id", "taxi", "vehicle_id", "vehicle", "user_id", "user"),
+    "time": ("timestamp", "time", "time_s", "datetime", "date_time", "start_time", "unix_time"),
     "missing": ("missing_data",),
 }
+# Names that mean something else in a table with a fix a row, where an id may be that of the fix.
+_IF_NO_FIXES: Mapping[str, tuple[str, ...]] = {"polyline": ("trajectory", "coordinates"), "trip": ("id",)}
+_OF_WHAT = ("id", "trajectory")
 
 
 def choose_columns(names: list[str], columns: Mapping[str, str | None] | None, path: Path) -> dict[str, str]:
@@ -37,6 +37,8 @@ def choose_columns(names: list[str], columns: Mapping[str, str | None] | None, p
     --------
     >>> choose_columns(["TRIP_ID", "TIMESTAMP", "POLYLINE"], None, Path("a.csv"))
     {'polyline': 'POLYLINE', 'trip': 'TRIP_ID', 'time': 'TIMESTAMP'}
+    >>> choose_columns(["id", "lat", "lon"], {"trip": "id"}, Path("a.csv"))  # or is it the fix's? it must be told
+    {'lat': 'lat', 'lon': 'lon', 'trip': 'id'}
     """
     told = dict(columns or {})
     for role, name in told.items():
@@ -44,27 +46,41 @@ def choose_columns(names: list[str], columns: Mapping[str, str | None] | None, p
             raise InvalidParameter(f"columns has no role {role!r}; the roles are {', '.join(GUESSES)}.")
         if name is not None and name not in names:
             raise InvalidParameter(f"{path} has no column {name!r} for {role!r}; it has {', '.join(names)}.")
+    chosen = _guessed(names) | told
+    if {"lat", "lon"} <= told.keys() and "polyline" not in told:
+        chosen["polyline"] = None
+    if chosen.get("polyline") is not None:
+        chosen["lat"] = chosen["lon"] = None
+    elif chosen.get("lat") is None or chosen.get("lon") is None:
+        raise InvalidFile(
+            f"{path} has neither a column of polylines nor columns of latitudes and longitudes by a name that is known "
+            f"({', '.join(GUESSES['polyline'] + GUESSES['lat'] + GUESSES['lon'])}); its columns are "
+            f"{', '.join(names)[:300]}. Is its first row one of names? Say which they are: columns={{'polyline': ...}} "
+            "or columns={'lat': ..., 'lon': ...}."
+        )
+    elif chosen.get("trip") is None and "trip" not in told:
+        doubtful = next((name for name in names if name.strip().lower() in _OF_WHAT), None)
+        if doubtful is not None:
+            raise InvalidFile(
+                f"{path}: column {doubtful!r} could name trips or single fixes; its columns are "
+                f"{', '.join(names)[:300]}. Say which: columns={{'trip': {doubtful!r}}} or columns={{'trip': None}}."
+            )
+    return {role: name for role in GUESSES if (name := chosen.get(role)) is not None}
+
+
+def _guessed(names: list[str]) -> dict[str, str | None]:
+    """Return the column of each role by its name, None where none has one that is known."""
     lower: dict[str, str] = {}
     for name in names:
         lower.setdefault(name.strip().lower(), name)
-    chosen: dict[str, str] = {}
-    for role, guesses in GUESSES.items():
-        guess = next((lower[word] for word in guesses if word in lower), None)
-        name = told.get(role, guess)
-        if name is not None:
-            chosen[role] = name
-    if "polyline" in chosen and {"lat", "lon"} <= told.keys():
-        del chosen["polyline"]
-    if "polyline" in chosen:
-        chosen.pop("lat", None)
-        chosen.pop("lon", None)
-    elif not {"lat", "lon"} <= chosen.keys():
-        raise InvalidFile(
-            f"{path} has neither a column of polylines nor columns of latitudes and longitudes; its columns are "
-            f"{', '.join(names)[:300]}. Say which they are: columns={{'polyline': ...}} or "
-            "columns={'lat': ..., 'lon': ...}."
-        )
-    return chosen
+
+    def first(words: tuple[str, ...]) -> str | None:
+        return next((lower[word] for word in words if word in lower), None)
+
+    found = {role: first(words) for role, words in GUESSES.items()}
+    if found["lat"] is None or found["lon"] is None or found["polyline"] is not None:
+        found |= {role: found[role] or first(words) for role, words in _IF_NO_FIXES.items()}
+    return found
 
 
 def parquet_names(path: Path) -> list[str]:
@@ -92,61 +108,13 @@ def parquet_batches(path: Path, chosen: Mapping[str, str]) -> Iterator[dict[str,
         raise unreadable(path, error) from None
 
 
-def as_text(column: Any) -> NDArray[Any]:
-    """Return a column as text, "" where nothing stands."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_floating(column.type):
-        # Whole numbers become floats in a column with gaps.
-        whole = pc.floor(column)
-        if pc.all(pc.equal(whole, column)).as_py() is not False:
-            column = pc.cast(column, pa.int64())
-    text = pc.fill_null(pc.cast(column, pa.large_string()), "")
-    return np.array(text.to_pylist(), dtype=np.str_) if len(text) else np.empty(0, dtype="<U1")
-
-
-def as_numbers(column: Any) -> Float:
-    """Return a column as float64, NaN where nothing that is a number stands."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    try:
-        numbers = pc.cast(column, pa.float64(), safe=False)
-    except pa.ArrowInvalid:
-        return np.array([float_or_nan(text) for text in column.to_pylist()])
-    return np.asarray(pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def as_times(column: Any) -> Float:
-    """Return a column of times as numbers: dates as seconds since 1970 (UTC unless they say otherwise)."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_timestamp(column.type):
-        micro = pc.cast(pc.cast(column, pa.timestamp("us", tz=column.type.tz), safe=False), pa.int64())
-        return np.asarray(pc.cast(micro, pa.float64(), safe=False).to_numpy(zero_copy_only=False)) / 1e6
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return as_numbers(column)
-    try:
-        return as_numbers(pc.cast(column, pa.float64()))
-    except pa.ArrowInvalid:
-        pass
-    for kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC")):
-        try:
-            return as_times(pc.cast(column, kind))
-        except pa.ArrowInvalid:
-            continue
-    return np.array([moment_s(text) for text in column.to_pylist()])
-
-
 def write_parquet(trips: Trips, path: Any) -> None:
     """Write trips to `path`, one row a fix; see `Trips.to_parquet`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     rows = pa.array(trips.trip_of_fix)
-    columns = {"trip": _as_arrow(trips.ids).take(rows)}
+    columns = {"trip": _as_arrow(trips.ids).take(rows), "piece": _as_arrow(trips.pieces).take(rows)}
     columns |= {"time": pa.array(trips.time_s), "lat": pa.array(trips.lat), "lon": pa.array(trips.lon)}
     if trips.groups is not None:
         columns["driver"] = _as_arrow(trips.groups).take(rows)
@@ -167,23 +135,3 @@ def _as_arrow(values: NDArray[Any]) -> Any:
     import pyarrow as pa
 
     return pa.array(values, type=pa.large_string() if values.dtype.kind == "U" else None)
-
-
-def float_or_nan(text: str | None) -> float:
-    """Return a number, NaN where the text is none."""
-    try:
-        return float(text or "nan")
-    except ValueError:
-        return float("nan")
-
-
-def moment_s(text: str | None) -> float:
-    """Return a date or a number as seconds, NaN where it is neither."""
-    number = float_or_nan(text)
-    if number == number:  # a number of 8 or of 13 digits would pass for a date
-        return number
-    try:
-        moment = datetime.fromisoformat((text or "").strip().replace("/", "-"))
-    except ValueError:
-        return number
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -68,6 +68,9 @@ class Trips:
         What the file held besides, and why it is not here.
     notes : dict
         What was mended on the way in: counts by reason.
+    pieces : (N,) int64
+        Which piece of its trip each one is, where trips were cut: 0, 1, 2, ... among those of one id and one driver. No
+        two of these share a number, so that nothing can join again what was cut. Numbered in order if not given.
 
     Examples
     --------
@@ -90,6 +93,7 @@ class Trips:
     groups: NDArray[Any] | None = None
     skipped: tuple[Skipped, ...] = ()
     notes: Mapping[str, int] = field(default_factory=dict)
+    pieces: Int = None  # type: ignore[assignment] # always an array once it is made
 
     def __post_init__(self) -> None:
         """Check every rule once and take private, read-only copies."""
@@ -98,6 +102,7 @@ class Trips:
         n = arrays["offsets"].size - 1
         arrays["ids"] = checks.names(self.ids, "ids", n)
         arrays["groups"] = None if self.groups is None else checks.names(self.groups, "groups", n)
+        arrays["pieces"] = checks.pieces(self.pieces, arrays["ids"], arrays["groups"])
         checks.fixes(arrays)
         for name, array in arrays.items():
             object.__setattr__(self, name, None if array is None else frozen(array))
@@ -154,7 +159,7 @@ class Trips:
 
     @classmethod
     def concat(cls, parts: Sequence[Trips]) -> Trips:
-        """Join several sets, one after the other; ids must stay distinct only if you need them to be.
+        """Join several sets, one after the other; trips of one id and one driver become pieces of each other.
 
         Examples
         --------
@@ -180,6 +185,7 @@ class Trips:
             checks.joined_groups([part.groups for part in parts]),
             tuple(skip for part in parts for skip in part.skipped),
             notes,
+            np.concatenate([part.pieces for part in parts]),
         )
 
     @property
@@ -204,12 +210,14 @@ class Trips:
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
         groups = None if self.groups is None else self.groups[chosen]
-        return Trips(self.lat[rows], self.lon[rows], self.time_s[rows], offsets, self.ids[chosen], groups)
+        fixes = self.lat[rows], self.lon[rows], self.time_s[rows]
+        return Trips(*fixes, offsets, self.ids[chosen], groups, pieces=self.pieces[chosen])
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Write one row a fix (trip, time, lat, lon[, driver]), atomically; `read_trips` gives equal trips back.
+        """Write one row a fix (trip, piece, time, lat, lon[, driver]), atomically; `read_trips` gives them back.
 
-        Trips of one id and one driver, as the pieces of a cleaned trip have, come back as one.
+        What was cut stays cut: pieces of a trip come back as pieces. Trips of one id and several drivers come back
+        under an id each, as they do from any file.
 
         Examples
         --------
