@@ -7,7 +7,8 @@ of their own, since their dependencies are not ours:
 
 and `--python rivals/bin/python`; without it they must be importable here. Each runs in a process of its own, with
 python -O and one thread, on as many of the trips as it ends within S seconds (90 by default); ours is then timed on the
-very same trips, one thread. Only matching is timed: not loading, not building maps and traces, not our compilation.
+very same trips, one thread, with a noise that is given as theirs is. Only matching is timed: not loading, not building
+maps and traces, not our compilation.
 
 Settings, the fast ones that their documentation names:
 LeuvenMapMatching: InMemMap in metres (not degrees) with an R-tree over edges; DistanceMatcher, non-emitting states
@@ -31,6 +32,8 @@ import numpy as np
 
 PATIENCE = 2.0
 """Times the seconds given, and a minute on top for loading: when to give a rival up."""
+SIGMA_M = {"hmm": 8.0, "particles": 5.23}
+"""Noise of a fix that our methods suppose."""
 RIVALS = ("leuvenmapmatching", "mappymatch NxMap", "mappymatch IGraphMap")
 
 
@@ -153,10 +156,10 @@ def compare(python: str, seconds: float, most: int) -> None:
             answer = json.loads(done.stdout.splitlines()[-1])
             some = trips[: len(answer["paths"])]
             line = f"  {name:<22} {len(some):5d} {some.n_fixes:7,d} {some.n_fixes / answer['seconds']:9,.1f}"
-            for method in ("hmm", "particles"):
-                match(network, some[:2], method, index=grid, threads=1)
+            for method, sigma_m in SIGMA_M.items():
+                match(network, some[:2], method, sigma_m=sigma_m, index=grid, threads=1)
                 start = time.perf_counter()
-                found = match(network, some, method, index=grid, threads=1)
+                found = match(network, some, method, sigma_m=sigma_m, index=grid, threads=1)
                 spent = time.perf_counter() - start
                 line += f"  {some.n_fixes / spent:9,.0f} {answer['seconds'] / spent:7,.0f}x"
                 if method == "hmm":

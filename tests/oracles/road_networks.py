@@ -51,6 +51,13 @@ def random_path(network, rng, n):
     return np.array(path)
 
 
+def illegal_turns(network, path):
+    """The places k of a path from which no legal turn leads to the next segment."""
+    path, n = np.asarray(path, dtype=np.int64), network.n_segments
+    legal = network.turn_from.astype(np.int64) * n + network.turn_to
+    return np.flatnonzero(~np.isin(path[:-1] * n + path[1:], legal)).tolist()
+
+
 def drive(network, path, *, step_m, rng=None, noise_m=0.0, margin=0.3):
     """Metres east and north (n, 2) of fixes along a path, from and to a share `margin` inside its end segments."""
     xy = network.node_xy

@@ -1,7 +1,5 @@
 """What must hold of every match: the brute-force answer, legal paths, and no trace of order, place or threads."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,11 +9,10 @@ from limiirl.kernels.match_posteriors import posteriors
 from limiirl.kernels.routing import router
 from limiirl.kernels.viterbi_matching import decode, follow, lay, thin
 from limiirl.roads import Trips, match
-from limiirl.roads.matching.candidates import index
-from limiirl.roads.matching.hmm import Settings, streets_of
-from limiirl.roads.matching.path_repair import illegal_turns
+from limiirl.roads.matching.candidates import index, streets_of
+from limiirl.roads.matching.hmm import Settings
 from tests.oracles.map_matching import enumerate_sequences
-from tests.oracles.road_networks import drive, from_xy, random_grid, random_path
+from tests.oracles.road_networks import drive, from_xy, illegal_turns, random_grid, random_path
 
 SEEDS = st.integers(0, 10_000)
 FEW = settings(max_examples=40, deadline=None)
@@ -74,8 +71,11 @@ def test_the_sequence_and_the_posteriors_are_those_of_enumeration(seed, beta_m, 
 def test_every_turn_of_every_path_is_legal_and_every_fix_lies_on_it(seed, noise_m, u_turns, most):
     network, places = some_trips(seed, noise_m=noise_m, u_turns=u_turns)
     found = match(network, trips_of(network, places), threads=1, most=most)
+    # Something is always found, with a turn in it.
+    assert len(found) > 0
+    assert found.lengths.max() > 1
     for i in range(len(found)):
-        assert illegal_turns(network, found.path(i)).size == 0
+        assert illegal_turns(network, found.path(i)) == []
         low, high = found.span[i]
         on = found.fix_segment[low : high + 1]
         assert set(on[on >= 0].tolist()) <= set(found.path(i).tolist())
@@ -130,26 +130,43 @@ def test_the_place_of_the_map_leaves_no_trace(seed, east, north, cell_m):
 
 @FEW
 @given(seed=SEEDS)
-def test_pruning_hardly_changes_the_answer(seed):
+def test_pruning_does_not_change_the_answer(seed):
     network, places = some_trips(seed, noise_m=10.0, missing=0.0, one_way=0.2)
     trips = trips_of(network, places)
     quick = match(network, trips, threads=1)
     exact = match(network, trips, threads=1, detour_betas=1e6, beam=1e6)
-    both = [
-        (quick.path(i), exact.path(j))
-        for i in np.flatnonzero(quick.whole) for j in np.flatnonzero(exact.whole & (exact.trip == quick.trip[i]))
-    ]  # fmt: skip
-    same = [np.array_equal(a, b) for a, b in both]
-    assert np.mean(same) >= 0.75 if same else True
+    # With no street missing there is a way everywhere, so that there is something to compare.
+    assert quick.whole.tolist() == exact.whole.tolist() == [True] * len(places)
+    assert [quick.path(i).tolist() for i in range(len(quick))] == [exact.path(i).tolist() for i in range(len(exact))]
+    np.testing.assert_allclose(quick.confidence, exact.confidence, rtol=0.0, atol=5e-3)
+
+
+def in_order(network, path, segment, along, slack_m):
+    """Whether fixes lie on a path in their order, each at most so many metres behind the one before."""
+    start, came = np.cumsum(network.length_m[path]) - network.length_m[path], -np.inf
+    for s, metres in zip(segment.tolist(), along.tolist(), strict=True):
+        # The earliest place that will do leaves most room for those to come.
+        places = start[path == s] + metres
+        places = places[places >= came - slack_m]
+        if not places.size:
+            return False
+        came = places.min()
+    return True
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_one_way_street_is_never_driven_backward(seed):
-    network = random_grid(seed, one_way=0.6)
-    rng = np.random.default_rng(seed)
-    pairs = set(zip(network.tail.tolist(), network.head.tolist(), strict=True))
-    backward = [drive(network, random_path(network, rng, 8), step_m=40.0)[::-1].copy() for _ in range(10)]
-    found = match(network, trips_of(network, backward), threads=1)
+def test_who_drives_a_one_way_street_backward_is_never_matched_so(seed):
+    """Fixes fall back along a path by no more than 5 sigmas, which are noise, although all drives go the wrong way."""
+    network = random_grid(seed, one_way=0.9, missing=0.0)
+    rng, sigma_m = np.random.default_rng(seed), 4.0
+    backward = [drive(network, random_path(network, rng, 8), step_m=30.0)[::-1].copy() for _ in range(10)]
+    found = match(network, trips_of(network, backward), sigma_m=sigma_m, threads=1)
+    one_way, n_fixes = network.opposite == -1, 0
     for i in range(len(found)):
-        nodes = [network.tail[found.path(i)[0]], *network.head[found.path(i)]]
-        assert set(itertools.pairwise(nodes)) <= pairs
+        rows = np.arange(found.span[i, 0], found.span[i, 1] + 1)
+        # Without the first and the last: a way round the block that only an end asks for is left out of the path.
+        rows = rows[found.fix_segment[rows] >= 0][1:-1]
+        segment, along = found.fix_segment[rows], found.fix_along_m[rows]
+        assert in_order(network, found.path(i), segment, along, 5.0 * sigma_m + 1e-6)
+        n_fixes += np.count_nonzero(one_way[segment])
+    assert n_fixes > 20

@@ -1,5 +1,7 @@
 """Searches that share their evaluations: the same answers to the last bit, and no thread left whatever goes wrong."""
 
+import faulthandler
+import sys
 import threading
 import warnings
 
@@ -14,13 +16,35 @@ from limiirl.irl.optimise import Box, minimise_lbfgs
 from limiirl.worlds import RoadGrid
 
 HERE = threading.current_thread
+# Far more than any test here takes: these are guards against threads that wait for each other, not measures of speed.
+PATIENCE_S, LIMIT_S = 60.0, 300.0
 
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left():
     before = set(threading.enumerate())
+    # Threads that wait for each other would stop the whole run without a word; so they end it, and say where they wait.
+    faulthandler.dump_traceback_later(LIMIT_S, exit=True, file=sys.__stderr__)
     yield
+    faulthandler.cancel_dump_traceback_later()
     assert set(threading.enumerate()) <= before
+
+
+def comes_back(call):
+    """What a call returns, or the error that it raises; fails if it does neither."""
+    outcome = []
+
+    def run():
+        try:
+            outcome.append(call())
+        except BaseException as error:  # noqa: BLE001 (looked at by the test)
+            outcome.append(error)
+
+    caller = threading.Thread(target=run, daemon=True)
+    caller.start()
+    caller.join(PATIENCE_S)
+    assert not caller.is_alive(), "the caller and its searches wait for each other"
+    return outcome[0]
 
 
 class Bowls:
@@ -204,3 +228,46 @@ class TestFailures:
         box = Box(np.full(1, -1.0), np.full(1, 1.0))
         with pytest.raises(DivergentPartition, match="at the start of column 1"):
             minimise_lbfgs(Walled(np.zeros((3, 1))), np.zeros((3, 1)), box, 1e-6, 10)
+
+
+class TestNobodyWaitsForEver:
+    """What ends one of several searches, or all: everybody comes back, within a time that nothing needs."""
+
+    @pytest.mark.parametrize("quitter", [0, 1, 2])
+    def test_where_one_search_ends_early(self, quitter):
+        def search(values, k):
+            return [ask(values, k, step) for step in range(1 if k == quitter else 6)]
+
+        found = comes_back(lambda: Lockstep(Bowls(np.zeros((3, 1)))).run(search, 3))
+        assert [len(values) for values in found] == [1 if k == quitter else 6 for k in range(3)]
+
+    @pytest.mark.parametrize("step", [0, 1, 4])
+    @pytest.mark.parametrize("failing", [(0,), (2,), (0, 1, 2)])
+    def test_where_searches_raise(self, failing, step):
+        def search(values, k):
+            for now in range(6):
+                if (now, k in failing) == (step, True):
+                    raise ArithmeticError(f"search {k}")
+                ask(values, k, now)
+
+        error = comes_back(lambda: Lockstep(Bowls(np.zeros((3, 1)))).run(search, 3))
+        assert isinstance(error, ArithmeticError)
+
+    @pytest.mark.parametrize("answer", ["raises", "one value too few", "nothing at all"])
+    @pytest.mark.parametrize("call", [0, 3])
+    def test_where_the_objective_breaks(self, answer, call):
+        class Broken(Bowls):
+            def evaluate(self, thetas, which):
+                values, gradients = super().evaluate(thetas, which)
+                if len(self.calls) <= call:
+                    return values, gradients
+                if answer == "raises":
+                    raise OverflowError("broken")
+                return None if answer == "nothing at all" else (values[:-1], gradients[:-1])
+
+        def search(values, k):
+            return [ask(values, k, step) for step in range(6)]
+
+        error = comes_back(lambda: Lockstep(Broken(np.zeros((3, 1)))).run(search, 3))
+        kinds = {"raises": OverflowError, "one value too few": IndexError, "nothing at all": TypeError}
+        assert isinstance(error, kinds[answer])

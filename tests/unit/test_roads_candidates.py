@@ -6,9 +6,13 @@ import shapely
 
 from limiirl.errors import InvalidParameter
 from limiirl.kernels import candidates as kernel
-from limiirl.roads.matching.candidates import candidates, index, nearest, only_neighbours
+from limiirl.roads.matching.candidates import index, only_neighbours
 from tests.oracles.map_matching import chains
 from tests.oracles.road_networks import from_xy, random_grid
+
+
+def nearest(grid, x, y, radius_m, most=64, streets=False):
+    return kernel.near(grid, float(x), float(y), float(radius_m), most, streets)
 
 
 def lines(network):
@@ -100,11 +104,10 @@ def test_neighbours_need_a_single_turn_out_and_a_single_turn_in():
 
 
 def test_the_radius_grows_up_to_the_largest():
-    network = from_xy([(0, 0), (100, 0)], [0], [1])
-    lat, lon = network.plane.degrees([(50, 30), (50, 90), (50, 130)]).T
-    found = candidates(network, lat, lon, radius_m=50.0, max_radius_m=120.0)
-    assert found.offsets.tolist() == [0, 1, 2, 2]
-    np.testing.assert_allclose(found.distance_m, [30.0, 90.0], rtol=1e-6)
+    grid = index(from_xy([(0, 0), (100, 0)], [0], [1]))
+    found = [kernel.near_growing(grid, 50.0, y, 50.0, 120.0, 64, False)[2].tolist() for y in (30.0, 90.0, 130.0)]
+    assert [len(distance) for distance in found] == [1, 1, 0]
+    np.testing.assert_allclose([found[0][0], found[1][0]], [30.0, 90.0], rtol=1e-6)
 
 
 def test_points_far_away_or_not_finite_find_nothing():
@@ -112,7 +115,6 @@ def test_points_far_away_or_not_finite_find_nothing():
     grid = index(network)
     for x, y in ((1e18, 0.0), (-1e18, -1e18), (np.nan, 0.0), (0.0, np.inf), (5e5, 5e5)):
         assert nearest(grid, x, y, radius_m=50.0)[0].size == 0
-    assert candidates(network, [], []).offsets.tolist() == [0]
 
 
 def test_a_cell_without_size_is_refused():

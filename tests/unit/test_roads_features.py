@@ -11,6 +11,7 @@ from limiirl.errors import InvalidNetwork, InvalidParameter
 from limiirl.roads import FeatureChoice, RoadNetwork
 from limiirl.roads.compass import PORTO_CENTRE, REGIONS, great_circle_m
 from limiirl.roads.features import check_units, choose, state_features, turn_features
+from limiirl.roads.geodesy import Plane
 
 CLASSES = ("motorway", "primary_link", "tertiary", "residential", "busway")
 KIND = {"motorway": 0, "primary_link": 1, "tertiary": 2, "residential": 3, "busway": 3}
@@ -205,6 +206,18 @@ def test_turns_by_hand():
     ]  # fmt: skip
     wanted = [[1, 0, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]]  # the bend at node 2 is no turn
     np.testing.assert_array_equal(turn_features(network), wanted)
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+@pytest.mark.parametrize(("angle", "kind"), [(43, None), (47, "side"), (133, "side"), (137, "sharp"), (149, "sharp")])
+def test_a_turn_is_a_turn_over_45_degrees_and_sharp_over_135(side: int, angle: float, kind: str | None):
+    # Northward into a junction with a way straight on and one that turns by the angle.
+    way = np.radians(side * angle)
+    lat, lon = Plane(41.15, -8.63).degrees([(0, -100), (0, 0), (0, 100), (100 * np.sin(way), 100 * np.cos(way))]).T
+    network = RoadNetwork.from_segments(lat, lon, [0, 1, 1], [1, 2, 3], centre=(41.15, -8.63))
+    (turn,) = np.flatnonzero(network.turn_to == 2)
+    wanted = {None: [0, 0, 0], "side": [side < 0, side > 0, 0], "sharp": [0, 0, 1]}[kind]
+    np.testing.assert_array_equal(turn_features(network)[turn], wanted)
 
 
 def test_u_turns_are_sharp_also_at_dead_ends():

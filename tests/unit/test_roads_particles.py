@@ -14,8 +14,8 @@ from limiirl.kernels.routing import router
 from limiirl.roads import City, Matches, RoadNetwork, Trips, match, recording
 from limiirl.roads.geodesy import Plane
 from limiirl.roads.matching import candidates
-from limiirl.roads.matching.hmm import AWAY, CUT, OUTSIDE, SINGLE, SKIPPED
 from limiirl.roads.matching.particles import Settings, match_particles, roads_of
+from limiirl.roads.matching.reasons import AWAY, CUT, OUTSIDE, SINGLE, SKIPPED
 from limiirl.roads.matching.recovery import recovered
 from tests.oracles import fine_roads
 
@@ -245,7 +245,7 @@ def test_unknown_settings_and_no_threads_are_refused():
     with pytest.raises(InvalidParameter, match="knows no 'beta_m'"):
         match(network, trips, "particles", beta_m=3.0)
     with pytest.raises(InvalidParameter, match="threads must be at least 1"):
-        match_particles(network, candidates.index(network), trips, threads=0)
+        match_particles(network, candidates.index(network), trips, Settings(), threads=0)
 
 
 def test_progress_is_told():

@@ -71,6 +71,18 @@ def test_the_distance_trimmed_differs_from_trip_to_trip_and_cannot_be_repeated()
     assert trim_ends(trips, 300.0, jitter=0.0).groups.tolist() == ["ann"] * 40
 
 
+def test_the_two_ends_of_a_trip_are_trimmed_by_distances_of_their_own():
+    """One distance for both would give the other end away to whoever knows one of the two places."""
+    trips = Trips.concat([line(*np.arange(0.0, 4000.0, 10.0))] * 40)
+    left = [PLANE.xy(lat, lon)[[0, -1], 0] for lat, lon, _ in trim_ends(trips, 300.0, jitter=0.5, seed=1)]
+    front, back = np.array(left).T[0], 3990.0 - np.array(left).T[1]
+    for cut in (front, back):
+        assert np.all((cut > 299.0) & (cut < 461.0))
+        assert np.ptp(cut) > 100.0
+    assert np.count_nonzero(np.abs(front - back) > 10.0) > 20
+    assert abs(np.corrcoef(front, back)[0, 1]) < 0.5
+
+
 def test_a_trip_shorter_than_both_ends_is_gone():
     left = trim_ends(Trips.concat([line(0, 100, 200), line(*range(0, 2000, 100))]), 250.0, jitter=0.0)
     assert len(left) == 1

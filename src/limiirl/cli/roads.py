@@ -11,6 +11,7 @@ import typer
 
 from limiirl.cli import road_forecasts
 from limiirl.cli.bars import counted, iterations, told_stages
+from limiirl.cli.device_option import DeviceName
 from limiirl.cli.inputs import check_target
 from limiirl.cli.road_forecasts import AsJson, Network, Seed
 from limiirl.cli.road_inputs import (
@@ -117,7 +118,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
 
     Example: limiirl roads match porto.npz trips.csv.gz --out matches.npz --page quality
     """
-    from limiirl.roads import clean, estimate_noise, read_trips
+    from limiirl.roads import clean, read_trips
     from limiirl.roads import match as match_trips
     from limiirl.roads.matching.quality import quality
 
@@ -133,9 +134,6 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
         check_cleaned(cleaned, trips)
         if trim > 0.0:
             cleaned = without_ends(cleaned, roads, trim)
-        if sigma is None:
-            tell("measuring the noise of fixes")
-            sigma = estimate_noise(roads, cleaned)[0]
     given: dict[str, Any] = {"sigma_m": sigma} | ({"seed": seed} if method == "particles" else {})
     with counted(f"matching {plural(len(cleaned.trips), 'piece')}") as progress:
         matches = match_trips(roads, cleaned, method, progress=progress, **given)
@@ -147,7 +145,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     if as_json:
         typer.echo(json.dumps(counts | losses | {"saved": str(out)}))
     else:
-        typer.echo(f"{found}\n  noise      {given['sigma_m']:.1f} m a coordinate\n\n{as_lines(losses)}")
+        typer.echo(f"{found}\n  noise      {matches.settings['sigma_m']:.1f} m a coordinate\n\n{as_lines(losses)}")
         typer.echo(f"\nSaved to {out}; `limiirl roads fit {network} {out}` learns styles from it.")
     if page is not None:
         from limiirl.report.roads import quality_page
@@ -177,6 +175,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     no_examples: Annotated[
         bool, typer.Option("--no-examples", help="Draw no trip of a person in the page, nor forecasts of one.")
     ] = False,
+    device: DeviceName = None,
     seed: Seed = 0,
     page: Page = None,
     as_json: AsJson = False,
@@ -203,6 +202,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         gamma=gamma,
         by_driver=by_driver,
         init=init,
+        device=device or "cpu",
         random_state=seed,
         verbose=on_terminal,
         callback=None if on_terminal else iterations(f"learning styles from {plural(len(demos), 'trip')}"),

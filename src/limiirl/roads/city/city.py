@@ -9,7 +9,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.roads.checks import frozen
-from limiirl.roads.city import people as city_drivers
+from limiirl.roads.city import people
 from limiirl.roads.city.people import STYLES, Driven
 from limiirl.roads.city.plan import CLASS_NAMES, Float, Int, lay_lattice, plan_city
 from limiirl.roads.city.ring import lay_ring, ring_outline
@@ -80,7 +80,7 @@ class City:
                 "has no arterials, and a larger one is no city."
             )
         network, river = _build(self.seed, 1000.0 * self.radius_km)
-        places = city_drivers.choose_places(network, self.n_places, np.random.default_rng((self.seed, 1)))
+        places = people.choose_places(network, self.n_places, np.random.default_rng((self.seed, 1)))
         for name, value in (("network", network), ("places", frozen(places)), ("river", frozen(river))):
             object.__setattr__(self, name, value)
 
@@ -92,7 +92,7 @@ class City:
     @cached_property
     def features(self) -> FeatureChoice:
         """What the styles see: km by class of road and in the centre, and turns; seven numbers."""
-        return city_drivers.style_features(self.network, self.radius_km)
+        return people.style_features(self.network, self.radius_km)
 
     @cached_property
     def mdp(self) -> MDP:
@@ -102,7 +102,7 @@ class City:
     @property
     def ensemble(self) -> RewardEnsemble:
         """The styles' rewards over `features`, and their shares among drivers."""
-        return city_drivers.style_rewards()
+        return people.style_rewards()
 
     def drive(self, n_drivers: int = 36, trips_each: int = 10, seed: int = 0) -> Driven:
         """Let people drive: each has one style and one home, and goes from there or from a place to another place.
@@ -120,7 +120,7 @@ class City:
         check_count("n_drivers", n_drivers, 1, "Somebody must drive.")
         check_count("trips_each", trips_each, 1, "Everybody drives at least once.")
         check_count("seed", seed, 0, "Pass a nonnegative integer.")
-        return city_drivers.drive(self, n_drivers, trips_each, seed)
+        return people.drive(self, n_drivers, trips_each, seed)
 
 
 def _build(seed: int, radius_m: float) -> tuple[RoadNetwork, Float]:

@@ -21,7 +21,7 @@ from limiirl.roads.city.gps_noise import Recording, recording
 from limiirl.roads.city.people import Driven
 from limiirl.roads.drivers.fitting import DriverFit, fit_drivers
 from limiirl.roads.matching.matches import Matches
-from limiirl.roads.matching.methods import estimate_noise, match
+from limiirl.roads.matching.methods import match
 from limiirl.roads.matching.recovery import Recovered, recovered
 from limiirl.roads.traces.cleaning import Cleaned, clean
 
@@ -89,7 +89,7 @@ class Demo:
             "fixes": self.recording.trips.n_fixes,
             "fixes_kept": self.cleaned.fix.size,
             "fixes_right": float(on.mean()),
-            "sigma_m": self.matches.settings.get("sigma_m"),  # particles have none
+            "sigma_m": self.matches.settings["sigma_m"],
             "found": self.recovered.share,
             "added": self.recovered.added,
             "drivers_right": self.drivers.accuracy,
@@ -169,7 +169,7 @@ def run_demo(  # noqa: PLR0913 (independent settings of one run, each with a def
     with stage("cleaning"):
         cleaned = clean(recorded.trips, city.network)
     with stage("matching"):
-        matches = _match(city, cleaned, method, tell)
+        matches = match(city.network, cleaned, method, progress=lambda done, total: tell("matching", done, total))
     with stage("styles"):
         fit = _learn(city, driven, matches, seed, tell)
     with stage("scores"):
@@ -180,14 +180,6 @@ def run_demo(  # noqa: PLR0913 (independent settings of one run, each with a def
 
 def _silent(*_: object) -> None:
     """Tell nobody."""
-
-
-def _match(city: City, cleaned: Cleaned, method: str, tell: Progress) -> Matches:
-    """Match with the noise that the trips themselves show."""
-    settings: dict[str, Any] = {}
-    if method == "hmm":
-        settings = {"sigma_m": estimate_noise(city.network, cleaned)[0]}
-    return match(city.network, cleaned, method, progress=lambda done, total: tell("matching", done, total), **settings)
 
 
 def _learn(city: City, driven: Driven, matches: Matches, seed: int, tell: Progress) -> DriverFit:

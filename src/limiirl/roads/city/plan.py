@@ -1,6 +1,6 @@
 """Streets of the invented city: a bent lattice of blocks, avenues with a twin 30 m away, a river with bridges.
 
-Everything is in metres about the city's centre. `city_ring` adds the ring road; `plan_city` puts both together.
+Everything is in metres about the city's centre. The module `ring` adds the ring road; `plan_city` puts both together.
 """
 
 from dataclasses import dataclass, field

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from limiirl.errors import InvalidParameter
 from limiirl.kernels.candidates import GridIndex
 from limiirl.kernels.matched_path import match_trip
-from limiirl.kernels.routing import Router, Streets, streets
+from limiirl.kernels.routing import Router
 from limiirl.kernels.viterbi_matching import Model
-from limiirl.roads.matching.candidates import only_neighbours
+from limiirl.roads.matching.candidates import streets_of
 from limiirl.roads.matching.matches import Piece, TripMatch
 from limiirl.roads.matching.pool import Progress, match_each
+from limiirl.roads.matching.reasons import reasons_of
+from limiirl.roads.matching.settings import Radii, check_numbers, radii
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
 
-_LEAST_RADIUS_M = 50.0
-
-OUTSIDE = "nothing of it lies near the network"
-SINGLE = "a single fix is no path"
-CUT = "cut where no way leads on in time"
-LEFT_OVER = "a single fix between cuts"
-SKIPPED = "a fix that cannot be true was skipped"
-AWAY = "a fix lies off the network"
+_WHOLE = ("most", "max_skips")
+_FROM_ZERO = (
+    "max_radius_m", "thin_sigmas", "slack_m", "detour_betas", "back_sigmas", "beam", "max_skips", "end_m",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,7 +32,8 @@ class Settings:
     Parameters
     ----------
     sigma_m : float
-        Standard deviation of the distance of a fix from its road.
+        Standard deviation of the distance of a fix from its road; `match` estimates it where it is not given, and the
+        number here is for too few fixes.
     beta_m : float
         Scale of how much the driven way and the straight line between two fixes differ.
     radius_m : float, optional
@@ -81,51 +78,29 @@ class Settings:
     end_m: float = 5.0
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if value is None and name in ("radius_m", "max_radius_m"):
-                continue
-            least = 1 if name == "most" else 0
-            positive = name in ("sigma_m", "beta_m", "radius_m", "speed_ms")
-            whole = name in ("most", "max_skips")
-            good = isinstance(value, int | float | np.number) and not isinstance(value, bool) and value >= least
-            if not good or (positive and value == 0) or (whole and value != int(value)) or not value < np.inf:
-                kind = "a whole number" if whole else "a finite number"
-                rule = "above 0" if positive else f"of at least {least}"
-                raise InvalidParameter(f"{name} must be {kind} {rule}; it is {value!r}.")
-            # Plain numbers: those of numpy cannot be written to a file's header.
-            object.__setattr__(self, name, int(value) if whole else float(value))
+        """Check the numbers, and make them plain ones."""
+        check_numbers(self, whole=_WHOLE, from_zero=_FROM_ZERO, optional=("radius_m", "max_radius_m"))
 
     def model(self) -> Model:
         """Return the numbers as the kernel takes them."""
-        radius_m = max(_LEAST_RADIUS_M, 4.0 * self.sigma_m) if self.radius_m is None else self.radius_m
-        largest_m = 2.0 * radius_m if self.max_radius_m is None else self.max_radius_m
         return Model(
-            sigma_m=float(self.sigma_m),
-            beta_m=float(self.beta_m),
-            radius_m=float(radius_m),
-            max_radius_m=float(max(radius_m, largest_m)),
-            most=int(self.most),
-            thin_m=float(self.thin_sigmas * self.sigma_m),
-            speed_ms=float(self.speed_ms),
-            slack_m=float(self.slack_m),
-            detour_m=float(self.detour_betas * self.beta_m),
-            back_m=float(self.back_sigmas * self.sigma_m),
-            beam=float(self.beam),
-            max_skips=int(self.max_skips),
-            end_m=float(self.end_m),
+            sigma_m=self.sigma_m,
+            beta_m=self.beta_m,
+            most=self.most,
+            thin_m=self.thin_sigmas * self.sigma_m,
+            speed_ms=self.speed_ms,
+            slack_m=self.slack_m,
+            detour_m=self.detour_betas * self.beta_m,
+            back_m=self.back_sigmas * self.sigma_m,
+            beam=self.beam,
+            max_skips=self.max_skips,
+            end_m=self.end_m,
+            **self.radii()._asdict(),
         )
 
-
-def streets_of(network: RoadNetwork) -> Streets:
-    """Return the streets of a network: chains of segments without a choice.
-
-    Examples
-    --------
-    >>> fork = RoadNetwork.from_segments([0, 0, 0, 1], [0, 1, 2, 2], [0, 1, 2, 2], [1, 2, 1, 3])
-    >>> streets_of(fork).street
-    array([0, 0, 1, 0], dtype=int32)
-    """
-    return streets(*only_neighbours(network), network.length_m, network.out_ptr, network.turn_to)
+    def radii(self) -> Radii:
+        """Return both radii, as they follow from sigma where they are not given."""
+        return radii(self.sigma_m, self.radius_m, self.max_radius_m)
 
 
 def match_hmm(
@@ -169,13 +144,6 @@ def _words(answer: tuple[Any, ...]) -> TripMatch:
         Piece(int(span[k, 0]), int(span[k, 1]), segments[offsets[k] : offsets[k + 1]], float(confidence[k]))
         for k in range(len(confidence))
     )
-    return TripMatch(pieces, fix_segment, along_m, distance_m, _reasons(len(pieces), fix_segment, lost))
-
-
-def _reasons(n_pieces: int, fix_segment: NDArray[np.int64], lost: NDArray[np.int64]) -> tuple[str, ...]:
     away, skipped, single = (int(count) for count in lost)
-    if n_pieces == 0:
-        alone = fix_segment.size == 1
-        return (SINGLE,) if alone and single else (OUTSIDE,) if not single else (CUT,)
-    reasons = (CUT,) * (n_pieces + single - 1) + (LEFT_OVER,) * single
-    return reasons + (AWAY,) * away + (SKIPPED,) * skipped
+    reasons = reasons_of(len(fix_segment), len(pieces), single=single, away=away, skipped=skipped)
+    return TripMatch(pieces, fix_segment, along_m, distance_m, reasons)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidTrips
 from limiirl.roads.checks import frozen
-from limiirl.roads.matching import storage as match_storage
+from limiirl.roads.matching import storage
 
 if TYPE_CHECKING:
     from limiirl.roads.network import RoadNetwork
@@ -96,7 +96,7 @@ class Matches:
     reasons : dict
         How often each reason cost a trip or a part of it.
     settings : dict
-        Method, numbers and the fingerprint of the network.
+        Method, numbers, where `sigma_m` among them comes from, and the fingerprint of the network.
     """
 
     segments: Int
@@ -114,17 +114,17 @@ class Matches:
     reasons: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    load = classmethod(match_storage.load)
+    load = classmethod(storage.load)
 
     def __post_init__(self) -> None:
         """Check that the arrays fit each other, and take private, read-only copies."""
         for part in fields(self):
             value = getattr(self, part.name)
-            if part.name in match_storage.WORDS:
+            if part.name in storage.WORDS:
                 object.__setattr__(self, part.name, dict(value))
             elif value is not None:
                 object.__setattr__(self, part.name, frozen(np.array(value)))
-        match_storage.check(self)
+        storage.check(self)
 
     @classmethod
     def from_trips(
@@ -272,7 +272,7 @@ class Matches:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to one npz file, atomically; `Matches.load` gives an equal value back."""
-        match_storage.save(self, path)
+        storage.save(self, path)
 
     def _on(self, network: RoadNetwork) -> Int:
         """Return the segments, or say that the network is another."""
@@ -308,7 +308,7 @@ class Matches:
         if not isinstance(other, Matches):
             return NotImplemented
         mine, theirs = ([getattr(one, part.name) for part in fields(one)] for one in (self, other))
-        return all(match_storage.same(one, two) for one, two in zip(mine, theirs, strict=True))
+        return all(storage.same(one, two) for one, two in zip(mine, theirs, strict=True))
 
     def __hash__(self) -> int:
         return hash((self.segments.tobytes(), self.offsets.tobytes()))
@@ -321,4 +321,6 @@ class Matches:
             f"  end to end {self.n_whole:,} trips",
             f"  fixes      {matched:,} of {fixes:,} matched",
         ]
+        if "sigma_from" in self.settings:
+            lines.append(f"  noise      {self.settings['sigma_m']:.1f} m, {self.settings['sigma_from']}")
         return "\n".join(lines + [f"  dropped    {count:,}: {reason}" for reason, count in self.reasons.items()])

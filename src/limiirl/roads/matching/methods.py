@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from limiirl.errors import InvalidParameter, InvalidTrips
-from limiirl.roads.matching import hmm
+from limiirl.kernels.progress import path_progress
+from limiirl.roads.matching import hmm, particles
 from limiirl.roads.matching.candidates import index as grid_of
 from limiirl.roads.matching.candidates import only_neighbours
-from limiirl.roads.matching.matches import UNMATCHED, Matches
+from limiirl.roads.matching.matches import UNMATCHED, Matches, TripMatch
 from limiirl.roads.matching.path_repair import without_chatter
 from limiirl.roads.matching.pool import Progress
+from limiirl.roads.matching.settings import chosen
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
 
@@ -21,8 +24,22 @@ if TYPE_CHECKING:
     from limiirl.kernels.candidates import GridIndex
     from limiirl.roads.traces.cleaning import Cleaned
 
-METHODS = ("hmm", "particles")
+
+class _Method(NamedTuple):
+    words: str
+    settings: type[Any]
+    match: Callable[..., list[TripMatch]]
+
+
+METHODS = {
+    "hmm": _Method("HMM", hmm.Settings, hmm.match_hmm),
+    "particles": _Method("particle filter", particles.Settings, particles.match_particles),
+}
 _LEAST_SIGMA_M, _LEAST_BETA_M = 0.5, 10.0
+# From as many the estimate is within a quarter of the truth, more often than not; fewer say little.
+_ENOUGH_FIXES = 20
+GIVEN, ESTIMATED, DEFAULT = "given", "estimated from the trips", "the default, since too few fixes could be matched"
+"""Where `sigma_m` among the settings of `Matches` comes from."""
 
 
 def match(
@@ -30,6 +47,7 @@ def match(
     trips: Trips | Cleaned,
     method: str = "hmm",
     *,
+    sigma_m: float | None = None,
     index: GridIndex | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -45,6 +63,11 @@ def match(
         are.
     method : {"hmm", "particles"}
         The most likely sequence of a hidden Markov model, or the paper's particle filter.
+    sigma_m : float, optional
+        Noise of a fix in metres, a coordinate. By default it is estimated from all the trips given
+        (`estimate_noise`), whatever the method; where fewer than 20 fixes can be matched the method's own default is
+        used. `Matches.settings` has the number as ``sigma_m`` and where it comes from as ``sigma_from``. Give a number
+        to match some trips exactly as with others beside them.
     index : GridIndex, optional
         From `limiirl.roads.matching.candidates.index` of this very network, if you have it already.
     threads : int, optional
@@ -52,37 +75,34 @@ def match(
     progress : callable, optional
         Called with the number of trips done and of all.
     **settings
-        Of the method: `limiirl.roads.matching.hmm.Settings` or `limiirl.roads.matching.particles`.
+        Of the method: `limiirl.roads.matching.hmm.Settings` or `limiirl.roads.matching.particles.Settings`.
 
     Examples
     --------
     >>> from limiirl.roads import RoadNetwork, Trips, match
     >>> street = RoadNetwork.from_segments([41.15, 41.151, 41.152], [-8.63] * 3, [0, 1, 2, 1], [1, 2, 1, 0])
     >>> trips = Trips.from_lists([[41.1502, 41.1512, 41.1518]], [[-8.62999, -8.63002, -8.63001]])
-    >>> found = match(street, trips)
+    >>> found = match(street, trips, sigma_m=5.0)
     >>> found.path(0), found.whole
     (array([0, 1]), array([ True]))
+    >>> match(street, trips).settings["sigma_from"]
+    'the default, since too few fixes could be matched'
     """
     given, whole = (trips, None) if isinstance(trips, Trips) else (trips.trips, trips.whole)
     if method not in METHODS:
         raise InvalidParameter(f"method must be one of {', '.join(METHODS)}; it is {method!r}.")
+    how = METHODS[method]
+    numbers = chosen(how.settings, how.words, settings if sigma_m is None else settings | {"sigma_m": sigma_m})
     grid = grid_of(network) if index is None else _own(network, index)
-    notes: dict[str, Any] = {"method": method, "network": network.fingerprint()}
-    if method == "particles":
-        from limiirl.roads.matching.particles import Settings, match_particles
-
-        found = match_particles(network, grid, given, threads=threads, progress=progress, **settings)
-        found = [without_chatter(network, each) for each in found]
-        return Matches.from_trips(given, found, whole=whole, settings=notes | asdict(Settings(**settings)))
-    known = [part.name for part in fields(hmm.Settings)]
-    unknown = [name for name in settings if name not in known]
-    if unknown:
-        raise InvalidParameter(f"The HMM knows no {unknown[0]!r}; its settings are {', '.join(known)}.")
-    chosen = hmm.Settings(**settings)
-    found = hmm.match_hmm(network, grid, given, chosen, threads=threads, progress=progress)
-    found = [without_chatter(network, each) for each in found]
-    radii = {name: getattr(chosen.model(), name) for name in ("radius_m", "max_radius_m")}
-    return Matches.from_trips(given, found, whole=whole, settings=notes | asdict(chosen) | radii)
+    source = GIVEN
+    if sigma_m is None:
+        measured = _noise(network, given, grid, threads=threads)
+        source = DEFAULT if measured is None else ESTIMATED
+        numbers = numbers if measured is None else replace(numbers, sigma_m=measured[0])
+    found = how.match(network, grid, given, numbers, threads=threads, progress=progress)
+    paths = [without_chatter(network, each) for each in found]
+    notes = {"method": method, "network": network.fingerprint()} | asdict(numbers) | numbers.radii()._asdict()
+    return Matches.from_trips(given, paths, whole=whole, settings=notes | {"sigma_from": source})
 
 
 def _own(network: RoadNetwork, grid: GridIndex) -> GridIndex:
@@ -102,6 +122,7 @@ def estimate_noise(
     rounds: int = 3,
     most_trips: int = 300,
     index: GridIndex | None = None,
+    threads: int | None = None,
     **settings: Any,
 ) -> tuple[float, float]:
     """Return sigma_m and beta_m as the trips have them: matched, measured, and matched anew with what was measured.
@@ -109,6 +130,7 @@ def estimate_noise(
     With d the distances of fixes from their roads, and e how much the driven way and the straight line between
     consecutive fixes differ, sigma is 1.4826 median(d) and beta is median(e) / ln 2 (Newson and Krumm 2009), but at
     least sigma and at least 10 m: most steps are straight, so that the median alone makes turns all but impossible.
+    Roads and distances are those of the HMM, whichever method then uses the numbers.
 
     Parameters
     ----------
@@ -119,52 +141,67 @@ def estimate_noise(
     most_trips : int
         Trips used, spread evenly over those given.
     index : GridIndex, optional
+        As for `match`.
+    threads : int, optional
+        As for `match`.
     **settings
         First `sigma_m` and `beta_m` among them; see `limiirl.roads.matching.hmm.Settings`.
+
+    Examples
+    --------
+    >>> from limiirl.roads import City, estimate_noise, record
+    >>> city = City(radius_km=0.8)
+    >>> trips = record(city.network, city.drive(6, 4).demos, noise_m=20.0)
+    >>> sigma_m, beta_m = estimate_noise(city.network, trips)
+    >>> 17.0 < sigma_m < 23.0, beta_m >= sigma_m
+    (True, True)
     """
     given = trips if isinstance(trips, Trips) else trips.trips
-    some = given[np.unique(np.linspace(0, len(given) - 1, min(most_trips, len(given))).astype(np.int64))]
-    grid = grid_of(network) if index is None else index
-    scales = {name: getattr(hmm.Settings(**settings), name) for name in ("sigma_m", "beta_m")}
+    grid = grid_of(network) if index is None else _own(network, index)
+    found = _noise(network, given, grid, 1, rounds=rounds, most_trips=most_trips, threads=threads, **settings)
+    if found is None:
+        raise InvalidTrips("No fix could be matched, so that its noise is unknown. Do the trips lie on this network?")
+    return found
+
+
+def _noise(
+    network: RoadNetwork,
+    trips: Trips,
+    grid: GridIndex,
+    least: int = _ENOUGH_FIXES,
+    *,
+    rounds: int = 3,
+    most_trips: int = 300,
+    threads: int | None = None,
+    **settings: Any,
+) -> tuple[float, float] | None:
+    """Return sigma and beta of trips, or None where fewer fixes than `least` can be matched."""
+    some = trips[np.unique(np.linspace(0, len(trips) - 1, min(most_trips, len(trips))).astype(np.int64))]
+    numbers = chosen(hmm.Settings, "HMM", settings)
     for _ in range(rounds):
-        found = match(network, some, index=grid, **(settings | scales))
-        scales = dict(zip(scales, _scales(network, some, found), strict=True))
-    return scales["sigma_m"], scales["beta_m"]
+        paths = hmm.match_hmm(network, grid, some, numbers, threads=threads)
+        found = Matches.from_trips(some, [without_chatter(network, path) for path in paths])
+        if np.count_nonzero(found.fix_segment != UNMATCHED) < least:
+            return None
+        sigma_m, beta_m = _scales(network, some, found)
+        numbers = replace(numbers, sigma_m=sigma_m, beta_m=beta_m)
+    return numbers.sigma_m, numbers.beta_m
 
 
 def _scales(network: RoadNetwork, trips: Trips, found: Matches) -> tuple[float, float]:
     """Return sigma and beta of matched trips."""
-    on = found.fix_segment != UNMATCHED
-    if not on.any():
-        raise InvalidTrips("No fix could be matched, so that its noise is unknown. Do the trips lie on this network?")
-    sigma = 1.4826 * float(np.median(found.fix_distance_m[on]))
-    xy = network.plane.xy(trips.lat, trips.lon)
-    straight = np.hypot(*np.diff(xy, axis=0).T)
+    sigma = 1.4826 * float(np.nanmedian(found.fix_distance_m))
+    straight = np.hypot(*np.diff(network.plane.xy(trips.lat, trips.lon), axis=0).T)
     differences = []
     for i in range(len(found)):
         low, high = found.span[i]
-        driven = np.diff(_progress(network, found, i))
-        gaps = straight[low:high]
-        differences.append(np.abs(driven - gaps)[np.isfinite(driven)])
-    beta = float(np.median(np.concatenate(differences)) / np.log(2.0)) if differences else 1.0
+        here = slice(low, high + 1)
+        came = path_progress(found.path(i), network.length_m, found.fix_segment[here], found.fix_along_m[here])
+        driven = np.diff(came)
+        differences.append(np.abs(driven - straight[low:high])[np.isfinite(driven)])
+    # A piece has two fixes at least, but one of them may have been skipped.
+    every = np.concatenate(differences)
+    beta = float(np.median(every) / np.log(2.0)) if every.size else _LEAST_BETA_M
     # A recording without noise would make the model's variance 0.
     sigma = max(sigma, _LEAST_SIGMA_M)
     return sigma, max(beta, sigma, _LEAST_BETA_M)
-
-
-def _progress(network: RoadNetwork, found: Matches, i: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return metres (k,) from the beginning of piece i's path at each of its fixes; NaN for those unmatched."""
-    path, (low, high) = found.path(i), found.span[i]
-    start = np.concatenate([[0.0], np.cumsum(network.length_m[path])])
-    segment, along = found.fix_segment[low : high + 1], found.fix_along_m[low : high + 1]
-    at, progress = 0, np.full(segment.size, np.nan)
-    for k in range(segment.size):
-        if segment[k] == UNMATCHED:
-            continue
-        onward = np.flatnonzero(path[at:] == segment[k])
-        if onward.size:
-            at += int(onward[0])
-            progress[k] = start[at] + along[k]
-        else:
-            progress[k] = start[at]
-    return progress

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl.errors import InvalidParameter
 from limiirl.kernels.candidates import GridIndex
 from limiirl.kernels.particle_paths import Effort, join, match_trip, sureness
 from limiirl.kernels.particles import Motion, Roads
 from limiirl.kernels.routing import Router
-from limiirl.roads.matching.hmm import AWAY, CUT, LEFT_OVER, OUTSIDE, SINGLE, SKIPPED, streets_of
+from limiirl.roads.matching.candidates import streets_of
 from limiirl.roads.matching.matches import Piece, TripMatch
 from limiirl.roads.matching.pool import Progress, match_each
+from limiirl.roads.matching.reasons import reasons_of
+from limiirl.roads.matching.settings import Radii, check_numbers, radii
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
 
@@ -37,7 +37,8 @@ class Settings:
     n_paths : int
         Paths drawn backwards from them, which decide and say how sure they are.
     sigma_m : float
-        Standard deviation of a fix, east and north.
+        Standard deviation of a fix, east and north; `match` estimates it where it is not given, and the number here is
+        for too few fixes.
     deviation_rate : float
         A metre by which the way is longer than the straight line is so much less likely.
     speed_rate : float
@@ -48,8 +49,10 @@ class Settings:
         Metres a second that are possible, and metres on top of it for the noise of both fixes.
     detour_m : float
         Ways longer than the line between the fixes by more are looked for only where the others are very unlikely.
-    radius_m, max_radius_m : float
-        How far from a fix roads are looked for; the radius doubles up to the largest where there are none.
+    radius_m : float, optional
+        How far from a fix roads are looked for: 4 sigmas, but at least 50 m, by default.
+    max_radius_m : float, optional
+        Where there are none the radius doubles up to this: twice the radius by default.
     most : int
         How many segments nearest to a fix are looked at.
     patience : int
@@ -74,35 +77,29 @@ class Settings:
     max_speed_ms: float = 35.0
     slack_m: float = 100.0
     detour_m: float = 300.0
-    radius_m: float = 50.0
-    max_radius_m: float = 100.0
+    radius_m: float | None = None
+    max_radius_m: float | None = None
     most: int = 64
     patience: int = 2
     end_m: float = 5.0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            good = isinstance(value, int | float | np.number) and not isinstance(value, bool) and 0 <= value < np.inf
-            whole = name in _WHOLE
-            if not good or (value == 0 and name not in _FROM_ZERO) or (whole and value != int(value)):
-                kind = "a whole number" if whole else "a finite number"
-                raise InvalidParameter(
-                    f"{name} must be {kind} {'of at least' if name in _FROM_ZERO else 'above'} 0; it is {value!r}."
-                )
-            # Plain numbers: those of numpy cannot be written to a file's header.
-            object.__setattr__(self, name, int(value) if whole else float(value))
+        """Check the numbers, and make them plain ones."""
+        check_numbers(self, whole=_WHOLE, from_zero=_FROM_ZERO, optional=("radius_m", "max_radius_m"))
 
     def motion(self) -> Motion:
         """Return the model as the kernel takes it."""
         rates = (self.sigma_m, self.deviation_rate, self.speed_rate, self.stay_rate)
-        limits = (self.max_speed_ms, self.slack_m, self.detour_m, max(self.radius_m, self.max_radius_m))
-        return Motion(*(float(number) for number in (*rates, *limits)))
+        return Motion(*rates, self.max_speed_ms, self.slack_m, self.detour_m, self.radii().max_radius_m)
 
     def effort(self) -> Effort:
         """Return how much to try as the kernel takes it."""
-        radii = float(self.radius_m), float(max(self.radius_m, self.max_radius_m))
-        return Effort(int(self.n_particles), int(self.n_paths), *radii, int(self.most), int(self.patience))
+        return Effort(self.n_particles, self.n_paths, *self.radii(), self.most, self.patience)
+
+    def radii(self) -> Radii:
+        """Return both radii, as they follow from sigma where they are not given."""
+        return radii(self.sigma_m, self.radius_m, self.max_radius_m)
 
 
 def roads_of(network: RoadNetwork) -> Roads:
@@ -122,10 +119,10 @@ def match_particles(
     network: RoadNetwork,
     index: GridIndex,
     trips: Trips,
+    settings: Settings,
     *,
     threads: int | None = None,
     progress: Progress | None = None,
-    **settings: Any,
 ) -> list[TripMatch]:
     """Match every trip on its own; the seed decides, not the threads.
 
@@ -135,12 +132,11 @@ def match_particles(
     index : GridIndex
         From `limiirl.roads.matching.candidates.index`.
     trips : Trips
+    settings : Settings
     threads : int, optional
         As many as numba uses by default.
     progress : callable, optional
         Called with the number of trips done and of all.
-    **settings
-        See `Settings`.
 
     Examples
     --------
@@ -148,23 +144,19 @@ def match_particles(
     >>> from limiirl.roads.matching import candidates
     >>> street = RoadNetwork.from_segments([41.15, 41.151, 41.152], [-8.63] * 3, [0, 1, 2, 1], [1, 2, 1, 0])
     >>> trips = Trips.from_lists([[41.1502, 41.1512, 41.1518]], [[-8.62999, -8.63002, -8.63001]])
-    >>> (found,) = match_particles(street, candidates.index(street), trips)
+    >>> (found,) = match_particles(street, candidates.index(street), trips, Settings())
     >>> found.pieces[0].segments, found.segment
     (array([0, 1]), array([0, 1, 1]))
     """
-    unknown = [name for name in settings if name not in Settings.__dataclass_fields__]
-    if unknown:
-        known = ", ".join(Settings.__dataclass_fields__)
-        raise InvalidParameter(f"The particle filter knows no {unknown[0]!r}; its settings are {known}.")
-    chosen, roads, xy = Settings(**settings), roads_of(network), network.plane.xy(trips.lat, trips.lon)
-    motion, effort = chosen.motion(), chosen.effort()
+    roads, xy = roads_of(network), network.plane.xy(trips.lat, trips.lon)
+    motion, effort = settings.motion(), settings.effort()
 
     def one(i: int, desk: Router) -> TripMatch:
         rows = slice(trips.offsets[i], trips.offsets[i + 1])
-        state = np.random.SeedSequence([int(chosen.seed), i]).generate_state(1, np.uint64)
+        state = np.random.SeedSequence([int(settings.seed), i]).generate_state(1, np.uint64)
         fixes = np.ascontiguousarray(xy[rows])
         found = match_trip(roads, index, fixes, trips.time_s[rows], motion, effort, desk, state)
-        return _match(roads, fixes, found, float(chosen.end_m), desk)
+        return _match(roads, fixes, found, float(settings.end_m), desk)
 
     return match_each(one, len(trips), roads.streets, threads, progress)
 
@@ -192,7 +184,11 @@ def _match(roads: Roads, fixes: Float, found: tuple[Int, Float, Int, Int], end_m
         confidence = min(1.0, float(sure[on].sum() / (on[-1] - on[0] + 1)))
         pieces.append(Piece(int(on[0]), int(on[-1]), path[low:high].copy(), confidence))
     away = np.where(segment >= 0, _distance(roads, segment, fixes), np.nan)
-    reasons = _reasons(pieces, segment, single)
+    inside = np.zeros(segment.size, dtype=np.bool_)
+    for each in pieces:
+        inside[each.first : each.last + 1] = True
+    skipped, outside = (int(np.count_nonzero((segment < 0) & where)) for where in (inside, ~inside))
+    reasons = reasons_of(segment.size, len(pieces), single=single, away=outside - single, skipped=skipped)
     return TripMatch(tuple(pieces), segment, np.where(segment >= 0, along, np.nan), away, reasons)
 
 
@@ -212,15 +208,3 @@ def _distance(roads: Roads, segment: Int, fixes: Float) -> Float:
     square = np.maximum((run**2).sum(axis=1), np.finfo(np.float64).tiny)
     share = np.clip((off * run).sum(axis=1) / square, 0.0, 1.0)
     return np.asarray(np.hypot(*(off - share[:, None] * run).T))
-
-
-def _reasons(pieces: list[Piece], segment: Int, single: int) -> tuple[str, ...]:
-    """Say what is missing of a trip, in the words of the other matcher."""
-    if not pieces:
-        return (SINGLE,) if segment.size == 1 and single else (OUTSIDE,) if not single else (CUT,)
-    inside = np.zeros(segment.size, dtype=np.bool_)
-    for piece in pieces:
-        inside[piece.first : piece.last + 1] = True
-    skipped, away = (int(np.count_nonzero((segment < 0) & where)) for where in (inside, ~inside))
-    away -= single
-    return (CUT,) * (len(pieces) + single - 1) + (LEFT_OVER,) * single + (AWAY,) * away + (SKIPPED,) * skipped

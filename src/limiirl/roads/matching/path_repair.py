@@ -1,4 +1,4 @@
-"""Paths after matching: whether every turn is legal, and U-turns there and back that only noise has driven."""
+"""Paths after matching: U-turns there and back that only noise has driven are left out."""
 
 from __future__ import annotations
 
@@ -12,21 +12,6 @@ Int = NDArray[np.int64]
 
 CHATTER_M = 60.0
 """Shorter ways there and back, between two U-turns, are noise about a car that stands."""
-
-
-def illegal_turns(network: RoadNetwork, path: Int) -> Int:
-    """Return the places k of a path from which no legal turn leads to the next segment.
-
-    Examples
-    --------
-    >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
-    >>> illegal_turns(ring, np.array([0, 1, 0]))
-    array([1])
-    """
-    known = network.turn_from.astype(np.int64) * network.n_segments + network.turn_to
-    wanted = path[:-1] * network.n_segments + path[1:]
-    at = np.minimum(np.searchsorted(known, wanted), max(0, known.size - 1))
-    return np.flatnonzero(known[at] != wanted) if known.size else np.arange(wanted.size)
 
 
 def chatter(network: RoadNetwork, path: Int, most_m: float = CHATTER_M) -> NDArray[np.bool_]:
