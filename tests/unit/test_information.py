@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble
 from limiirl.demos.units import Units
 from limiirl.errors import InvalidParameter, NotFitted
+from limiirl.irl import DestinationMaxEnt
 from limiirl.irl.prepared import Prepared, prepare
 from limiirl.mixture import derivatives
 from limiirl.mixture.information import free_parameters, information, standard_errors
@@ -525,3 +526,15 @@ def test_criteria_know_demonstrations_that_cannot_overlap():
 
 def demos_log_likelihood(mix: IntentMixture, demos: Demonstrations) -> float:
     return float(mix.score_samples(demos).sum())
+
+
+@pytest.mark.parametrize("theta", [-5e-5, -1e-3, -0.5])
+def test_scores_near_the_edge_of_what_is_finite(theta):
+    # Any number of loops in 0, then on to 1: log p(n loops) = n theta + log(1 - exp(theta)), finite below 0 only.
+    mdp = MDP.from_edges([0, 0], [0, 1], edge_features=[[1.0], [0.0]])
+    demos = Demonstrations.from_lists([[0, 1], [0, 0, 1]])
+    ready = prepare(DestinationMaxEnt(), mdp, demos)
+    ((_, found),) = derivatives.scores(ready, np.array([[theta]]), np.ones((1, 1), bool)).blocks()
+    wanted = np.arange(2) - np.exp(theta) / -np.expm1(theta)
+    # A step is at most a tenth of the way to the edge, where the difference errs by a third of a hundredth.
+    np.testing.assert_allclose(found[:, 0, 0], wanted, rtol=1 / 290)

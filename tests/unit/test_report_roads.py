@@ -18,10 +18,11 @@ from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.report import Table, write
 from limiirl.report.figures.driver_rewards import driver_rewards
+from limiirl.report.figures.two_routes import _free_side
 from limiirl.report.roads.chains import Chains, chains
 from limiirl.report.roads.drivers_page import drivers_page
 from limiirl.report.roads.forecasts import _turn_table
-from limiirl.report.roads.layers import flow_layers, streets, way
+from limiirl.report.roads.layers import flow_layers, near, streets, way
 from limiirl.report.roads.network_page import network_page
 from limiirl.report.roads.pairs import find_pair
 from limiirl.report.roads.quality_page import quality_page
@@ -225,7 +226,7 @@ def test_words_follow_the_numbers() -> None:
     assert "Prefers lane (+1 a km)" in one.long
     assert "Avoids road (−2 a km)" in one.long
     assert "A km costs 1 on average (all: 3.4), so detours matter less to it." in one.long
-    assert "Minds less bends (−0.1 each, all: −1.6)." in one.long
+    assert "Minds bends less (−0.1 each, all: −1.6)." in one.long
     assert two.short == "short trips, more road, less lane"
     assert "detours" not in two.long
     # The other way round, and so are the words.
@@ -235,13 +236,78 @@ def test_words_follow_the_numbers() -> None:
     assert "so it minds detours" in equal[1].long
 
 
+def test_places_and_speeds_are_kilometres() -> None:
+    gauged, mean = Gauged(np.array([-1.0, -1.0]), np.array([[0.5, -1.0], [-1.0, 0.5]])), [[8.0, 2.0], [2.0, 8.0]]
+    names, groups = ["km in centre", "km in N"], {"region": (0, 1)}
+    one, _ = style_words(gauged, mean, [0.5, 0.5], names, groups)
+    assert one.short == "more km in centre, fewer km in N"
+    assert "80 % are in centre (all: 50 %); fewer km in N (20 %, all: 50 %)." in one.long
+    assert "Prefers km in centre (+0.5 a km). Avoids km in N (−1 a km)." in one.long
+
+
 def test_styles_that_are_alike_are_said_to_be() -> None:
     gauged = Gauged(np.array([-1.0, -1.0]), np.zeros((2, 1)))
     words = style_words(gauged, [[5.0], [5.0]], [0.5, 0.5], ["km"], {"length": (0,)})
     assert [style.short for style in words] == ["like all trips"] * 2
 
 
+@pytest.mark.parametrize(("theta", "said"), [
+    (-2.2e-15, "Does not mind tolls (0 each, all: −5)."),
+    (0.004, "Does not mind tolls (0 each, all: −5)."),
+    (3.0, "Likes tolls (+3 each, all: −3.5)."),
+    (-20.0, "Minds tolls (−20 each, all: −15)."),
+    (-123.4, "Minds tolls (−120 each, all: −67)."),
+])  # fmt: skip
+def test_what_is_nothing_is_said_to_be(theta: float, said: str) -> None:
+    gauged = Gauged(np.array([-1.0, -1.0]), np.array([[theta, 0.0], [-10.0, 0.0]]))
+    words = style_words(gauged, np.ones((2, 2)), [0.5, 0.5], ["tolls", "km"], {"length": (1,), "turns": (0,)})
+    assert words[0].long.endswith(said)
+    assert "e−" not in words[0].long
+
+
+def test_a_preference_within_rounding_is_none() -> None:
+    """A level that is nothing has no ratio worth a word; nor has a reward of a rounding error beside another."""
+    gauged = Gauged(np.array([-2e-15, 1e-16]), np.array([[3e-15, -1e-16], [-2e-16, 1e-15]]))
+    names, groups = ["km of lane", "bends"], {"road class": (0,), "turns": (1,)}
+    for words in style_words(gauged, np.ones((2, 2)), [0.5, 0.5], names, groups):
+        assert words.long == "50 % of the trips. Ordinary ones: 1 km on average, 1 km over all."
+    near_zero = Gauged(np.array([-0.05, -1e-12]), np.zeros((2, 2)))
+    assert all("costs" not in w.long for w in style_words(near_zero, np.ones((2, 2)), [0.5, 0.5], names, groups))
+
+
+def test_streets_around_a_place_fill_a_window() -> None:
+    """A tall place in a wide window, and a wide one in the square window of a phone."""
+    at = np.arange(9) * 0.01
+    lat, lon = (part.ravel() for part in np.meshgrid(41.0 + at, -8.0 + at, indexing="ij"))
+    pairs = [(i, i + 1) for i in range(80) if i % 9 < 8]
+    tail, head = zip(*pairs, strict=True)
+    network = RoadNetwork.from_segments(lat, lon, tail, head)
+    tall, wide = [[41.0, -7.961], [41.08, -7.959]], [[41.039, -8.0], [41.041, -7.92]]
+    columns = [sorted({pairs[i][0] % 9 for i in np.flatnonzero(near(network, tall, 1.0, widest=w))}) for w in (1, 1.5)]
+    assert columns == [[3, 4], [0, 1, 2, 3, 4, 5, 6, 7]]
+    rows = [sorted({pairs[i][0] // 9 for i in np.flatnonzero(near(network, wide, 1.0, widest=w))}) for w in (1, 1.5)]
+    assert rows == [[4], [1, 2, 3, 4, 5, 6, 7]]
+
+
 # Two routes.
+
+
+def test_words_of_ends_stand_beside_the_routes() -> None:
+    """Routes that leave the start to the right and below, and reach the end from the left."""
+    lines = [np.array([[0.0, 0.0], [1.0, 0.0], [1.0, -1.0]]), np.array([[0.0, 0.0], [0.0, -1.0], [1.0, -1.0]])]
+    half = np.array([1.5, 1.5])
+    assert _free_side(np.zeros((2, 2)), lines, half)[1] == (-1.0, 0.0)
+    assert _free_side(np.full((2, 2), [1.0, -1.0]), lines, half)[1] == (1.0, 0.0)
+    # The right is beyond the picture.
+    assert _free_side(np.full((2, 2), [1.0, -1.0]), lines, np.array([1.2, 1.5]))[1] == (0.0, -1.0)
+
+
+def test_short_names_of_styles_stand_in_one_row_in_order() -> None:
+    panel = ([0.5, 0.3, 0.2], [-2.0, -3.0, -1.0], np.zeros((3, 1)))
+    drawn = driver_rewards({"hard": panel}, ["km"], {"length": (0,)}, names=["style 1", "style 2", "style 3"])
+    box = drawn.figure.legends[0]
+    assert [text.get_text() for text in box.get_texts()] == ["style 1", "style 2", "style 3"]
+    assert box._ncols == 3
 
 
 def test_the_pair_is_the_one_that_shares_least(city: City, demos: Demonstrations) -> None:

@@ -10,7 +10,10 @@ from limiirl import Demonstrations, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidParameter
 from limiirl.experiments.drivers import DriverResults, run_drivers
 from limiirl.experiments.drivers_plan import DESTINATION_METHODS, DRIVER_METHODS, DriverData, DriverPlan, Trial
+from limiirl.mixture.recommendation import Row
+from limiirl.mixture.selection import Selection
 from limiirl.report.roads import experiment_report, styles_report, styles_view, write_styles
+from limiirl.report.roads.selection_table import selection_table
 from limiirl.roads.drivers.fitting import fit_drivers
 from tests.oracles.two_ways import MOTORWAY, STREET, demonstrations, drives, two_ways
 
@@ -67,7 +70,7 @@ class TestFit:
             "clusters that a stick-breaking GMM sees": fit.sticks,
             "EM iterations": fit.mixture.n_iter_,
         }
-        assert list(view.ensembles) == ["kmeans"]
+        assert list(view.ensembles) == ["k-means"]
         np.testing.assert_array_equal(view.main.thetas, fit.mixture.thetas_)
         np.testing.assert_allclose(view.responsibilities, fit.mixture.predict_proba(demos), rtol=1e-9)
         assert view.forecasts == []
@@ -107,6 +110,35 @@ class TestFit:
         page = write_styles(network, fit, tmp_path / "page")
         assert page == tmp_path / "page" / "index.html"
         assert "Driving styles" in page.read_text(encoding="utf-8")
+
+
+class TestSelection:
+    def test_a_page_tells_how_many_styles_were_compared(self, network, demos):
+        found = fit_drivers(network, demos, "select", max_segments=9, **QUICK)
+        report = styles_report(network, found)
+        (table,) = (table for table in report.tables if table.name.startswith("cross-validation"))
+        assert [cells[0].value for cells in table.cells] == [row.n_intents for row in found.selection.rows]
+        for cells, row in zip(table.cells, found.selection.rows, strict=True):
+            assert cells[1].value == row.log_likelihood
+            assert cells[2].value == row.held_out
+            assert cells[2].text == f"{row.held_out:.2f} ± {row.held_out_se:.2f}".replace("-", "−")
+            assert [cells[4].value, cells[5].value] == [row.bic, row.icl]
+            assert (cells[0].mark == "best") == (row.n_intents == found.selection.recommended)
+            assert ("recommended" in cells[6].text) == (row.n_intents == found.selection.recommended)
+        assert report.sections[-1].title == "Cross-validation"
+        assert "in nats a trip" in table.caption
+
+    def test_what_failed_or_is_not_known_is_said(self):
+        rows = (Row(1, held_out=-3.0, converged=True), Row(2, error="no <room>"), Row(3, n_empty=2))
+        table = selection_table(Selection(rows, 1, {}, "1 intent.", {}, "groups"))
+        assert [cells[6].text for cells in table.cells] == [
+            "recommended", "failed: no <room>", "EM did not converge, 2 without trips"
+        ]  # fmt: skip
+        assert [cells[2].text for cells in table.cells] == ["−3.00", "–", "–"]
+        assert "in nats a driver" in table.caption
+
+    def test_a_number_that_was_given_has_no_table(self, network, fit):
+        assert "cross-validation-styles" not in {table.name for table in styles_report(network, fit).tables}
 
 
 class TestExamples:
@@ -176,9 +208,12 @@ class TestExperiment:
 
     def test_settings_are_told(self, data, results, view_of):
         facts = view_of(data, results).facts
-        assert facts["gammas"] == "1.0, 0.999"
-        assert facts["n_train"] == "15"
-        assert set(facts) == set(PLAN.as_dict())
+        assert facts["discounts"] == "1, 0.999"
+        assert facts["training trips of a split"] == "15"
+        assert facts["bounds of rewards, given the destination"] == "−50 to 0"
+        assert facts["features"] == "paper"
+        assert len(facts) == len(PLAN.as_dict())
+        assert not any("_" in name for name in facts)
 
     def test_tables_hold_the_rows(self, data, results):
         report = experiment_report(data, results)
@@ -228,6 +263,18 @@ class TestExperiment:
         table = next(t for t in experiment_report(data, DriverResults(plan, kept)).tables if t.name.endswith("drivers"))
         line = next(cells for cells in table.cells if cells[0].text == "GMM, MLE")
         assert line[6].text.endswith(" of 2")
+
+    def test_figures_of_one_split_have_no_interval_and_shares_are_in_percent(self, data, results):
+        alone = results.best("k-means, MLE", 1.0).split
+        some = tuple(r for r in results.records if r.split == alone or r.method in DESTINATION_METHODS)
+        free, bound = (t for t in experiment_report(data, DriverResults(PLAN, some)).tables if t.name.startswith("cro"))
+        row = next(row for row in results.rows() if row.method in DESTINATION_METHODS)
+        for cells in free.cells[:-2]:
+            assert "±" not in "".join(cell.text for cell in cells)
+        assert bound.cells[0][7].text == f"{100 * row.missed.mean:.1f} ± {100 * row.missed.half_width:.1f}"
+        assert bound.cells[0][7].spread == (row.missed.half_width,)
+        assert "over up to 2 random splits, as far as they have been run" in free.caption
+        assert "over 2 random splits" in bound.caption
 
     def test_an_experiment_that_is_not_done_is_refused(self, data, results):
         for gone, message in (

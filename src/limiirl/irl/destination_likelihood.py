@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,7 @@ from limiirl.demos import Demonstrations
 from limiirl.demos.checks import name_demo
 from limiirl.errors import DivergentPartition, InvalidDemos, NumericalError
 from limiirl.irl.destination_values import GoalValues
+from limiirl.irl.domain import Domain
 from limiirl.irl.engine.features import expected_features
 from limiirl.irl.evidence import Evidence
 from limiirl.irl.optimise import Box
@@ -18,6 +21,9 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 # What `feasible_start` tries: features may be in any unit, so that a cost of 1 a step may need parameters of 1000.
 _COSTS = (0.0, *(2.0**power for power in range(-4, 21)))
+# Fits keep loops so far, in log-weight, from an infinite sum: a reward found there is finite for all who add it up in
+# another order, and loops within loops pass rounding on, divided by this.
+_MARGIN = 1e-6
 # Rewards that make some sum infinite are moved towards a feasible point by this share of the way at a time.
 _SHARES = (1e-6, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
 
@@ -120,10 +126,15 @@ class WayLikelihood:
     weights : (N, K)
         Scaled here to sum to 1.
     ridge : (K,)
+    domain : Domain, optional
+        What is known of where sums over ways are finite: the same for all weights.
     """
 
-    def __init__(self, values: GoalValues, trips: Trips, weights: Float, ridge: Float) -> None:
+    def __init__(
+        self, values: GoalValues, trips: Trips, weights: Float, ridge: Float, domain: Domain | None = None
+    ) -> None:
         self.values, self.trips, self.ridge = values, trips, ridge
+        self.domain = finite_ways(values) if domain is None else domain
         self._weights = weights / weights.sum(axis=0)
         self.mean_features = self._weights.T @ trips.features
         # The variance that a sum would have whose terms, one a step, are independent.
@@ -142,7 +153,9 @@ class WayLikelihood:
         weights = self._by_pair[:, k]
         used = np.flatnonzero(weights)
         try:
-            found = self.values.solve(theta).ways(self.trips.starts[used], self.trips.goals[used], weights[used])
+            found = self.values.solve(theta, _MARGIN).ways(
+                self.trips.starts[used], self.trips.goals[used], weights[used]
+            )
         except (DivergentPartition, NumericalError):
             return np.inf, np.zeros_like(theta)
         assert found.flow is not None
@@ -165,6 +178,19 @@ class WayLikelihood:
         return np.asarray(0.5 * (found + found.T))
 
 
+def finite_ways(values: GoalValues) -> Domain:
+    """Return the set of parameters (d,) at which all sums over ways are surely finite; nothing is known of it yet."""
+    return Domain(partial(_edge, values))
+
+
+def _edge(values: GoalValues, theta: Float) -> tuple[float, Float] | None:
+    try:
+        found = values.edge(theta, _MARGIN)
+    except NumericalError:
+        return None
+    return None if found is None else (found[0] + _MARGIN, flow_features(values.mdp, found[1]))
+
+
 def flow_features(mdp: MDP, flow: Float) -> Float:
     """Return (d,): the features collected by uses of edges (E,), those of the states that they lead to included."""
     node = np.zeros((mdp.n_states, 1))
@@ -172,18 +198,21 @@ def flow_features(mdp: MDP, flow: Float) -> Float:
     return np.asarray(expected_features(mdp, node, flow[:, None])[0])
 
 
-def feasible_start(values: GoalValues, box: Box) -> Float:
+def feasible_start(values: GoalValues, box: Box, domain: Domain | None = None) -> Float:
     """Return a point (d,) within the bounds where all sums over ways are finite: 0, or else growing costs.
 
-    A cost is a parameter of the sign that makes its feature, summed over all edges, a loss.
+    A cost is a parameter of the sign that makes its feature, summed over all edges, a loss. The domain learns from the
+    points that are not feasible.
     """
     mdp = values.mdp
     start = box.clip(np.zeros(mdp.n_features))
     against = np.sign(flow_features(mdp, np.ones(mdp.n_edges)))
     for cost in _COSTS:
         trial = box.clip(start - cost * against)
-        if values.finite(trial):
+        if values.finite(trial, _MARGIN):
             return trial
+        if domain is not None:
+            domain.learn(trial)
     raise DivergentPartition(
         "The sum over ways of any length stays infinite whatever features cost within the bounds: some cycle collects "
         "too little for the choices on it. Add a cost of choices by limiirl.irl.with_choices(mdp), or widen the bounds."
@@ -191,14 +220,14 @@ def feasible_start(values: GoalValues, box: Box) -> Float:
 
 
 def feasible(values: GoalValues, theta: Float, inside: Float) -> Float:
-    """Return theta (d,), or a point on the way from it to `inside` at which all sums over ways are finite.
+    """Return theta (d,), or a point on the way from it to `inside` at which all sums over ways are surely finite.
 
     The parameters with finite sums are a convex set, so that the way leads into it and stays there.
     """
-    if values.finite(theta):
+    if values.finite(theta, _MARGIN):
         return theta
     for share in _SHARES:
         trial = theta + share * (inside - theta)
-        if values.finite(trial):
+        if values.finite(trial, _MARGIN):
             return np.asarray(trial)
     return inside

@@ -88,14 +88,14 @@ class GoalValues:
             )
         return np.asarray(found)
 
-    def finite(self, theta: Float) -> bool:
-        """Return whether the sums over ways are finite at theta (d,)."""
-        return self._eliminate(self.log_moves(theta))[2] < 0
+    def finite(self, theta: Float, margin: float = 0.0) -> bool:
+        """Return whether the sums over ways are finite at theta (d,), and loops weigh less than exp(-margin)."""
+        return self._eliminate(self.log_moves(theta), margin)[2] < 0
 
-    def solve(self, theta: Float) -> Solution:
-        """Return the sums at theta (d,), or raise `DivergentPartition`."""
+    def solve(self, theta: Float, margin: float = 0.0) -> Solution:
+        """Return the sums at theta (d,), or raise `DivergentPartition` where some loop weighs exp(-margin) or more."""
         log_w = self.log_moves(theta)
-        value, star, stuck = self._eliminate(log_w)
+        value, star, stuck = self._eliminate(log_w, margin)
         if stuck >= 0:
             state = int(np.flatnonzero(self.plan.rank == stuck)[0])
             raise DivergentPartition(
@@ -103,6 +103,28 @@ class GoalValues:
                 "rewards, so that every cycle costs more than the ways around it make up for."
             )
         return Solution(self, log_w, value, star)
+
+    def edge(self, theta: Float, margin: float = 0.0) -> tuple[float, Float] | None:
+        """Return the log-weight of loops through some state and their uses of edges (E,), where sums are infinite.
+
+        Looked at are loops that pass states eliminated before that one alone. Their log-weight is convex in those of
+        edges, with the uses for its slope. At theta (d,) it is -margin or more, and below wherever `finite` with this
+        margin; None where theta is such a point.
+
+        Examples
+        --------
+        >>> mdp = MDP.from_edges([0, 1], [1, 0], state_features=[[1.0], [2.0]])
+        >>> GoalValues(mdp).edge(np.array([0.5]))
+        (1.5, array([1., 1.]))
+        """
+        log_w, plan = self.log_moves(theta), self.plan
+        value, star, stuck = self._eliminate(log_w, margin)
+        if stuck < 0:
+            return None
+        loop, pull = 2 * plan.up.size + stuck, np.zeros(plan.n_values)
+        pull[loop] = 1.0
+        _adjoint(plan, value, star, pull, np.zeros_like(star))
+        return float(value[loop]), _uses(plan, log_w, value, pull)
 
     def known(self, theta: Float) -> Solution:
         """Return the sums at theta (d,), from memory if it was asked for lately: a forecast asks again and again."""
@@ -118,10 +140,10 @@ class GoalValues:
                 self._recent.popitem(last=False)
         return Solution(self, *found)
 
-    def _eliminate(self, log_w: Float) -> tuple[Float, Float, int]:
+    def _eliminate(self, log_w: Float, margin: float) -> tuple[Float, Float, int]:
         plan = self.plan
         value, star = kernel.load(log_w, plan.slot, plan.n_values), np.zeros(self.mdp.n_states)
-        stuck = kernel.eliminate(plan.up_ptr, plan.up, plan.low_ptr, plan.low, plan.place, value, star)
+        stuck = kernel.eliminate(plan.up_ptr, plan.up, plan.low_ptr, plan.low, plan.place, value, star, margin)
         return value, star, int(stuck)
 
 
@@ -247,20 +269,18 @@ class _Pull:
     def by_edge(self) -> Float:
         """Return (E,) the derivatives by the log-weights of edges: how often each is used."""
         found, plan = self._solution, self._solution.plan
-        kernel.eliminate_adjoint(
-            plan.up_ptr,
-            plan.up,
-            plan.low_ptr,
-            plan.low,
-            plan.place,
-            found._value,
-            found._star,
-            self._moves,
-            self.star,
-        )
-        uses = self._moves[plan.slot] * np.exp(found.log_w - found._value[plan.slot])
+        _adjoint(plan, found._value, found._star, self._moves, self.star)
         # What is subtracted for walks beyond the goal may leave a little less than 0.
-        return np.maximum(uses, 0.0)
+        return np.maximum(_uses(plan, found.log_w, found._value, self._moves), 0.0)
+
+
+def _adjoint(plan: Plan, value: Float, star: Float, pull: Float, pull_star: Float) -> None:
+    kernel.eliminate_adjoint(plan.up_ptr, plan.up, plan.low_ptr, plan.low, plan.place, value, star, pull, pull_star)
+
+
+def _uses(plan: Plan, log_w: Float, value: Float, pull: Float) -> Float:
+    """Return (E,) the derivatives by the log-weights of edges, from those by the values that they are part of."""
+    return np.asarray(pull[plan.slot] * np.exp(log_w - value[plan.slot]))
 
 
 def _pointers(depth: Int) -> Int:

@@ -9,8 +9,7 @@ every infinite value, and `minimise_bfgs` does not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,108 +18,14 @@ from scipy.optimize import minimize, minimize_scalar
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.base import FitResult, Status
 from limiirl.irl.lockstep import Lockstep
-from limiirl.irl.quasi_newton import Curvature, bounded_step, damped_solve
+from limiirl.irl.quasi_newton import Curvature
+from limiirl.irl.quasi_search import QuasiSearch
+from limiirl.irl.search import LONGEST, Box, Objective, Search
 from limiirl.irl.threads import one_thread
 
+__all__ = ["SOLVERS", "Box", "Objective", "minimise_bfgs", "minimise_lbfgs", "minimise_newton", "minimise_ray"]
+
 Float = NDArray[np.float64]
-# Share of the decrease predicted by the gradient that a step must achieve (Armijo).
-_SUFFICIENT = 1e-4
-# Steps are halved at most this often before the search is given up: 2**-40 of a step is lost in rounding.
-_HALVINGS = 40
-# No parameter moves further than this in one step, or than the largest is from 0: features may be in any unit.
-_LONGEST = 20.0
-# A quasi-Newton step is too long where the slope at its end is above this share of minus that at its beginning, and is
-# cut to a share between these, this often at most for that reason.
-_OVERSHOT = 0.9
-_SHARES = (0.1, 0.7)
-_TRIES = 6
-# After an infinite value; half would leave the next point so near the edge that every later step runs into it.
-_INFINITE = 0.25
-
-
-class Objective(Protocol):
-    """K convex functions of d variables, with derivatives."""
-
-    def evaluate(self, thetas: Float, which: NDArray[np.intp]) -> tuple[Float, Float]:
-        """Return values (J,) and gradients (J, d) of functions `which` (J,) at thetas (J, d); inf where undefined."""
-        ...
-
-    def hessian(self, theta: Float, k: int) -> Float:
-        """Return the Hessian (d, d) of function k at theta (d,)."""
-        ...
-
-
-@dataclass(frozen=True)
-class Box:
-    """Bounds (d,) on every variable, -inf and inf where there are none."""
-
-    lower: Float
-    upper: Float
-
-    def clip(self, thetas: Float) -> Float:
-        """Return the nearest point within the bounds."""
-        return np.clip(thetas, self.lower, self.upper)
-
-    def held(self, theta: Float, gradient: Float) -> NDArray[np.bool_]:
-        """Return which variables lie on a bound that the negative gradient pushes against."""
-        return ((theta <= self.lower) & (gradient > 0)) | ((theta >= self.upper) & (gradient < 0))
-
-    def residual(self, theta: Float, gradient: Float) -> float:
-        """Return the largest component of the gradient that a step within bounds could follow: zero at the minimum."""
-        return float(np.max(np.abs(np.where(self.held(theta, gradient), 0.0, gradient)), initial=0.0))
-
-
-class _Search:
-    """One of the K problems on its way: the current point, the direction tried, the length of the step."""
-
-    def __init__(self, theta: Float, value: float, gradient: Float) -> None:
-        self.theta, self.value, self.gradient = theta, value, gradient
-        self.direction = np.zeros_like(theta)
-        self.length = 1.0
-        self.halvings = 0
-        self.n_evaluations, self.n_hessians = 1, 0
-        self.status: Status | None = None
-
-    def trial(self, box: Box) -> Float:
-        return box.clip(self.theta + self.length * self.direction)
-
-    def aim(self, objective: Objective, k: int, box: Box) -> None:
-        """Set the next direction: a damped Newton step of the variables that no bound holds."""
-        hessian = objective.hessian(self.theta, k)
-        self.n_hessians += 1
-        free = ~box.held(self.theta, self.gradient)
-        self.direction = np.zeros_like(self.theta)
-        self.direction[free] = -damped_solve(hessian[np.ix_(free, free)], self.gradient[free])
-        self.shorten()
-
-    def shorten(self) -> None:
-        # Far from the minimum the curvature may all but vanish, and the step lead out of the range of float64.
-        longest = max(_LONGEST, float(np.max(np.abs(self.theta))))
-        self.direction *= min(1.0, longest / float(np.max(np.abs(self.direction), initial=1.0)))
-        self.length, self.halvings = 1.0, 0
-
-    def move(self, theta: Float, value: float, gradient: Float) -> None:
-        self.theta, self.value, self.gradient = theta, value, gradient
-
-    def reject(self, value: float, gradient: Float) -> bool:
-        """Take half the step, and return whether that is still one."""
-        del value, gradient
-        self.length *= 0.5
-        self.halvings += 1
-        return self.halvings <= _HALVINGS
-
-    def best(self) -> tuple[Float, float, Float]:
-        return self.theta, self.value, self.gradient
-
-    def accepts(self, trial: Float, value: float, gradient: Float, box: Box) -> bool:
-        predicted = float(self.gradient @ (trial - self.theta))
-        if value <= self.value + _SUFFICIENT * predicted and value < self.value:
-            return True
-        # At the very end values differ by rounding alone, while the gradient still tells better from worse.
-        rounding = 8 * np.finfo(float).eps * max(1.0, abs(self.value))
-        return bool(value <= self.value + rounding) and box.residual(trial, gradient) < 0.5 * box.residual(
-            self.theta, self.gradient
-        )
 
 
 def minimise_newton(
@@ -141,7 +46,7 @@ def minimise_newton(
     max_evaluations : int
         Cap on values with gradients, for each problem.
     """
-    return _descend(objective, starts, box, tol, max_evaluations, lambda _, *point: _Search(*point))
+    return _descend(objective, starts, box, tol, max_evaluations, lambda _, *point: Search(*point))
 
 
 def minimise_bfgs(
@@ -150,59 +55,18 @@ def minimise_bfgs(
     """Minimise K convex functions by a projected BFGS method, all in lockstep; arguments as for `minimise_newton`.
 
     Every step minimises a quadratic model within the bounds, and is shortened until it lowers the function enough. An
-    infinite value shortens the step and nothing else: what is known of the curvature stays. Where the objective knows a
-    `scale` (K, d) of second derivatives, the model begins with it. No Hessian is asked for.
+    infinite value shortens the step and nothing else: what is known of the curvature stays. No Hessian is asked for.
+
+    Two attributes of the objective help where it has them. With `scale` (K, d), of second derivatives, the model
+    begins. With `domain`, a `Domain`, every infinite value tells a half-space beyond which all are, and steps keep out.
     """
-    scales = getattr(objective, "scale", np.ones_like(starts))
+    scales, domain = getattr(objective, "scale", np.ones_like(starts)), getattr(objective, "domain", None)
+
+    def begin(k: int, theta: Float, value: float, gradient: Float) -> Search:
+        return QuasiSearch(Curvature(scales[k]), domain, theta, value, gradient)
+
     with one_thread("blas"):
-        return _descend(
-            objective, starts, box, tol, max_evaluations, lambda k, *point: _QuasiSearch(Curvature(scales[k]), *point)
-        )
-
-
-class _QuasiSearch(_Search):
-    """A search whose curvature is learned from the gradients on its way."""
-
-    def __init__(self, curvature: Curvature, theta: Float, value: float, gradient: Float) -> None:
-        super().__init__(theta, value, gradient)
-        self.curvature = curvature
-        self.lowest = theta, value, gradient
-
-    def aim(self, objective: Objective, k: int, box: Box) -> None:
-        del objective, k
-        self.curvature.begin(self.gradient)
-        self.direction = bounded_step(
-            self.curvature.matrix, self.gradient, box.lower - self.theta, box.upper - self.theta
-        )
-        self.shorten()
-
-    def accepts(self, trial: Float, value: float, gradient: Float, box: Box) -> bool:
-        # A point may be lower and yet not low enough for so long a step; the cap may come before a better one.
-        if value < self.lowest[1]:
-            self.lowest = trial, value, gradient
-        # Near the edge of the domain gradients grow without limit. A point there may be lower, but what its gradient
-        # says of the curvature holds nowhere else, so that a step may not go far beyond the minimum along it.
-        beyond = float(gradient @ self.direction) > -_OVERSHOT * float(self.gradient @ self.direction)
-        return not (beyond and self.halvings < _TRIES) and super().accepts(trial, value, gradient, box)
-
-    def best(self) -> tuple[Float, float, Float]:
-        return super().best() if self.status is Status.CONVERGED else self.lowest
-
-    def move(self, theta: Float, value: float, gradient: Float) -> None:
-        self.curvature.update(theta - self.theta, gradient - self.gradient)
-        super().move(theta, value, gradient)
-
-    def reject(self, value: float, gradient: Float) -> bool:
-        """Shorten the step to the minimum of a cubic with these values and slopes, or more after an infinite one."""
-        first, last = (self.length * float(g @ self.direction) for g in (self.gradient, gradient))
-        share = _INFINITE
-        if np.isfinite(value) and np.isfinite(last):
-            middle = first + last - 3.0 * (value - self.value)
-            root = np.sqrt(max(0.0, middle**2 - first * last))
-            share = 1.0 - (last + root - middle) / max(last - first + 2.0 * root, 1e-300)
-        self.length *= min(_SHARES[1], max(_SHARES[0], share))
-        self.halvings += 1
-        return self.halvings <= _HALVINGS
+        return _descend(objective, starts, box, tol, max_evaluations, begin)
 
 
 def _descend(
@@ -211,7 +75,7 @@ def _descend(
     box: Box,
     tol: float | Float,
     max_evaluations: int,
-    begin: Callable[[int, Float, float, Float], _Search],
+    begin: Callable[[int, Float, float, Float], Search],
 ) -> list[FitResult]:
     thetas, tols = box.clip(starts), np.broadcast_to(tol, starts.shape)
     everyone = range(thetas.shape[0])
@@ -231,7 +95,7 @@ def _descend(
 
 def _advance(
     objective: Objective,
-    search: _Search,
+    search: Search,
     k: int,
     point: tuple[Float, float, Float],
     box: Box,
@@ -243,12 +107,12 @@ def _advance(
     if search.accepts(*point, box):
         search.move(*point)
         _aim(objective, search, k, box, tol)
-    elif not search.reject(*point[1:]):
+    elif not search.reject(*point, box):
         search.status = Status.STALLED
     _count(search, max_evaluations)
 
 
-def _count(search: _Search, max_evaluations: int) -> None:
+def _count(search: Search, max_evaluations: int) -> None:
     if search.status is None and search.n_evaluations >= max_evaluations:
         search.status = Status.EVALUATIONS
 
@@ -264,7 +128,7 @@ def _evaluate_starts(objective: Objective, thetas: Float, which: NDArray[np.intp
     return values, gradients
 
 
-def _aim(objective: Objective, search: _Search, k: int, box: Box, tol: Float) -> None:
+def _aim(objective: Objective, search: Search, k: int, box: Box, tol: Float) -> None:
     """Set the next direction, or the status if the point is a minimum."""
     if box.residual(search.theta, search.gradient / tol) <= 1.0:
         search.status = Status.CONVERGED
@@ -272,7 +136,7 @@ def _aim(objective: Objective, search: _Search, k: int, box: Box, tol: Float) ->
     search.aim(objective, k, box)
 
 
-def _result(search: _Search, box: Box) -> FitResult:
+def _result(search: Search, box: Box) -> FitResult:
     theta, value, gradient = search.best()
     status = search.status or Status.STALLED
     return FitResult(theta, value, status, search.n_evaluations, search.n_hessians, box.residual(theta, gradient))
@@ -349,7 +213,7 @@ def _lbfgs(objective: Objective, start: Float, k: int, box: Box, tol: Float, max
         if box.residual(best.theta, best.gradient / tol) <= 1.0 or radius < 1e-6:
             break
         if best.jumped:
-            radius = min(_LONGEST, radius) / 2
+            radius = min(LONGEST, radius) / 2
         elif best.value >= before:
             break
     residual = box.residual(best.theta, best.gradient)

@@ -13,7 +13,7 @@ from limiirl.demos import Demonstrations
 from limiirl.demos.units import Units
 from limiirl.irl import checks
 from limiirl.irl.base import FitResult
-from limiirl.irl.destination_likelihood import Trips, WayLikelihood, feasible, feasible_start
+from limiirl.irl.destination_likelihood import Trips, WayLikelihood, feasible, feasible_start, finite_ways
 from limiirl.irl.destination_values import GoalValues
 from limiirl.irl.optimise import SOLVERS, Box
 from limiirl.irl.prepared import Int, Maximised, Prepared
@@ -46,6 +46,7 @@ class PreparedDestination(Prepared):
         self.trips = Trips(mdp, demos)
         self._ridge = checks.positive(model.ridge, "ridge", zero=True)
         self._box = checks.box(model.bounds, mdp.feature_names)
+        self._domain = finite_ways(values)
         self._start: Float | None = None
         self._features: Float | None = None
 
@@ -71,25 +72,36 @@ class PreparedDestination(Prepared):
         """Minimise the objective of every column of weights (N, J), each in a thread of its own where there are any."""
         if starts is None:
             starts = np.tile(self.inside(), (weights.shape[1], 1))
+        else:
+            # A start at the very edge moves inside a little; one beyond it is an error, which the solver tells.
+            at_edge = [self.values.finite(start) for start in self._box.clip(starts)]
+            starts = np.where(np.array(at_edge)[:, None], self.project(starts), starts)
         objective = WayLikelihood(self.values, self.trips, weights, ridge)
         tol = checks.positive(self.model.tol, "tol") * np.maximum(1.0, np.abs(objective.mean_features))
         solver = SOLVERS[self.model.solver]
 
+        each = range(weights.shape[1])
+        # What one search learns of the domain helps all later ones, but not its neighbours, which may be as far or not.
+        forks = [self._domain.fork() for _ in each]
+
         def one(k: int) -> FitResult:
-            alone = WayLikelihood(self.values, self.trips, weights[:, k : k + 1], ridge[k : k + 1])
+            alone = WayLikelihood(self.values, self.trips, weights[:, k : k + 1], ridge[k : k + 1], forks[k])
             return solver(alone, starts[k : k + 1], self._box, tol[k : k + 1], max_evaluations)[0]
 
-        each = range(weights.shape[1])
         threads = min(len(each), int(numba.get_num_threads()))
         if threads == 1:
-            return [one(k) for k in each]
-        with one_thread("blas"), ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(one, each))
+            found = [one(k) for k in each]
+        else:
+            with one_thread("blas"), ThreadPoolExecutor(threads) as pool:
+                found = list(pool.map(one, each))
+        for fork in forks:
+            self._domain.merge(fork)
+        return found
 
     def inside(self) -> Float:
         """Return a point (d,) within the bounds where all sums over ways are finite."""
         if self._start is None:
-            self._start = feasible_start(self.values, self._box)
+            self._start = feasible_start(self.values, self._box, self._domain)
         return self._start
 
     def features(self) -> Float:
@@ -115,6 +127,10 @@ class PreparedDestination(Prepared):
     def project(self, thetas: Float) -> Float:
         """Return parameters (K, d) within the bounds at which all sums over ways are finite, near the given ones."""
         return np.array([feasible(self.values, theta, self.inside()) for theta in self._box.clip(thetas)])
+
+    def finite(self, thetas: Float) -> bool:
+        """Return whether all sums over ways are finite at parameters (K, d)."""
+        return all(self.values.finite(theta) for theta in thetas)
 
     def box(self, n_features: int) -> Box:
         """Return the bounds on theta."""

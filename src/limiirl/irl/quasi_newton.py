@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
-from scipy.optimize import lsq_linear
+from scipy.optimize import lsq_linear, nnls
 
 Float = NDArray[np.float64]
 # Before anything is known of the curvature, no variable moves further than this in the unit of its scale.
 _FIRST = 1.0
 # Curvature along a step is taken for at least this share of the model's (Powell 1978): rounding may make it negative.
 _LEAST = 1e-4
+# Of the longest part of a step.
+_ROUNDING = 1e-12
 
 
 class Curvature:
@@ -66,13 +68,23 @@ class Curvature:
         self.matrix = self.matrix - np.outer(along, along) / model + np.outer(change, change) / true
 
 
-def bounded_step(matrix: Float, gradient: Float, lower: Float, upper: Float) -> Float:
+def bounded_step(
+    matrix: Float, gradient: Float, lower: Float, upper: Float, cuts: tuple[Float, Float] | None = None
+) -> Float:
     """Return the step (d,) within [lower, upper] that minimises gradient . step + step . matrix step / 2.
+
+    Parameters
+    ----------
+    cuts : ((m, d), (m,)), optional
+        Rows and most: half-spaces rows . step <= most that the step must not leave; 0 lies in all of them.
 
     Examples
     --------
     >>> bounded_step(np.eye(2), np.array([-3.0, 1.0]), np.array([-1.0, 0.0]), np.array([2.0, 1.0]))
     array([2., 0.])
+    >>> half = np.array([[1.0, 1.0]]), np.array([1.0])
+    >>> bounded_step(np.eye(2), np.array([-1.5, -1.0]), np.zeros(2), np.full(2, 2.0), half)
+    array([0.75, 0.25])
     """
     step, free = np.zeros_like(gradient), upper > lower
     # In units in which the model has a diagonal of ones: features may be in metres or in thousands of kilometres.
@@ -90,8 +102,37 @@ def bounded_step(matrix: Float, gradient: Float, lower: Float, upper: Float) -> 
     low, high = lower[free] / unit, upper[free] / unit
     if np.any((plain < low) | (plain > high)):
         plain = lsq_linear(root, right, (low, high), method="bvls").x
+    if cuts is not None and cuts[1].size:
+        rows, most = cuts[0][:, free] * unit, cuts[1]
+        if np.any(rows @ plain > most):
+            plain = _within(root, right, np.vstack([rows, eye, -eye]), np.concatenate([most, high, -low]), plain)
+            # What rounding keeps off a bound lies on it.
+            reach = _ROUNDING * float(np.max(np.abs(plain)))
+            plain = np.where(plain > high - reach, high, np.where(plain < low + reach, low, plain))
     step[free] = np.clip(plain * unit, lower[free], upper[free])
     return step
+
+
+def _within(root: Float, right: Float, rows: Float, most: Float, plain: Float) -> Float:
+    """Return the x (d,) for which |root x - right| is least among those with rows . x <= most, 0 being one of them.
+
+    By y = root x - right it is the problem of least distance of Lawson and Hanson (1974, chapter 23), which is one of
+    least squares without negative numbers. `plain` keeps all but the first rows.
+    """
+    told = np.isfinite(most)
+    rows, most = rows[told], most[told]
+    against = -solve_triangular(root, rows.T, trans="T").T
+    size = np.maximum(np.linalg.norm(against, axis=1), 1e-300)
+    # The least y is no longer than that of x = 0, so that in units of this length nothing below is near 0.
+    unit = float(np.linalg.norm(right))
+    system = np.vstack([(against / size[:, None]).T, (-most - against @ right) / (size * unit)])
+    target = np.append(np.zeros(right.size), 1.0)
+    try:
+        rest = system @ nnls(system, target)[0] - target
+    except RuntimeError:  # too many rounds: the step without cuts, up to the first of them
+        along = rows @ plain
+        return np.asarray(plain * float(np.min(most[along > most] / along[along > most], initial=1.0)))
+    return np.asarray(solve_triangular(root, right - unit * rest[:-1] / rest[-1]))
 
 
 def damped_solve(matrix: Float, right: Float) -> Float:

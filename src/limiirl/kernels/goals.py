@@ -37,10 +37,13 @@ def load(log_w: Float, slot: Int, n_values: int) -> Float:
 
 
 @njit(cache=True, nogil=True)
-def eliminate(up_ptr: Int, up: Int, low_ptr: Int, low: Int, place: Int, value: Float, star: Float) -> int:
+def eliminate(
+    up_ptr: Int, up: Int, low_ptr: Int, low: Int, place: Int, value: Float, star: Float, margin: float
+) -> int:
     """Complete the values of all moves, and fill star (S,) with -log(1 - W(v, v)).
 
-    Returns the state at which walks are found to have an infinite weight, or -1.
+    Returns the state at which walks are found to have an infinite weight, or -1; with a margin, also one at which
+    log W(v, v) is so near 0.
     """
     n_states, n = star.size, up.size
     spot = np.empty(n_states, dtype=np.int64)
@@ -83,7 +86,7 @@ def eliminate(up_ptr: Int, up: Int, low_ptr: Int, low: Int, place: Int, value: F
         if here > -np.inf:
             here += np.log(total)
         value[2 * n + i] = here
-        if not here < 0.0:
+        if not here < -margin:
             return i
         star[i] = -np.log(-np.expm1(here))
     return -1
@@ -106,7 +109,7 @@ def eliminate_adjoint(
             v, q0 = low[m], place[m]
             into, out = value[n + q0] + star[v], value[q0] + star[v]
             own = 0.0
-            if into + value[q0] > -np.inf:
+            if pull[2 * n + i] != 0.0 and into + value[q0] > -np.inf:
                 own = pull[2 * n + i] * np.exp(into + value[q0] - value[2 * n + i])
             by_into, by_out = own, own
             for q in range(q0 + 1, up_ptr[v + 1]):

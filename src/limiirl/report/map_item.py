@@ -21,6 +21,10 @@ Kind: TypeAlias = Literal["lines", "points", "areas"]
 
 # A code takes one byte at most, and nobody tells more strokes apart.
 _MOST_STROKES = 127
+# Width over height of a window, where nobody asks for another.
+_TALLEST = 1.15
+WIDEST = 1.9
+"""The widest window of a map whose proportions are its own: what streets around a place should fill."""
 
 
 @dataclass(frozen=True)
@@ -258,7 +262,7 @@ class Map:
             return self.aspect
         (south, west), (north, east) = self.bounds
         tall = max(north - south, 1e-9)
-        return float(np.clip((east - west) * np.cos(np.radians(0.5 * (south + north))) / tall, 1.15, 1.9))
+        return float(np.clip((east - west) * np.cos(np.radians(0.5 * (south + north))) / tall, _TALLEST, WIDEST))
 
     def starts_shown(self) -> tuple[bool, ...]:
         """Whether each layer is shown at first: of a group, the first that asks for it.

@@ -19,6 +19,8 @@ Panel = tuple[ArrayLike, ArrayLike, ArrayLike]
 _WIDTH = 5.6
 # Of a line's width in points, beside what its share gives.
 _LEAST, _MOST = 0.9, 6.0
+# So many styles have short names in one row of the legend, which is read from left to right.
+_IN_A_ROW = 4
 
 
 @in_ink
@@ -75,7 +77,7 @@ def driver_rewards(
     n = max(len(weights) for weights, _, _ in blocks.values())
     labels = [names[k] if names is not None and k < len(names) else f"intent {k}" for k in range(n)]
     keys = [Line2D([], [], color=intent_colour(k), linewidth=3.0, label=fitted(labels[k], 60, 1)) for k in range(n)]
-    legend(figure, keys, columns=1 if max(map(len, labels)) > 24 else 2)
+    legend(figure, keys, columns=1 if max(map(len, labels)) > 24 or n > _IN_A_ROW else n)
     return Drawn(figure, rows, _alt(blocks, feature_names, kept))
 
 

@@ -73,21 +73,34 @@ def two_routes(
     return Drawn(figure, rows, f"A map with {len(flat)} routes between nearly the same places. {said}.")
 
 
+def _free_side(places: Float, flat: Sequence[Float], half: Float) -> tuple[Float, tuple[float, float]]:
+    """Return the place of a word and the side of it, right, left, above or below, on which fewest routes pass."""
+    steps = np.linspace(0.0, 1.0, 30)[:, None, None]
+    passed = np.concatenate([(line[:-1] + steps * np.diff(line, axis=0)).reshape(-1, 2) for line in flat] + [places])
+    room = 0.13 * half[0]  # about the width of a word
+    found: list[tuple[bool, int, int, Float, tuple[float, float]]] = []
+    for place in places:
+        for side in ((1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)):
+            middle = place + room * np.array(side) * [1.0, 0.6]
+            taken = int(np.all(np.abs(passed - middle) <= [0.85 * room, 0.4 * room], axis=1).sum())
+            outside = bool(np.any(np.abs(middle) + np.array([room, 0.5 * room]) > half))
+            found.append((outside, taken, len(found), place, side))
+    *_, place, side = min(found, key=lambda one: one[:3])
+    return place, side
+
+
 def _finish(ax: Axes, flat: Sequence[Float], half: Float) -> None:
     for word, which, fill in (("start", 0, PAPER), ("end", -1, INK)):
         places = np.stack([line[which] for line in flat])
         ax.plot(*places.T, "o", color=INK, markerfacecolor=fill, markersize=7.0, markeredgewidth=1.6, zorder=4)
-        # The word stands on the side to which nobody goes.
-        middle = np.concatenate(flat).mean(axis=0)
-        outermost = places[np.argmax(np.abs(places - middle)[:, 0])]
-        side = 1.0 if outermost[0] >= middle[0] else -1.0
+        at, side = _free_side(places, flat, half)
         ax.annotate(
             word,
-            outermost,
-            (9.0 * side, 0.0),
+            (at[0], at[1]),
+            (9.0 * side[0], 10.0 * side[1]),
             textcoords="offset points",
-            ha="left" if side > 0.0 else "right",
-            va="center",
+            ha={1.0: "left", -1.0: "right"}.get(side[0], "center"),
+            va={1.0: "bottom", -1.0: "top"}.get(side[1], "center"),
             bbox={"boxstyle": "round,pad=0.15", "facecolor": PAPER, "edgecolor": "none", "alpha": 0.85},
             zorder=5,
         )
@@ -103,4 +116,5 @@ def _finish(ax: Axes, flat: Sequence[Float], half: Float) -> None:
     left, foot = -0.96 * half[0], -0.95 * half[1]
     ax.plot([left, left + bar], [foot, foot], color=INK, linewidth=1.6, zorder=6)
     words = f"{bar:g} km" if bar >= 1.0 else f"{1000.0 * bar:g} m"
-    ax.annotate(words, (left, foot), (0.0, 3.0), textcoords="offset points", zorder=6)
+    paper = {"boxstyle": "square,pad=0.1", "facecolor": PAPER, "edgecolor": "none", "alpha": 0.85}
+    ax.annotate(words, (left, foot), (0.0, 4.0), textcoords="offset points", bbox=paper, zorder=6)

@@ -142,7 +142,7 @@ def _style_table(view: DriversView) -> Table:
 
 def _style_words(view: DriversView) -> list[Item]:
     lines = [
-        f"- **{literal(name)}**: {literal(words.long)}"
+        f"- **{literal(name)}**: {literal(words.long)}".replace(" %", "\u00a0%")
         for name, words in zip(view.style_names, view.words, strict=True)
     ]
     return [Text("\n".join(lines))]

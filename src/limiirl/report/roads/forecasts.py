@@ -11,8 +11,8 @@ from limiirl.report.cells import Cell, Column, Content, Table
 from limiirl.report.document import Item, Section, Text
 from limiirl.report.ink import INK, SERIES
 from limiirl.report.inline import literal
-from limiirl.report.map_item import Layer, Map, Stroke
-from limiirl.report.roads.layers import near, route, streets, way
+from limiirl.report.map_item import WIDEST, Layer, Map, Stroke
+from limiirl.report.roads.layers import near, route, streets, way, window
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.roads import RoadNetwork
 
@@ -27,6 +27,7 @@ _CLASSES = ((0.0, 6.0, "under 2 %"), (0.02, 9.0, "2 to 10 %"), (0.1, 13.0, "10 t
 _LEFT, _RIGHT = -30.0, 30.0
 # Colours of routes: not those of the first styles.
 _HUES = (5, 4, 7, 0, 1)
+_WIDTHS = (8.0, 5.0, 2.6)
 _TRAINED = " The mixture was trained on these trips too, so that this is how well it fits, not how well it foresees."
 _HELD_OUT = " The mixture was not trained on these trips."
 
@@ -118,10 +119,10 @@ def _map(view: DriversView, number: int, found: ForecastExample) -> Map:
     drawn = [way(network, whole), *(way(network, path) for path, _ in found.routes)]
     probable = found.probability >= _LEAST
     seen = np.concatenate([*drawn, _middles(network, found.destinations[probable & (found.probability >= 0.02)])])
-    layers = [streets(network, near(network, seen, 600.0))]
-    for place, (path, probability) in reversed(list(enumerate(found.routes))):
-        colour = SERIES[_HUES[place % len(_HUES)]]
-        stroke = Stroke("", colour, 6.0 - min(place, 3), halo=True)
+    layers = [streets(network, near(network, seen, 600.0, widest=WIDEST))]
+    for place, (path, probability) in enumerate(found.routes):
+        # The likeliest is the widest and lies below, so that all are seen where they go the same way.
+        stroke = Stroke("", SERIES[_HUES[place % len(_HUES)]], _WIDTHS[min(place, len(_WIDTHS) - 1)], halo=place == 0)
         layers.append(route(network, path, f"Route {place + 1}, {probability:.1%}", stroke, length=_km(network, path)))
     if found.actual.size:
         rest = np.concatenate([found.driven[-1:], found.actual])
@@ -151,6 +152,7 @@ def _map(view: DriversView, number: int, found: ForecastExample) -> Map:
         "Routes lead from now to the true end; destinations are forecast without knowing it.",
         layers,
         attribution=network.attribution,
+        view=window(seen),
     )  # fmt: skip
 
 

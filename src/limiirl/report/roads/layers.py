@@ -27,6 +27,8 @@ _BACKGROUND = (
     (2.0, 0.48, 0.0),
     (2.8, 0.5, 0.0),
 )
+# Beside what is to be seen, as a share of it: a map has its scale and its source in the corners.
+_ROOM = 0.08
 # Where classes of a flow begin, as shares of the largest one, and how wide they are drawn.
 _FLOW = ((0.0, 1.0, 0.45), (0.02, 1.7, 0.6), (0.06, 2.6, 0.7), (0.15, 3.8, 0.8), (0.35, 5.2, 0.9), (0.65, 7.0, 1.0))
 
@@ -52,8 +54,14 @@ def class_word(name: str) -> str:
     return name.replace("_", " ")
 
 
-def near(network: RoadNetwork, points: ArrayLike, margin_m: float = 250.0) -> NDArray[np.bool_]:
+def near(network: RoadNetwork, points: ArrayLike, margin_m: float = 250.0, *, widest: float = 1.0) -> NDArray[np.bool_]:
     """Return which segments (S,) lie in the box around points (n, 2), degrees, with a margin.
+
+    Parameters
+    ----------
+    widest : float
+        The box is at least as high as it is wide divided by this, and as wide as it is high times this: what a window
+        shows that holds the points, whose sides are in a ratio of 1 to this.
 
     Examples
     --------
@@ -66,8 +74,28 @@ def near(network: RoadNetwork, points: ArrayLike, margin_m: float = 250.0) -> ND
     given = np.asarray(points, dtype=np.float64).reshape(-1, 2)
     xy = network.plane.xy(given[:, 0], given[:, 1])
     low, high = xy.min(axis=0) - margin_m, xy.max(axis=0) + margin_m
+    middle, half = 0.5 * (low + high), 0.5 * (high - low)
+    if widest > 1.0:
+        # A window wider than high on a screen, and a square one on a phone.
+        half = np.array([max(half[0], widest * half[1]), max(half[1], half[0])])
+    low, high = middle - half, middle + half
     a, b = network.node_xy[network.tail], network.node_xy[network.head]
     return np.asarray(((np.minimum(a, b) <= high) & (np.maximum(a, b) >= low)).all(axis=1))
+
+
+def window(points: ArrayLike) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the corners, south-west and north-east, of a view of points (n, 2), with room for what a map's edge tells.
+
+    Examples
+    --------
+    >>> window([[41.0, -8.0], [42.0, -8.5]])
+    ((40.92, -8.54), (42.08, -7.96))
+    """
+    given = np.asarray(points, dtype=np.float64).reshape(-1, 2)
+    low, high = given.min(axis=0), given.max(axis=0)
+    room = _ROOM * (high - low)
+    (south, west), (north, east) = (low - room).round(6).tolist(), (high + room).round(6).tolist()
+    return (south, west), (north, east)
 
 
 def street_facts(network: RoadNetwork, lines: Chains) -> dict[str, list[object]]:

@@ -54,10 +54,11 @@ def network_page(network: RoadNetwork, *, title: str = "Road network") -> Report
         Section("Regions", [_region_table(network, place)], lead="The centre, and sixteen compass points around it."),
         *_notes_section(network),
     ]
+    speed, lanes = (f"{100.0 * share:.0f}\u00a0%" for share in (known_speed, known_lanes))
     return Report(
         title,
         f"{network.n_segments:,} directed segments of {km.sum():,.0f} km in all, joined by {network.n_turns:,} turns. "
-        f"The speed limit is known for {known_speed:.0%} of the length, the number of lanes for {known_lanes:.0%}.",
+        f"The speed limit is known for {speed} of the length, the number of lanes for {lanes}.",
         sections,
         methods=[
             Text("A segment is a piece of road between two neighbouring points of the map, driven one way; a turn is a "

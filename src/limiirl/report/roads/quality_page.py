@@ -13,8 +13,8 @@ from limiirl.report.figures.look import Drawn
 from limiirl.report.figures.spread import spread
 from limiirl.report.ink import INK, MUTED, SERIES
 from limiirl.report.inline import literal
-from limiirl.report.map_item import Layer, Map, Stroke
-from limiirl.report.roads.layers import near, streets
+from limiirl.report.map_item import WIDEST, Layer, Map, Stroke
+from limiirl.report.roads.layers import near, streets, window
 from limiirl.roads import Matches, RoadNetwork, Trips
 from limiirl.roads.matching.quality import LEVELS, LONG_M, LONG_S, Quality
 from limiirl.roads.matching.quality import quality as measure
@@ -75,8 +75,8 @@ def quality_page(
         methods=[Facts({**_settings(matches), **_groups(matches)})],
         highlights={
             "recorded trips": f"{found.n_trips:,}",
-            "matched end to end": f"{found.share_whole:.1%}".replace("%", " %"),
-            "fixes on a path": f"{found.share_fixes:.1%}".replace("%", " %"),
+            "matched end to end": f"{found.share_whole:.1%}".replace("%", "\u00a0%"),
+            "fixes on a path": f"{found.share_fixes:.1%}".replace("%", "\u00a0%"),
             "median distance": f"{middle:.1f} m",
         },
     )
@@ -95,7 +95,7 @@ def _numbers(found: Quality) -> Facts:
         "Long gaps": f"{found.n_gaps:,} over {LONG_S:g} s or {LONG_M:g} m, {found.gap_share:.1%} of the length: there "
         "the path is the shortest way, not evidence",
     }
-    return Facts({name: text.replace("%", " %") for name, text in told.items() if text})
+    return Facts({name: text.replace("%", "\u00a0%") for name, text in told.items() if text})
 
 
 def _outcomes(trips: Trips, matches: Matches) -> Table:
@@ -237,7 +237,7 @@ def _example(network: RoadNetwork, trips: Trips, matches: Matches, piece: int, n
     segment, along, away = matches.fix_segment[own], matches.fix_along_m[own], matches.fix_distance_m[own]
     line = matches.geometry(network, piece, clip=True)
     on = segment >= 0
-    layers = [streets(network, near(network, np.concatenate([line, at[on]]), 500.0))]
+    layers = [streets(network, near(network, np.concatenate([line, at[on]]), 500.0, widest=WIDEST))]
     others = [i for i in np.flatnonzero(matches.trip == trip).tolist() if i != piece]
     if others:
         lines = [matches.geometry(network, i, clip=True) for i in others]
@@ -259,7 +259,6 @@ def _example(network: RoadNetwork, trips: Trips, matches: Matches, piece: int, n
     layers.append(Layer("Fixes", at, strokes=strokes, stroke=on.astype(np.int64), facts=facts, kind="points"))
     metres = away[on]
     said = f"median distance {np.median(metres):.1f} m, largest {metres.max():.1f} m" if metres.size else "no fix on it"
-    view = np.concatenate([line, at[on]])
     return Map(
         f"example-{number}",
         name,
@@ -268,7 +267,7 @@ def _example(network: RoadNetwork, trips: Trips, matches: Matches, piece: int, n
         + ("It covers the trip end to end." if matches.whole[piece] else "It covers part of the trip."),
         layers,
         attribution=network.attribution,
-        view=((float(view[:, 0].min()), float(view[:, 1].min())), (float(view[:, 0].max()), float(view[:, 1].max()))),
+        view=window(np.concatenate([line, at[on]])),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
@@ -25,6 +26,7 @@ from limiirl.report.cells import Cell, Column, Content, Table
 from limiirl.report.document import Report
 from limiirl.report.roads.drivers_page import drivers_page
 from limiirl.report.roads.forecasts import forecast_example
+from limiirl.report.roads.selection_table import selection_table
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.report.write import write
 from limiirl.roads.drivers.fitting import DriverFit
@@ -38,6 +40,30 @@ STARTS: Mapping[str, str] = {
     "random rewards": "random rewards",
 }
 """Columns of the reward plots by the method that they show, as in the paper's appendix F."""
+# Starts of `IntentMixture` as a reader knows them.
+_NAMES = {
+    "kmeans": "k-means",
+    "gmm": "GMM",
+    "best": "the best of k-means and GMM",
+    "random": "random memberships",
+    "random_rewards": "random rewards",
+}
+# The settings of a plan in words.
+_SETTINGS = {
+    "n_intents": "styles of a mixture",
+    "n_splits": "random splits",
+    "n_train": "training trips of a split",
+    "n_test": "test trips of a split, at most",
+    "gammas": "discounts",
+    "max_length": "segments of a trip, at most",
+    "bounds": "bounds of rewards",
+    "max_evaluations": "evaluations of an M-step, at most",
+    "tol": "EM stops at a mean change of memberships of",
+    "max_iter": "EM iterations, at most",
+    "m_tol": "an M-step stops at a relative gradient of",
+    "destination_bounds": "bounds of rewards, given the destination",
+    "n_routes": "test trips whose routes are predicted",
+}
 _SHOWN = 2000
 _EXAMPLES = 3
 # A trip to forecast should be neither a hop nor a tour.
@@ -55,10 +81,11 @@ def styles_view(
         "clusters that a stick-breaking GMM sees": fit.sticks,
         "EM iterations": mixture.n_iter_,
     }
-    start = mixture.init if isinstance(mixture.init, str) else "a start that was given"
+    start = _NAMES.get(mixture.init, mixture.init) if isinstance(mixture.init, str) else "a start that was given"
     forecasts = _examples(network, mixture, demos, examples)
     view = _view(network, fit.features, {start: mixture.ensemble_}, mixture, demos)
-    return replace(view, title=title, facts=facts, forecasts=forecasts, trained=True)
+    tables = [] if fit.selection is None else [selection_table(fit.selection)]
+    return replace(view, title=title, facts=facts, forecasts=forecasts, trained=True, tables=tables)
 
 
 def styles_report(
@@ -98,7 +125,7 @@ def experiment_report(data: DriverData, results: DriverResults) -> Report:
     mixture = _restored(data, results, Trial(best.split, best.method, gamma), shown)
     bound = list(DESTINATION_METHODS)[-1]
     guide = _restored(data, results, Trial(best.split, bound, 1.0), data.split(plan, best.split)[0])
-    facts = {name: _said(value) for name, value in plan.as_dict().items()}
+    facts = {_SETTINGS.get(name, name): _said(value) for name, value in plan.as_dict().items()}
     # Styles of the model that forecasts are not those of the page, so that their probabilities go unnamed.
     forecasts = [replace(found, intents=np.empty(0)) for found in _examples(data.network, guide, shown, _EXAMPLES)]
     view = _view(data.network, choose(plan.features), ensembles, mixture, shown)
@@ -170,7 +197,7 @@ def _table(results: DriverResults, *, to_destination: bool) -> Table:
     rows: list[list[Content]] = [_line(row) for row in own]
     beside = results.baselines("surplus")
     for name, missed in results.baselines().items():
-        rows.append([name, "–", "–", "–", "–", "–", "–", _interval(missed, 3), _interval(beside[name], 3)])
+        rows.append([name, "–", "–", "–", "–", "–", "–", _percent(missed), _percent(beside[name])])
     columns: list[Column | str] = [
         Column("Method", "left"),
         "Discount",
@@ -179,21 +206,28 @@ def _table(results: DriverResults, *, to_destination: bool) -> Table:
         "Test NLL",
         "Gain on one intent",
         "Splits that gain",
-        "Distance missed",
-        "Distance beside",
+        "Missed, %",
+        "Beside, %",
     ]
     what = "given both ends of a trip" if to_destination else "of whole trips, the first segment's included"
     caption = (
-        f"Means and 95 % intervals (half-widths) over {results.plan.n_splits} random splits. NLL in nats a trip, "
+        f"Means and 95 % intervals (half-widths) over {_splits(results, own)}. NLL in nats a trip, "
         f"{what}; of the mixture, not the mean of its parts. Splits are drawn from the same trips and overlap, so that "
         "the intervals are too narrow; a driver may have trips in both halves, so that nothing here is of drivers "
         "unseen. Minutes were measured on the machine at hand, with whatever else it did. Missed is the share of the "
         "driven distance that the most likely route leaves out, given both ends; beside is the share of that route's "
         "distance which is off the driven one."
     )
+    caption = caption.replace(" %", "\u00a0%")
     name = "destination" if to_destination else "drivers"
     title = "Given the destination" if to_destination else "Iterations, time and likelihood"
     return Table(f"cross-validation-{name}", title, caption, columns, rows)
+
+
+def _splits(results: DriverResults, rows: Sequence[DriverRow]) -> str:
+    """How many splits the figures are of; fewer for some where the experiment is not done."""
+    most, fewest = results.plan.n_splits, min((row.n for row in rows), default=0)
+    return f"{most} random splits" if fewest == most else f"up to {most} random splits, as far as they have been run"
 
 
 def _line(row: DriverRow) -> list[Content]:
@@ -207,14 +241,28 @@ def _line(row: DriverRow) -> list[Content]:
         _interval(row.nll, 2),
         gain,
         better,
-        _interval(row.missed, 3),
-        _interval(row.surplus, 3),
+        _percent(row.missed),
+        _percent(row.surplus),
     ]
 
 
 def _interval(found: Interval, digits: int) -> Cell:
-    return Cell.estimate(found.mean, found.half_width, digits=digits)
+    """A figure with its interval, or alone where a single split has none."""
+    if math.isfinite(found.half_width):
+        return Cell.estimate(found.mean, found.half_width, digits=digits)
+    return Cell.number(found.mean, digits)
+
+
+def _percent(found: Interval) -> Cell:
+    """A share in percent; the file holds the share."""
+    shown = _interval(found._replace(mean=100.0 * found.mean, half_width=100.0 * found.half_width), 1)
+    spread = (found.half_width,) if math.isfinite(found.half_width) else ()
+    return replace(shown, value=found.mean if math.isfinite(found.mean) else "", spread=spread)
 
 
 def _said(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return (
+            " to ".join(map(_said, value)) if len(value) == 2 and value[0] < value[1] else ", ".join(map(_said, value))
+        )
+    return f"{value:,g}".replace("-", "−") if isinstance(value, int | float) else str(value)

@@ -12,6 +12,7 @@ from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import DestinationMaxEnt, MaxEnt
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture, select_intents
+from limiirl.mixture.spread import Mapper
 from limiirl.mixture.stick_breaking import stick_breaking
 from limiirl.roads.feature_choice import FeatureChoice
 from limiirl.roads.features import choose
@@ -70,6 +71,8 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     init: Any = "kmeans",
     random_state: int = 0,
     verbose: bool = False,
+    engine: Mapper | None = None,
+    device: str = "cpu",
     **mixture: Any,
 ) -> DriverFit:
     """Learn driving styles from trips that were matched to a network.
@@ -92,8 +95,10 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
         The paper's 300: also L of the paper's model.
     by_driver : bool
         All trips of a driver (`demos.groups`) share a style.
-    init, random_state, verbose, **mixture
-        Of `IntentMixture`; an M-step takes at most 50 evaluations, and `tol` is 1e-3.
+    init, random_state, verbose, engine, **mixture
+        Of `IntentMixture` and its `fit`; an M-step takes at most 50 evaluations, and `tol` is 1e-3.
+    device : {"cpu", "gpu", "auto"}
+        Where the model computes. The destination's model has no form for a GPU.
 
     Examples
     --------
@@ -116,7 +121,7 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     chosen = _features(model, features)
     mdp = network.mdp(chosen, gamma=gamma)
     wanted = IntentMixture(
-        irl=_model(model, mdp, max_segments),
+        irl=_model(model, mdp, max_segments, device),
         init=init,
         random_state=random_state,
         verbose=verbose,
@@ -126,16 +131,18 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     most = min(_MOST_INTENTS, len(kept) if groups is None else np.unique(groups).size)
     sticks = stick_breaking(kept.features(mdp), most, random_state)
     if n_intents == SELECT:
-        found = _select(mdp, kept, wanted, by_driver, most)
+        found = _select(mdp, kept, wanted, by_driver, most, engine)
         return DriverFit(found.best, kept, sticks, found, chosen)
     number = sticks if n_intents == STICKS else n_intents
     if isinstance(number, str):
         raise InvalidParameter(f"n_intents must be a number, {STICKS!r} or {SELECT!r}; it is {n_intents!r}.")
-    fitted = wanted.set_params(n_intents=number).fit(mdp, kept, groups)
+    fitted = wanted.set_params(n_intents=number).fit(mdp, kept, groups, engine=engine)
     return DriverFit(fitted, kept, sticks, None, chosen)
 
 
-def _select(mdp: MDP, kept: Demonstrations, wanted: IntentMixture, by_driver: bool, most: int) -> Selection:
+def _select(
+    mdp: MDP, kept: Demonstrations, wanted: IntentMixture, by_driver: bool, most: int, engine: Mapper | None
+) -> Selection:
     """Return what cross-validation says of 1 to `most` styles; whole drivers are held out where they are known."""
     drivers = 0 if kept.groups is None else np.unique(kept.groups).size
     whole = kept.groups if drivers > 1 and not by_driver else None
@@ -154,6 +161,7 @@ def _select(mdp: MDP, kept: Demonstrations, wanted: IntentMixture, by_driver: bo
         resamples=0,
         random_state=wanted.random_state,
         verbose=wanted.verbose,
+        engine=engine,
     )
 
 
@@ -163,12 +171,12 @@ def _features(model: str, features: str | FeatureChoice) -> FeatureChoice:
     return replace(chosen, turns=True) if model == "DestinationMaxEnt" and isinstance(features, str) else chosen
 
 
-def _model(name: str, mdp: MDP, max_segments: int) -> Any:
+def _model(name: str, mdp: MDP, max_segments: int, device: str) -> Any:
     """Return the single-intent model by its name."""
     if name == "MaxEnt":
-        return MaxEnt(max_length=max_segments, bounds=_BOUNDS, **_CAPPED)
+        return MaxEnt(max_length=max_segments, bounds=_BOUNDS, device=device, **_CAPPED)
     if name == "DestinationMaxEnt":
         if mdp.gamma != 1.0:
             raise InvalidParameter(f"DestinationMaxEnt needs discount 1; gamma is {mdp.gamma}. Leave gamma out.")
-        return DestinationMaxEnt(bounds=_DESTINATION_BOUNDS, **(_CAPPED | {"solver": "bfgs"}))
+        return DestinationMaxEnt(bounds=_DESTINATION_BOUNDS, device=device, **(_CAPPED | {"solver": "bfgs"}))
     raise InvalidParameter(f"model must be one of {', '.join(MODELS)}; it is {name!r}.")

@@ -120,6 +120,10 @@ class _Told:
     def names(self) -> list[str]:
         return [_plain(name) for name in self.full]
 
+    @property
+    def nouns(self) -> list[str]:
+        return [name.removeprefix("km of ") for name in self.full]
+
 
 def _describe(k: int, told: _Told) -> StyleWords:
     names = told.names
@@ -132,24 +136,25 @@ def _describe(k: int, told: _Told) -> StyleWords:
         said.append(f"{size} ones: {told.km[k]:.3g} km on average, {overall:.3g} km over all.")
         short += [f"{size.lower()} trips"] if size != "Ordinary" else []
         more, less = _use(k, told)
-        short += [f"more {names[j]}" for j, _, _ in more[:2]] + [f"less {names[j]}" for j, _, _ in less[:1]]
+        nouns = told.nouns
+        short += [f"more {nouns[j]}" for j, _, _ in more[:2]] + [_less(nouns[j]) for j, _, _ in less[:1]]
         parts = []
         if more:
             parts.append("Of its km, " + " and ".join(f"{a:.0%} are {names[j]} (all: {b:.0%})" for j, a, b in more[:3]))
         if less:
-            parts.append("less " + " and ".join(f"{names[j]} ({a:.0%}, all: {b:.0%})" for j, a, b in less[:2]))
+            parts.append(" and ".join(f"{_less(nouns[j])} ({a:.0%}, all: {b:.0%})" for j, a, b in less[:2]))
         if parts:
             sentence = "; ".join(parts)
             said.append(f"{sentence[0].upper()}{sentence[1:]}.".replace("%", " %"))
         said += _cost(float(told.gauged.level[k]), float(told.everybody @ told.gauged.level))
-    said += _tastes(told.gauged.thetas[k], told.mean[k], names, told.lengths)
+    said += _tastes(told.gauged.thetas[k], told.mean[k], told.nouns, told.lengths)
     said += [word for places in told.others for word in _beside(k, told, places)]
     return StyleWords(", ".join(short) or "like all trips", " ".join(said))
 
 
 def _cost(level: float, overall: float) -> list[str]:
-    """What an average km costs, where that is unlike the others."""
-    if not overall or _LESS < level / overall < _MORE:
+    """What an average km costs, where that is unlike the others by more than rounding."""
+    if abs(level - overall) < _MATTERS or abs(overall) < _MATTERS or _LESS < level / overall < _MORE:
         return []
     so = "so it minds detours" if level / overall >= _MORE else "so detours matter less to it"
     return [f"A km costs {-level:.3g} on average (all: {-overall:.3g}), {so}."]
@@ -187,14 +192,43 @@ def _beside(k: int, told: _Told, places: list[int]) -> list[str]:
     for j in places:
         overall = float(told.everybody @ thetas[:, j])
         if abs(thetas[k, j] - overall) >= max(_MATTERS, 0.25 * abs(overall)):
-            verb = "Minds" if thetas[k, j] < overall else "Minds less"
             unit = "a km" if told.full[j].startswith("km") else "each"
-            said.append(f"{verb} {told.full[j]} ({_signed(thetas[k, j])} {unit}, all: {_signed(overall)}).")
+            numbers = f"({_signed(thetas[k, j])} {unit}, all: {_signed(overall)})"
+            said.append(f"{_verdict(float(thetas[k, j]), overall, told.full[j])} {numbers}.")
     return said
 
 
+def _verdict(theta: float, overall: float, name: str) -> str:
+    """Return a reward beside that of all, as words; one of less than `_MATTERS` is neither liked nor minded."""
+    if abs(theta) < _MATTERS:
+        return f"Does not mind {name}" if theta > overall else f"Is indifferent to {name}"
+    verb, less = ("Likes", theta < overall) if theta > 0.0 else ("Minds", theta > overall)
+    return f"{verb} {name}" + (" less" if less else "")
+
+
 def _signed(value: float) -> str:
-    return f"{value:+.2g}".replace("-", "−")
+    """Return a reward with its sign and two digits, and what is nothing at two decimals as 0.
+
+    Examples
+    --------
+    >>> _signed(-2.2e-15), _signed(-0.707), _signed(4.0), _signed(-123.4)
+    ('0', '−0.71', '+4', '−120')
+    """
+    if abs(value) < 0.005:
+        return "0"
+    rounded = float(f"{value:.2g}")
+    return (f"{rounded:+,.0f}" if abs(rounded) >= 10.0 else f"{rounded:+g}").replace("-", "−")
+
+
+def _less(noun: str) -> str:
+    """Return less of a feature, as words.
+
+    Examples
+    --------
+    >>> _less("highway"), _less("km in centre")
+    ('less highway', 'fewer km in centre')
+    """
+    return f"fewer {noun}" if noun.startswith("km ") else f"less {noun}"
 
 
 def _plain(name: str) -> str:
