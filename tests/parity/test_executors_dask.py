@@ -1,27 +1,22 @@
 """The engine "dask" against a plain loop, on a real scheduler and real workers that the tests start on loopback."""
 
 import functools
-import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from limiirl.engines import Engine, Lost, clusters, execute, ordered
 from limiirl.errors import BackendUnavailable
-from limiirl.experiments import clusters
-from limiirl.experiments.executors import Engine, Lost, execute
+from tests.oracles.clusters import cluster
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 
-ROOT = Path(__file__).resolve().parents[2]
 TASKS = range(12)
 
 
@@ -62,49 +57,6 @@ def fail_at_three(task: int) -> int:
     if task == 3:
         raise KeyError("three")
     return task
-
-
-@contextmanager
-def dask(*arguments: str | Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of `dask ...`, until the end of the block."""
-    # A scheduler that gives up at the first death leaves the second try, alone, to us, and saves waiting for restarts.
-    environment = os.environ | {
-        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
-        "PYTHONPATH": str(ROOT),
-        # Several threads, for the task to limit.
-        "OMP_NUM_THREADS": "2",
-        "OPENBLAS_NUM_THREADS": "2",
-    }
-    started = subprocess.Popen(
-        [sys.executable, "-m", "dask", *arguments, "--no-dashboard"], env=environment, stderr=subprocess.DEVNULL
-    )
-    try:
-        yield started
-    finally:
-        started.terminate()
-        try:
-            started.wait(timeout=3)  # a worker whose scheduler is gone would say goodbye to it for long
-        except subprocess.TimeoutExpired:
-            started.kill()
-            started.wait()
-
-
-@contextmanager
-def cluster(folder: Path, workers: int) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A scheduler's address and process, with so many workers."""
-    contact = folder / "scheduler.json"
-    with ExitStack() as stack:
-        scheduler = stack.enter_context(
-            dask("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", contact)
-        )
-        end = time.monotonic() + 30
-        while not contact.exists() and time.monotonic() < end:
-            time.sleep(0.05)
-        for _ in range(workers):
-            stack.enter_context(
-                dask("worker", "--scheduler-file", contact, "--nthreads", "1", "--local-directory", folder)
-            )
-        yield json.loads(contact.read_text())["address"], scheduler
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +131,7 @@ def test_a_scheduler_that_goes_away_midway_is_told(tmp_path: Path, capfd: pytest
         results = execute(process, range(1000), Engine("dask", scheduler=address))
         next(results)
         scheduler.kill()
-        with pytest.raises(BackendUnavailable, match=f"at {address} has gone away. Finished results are safe"):
+        with pytest.raises(BackendUnavailable, match=f"at {address} has gone away. Start the run again"):
             list(results)
     assert capfd.readouterr().err == ""
 
@@ -198,3 +150,48 @@ def test_a_scheduler_that_does_not_answer_is_told_soon() -> None:
         address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"  # nobody listens there once it is closed
     with pytest.raises(BackendUnavailable, match=f"No Dask scheduler answers at {address} .*Check the address"):
         list(execute(abs, TASKS, Engine("dask", scheduler=address)))
+
+
+class Loaded:
+    """A function that holds much, and counts how often it is unpacked; it leaves a file for each time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.payload = folder, np.arange(250_000.0)
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        (self.folder / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+
+    def __call__(self, task: int) -> tuple[float, int]:
+        time.sleep(0.02)
+        return float(self.payload[task]), os.getpid()
+
+
+def test_what_a_function_holds_travels_once_to_each_worker(engine: Engine, tmp_path: Path) -> None:
+    found = dict(execute(Loaded(tmp_path), range(60), engine))
+    assert {task: value for task, (value, _) in found.items()} == {task: float(task) for task in range(60)}
+    workers = {pid for _, pid in found.values()}
+    assert len(workers) == 2, "all tasks went where the input was"
+    unpacked = [int(path.name.partition("-")[0]) for path in tmp_path.iterdir()]
+    assert set(unpacked) == workers
+    # Dask may drop a copy while no task waits for it, and fetch it again; with every task it would be 60 times.
+    assert len(unpacked) <= 2 * len(workers)
+
+
+def test_a_large_function_survives_the_death_of_the_workers_that_have_it(engine: Engine, tmp_path: Path) -> None:
+    results = execute(Loaded(tmp_path), range(80), engine)
+    found = [next(results) for _ in range(10)]
+    for pid in {pid for _, (_, pid) in found}:
+        os.kill(pid, signal.SIGKILL)
+    found += results
+    assert {task: value for task, (value, _) in found} == {task: float(task) for task in range(80)}
+    assert len({pid for _, (_, pid) in found}) > 2
+
+
+def test_a_session_keeps_its_connection_and_forgets_what_was_left(engine: Engine) -> None:
+    with engine.session() as session:
+        assert ordered(abs, [-3, -1, -2], session) == [3, 1, 2]
+        results = execute(process, range(1000), session)
+        next(results)
+        results.close()  # type: ignore[attr-defined]
+        assert list(session.map(str, TASKS)) == [str(task) for task in TASKS]

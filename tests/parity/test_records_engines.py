@@ -3,8 +3,8 @@
 import pytest
 
 from limiirl.experiments.studies import METHODS
+from tests.oracles.clusters import cluster
 from tests.oracles.runs import command, counts, expected, recorded, rows
-from tests.parity.test_executors_dask import cluster
 
 # Every method once, in one world.
 STUDY, REPEATS = "boxplots", 1

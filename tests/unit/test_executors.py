@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from limiirl.errors import InvalidParameter
-from limiirl.experiments.executors import Engine, Lost, execute
+from limiirl.engines import Engine, Lost, execute, ordered
+from limiirl.errors import BackendUnavailable, InvalidParameter
 
 TASKS = range(12)
 
@@ -152,7 +153,7 @@ def test_closing_early_stops_the_workers() -> None:
 SCRIPT = """
 import os, sys, time
 from pathlib import Path
-from limiirl.experiments.executors import Engine, execute
+from limiirl.engines import Engine, execute
 
 def slow(folder):
     (Path(folder) / str(os.getpid())).touch()
@@ -197,9 +198,72 @@ def test_an_interrupt_ends_the_run_and_its_workers_quietly(tmp_path: Path, group
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_workers_do_not_outlive_a_killed_run(tmp_path: Path) -> None:
+def test_workers_do_not_outlive_a_killed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     workers, _, _ = workers_of(tmp_path, signal.SIGKILL, group=False)
     assert await_death(workers) == []
+    assert list(tmp_path.glob("limiirl-*")) == [], "what the run could not remove itself"
+
+
+class Loaded:
+    """A function that holds something, and leaves a file whenever it is unpacked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.payload = folder, np.arange(1000.0)
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        (self.folder / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+
+    def __call__(self, task: int) -> tuple[float, int]:
+        time.sleep(0.01)
+        return float(self.payload[task]), os.getpid()
+
+
+def test_what_a_function_holds_travels_once_to_each_worker(tmp_path: Path) -> None:
+    found = dict(execute(Loaded(tmp_path), range(40), Engine(workers=2)))
+    assert {task: value for task, (value, _) in found.items()} == {task: float(task) for task in range(40)}
+    unpacked = [int(path.name.partition("-")[0]) for path in tmp_path.iterdir()]
+    assert len(unpacked) == len(set(unpacked)) <= 2
+    assert {pid for _, pid in found.values()} <= set(unpacked)
+
+
+def slower_first(task: int) -> int:
+    time.sleep(0.3 if task == 0 else 0.0)
+    return task
+
+
+def test_results_in_the_order_of_the_tasks() -> None:
+    came = [task for task, _ in execute(slower_first, range(6), Engine(workers=2))]
+    assert came != sorted(came)
+    assert ordered(slower_first, range(6), Engine(workers=2)) == list(range(6))
+    assert list(Engine(workers=2).map(slower_first, iter(range(6)))) == list(range(6))
+
+
+def test_a_lost_task_is_named_where_all_results_are_needed() -> None:
+    with pytest.raises(BackendUnavailable, match=r"Task 2 \(7\) has no result: 3 workers died.*use smaller parts"):
+        ordered(functools.partial(die_always, 7), [5, 6, 7, 8], Engine(workers=1))
+
+
+def whose(_: int) -> int:
+    return os.getpid()
+
+
+def test_a_session_keeps_its_workers_until_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Engine(workers=1).session() as session:
+        (first,), (second,) = ordered(whose, [0], session), ordered(whose, [0], session)
+        assert first == second
+        assert ordered(abs, [-2], session) == [2]
+        results = execute(threads, range(1000), session)
+        next(results)
+        results.close()  # type: ignore[attr-defined]
+        assert await_death([first]) == []  # nothing else stops the tasks that nobody waits for
+        assert ordered(abs, [-3], session) == [3]
+        (last,) = ordered(whose, [0], session)
+        assert len(list(tmp_path.glob("limiirl-*/*.pickle"))) == 1
+    assert await_death([last]) == []
+    assert list(tmp_path.glob("limiirl-*")) == []
 
 
 def test_an_engine_has_a_known_name() -> None:
@@ -230,7 +294,7 @@ def test_an_absent_package_is_named_with_its_remedy(package: str, engine: str) -
     code = f"""
 import sys
 sys.modules[{package!r}] = None
-from limiirl.experiments.executors import Engine, execute
+from limiirl.engines import Engine, execute
 list(execute(abs, [1], Engine({engine!r}, scheduler="127.0.0.1:1")))
 """
     ended = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=False)

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from limiirl.engines import Engine
 from limiirl.errors import InvalidFile
-from limiirl.experiments.executors import Engine
 from limiirl.experiments.paper import TABLE1
 from limiirl.experiments.records import Record
 from limiirl.experiments.results import Results

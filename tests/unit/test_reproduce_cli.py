@@ -15,7 +15,8 @@ from types import MappingProxyType
 
 import pytest
 
-from limiirl.experiments import clusters, studies
+from limiirl.engines import clusters
+from limiirl.experiments import studies
 from limiirl.experiments.records import Record
 from limiirl.experiments.store import Store
 from limiirl.report.studies import assemble

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from limiirl.cli.device_option import DeviceName, with_device
+from limiirl.cli.engine_options import EngineName, Scheduler, Workers, chosen_engine
 from limiirl.cli.inputs import check_target, configured, groups_of, make_mixture, read_demos, read_problem
 from limiirl.errors import InvalidFile
 
@@ -55,17 +57,24 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     settings: Setting = [],  # noqa: B006 (typer reads the default, nobody changes it)
     seed: Seed = 0,
     by_group: ByGroup = False,
+    device: DeviceName = None,
+    engine: EngineName = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn the intents behind demonstrations, print what was found, and save it.
 
+    With --engine or --workers the starts of --n-init run at once; what is found is the same.
+
     Example: limiirl fit walks.parquet --mdp town.npz --intents 3 --out intents
     """
     check_target(out)  # before the work, not after it
+    placed = chosen_engine(engine, workers, scheduler)
     world, recorded = read_problem(demos, mdp, model, gamma)
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
-    mixture = make_mixture(n_intents, model, settings, verbose=sys.stderr.isatty(), **parameters)
-    mixture.fit(world, recorded, groups_of(recorded, by_group))
+    mixture = make_mixture(n_intents, model, with_device(settings, device), verbose=sys.stderr.isatty(), **parameters)
+    mixture.fit(world, recorded, groups_of(recorded, by_group), engine=placed)
     _tell(mixture, out, as_json, {}, "")
 
 
@@ -80,6 +89,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     settings: Setting = [],  # noqa: B006 (typer reads the default, nobody changes it)
     seed: Seed = 0,
     by_group: ByGroup = False,
+    device: DeviceName = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn intents and how many there are, under a Dirichlet process prior; print what was found, and save it.
@@ -93,7 +103,9 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
 
     check_target(out)
     world, recorded = read_problem(demos, mdp, model, gamma)
-    mixture = configured(BayesianIntentMixture(most, model_class(model)(), init, random_state=seed), settings)
+    mixture = configured(
+        BayesianIntentMixture(most, model_class(model)(), init, random_state=seed), with_device(settings, device)
+    )
     mixture.fit(world, recorded, groups_of(recorded, by_group))
     posterior = {str(k): p for k, p in mixture.intent_posterior_.items()}
     said = ", ".join(f"{k}: {p:.3f}" for k, p in mixture.intent_posterior_.items() if p >= 5e-4)
@@ -159,11 +171,17 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     seed: Seed = 0,
     by_group: ByGroup = False,
     fold_by_group: FoldByGroup = False,
+    device: DeviceName = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the criteria into this .png, .svg or .pdf.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the recommended mixture.")] = None,
+    engine: EngineName = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
     """Recommend a number of intents by several criteria.
+
+    With --engine or --workers the fits run at once; what is found is the same.
 
     Example: limiirl select walks.parquet --mdp town.npz --most 6 --plot criteria.png
     """
@@ -173,18 +191,20 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         check_target(out)
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidFile(f"{plot} must end in .png, .svg or .pdf.")
+    placed = chosen_engine(engine, workers, scheduler)
     world, recorded = read_problem(demos, mdp, model, gamma)
     found = select_intents(
         world,
         recorded,
         range(1, most + 1),
-        mixture=make_mixture(1, model, settings, init=init),
+        mixture=make_mixture(1, model, with_device(settings, device), init=init),
         groups=groups_of(recorded, by_group),
         fold_groups=groups_of(recorded, fold_by_group, "--fold-by-group"),
         folds=folds,
         resamples=resamples,
         random_state=seed,
         verbose=sys.stderr.isatty(),
+        engine=placed,
     )
     typer.echo(json.dumps(found.to_dict()) if as_json else str(found))
     if plot is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from limiirl.cli.drivers import INTERRUPTED, reproduce_drivers
+from limiirl.cli.engine_options import EngineName, Scheduler, Workers, chosen_engine
 from limiirl.errors import InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     train: Annotated[
         int | None, typer.Option(help="drivers: trips to learn from in a split; 1,000 by default, 400 in the city.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Trials at once; as many as there are cores by default.")] = None,
-    engine: Annotated[str, typer.Option(help="local, dask, or ray (not covered by our tests).")] = "local",
-    scheduler: Annotated[str | None, typer.Option(help="Address of the cluster, for dask and ray.")] = None,
+    workers: Workers = None,
+    engine: EngineName = "local",
+    scheduler: Scheduler = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what ended in an error.")] = False,
     report: Annotated[bool, typer.Option(help="Write the report when all is done.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
@@ -74,7 +75,6 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
         return
     if network is not None or matches is not None or train is not None:
         raise InvalidParameter("--network, --matches and --train are of `limiirl reproduce drivers`, by itself.")
-    from limiirl.experiments.executors import Engine
     from limiirl.experiments.findings import findings
     from limiirl.experiments.running import run_studies
     from limiirl.experiments.store import Store
@@ -82,8 +82,7 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.report.studies import gather, told_in_text
 
     chosen = choose(studies)
-    placed = Engine(engine, workers, scheduler)
-    placed.check()  # before the folder is touched
+    placed = chosen_engine(engine or "local", workers, scheduler)  # before the folder is touched
     seeds = {seed for _, seed in tasks(chosen, repeats)}
     store = Store(out)
     # Where somebody's cluster is belongs in no report.

@@ -7,13 +7,13 @@ study as arrays over worlds. `STUDIES` are those of the paper and those that go 
 Where what is:
 
 - a trial: `spec`, `problems` and `agents_trial` (what it is about), `trial` (how it is run), `records` (what came out);
-- running many: `running`, with `executors`, `pools` and `clusters`; keeping them: `store`, with `folder` and `shards`;
+- running many: `running`, on `limiirl.engines`; keeping them: `store`, with `folder` and `shards`;
 - which trials: `study` (what one is), `studies_paper`, `studies_models`, `studies_beyond`; `studies` has all by name;
 - what they say: `results` (arrays), `verdicts` (rules of the tests), `findings_paper`, `findings_models`,
   `findings_beyond` (claims); `findings` has all by study; `paper` is what the paper reports.
 """
 
-from limiirl.experiments.executors import Engine
+from limiirl.engines import Engine
 from limiirl.experiments.findings import Finding, findings
 from limiirl.experiments.records import Record
 from limiirl.experiments.results import Results

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from limiirl.experiments.executors import Engine, Lost, execute
+from limiirl.engines import Engine, Lost, execute
 from limiirl.experiments.records import Record
 from limiirl.experiments.spec import Spec
 from limiirl.experiments.store import Store

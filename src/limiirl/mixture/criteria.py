@@ -27,7 +27,6 @@ from limiirl.mixture.init import is_given
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-Tick = Callable[[str], None]
 T = TypeVar("T")
 
 # The share of the units in each resample.
@@ -233,49 +232,6 @@ def resample_size(n: int) -> int:
     (80, 1)
     """
     return max(1, int(RESAMPLED * n))
-
-
-def held_out(problem: Problem, n_intents: int, folds: int, notes: Notes, tick: Tick) -> Float:
-    """Return the log-likelihood (G,) of each unit under the mixture fitted without its fold; nan where that failed."""
-    scores = np.full(len(problem.units), np.nan)
-    if folds == 0:
-        return scores
-    fold_of = problem.folds(folds)
-    for fold in range(folds):
-        out = fold_of == fold
-
-        def score(fold: int = fold, out: NDArray[np.bool_] = out) -> Float:
-            fitted = problem.fit_fold(n_intents, fold, ~out)
-            # Both are in the order of the units' names.
-            return fitted.score_samples(*problem.part(out))
-
-        found = notes.attempt(f"fold {fold + 1}", score)
-        if found is not None:
-            scores[out] = found
-        tick(f"K = {n_intents}, fold {fold + 1} of {folds}")
-    return scores
-
-
-def stability(problem: Problem, n_intents: int, resamples: int, notes: Notes, tick: Tick) -> float:
-    """Return how well fits to different resamples agree on who belongs together: the mean adjusted Rand index.
-
-    1 is full agreement, 0 that of labels drawn at random; nan for one intent, which leaves nothing to agree on. All
-    units are labelled by every fit, and each counts once, whatever its number of demonstrations.
-    """
-    _, first = np.unique(problem.units.spread(problem.units.names), return_index=True)
-    labels = []
-    for i in range(resamples):
-        if n_intents > 1:
-
-            def predict(i: int = i) -> Any:
-                fitted = problem.fit_resample(n_intents, i, problem.resample(i))
-                return fitted.predict(problem.demos, problem.groups)[first]
-
-            found = notes.attempt(f"resample {i + 1}", predict)
-            if found is not None:
-                labels.append(found)
-        tick(f"K = {n_intents}, resample {i + 1} of {resamples}")
-    return agreement(labels)
 
 
 def agreement(labels: list[Any]) -> float:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from limiirl.demos.units import Units
-from limiirl.irl.engine.features import expected_features
 from limiirl.irl.prepared import Prepared
 from limiirl.irl.prepared_maxent import PreparedMaxEnt
+from limiirl.irl.prepared_rows import PreparedRows
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -24,6 +24,10 @@ Block = tuple[slice, Float]
 _BLOCK_BYTES = 32e6
 # How far theta . F moves in a central difference: truncation is about its square, rounding 1e-15 divided by it.
 _MOVE = 1e-4
+# Shares of it that are tried near the edge of the domain, and how many steps the edge must be away: the log-probability
+# bends like a logarithm there, so that the error is about the square of step over distance.
+_SHARES = (1.0, 0.1, 0.01, 1e-3, 1e-4)
+_ROOM = 10.0
 
 
 class ExactScores:
@@ -35,11 +39,11 @@ class ExactScores:
 
     Parameters
     ----------
-    prepared : PreparedMaxEnt
+    prepared : PreparedRows
     thetas : (K, d)
     """
 
-    def __init__(self, prepared: PreparedMaxEnt, thetas: Float) -> None:
+    def __init__(self, prepared: PreparedRows, thetas: Float) -> None:
         self.prepared, self.thetas = prepared, thetas
         engine, units = prepared.engine, prepared.units
         if engine.by_start:
@@ -49,9 +53,8 @@ class ExactScores:
             self.counts = sparse.coo_array((ones, (row, column)), shape=shape).tocsr()
             self.expected = self._by_start()
         else:
-            found = engine.totals(thetas)
             self.counts = sparse.csr_array(units.counts[:, None])
-            self.expected = expected_features(engine.mdp, found.node, found.edge)[None]
+            self.expected = engine.expectation(thetas)[1][None]
 
     def _by_start(self) -> Float:
         """Return E_k[F | s] (m, K, d) of the states where demonstrations start."""
@@ -107,10 +110,21 @@ class DifferenceScores:
             for j in range(d):
                 move = np.zeros((K, d))
                 move[:, j] = steps[j] * self.free[:, j]
-                with np.errstate(invalid="ignore"):  # -inf - -inf: impossible for this intent wherever theta is
-                    rise = part.log_prob(self.thetas + move) - part.log_prob(self.thetas - move)
-                found[:, :, j] = np.where(np.isfinite(rise), rise, 0.0) / (2.0 * steps[j])
+                found[:, :, j] = self._slope(part, move) / (2.0 * steps[j])
             yield units, found
+
+    def _slope(self, part: Prepared, move: Float) -> Float:
+        """Return (b, K): the rise of log-probabilities from thetas - move to thetas + move; of less where need be."""
+        for share in _SHARES:
+            reach = _ROOM * share * move
+            if self.prepared.finite(self.thetas + reach) and self.prepared.finite(self.thetas - reach):
+                break
+        return self._rise(part, share * move) / share
+
+    def _rise(self, part: Prepared, move: Float) -> Float:
+        with np.errstate(invalid="ignore"):  # -inf - -inf: impossible for this intent wherever theta is
+            rise = part.log_prob(self.thetas + move) - part.log_prob(self.thetas - move)
+        return np.where(np.isfinite(rise), rise, 0.0)
 
     def curvature(self, U: Float) -> None:
         """Return None: second derivatives are not known."""
@@ -132,7 +146,7 @@ def scores(prepared: Prepared, thetas: Float, free: Mask) -> Scores:
     >>> [found.ravel().tolist() for _, found in scores(ready, np.zeros((1, 1)), np.ones((1, 1), bool)).blocks()]
     [[-0.5, 0.5]]
     """
-    if isinstance(prepared, PreparedMaxEnt) and prepared.evidence.fixed:
+    if isinstance(prepared, PreparedRows) and (prepared.evidence is None or prepared.evidence.fixed):
         return ExactScores(prepared, thetas)
     return DifferenceScores(prepared, thetas, free)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,8 +85,33 @@ class Start:
 
 
 @dataclass(frozen=True)
+class State:
+    """EM between two iterations: all that the next one builds on.
+
+    Attributes
+    ----------
+    U : Any
+        What the E-step overwrites, not a copy: responsibilities (G, K), or what a model has in their place.
+    found : Expectation
+        The E-step of rho and thetas.
+    outside : bool
+        Whether the rewards lie outside the bounds.
+    reseeds_left : int
+    history : list of Iteration
+    """
+
+    rho: Float
+    thetas: Float
+    U: Any
+    found: Expectation
+    outside: bool
+    reseeds_left: int
+    history: list[Iteration]
+
+
+@dataclass(frozen=True)
 class Solution:
-    """Where EM ended. Responsibilities and likelihoods belong to the parameters beside them."""
+    """Where EM ended. Responsibilities, their sums and likelihoods belong to the parameters beside them."""
 
     rho: Float
     thetas: Float
@@ -94,6 +120,7 @@ class Solution:
     objective: float
     converged: bool
     history: list[Iteration] = field(default_factory=list)
+    sizes: Float = field(default_factory=lambda: np.empty(0))
 
     @property
     def n_iter(self) -> int:
@@ -104,14 +131,30 @@ class Solution:
 class _Run:
     """EM on its way: the current ensemble and its E-step."""
 
-    def __init__(self, prepared: Prepared, start: Start, settings: Settings, callback: Callback | None) -> None:
+    rho: Float
+    thetas: Float
+    U: Any
+    found: Expectation
+    outside: bool
+    reseeds_left: int
+    history: list[Iteration]
+
+    def __init__(self, prepared: Prepared, start: Start | State, settings: Settings, callback: Callback | None) -> None:
         self.prepared, self.settings, self.callback = prepared, settings, callback
         self.n = len(prepared.units)
+        if isinstance(start, State):
+            self.rho, self.thetas, self.U, self.found = start.rho, start.thetas, start.U, start.found
+            self.outside, self.reseeds_left, self.history = start.outside, start.reseeds_left, list(start.history)
+        else:
+            self.begin(start)
+
+    def begin(self, start: Start) -> None:
+        """Make the first E-step."""
         self.rho, self.thetas = shares(start.rho, 1.0), start.thetas
-        self.U = np.zeros((self.n, len(self.rho))) if start.U is None else start.U.copy()
+        self.U = self.prepared.blank(len(self.rho)) if start.U is None else start.U.copy()
         self.reseeds_left = _RESEEDS
-        self.history: list[Iteration] = []
-        self.outside = not np.array_equal(prepared.project(self.thetas), self.thetas)
+        self.history = []
+        self.outside = not np.array_equal(self.prepared.project(self.thetas), self.thetas)
         try:
             self.found = self.expect(0)
         except DivergentPartition as error:
@@ -120,6 +163,10 @@ class _Run:
                 "is finite, or an init with lower rewards."
             ) from None
         self.record(np.nan if start.U is None else self.found.change, "start")
+
+    def state(self) -> State:
+        """Return all that the next iteration builds on."""
+        return State(self.rho, self.thetas, self.U, self.found, self.outside, self.reseeds_left, list(self.history))
 
     def temperature(self, iteration: int) -> float:
         """Return the temperature of an iteration; the last has 1, so that its E-step is that of what is returned."""
@@ -179,6 +226,8 @@ class _Run:
 
     def settled(self) -> bool:
         """Whether a stopping rule holds: the paper's, or that of the likelihood."""
+        if len(self.history) == 1:
+            return False
         last, before = self.history[-1], self.history[-2]
         if last.event or last.temperature != 1.0:
             return False
@@ -217,8 +266,21 @@ def few(sizes: Float, n: int) -> NDArray[np.bool_]:
     return np.asarray(sizes < max(0.5, 1e-3 * n))
 
 
-def run(prepared: Prepared, start: Start, settings: Settings, callback: Callback | None = None) -> Solution:
+def run(
+    prepared: Prepared,
+    start: Start | State,
+    settings: Settings,
+    callback: Callback | None = None,
+    keep: Callable[[State], None] | None = None,
+) -> Solution:
     """Run EM from a start until a stopping rule holds or the iterations are used up.
+
+    Parameters
+    ----------
+    start : Start or State
+        A `State` goes on where `keep` was given it, and ends with the same bits as if it had never stopped.
+    keep : callable, optional
+        Given the state after each iteration, the start included.
 
     Examples
     --------
@@ -232,9 +294,14 @@ def run(prepared: Prepared, start: Start, settings: Settings, callback: Callback
     (True, array([0.67, 0.33]), array([ 3., -3.]))
     """
     em = _Run(prepared, start, settings, callback)
-    converged = False
+    if keep is not None and not isinstance(start, State):
+        keep(em.state())
+    converged = em.settled()
     while not converged and len(em.history) <= settings.max_iter:
         em.step()
         converged = em.settled()
+        if keep is not None:
+            keep(em.state())
     last = em.history[-1]
-    return Solution(em.rho, em.thetas, em.U, last.log_likelihood, last.objective, converged, em.history)
+    found = (em.rho, em.thetas, em.U, last.log_likelihood, last.objective, converged, em.history)
+    return Solution(*found, sizes=em.found.sizes)

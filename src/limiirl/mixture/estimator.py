@@ -14,18 +14,17 @@ from sklearn.base import BaseEstimator
 from limiirl.demos import Demonstrations
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
 from limiirl.irl import MaxEnt
-from limiirl.irl.prepared import Prepared, prepare
+from limiirl.irl.prepared import Prepared
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture import checks, storage
-from limiirl.mixture.em import Iteration, Solution, few, run
+from limiirl.mixture.em import Iteration, Solution, few
 from limiirl.mixture.inference import Inference
 from limiirl.mixture.init import is_given
 from limiirl.mixture.progress import reporting
 from limiirl.mixture.reporting import Reporting
-from limiirl.mixture.restarts import Restart, compare
+from limiirl.mixture.restarts import FromStart, Restart, compare
 from limiirl.mixture.rewards import alike
-from limiirl.mixture.split_merge import refine
-from limiirl.mixture.starts import Starts
+from limiirl.mixture.spread import Mapper
 
 Float = NDArray[np.float64]
 
@@ -141,7 +140,9 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         self.callback = callback
         self.verbose = verbose
 
-    def fit(self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> IntentMixture:
+    def fit(
+        self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None, *, engine: Mapper | None = None
+    ) -> IntentMixture:
         """Learn the intents behind demonstrations.
 
         Parameters
@@ -151,27 +152,23 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         groups : (N,), optional
             Whom each demonstration belongs to: all those of a driver, an animal or a recording then share an intent.
             Weights are shares of groups. `demos.groups` has them where they were recorded.
+        engine : limiirl.engines.Engine, optional
+            Where the `n_init` starts run, at once; or any executor with a `map`. The result is the same, bit for bit.
+            `callback` is called for a start once it has ended.
         """
         settings = checks.settings(self)
         irl = checks.fresh(MaxEnt() if self.irl is None else self.irl)
-        prepared = prepare(irl, mdp, checks.demonstrations(demos), groups)
-        checks.enough(self.n_intents, prepared.units)
+        starts = FromStart(self, irl, settings, mdp, checks.demonstrations(demos), groups)
+        checks.enough(self.n_intents, starts.prepared.units)
         n_init = checks.count(self.n_init, "n_init")
         seeds = checks.seeds(self.random_state, 1 if is_given(self.init) else n_init)
-        starts = Starts(self.init, self.embedding, prepared)
-        solutions: list[Solution] = []
-        told_empty: set[int] = set()
         with reporting(self.verbose, len(seeds), settings.max_iter, self.callback) as told:
-            for i, seed in enumerate(seeds):
-                start = starts.begin(self.n_intents, self.reward_init, np.random.default_rng(seed), first=i == 0)
-                told_empty |= set(start.empty)
-                tell = told(i)
-                found = run(prepared, start, settings, tell)
-                solutions.append(found if self.refine is None else refine(prepared, found, settings, tell))
+            outcomes = starts.run(seeds, told, engine)
+        solutions = [outcome.solution for outcome in outcomes]
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
-        self._keep(best, prepared, compare(solutions, best))
-        self.irl_ = irl
-        self._warn(best, told_empty)
+        self._keep(best, starts.prepared, compare(solutions, best))
+        self.irl_ = starts.irl
+        self._warn(best, len(starts.prepared.units), {k for outcome in outcomes for k in outcome.empty})
         return self
 
     def fit_predict(self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> NDArray[np.int64]:
@@ -197,9 +194,9 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         checks.fitted(self)
         return RewardEnsemble(self.weights_, self.thetas_)
 
-    def _warn(self, best: Solution, told: set[int]) -> None:
+    def _warn(self, best: Solution, n_units: int, told: set[int]) -> None:
         """Warn of intents that nobody follows, unless their start was told to be empty, or that are the same."""
-        empty = few(best.U.sum(axis=0), len(best.U))
+        empty = few(best.sizes, n_units)
         small = np.array([k for k in np.flatnonzero(empty) if k not in told], dtype=np.int64)
         pair = alike(best.thetas, ~empty)
         if pair is not None and self.max_iter > 0:

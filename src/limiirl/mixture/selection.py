@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +14,12 @@ from numpy.typing import ArrayLike
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter, LimiirlError
 from limiirl.irl.prepared import prepare
-from limiirl.mixture.criteria import Float, Notes, Problem, Tick, held_out, stability, whole_numbers
+from limiirl.mixture.criteria import Float, Notes, Problem, agreement, whole_numbers
 from limiirl.mixture.em import few
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.recommendation import Row, compare_held_out, explain, recommend
+from limiirl.mixture.refits import RESAMPLE, WHOLE, Found, Part, Refits, Tick, held_out, parts
+from limiirl.mixture.spread import Mapper, spread
 from limiirl.mixture.starts import points
 from limiirl.mixture.stick_breaking import stick_breaking
 
@@ -152,6 +153,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     random_state: Any = None,
     verbose: bool = False,
     callback: Progress | None = None,
+    engine: Mapper | None = None,
 ) -> Selection:
     """Fit mixtures of several numbers of intents, and say which number the data support.
 
@@ -185,6 +187,8 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
         Show a progress bar.
     callback : callable, optional
         Called with (fits done, fits in all, text).
+    engine : limiirl.engines.Engine, optional
+        Where the fits run, many at once; or any executor with a `map`. The result is the same, bit for bit.
 
     Examples
     --------
@@ -201,56 +205,61 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     problem = Problem.of(mixture or IntentMixture(), mdp, demos, groups, random_state, fold_groups)
     numbers = whole_numbers(n_intents)
     problem.check(numbers[-1], folds, resamples)
-    rows, scores, mixtures = [], {}, {}
     with _reporting(verbose, callback, len(numbers) * (1 + folds + resamples) + 1) as tick:
-        first_error = None
-        for k in numbers:
-            row, scores[k], fitted = _row(problem, k, folds, resamples, tick)
-            rows.append(row)
-            if fitted is not None:
-                mixtures[k] = fitted
-            elif first_error is None:
-                first_error = row.error
-        if not mixtures:
-            raise LimiirlError(f"No number of intents could be fitted. {first_error}")
+        found = _fits(problem, numbers, (folds, resamples), engine, tick)
         sticks = _sticks(problem, numbers[-1])
         tick("stick-breaking GMM")
+    rows, scores, mixtures = [], {}, {}
+    for k in numbers:
+        row, scores[k], fitted = _row(problem, k, found, folds)
+        rows.append(row)
+        if fitted is not None:
+            mixtures[k] = fitted
     rows = compare_held_out(rows, scores, problem.blocks)
     recommendations = recommend(rows, sticks)
     recommended, reason = explain(rows, recommendations, problem.units.noun)
     return Selection(tuple(rows), recommended, recommendations, reason, mixtures, problem.units.noun)
 
 
-def _row(problem: Problem, k: int, folds: int, resamples: int, tick: Tick) -> tuple[Row, Float, IntentMixture | None]:
+def _fits(
+    problem: Problem, numbers: list[int], refits: tuple[int, int], engine: Mapper | None, tick: Tick
+) -> dict[Part, Found]:
+    """Return what all fits found, in the order of the parts; `refits` are the numbers of folds and of resamples."""
+    found: dict[Part, Found] = {}
+    failed: set[int] = set()
+    for fit in spread(Refits(problem, refits[0]), parts(numbers, *refits, failed, tick), engine):
+        found[fit.part] = fit
+        if fit.part.kind == WHOLE and fit.value is None:
+            failed.add(fit.part.n_intents)
+        tick(f"K = {fit.part.n_intents}, {fit.part}")
+    if len(failed) == len(numbers):
+        raise LimiirlError(f"No number of intents could be fitted. {found[Part(1, WHOLE)].notes.errors[0]}")
+    return found
+
+
+def _row(problem: Problem, k: int, found: dict[Part, Found], folds: int) -> tuple[Row, Float, IntentMixture | None]:
     """Return what concerns k intents: the row, held-out log-likelihoods (G,), and the fit to all if there is one."""
-    notes = Notes()
-    fitted = notes.attempt("fit", lambda: problem.fit(k))
-    told = tuple(notes.warnings)
-    tick(f"K = {k}")
-    if fitted is None:
-        # What cannot be fitted cannot be recommended, so parts of the data need not be tried.
-        for _ in range(folds + resamples):
-            tick(f"K = {k} failed")
-        return Row(k, n_warnings=len(told), warnings=told, error=notes.errors[0]), np.empty(0), None
-    known = {
-        name: notes.attempt(name, partial(getattr(fitted, name), problem.demos, problem.groups))
-        for name in ("bic", "aic", "icl")
-    }
-    scores = held_out(problem, k, folds, notes, tick)
-    stable = stability(problem, k, resamples, notes, tick)
+    whole, first = found[Part(k, WHOLE)].value, found[Part(k, WHOLE)].notes
+    if whole is None:
+        told = tuple(first.warnings)
+        return Row(k, n_warnings=len(told), warnings=told, error=first.errors[0]), np.empty(0), None
+    # In the order of the parts, for fits come back in it.
+    notes = [entry.notes for part, entry in found.items() if part.n_intents == k]
+    labels = [entry.value for part, entry in found.items() if part.n_intents == k and part.kind == RESAMPLE]
+    fitted = whole.with_data(problem).mixture
     row = Row(
         k,
         log_likelihood=fitted.log_likelihood_,
-        **{name: math.nan if value is None else value for name, value in known.items()},
-        stability=stable,
+        **{name: math.nan if value is None else value for name, value in whole.criteria.items()},
+        stability=agreement([known for known in labels if known is not None]),
         n_iter=fitted.n_iter_,
         converged=fitted.converged_,
         n_empty=int(np.count_nonzero(few(fitted.weights_ * len(problem.units), len(problem.units)))),
-        n_warnings=len(notes.warnings),
-        warnings=told,
-        error="; ".join(notes.errors),
+        n_warnings=sum(len(noted.warnings) for noted in notes),
+        warnings=whole.warnings,
+        error="; ".join(error for noted in notes for error in noted.errors),
     )
-    return row, scores, fitted
+    return row, held_out(problem, found, k, folds), fitted
 
 
 def _sticks(problem: Problem, most: int) -> int | None:

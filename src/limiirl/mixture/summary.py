@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl.errors import InvalidParameter
 from limiirl.irl.prepared import Prepared
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture.information import free_parameters, standard_errors
@@ -211,7 +212,12 @@ def summarise(mixture: IntentMixture, prepared: Prepared | None) -> Summary:
 def evaluate(mixture: Any, prepared: Prepared | None) -> tuple[Float, float]:
     """Return responsibilities (G, K) of units, and their log-likelihood together; without data, those of the fit."""
     if prepared is None:
-        U: Float = mixture.responsibilities_ if mixture.groups_ is None else mixture.group_responsibilities_
+        U: Float | None = mixture.responsibilities_ if mixture.groups_ is None else mixture.group_responsibilities_
+        if U is None:
+            raise InvalidParameter(
+                "This mixture was fitted to a stream, and has no responsibilities to count. Pass demonstrations, such "
+                "as one part of the stream: summary(demos)."
+            )
         return U, mixture.log_likelihood_ * len(U)
     U = np.zeros((len(prepared.units), len(mixture.weights_)))
     return U, prepared.expect(mixture.weights_, mixture.thetas_, U).log_likelihood

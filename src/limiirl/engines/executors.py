@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import functools
 import re
+import reprlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
+from limiirl.engines.clusters import DaskPool, RayPool, absent
+from limiirl.engines.pools import Death, LocalPool, Pool, Ticket, on_one_thread
 from limiirl.errors import BackendUnavailable, InvalidParameter
-from limiirl.experiments.clusters import DaskPool, RayPool, absent
-from limiirl.experiments.pools import Death, LocalPool, Pool, Ticket, on_one_thread
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -67,12 +68,56 @@ class Engine:
                 "Start one with `dask scheduler` and pass the address that it prints, as in tcp://10.0.0.1:8786."
             )
 
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+        """Yield the results in the order of the tasks, as `concurrent.futures.Executor.map` does; see `ordered`."""
+        return _in_order(function, tasks, self)
+
+    def session(self) -> Session:
+        """Return the engine with workers that stay from one call to the next, for a `with` block; see `Session`."""
+        return Session(self)
+
     def check(self) -> None:
         """Raise `BackendUnavailable` if the package that the engine needs is absent."""
         if self.name != "local":
             package = {"dask": "distributed", "ray": "ray"}[self.name]
             if find_spec(package) is None:
                 raise BackendUnavailable(absent(self.name))
+
+
+class Session:
+    """An engine that is open: its workers stay from one call of `execute`, `ordered` or `map` to the next.
+
+    Starting processes, or meeting a cluster, takes longer than a small task. What hands out tasks again and again, such
+    as EM over parts of the data, opens its engine once. One call at a time.
+
+    Parameters
+    ----------
+    engine : Engine
+
+    Examples
+    --------
+    >>> with Engine(workers=1).session() as session:
+    ...     ordered(abs, [-2, 1], session), list(session.map(str, [3]))
+    ([2, 1], ['3'])
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.pool = _open(engine)
+
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+        """Yield the results in the order of the tasks."""
+        return _in_order(function, tasks, self)
+
+    def close(self) -> None:
+        """Stop the workers that are ours."""
+        self.pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 @dataclass(frozen=True)
@@ -100,12 +145,13 @@ class Lost:
 
 
 def execute(
-    function: Callable[[Task], Result], tasks: Iterable[Task], engine: Engine
+    function: Callable[[Task], Result], tasks: Iterable[Task], engine: Engine | Session
 ) -> Iterator[tuple[Task, Result | Lost]]:
     """Yield each task with its result, as they come, in any order.
 
     Tasks are taken one by one as workers become free. The function runs on one thread, in another process, and what it
-    raises is raised here. Closing the iterator, or an interrupt, stops the workers.
+    raises is raised here. Closing the iterator, or an interrupt, stops the workers. Put large inputs into the function,
+    by `functools.partial` or as an object with `__call__`: it travels once to each worker, a task every time.
 
     Parameters
     ----------
@@ -113,7 +159,7 @@ def execute(
         Takes a task and returns its result. It and they must survive pickling.
     tasks : iterable
         May be lazy; it is iterated in the caller's thread.
-    engine : Engine
+    engine : Engine or Session
         Where they run.
 
     Yields
@@ -133,10 +179,11 @@ def execute(
     >>> sorted(execute(abs, [-2, 1, -3], Engine(workers=1)))
     [(-3, 3), (-2, 2), (1, 1)]
     """
-    pool = _open(functools.partial(on_one_thread, function), engine)
+    pool = engine.pool if isinstance(engine, Session) else _open(engine)
     suspects: list[tuple[Ticket, Death]] = []
     tickets: Iterator[Ticket] = map(Ticket, tasks)
     try:
+        pool.use(functools.partial(on_one_thread, function))
         for round_ in range(1, pool.rounds + 1):
             suspects = []
             for ticket, outcome in _drive(pool, tickets, alone=round_ == pool.rounds):
@@ -147,7 +194,7 @@ def execute(
                     yield ticket.task, outcome
             tickets = iter([ticket for ticket, _ in suspects])
     finally:
-        pool.close()
+        (pool.drop if isinstance(engine, Session) else pool.close)()
     for ticket, death in suspects:
         yield (
             ticket.task,
@@ -155,12 +202,57 @@ def execute(
         )
 
 
-def _open(function: Callable[[Any], Any], engine: Engine) -> Pool:
+def ordered(function: Callable[[Task], Result], tasks: Iterable[Task], engine: Engine | Session) -> list[Result]:
+    """Return the results in the order of the tasks.
+
+    Parameters
+    ----------
+    function, tasks, engine
+        As `execute` takes them.
+
+    Returns
+    -------
+    list
+        One result a task.
+
+    Raises
+    ------
+    BackendUnavailable
+        As `execute` raises it; and if a task killed its worker every time, for then a result is missing.
+
+    Examples
+    --------
+    >>> ordered(abs, [-2, 1, -3], Engine(workers=1))
+    [2, 1, 3]
+    """
+    return list(_in_order(function, tasks, engine))
+
+
+def _in_order(function: Callable[[Task], Result], tasks: Iterable[Task], engine: Engine | Session) -> Iterator[Result]:
+    waiting: dict[int, Result] = {}
+    following = 0
+    for (index, task), result in execute(functools.partial(_numbered, function), enumerate(tasks), engine):
+        if isinstance(result, Lost):
+            raise BackendUnavailable(
+                f"Task {index} ({reprlib.repr(task)}) has no result: {result} "
+                "If it needs more memory than a worker has, use smaller parts or larger workers."
+            )
+        waiting[index] = result
+        while following in waiting:
+            yield waiting.pop(following)
+            following += 1
+
+
+def _numbered(function: Callable[[Task], Result], task: tuple[int, Task]) -> Result:
+    return function(task[1])
+
+
+def _open(engine: Engine) -> Pool:
     if engine.name == "dask":
-        return DaskPool(function, str(engine.scheduler), engine.workers)
+        return DaskPool(str(engine.scheduler), engine.workers)
     if engine.name == "ray":
-        return RayPool(function, engine.scheduler, engine.workers)
-    return LocalPool(function, engine.workers)
+        return RayPool(engine.scheduler, engine.workers)
+    return LocalPool(engine.workers)
 
 
 def _drive(pool: Pool, tickets: Iterator[Ticket], alone: bool) -> Iterator[tuple[Ticket, Any]]:

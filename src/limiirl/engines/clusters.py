@@ -7,13 +7,15 @@ import logging
 import re
 import socket
 import time
+import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
 from limiirl._version import __version__
+from limiirl.engines.pools import AHEAD, Death, Ticket
 from limiirl.errors import BackendUnavailable
-from limiirl.experiments.pools import AHEAD, Death, Ticket
 
 _LOG = logging.getLogger(__name__)
 _CONNECT_SECONDS = 5
@@ -23,7 +25,9 @@ _RESIZE_SECONDS = 2.0
 _POLL_SECONDS = 0.005
 # Ray's tasks for each worker at a time: at the end of a lot workers wait for the last, and nothing is yielded before.
 _LOT = 8
-_SAFE = "Finished results are safe; start the run again, and it does the rest."
+# A function that holds more bytes than this, an MDP or demonstrations, is sent once and not with every task.
+_LARGE = 16_384
+_SAFE = "Start the run again when it is back: what was written to its folder is not done again."
 
 
 def absent(engine: str) -> str:
@@ -48,13 +52,16 @@ class DaskPool:
     # The scheduler itself tries a task several times (distributed.scheduler.allowed-failures) before it tells us.
     rounds = 2
 
-    def __init__(self, function: Callable[[Any], Any], scheduler: str, workers: int | None) -> None:
+    def __init__(self, scheduler: str, workers: int | None) -> None:
         try:
             distributed = import_module("distributed")
         except ImportError as error:
             raise BackendUnavailable(absent("dask")) from error
-        self._function, self._address, self._limit = function, scheduler, workers
+        self._address, self._limit = scheduler, workers
         self._tickets: dict[Any, Ticket] = {}
+        self._function: Callable[[Any], Any] = _version
+        self._large = b""
+        self._input: Any = None
         self._hush(True)
         try:
             self._client: Any = distributed.Client(self._address, timeout=_CONNECT_SECONDS, set_as_default=False)
@@ -67,7 +74,8 @@ class DaskPool:
         self._completed: Any = distributed.as_completed(
             [], loop=self._client.loop, with_results=True, raise_errors=False
         )
-        self._threads, self._asked = 0, -_RESIZE_SECONDS
+        self._workers: dict[str, int] = {}
+        self._asked = -_RESIZE_SECONDS
         try:
             self._probe()
         except BaseException:
@@ -89,22 +97,56 @@ class DaskPool:
                 "Start them in an environment like this one."
             ) from error
 
+    def use(self, function: Callable[[Any], Any]) -> None:
+        """Take the function for the tasks that follow."""
+        packed = import_module("distributed.protocol.pickle").dumps(function)
+        self._function, self._large, self._input = function, b"", None
+        if len(packed) > _LARGE:
+            self._large = packed
+            self._send()
+
+    def _send(self) -> None:
+        """Send a large function as a task of its own, whose result is then copied to every worker.
+
+        Not by `scatter`: what was scattered is gone with the last worker that has it, while a task is done again.
+        """
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")  # this is where it is sent once
+            self._input = self._client.submit(_unpacked, self._large, key=f"limiirl-input-{uuid.uuid4().hex}")
+        while not self._input.done():
+            self._check()
+            time.sleep(_POLL_SECONDS)
+        self._copy()
+
+    def _copy(self) -> None:
+        """Copy a large function to all workers; tasks only go where it is, unless an idle worker steals them."""
+        if self._input is not None and self._input.status == "finished":
+            try:
+                self._client.replicate([self._input])
+            except Exception as error:  # noqa: BLE001 (of any kind, since workers may come and go meanwhile)
+                _LOG.debug("A copy of the input failed; tasks find it where it is. %s", error)
+
     def width(self) -> int:
         """How many tasks may be in flight."""
-        if self._limit is not None:
-            return self._limit
         if time.monotonic() - self._asked >= _RESIZE_SECONDS:
             self._asked = time.monotonic()
             try:
-                self._threads = sum(self._client.nthreads().values())
+                before, self._workers = self._workers, self._client.nthreads()
             except (OSError, RuntimeError) as error:
                 raise self._gone() from error
-        return AHEAD * max(1, self._threads)
+            if self._workers.keys() - before.keys():
+                self._copy()
+        return self._limit or AHEAD * max(1, sum(self._workers.values()))
 
     def submit(self, ticket: Ticket) -> None:
         """Send a task."""
         # Function and task travel as one callable, for Dask would look for its futures in a tuple or a list.
-        future = self._client.submit(functools.partial(self._function, ticket.task), pure=False)
+        if self._input is None:
+            future = self._client.submit(functools.partial(self._function, ticket.task), pure=False)
+        else:
+            if self._input.status not in ("pending", "finished"):
+                self._send()  # its worker died too often; the task is tried again, and so is this
+            future = self._client.submit(functools.partial(_applied, ticket.task), self._input, pure=False)
         self._tickets[future] = ticket
         self._completed.add(future)
 
@@ -114,8 +156,7 @@ class DaskPool:
 
         # A future whose result was on its way when the scheduler went never completes, hence no blocking wait.
         while not (batch := self._completed.next_batch(block=False)):
-            if self._client.status != "running" or any(future.cancelled() for future in self._tickets):
-                raise self._gone()
+            self._check()
             time.sleep(_POLL_SECONDS)
         for future, outcome in batch:
             ticket = self._tickets.pop(future)
@@ -131,13 +172,22 @@ class DaskPool:
             else:
                 raise outcome[1].with_traceback(outcome[2])
 
+    def _check(self) -> None:
+        if self._client.status != "running" or any(future.cancelled() for future in self._tickets):
+            raise self._gone()
+
     def _gone(self) -> BackendUnavailable:
         return BackendUnavailable(f"The Dask scheduler at {self._address} has gone away. {_SAFE}")
 
-    def close(self) -> None:
-        """Stop what still runs."""
+    def drop(self) -> None:
+        """Forget the tasks that are in flight."""
         self._completed.clear()
         self._tickets.clear()  # the scheduler drops a task that nobody holds a future of
+
+    def close(self) -> None:
+        """Stop what still runs."""
+        self.drop()
+        self._input = None
         self._client.close(timeout=_CONNECT_SECONDS)
         self._hush(False)
 
@@ -149,8 +199,16 @@ class DaskPool:
             (logger.addFilter if quiet else logger.removeFilter)(_nothing)
 
 
-def _version() -> str:
+def _version(_: Any = None) -> str:
     return __version__
+
+
+def _unpacked(packed: bytes) -> Any:
+    return import_module("distributed.protocol.pickle").loads(packed)
+
+
+def _applied(task: Any, function: Callable[[Any], Any]) -> Any:
+    return function(task)
 
 
 def _nothing(_: logging.LogRecord) -> bool:
@@ -162,14 +220,14 @@ class RayPool:
 
     rounds = 3
 
-    def __init__(self, function: Callable[[Any], Any], scheduler: str | None, workers: int | None) -> None:
+    def __init__(self, scheduler: str | None, workers: int | None) -> None:
         try:
             import ray
             from ray.util.joblib import register_ray
         except ImportError as error:
             raise BackendUnavailable(absent("ray")) from error
         register_ray()
-        self._function = function
+        self._function: Callable[[Any], Any] = _version
         self._ours = not ray.is_initialized()
         if self._ours:
             _knock(scheduler)
@@ -177,6 +235,10 @@ class RayPool:
         self._parallel: Any = None
         self._workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         self._tickets: list[Ticket] = []
+
+    def use(self, function: Callable[[Any], Any]) -> None:
+        """Take the function for the tasks that follow; here it travels with every one of them."""
+        self._function = function
 
     def width(self) -> int:
         """How many tasks may be in flight."""
@@ -206,6 +268,10 @@ class RayPool:
         if self._parallel is not None:
             self._parallel.__exit__(None, None, None)
             self._parallel = None
+
+    def drop(self) -> None:
+        """Forget the tasks that are in flight."""
+        self._tickets = []
 
     def close(self) -> None:
         """Stop what still runs."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
+import shutil
 import signal
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 Task = TypeVar("Task")
@@ -51,6 +55,9 @@ class Pool(Protocol):
     # How many times a task is tried before it is given up; the last time alone.
     rounds: int
 
+    def use(self, function: Callable[[Any], Any]) -> None:
+        """Take the function for the tasks that follow; it, and what it holds, travels once to each worker."""
+
     def width(self) -> int:
         """How many tasks may be in flight."""
 
@@ -59,6 +66,9 @@ class Pool(Protocol):
 
     def collect(self) -> Iterator[tuple[Ticket, Any]]:
         """Wait until a task has ended, and give those that have, each with its result or a `Death`."""
+
+    def drop(self) -> None:
+        """Forget the tasks that are in flight."""
 
     def close(self) -> None:
         """Stop what still runs; nothing of ours remains."""
@@ -100,13 +110,15 @@ class LocalPool:
 
     rounds = 3
 
-    def __init__(self, function: Callable[[Any], Any], workers: int | None) -> None:
+    def __init__(self, workers: int | None) -> None:
         from joblib import cpu_count
 
-        self._function = function
         self._workers: int = workers or cpu_count()  # respects affinity and a container's limit
         self._tickets: dict[Any, Ticket] = {}
         self._executor: Any = None
+        self._folder = Path(tempfile.mkdtemp(prefix="limiirl-"))
+        self._path: Path | None = None
+        self._uses = 0
 
     def _start(self) -> Any:
         from joblib.externals.loky import ProcessPoolExecutor
@@ -114,7 +126,21 @@ class LocalPool:
         # Loky replaces a worker whose memory has grown, and warns that it did; nobody can act on that.
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
         environment = dict.fromkeys((*_THREAD_VARIABLES, "NUMBA_NUM_THREADS"), "1")
-        return ProcessPoolExecutor(self._workers, env=environment, initializer=_live_with, initargs=(os.getpid(),))
+        prepared = {"initializer": _live_with, "initargs": (os.getpid(), self._folder)}
+        return ProcessPoolExecutor(self._workers, env=environment, **prepared)
+
+    def use(self, function: Callable[[Any], Any]) -> None:
+        """Take the function for the tasks that follow, through a file that each worker reads once."""
+        from joblib.externals.loky.backend import reduction
+
+        before = self._path
+        # A name of its own for each, for a worker knows by it whether it has read the file.
+        self._uses += 1
+        self._path = self._folder / f"{self._uses}.pickle"
+        with self._path.open("wb") as stream:
+            reduction.dump(function, stream)
+        if before is not None:
+            before.unlink(missing_ok=True)
 
     def width(self) -> int:
         """How many tasks may be in flight."""
@@ -127,12 +153,12 @@ class LocalPool:
         if self._executor is None:
             self._executor = self._start()
         try:
-            future = self._executor.submit(self._function, ticket.task)
+            future = self._executor.submit(_from_file, self._path, ticket.task)
         except BrokenProcessPool:
             # A worker died since the last look. The tasks of the old pool have been told; they are still in _tickets.
             self._executor.shutdown(kill_workers=True)
             self._executor = self._start()
-            future = self._executor.submit(self._function, ticket.task)
+            future = self._executor.submit(_from_file, self._path, ticket.task)
         self._tickets[future] = ticket
 
     def collect(self) -> Iterator[tuple[Ticket, Any]]:
@@ -152,8 +178,17 @@ class LocalPool:
             else:
                 yield ticket, future.result()
 
+    def drop(self) -> None:
+        """Forget the tasks that are in flight; their workers end, for nothing else stops a task."""
+        if self._tickets:
+            self._stop()
+
     def close(self) -> None:
         """Stop what still runs."""
+        self._stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _stop(self) -> None:
         if self._executor is not None:
             # Told to kill, loky 3.6 stumbles over a task that it has accepted but not yet put into its workers' queue.
             # The queue has room for all of ours, so this takes no time.
@@ -161,17 +196,33 @@ class LocalPool:
             while any(not (task.running() or task.done()) for task in self._tickets) and time.monotonic() < end:
                 time.sleep(0.001)
             self._executor.shutdown(wait=True, kill_workers=True)
+        self._executor = None
+        self._tickets.clear()
 
 
-def _live_with(parent: int) -> None:
+# The function that a local worker uses, by the path that it was read from; a single one.
+_READ: dict[Path, Callable[[Any], Any]] = {}
+
+
+def _from_file(path: Path, task: Any) -> Any:
+    """Run a task in a local worker."""
+    if path not in _READ:
+        _READ.clear()
+        with path.open("rb") as stream:
+            _READ[path] = pickle.load(stream)  # noqa: S301 (our parent wrote it, where nobody else may)
+    return _READ[path](task)
+
+
+def _live_with(parent: int, folder: Path) -> None:
     """Prepare a local worker: an interrupt is the parent's affair, and without the parent there is nothing to do.
 
-    A killed parent cannot stop its workers; they would wait for tasks for ever.
+    A killed parent cannot stop its workers, which would wait for tasks for ever, nor remove its folder.
     """
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1.0)
+        shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

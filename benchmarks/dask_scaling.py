@@ -1,0 +1,133 @@
+"""How work spreads over Dask workers on this machine: the speed-up with 1, 2 and 4 of them, and what a task costs.
+
+Run as `python -m benchmarks.dask_scaling [TASKS]`. Sessions are opened, and workers have loaded all they need, before a
+clock is started; starting up is `benchmarks.trials`' to measure. The ideal is as many times faster as there are
+workers, up to the number of cores. All jobs must find the same with any number of workers.
+"""
+
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+
+from benchmarks.measure import describe_machine
+from benchmarks.streaming import MODEL, START, WORLD
+from benchmarks.trials import cluster
+from limiirl import IntentMixture, select_intents
+from limiirl.engines import Engine, Session, ordered
+from limiirl.streams import Calls, fit_streamed, write_features
+from limiirl.worlds import RoadGrid
+
+WORKERS = (1, 2, 4)
+PARTS, ROWS = 8, 50_000
+Job = Callable[[Session], Any]
+
+
+def nothing(held: Any, task: Any) -> None:
+    """A task that costs what a task costs."""
+    del held, task
+
+
+def seconds_a_task(session: Session, held: Any, tasks: list[Any]) -> float:
+    """Return the seconds between two results, all else being done."""
+    function = partial(nothing, held)
+    ordered(function, tasks[:8], session)
+    begun = time.perf_counter()
+    ordered(function, tasks, session)
+    return (time.perf_counter() - begun) / len(tasks)
+
+
+def overheads(n_tasks: int) -> None:
+    """Print what an empty task costs, alone, with an MDP in the function, and with one in every task."""
+    mdp = RoadGrid(20_000, 40_000, seed=0).mdp
+    few = list(range(max(8, n_tasks // 10)))
+    print(f"\nempty tasks; the MDP has {mdp.n_states:,} states and {len(mdp.src):,} edges")
+    print("  engine  workers  ms a task  with the MDP in the function  and in every task")
+    for name in ("dask", "local"):
+        for workers in (1, 2):
+            with placed(name, workers) as session:
+                alone = seconds_a_task(session, None, list(range(n_tasks)))
+                once = seconds_a_task(session, mdp, list(range(n_tasks)))
+                always = seconds_a_task(session, None, [(mdp, i) for i in few])
+            more = "".join(f"{1e3 * taken:14.2f} ({taken / alone:5.2f} x)" for taken in (once, always))
+            print(f"  {name:<6}  {workers:7}  {1e3 * alone:9.2f}  {more}", flush=True)
+
+
+@contextmanager
+def placed(name: str, workers: int) -> Iterator[Session]:
+    """An open session on an engine of this machine, with the cluster that it needs."""
+    with ExitStack() as stack:
+        address = stack.enter_context(cluster(workers)) if name == "dask" else None
+        yield stack.enter_context(Engine(name, None if address else workers, address).session())
+
+
+def jobs(folder: Path) -> dict[str, Job]:
+    """The kinds of work that engines are for: starts, a selection, and EM over parts of a stream."""
+    demos, _ = WORLD.sample(400, seed=1)
+    short: dict[str, Any] = {"max_iter": 20, "tol": 0.0}
+    store = write_features(WORLD.mdp, Calls(stored, PARTS), folder)
+
+    def starts(session: Session) -> Any:
+        mixture = IntentMixture(3, MODEL, init="random", n_init=24, random_state=0, **short)
+        return mixture.fit(WORLD.mdp, demos, engine=session).thetas_
+
+    def selection(session: Session) -> Any:
+        mixture = IntentMixture(irl=MODEL, **short)
+        found = select_intents(
+            WORLD.mdp, demos, (1, 2, 3), mixture=mixture, folds=4, resamples=4, random_state=0, engine=session
+        )
+        return np.concatenate([mix.thetas_ for mix in found.mixtures.values()])
+
+    def stream(session: Session) -> Any:
+        mixture = IntentMixture(3, MODEL, init=START, tol=0.0, max_iter=3)
+        return fit_streamed(mixture, WORLD.mdp, store, engine=session).thetas_
+
+    return {"24 starts": starts, "23 fits of a selection": selection, f"3 iterations over {PARTS} parts": stream}
+
+
+def stored(index: int) -> Any:
+    """Demonstrations of a part of the stream."""
+    return WORLD.sample(ROWS, seed=index)[0]
+
+
+def speed_ups() -> None:
+    """Print how much faster each job is with more workers, against one."""
+    cores = joblib.cpu_count()
+    print(f"\nspeed-up on {cores} cores against one worker; a stream's parts have {ROWS:,} demonstrations")
+    print("  workers  ideal  " + "".join(f"{name:>30}" for name in ("job", "seconds", "speed-up")))
+    base: dict[str, float] = {}
+    known: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a fixed number of iterations ends before EM does
+        made = jobs(Path(folder) / "features")
+        for workers in WORKERS:
+            with placed("dask", workers) as session:
+                for name, job in made.items():
+                    found = job(session)  # loads what the workers need
+                    begun = time.perf_counter()
+                    again = job(session)
+                    taken = time.perf_counter() - begun
+                    np.testing.assert_array_equal(found, again)
+                    np.testing.assert_array_equal(found, known.setdefault(name, found))
+                    faster = base.setdefault(name, taken) / taken
+                    print(f"  {workers:7}  {min(workers, cores):5}  {name:>30}{taken:30.2f}{faster:30.2f}", flush=True)
+
+
+def main() -> None:
+    """Print both tables."""
+    print("dask_scaling: work on Dask workers of this machine")
+    print(describe_machine())
+    overheads(int(sys.argv[1]) if len(sys.argv) > 1 else 500)
+    speed_ups()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Work that may be done elsewhere: a function over many tasks, here or by an engine, with the same results."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from limiirl.errors import InvalidParameter
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class Mapper(Protocol):
+    """What can take over the work: a `limiirl.engines.Engine`, or any executor or pool of the standard library.
+
+    What the function holds should travel once to each worker, tasks are small; results come in the order of the tasks.
+    """
+
+    def map(self, function: Any, tasks: Any, /) -> Iterable[Any]:
+        """Return the results in the order of the tasks."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A function that returns its result with the warnings that it gave, which would be lost in another process."""
+
+    function: Callable[[Any], Any]
+
+    def __call__(self, task: Any) -> tuple[Any, list[Warning | str]]:
+        """Return the result of a task, and what it warned of."""
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            result = self.function(task)
+        return result, [warning.message for warning in said]
+
+
+def spread(function: Callable[[Task], Result], tasks: Iterable[Task], engine: Mapper | None) -> Iterator[Result]:
+    """Yield the results in the order of the tasks: in this process, or by an engine's `map`.
+
+    Warnings that are given elsewhere are given here, once the result is there.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> with ThreadPoolExecutor(1) as pool:
+    ...     list(spread(abs, [-2, 1], pool)), list(spread(abs, [-2, 1], None))
+    ([2, 1], [2, 1])
+    """
+    if engine is None:
+        yield from map(function, tasks)
+        return
+    if not callable(getattr(engine, "map", None)):
+        raise InvalidParameter(
+            f"engine must have a method map(function, tasks), as limiirl.engines.Engine has; it is a "
+            f"{type(engine).__name__}."
+        )
+    for result, said in engine.map(Recorded(function), tasks):
+        for warning in said:
+            warnings.warn(warning, stacklevel=3)
+        yield result

@@ -1,0 +1,113 @@
+"""Selections and restarts on a Dask cluster: the bits of a plain loop, whoever is killed on the way, and when."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import limiirl as ll
+from limiirl.engines import Engine
+from limiirl.errors import BackendUnavailable
+from tests.oracles.clusters import Cluster, cluster, killing
+from tests.oracles.mixture import crossings, walks
+from tests.oracles.runs import Done, command, start
+
+pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+
+IRL = ll.MaxEnt(max_length=7, bounds=(-5, 5))
+# More than a small function holds, so that it travels as an input of its own.
+MDP, (DEMOS, _) = crossings(), walks(600, seed=1)
+SHORT = {"max_iter": 4, "tol": 1e-2}
+
+
+def slowly(points: Any, n_intents: int, rng: np.random.Generator) -> Any:
+    """A start that takes its time, so that somebody can be killed meanwhile."""
+    time.sleep(0.15)
+    return rng.integers(n_intents, size=len(points))
+
+
+def restarts(engine: Engine | None) -> list[Any]:
+    mix = ll.IntentMixture(2, IRL, init=slowly, n_init=12, random_state=3, **SHORT).fit(MDP, DEMOS, engine=engine)
+    arrays = (mix.weights_, mix.thetas_, mix.responsibilities_)
+    return [*(array.tobytes() for array in arrays), [(r.objective, r.distance) for r in mix.restarts_]]
+
+
+def selection(engine: Engine | None) -> list[Any]:
+    mixture = ll.IntentMixture(irl=IRL, init=slowly, **SHORT)
+    found = ll.select_intents(
+        MDP, DEMOS, (1, 2, 3), mixture=mixture, folds=4, resamples=3, random_state=0, engine=engine
+    )
+    return [found.to_dict(), {k: mix.thetas_.tobytes() for k, mix in found.mixtures.items()}]
+
+
+JOBS = {"restarts": restarts, "selection": selection}
+pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, list[Any]]:
+    """What each job finds in a plain loop."""
+    return {name: job(None) for name, job in JOBS.items()}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("dask"), workers=2, allowed_failures=3) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_bits_are_those_of_a_loop(name: str, running: Cluster, alone: dict[str, list[Any]]) -> None:
+    assert JOBS[name](Engine("dask", scheduler=running.address)) == alone[name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "seed"), [("restarts", 0), ("selection", 1)])
+def test_workers_killed_at_random_moments_cost_time_only(
+    name: str, seed: int, running: Cluster, alone: dict[str, list[Any]]
+) -> None:
+    with killing(running.address, times=2, seed=seed) as killed:
+        assert JOBS[name](Engine("dask", scheduler=running.address)) == alone[name]
+    assert killed, "the job was done before anybody was killed"
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_goes_away_is_told_and_the_job_started_again_ends_the_same(
+    tmp_path: Path, alone: dict[str, list[Any]]
+) -> None:
+    with cluster(tmp_path, workers=1) as first:
+
+        def give_up(done: int, total: int, text: str) -> None:
+            del total, text
+            if done == 3:
+                first.scheduler.kill()
+
+        engine = Engine("dask", scheduler=first.address)
+        mixture = ll.IntentMixture(irl=IRL, init=slowly, **SHORT)
+        with pytest.raises(BackendUnavailable, match=f"at {first.address} has gone away. Start the run again"):
+            ll.select_intents(MDP, DEMOS, mixture=mixture, random_state=0, engine=engine, callback=give_up)
+    with cluster(tmp_path, workers=2, port=first.port) as second:
+        assert second.address == first.address
+        assert selection(engine) == alone["selection"]
+
+
+@pytest.mark.slow
+def test_a_command_that_is_killed_and_started_again_prints_the_same(tmp_path: Path, running: Cluster) -> None:
+    MDP.save(tmp_path / "mdp.npz")
+    DEMOS.to_parquet(tmp_path / "walks.parquet")
+    arguments = ("select", tmp_path / "walks.parquet", "--mdp", tmp_path / "mdp.npz", "--most", 3, "--json")
+    arguments += ("--set", "irl__max_length=7", "--set", "tol=1e-3", "--init", "random")
+    wanted = command(*arguments)
+    spread: Done
+    for seconds in (3.0, None):
+        with start(*arguments, "--engine", "dask", "--scheduler", running.address) as run:
+            if seconds is None:
+                spread = run.finish()
+            else:
+                time.sleep(seconds)
+                run.kill_group()
+    assert spread.code == 0, spread
+    assert spread.counts == wanted.counts

@@ -1,0 +1,63 @@
+"""`limiirl reproduce` on a Dask cluster under force: whoever is killed, and when, it ends with the same records."""
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.oracles.clusters import cluster, killing
+from tests.oracles.runs import counts, expected, recorded, rows, shards, start
+
+pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+
+STUDY, REPEATS = "margin", 4
+MARGIN = ("reproduce", STUDY, "--repeats", REPEATS, "--no-report", "--json", "--engine", "dask")
+pytestmark = pytest.mark.slow
+
+
+def check(folder: Path) -> None:
+    assert recorded(folder) == expected(STUDY, REPEATS)
+    assert rows(folder) == sorted(expected(STUDY, REPEATS))
+
+
+def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with cluster(tmp_path, workers=2, allowed_failures=3) as (address, _):
+        with start(*MARGIN, "--out", folder, "--scheduler", address) as run:
+            run.until(lambda: shards(folder))  # some trials are done, and others under way
+            with killing(address, times=2, seed=0) as killed:
+                done = run.finish()
+        assert killed, "the run was over before anybody was killed"
+    assert done.code == 0, done
+    assert counts(done)[2] == len(expected(STUDY, REPEATS))
+    check(folder)
+
+
+def test_the_scheduler_killed_then_the_run_killed_it_resumes_to_the_same_records(tmp_path: Path) -> None:
+    dice, folder, wanted = random.Random(1), tmp_path / "run", expected(STUDY, REPEATS)
+    with cluster(tmp_path, workers=2) as first, start(*MARGIN, "--out", folder, "--scheduler", first.address) as run:
+        run.until(lambda: shards(folder))
+        time.sleep(dice.uniform(0.0, 0.5))
+        first.scheduler.kill()
+        done = run.finish()
+    assert done.code == 2, done
+    assert f"limiirl: The Dask scheduler at {first.address} has gone away. Start the run again" in done.stderr
+    before = recorded(folder)
+    assert 0 < len(before) < len(wanted), "the scheduler went too early or too late to test anything"
+    assert before.items() <= wanted.items()
+
+    # It comes back where it was, as a cluster's manager would have it.
+    with cluster(tmp_path, workers=2, port=first.port) as second:
+        known = shards(folder)
+        with start(*MARGIN, "--out", folder, "--scheduler", second.address) as run:
+            run.until(lambda: shards(folder) - known)
+            time.sleep(dice.uniform(0.0, 0.3))
+            run.kill_group()
+        between = recorded(folder)
+        assert before.items() < between.items() <= wanted.items()
+        with start(*MARGIN, "--out", folder, "--scheduler", second.address) as run:
+            done = run.finish()
+    assert done.code == 0, done
+    assert counts(done) == (len(wanted), len(between), len(wanted) - len(between))
+    check(folder)
