@@ -17,6 +17,7 @@ PROGRAMS = [
     "models.md",
     "roads.md",
     "forecasting.md",
+    "streaming.md",
     "responsible_use.md",
 ]
 

@@ -77,12 +77,19 @@ class StepsMemory:
 
     def steps(self, demos: Demonstrations, mdp: MDP) -> Steps:
         """Return the remembered steps, or match them now."""
-        key, memory = id(mdp), self._known
-        if key not in memory:
-            steps = match_steps(demos, mdp)
-            # The entry goes with its MDP, before another object can be given the same id.
-            memory[key] = (weakref.ref(mdp, lambda _: memory.pop(key, None)), steps)
-        return memory[key][1]
+        key = id(mdp)
+        if key not in self._known:
+            steps, owner = match_steps(demos, mdp), weakref.ref(self)
+
+            def forget(_: weakref.ref[MDP]) -> None:
+                memory = owner()
+                if memory is not None:
+                    memory._known.pop(key, None)
+
+            # The entry goes with its MDP, before another object can be given the same id. It does not hold on to this
+            # memory: such a circle would keep the steps of one part of a stream after the other.
+            self._known[key] = (weakref.ref(mdp, forget), steps)
+        return self._known[key][1]
 
 
 def match_steps(demos: Demonstrations, mdp: MDP) -> Steps:

@@ -79,6 +79,10 @@ class Prepared:
             )
         return self.units.total(found)
 
+    def blank(self, n_intents: int) -> Any:
+        """Return what `expect` overwrites, before there is anything in it: responsibilities (G, K), all 0."""
+        return np.zeros((len(self.units), n_intents))
+
     def expect(self, rho: Float, thetas: Float, U: Float, temperature: float = 1.0) -> Expectation:
         """Overwrite the responsibilities U (G, K) with those of an ensemble.
 
@@ -155,6 +159,11 @@ class Prepared:
     def project(self, thetas: Float) -> Float:
         """Return the nearest parameters (K, d) that the model allows."""
         return self.box(thetas.shape[1]).clip(thetas)
+
+    def finite(self, thetas: Float) -> bool:
+        """Return whether log-probabilities exist at parameters (K, d): sums over ways of any length may be infinite."""
+        del thetas
+        return True
 
     def box(self, n_features: int) -> Box:
         """Return the bounds on parameters that the model declares: (low, high), a (d, 2) array, or none."""

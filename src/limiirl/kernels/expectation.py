@@ -34,6 +34,38 @@ class Pass(NamedTuple):
     bad_row: int
 
 
+class Blocks(NamedTuple):
+    """The same sums for each block of rows, in order: (B, 3 + K), (B, K, d), and counts U' (B, K).
+
+    Blocks of one table may come from several passes over pieces of it, as long as all pieces but the last have a
+    multiple of `BLOCK` rows: `total` adds them up as if it had been one pass.
+    """
+
+    sums: Float
+    moments: Float
+    counts: Float
+
+    def total(self) -> Pass:
+        """Return the sums over all blocks."""
+        bad = self.sums[self.sums[:, 2] >= 0, 2]
+        return Pass(
+            float(self.sums[:, 0].sum()),
+            float(self.sums[:, 1].sum()),
+            self.sums[:, 3:].sum(axis=0),
+            self.moments.sum(axis=0),
+            int(bad[0]) if bad.size else -1,
+        )
+
+
+class Weighed(NamedTuple):
+    """An ensemble as a pass needs it: rewards (K, d), log Z (K,), log shares (K,), and one over the temperature."""
+
+    thetas: Float
+    log_Z: Float
+    log_rho: Float
+    coldness: float = 1.0
+
+
 @njit(forceinline=True, error_model="numpy")
 def _log_joint(features: Any, log_p: Any, log_q: Any, counts: Any, thetas: Any, offset: Any, i: int, k: int) -> float:
     if features is None:
@@ -143,27 +175,24 @@ def expect(rows: Rows | Float, thetas: Float, log_Z: Float, log_rho: Float, U: F
     ([[0.25, 0.75], [0.5, 0.5]], -1.6094, 2.0, [0.75, 1.25])
     """
     K = log_rho.size
-    n_blocks = max(1, -(-U.shape[0] // BLOCK))
-    sums = np.zeros((n_blocks, 3 + K))
     data: tuple[Any, ...] = (None, rows, None, None)
     if isinstance(rows, Rows):
         # Numba leaves out a branch only for an argument that is None: beside features, the table is there but empty.
         data = (rows.features, np.empty((0, 0)), rows.log_q, rows.counts)
-    moments = np.zeros((n_blocks, K, 0 if data[0] is None else data[0].shape[1]))
+    sums, moments, counts = _empty_blocks(U.shape[0], K, 0 if data[0] is None else data[0].shape[1])
     arguments = (*data, thetas, log_Z, log_rho, float(coldness), U)
-    if n_blocks > 1:
+    if len(sums) > 1:
         with LOCK:
             _blocks(*arguments, sums, moments)
     else:
         _block(*arguments, sums[0], moments[0], 0, U.shape[0])
-    bad = sums[sums[:, 2] >= 0, 2]
-    return Pass(
-        float(sums[:, 0].sum()),
-        float(sums[:, 1].sum()),
-        sums[:, 3:].sum(axis=0),
-        moments.sum(axis=0),
-        int(bad[0]) if bad.size else -1,
-    )
+    return Blocks(sums, moments, counts).total()
+
+
+def _empty_blocks(n: int, n_intents: int, n_features: int) -> Blocks:
+    n_blocks = max(1, -(-n // BLOCK))
+    shapes = ((n_blocks, 3 + n_intents), (n_blocks, n_intents, n_features), (n_blocks, n_intents))
+    return Blocks(*(np.zeros(shape) for shape in shapes))
 
 
 @njit(cache=True, error_model="numpy")
@@ -197,3 +226,57 @@ def weigh(features: Float, U: Float) -> Float:
     else:
         _weigh_block(features, U, moments[0], 0, U.shape[0])
     return np.asarray(moments.sum(axis=0))
+
+
+@njit(cache=True, error_model="numpy")
+def _fill(features: Any, log_q: Any, counts: Any, ensemble: Any, U: Any, lo: int) -> None:
+    """Write the responsibilities of the rows from `lo` on, as many as U has."""
+    thetas, offset, log_rho, coldness = ensemble
+    K = log_rho.size
+    log_joint, shares, no_table = np.empty(K), np.empty(K), np.empty((0, 0))
+    for i in range(U.shape[0]):
+        for k in range(K):
+            log_joint[k] = _log_joint(features, no_table, log_q, counts, thetas, offset, lo + i, k)
+        _soften(log_joint, log_rho, coldness, shares)
+        for k in range(K):
+            U[i, k] = shares[k]
+
+
+@njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
+def _forgetful_blocks(
+    features: Any, log_q: Any, counts: Any, now: Any, before: Any, sums: Any, moments: Any, weighed: Any
+) -> None:
+    n, K = features.shape[0], now[2].size
+    thetas, offset, log_rho, coldness = now
+    for b in prange(sums.shape[0]):
+        lo, hi = b * BLOCK, min(n, (b + 1) * BLOCK)
+        U, no_table = np.zeros((hi - lo, K)), np.empty((0, 0))
+        if before is not None:
+            _fill(features, log_q, counts, before, U, lo)
+        some = (features[lo:hi], no_table, log_q[lo:hi], counts[lo:hi])
+        _block(*some, thetas, offset, log_rho, coldness, U, sums[b], moments[b], 0, hi - lo)
+        if sums[b, 2] >= 0:
+            sums[b, 2] += lo
+        column = weighed[b].reshape((K, 1))
+        _weigh_block(counts[lo:hi].reshape((hi - lo, 1)), U, column, 0, hi - lo)
+
+
+def expect_forgetfully(rows: Rows, now: Weighed, before: Weighed | None) -> Blocks:
+    """Return the sums of an E-step that keeps no responsibilities: a block's are made, summed up and forgotten.
+
+    Those before, from which the change is measured, are made anew from the ensemble before; without any, the change is
+    1 a row. Every number is the one that `expect` finds, to the last bit.
+
+    Examples
+    --------
+    >>> rows = Rows(np.array([[0.0], [1.0]]), np.zeros(2), np.ones(2))
+    >>> one, other = (Weighed(np.array([[a], [0.0]]), np.zeros(2), np.log([0.5, 0.5])) for a in (1.0, 2.0))
+    >>> found = expect_forgetfully(rows, other, one).total()
+    >>> round(found.log_likelihood, 4), round(found.change, 4), found.sizes.round(4).tolist()
+    (1.4338, 0.2995, [1.3808, 0.6192])
+    """
+    found = _empty_blocks(len(rows.features), now.log_rho.size, rows.features.shape[1])
+    if len(rows.features):
+        with LOCK:
+            _forgetful_blocks(*rows, now, before, *found)
+    return found

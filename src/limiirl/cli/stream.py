@@ -1,0 +1,214 @@
+"""`limiirl stream`: demonstrations larger than memory, from parquet files to features, intents and memberships."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limiirl.cli.device_option import DeviceName, with_device
+from limiirl.cli.engine_options import EngineName, Scheduler, Workers, chosen_engine
+from limiirl.cli.inputs import check_target, make_mixture
+from limiirl.errors import InvalidFile
+
+if TYPE_CHECKING:
+    from limiirl.mixture.em import Iteration
+
+app = typer.Typer(help="Streams: demonstrations larger than memory.", no_args_is_help=True, add_completion=False)
+
+Store = Annotated[Path, typer.Argument(help="A folder that `limiirl stream features` wrote.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+@app.command(no_args_is_help=True)
+def features(
+    source: Annotated[
+        Path, typer.Argument(help="A folder of parquet or CSV files, a part each: demo, t, state[, action, group].")
+    ],
+    mdp: Annotated[Path, typer.Option("--mdp", help="An .npz of MDP.save.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the features.")] = Path("features"),
+    by_group: Annotated[
+        bool, typer.Option("--by-group", help="One intent a group; a group must lie within one file.")
+    ] = False,
+    engine: EngineName = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the features of demonstrations once, part by part; run again after a stop, it goes on.
+
+    Example: limiirl stream features walks/ --mdp town.npz --out features
+    """
+    from limiirl import MDP
+    from limiirl.streams import write_features
+
+    if not mdp.is_file():
+        raise InvalidFile(f"There is no file {mdp}. Check the name and the folder.")
+    with _told() as tell:
+        store = write_features(
+            MDP.load(mdp),
+            source,
+            out,
+            by_group=by_group,
+            engine=chosen_engine(engine, workers, scheduler),
+            progress=lambda done, _: tell(f"{done} parts done"),
+        )
+    facts = {"rows": store.n, "demonstrations": store.n_demos, "features": store.n_features, "parts": len(store.parts)}
+    if as_json:
+        typer.echo(json.dumps(facts | {"longest": store.longest, "saved": str(out)}))
+    else:
+        typer.echo(f"{store.n:,} {store.noun} with {store.n_features} features in {len(store.parts)} parts, in {out}.")
+
+
+@app.command(no_args_is_help=True)
+def fit(  # noqa: PLR0913 (a command's options, each with a default)
+    store: Store,
+    n_intents: Annotated[int, typer.Option("--intents", "-k", help="Number of intents.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the fitted mixture.")] = Path("mixture"),
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A file written after every iteration; if it is there, the fit goes on from it.")
+    ] = None,
+    init: Annotated[str, typer.Option(help="kmeans, gmm, best, random or random_rewards.")] = "kmeans",
+    reward_init: Annotated[str, typer.Option(help="mle, mean, mean_clipped or mean_ray.")] = "mle",
+    sample: Annotated[int, typer.Option(help="Rows, drawn at random, that the start clusters.")] = 50_000,
+    settings: Annotated[
+        list[str], typer.Option("--set", help="NAME=VALUE: any parameter, such as irl__max_length=50 or tol=1e-4.")
+    ] = [],  # noqa: B006 (typer reads the default, nobody changes it)
+    seed: Annotated[int, typer.Option(help="Seed of all that is random.")] = 0,
+    verify: Annotated[bool, typer.Option("--verify", help="First read all files, and check their digests.")] = False,
+    device: DeviceName = None,
+    engine: EngineName = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn the intents behind a store of features, one pass an iteration; print what was found, and save it.
+
+    Example: limiirl stream fit features --intents 3 --checkpoint fit.npz --out intents
+    """
+    from limiirl.streams import FeatureStore, fit_streamed
+
+    check_target(out)  # before the work, not after it
+    opened = FeatureStore.open(store)
+    if verify:
+        opened.verify()
+    mixture = make_mixture(
+        n_intents, "MaxEnt", with_device(settings, device), init=init, reward_init=reward_init, random_state=seed
+    )
+    with _told() as tell:
+        meter = _Meter(opened.n, tell)
+        mixture.set_params(callback=meter.iteration)
+        fit_streamed(
+            mixture,
+            opened.mdp(),
+            opened,
+            sample=sample,
+            checkpoint=checkpoint,
+            engine=chosen_engine(engine, workers, scheduler),
+            progress=meter.rows,
+        )
+    mixture.set_params(callback=None).save(out)
+    found = {
+        "weights": mixture.weights_.tolist(),
+        "thetas": mixture.thetas_.tolist(),
+        "log_likelihood": mixture.log_likelihood_,
+        "n_iter": mixture.n_iter_,
+        "converged": mixture.converged_,
+        "rows": opened.n,
+    }
+    if as_json:
+        typer.echo(json.dumps(found | {"saved": str(out)}))
+        return
+    typer.echo(_described(mixture, f"{opened.n:,} {opened.noun}"))
+    typer.echo(f"\nSaved to {out}; `limiirl stream assign {out} {store}` says who follows which intent.")
+
+
+@app.command(no_args_is_help=True)
+def assign(
+    mixture: Annotated[Path, typer.Argument(help="A folder that `limiirl stream fit` or `limiirl fit` wrote.")],
+    store: Store,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for a parquet file a part.")] = Path("memberships"),
+    engine: EngineName = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write which intent each demonstration, or each group, of a store follows, part by part.
+
+    Example: limiirl stream assign intents features --out memberships
+    """
+    from limiirl import IntentMixture
+    from limiirl.streams import FeatureStore
+    from limiirl.streams import assign as write
+
+    opened = FeatureStore.open(store)
+    with _told() as tell:
+        paths = write(
+            IntentMixture.load(mixture),
+            opened,
+            out,
+            engine=chosen_engine(engine, workers, scheduler),
+            progress=lambda done, total: tell(f"{done:,} of {total:,} {opened.noun}"),
+        )
+    if as_json:
+        typer.echo(json.dumps({"rows": opened.n, "files": [str(path) for path in paths]}))
+    else:
+        typer.echo(f"{opened.n:,} {opened.noun} in {len(paths)} files, in {out}.")
+
+
+class _Meter:
+    """Words on a fit under way: the iteration, how many rows a second, and what the last iteration found."""
+
+    def __init__(self, n: int, tell: Callable[[str], None]) -> None:
+        self.n, self.tell = n, tell
+        self.begun, self.last = time.perf_counter(), "start"
+
+    def iteration(self, _: int, entry: Iteration) -> None:
+        taken = max(time.perf_counter() - self.begun, 1e-9)
+        self.last = (
+            f"iteration {entry.iteration}: log-likelihood {entry.log_likelihood:.6f}, change {entry.change:.1e}, "
+            f"{self.n / taken:,.0f} demonstrations a second"
+        )
+        self.tell(self.last)
+        self.begun = time.perf_counter()
+
+    def rows(self, done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            self.tell(f"{self.last}; {done:,} of {total:,} in this pass")
+
+
+@contextmanager
+def _told() -> Iterator[Callable[[str], None]]:
+    """Yield a function to call with what is going on: one line that changes on a terminal, a line each elsewhere."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda text: typer.echo(text, err=True)
+        return
+    with console.status("") as status:
+        yield status.update
+
+
+def _described(mixture: Any, what: str) -> str:
+    names = mixture.mdp_.feature_names
+    width = max(map(len, names))
+    ended = "converged" if mixture.converged_ else "stopped"
+    lines = [
+        f"{len(mixture.weights_)} intents behind {what}; {ended} after {mixture.n_iter_} iterations",
+        f"log-likelihood {mixture.log_likelihood_:.6f} a row",
+        "",
+        f"{'':<{width}}  " + "  ".join(f"intent {k:<3}" for k in range(len(mixture.weights_))),
+        f"{'share':<{width}}  " + "  ".join(f"{share:10.4f}" for share in mixture.weights_),
+    ]
+    lines += [
+        f"{name:<{width}}  " + "  ".join(f"{value:10.4f}" for value in column)
+        for name, column in zip(names, mixture.thetas_.T, strict=True)
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,15 @@
+"""Demonstrations larger than memory: features computed once into files, EM in one pass over them an iteration.
+
+Where what is: `sources` has where demonstrations come from, `writing` makes a store of their features (`store`,
+`parts`), `passes` sums up a pass, `prepared` gives EM what it asks, `fitting` fits, `checkpoint` lets it go on after a
+kill, and `assigning` writes who follows which intent.
+"""
+
+from limiirl.kernels.expectation import Rows
+from limiirl.streams.assigning import assign
+from limiirl.streams.fitting import fit_streamed
+from limiirl.streams.sources import Calls
+from limiirl.streams.store import FeatureStore
+from limiirl.streams.writing import write_features
+
+__all__ = ["Calls", "FeatureStore", "Rows", "assign", "fit_streamed", "write_features"]

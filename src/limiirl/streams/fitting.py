@@ -1,0 +1,158 @@
+"""`fit_streamed`: the EM of `IntentMixture` on a store of features, with one pass over it an iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from limiirl.errors import InvalidParameter
+from limiirl.irl import MaxEnt
+from limiirl.irl.checks import count
+from limiirl.kernels.parallel import BLOCK
+from limiirl.mdp import MDP
+from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mixture import IntentMixture, checks
+from limiirl.mixture.em import Solution, Start, State, run
+from limiirl.mixture.init import is_given
+from limiirl.mixture.progress import reporting
+from limiirl.mixture.restarts import Restart
+from limiirl.mixture.starts import Starts
+from limiirl.streams.checkpoint import identity, read_checkpoint, write_checkpoint
+from limiirl.streams.passes import WINDOW
+from limiirl.streams.prepared import PreparedStream
+from limiirl.streams.store import FeatureStore
+from limiirl.streams.workers import Workers, opened
+
+# Rows that a warm start clusters: their means are known to a third of a percent of their spread.
+SAMPLE = 50_000
+
+
+def fit_streamed(
+    mixture: IntentMixture,
+    mdp: MDP,
+    store: FeatureStore,
+    *,
+    sample: int = SAMPLE,
+    checkpoint: str | PathLike[str] | None = None,
+    engine: Workers = None,
+    block: int = WINDOW,
+    progress: Callable[[int, int], None] | None = None,
+) -> IntentMixture:
+    """Fit a mixture to a store of features, which need not fit into memory, and return it.
+
+    It is the EM of `IntentMixture.fit` with the same solver and the same kernel; from the same start it finds the same
+    parameters but for rounding. What has a row for each demonstration (`responsibilities_`, `labels_`) is None;
+    `assign` writes it to files.
+
+    Parameters
+    ----------
+    mixture : IntentMixture
+        Its model must be a `MaxEnt` that is not conditioned on the start. `init` is applied to a sample; a
+        `RewardEnsemble` is taken as it is.
+    mdp : MDP
+        The one that the store was written with.
+    sample : int
+        Rows, drawn at random, that the warm start clusters.
+    checkpoint : path, optional
+        A file that is written after every iteration. If it is there, the fit goes on from it; one that has ended is
+        returned at once, or goes on if `max_iter` was raised.
+    engine : Engine or Session, optional
+        Where the passes run; its workers stay from the first to the last. By default in this process, on its threads,
+        which is best on one machine.
+    block : int
+        Rows in memory at a time; the result does not depend on it.
+    progress : callable, optional
+        Called with the rows done in a pass, and all. The mixture's `callback` is called after every iteration.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from limiirl import Demonstrations
+    >>> from limiirl.streams import write_features
+    >>> phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
+    >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
+    >>> parts = [Demonstrations.from_lists([[0, 1, 3]] * 3), Demonstrations.from_lists([[0, 2, 3]])]
+    >>> store = write_features(mdp, parts, Path(tempfile.mkdtemp()) / "features")
+    >>> mix = fit_streamed(IntentMixture(2, MaxEnt(bounds=(-5, 5)), random_state=0), mdp, store)
+    >>> mix.weights_.round(2)
+    array([0.75, 0.25])
+    """
+    settings = checks.settings(mixture)
+    _check_mixture(mixture)
+    irl = checks.fresh(MaxEnt() if mixture.irl is None else mixture.irl)
+    rows = -(-count(block, "block") // BLOCK) * BLOCK
+    prepared = PreparedStream(irl, mdp, store, window=rows, progress=progress)
+    checks.enough(mixture.n_intents, prepared.units)
+    fitted = identity(mixture, irl, store, count(sample, "sample"))
+    place = None if checkpoint is None else Path(checkpoint)
+    begin: Start | State | None = None if place is None else read_checkpoint(place, fitted)
+    told_empty: set[int] = set()
+    if begin is None:
+        begin = _start(mixture, prepared, sample)
+        told_empty = set(begin.empty)
+
+    def keep(state: State) -> None:
+        if place is not None:
+            write_checkpoint(place, state, fitted)
+
+    with reporting(mixture.verbose, 1, settings.max_iter, mixture.callback) as told, opened(engine) as prepared.workers:
+        found = run(prepared, begin, settings, told(0), keep)
+    _keep(mixture, found, prepared)
+    mixture._warn(found, store.n, told_empty)
+    return mixture
+
+
+def _check_mixture(mixture: IntentMixture) -> None:
+    """Check that a mixture asks for nothing that needs all demonstrations at once."""
+    if mixture.n_init != 1:
+        raise InvalidParameter(
+            f"A stream is fitted from one start; n_init is {mixture.n_init}. Compare starts on a sample in memory, and "
+            "pass the best ensemble as init; or fit with several random_state and compare objective_."
+        )
+    if mixture.refine is not None:
+        raise InvalidParameter("refine needs every demonstration's responsibilities, which a stream does not keep.")
+    if mixture.degenerate == "reseed":
+        raise InvalidParameter(
+            "degenerate='reseed' plants an intent at one demonstration, for which a stream would have to be searched. "
+            "Use 'fit' or 'keep'."
+        )
+    if is_given(mixture.init) and not isinstance(mixture.init, RewardEnsemble):
+        raise InvalidParameter(
+            "init must be a name, a clusterer, a function or a RewardEnsemble for a stream; labels and "
+            "responsibilities have a row for each demonstration."
+        )
+    how = mixture.embedding
+    if how is not None and not (isinstance(how, str) and how in ("shares", "gradients")):
+        raise InvalidParameter(
+            "embedding must be None, 'shares' or 'gradients' for a stream: others are made from demonstrations, which "
+            "it does not keep."
+        )
+
+
+def _start(mixture: IntentMixture, prepared: PreparedStream, sample: int) -> Start:
+    """Return where EM begins: a start on a sample of the rows, without the sample's responsibilities.
+
+    The first seed is that of `IntentMixture.fit`, so that a sample of everything starts where that does.
+    """
+    first, second = checks.seeds(mixture.random_state, 2)
+    drawn = prepared.sample(sample, np.random.default_rng(second))
+    checks.enough(mixture.n_intents, drawn.units)
+    starts = Starts(mixture.init, mixture.embedding, drawn)
+    begin = starts.begin(mixture.n_intents, mixture.reward_init, np.random.default_rng(first))
+    return Start(begin.rho, begin.thetas, None, begin.empty)
+
+
+def _keep(mixture: IntentMixture, found: Solution, prepared: PreparedStream) -> None:
+    """Give a mixture what a fit finds, but for what has a row for each demonstration."""
+    mixture.weights_, mixture.thetas_ = found.rho, found.thetas
+    mixture.log_likelihood_, mixture.objective_ = found.log_likelihood, found.objective
+    mixture.history_, mixture.n_iter_, mixture.converged_ = found.history, found.n_iter, found.converged
+    ensemble = RewardEnsemble(found.rho, found.thetas)
+    mixture.restarts_ = [Restart(found.objective, found.n_iter, found.converged, ensemble, 0.0, True)]
+    for name in ("responsibilities_", "labels_", "groups_", "group_responsibilities_"):
+        setattr(mixture, name, None)
+    mixture.irl_, mixture.mdp_ = prepared.model, prepared.mdp
+    mixture.__dict__.pop("_prepared", None)  # of an earlier fit in memory

@@ -1,0 +1,197 @@
+"""Where demonstrations come from, part by part: files of a folder, a list or generator of them, or a function.
+
+A part is small enough for memory; how many there are does not matter. Each can be read by any worker, by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidFile, InvalidParameter, MissingFile
+
+_SUFFIXES = (".parquet", ".csv")
+# What a table may say of a step; other columns are not read, and may differ.
+_COLUMNS = ("demo", "t", "state", "action", "group")
+
+
+class PartSource(Protocol):
+    """One part of a source; it must survive pickling."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+
+    def read(self) -> Demonstrations:
+        """Return the demonstrations."""
+
+    def mark(self) -> str:
+        """Return what changes when the data do, without reading them as demonstrations; empty where nobody can say."""
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """A parquet or CSV file, as `Demonstrations.from_file` reads it; its name is that within its source."""
+
+    path: str
+    name: str
+
+    def read(self) -> Demonstrations:
+        """Return the demonstrations; errors name the file."""
+        return Demonstrations.from_file(self.path)
+
+    def mark(self) -> str:
+        """Return a digest of the file."""
+        with Path(self.path).open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class GivenPart:
+    """Demonstrations that are there already."""
+
+    index: int
+    demos: Demonstrations
+
+    @property
+    def name(self) -> str:
+        """Its number in the list."""
+        return f"part {self.index}"
+
+    def read(self) -> Demonstrations:
+        """Return the demonstrations."""
+        return self.demos
+
+    def mark(self) -> str:
+        """Return a digest of the content."""
+        digest = hashlib.sha256()
+        for name in ("states", "offsets", "actions", "groups", "ids"):
+            values = getattr(self.demos, name)
+            digest.update(f"{name} {'' if values is None else values.dtype.str}".encode())
+            digest.update(b"" if values is None else np.ascontiguousarray(values).tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class CalledPart:
+    """What a function returns for a part's number."""
+
+    index: int
+    function: Callable[[int], Demonstrations]
+
+    @property
+    def name(self) -> str:
+        """Its number."""
+        return f"part {self.index}"
+
+    def read(self) -> Demonstrations:
+        """Return the demonstrations."""
+        return self.function(self.index)
+
+    def mark(self) -> str:
+        """Return nothing: calling again is all that could tell."""
+        return ""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """A source that a function makes: part i is function(i), for i below `n_parts`.
+
+    Examples
+    --------
+    >>> made = Calls(lambda i: Demonstrations.from_lists([[i, i + 1]]), n_parts=3)
+    >>> [part.read().states.tolist() for part in parts_of(made)]
+    [[0, 1], [1, 2], [2, 3]]
+    """
+
+    function: Callable[[int], Demonstrations]
+    n_parts: int
+
+
+def parts_of(source: Any) -> Iterator[PartSource]:
+    """Yield the parts of a source: a folder of files, files, `Calls`, or Demonstrations one by one.
+
+    Parameters
+    ----------
+    source : path, paths, Calls, Demonstrations or iterable of Demonstrations
+        A folder's .parquet and .csv files are taken in the order of their names, with those of its subfolders. A
+        generator is asked for its next demonstrations when there is room.
+
+    Examples
+    --------
+    >>> [part.name for part in parts_of([Demonstrations.from_lists([[0, 1]])])]
+    ['part 0']
+    """
+    if isinstance(source, Calls):
+        yield from (CalledPart(index, source.function) for index in range(source.n_parts))
+    elif isinstance(source, Demonstrations):
+        yield GivenPart(0, source)
+    elif isinstance(source, str | os.PathLike):
+        place = Path(source)
+        yield from _files(_listed(place), place if place.is_dir() else place.parent)
+    elif isinstance(source, Iterable):
+        items = list(source) if isinstance(source, list | tuple) else source
+        if isinstance(items, list) and items and all(isinstance(item, str | os.PathLike) for item in items):
+            yield from _files([Path(item) for item in items], None)
+            return
+        for index, item in enumerate(items):
+            if not isinstance(item, Demonstrations):
+                raise InvalidParameter(
+                    f"A source must yield Demonstrations; item {index} is a {type(item).__name__}. Pass "
+                    "Demonstrations, or a list of paths."
+                )
+            yield GivenPart(index, item)
+    else:
+        raise InvalidParameter(
+            f"source must be a folder, files, Demonstrations in parts, or Calls(function, n_parts); it is {source!r}."
+        )
+
+
+def _listed(place: Path) -> list[Path]:
+    """Return a file, or the files of a folder."""
+    if place.is_file():
+        return [place]
+    if not place.is_dir():
+        raise MissingFile(f"There is no folder or file {place}. Check the name.")
+    found = [path for path in place.rglob("*") if path.suffix in _SUFFIXES and not path.name.startswith((".", "_"))]
+    if not found:
+        raise InvalidFile(
+            f"{place} has no .parquet or .csv file. Give a folder of demonstrations, a part in each file."
+        )
+    return sorted(found, key=lambda path: path.relative_to(place).parts)
+
+
+def _files(paths: list[Path], within: Path | None) -> list[FilePart]:
+    _check_schemas([path for path in paths if path.suffix == ".parquet"])
+    names = [path.name if within is None else path.relative_to(within).as_posix() for path in paths]
+    # Absolute, since workers may stand elsewhere.
+    return [FilePart(str(path.absolute()), name) for path, name in zip(paths, names, strict=True)]
+
+
+def _check_schemas(paths: list[Path]) -> None:
+    """Check that all parquet files have the same columns; their last bytes say so, which takes no time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    first: dict[str, str] = {}
+    for path in paths:
+        try:
+            schema = pq.read_schema(path)
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise InvalidFile(f"{path} is no parquet file, or damaged. Write or copy it again.") from None
+        known = {name: str(schema.field(name).type) for name in _COLUMNS if name in schema.names}
+        first = first or known
+        if known != first:
+            one, other = (", ".join(f"{name} {kind}" for name, kind in columns.items()) for columns in (first, known))
+            raise InvalidFile(
+                f"The files have different columns: {paths[0]} has {one}; {path} has {other}. Write them alike."
+            )

@@ -1,0 +1,257 @@
+"""From demonstrations in parts to a store of their feature sums: each part once, by any worker, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.demos import Demonstrations
+from limiirl.demos.units import Units
+from limiirl.errors import InvalidDemos, InvalidFile, LimiirlError, LimiirlWarning
+from limiirl.kernels.expectation import Rows
+from limiirl.mdp import MDP
+from limiirl.streams.models import check_facts, check_model
+from limiirl.streams.parts import Facts, StoredPart
+from limiirl.streams.sources import PartSource, parts_of
+from limiirl.streams.store import HEADER, MDP_FILE, FeatureStore, read_header, write_header
+from limiirl.streams.workers import Workers, over
+
+Progress = Callable[[int, int | None], None]
+
+
+class PartTask(NamedTuple):
+    """A part to write: where, from what, for which MDP (by its file and fingerprint), a row a group or not."""
+
+    path: str
+    source: PartSource
+    mdp_file: str
+    mdp: str
+    by_group: bool
+
+
+def write_features(
+    mdp: MDP,
+    source: Any,
+    folder: str | PathLike[str],
+    *,
+    irl: Any = None,
+    by_group: bool = False,
+    engine: Workers = None,
+    progress: Progress | None = None,
+) -> FeatureStore:
+    """Compute the feature sums of demonstrations once, part by part, into a folder that `fit_streamed` reads.
+
+    Stopped at any moment and called again, it goes on where it was. What is there already is kept if it was made from
+    the same data and MDP; anything else is refused.
+
+    Parameters
+    ----------
+    source : path, paths, Calls, or iterable of Demonstrations
+        A folder of .parquet or .csv files, one part each, as `Demonstrations.from_file` reads them; see
+        `limiirl.streams.sources.parts_of`. A part must fit into a worker's memory: some hundred thousand
+        demonstrations are a good size.
+    folder : path
+        Made if it is not there.
+    irl : model, optional
+        The model to be fitted, to learn now rather than later that it cannot be, or that some demonstration does not
+        belong to it.
+    by_group : bool
+        One row a group (a driver, say) instead of a demonstration: all of a group's share an intent. A group must lie
+        within one part.
+    engine : Engine or Session, optional
+        Where parts are computed; by default one after the other in this process. The folder must be the same for all.
+    progress : callable, optional
+        Called with the number of parts done (with an engine, done or under way), and of all once that is known.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+    >>> parts = [Demonstrations.from_lists([[0, 1], [0, 1]]), Demonstrations.from_lists([[0, 2]])]
+    >>> store = write_features(mdp, parts, Path(tempfile.mkdtemp()) / "features")
+    >>> store.n, store.n_features, [part.facts.n for part in store.parts]
+    (3, 1, [2, 1])
+    """
+    if irl is not None:
+        check_model(irl)
+    place = Path(folder).absolute()  # workers may stand elsewhere
+    _claim(place, mdp, by_group)
+    names: list[str] = []
+
+    def tasks() -> Iterator[PartTask]:
+        for index, part in enumerate(parts_of(source)):
+            if progress is not None:
+                progress(index, None)
+            names.append(f"part-{index:05d}.json")
+            _discard_damaged(place / names[-1])
+            yield PartTask(str(place / names[-1]), part, str(place / MDP_FILE), mdp.fingerprint(), by_group)
+
+    for name, facts in over(write_part, tasks(), engine):
+        if irl is not None:
+            check_facts(irl, facts, name, mdp)
+    _check_finished(place, names)
+    if progress is not None:
+        progress(len(names), len(names))
+    if by_group:
+        _check_groups([StoredPart.open(place / name) for name in names])
+    write_header(place, mdp, by_group=by_group, parts=names)
+    return FeatureStore.open(place)
+
+
+def write_part(task: PartTask) -> tuple[str, Facts]:
+    """Write one part unless it is there, and return its source's name and its facts; a pure function of its files."""
+    path = Path(task.path)
+    if path.is_file():
+        part = StoredPart.open(path)
+        _check_same(part, task)
+        return part.name, part.facts
+    mdp = _mdp(task.mdp_file, task.mdp)
+    mark = task.source.mark()
+    demos = task.source.read()
+    try:
+        rows, names, facts = _summed(mdp, demos, task.by_group)
+    except LimiirlError as error:
+        raise type(error)(f"{task.source.name}: {error}") from None
+    about = {"source": task.source.name, "mark": mark, "mdp": task.mdp, "by_group": task.by_group}
+    StoredPart.write(path, rows, names, facts, about)
+    return task.source.name, facts
+
+
+@lru_cache(maxsize=2)
+def _mdp(path: str, fingerprint: str) -> MDP:
+    """Return the store's MDP, read once a worker."""
+    found = MDP.load(path)
+    if found.fingerprint() != fingerprint:
+        raise InvalidFile(f"{path} is the MDP {found.fingerprint()}; the store belongs to {fingerprint}.")
+    return found
+
+
+def _summed(mdp: MDP, demos: Demonstrations, by_group: bool) -> tuple[Rows, NDArray[Any] | None, Facts]:
+    """Return a row for each unit, the units' names, and what a model will ask."""
+    if not isinstance(demos, Demonstrations):
+        raise InvalidDemos(f"a part must be Demonstrations; it is a {type(demos).__name__}.")
+    if len(demos) == 0:
+        raise InvalidDemos("there are no demonstrations in it. Leave out files without rows.")
+    if by_group and demos.groups is None:
+        raise InvalidDemos("by_group needs a group for each demonstration; it has none.")
+    units = Units.of(demos.groups if by_group else None, len(demos))
+    # An unrecorded action whose features matter is an error that names its step: it would make them depend on theta.
+    features = demos.features(mdp)
+    with np.errstate(divide="ignore"):
+        log_q = demos.log_q(mdp)
+    wrong = ~(np.all(np.isfinite(features), axis=1) & np.isfinite(log_q))
+    if np.any(wrong):
+        i = int(np.argmax(wrong))
+        why = "features that are not finite" if np.isfinite(log_q[i]) else "probability 0: p0 has no such start"
+        raise InvalidDemos(f"demonstration {i} has {why}. Remove it, or mend the MDP.")
+    rows = Rows(np.ascontiguousarray(units.total(features)), units.total(log_q), units.counts)
+    lengths = demos.lengths
+    open_ended = np.flatnonzero(~mdp.terminal[demos.last_states])
+    some = lengths[open_ended]
+    longest = int(np.argmax(lengths))
+    facts = Facts(
+        n=len(units),
+        n_demos=len(demos),
+        longest=int(lengths[longest]),
+        longest_at=longest,
+        loose=(int(some.min()), int(some.max())) if some.size else None,
+        loose_at=int(open_ended[np.argmin(some)]) if some.size else 0,
+    )
+    return rows, units.names if units.grouped else demos.ids, facts
+
+
+def _claim(place: Path, mdp: MDP, by_group: bool) -> None:
+    """Begin a store, or check that the one that is there may be gone on with."""
+    place.mkdir(parents=True, exist_ok=True)
+    if (place / HEADER).exists():
+        header = read_header(place)
+        if header["mdp"] != mdp.fingerprint():
+            raise InvalidFile(
+                f"{place} has features of the MDP {header['mdp']}; this one is {mdp.fingerprint()}. Give another "
+                "folder."
+            )
+        if header["by_group"] != by_group:
+            rows = "groups" if header["by_group"] else "demonstrations"
+            raise InvalidFile(f"{place} has a row for each of its {rows}; by_group is {by_group}. Give another folder.")
+    else:
+        others = sorted(path.name for path in place.iterdir() if not _is_scratch(path))
+        if others:
+            raise InvalidFile(
+                f"{place} is not empty, and not a store of features: it has {others[0]}. Give another folder."
+            )
+        write_header(place, mdp, by_group=by_group, parts=None)
+    if not (place / MDP_FILE).exists():
+        mdp.save(place / MDP_FILE)
+
+
+def _is_scratch(path: Path) -> bool:
+    """Whether a file is what a killed `atomic_write` leaves behind."""
+    return path.name.startswith(".") and path.name.endswith(".tmp")
+
+
+def _discard_damaged(path: Path) -> None:
+    """Take away the header of a part that is not whole, so that it is written anew."""
+    if path.is_file():
+        try:
+            StoredPart.open(path)
+        except InvalidFile as error:
+            warnings.warn(f"{error} It is written anew now.", LimiirlWarning, stacklevel=2)
+            path.unlink()
+
+
+def _check_same(part: StoredPart, task: PartTask) -> None:
+    """Check that a part that is there was made from the same data."""
+    if (part.mdp, part.by_group) != (task.mdp, task.by_group):
+        raise InvalidFile(f"{part.path} belongs to another store. Give another folder.")
+    changed = part.mark != task.source.mark()
+    if part.source != task.source.name or changed:
+        how = "which has changed since" if changed and part.source == task.source.name else f"not {task.source.name}"
+        raise InvalidFile(
+            f"{part.path} was made from {part.source}, {how}. Write the changed data to another folder, or remove this "
+            "one."
+        )
+
+
+def _check_finished(place: Path, names: list[str]) -> None:
+    """Check that there was something to write, and that nothing else is there."""
+    if not names:
+        raise InvalidDemos("The source has no parts: there is nothing to fit.")
+    for path in filter(_is_scratch, list(place.iterdir())):
+        path.unlink(missing_ok=True)
+    others = sorted(path.name for path in place.glob("part-*.json") if path.name not in set(names))
+    if others:
+        raise InvalidFile(
+            f"{place} has {others[0]}, which the source no longer has: it has {len(names)} parts. Write to another "
+            "folder, or remove this one."
+        )
+
+
+def _check_groups(parts: list[StoredPart]) -> None:
+    """Check that no group lies in two parts; eight bytes a group are all that is kept in memory."""
+    seen: list[NDArray[np.uint64]] = []
+    for part in parts:
+        names = part.names()
+        assert names is not None  # groups always have names
+        keys = [hashlib.blake2b(repr(name).encode(), digest_size=8).digest() for name in names.tolist()]
+        seen.append(np.frombuffer(b"".join(keys), dtype=np.uint64))
+    everybody, where = np.concatenate(seen), np.repeat(np.arange(len(parts)), [len(keys) for keys in seen])
+    order = np.argsort(everybody, kind="stable")
+    twice = np.flatnonzero(everybody[order][1:] == everybody[order][:-1])
+    if twice.size:
+        one, other = order[twice[0]], order[twice[0] + 1]
+        first, second = parts[where[one]], parts[where[other]]
+        offset = int(np.searchsorted(where, where[one]))
+        names = first.names()
+        assert names is not None
+        raise InvalidDemos(
+            f"Group {names[one - offset].item()!r} has demonstrations in {first.name} and in {second.name}. A group "
+            "must lie within one part: partition the data by group."
+        )

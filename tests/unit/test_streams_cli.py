@@ -1,0 +1,116 @@
+"""`limiirl stream`: from parquet files to features, intents and memberships, as a user runs it."""
+
+import contextlib
+import io
+import json
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from limiirl import Demonstrations, IntentMixture, MaxEnt
+from limiirl.cli import main
+from tests.oracles.mixture import crossings, walks
+
+DEMOS = walks(300, seed=2)[0].replace(groups=np.arange(300) // 5)
+SETTINGS = ("--intents", "2", "--set", "irl__bounds=[-5, 5]", "--set", "tol=1e-3")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with an MDP, demonstrations in three files, a store of their features, and a mixture."""
+    path = tmp_path_factory.mktemp("files")
+    crossings().save(path / "town.npz")
+    (path / "walks").mkdir()
+    for i in range(3):
+        DEMOS[100 * i : 100 * (i + 1)].to_parquet(path / "walks" / f"{i}.parquet")
+    limiirl(path, "features", "walks", "--mdp", "town.npz", "--out", "features")
+    limiirl(path, "fit", "features", *SETTINGS, "--out", "intents")
+    return path
+
+
+class Done(NamedTuple):
+    stdout: str
+    stderr: str
+
+
+def limiirl(folder, *arguments: str, code: int = 0) -> Done:
+    out, err, shows = io.StringIO(), io.StringIO(), warnings.showwarning
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main(["stream", *arguments])
+        finally:
+            warnings.showwarning = shows
+    assert (ended.value.code or 0) == code, err.getvalue()
+    return Done(out.getvalue(), err.getvalue())
+
+
+def test_from_files_to_memberships(folder):
+    said = limiirl(folder, "features", "walks", "--mdp", "town.npz", "--out", "again")
+    assert said.stdout == "300 demonstrations with 3 features in 3 parts, in again.\n"
+    assert "3 parts" in said.stderr
+    said = limiirl(folder, "fit", "again", *SETTINGS, "--out", "found", "--checkpoint", "fit.npz", "--verify")
+    assert "2 intents behind 300 demonstrations; converged after" in said.stdout
+    assert "river" in said.stdout
+    assert "iteration 1: log-likelihood" in said.stderr
+    assert "demonstrations a second" in said.stderr
+    whole = IntentMixture(2, MaxEnt(bounds=(-5, 5)), tol=1e-3, random_state=0).fit(crossings(), DEMOS)
+    found = IntentMixture.load(folder / "found")
+    np.testing.assert_allclose(found.thetas_, whole.thetas_, rtol=1e-8)
+    assert (folder / "fit.npz").exists()
+    said = limiirl(folder, "assign", "found", "again", "--out", "who")
+    assert said.stdout == "300 demonstrations in 3 files, in who.\n"
+    labels = np.concatenate([pq.read_table(path)["intent"].to_numpy() for path in sorted((folder / "who").iterdir())])
+    np.testing.assert_array_equal(labels, whole.labels_)
+
+
+def test_json_for_machines(folder):
+    options = ("--mdp", "town.npz", "--by-group", "--out", "groups", "--json")
+    facts = json.loads(limiirl(folder, "features", "walks", *options).stdout)
+    assert facts == {
+        "rows": 60, "demonstrations": 300, "features": 3, "parts": 3, "longest": 7, "saved": "groups"
+    }  # fmt: skip
+    found = json.loads(limiirl(folder, "fit", "groups", *SETTINGS, "--out", "by_group", "--json").stdout)
+    assert found["rows"] == 60
+    assert found["converged"]
+    np.testing.assert_allclose(sum(found["weights"]), 1.0, rtol=1e-12)
+    told = json.loads(limiirl(folder, "assign", "by_group", "groups", "--out", "groups_who", "--json").stdout)
+    assert told["rows"] == 60
+    assert pq.read_table(folder / told["files"][0]).column_names[0] == "group"
+
+
+REFUSED = [
+    (("features", "walks", "--mdp", "nowhere.npz"), "There is no file nowhere.npz"),
+    (("features", "empty", "--mdp", "town.npz", "--out", "x"), "empty has no .parquet or .csv file"),
+    (("features", "nowhere", "--mdp", "town.npz", "--out", "x"), "There is no folder or file nowhere"),
+    (("features", "bad", "--mdp", "town.npz", "--out", "y"), "1.parquet: demonstration 0, step 1:"),
+    (("features", "walks", "--mdp", "town.npz", "--out", "walks"), "not a store of features: it has 0.parquet"),
+    (("features", "walks", "--mdp", "town.npz", "--engine", "dask"), "needs the scheduler's address"),
+    (("fit", "walks", "-k", "2"), "walks is not a store of features"),
+    (("fit", "features", "-k", "2", "--out", "walks"), "is not a mixture of limiirl alone"),
+    (("fit", "features", "-k", "2", "--set", "n_init=4"), "fitted from one start"),
+    (("fit", "features", "-k", "2", "--set", "colour=red"), "--set takes NAME=VALUE"),
+    (("assign", "intents", "walks"), "walks is not a store of features"),
+    (("assign", "intents", "features", "--out", "walks"), "has 0.parquet, which is not among the 3 files"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[message[:20] for _, message in REFUSED])
+def test_bad_input_is_one_sentence_and_code_2(folder, arguments, message):
+    (folder / "empty").mkdir(exist_ok=True)
+    (folder / "bad").mkdir(exist_ok=True)
+    Demonstrations.from_lists([[0, 1]]).to_parquet(folder / "bad" / "0.parquet")
+    Demonstrations.from_lists([[0, 99]]).to_parquet(folder / "bad" / "1.parquet")
+    done = limiirl(folder, *arguments, code=2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("command", ["features", "fit", "assign"])
+def test_help_has_an_example(folder, command):
+    printed = limiirl(folder, command, "--help").stdout
+    assert f"Example: limiirl stream {command}" in " ".join(printed.split())

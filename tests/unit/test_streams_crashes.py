@@ -1,0 +1,181 @@
+"""Streams under SIGKILL: a real process, killed at random moments and started again, ends with the same bits."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from limiirl import IntentMixture, MaxEnt, RewardEnsemble
+from limiirl.errors import InvalidFile, InvalidParameter
+from limiirl.streams import Calls, FeatureStore, fit_streamed, write_features
+from tests.oracles.mixture import TASTES, crossings, walks
+
+pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
+
+# It says when it begins a part or has ended an iteration.
+JOB = """
+import sys, warnings
+warnings.simplefilter("ignore")
+from tests.unit.test_streams_crashes import job
+job(sys.argv[1], lambda text: print(text, flush=True))
+"""
+PARTS, ITERATIONS = 12, 10
+
+
+def job(folder, say):
+    """Write features and fit to them; return weights, rewards and history as text that has every bit."""
+    demos, _ = walks(200 * PARTS, seed=1)
+
+    def part(i):
+        say(f"part {i}")
+        return demos[200 * i : 200 * (i + 1)]
+
+    store = write_features(crossings(), Calls(part, PARTS), f"{folder}/features")
+    mix = IntentMixture(2, MaxEnt(bounds=(-5, 5)), max_iter=ITERATIONS, tol=0.0, random_state=0)
+    mix.set_params(callback=lambda start, entry: say(f"iteration {entry.iteration}"))
+    fit_streamed(mix, crossings(), store, sample=500, checkpoint=f"{folder}/fit.npz")
+    history = [(e.iteration, e.objective, e.change, e.n_evaluations, e.weights.tolist()) for e in mix.history_]
+    say(repr((mix.thetas_.tolist(), mix.weights_.tolist(), history)))
+
+
+def start(folder):
+    command = [sys.executable, "-c", JOB, str(folder)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path):
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "killed").mkdir()
+    whole = []
+    job(tmp_path / "whole", whole.append)
+    assert len(whole) == PARTS + ITERATIONS + 2
+    dice = random.Random(0)
+    begun = []
+    # Killed while it writes, soon after it began to fit, and later.
+    for last in (f"part {dice.randrange(2, 9)}", f"iteration {dice.randrange(3)}", f"iteration {dice.randrange(4, 8)}"):
+        with start(tmp_path / "killed") as process:
+            begun.append(process.stdout.readline().strip())
+            line = begun[-1]
+            while line and line != last:
+                line = process.stdout.readline().strip()
+            assert line == last
+            time.sleep(dice.uniform(0.0, 0.02))
+            process.kill()
+        assert process.returncode == -signal.SIGKILL
+    with start(tmp_path / "killed") as process:
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert out.splitlines()[-1] == whole[-1]
+    # Each went on near where the one before was killed: at most a part, or an iteration, was done twice.
+    begun.append(out.splitlines()[0])
+    assert begun[0] == "part 0"
+    assert begun[1].startswith("part ")
+    assert begun[1] != "part 0"
+    assert begun[3].startswith("iteration ")
+    assert begun[3] not in ("iteration 0", "iteration 1")
+
+
+def fitting(**parameters):
+    settings = {
+        "init": RewardEnsemble([0.5, 0.5], TASTES / 2),
+        "max_iter": 6,
+        "tol": 0.0,
+        "random_state": 0,
+    } | parameters
+    irl = settings.pop("irl", MaxEnt(bounds=(-5, 5)))
+    return IntentMixture(2, irl, **settings)
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_at(last):
+    def callback(start, entry):
+        if entry.iteration == last:
+            raise Stop
+
+    return callback
+
+
+@pytest.fixture
+def store(tmp_path):
+    demos, _ = walks(500, seed=2)
+    return write_features(crossings(), [demos[:200], demos[200:]], tmp_path / "features")
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"annealing": (4.0, 4)}, {"init": "kmeans"}, {"init": RewardEnsemble([0.5, 0.5], TASTES * 20)}],
+    ids=["plain", "annealed", "kmeans", "outside the bounds"],
+)
+@pytest.mark.parametrize("last", [0, 1, 2, 4, 6])
+def test_stopped_after_any_iteration_it_goes_on_with_the_same_bits(tmp_path, store, parameters, last):
+    whole = fit_streamed(fitting(**parameters), crossings(), store)
+    with pytest.raises(Stop):  # before the checkpoint of this iteration is written
+        fit_streamed(fitting(**parameters, callback=stop_at(last)), crossings(), store, checkpoint=tmp_path / "fit.npz")
+    assert (tmp_path / "fit.npz").exists() == (last > 0)
+    seen = []
+    again = fit_streamed(
+        fitting(**parameters, callback=lambda start, entry: seen.append(entry.iteration)),
+        crossings(),
+        store,
+        checkpoint=tmp_path / "fit.npz",
+    )
+    assert seen == list(range(last, 7))
+    np.testing.assert_array_equal(again.thetas_, whole.thetas_)
+    np.testing.assert_array_equal(again.weights_, whole.weights_)
+    for one, other in zip(again.history_, whole.history_, strict=True):
+        assert (one.objective, repr(one.change), one.event) == (other.objective, repr(other.change), other.event)
+    np.testing.assert_array_equal([e.weights for e in again.history_], [e.weights for e in whole.history_])
+
+
+def test_a_fit_that_has_ended_is_returned_or_goes_on(tmp_path, store):
+    place = tmp_path / "fit.npz"
+    short = fit_streamed(fitting(max_iter=3), crossings(), store, checkpoint=place)
+    passes = []
+    again = fit_streamed(
+        fitting(max_iter=3), crossings(), store, checkpoint=place, progress=lambda *done: passes.append(done)
+    )
+    assert passes == []
+    np.testing.assert_array_equal(again.thetas_, short.thetas_)
+    longer = fit_streamed(fitting(max_iter=6), crossings(), store, checkpoint=place)
+    np.testing.assert_array_equal(longer.thetas_, fit_streamed(fitting(), crossings(), store).thetas_)
+    converged = fit_streamed(fitting(max_iter=300, tol=1e-3), crossings(), store, checkpoint=place)
+    assert converged.converged_
+    n_iter = converged.n_iter_
+    assert fit_streamed(fitting(max_iter=300, tol=1e-3), crossings(), store, checkpoint=place).n_iter_ == n_iter
+
+
+def test_the_checkpoint_of_another_fit_is_refused(tmp_path, store):
+    place = tmp_path / "fit.npz"
+    fit_streamed(fitting(max_iter=1), crossings(), store, checkpoint=place)
+    demos, _ = walks(500, seed=3)
+    other = write_features(crossings(), [demos], tmp_path / "other")
+    for changed, data in (
+        (fitting(irl=MaxEnt(bounds=(-6, 5))), store),
+        (fitting(random_state=1), store),
+        (fitting(init=RewardEnsemble([0.4, 0.6], TASTES / 2)), store),
+        (fitting(), other),
+    ):
+        with pytest.raises(InvalidParameter, match="is the checkpoint of another fit"):
+            fit_streamed(changed, crossings(), data, checkpoint=place)
+    with pytest.raises(InvalidParameter, match="is the checkpoint of another fit"):
+        fit_streamed(fitting(), crossings(), store, checkpoint=place, sample=7)
+    place.write_bytes(place.read_bytes()[:100])
+    with pytest.raises(InvalidFile, match="truncated or not an npz file"):
+        fit_streamed(fitting(), crossings(), store, checkpoint=place)
+
+
+def test_generated_rows_resume_too(tmp_path, store):
+    made = FeatureStore.generated(
+        lambda i: store.parts[i].take(np.arange(store.parts[i].facts.n)), [200, 300], 3, longest=7
+    )
+    with pytest.raises(Stop):
+        fit_streamed(fitting(callback=stop_at(3)), crossings(), made, checkpoint=tmp_path / "fit.npz")
+    again = fit_streamed(fitting(), crossings(), made, checkpoint=tmp_path / "fit.npz")
+    np.testing.assert_array_equal(again.thetas_, fit_streamed(fitting(), crossings(), store).thetas_)

@@ -1,0 +1,355 @@
+"""Stores of features: what they hold, what they refuse, and what is left of one that was stopped or damaged."""
+
+import gc
+import json
+import pickle
+import weakref
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble
+from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter, LimiirlWarning, MissingFile
+from limiirl.streams import Calls, FeatureStore, assign, write_features
+from limiirl.streams.sources import parts_of
+from tests.oracles.mixture import TASTES, crossings, walks
+
+
+@pytest.fixture
+def walked():
+    return walks(300, seed=1)[0]
+
+
+def files(folder, demos, *ends):
+    """Parquet files of consecutive demonstrations."""
+    folder.mkdir()
+    for i, (lo, hi) in enumerate(zip((0, *ends), (*ends, len(demos)), strict=True)):
+        demos[lo:hi].to_parquet(folder / f"walks-{i}.parquet")
+    return folder
+
+
+def stamps(folder):
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
+
+
+def test_a_store_has_the_features_of_the_demonstrations(tmp_path, walked):
+    store = write_features(crossings(), files(tmp_path / "in", walked, 100, 101), tmp_path / "out")
+    assert [part.facts.n for part in store.parts] == [100, 1, 199]
+    assert [part.name for part in store.parts] == ["walks-0.parquet", "walks-1.parquet", "walks-2.parquet"]
+    rows = store.take(np.arange(300))
+    np.testing.assert_array_equal(rows.features, walked.features(crossings()))
+    np.testing.assert_array_equal(rows.log_q, walked.log_q(crossings()))
+    np.testing.assert_array_equal(rows.counts, np.ones(300))
+    assert store.longest == walked.lengths.max()
+    again = FeatureStore.open(tmp_path / "out")
+    assert again == store
+    assert again.fingerprint == store.fingerprint
+    assert pickle.loads(pickle.dumps(again)) == store
+    again.verify()
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "part-00000.features.npy"), rows.features[:100])
+
+
+def test_sources_of_every_kind_give_the_same_rows(tmp_path, walked):
+    folder = files(tmp_path / "in", walked, 100)
+    kinds = {
+        "folder": folder,
+        "name": str(folder),
+        "paths": sorted(folder.iterdir()),
+        "list": [walked[:100], walked[100:]],
+        "generator": (part for part in (walked[:100], walked[100:])),
+        "calls": Calls(lambda i: walked[100 * i : 100 + 200 * i], 2),
+    }
+    expected = walked.features(crossings())
+    for name, source in kinds.items():
+        store = write_features(crossings(), source, tmp_path / name)
+        assert len(store.parts) == 2
+        np.testing.assert_array_equal(store.take(np.arange(300)).features, expected)
+    single = write_features(crossings(), walked, tmp_path / "single")
+    np.testing.assert_array_equal(single.take(np.arange(300)).features, expected)
+
+
+def test_csv_and_subfolders_are_read_in_order(tmp_path):
+    (tmp_path / "in" / "b").mkdir(parents=True)
+    Demonstrations.from_lists([[0, 4]]).to_parquet(tmp_path / "in" / "b" / "x.parquet")
+    (tmp_path / "in" / "a.csv").write_text("demo,t,state\nann,0,0\nann,1,1\n")
+    (tmp_path / "in" / "_notes.csv").write_text("nothing")
+    assert [part.name for part in parts_of(tmp_path / "in")] == ["a.csv", "b/x.parquet"]
+    store = write_features(crossings(), tmp_path / "in", tmp_path / "out")
+    assert store.parts[0].names().tolist() == ["ann"]
+    assert store.parts[1].names() is None
+
+
+def test_stopped_and_called_again_it_makes_only_what_is_missing(tmp_path, walked):
+    folder, out = files(tmp_path / "in", walked, 100, 200), tmp_path / "out"
+    whole = write_features(crossings(), folder, tmp_path / "whole")
+
+    def until_second():
+        yield walked[:100]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_features(crossings(), until_second(), tmp_path / "stopped")
+    with pytest.raises(InvalidFile, match="is not finished"):
+        FeatureStore.open(tmp_path / "stopped")
+    write_features(crossings(), folder, out)
+    (out / "part-00001.json").unlink()
+    before = stamps(out)
+    again = write_features(crossings(), folder, out)
+    changed = {name for name, stamp in stamps(out).items() if before.get(name) != stamp}
+    assert changed == {"part-00001.json", "part-00001.features.npy", "part-00001.base.npy", "store.json"}
+    assert [part.fingerprint for part in again.parts] == [part.fingerprint for part in whole.parts]
+
+
+def test_what_a_killed_writer_leaves_behind_is_no_obstacle(tmp_path, walked):
+    (tmp_path / ".store.json.x1.tmp").write_text("{")
+    store = write_features(crossings(), [walked], tmp_path)
+    (tmp_path / "mdp.npz").unlink()  # killed just after the header
+    (tmp_path / "part-00000.json").unlink()
+    (tmp_path / ".part-00000.features.npy.x2.tmp").write_bytes(b"half")
+    (tmp_path / "part-00000.base.npy").write_bytes(b"of another time")
+    assert write_features(crossings(), [walked], tmp_path) == store
+    assert store.mdp() == crossings()
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".tmp")] == []
+
+
+def test_parts_leave_memory_one_by_one(tmp_path):
+    alive, most = weakref.WeakSet(), []
+
+    def part(i):
+        demos, _ = walks(50, seed=i)
+        most.append(len(alive))
+        alive.add(demos.steps(crossings_once))
+        return demos
+
+    crossings_once = crossings()
+    gc.disable()  # it may be long in coming: arrays are few objects, however large
+    try:
+        write_features(crossings_once, Calls(part, 6), tmp_path)
+    finally:
+        gc.enable()
+    assert max(most) <= 1
+
+
+def test_progress_counts_parts(tmp_path, walked):
+    seen = []
+    write_features(crossings(), [walked, walked], tmp_path, progress=lambda *done: seen.append(done))
+    assert seen == [(0, None), (1, None), (2, 2)]
+
+
+@pytest.mark.parametrize("kind", ["features", "base"])
+def test_a_truncated_part_is_told_and_made_anew(tmp_path, walked, kind):
+    folder, out = files(tmp_path / "in", walked, 100), tmp_path / "out"
+    store = write_features(crossings(), folder, out)
+    damaged = out / f"part-00001.{kind}.npy"
+    damaged.write_bytes(damaged.read_bytes()[:-8])
+    with pytest.raises(InvalidFile, match=rf"part-00001.{kind}.npy is truncated or changed: \d+ bytes instead of \d+"):
+        FeatureStore.open(out)
+    with pytest.warns(LimiirlWarning, match="written anew now"):
+        again = write_features(crossings(), folder, out)
+    assert again == store
+    damaged.unlink()
+    with pytest.raises(InvalidFile, match="is missing"):
+        FeatureStore.open(out)
+
+
+def test_a_changed_bit_is_found_by_verify(tmp_path, walked):
+    store = write_features(crossings(), [walked], tmp_path)
+    content = bytearray((tmp_path / "part-00000.features.npy").read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "part-00000.features.npy").write_bytes(content)
+    with pytest.raises(InvalidFile, match="is not what was written"):
+        store.verify()
+
+
+def test_damaged_headers(tmp_path, walked):
+    write_features(crossings(), [walked], tmp_path)
+    header = tmp_path / "part-00000.json"
+    good = header.read_text()
+    header.write_text(good[:50])
+    with pytest.raises(InvalidFile, match="part-00000.json is damaged"):
+        FeatureStore.open(tmp_path)
+    header.write_text(json.dumps(json.loads(good) | {"mdp": "other"}))
+    with pytest.raises(InvalidFile, match="belongs to another store"):
+        FeatureStore.open(tmp_path)
+    (tmp_path / "store.json").write_text("{")
+    with pytest.raises(InvalidFile, match="store.json is damaged"):
+        FeatureStore.open(tmp_path)
+    (tmp_path / "store.json").write_text('{"format": "limiirl.features", "version": 9}')
+    with pytest.raises(InvalidFile, match="version 9; this limiirl reads"):
+        FeatureStore.open(tmp_path)
+    with pytest.raises(MissingFile, match="it has no store.json"):
+        FeatureStore.open(tmp_path / "nowhere")
+
+
+def test_changed_data_are_refused(tmp_path, walked):
+    folder, out = files(tmp_path / "in", walked, 100), tmp_path / "out"
+    write_features(crossings(), folder, out)
+    walked[100:299].to_parquet(folder / "walks-1.parquet")
+    with pytest.raises(InvalidFile, match="was made from walks-1.parquet, which has changed since"):
+        write_features(crossings(), folder, out)
+    (folder / "walks-1.parquet").rename(folder / "walks-9.parquet")
+    with pytest.raises(InvalidFile, match="was made from walks-1.parquet, not walks-9.parquet"):
+        write_features(crossings(), folder, out)
+    (folder / "walks-9.parquet").unlink()
+    with pytest.raises(InvalidFile, match="part-00001.json, which the source no longer has: it has 1 parts"):
+        write_features(crossings(), folder, out)
+
+
+def test_given_demonstrations_that_changed_are_refused(tmp_path, walked):
+    write_features(crossings(), [walked], tmp_path)
+    with pytest.raises(InvalidFile, match="was made from part 0, which has changed since"):
+        write_features(crossings(), [walked[::-1]], tmp_path)
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path, walked):
+    write_features(crossings(), [walked], tmp_path / "out")
+    with pytest.raises(InvalidFile, match="has features of the MDP"):
+        write_features(crossings().replace(gamma=0.5), [walked], tmp_path / "out")
+    with pytest.raises(InvalidFile, match="has a row for each of its demonstrations; by_group is True"):
+        write_features(crossings(), [walked.replace(groups=np.arange(300))], tmp_path / "out", by_group=True)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    with pytest.raises(InvalidFile, match=r"not a store of features: it has letter.txt"):
+        write_features(crossings(), [walked], tmp_path / "mine")
+
+
+def bad_input(case, folder):
+    """Make a source with a fault."""
+    good = Demonstrations.from_lists([[0, 1, 2], [0, 4]])
+    rows = {"demo": [0, 0], "t": [0, 1], "state": [0, 1]}
+    second = folder / "b.parquet"
+    if case == "nothing":
+        return
+    good.to_parquet(folder / "a.parquet")
+    if case == "no rows":
+        Demonstrations.from_lists([]).to_parquet(second)
+    elif case == "schemas":
+        Demonstrations.from_lists([[0, 1]], actions=[[0]]).to_parquet(second)
+    elif case == "outside":
+        Demonstrations.from_lists([[0, 1], [0, 4], [0, 1, 99]]).to_parquet(second)
+    elif case == "impossible":
+        Demonstrations.from_lists([[0, 1], [0, 15]]).to_parquet(second)
+    elif case == "start":
+        Demonstrations.from_lists([[0, 1], [5, 6]]).to_parquet(second)
+    elif case == "damaged":
+        second.write_bytes((folder / "a.parquet").read_bytes()[:-20])
+    elif case == "nan":
+        (folder / "a.parquet").unlink()
+        pq.write_table(pa.table(rows | {"state": [0.0, float("nan")]}), second)
+    elif case == "null":
+        (folder / "a.parquet").unlink()
+        pq.write_table(pa.table(rows | {"state": [0, None]}), second)
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("nothing", "has no .parquet or .csv file"),
+        ("no rows", "b.parquet: there are no demonstrations in it"),
+        (
+            "schemas",
+            "different columns: .*a.parquet has demo int64, t int64, state int64; .*b.parquet has .* action ",
+        ),
+        ("outside", r"b.parquet: demonstration 2, step 2: .*99"),
+        ("impossible", r"b.parquet: demonstration 1, step 0: "),
+        ("start", r"b.parquet: demonstration 1"),
+        ("damaged", "b.parquet is no parquet file, or damaged"),
+        ("nan", "b.parquet.*"),
+        ("null", "b.parquet.*"),
+    ],
+)
+def test_bad_input_is_named(tmp_path, case, message):
+    (tmp_path / "in").mkdir()
+    bad_input(case, tmp_path / "in")
+    with pytest.raises((InvalidDemos, InvalidFile), match=message):
+        write_features(crossings(), tmp_path / "in", tmp_path / "out")
+
+
+def test_other_bad_sources(tmp_path, walked):
+    with pytest.raises(MissingFile, match="There is no folder or file"):
+        write_features(crossings(), tmp_path / "nowhere", tmp_path / "a")
+    with pytest.raises(InvalidParameter, match="item 1 is a int"):
+        write_features(crossings(), [walked, 3], tmp_path / "b")
+    with pytest.raises(InvalidParameter, match="source must be a folder, files"):
+        write_features(crossings(), 7, tmp_path / "c")
+    with pytest.raises(InvalidDemos, match="The source has no parts"):
+        write_features(crossings(), [], tmp_path / "d")
+    with pytest.raises(InvalidDemos, match="part 0: a part must be Demonstrations; it is a list"):
+        write_features(crossings(), Calls(lambda i: [], 1), tmp_path / "e")
+    with pytest.raises(InvalidParameter, match="MaxCausalEnt looks at every step"):
+        write_features(crossings(), [walked], tmp_path / "f", irl=MaxCausalEnt())
+    with pytest.raises(InvalidDemos, match=r"part 0: demonstration \d+ has 7 states, more than max_length = 4"):
+        write_features(crossings(), [walked], tmp_path / "g", irl=MaxEnt(max_length=4))
+
+
+def test_unrecorded_actions_that_matter_are_refused(tmp_path):
+    double = {"src": [0, 0], "dst": [1, 1], "action": [0, 1], "p0": [1, 0]}
+    demos = Demonstrations.from_lists([[0, 1]])
+    mdp = MDP.from_edges(**double, edge_features=[[1.0], [2.0]])
+    with pytest.raises(InvalidDemos, match="part 0: demonstration 0, step 0: several actions lead"):
+        write_features(mdp, [demos], tmp_path / "a")
+    alike = MDP.from_edges(**double, edge_features=[[2.0], [2.0]])
+    store = write_features(alike, [demos], tmp_path / "b")
+    assert store.take(np.arange(1)).features.tolist() == [[2.0]]
+
+
+def test_groups_must_lie_within_a_part(tmp_path, walked):
+    named = walked.replace(groups=[f"g{i // 10}" for i in range(300)])
+    store = write_features(crossings(), [named[:100], named[100:]], tmp_path / "a", by_group=True)
+    assert store.n == 30
+    assert store.parts[1].names()[0] == "g10"
+    with pytest.raises(InvalidDemos, match="Group 'g9' has demonstrations in part 0 and in part 1"):
+        write_features(crossings(), [named[:95], named[95:]], tmp_path / "b", by_group=True)
+    with pytest.raises(InvalidDemos, match="part 0: by_group needs a group for each"):
+        write_features(crossings(), [walked], tmp_path / "c", by_group=True)
+    with pytest.raises(InvalidFile, match="is not finished"):
+        FeatureStore.open(tmp_path / "b")
+
+
+@pytest.fixture
+def mix(walked):
+    return IntentMixture(2, MaxEnt(bounds=(-5, 5)), init=RewardEnsemble([0.5, 0.5], TASTES), max_iter=0).fit(
+        crossings(), walked
+    )
+
+
+def test_assignments_are_the_mixtures_predictions(tmp_path, walked, mix):
+    named = Demonstrations(walked.states, walked.offsets, ids=[f"w{i}" for i in range(300)])
+    store = write_features(crossings(), [named[:100], walked[100:]], tmp_path / "features")
+    seen = []
+    paths = assign(mix, store, tmp_path / "out", progress=lambda *done: seen.append(done))
+    assert seen == [(100, 300), (300, 300)]
+    tables = [pq.read_table(path) for path in paths]
+    assert tables[0].column_names == ["demo", "intent", "probability_0", "probability_1", "log_likelihood"]
+    assert tables[0]["demo"].to_pylist() == [f"w{i}" for i in range(100)]
+    assert tables[1]["demo"].to_pylist() == list(range(200))
+    whole = pa.concat_tables([table.drop(["demo"]) for table in tables])
+    np.testing.assert_array_equal(whole["intent"].to_numpy(), mix.predict(walked))
+    np.testing.assert_allclose(whole["probability_1"].to_numpy(), mix.predict_proba(walked)[:, 1], rtol=1e-12)
+    np.testing.assert_allclose(whole["log_likelihood"].to_numpy(), mix.score_samples(walked), rtol=1e-12)
+    assert assign(mix, store, tmp_path / "out") == paths  # replaced
+    (tmp_path / "out" / "part-00002.parquet").write_bytes(b"")
+    with pytest.raises(InvalidFile, match="has part-00002.parquet, which is not among the 2 files"):
+        assign(mix, store, tmp_path / "out")
+
+
+def test_assignments_of_groups(tmp_path, walked, mix):
+    named = walked.replace(groups=np.arange(300) // 10)
+    store = write_features(crossings(), [named[:100], named[100:]], tmp_path / "features", by_group=True)
+    tables = [pq.read_table(path) for path in assign(mix, store, tmp_path / "out")]
+    groups = np.concatenate([table["group"].to_numpy() for table in tables])
+    np.testing.assert_array_equal(groups, np.arange(30))
+    found = np.concatenate([table["probability_0"].to_numpy() for table in tables])
+    np.testing.assert_allclose(found, mix.predict_proba(named, named.groups)[::10, 0], rtol=1e-10)
+
+
+def test_assignments_need_the_mdp_and_the_trajectories_of_the_fit(tmp_path, walked, mix):
+    short = IntentMixture(1, MaxEnt(), max_iter=0).fit(crossings(), walked[walked.lengths <= 4])
+    store = write_features(crossings(), [walked], tmp_path / "features")
+    with pytest.raises(InvalidDemos, match="more than max_length = 4"):
+        assign(short, store, tmp_path / "out")
+    other = write_features(crossings().replace(gamma=0.9), [walked], tmp_path / "other")
+    with pytest.raises(InvalidParameter, match="The store has features of the MDP"):
+        assign(mix, other, tmp_path / "out")
