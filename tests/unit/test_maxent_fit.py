@@ -273,13 +273,13 @@ def test_the_cap_keeps_the_best_point_evaluated(solver: str, cap: int, monkeypat
     paths = Enumeration(mdp, LENGTH)
     rows = sampled(paths, 40, seed=8)
     plain, start = objective(paths, counted(paths, rows)), np.array([4.0, -4.0, 5.0, 3.0])
-    tried, totals = [], FiniteEngine.totals
+    tried, expectation = [], FiniteEngine.expectation
 
     def spy(engine: FiniteEngine, thetas: np.ndarray, **options: object) -> object:
         tried.extend(thetas.copy())
-        return totals(engine, thetas, **options)  # type: ignore[arg-type]
+        return expectation(engine, thetas, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(FiniteEngine, "totals", spy)
+    monkeypatch.setattr(FiniteEngine, "expectation", spy)
     model = MaxEnt(LENGTH, None, solver=solver, max_evaluations=cap)
     with pytest.warns(ConvergenceWarning, match=r"cap on evaluations.*raise max_evaluations.*gradient is .* after"):
         model.fit(mdp, as_demonstrations(paths, rows), start=start)
@@ -338,13 +338,13 @@ def test_fit_many_evaluates_all_columns_together(monkeypatch: pytest.MonkeyPatch
     paths = Enumeration(mdp, LENGTH)
     demos = as_demonstrations(paths, sampled(paths, 60, seed=9))
     weights = np.random.default_rng(1).dirichlet(np.ones(5), size=60)
-    columns, totals = [], FiniteEngine.totals
+    columns, expectation = [], FiniteEngine.expectation
 
     def spy(engine: FiniteEngine, thetas: np.ndarray, **options: object) -> object:
         columns.append(len(thetas))
-        return totals(engine, thetas, **options)  # type: ignore[arg-type]
+        return expectation(engine, thetas, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(FiniteEngine, "totals", spy)
+    monkeypatch.setattr(FiniteEngine, "expectation", spy)
     model, alone = MaxEnt(LENGTH, (-3.0, 0.5)), []
     for k in range(5):
         model.fit(mdp, demos, weights[:, k])

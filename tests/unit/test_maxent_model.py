@@ -304,7 +304,8 @@ def test_parameters_can_be_read_set_and_cloned():
     params = model.get_params()
     assert params == {
         "max_length": 5, "bounds": (-1, 1), "stop": "terminal", "condition": "start", "ridge": 0.1, "solver": "lbfgs",
-        "tol": 1e-4, "max_evaluations": 9, "number_space": "auto", "max_memory": 2.0**30,
+        "tol": 1e-4, "max_evaluations": 9, "number_space": "auto", "max_memory": None,
+        "device": "cpu",
     }  # fmt: skip
     assert clone(model).get_params() == params
     assert model.set_params(ridge=0.5, max_length=None) is model

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from limiirl import __version__
-from limiirl.cli import evaluate, mixtures, reproduce, roads
+from limiirl.cli import evaluate, mixtures, reproduce, roads, stream
+from limiirl.cli.wording import in_options, options_of
 from limiirl.errors import LimiirlError, LimiirlWarning
 
 app = typer.Typer(
@@ -66,14 +67,7 @@ app.command(no_args_is_help=True)(mixtures.infer)
 app.command(no_args_is_help=True)(reproduce.reproduce)
 app.command(no_args_is_help=True)(reproduce.report)
 app.add_typer(roads.app, name="roads")
-
-
-def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-    """Print a warning of ours as one line on stderr; others as Python does."""
-    if issubclass(category, LimiirlWarning):
-        typer.echo(f"limiirl: warning: {message}", err=True)
-    else:
-        _python_shows(message, category, *where, **more)
+app.add_typer(stream.app, name="stream")
 
 
 _python_shows = warnings.showwarning
@@ -81,12 +75,21 @@ _python_shows = warnings.showwarning
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, on sys.argv by default; an error of ours is one sentence and exit code 2."""
-    warnings.showwarning = _show_warning
     words = sys.argv[1:] if arguments is None else arguments
+    options = options_of(typer.main.get_command(app), words)
+
+    def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        """Print a warning of ours as one line on stderr; others as Python does."""
+        if issubclass(category, LimiirlWarning):
+            typer.echo(f"limiirl: warning: {in_options(str(message), options)}", err=True)
+        else:
+            _python_shows(message, category, *where, **more)
+
+    warnings.showwarning = show_warning
     try:
         app(words, obj=words)  # a run notes the words that made it
     except LimiirlError as error:
-        typer.echo(f"limiirl: {error}", err=True)
+        typer.echo(f"limiirl: {in_options(str(error), options)}", err=True)
         sys.exit(2)
     except OSError as error:  # a folder that is not there, a full disk
         typer.echo(f"limiirl: {error.filename or 'a file'}: {error.strerror or error}.", err=True)

@@ -15,6 +15,7 @@ from limiirl.irl.choice_events import Events
 from limiirl.irl.choice_sweeps import HorizonValues
 from limiirl.irl.choice_values import Engine, SoftValues
 from limiirl.irl.choices import Choices
+from limiirl.irl.devices import choose_device
 from limiirl.mdp import MDP
 
 
@@ -46,6 +47,8 @@ class MaxCausalEnt(CausalModel):
         Largest component of the projected gradient at the solution, relative to the mean number of choices.
     max_evaluations : int
         Cap on values with gradients in `fit`; the best point is kept.
+    device : {"cpu", "gpu", "auto"}
+        Where values and gradients are computed; "auto" takes a GPU where one works and the MDP is large enough to gain.
 
     Attributes
     ----------
@@ -75,6 +78,7 @@ class MaxCausalEnt(CausalModel):
         ridge: float = 1e-4,
         tol: float = 1e-6,
         max_evaluations: int = 1000,
+        device: str = "cpu",
     ) -> None:
         self.beta = beta
         self.bounds = bounds
@@ -83,14 +87,23 @@ class MaxCausalEnt(CausalModel):
         self.ridge = ridge
         self.tol = tol
         self.max_evaluations = max_evaluations
+        self.device = device
 
     def _engine(self, mdp: MDP) -> Engine:
         checks.mdp(mdp)
         beta = checks.positive(self.beta, "beta")
         stop = checks.choice(self.stop, "stop", ("anywhere", "terminal_or_max_length"))
-        if self.horizon is None:
+        horizon = None if self.horizon is None else checks.count(self.horizon, "horizon")
+        device = choose_device(self.device, mdp.n_states + mdp.n_edges)
+        if device is not None:
+            from limiirl.irl.choice_gpu import GpuHorizonValues, GpuSoftValues
+
+            if horizon is None:
+                return GpuSoftValues(Choices(mdp), beta, device)
+            return GpuHorizonValues(Choices(mdp), beta, horizon, device, stop=stop == "anywhere")
+        if horizon is None:
             return SoftValues(Choices(mdp), beta)
-        return HorizonValues(Choices(mdp), beta, checks.count(self.horizon, "horizon"), stop=stop == "anywhere")
+        return HorizonValues(Choices(mdp), beta, horizon, stop=stop == "anywhere")
 
     def _events(self, mdp: MDP, demos: Demonstrations, units: Units, *, whole: bool = True) -> Events:
         if self.horizon is None:

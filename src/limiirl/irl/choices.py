@@ -29,6 +29,8 @@ class Choices:
         For the kernels.
     alive, first_pair : (m,)
         The states that have a choice, and where the pairs of each begin.
+    pair_features : list
+        The features (P, c) of actions, and of edges in expectation, where there are any.
 
     Examples
     --------
@@ -52,10 +54,10 @@ class Choices:
         self.alive = np.flatnonzero(pairs)
         self.first_pair = pair_ptr[self.alive]
         self.moves: Any = sparse.csr_array((mdp.prob, mdp.dst, edge_ptr), shape=(mdp.n_pairs, mdp.n_states))
-        self._of_pair: list[Any] = [] if mdp.action_features is None else [mdp.action_features]
+        self.pair_features: list[Any] = [] if mdp.action_features is None else [mdp.action_features]
         if mdp.edge_features is not None:
             mean: Any = sparse.csr_array((mdp.prob, np.arange(mdp.n_edges), edge_ptr))
-            self._of_pair.append(mean @ mdp.edge_features)
+            self.pair_features.append(mean @ mdp.edge_features)
 
     def rewards(self, thetas: Float) -> tuple[Float, Float]:
         """Return what visits to states (S, K) and choices (P, K) earn under thetas (K, d)."""
@@ -64,7 +66,7 @@ class Choices:
         if mdp.state_features is not None:
             r_state += np.asarray(mdp.state_features @ thetas[:, :first].T)
         r_pair = np.zeros((mdp.n_pairs, thetas.shape[0]))
-        for features in self._of_pair:
+        for features in self.pair_features:
             last = first + features.shape[1]
             r_pair += features @ thetas[:, first:last].T
             first = last
@@ -73,7 +75,7 @@ class Choices:
     def features(self, node: Float, pair: Float) -> Float:
         """Return (K, d), the features of counts of states (S, K) and pairs (P, K): `rewards`, transposed."""
         parts: list[Any] = [] if self.mdp.state_features is None else [self.mdp.state_features.T @ node]
-        parts += [features.T @ pair for features in self._of_pair]
+        parts += [features.T @ pair for features in self.pair_features]
         return np.ascontiguousarray(np.vstack(parts).T)
 
     @cached_property
@@ -95,7 +97,7 @@ class Choices:
         first = mdp.n_state_features
         if mdp.state_features is not None:
             states[:, :first] = _dense(mdp.state_features)
-        for features in self._of_pair:
+        for features in self.pair_features:
             pairs[:, first : first + features.shape[1]] = _dense(features)
             first += features.shape[1]
         return states, pairs

@@ -16,6 +16,7 @@ from limiirl.irl.base import FitResult
 from limiirl.irl.destination_likelihood import Trips, arrives_once, log_weight_onward
 from limiirl.irl.destination_null import nulls, spread
 from limiirl.irl.destination_values import GoalValues
+from limiirl.irl.devices import only_cpu
 from limiirl.irl.engine.viterbi import heaviest_of_any_length
 from limiirl.irl.evidence import Evidence
 from limiirl.irl.optimise import SOLVERS
@@ -55,6 +56,9 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
         that is above 1.
     max_evaluations : int
         Cap on values with gradients in `fit`; the best point is kept.
+    device : {"cpu", "gpu", "auto"}
+        "auto" is the CPU: one elimination for all goals has no faster form for a GPU (ADR 0018), and "gpu" is an error
+        that says so.
 
     Attributes
     ----------
@@ -85,12 +89,14 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
         solver: str = "bfgs",
         tol: float = 1e-5,
         max_evaluations: int = 1000,
+        device: str = "cpu",
     ) -> None:
         self.bounds = bounds
         self.ridge = ridge
         self.solver = solver
         self.tol = tol
         self.max_evaluations = max_evaluations
+        self.device = device
 
     def admits(self, demos: Demonstrations) -> NDArray[np.bool_]:
         """Return (N,): whether each demonstration ends at the first arrival in its last state.
@@ -322,6 +328,7 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
 
     def _values(self, mdp: MDP) -> GoalValues:
         checks.mdp(mdp)
+        only_cpu(self.device, "Ways to a goal are summed by elimination")
         return GoalValues(mdp)
 
 

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.engine import FiniteEngine, InfiniteEngine
 from limiirl.irl.engine.features import expected_features
-from limiirl.irl.engine.finite import Totals
 from limiirl.irl.evidence import Demonstrated, Evidence
 from limiirl.irl.optimise import Box
 
@@ -28,11 +27,13 @@ class PathLikelihood:
 
     Parameters
     ----------
+    evidence : Evidence, optional
+        Asked about unrecorded actions only, where `demonstrated` has weights.
     ridge : (K,)
     """
 
     def __init__(
-        self, engine: FiniteEngine | InfiniteEngine, evidence: Evidence, demonstrated: Demonstrated, ridge: Float
+        self, engine: FiniteEngine | InfiniteEngine, evidence: Evidence | None, demonstrated: Demonstrated, ridge: Float
     ) -> None:
         self.engine, self.evidence, self.ridge = engine, evidence, ridge
         self.mean_features, self._starts, self._weights = demonstrated
@@ -44,8 +45,10 @@ class PathLikelihood:
 
     def evaluate(self, thetas: Float, which: NDArray[np.intp]) -> tuple[Float, Float]:
         """Return values (J,) and gradients (J, d); infinite where the sum is, or is beyond float64."""
+        starts = None if self._starts is None else self._starts[:, which]
         try:
-            found = self.engine.totals(thetas, starts=None if self._starts is None else self._starts[:, which])
+            with np.errstate(over="ignore", invalid="ignore"):
+                log_Z, expected = self.engine.expectation(thetas, starts=starts)
         except (DivergentPartition, NumericalError):
             if len(which) == 1:
                 return np.array([np.inf]), np.zeros_like(thetas)
@@ -53,16 +56,14 @@ class PathLikelihood:
             return np.concatenate([value for value, _ in parts]), np.concatenate([gradient for _, gradient in parts])
         demonstrated = self.mean_features[which]
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._join(thetas, which, found, demonstrated)
+            return self._join(thetas, which, log_Z, expected - demonstrated)
 
-    def _join(self, thetas: Float, which: NDArray[np.intp], found: Totals, demonstrated: Float) -> tuple[Float, Float]:
-        """Return values and gradients from the sums over trajectories and the demonstrated features (J, d)."""
-        values = (
-            found.log_Z - np.sum(demonstrated * thetas, axis=1) + 0.5 * self.ridge[which] * np.sum(thetas**2, axis=1)
-        )
-        gradients = expected_features(self.engine.mdp, found.node, found.edge) - demonstrated
-        gradients += self.ridge[which, None] * thetas
-        if self._weights is not None:
+    def _join(self, thetas: Float, which: NDArray[np.intp], log_Z: Float, gradients: Float) -> tuple[Float, Float]:
+        """Return values and gradients from the sums over trajectories and expected minus demonstrated features."""
+        linear = np.sum(self.mean_features[which] * thetas, axis=1)
+        values = log_Z - linear + 0.5 * self.ridge[which] * np.sum(thetas**2, axis=1)
+        gradients = gradients + self.ridge[which, None] * thetas
+        if self._weights is not None and self.evidence is not None:
             for j, k in enumerate(which):
                 value, gradient = self.evidence.correction(thetas[j], self._weights[:, k])
                 values[j] -= value

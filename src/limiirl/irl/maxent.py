@@ -14,8 +14,8 @@ from limiirl.demos.units import Units
 from limiirl.errors import InvalidParameter, NotFitted
 from limiirl.irl import checks, inference
 from limiirl.irl.base import FitResult
+from limiirl.irl.devices import choose_backend, only_cpu
 from limiirl.irl.engine import FiniteEngine, InfiniteEngine
-from limiirl.irl.engine.features import expected_features
 from limiirl.irl.engine.finite import Totals
 from limiirl.irl.engine.space import SPACES
 from limiirl.irl.evidence import Evidence
@@ -62,8 +62,12 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
     number_space : {"auto", "linear", "log"}
         "auto" computes in linear space where a rigorous bound allows it, else in log space. For a finite `max_length`;
         any length is solved in linear space.
-    max_memory : float
-        Bytes for messages; beyond it they are recomputed from checkpoints, for half as much time again.
+    max_memory : float or None
+        Bytes for messages; beyond it they are recomputed from checkpoints, for half as much time again. None: 1 GiB on
+        the CPU, half of what is free on a GPU.
+    device : {"cpu", "gpu", "auto"}
+        Where to compute. "auto" takes a GPU where one works and the MDP is large enough to gain. Samples and most
+        likely trajectories are found on the CPU. ADR 0018 has what was measured.
 
     Attributes
     ----------
@@ -98,7 +102,8 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         tol: float = 1e-6,
         max_evaluations: int = 1000,
         number_space: str = "auto",
-        max_memory: float = 2.0**30,
+        max_memory: float | None = None,
+        device: str = "cpu",
     ) -> None:
         self.max_length = max_length
         self.bounds = bounds
@@ -110,6 +115,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         self.max_evaluations = max_evaluations
         self.number_space = number_space
         self.max_memory = max_memory
+        self.device = device
 
     def log_partition(self, mdp: MDP, thetas: ArrayLike) -> Float:
         """Return log Z (K,) for thetas (K, d) or (d,); with condition="start", its mean over p0."""
@@ -117,8 +123,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
 
     def expected_features(self, mdp: MDP, thetas: ArrayLike) -> Float:
         """Return E[F] (K, d), the exact gradient of `log_partition`."""
-        found = self._engine(mdp).totals(mdp.check_thetas(thetas))
-        return expected_features(mdp, found.node, found.edge)
+        return self._engine(mdp).expectation(mdp.check_thetas(thetas))[1]
 
     def hessian(self, mdp: MDP, theta: ArrayLike) -> Float:
         """Return the Hessian (d, d) of `log_partition` at theta (d,): the covariance of the path features."""
@@ -197,8 +202,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
             return null_directions(*variation(mdp, engine.max_length, engine.by_start))
         starts = starts if engine.by_start else None
         covariance = engine.covariance(theta, starts=starts)
-        found = engine.totals(theta[None], starts=None if starts is None else starts[:, None])
-        mean = expected_features(mdp, found.node, found.edge)[0]
+        mean = engine.expectation(theta[None], starts=None if starts is None else starts[:, None])[1][0]
         return null_directions(covariance, np.sqrt(np.diag(covariance) + mean**2))
 
     def fit_many(self, mdp: MDP, demos: Demonstrations, weights: ArrayLike, starts: ArrayLike | None = None) -> Float:
@@ -318,6 +322,15 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
             return Prepared(self, mdp, demos, units)  # a subclass with a likelihood of its own
         return PreparedMaxEnt(self, mdp, demos, units, engine)
 
+    def settle(self, mdp: MDP, longest: int) -> Engine:
+        """Return the engine of the model's trajectories, for data that are known by their longest demonstration alone.
+
+        Sets `max_length_` as `fit` does.
+        """
+        checks.choice(self.solver, "solver", tuple(SOLVERS))
+        self.max_length_ = longest if self.max_length is None else checks.max_length(self.max_length)
+        return self._engine(mdp, self.max_length_)
+
     def _settled(self, mdp: MDP, demos: Demonstrations) -> tuple[float, Engine]:
         """Return the largest length, settled by demonstrations unless it is given, and the engine for it."""
         checks.choice(self.solver, "solver", tuple(SOLVERS))
@@ -331,7 +344,8 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         checks.mdp(mdp)
         by_start = checks.choice(self.condition, "condition", ("none", "start")) == "start"
         checks.choice(self.number_space, "number_space", SPACES)
-        checks.positive(self.max_memory, "max_memory", zero=True)
+        if self.max_memory is not None:
+            checks.positive(self.max_memory, "max_memory", zero=True)
         if longest is None and self.max_length is not None:
             longest = checks.max_length(self.max_length)
         elif longest is None:
@@ -341,6 +355,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
                 "max_length=None is settled by fit, which was not called. Fit first, or pass max_length to the model."
             )
         if longest == math.inf:
+            only_cpu(self.device, "Any length is solved by a sparse factorisation")
             return InfiniteEngine(mdp, stop=self.stop, by_start=by_start)
         return FiniteEngine(
             mdp,
@@ -349,4 +364,5 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
             by_start=by_start,
             number_space=self.number_space,
             max_bytes=self.max_memory,
+            backend=choose_backend(self.device, mdp),
         )

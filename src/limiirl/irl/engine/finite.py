@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter, NumericalError
+from limiirl.irl.engine.backends import Backend, EngineRewards, HostBackend
 from limiirl.irl.engine.compiled import compile_mdp
 from limiirl.irl.engine.hessian import covariance
 from limiirl.irl.engine.messages import Messages
-from limiirl.irl.engine.passes import EngineRewards, Pass
+from limiirl.irl.engine.passes import Pass
 from limiirl.irl.engine.sampling import draw_starts, finite_steps, walk
 from limiirl.irl.engine.space import LOSS, check_space, log_loss_bound
-from limiirl.kernels.growth import log_growth
 from limiirl.kernels.layout import Rewards, Tally
 from limiirl.mdp import MDP
 
 Float = NDArray[np.float64]
-# Intents swept together: enough to amortise the reading of the graph, few enough that the unrolled loops stay in
-# registers.
-MAX_COLUMNS = 8
 STOPS = ("anywhere", "terminal", "terminal_or_max_length")
 
 
@@ -63,8 +60,11 @@ class FiniteEngine:
         False: trajectories start from p0, and Z sums over all starts. True: the model is conditioned on the start
         state; log_Z is then the mean of log Z(s) over the start distribution, p0 or the one given.
     number_space : {"auto", "linear", "log"}
-    max_bytes : float
-        Memory for messages; beyond it they are recomputed from checkpoints.
+    max_bytes : float, optional
+        Memory for messages; beyond it they are recomputed from checkpoints. By default 1 GiB on the CPU, and half of
+        what is free on a GPU.
+    backend : Backend, optional
+        Where to compute: by default on the CPU.
 
     Examples
     --------
@@ -83,20 +83,25 @@ class FiniteEngine:
         stop: str = "anywhere",
         by_start: bool = False,
         number_space: str = "auto",
-        max_bytes: float = 2.0**30,
+        max_bytes: float | None = None,
+        backend: Backend | None = None,
     ) -> None:
         if max_length < 1:
             raise InvalidParameter(f"max_length must be at least 1; it is {max_length}.")
         if stop not in STOPS:
             raise InvalidParameter(f"stop must be one of {', '.join(STOPS)}; it is {stop!r}.")
         self.mdp, self.max_length, self.stop, self.by_start = mdp, max_length, stop, by_start
-        self.number_space, self.max_bytes = check_space(number_space), max_bytes
+        self.number_space = check_space(number_space)
         self.compiled = compile_mdp(mdp)
+        self.backend: Backend = HostBackend(self.compiled) if backend is None else backend
+        self.max_bytes = self.backend.max_bytes if max_bytes is None else max_bytes
         self.graph = self.compiled.graph
         self.discount = mdp.gamma ** np.arange(max_length, dtype=np.float64)
-        self.end = None if stop == "anywhere" else mdp.terminal[self.graph.order].astype(np.float64)
+        end = None if stop == "anywhere" else mdp.terminal[self.graph.order].astype(np.float64)
+        self.end = None if end is None else self.backend.put(end)
         self.end_at_last = self.end if stop == "terminal" else None
-        self._p0 = mdp.p0[self.graph.order][:, None]
+        self._p0 = self.backend.put(mdp.p0[self.graph.order][:, None])
+        self.steps = self.backend.put(self.discount)
         self._buffers: dict[int, Messages] = {}
 
     def buffer(self, n_columns: int) -> Messages:
@@ -104,7 +109,8 @@ class FiniteEngine:
         known = self._buffers.get(n_columns)
         if known is None:
             self._buffers.clear()
-            known = Messages(self.max_length, (self.mdp.n_states + 1) * n_columns, n_columns, self.max_bytes)
+            row = (self.mdp.n_states + 1) * n_columns
+            known = Messages(self.max_length, row, n_columns, self.max_bytes, self.backend.xp)
             self._buffers[n_columns] = known
         return known
 
@@ -128,23 +134,42 @@ class FiniteEngine:
         edges = bool(self.mdp.n_action_features or self.mdp.n_edge_features) if edges is None else edges
         log_Z, node = np.empty(thetas.shape[0]), np.empty((self.mdp.n_states, thetas.shape[0]))
         edge = np.empty((self.mdp.n_edges, thetas.shape[0])) if edges else None
+        take = self.backend.take
         for chosen, run in self.passes(thetas, starts):
-            shape = (-1, run.n_columns)
-            node_tally = (gain[0] * run.start_visits).ravel()
-            edge_tally = np.zeros(self.graph.n_edges * run.n_columns) if edges else None
-            run.forward(gain, Tally(node_tally, edge_tally, None, None))
+            node_tally, edge_tally = self._tallies(run, gain, edges)
             log_Z[chosen] = run.log_Z
-            node[self.graph.order[:, None], chosen] = self._checked(node_tally.reshape(shape), float(gain.sum()))
+            node[self.graph.order[:, None], chosen] = take(node_tally)
             if edge is not None and edge_tally is not None:
-                edge[:, chosen] = self.compiled.spread(edge_tally.reshape(shape))
+                edge[:, chosen] = self.compiled.spread(take(edge_tally))
         return Totals(log_Z, node, edge)
 
-    def _checked(self, counts: Float, most: float) -> Float:
+    def expectation(self, thetas: Float, *, starts: Float | None = None) -> tuple[Float, Float]:
+        """Return log_Z (K,) and its gradient (K, d), the expected features; see `totals`.
+
+        Everything in between stays where the engine computes.
+        """
+        log_Z, features = np.empty(thetas.shape[0]), np.empty(thetas.shape)
+        edges = bool(self.mdp.n_action_features or self.mdp.n_edge_features)
+        for chosen, run in self.passes(thetas, starts):
+            log_Z[chosen] = run.log_Z
+            features[chosen] = self.backend.expected_features(self.mdp, *self._tallies(run, self.discount, edges))
+        return log_Z, features
+
+    def _tallies(self, run: Pass, gain: Float, edges: bool) -> tuple[Any, Any]:
+        """Sweep forward; return counts of states (S, K) in engine order, and of edges (E', K) by target, or None."""
+        node = (gain[0] * run.start_visits).ravel()
+        edge = self.backend.xp.zeros(self.graph.n_edges * run.n_columns) if edges else None
+        run.forward(gain, Tally(node, edge, None, None))
+        shape = (-1, run.n_columns)
+        return self._checked(node.reshape(shape), float(gain.sum())), None if edge is None else edge.reshape(shape)
+
+    def _checked(self, counts: Any, most: float) -> Any:
         """Return counts (S, K) in engine order whose columns are finite and sum to no more than `most`."""
-        wrong = ~np.isfinite(counts)
         # Rewards of 1e20, say, leave no digits for differences of order 1, which probabilities are made of.
-        wrong |= counts.sum(axis=0) > most * (1.0 + 1e-6)
-        if np.any(wrong):
+        sums = self.backend.take(self.backend.column_sums(counts))
+        if not np.all((sums >= 0.0) & (sums <= most * (1.0 + 1e-6))):
+            counts = self.backend.take(counts)
+            wrong = ~np.isfinite(counts) | (sums > most * (1.0 + 1e-6))
             state = int(self.graph.order[np.argmax(wrong.any(axis=1))])
             raise NumericalError(
                 f"The expected count of state {state} left the range or the precision of float64 by step "
@@ -166,7 +191,7 @@ class FiniteEngine:
         nobody = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
         for chosen, run in self.passes(thetas, nobody):
             run.check_all_starts()
-            found[self.graph.order[:, None], chosen] = run.log_Z_by_start
+            found[self.graph.order[:, None], chosen] = self.backend.take(run.log_Z_by_start)
         return found
 
     def covariance(self, theta: Float, *, starts: Float | None = None) -> Float:
@@ -177,11 +202,18 @@ class FiniteEngine:
         """Return p_t(s) (L, S), the probability of being in s at step t, for theta (d,)."""
         run = self.single(theta)
         found = np.empty((self.max_length, self.mdp.n_states))
-        found[0, self.graph.order] = run.start_visits[:, 0]
+        found[0, self.graph.order] = self.backend.take(run.start_visits[:, 0])
         for first, visits in run.visits():
-            found[first : first + visits.shape[0], self.graph.order] = visits
-        self._checked(found[:, self.graph.order].T, 1.0)
+            found[first : first + visits.shape[0], self.graph.order] = self.backend.take(visits)
+        self.on_host()._checked(np.ascontiguousarray(found[:, self.graph.order].T), 1.0)
         return found
+
+    def on_host(self) -> FiniteEngine:
+        """Return this engine on the CPU: itself, or a new one."""
+        if isinstance(self.backend, HostBackend):
+            return self
+        how = {"stop": self.stop, "by_start": self.by_start, "number_space": self.number_space}
+        return FiniteEngine(self.mdp, self.max_length, **how)  # type: ignore[arg-type]
 
     def ahead(self, thetas: Float, step: NDArray[np.int64], state: NDArray[np.int64]) -> Ahead:
         """Return what lies ahead of states (m,) at steps (m,) below max_length; -inf where no trajectory can end."""
@@ -206,7 +238,9 @@ class FiniteEngine:
         return Ahead(None if self.by_start else log_Z, value, scale)
 
     def sample(self, theta: Float, n: int, rng: np.random.Generator) -> Demonstrations:
-        """Draw n trajectories from the model with parameters theta (d,)."""
+        """Draw n trajectories from the model with parameters theta (d,), on the CPU, wherever the engine computes."""
+        if not isinstance(self.backend, HostBackend):
+            return self.on_host().sample(theta, n, rng)
         run = self.single(theta)
         starts = draw_starts(run.start_visits[:, 0], n, rng)
         return walk(self.mdp, self.compiled, run.out, run.log, finite_steps(run), starts, rng)
@@ -218,29 +252,23 @@ class FiniteEngine:
 
     def passes(self, thetas: Float, starts: Float | None = None) -> Iterator[tuple[NDArray[np.intp], Pass]]:
         """Yield (columns, pass) for chunks of intents that share a number space."""
-        rewards = self._rewards(thetas)
+        rewards = self.backend.rewards(self.mdp, thetas)
         if starts is not None:
             starts = starts[self.graph.order]
         log = self._needs_log(rewards)
+        most = self.backend.max_columns
         for space in (False, True):
             members = np.flatnonzero(log == space)
-            for i in range(0, members.size, MAX_COLUMNS):
-                chosen = members[i : i + MAX_COLUMNS]
-                part = rewards if chosen.size == thetas.shape[0] else _columns(rewards, chosen)
-                yield chosen, Pass(self, part, self._p0 if starts is None else starts[:, chosen], space)
+            for i in range(0, members.size, most):
+                chosen = members[i : i + most]
+                part = rewards if chosen.size == thetas.shape[0] else self._columns(rewards, chosen)
+                given = self._p0 if starts is None else self.backend.put(np.ascontiguousarray(starts[:, chosen]))
+                yield chosen, Pass(self, part, given, space)
 
-    def _rewards(self, thetas: Float) -> EngineRewards:
-        with np.errstate(over="ignore", invalid="ignore"):
-            node, edge = self.mdp.rewards(thetas)
-        for values, what in ((node, "state"), (edge, "edge")):
-            if values is not None and not np.all(np.isfinite(values)):
-                row = int(np.argmin(np.isfinite(values).all(axis=1)))
-                raise NumericalError(
-                    f"The reward of {what} {row} at step 0 is not finite. Use smaller parameters or features."
-                )
-        if edge is not None:
-            edge = np.ascontiguousarray(edge[self.graph.edge_order])
-        return EngineRewards(np.ascontiguousarray(node[self.graph.order]), edge)
+    def _columns(self, rewards: EngineRewards, chosen: NDArray[np.intp]) -> EngineRewards:
+        xp, at = self.backend.xp, self.backend.put(chosen)
+        edge = None if rewards.edge is None else xp.ascontiguousarray(rewards.edge[:, at])
+        return EngineRewards(xp.ascontiguousarray(rewards.node[:, at]), edge)
 
     def _needs_log(self, rewards: EngineRewards) -> NDArray[np.bool_]:
         n_columns = rewards.node.shape[1]
@@ -248,20 +276,15 @@ class FiniteEngine:
             return np.full(n_columns, self.number_space == "log")
         if self.stop != "anywhere":  # the bound needs Z to be at least every forward message
             return np.ones(n_columns, dtype=bool)
-        prob, _ = self.compiled.edge_weights(False)
+        prob, _ = self.backend.edge_weights(False)
         flat = Rewards(
             rewards.node.ravel(), prob, None if rewards.edge is None else rewards.edge.ravel(), self.discount, False
         )
-        growth = log_growth(self.graph.out, flat, (0,) * n_columns)
+        growth = self.backend.log_growth(flat, self.discount, n_columns)
         # The weights of an edge and of a state are applied one after the other: in between, a message may be larger
         # than any whole step makes it.
-        alone = np.maximum(0.0, rewards.node.max(axis=0))
+        alone = self.backend.column_max(rewards.node)
         if rewards.edge is not None:
             with np.errstate(over="ignore"):  # beyond float64 log space it is
-                alone = alone + np.maximum(0.0, rewards.edge.max(axis=0, initial=0.0))
+                alone = alone + self.backend.column_max(rewards.edge)
         return log_loss_bound(self.mdp.n_states, self.max_length, growth, alone) >= math.log(LOSS)
-
-
-def _columns(rewards: EngineRewards, chosen: NDArray[np.intp]) -> EngineRewards:
-    edge = None if rewards.edge is None else np.ascontiguousarray(rewards.edge[:, chosen])
-    return EngineRewards(np.ascontiguousarray(rewards.node[:, chosen]), edge)

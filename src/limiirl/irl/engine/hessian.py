@@ -11,24 +11,20 @@ columns suffices, and it works on probabilities, so that it needs no number spac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.errors import NumericalError
-from limiirl.irl.engine.features import dense_features
 from limiirl.irl.engine.passes import Pass
 from limiirl.kernels.graph import owners
-from limiirl.kernels.means import carry
 from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
     from limiirl.irl.engine.finite import FiniteEngine
 
 Float = NDArray[np.float64]
-# Bytes for the probabilities of a few steps at a time.
-_STEP_BYTES = 64e6
 
 
 def covariance(engine: FiniteEngine, theta: Float, starts: Float | None = None) -> Float:
@@ -39,7 +35,7 @@ def covariance(engine: FiniteEngine, theta: Float, starts: Float | None = None) 
     run = engine.single(theta, starts)
     moments = _Moments(engine)
     moments.begin(run.start_visits[:, 0])
-    most = max(1, int(_STEP_BYTES / (8 * (engine.mdp.n_states + engine.graph.n_edges))))
+    most = max(1, int(engine.backend.step_bytes / (8 * (engine.mdp.n_states + engine.graph.n_edges))))
     with np.errstate(over="ignore", invalid="ignore"):
         for first, visits, share in run.step_by_step(most):
             moments.add(first, visits, share)
@@ -60,35 +56,37 @@ class _Moments:
     """First and second moments of the path features, accumulated step by step."""
 
     def __init__(self, engine: FiniteEngine) -> None:
-        self.engine, self.into = engine, engine.graph.into
-        self.phi, self.edge_phi = dense_features(engine.mdp, engine.compiled)
-        self.target = owners(self.into)
-        self.mean = np.stack([self.phi, self.phi])
-        self.total = np.zeros_like(self.phi)
+        self.engine, self.backend = engine, engine.backend
+        xp = self.backend.xp
+        self.phi, self.edge_phi = self.backend.dense_features(engine.mdp)
+        self.target = self.backend.put(owners(engine.graph.into))
+        self.mean = xp.stack([self.phi, self.phi])
+        self.total = xp.zeros_like(self.phi)
         # Without features on edges, what they collect is not computed; the array only stands for it.
-        self.edge_total = np.zeros((0, 0) if self.edge_phi is None else self.edge_phi.shape)
-        self.counts = np.zeros((2, engine.mdp.n_states))
-        self.edge_counts = np.zeros((2, engine.graph.n_edges))
+        self.edge_total = xp.zeros((0, 0) if self.edge_phi is None else self.edge_phi.shape)
+        self.counts = xp.zeros((2, engine.mdp.n_states))
+        self.edge_counts = xp.zeros((2, engine.graph.n_edges))
 
-    def begin(self, visits: Float) -> None:
+    def begin(self, visits: Any) -> None:
         """Take in step 0: the probability (S,) of each start state."""
         self.total += visits[:, None] * self.phi
         self.counts += visits
 
-    def add(self, first: int, visits: Float, share: Float) -> None:
+    def add(self, first: int, visits: Any, share: Any) -> None:
         """Take in steps `first` and following: visits (n, S) and share (n, E)."""
         n = visits.shape[0]
         here, before = self.engine.discount[first : first + n], self.engine.discount[first - 1 : first - 1 + n]
         totals = (self.total, None if self.edge_phi is None else self.edge_total)
-        carry(self.into, share, visits, self.phi, self.edge_phi, self.mean, totals, here, before)
+        into, put = self.backend.graph.into, self.backend.put
+        self.backend.carry(into, share, visits, self.phi, self.edge_phi, self.mean, totals, here, before)
         if n % 2:
             self.mean[0] = self.mean[1]
-        self.counts += np.stack([here, here**2]) @ visits
+        self.counts += put(np.stack([here, here**2])) @ visits
         if self.edge_phi is not None:
-            self.edge_counts += np.stack([before, before**2]) @ (visits[:, self.target] * share)
+            self.edge_counts += put(np.stack([before, before**2])) @ (visits[:, self.target] * share)
 
     def finish(self) -> tuple[Float, Float]:
-        """Return E[F F'] (d, d) and E[F] (d,)."""
+        """Return E[F F'] (d, d) and E[F] (d,), on the host."""
         cross = self.phi.T @ self.total
         own = (self.phi.T * self.counts[1]) @ self.phi
         mean = self.counts[0] @ self.phi
@@ -96,22 +94,23 @@ class _Moments:
             cross += self.edge_phi.T @ self.edge_total
             own += (self.edge_phi.T * self.edge_counts[1]) @ self.edge_phi
             mean += self.edge_counts[0] @ self.edge_phi
-        return cross + cross.T - own, mean
+        return self.backend.take(cross + cross.T - own), self.backend.take(mean)
 
 
 def _between_starts(engine: FiniteEngine, run: Pass, starts: Float | None) -> Float:
     """Return sum_s c(s) E[F | s] E[F | s]', by carrying mean features backwards from the last step to the first."""
-    graph = engine.graph
-    phi, edge_phi = dense_features(engine.mdp, engine.compiled)
+    backend = engine.backend
+    graph, xp = backend.graph, backend.xp
+    phi, edge_phi = backend.dense_features(engine.mdp)
     if edge_phi is not None:  # from sorted by target to sorted by source
-        sorted_out = np.empty_like(edge_phi)
+        sorted_out = xp.empty_like(edge_phi)
         sorted_out[graph.in_edge] = edge_phi
         edge_phi = sorted_out
-    ahead = np.stack([engine.discount[-1] * phi, np.empty_like(phi)])
-    nobody = np.zeros((1, engine.mdp.n_states))
+    ahead = xp.stack([engine.discount[-1] * phi, xp.empty_like(phi)])
+    nobody = xp.zeros((1, engine.mdp.n_states))
     for t, share in run.departures():
         gain = engine.discount[t : t + 1]
-        carry(graph.out, share[None], nobody, phi, edge_phi, ahead, (None, None), gain, gain)
+        backend.carry(graph.out, share[None], nobody, phi, edge_phi, ahead, (None, None), gain, gain)
         ahead[0] = ahead[1]
-    weights = (engine.mdp.p0 if starts is None else starts)[graph.order]
-    return np.asarray((ahead[0].T * weights) @ ahead[0])
+    weights = backend.put((engine.mdp.p0 if starts is None else starts)[engine.graph.order])
+    return backend.take((ahead[0].T * weights) @ ahead[0])

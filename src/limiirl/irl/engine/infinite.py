@@ -22,7 +22,7 @@ from scipy.special import logsumexp
 from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl.engine.compiled import compile_mdp
-from limiirl.irl.engine.features import dense_features
+from limiirl.irl.engine.features import dense_features, expected_features
 from limiirl.irl.engine.finite import Ahead, Totals
 from limiirl.irl.engine.hessian import check_covariance
 from limiirl.irl.engine.sampling import Onward, draw_starts, walk
@@ -109,6 +109,11 @@ class InfiniteEngine:
                     f"The expected count of {what} {row} left the range of float64. Use smaller rewards."
                 )
         return Totals(log_Z, node, None if edge is None else self.compiled.spread(edge))
+
+    def expectation(self, thetas: Float, *, starts: Float | None = None) -> tuple[Float, Float]:
+        """Return log_Z (K,) and its gradient (K, d), the expected features."""
+        found = self.totals(thetas, starts=starts)
+        return found.log_Z, expected_features(self.mdp, found.node, found.edge)
 
     def log_partition(self, thetas: Float, *, starts: Float | None = None) -> Float:
         """Return log_Z (K,)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,25 +20,25 @@ class Messages:
     Storing all takes length * row doubles. Where that is more than `max_bytes`, the steps are cut into stretches of
     about sqrt(length): the first backward sweep keeps the message at the end of each stretch, and `stretches`
     recomputes the ones inside, for one more backward sweep in all and about 2 sqrt(length) rows of memory. Recomputed
-    messages are the same bits.
+    messages are the same bits. `xp` is the module whose arrays they are.
     """
 
-    def __init__(self, length: int, row: int, n_columns: int, max_bytes: float) -> None:
+    def __init__(self, length: int, row: int, n_columns: int, max_bytes: float, xp: Any = np) -> None:
         self.length = length
         steps = max(1, length - 1)
         self.stretch = steps if 8 * row * length <= max_bytes else max(1, math.isqrt(steps))
         self.bounds = [*range(0, steps, self.stretch), length - 1] if length > 1 else [0]
-        self._rows = np.zeros((min(self.stretch, length - 1) + 1, row))
-        self._exponents = np.zeros((self._rows.shape[0], n_columns), dtype=np.int64)
+        self._rows: Any = xp.zeros((min(self.stretch, length - 1) + 1, row))
+        self._exponents: Any = xp.zeros((self._rows.shape[0], n_columns), dtype=np.int64)
         kept = len(self.bounds) if len(self.bounds) > 2 else 0
-        self._marks = np.zeros((kept, row))
-        self._mark_exponents = np.zeros((kept, n_columns), dtype=np.int64)
+        self._marks: Any = xp.zeros((kept, row))
+        self._mark_exponents: Any = xp.zeros((kept, n_columns), dtype=np.int64)
         self._loaded = 0  # the stretch whose messages are in place
 
     @property
     def nbytes(self) -> int:
         """Memory held, in bytes."""
-        return self._rows.nbytes + self._marks.nbytes
+        return int(self._rows.nbytes + self._marks.nbytes)
 
     def sweep_back(self, last: Float, sweep: Sweep) -> tuple[Float, NDArray[np.int64]]:
         """Run the whole backward sweep from the message of the last step; return that of step 0 and its exponents."""

@@ -1,0 +1,198 @@
+"""Value and gradient on a GPU at the paper's road size, the bytes that move, a training run, and the CPU beside it.
+
+Run as `python -m benchmarks.gpu` on a machine with a GPU and CuPy; `--quick` takes a network of a twentieth of the
+size, `--parts` chooses among the tables. Ratios are to the CPU engine in the same run, on all cores that numba sees.
+"""
+
+import argparse
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+from benchmarks.engine import MAX_LENGTH, intents, network
+from benchmarks.measure import describe_machine, seconds
+from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt
+from limiirl.demos.units import Units
+from limiirl.irl.choice_events import Events
+from limiirl.irl.devices import choose_backend
+from limiirl.irl.engine import FiniteEngine
+from limiirl.kernels.gpu_device import need_device
+from limiirl.worlds import RoadGrid
+
+PARTS = ("evaluation", "variants", "sizes", "causal", "training")
+STORED = 1e11
+
+
+def engine(mdp: MDP, device: str, length: int = MAX_LENGTH, **options: Any) -> FiniteEngine:
+    """Return the engine on a device, storing all messages unless told otherwise."""
+    options = {"max_bytes": STORED} | options
+    return FiniteEngine(mdp, length, backend=choose_backend(device, mdp), **options)
+
+
+def copy_bandwidth() -> float:
+    """Return the bytes a second, read and written, of the device's copy of 2 GB."""
+    xp = need_device().xp
+    source = xp.ones(2**28)
+    target = xp.empty_like(source)
+
+    def copy() -> None:
+        xp.copyto(target, source)
+        xp.cuda.Device().synchronize()
+
+    copy()
+    return 2 * source.nbytes / seconds(copy, 20)
+
+
+def compare(name: str, gpu: Callable[[], Any], cpu: Callable[[], Any], repeats: tuple[int, int]) -> tuple[float, float]:
+    """Print the times of a call on the GPU and on the CPU, after checking that the answers agree; return both."""
+    mine, other = gpu(), cpu()
+    error = 0.0
+    for found, expected in zip(mine, other, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.max(np.abs(expected)))
+        error = max(error, float(np.max(np.abs(found - expected)) / np.max(np.abs(expected))))
+    fast, slow = seconds(gpu, repeats[0]), seconds(cpu, repeats[1])
+    print(f"  {name:<44} {1e3 * fast:9.2f} ms {1e3 * slow:10.1f} ms {slow / fast:7.0f} x  {error:.0e}", flush=True)
+    return fast, slow
+
+
+def evaluation(mdp: MDP) -> None:
+    """Print value and gradient for several K, and what moves through memory."""
+    bandwidth = copy_bandwidth()
+    print(f"value and gradient: GPU, CPU, ratio, largest relative difference (copy: {bandwidth / 1e12:.2f} TB/s)")
+    gpu, cpu = engine(mdp, "gpu"), engine(mdp, "cpu")
+    for n in (1, 3, 8, 32):
+        thetas = intents(mdp, n)
+        taken, _ = compare(
+            f"K = {n}",
+            lambda t=thetas: gpu.expectation(t),
+            lambda t=thetas: cpu.expectation(t),
+            (20, 2 if n < 32 else 1),
+        )
+        # Messages are written once and read once; features are read for the rewards and for the gradient.
+        moved = 2 * 8 * MAX_LENGTH * (mdp.n_states + 1) * n + 2 * 8 * mdp.n_states * mdp.n_features
+        # A step also gathers a message along each edge, in both directions, and writes alpha: all that in the cache.
+        cached = 8 * MAX_LENGTH * n * (2 * mdp.n_edges + mdp.n_states)
+        print(
+            f"    {moved / 1e9:6.2f} GB through memory: {moved / taken / 1e12:.2f} TB/s, "
+            f"{moved / taken / bandwidth:.0%} of a copy's; {cached / 1e9:.1f} GB more in the cache"
+        )
+
+
+def variants(mdp: MDP) -> None:
+    """Print the other ways to evaluate: bounded memory, log space, a discount, the Hessian."""
+    print("variants, K = 3 (Hessian: one intent)")
+    thetas = intents(mdp, 3)
+    discounted = mdp.replace(gamma=0.999)
+    for name, given, options in (
+        ("memory bounded (3e8 bytes)", mdp, {"max_bytes": 3e8}),
+        ("log space", mdp, {"number_space": "log"}),
+        ("discount 0.999", discounted, {}),
+        ("conditioned on the start", mdp, {"by_start": True}),
+    ):
+        gpu, cpu = engine(given, "gpu", **options), engine(given, "cpu", **options)
+        compare(name, lambda g=gpu: g.expectation(thetas), lambda c=cpu: c.expectation(thetas), (10, 1))
+    gpu, cpu = engine(mdp, "gpu"), engine(mdp, "cpu")
+    compare("Hessian", lambda: (gpu.covariance(thetas[0]),), lambda: (cpu.covariance(thetas[0]),), (3, 1))
+
+
+def sizes() -> None:
+    """Print from which size on the GPU is faster: the rule of device='auto'."""
+    print("value and gradient of smaller networks, K = 3: where does the GPU begin to gain?")
+    for length in (30, 300):
+        for n in (300, 1_000, 3_000, 10_000, 30_000, 100_000):
+            mdp = RoadGrid(n, 2 * n).mdp
+            thetas = intents(mdp, 3)
+            gpu, cpu = engine(mdp, "gpu", length), engine(mdp, "cpu", length)
+            name = f"{n:,} states, L = {length}"
+            compare(name, lambda g=gpu, t=thetas: g.expectation(t), lambda c=cpu, t=thetas: c.expectation(t), (20, 5))
+
+
+def causal() -> None:
+    """Print value and gradient of the soft causal models; without a horizon the CPU has Newton's method and LU."""
+    print("causal models, K = 3: log-probabilities of 2,000 choices and their gradient")
+    for n, horizon, gamma in (
+        (3_000, 50, 1.0),
+        (30_000, 50, 1.0),
+        (292_604, 50, 1.0),
+        (3_000, None, 0.99),
+        (30_000, None, 0.9),
+        (30_000, None, 0.99),
+        (30_000, None, 0.999),
+    ):
+        mdp = RoadGrid(n, 594_933 if n == 292_604 else 2 * n, gamma=gamma).mdp
+        rng = np.random.default_rng(0)
+        thetas = intents(mdp, 3)
+        edges = rng.integers(mdp.n_edges, size=2_000)
+        demos = Demonstrations.from_lists(
+            [[int(mdp.src[e]), int(mdp.dst[e])] for e in edges], [[int(mdp.act[e])] for e in edges]
+        )
+        events = Events(mdp, demos, Units.of(None, len(demos)), horizon, horizon is not None)
+        weight = rng.uniform(size=(events.moves.pair.size, 3))
+        calls = []
+        for device in ("gpu", "cpu"):
+            values = MaxCausalEnt(horizon=horizon, device=device)._engine(mdp)
+
+            def call(values: Any = values, thetas: Any = thetas, events: Any = events, weight: Any = weight) -> Any:
+                found = values.solve(thetas, events.moves)
+                return found.log_choice, found.gradient(weight)
+
+            calls.append(call)
+        kind = f"horizon {horizon}" if horizon else f"no horizon, discount {gamma}"
+        compare(f"{n:,} states, {kind}", calls[0], calls[1], (5, 1))
+
+
+def training(mdp: MDP) -> None:
+    """Print a training run: K = 3, 1,000 trips, 5 iterations of at most 50 evaluations."""
+    print("training: K = 3, 1,000 trips, 5 EM iterations of at most 50 evaluations")
+    truth = intents(mdp, 3)
+    rng = np.random.default_rng(1)
+    drawn = [MaxEnt(MAX_LENGTH).sample(mdp, theta, n, rng) for theta, n in zip(truth, (334, 333, 333), strict=True)]
+    lists = [list(map(int, trip)) for demos in drawn for trip in np.split(demos.states, demos.offsets[1:-1])]
+    demos = Demonstrations.from_lists(lists)
+    for solver in ("lbfgs", "newton"):
+        fits = []
+        for device in ("gpu", "cpu"):
+            model = MaxEnt(MAX_LENGTH, device=device, solver=solver, max_memory=STORED, max_evaluations=50)
+            mixture = IntentMixture(3, model, tol=1e-12, max_iter=5, max_evaluations=50, random_state=0)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                if device == "gpu":
+                    mixture.fit(mdp, demos)  # compiles
+                    taken = seconds(lambda m=mixture: m.fit(mdp, demos), 2)
+                elif solver == "lbfgs":
+                    taken = seconds(lambda m=mixture: m.fit(mdp, demos), 1)
+                else:
+                    continue
+            fits.append(mixture)
+            print(
+                f"  {solver}, {device}: {taken:8.2f} s, log-likelihood a trip {mixture.score(demos):.6f}, "
+                f"{mixture.n_iter_} iterations", flush=True,
+            )  # fmt: skip
+        if len(fits) == 2:
+            gap = np.max(np.abs(fits[0].thetas_ - fits[1].thetas_))
+            print(f"  {solver}: largest difference of a parameter between the two {gap:.1e}")
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    options = parser.parse_args()
+    mdp = network(options.quick)
+    device = need_device()
+    print(f"gpu: {mdp.n_states:,} states, {mdp.n_edges:,} edges, {mdp.n_features} features, L = {MAX_LENGTH}")
+    print(f"{device.name}, CuPy {device.xp.__version__}, CUDA {device.xp.cuda.runtime.runtimeGetVersion()}")
+    print(f"{describe_machine()}, {numba.config.NUMBA_NUM_THREADS} threads", flush=True)
+    for part in options.parts:
+        if part in ("sizes", "causal"):
+            globals()[part]()
+        else:
+            globals()[part](mdp)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Where a model computes: `device="cpu"`, `"gpu"`, or `"auto"`, the faster of the two where there is a choice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from limiirl.errors import InvalidParameter
+from limiirl.kernels.gpu_device import Device, find_device, need_device
+from limiirl.mdp import MDP
+
+if TYPE_CHECKING:
+    from limiirl.irl.engine.gpu import GpuBackend
+
+DEVICES = ("cpu", "gpu", "auto")
+# States and edges from which on "auto" takes a GPU: below, waiting for its launches costs more than a sweep on the CPU
+# (benchmarks/gpu.py, ADR 0018).
+WORTH_IT = 10_000
+
+
+def choose_device(name: object, size: int) -> Device | None:
+    """Return the GPU to use for a problem of `size` states and edges, or None for the CPU.
+
+    Raises
+    ------
+    BackendUnavailable
+        With device="gpu" where there is none: the message says what is missing.
+
+    Examples
+    --------
+    >>> choose_device("cpu", 1_000_000) is None
+    True
+    """
+    if name not in DEVICES:
+        raise InvalidParameter(f"device must be one of {', '.join(DEVICES)}; it is {name!r}.")
+    if name == "gpu":
+        return need_device()
+    return find_device() if name == "auto" and size >= WORTH_IT else None
+
+
+def choose_backend(name: object, mdp: MDP) -> GpuBackend | None:
+    """Return the place of an MDP on the GPU to use, or None for the CPU."""
+    device = choose_device(name, mdp.n_states + mdp.n_edges)
+    if device is None:
+        return None
+    from limiirl.irl.engine.gpu import gpu_backend
+
+    return gpu_backend(mdp, device)
+
+
+def only_cpu(name: object, why: str) -> None:
+    """Raise if a device is asked for that a computation does not have; "auto" keeps to the CPU.
+
+    Examples
+    --------
+    >>> only_cpu("auto", "Any length is solved by a sparse factorisation")
+    >>> try:
+    ...     only_cpu("gpu", "Any length is solved by a sparse factorisation")
+    ... except InvalidParameter as error:
+    ...     print(error)
+    Any length is solved by a sparse factorisation, which runs on the CPU. Use device='cpu' or device='auto'.
+    """
+    if name not in DEVICES:
+        raise InvalidParameter(f"device must be one of {', '.join(DEVICES)}; it is {name!r}.")
+    if name == "gpu":
+        raise InvalidParameter(f"{why}, which runs on the CPU. Use device='cpu' or device='auto'.")

@@ -1,0 +1,118 @@
+// Runs the kernels on a CPU, exactly as they stand: every thread of the grid is a fibre that runs until its next
+// barrier.
+//
+// Fibres run one after the other, so that a barrier that is missing shows: the first fibre reads what the others have
+// not written yet. A barrier that only some threads of a block reach is an error, as it is on a device.
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#define EMULATED
+#define __global__
+#define __device__
+#define __launch_bounds__(...)
+#define SHARED(type, name, size) type *name = (type *)emulated_block().fixed.data()
+#define DYNAMIC_SHARED(name) char *name = emulated_block().dynamic.data()
+
+using std::max;
+using std::min;
+
+struct EmulatedIndex {
+    unsigned x;
+};
+
+enum Waiting { RUNS, AT_BLOCK, AT_GRID, DONE };
+
+struct EmulatedBlock {
+    std::vector<char> fixed, dynamic;
+};
+
+struct Fibre {
+    ucontext_t context;
+    std::vector<char> stack;
+    Waiting state = RUNS;
+};
+
+static EmulatedIndex blockIdx, threadIdx, blockDim, gridDim;
+static std::vector<EmulatedBlock> emulated_blocks;
+static ucontext_t emulated_scheduler;
+static Fibre *emulated_fibre;
+static const std::function<void()> *emulated_kernel;
+
+static inline EmulatedBlock &emulated_block() { return emulated_blocks[blockIdx.x]; }
+
+static inline void emulated_wait(Waiting where) {
+    emulated_fibre->state = where;
+    swapcontext(&emulated_fibre->context, &emulated_scheduler);
+}
+
+static inline void __syncthreads() { emulated_wait(AT_BLOCK); }
+static inline void emulated_grid_barrier() { emulated_wait(AT_GRID); }
+static inline double __ldcs(const double *at) { return *at; }
+
+static inline long long __double_as_longlong(double value) {
+    long long bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline double __longlong_as_double(long long bits) {
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline unsigned long long atomicMax(unsigned long long *at, unsigned long long value) {
+    unsigned long long old = *at;
+    *at = max(old, value);
+    return old;
+}
+
+static void emulated_body() {
+    (*emulated_kernel)();
+    emulated_fibre->state = DONE;
+    swapcontext(&emulated_fibre->context, &emulated_scheduler);
+}
+
+// 0, or 1 where the threads of a block waited at different barriers.
+static int emulate(unsigned blocks, unsigned threads, size_t shared, const std::function<void()> &kernel) {
+    gridDim.x = blocks;
+    blockDim.x = threads;
+    emulated_kernel = &kernel;
+    emulated_blocks.assign(blocks, EmulatedBlock{std::vector<char>(1024 * 8), std::vector<char>(shared)});
+    std::vector<Fibre> fibres(blocks * threads);
+    for (Fibre &fibre : fibres) {
+        fibre.stack.resize(1 << 16);
+        getcontext(&fibre.context);
+        fibre.context.uc_stack.ss_sp = fibre.stack.data();
+        fibre.context.uc_stack.ss_size = fibre.stack.size();
+        fibre.context.uc_link = &emulated_scheduler;
+        makecontext(&fibre.context, emulated_body, 0);
+    }
+    for (;;) {
+        unsigned done = 0, at_grid = 0;
+        for (unsigned b = 0; b < blocks; ++b) {
+            Waiting state = AT_BLOCK;
+            while (state == AT_BLOCK) {
+                for (unsigned i = 0; i < threads; ++i) {
+                    emulated_fibre = &fibres[b * threads + i];
+                    blockIdx.x = b;
+                    threadIdx.x = i;
+                    swapcontext(&emulated_scheduler, &emulated_fibre->context);
+                    if (i == 0) state = emulated_fibre->state;
+                    if (state != emulated_fibre->state) return 1;
+                }
+            }
+            done += state == DONE;
+            at_grid += state == AT_GRID;
+        }
+        if (done == blocks) return 0;
+        if (at_grid != blocks) return 1;
+    }
+}

@@ -1,0 +1,59 @@
+"""The CUDA source of the GPU kernels: its text, and what its kernels take."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+# In the order in which they need each other.
+_FILES = ("grid.cuh", "linear.cu", "logspace.cu", "means.cu", "choices.cu")
+_KERNEL = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(([^)]*)\)')
+
+
+class Signature(NamedTuple):
+    """A kernel's parameters: their declarations, their names, and the C type of each, "pointer" for all pointers."""
+
+    declarations: tuple[str, ...]
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+
+
+@cache
+def source() -> str:
+    """Return the source of all kernels."""
+    folder = files("limiirl.kernels") / "cuda"
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in _FILES)
+
+
+@cache
+def emulator_source() -> str:
+    """Return the C++ that runs the kernels on a CPU: the same source, and a function `run_<kernel>` for each."""
+    runner = (files("limiirl.kernels") / "cuda" / "emulator.hpp").read_text(encoding="utf-8")
+    calls = []
+    for name, found in signatures().items():
+        given = ", ".join(("unsigned blocks", "unsigned threads", "u64 shared", *found.declarations))
+        call = f"{name}({', '.join(found.names)})"
+        calls.append(
+            f'extern "C" int run_{name}({given}) {{ return emulate(blocks, threads, shared, [&] {{ {call}; }}); }}'
+        )
+    return "\n".join((runner, source(), *calls, ""))
+
+
+@cache
+def signatures() -> dict[str, Signature]:
+    """Return the signatures of all kernels by name.
+
+    Examples
+    --------
+    >>> signatures()["linear_fill"].names
+    ('size', 'n_columns', 'prob', 'reward', 'weight')
+    """
+    found = {}
+    for name, parameters in _KERNEL.findall(source()):
+        declarations = tuple(" ".join(part.split()) for part in parameters.split(","))
+        names = tuple(re.split(r"[ *]+", part)[-1] for part in declarations)
+        types = tuple("pointer" if "*" in part else part.split()[0] for part in declarations)
+        found[name] = Signature(declarations, names, types)
+    return found

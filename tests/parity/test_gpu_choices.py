@@ -1,0 +1,117 @@
+"""The soft causal models on a GPU, or its emulation, against the CPU: log-probabilities of choices and gradients."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from limiirl import MDP, Demonstrations
+from limiirl.demos.units import Units
+from limiirl.errors import DivergentPartition
+from limiirl.irl.choice_events import Events
+from limiirl.irl.choice_gpu import GpuHorizonValues, GpuSoftValues
+from limiirl.irl.choice_sweeps import HorizonValues
+from limiirl.irl.choice_values import SoftValues
+from limiirl.irl.choices import Choices
+from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, Case, assert_same, device, make_case
+
+pytestmark = NO_DEVICE
+WORLDS: dict[str, dict[str, Any]] = {
+    "deterministic": {},
+    "stochastic": {"stochastic": True, "kinds": "state action edge"},
+    "sparse": {"stochastic": True, "kinds": "state edge sparse"},
+    "hub": {"n_states": 110, "hub": True, "kinds": "edge"},
+}
+
+
+def walks(mdp: MDP, n: int, length: int, seed: int = 0) -> Demonstrations:
+    """Random walks; some actions are not recorded."""
+    rng = np.random.default_rng(seed)
+    first = np.searchsorted(mdp.src, np.arange(mdp.n_states + 1))
+    states, actions = [], []
+    for i in range(n):
+        s, path, taken = int(rng.choice(mdp.n_states, p=mdp.p0)), [], []
+        for _ in range(int(rng.integers(1, length))):
+            path.append(s)
+            if first[s] == first[s + 1]:
+                break
+            edge = int(rng.integers(first[s], first[s + 1]))
+            taken.append(int(mdp.act[edge]))
+            s = int(mdp.dst[edge])
+        states.append(path)
+        actions.append(None if i % 3 == 0 else taken[: len(path) - 1])
+    return Demonstrations.from_lists(states, actions)
+
+
+def compare(gpu: Any, cpu: Any, case: Case, events: Events) -> None:
+    mine, other = gpu.solve(case.thetas, events.moves), cpu.solve(case.thetas, events.moves)
+    assert_same(mine.log_choice, other.log_choice)
+    weight = np.random.default_rng(5).uniform(0.0, 1.0, other.log_choice.shape)
+    assert_same(mine.gradient(weight), other.gradient(weight))
+
+
+def horizon(case: Case, n: int, *, stop: bool, beta: float = 1.3) -> None:
+    choices = Choices(case.mdp)
+    demos = walks(case.mdp, 40, n)
+    events = Events(case.mdp, demos, Units.of(None, len(demos)), n, stop)
+    gpu = GpuHorizonValues(choices, beta, n, device(), stop=stop)
+    compare(gpu, HorizonValues(choices, beta, n, stop=stop), case, events)
+
+
+def stationary(case: Case, beta: float = 0.7) -> None:
+    choices = Choices(case.mdp)
+    demos = walks(case.mdp, 40, 12)
+    events = Events(case.mdp, demos, Units.of(None, len(demos)))
+    compare(GpuSoftValues(choices, beta, device()), SoftValues(choices, beta), case, events)
+
+
+@pytest.mark.parametrize("stop", [True, False])
+@pytest.mark.parametrize("gamma", [1.0, 0.9])
+@pytest.mark.parametrize("world", WORLDS)
+def test_up_to_a_horizon(world: str, gamma: float, stop: bool) -> None:
+    horizon(make_case(gamma=gamma, **WORLDS[world]), 12, stop=stop)
+
+
+@pytest.mark.parametrize("K", [1, 8])
+def test_any_number_of_intents(K: int) -> None:
+    horizon(make_case(K=K), 7, stop=True)
+    stationary(make_case(K=K, gamma=0.8))
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_short_horizons(n: int) -> None:
+    horizon(make_case(), max(2, n), stop=True)
+
+
+@pytest.mark.parametrize("gamma", [0.5, 0.95])
+@pytest.mark.parametrize("world", WORLDS)
+def test_without_a_horizon(world: str, gamma: float) -> None:
+    stationary(make_case(gamma=gamma, **WORLDS[world]))
+
+
+def test_without_a_horizon_or_a_discount() -> None:
+    """Those who surely end have finite values at discount 1."""
+    rng = np.random.default_rng(3)
+    src = np.repeat(np.arange(20), 2)
+    dst = np.minimum(20, src + rng.integers(1, 5, src.size))
+    dst[5] = 1  # a way back
+    pairs = np.unique(np.stack([src, dst]), axis=1)
+    phi = rng.uniform(0.5, 1.0, (21, 2))
+    p0 = np.append(np.full(20, 0.05), 0.0)
+    mdp = MDP.from_edges(*pairs, n_states=21, p0=p0, terminal=np.arange(21) == 20, state_features=phi)
+    stationary(Case(mdp, 10, np.array([[-1.0, -2.0], [-3.0, -0.5]])))
+
+
+def test_infinite_values_are_found_out_by_the_cpu() -> None:
+    mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], n_states=1)
+    demos = Demonstrations.from_lists([[0, 0]], [[0]])
+    events = Events(mdp, demos, Units.of(None, 1))
+    with pytest.raises(DivergentPartition, match="soft values of thetas\\[0\\] are infinite"):
+        GpuSoftValues(Choices(mdp), 1.0, device()).solve(np.zeros((1, 1)), events.moves)
+
+
+@ONLY_REAL
+@pytest.mark.parametrize("K", [1, 3, 8])
+def test_large_worlds(K: int) -> None:
+    horizon(make_case(n_states=20_000, K=K, kinds="state edge", stochastic=True), 60, stop=True)
+    stationary(make_case(n_states=20_000, K=K, gamma=0.99, stochastic=True))

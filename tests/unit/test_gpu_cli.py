@@ -1,0 +1,66 @@
+"""`--device` on the commands: it reaches the model, and a GPU that is absent is one clear sentence."""
+
+import contextlib
+import io
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from limiirl import IntentMixture
+from limiirl.cli import main
+from limiirl.kernels.gpu_emulator import compiler
+from tests.oracles.mixture import crossings, walks
+
+NEEDS_COMPILER = pytest.mark.skipif(compiler() is None, reason="no C++ compiler to emulate a GPU")
+WORLD = ("walks.parquet", "--mdp", "town.npz", "--set", "irl__max_length=7", "--set", "irl__bounds=[-5, 5]")
+FIT = ("fit", *WORLD, "--intents", "2", "--json")
+COMMANDS = {
+    "fit": FIT,
+    "infer": ("infer", *WORLD, "--most", "2"),
+    "select": ("select", *WORLD, "--most", "2", "--folds", "2", "--resamples", "0"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("files")
+    crossings().save(path / "town.npz")
+    walks(40, seed=2)[0].to_parquet(path / "walks.parquet")
+    return path
+
+
+def limiirl(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    out, err, shows = io.StringIO(), io.StringIO(), warnings.showwarning
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main(list(arguments))
+        finally:
+            warnings.showwarning = shows
+    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_gpu_is_one_sentence(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMIIRL_GPU", "off")
+    code, out, err = limiirl(folder, *COMMANDS[command], "--device", "gpu")
+    assert code != 0
+    assert not out
+    assert "LIMIIRL_GPU=off says to use no GPU" in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+@NEEDS_COMPILER
+def test_a_fit_on_a_gpu_is_that_of_the_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+    found = []
+    for device in ("gpu", "cpu"):
+        code, out, err = limiirl(folder, *FIT, "--device", device, "--out", f"on_{device}")
+        assert code == 0, err
+        assert json.loads(out)["saved"] == f"on_{device}"
+        found.append(IntentMixture.load(folder / f"on_{device}"))
+    assert [mixture.irl.device for mixture in found] == ["gpu", "cpu"]
+    np.testing.assert_allclose(found[0].thetas_, found[1].thetas_, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,173 @@
+"""Which device a model takes, what it says where there is none, and that the choice survives clones and files."""
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
+from limiirl.errors import BackendUnavailable, InvalidParameter, LimiirlError
+from limiirl.irl.devices import WORTH_IT, choose_backend, choose_device
+from limiirl.kernels.gpu_device import find_device
+from limiirl.kernels.gpu_emulator import EmulatedDevice, compiler
+from limiirl.kernels.gpu_source import signatures
+
+NEEDS_COMPILER = pytest.mark.skipif(compiler() is None, reason="no C++ compiler to emulate a GPU")
+WAYS = [[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]]
+
+
+def world() -> tuple[MDP, Demonstrations]:
+    phi = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
+    return MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi), Demonstrations.from_lists(
+        WAYS
+    )
+
+
+@pytest.fixture
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMIIRL_GPU", "off")
+
+
+@pytest.mark.parametrize(
+    "model", [MaxEnt(3, device="gpu"), MaxCausalEnt(device="gpu"), MaxCausalEnt(horizon=3, device="gpu")]
+)
+def test_without_a_gpu_the_error_says_what_to_do(model: object, no_gpu: None) -> None:
+    mdp, demos = world()
+    with pytest.raises(BackendUnavailable, match="LIMIIRL_GPU=off says to use no GPU. Unset it, or use device='cpu'."):
+        model.fit(mdp, demos)  # type: ignore[attr-defined]
+
+
+def test_without_cupy_the_error_names_the_package() -> None:
+    """In a process of its own, where importing CuPy fails."""
+    code = (
+        "import sys; sys.modules['cupy'] = None\n"
+        "from limiirl.kernels.gpu_device import need_device\n"
+        "from limiirl.errors import BackendUnavailable\n"
+        "try:\n    need_device()\nexcept BackendUnavailable as error:\n    print(error)\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
+    assert "needs CuPy, which is not installed" in told.stdout
+    assert "pip install 'limiirl[gpu]'" in told.stdout
+
+
+def test_a_device_or_an_environment_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    mdp, demos = world()
+    for model in (MaxEnt(3, device="tpu"), MaxCausalEnt(device="tpu"), MaxEnt(np.inf, device="tpu")):
+        with pytest.raises(InvalidParameter, match="device must be one of cpu, gpu, auto; it is 'tpu'."):
+            model.fit(mdp, demos)
+    monkeypatch.setenv("LIMIIRL_GPU", "maybe")
+    with pytest.raises(
+        InvalidParameter, match="LIMIIRL_GPU must be 'emulated' or 'off', or not be set; it is 'maybe'."
+    ):
+        find_device()
+
+
+def test_ways_to_a_goal_have_no_gpu() -> None:
+    mdp, demos = world()
+    with pytest.raises(InvalidParameter, match="Ways to a goal are summed by elimination, which runs on the CPU."):
+        DestinationMaxEnt(device="gpu").fit(mdp, demos)
+
+
+def test_any_length_has_no_gpu() -> None:
+    mdp, demos = world()
+    with pytest.raises(
+        InvalidParameter, match="Any length is solved by a sparse factorisation, which runs on the CPU."
+    ):
+        MaxEnt(np.inf, device="gpu").fit(mdp, demos)
+    MaxEnt(np.inf, (-10, 10), device="auto").fit(mdp, demos)
+
+
+@NEEDS_COMPILER
+def test_auto_takes_a_gpu_for_large_problems_only(emulated: None) -> None:
+    assert choose_device("auto", WORTH_IT - 1) is None
+    assert choose_device("cpu", WORTH_IT) is None
+    assert isinstance(choose_device("auto", WORTH_IT), EmulatedDevice)
+    assert isinstance(choose_device("gpu", 1), EmulatedDevice)
+
+
+def test_auto_without_a_gpu_is_the_cpu(no_gpu: None) -> None:
+    assert choose_device("auto", WORTH_IT) is None
+
+
+@NEEDS_COMPILER
+def test_an_mdp_goes_to_the_device_once(emulated: None) -> None:
+    mdp, _ = world()
+    assert choose_backend("gpu", mdp) is choose_backend("gpu", mdp)
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("solver", ["newton", "lbfgs", "bfgs"])
+@pytest.mark.parametrize("condition", ["none", "start"])
+def test_fits_are_those_of_the_cpu(solver: str, condition: str, emulated: None) -> None:
+    mdp, demos = world()
+    both = [MaxEnt(3, (-9, 9), solver=solver, condition=condition, device=device) for device in ("gpu", "cpu")]
+    mine, other = (model.fit(mdp, demos) for model in both)
+    np.testing.assert_allclose(mine, other, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(both[0].log_prob(mdp, mine, demos), both[1].log_prob(mdp, mine, demos), rtol=1e-12)
+    np.testing.assert_allclose(both[0].hessian(mdp, mine), both[1].hessian(mdp, mine), rtol=1e-11, atol=1e-13)
+    drawn = [model.sample(mdp, mine, 20, seed=1).states for model in both]
+    np.testing.assert_array_equal(*drawn)
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("horizon", [None, 3])
+def test_causal_fits_are_those_of_the_cpu(horizon: int | None, emulated: None) -> None:
+    mdp, demos = world()
+    with warnings.catch_warnings(action="ignore"):  # that one direction has no effect
+        mine, other = (MaxCausalEnt(horizon=horizon, device=device).fit(mdp, demos) for device in ("gpu", "cpu"))
+    np.testing.assert_allclose(mine, other, rtol=1e-7, atol=1e-7)
+
+
+@NEEDS_COMPILER
+def test_a_mixture_keeps_the_device_in_clones_and_files(tmp_path: Path, emulated: None) -> None:
+    mdp, demos = world()
+    mixture = IntentMixture(2, MaxEnt(3, device="gpu"), random_state=0, max_iter=3, tol=1e-12)
+    assert clone(mixture).irl.device == "gpu"
+    with warnings.catch_warnings(action="ignore"):  # two of four trips are too few to converge
+        mixture.fit(mdp, demos)
+    mixture.save(tmp_path / "mixture")
+    loaded = IntentMixture.load(tmp_path / "mixture")
+    assert loaded.irl.device == "gpu"
+    np.testing.assert_array_equal(loaded.predict_proba(demos), mixture.predict_proba(demos))
+    with warnings.catch_warnings(action="ignore"):  # two of four trips are too few to converge
+        other = clone(mixture).set_params(irl__device="cpu").fit(mdp, demos)
+    np.testing.assert_allclose(mixture.thetas_, other.thetas_, rtol=1e-6, atol=1e-6)
+
+
+@NEEDS_COMPILER
+def test_errors_are_those_of_the_cpu(emulated: None) -> None:
+    """The state and the step that they name too."""
+    mdp, _ = world()
+    bad = MDP.from_edges([0, 1], [1, 2], p0=[1, 0, 0], terminal=[False, False, True], state_features=np.eye(3))
+    for options, theta, given in (
+        ({"number_space": "linear"}, [800.0, 900.0], mdp),
+        ({"number_space": "linear"}, [1e308, 1e308], mdp.replace(state_features=1e10 * np.ones((4, 2)))),
+        ({"stop": "terminal"}, [0.0, 0.0, 0.0], bad),
+    ):
+        told = []
+        for device in ("gpu", "cpu"):
+            with pytest.raises(LimiirlError) as caught:
+                MaxEnt(2, device=device, **options).expected_features(given, theta)
+            told.append((type(caught.value), str(caught.value)))
+        assert told[0] == told[1]
+        assert "state" in told[0][1]
+
+
+def test_kernels_that_wait_for_each_other_are_known() -> None:
+    """They say so by a parameter, which decides how they are launched."""
+    waiting = {name for name, found in signatures().items() if "arrived" in found.names}
+    assert waiting == {
+        "linear_backward", "linear_forward", "log_backward", "log_forward", "choice_plan", "choice_plan_back",
+        "choice_settle", "choice_adjoint",
+    }  # fmt: skip
