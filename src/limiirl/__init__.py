@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from limiirl._version import __version__
 
 if TYPE_CHECKING:
-    from limiirl import errors, experiments, forecast, metrics, report, roads, testing, theory, worlds
+    from limiirl import errors, experiments, forecast, metrics, report, roads, streams, testing, theory, worlds
     from limiirl.demos import Agents, Demonstrations
     from limiirl.irl import MLIRL, DestinationMaxEnt, MaxCausalEnt, MaxEnt, SigmaGIRL
     from limiirl.mdp import MDP
@@ -38,7 +38,7 @@ _HOMES = {
     "SigmaGIRL": "limiirl.irl",
     "select_intents": "limiirl.mixture",
 }
-_MODULES = ("errors", "experiments", "forecast", "metrics", "report", "roads", "testing", "theory", "worlds")
+_MODULES = ("errors", "experiments", "forecast", "metrics", "report", "roads", "streams", "testing", "theory", "worlds")
 
 __all__ = [
     "MDP",
@@ -61,6 +61,7 @@ __all__ = [
     "report",
     "roads",
     "select_intents",
+    "streams",
     "testing",
     "theory",
     "worlds",
