@@ -1,0 +1,94 @@
+"""The arithmetic of a continent and a billion trips: measured figures, each with the file it is from, in proportion.
+
+`python -m benchmarks.scale cost` prints it.
+"""
+
+import math
+
+SEGMENTS, TRIPS, K, FEATURES = 50e6, 1e9, 3, 24
+PAPER_STATES, PAPER_LENGTH = 292_604, 300
+# docs/results/gpu/gpu.txt: ms of an evaluation, K = 3 (the slower of two runs); bytes a second of a copy.
+GPU_MS, GPU_BOUNDED_MS, GPU_LOG_MS, GPU_COPY = 6.93, 9.76, 20.09, 4.15e12
+CPU_BOUNDED_MS = 361.3  # the same file: 16 threads
+# docs/results/gpu/rivals.txt: seconds with a launch a step, as a CUDA graph, less those with one launch a sweep.
+LAUNCH_S = (7.79e-3 - 4.12e-3) / (2 * PAPER_LENGTH)
+# docs/results/matching.txt: fixes a second of one processor; fixes matched and trips that they are of.
+FIXES_A_SECOND, FIXES, MATCHED_TRIPS = 78_589, 658_505, 17_084
+# docs/adr/0019-streaming.md: rows a second and pass, one thread, 24 features, K = 3.
+STREAMED, IN_MEMORY = 1.5e6, 3.9e6
+# docs/adr/0016-destination-model.md: seconds a pair for value and flow, in Porto; seconds of a factorisation.
+PAIR_S = 0.103 / 818
+FACTOR_S = {("Porto", 85_189): 0.035, ("a generated network of two edges a state", PAPER_STATES): 20.0}
+CORES_A_GPU = 16  # as on the machine that was measured
+ITERATIONS, EVALUATIONS = 5, 50
+# Nobody measured these here: seconds that an exchange of a few hundred kB takes within a machine and between machines.
+EXCHANGE_S = {1: 0.0, 8: 20e-6, 64: 40e-6}
+
+
+def cost() -> None:
+    """Print the arithmetic of a continent and a billion trips."""
+    print(f"cost: {SEGMENTS:,.0f} segments, {TRIPS:,.0f} trips, K = {K}; in proportion to what was measured")
+    per = 1e9 / (PAPER_STATES * PAPER_LENGTH * K)
+    print(
+        f"  measured, one H200, a state, step and intent: {per * GPU_MS:.1f} ps stored, "
+        f"{per * GPU_BOUNDED_MS:.1f} memory bounded, {per * GPU_LOG_MS:.1f} in log space"
+    )
+    print(f"  measured: {1e6 * LAUNCH_S:.1f} us more a step where each step is a launch of a CUDA graph")
+    for length in (PAPER_LENGTH, 4000):
+        evaluations(length)
+    pairs, fit = TRIPS * PAIR_S, ITERATIONS * EVALUATIONS * K
+    works = {
+        "matching, once": TRIPS * FIXES / MATCHED_TRIPS / FIXES_A_SECOND,
+        "an E-step from files": TRIPS / STREAMED,
+        "an E-step in memory": TRIPS / IN_MEMORY,
+        "given destinations: flows of all pairs, K = 1": pairs,
+        f"  {fit} of them": fit * pairs,
+        f"  {fit} times 10,000 pairs": fit * 1e4 * PAIR_S,
+    }
+    print(f"  the store: {TRIPS * (FEATURES + 2) * 8 / 1e9:.0f} GB of feature sums")
+    for name, core_s in works.items():
+        by = ", ".join(f"{span(core_s / (n * CORES_A_GPU))} on {n * CORES_A_GPU:,}" for n in EXCHANGE_S)
+        print(f"  {name:<46} {core_s / 3600:10,.2f} core-hours: {by}")
+    for (name, states), taken in FACTOR_S.items():
+        whole = taken * (SEGMENTS / states) ** 1.5
+        print(f"  a factorisation of {SEGMENTS:,.0f} states by S^1.5, from {name}: {span(whole)}")
+
+
+def evaluations(length: int) -> None:
+    """Print memory and time of an evaluation on one GPU, on eight and on 64, and of a fit's evaluations."""
+    row, stretch = 8 * SEGMENTS * K, math.isqrt(length - 1)
+    rows = stretch + 1 + math.ceil((length - 1) / stretch) + 1  # as `irl.engine.messages` keeps them
+    print(
+        f"  L = {length:,}: messages {row * length / 1e12:.2f} TB; with checkpoints {rows} of them, "
+        f"{row * rows / 1e9:.0f} GB for {K} intents at once, {row * rows / K / 1e9:.0f} GB one by one"
+    )
+    moved = least_traffic(8) * SEGMENTS * length
+    print(
+        f"    least traffic, linear space, 64 bits: {moved / 1e12:.1f} TB, {moved / GPU_COPY:.2f} s at a copy's speed"
+    )
+    scale = SEGMENTS / PAPER_STATES * length / PAPER_LENGTH
+    for name, ms in (("linear", GPU_BOUNDED_MS), ("log", GPU_LOG_MS * GPU_BOUNDED_MS / GPU_MS)):
+        whole, cells = ms / 1e3 * scale, []
+        for n, wait in EXCHANGE_S.items():
+            taken = whole / n + (3 * length * (LAUNCH_S + wait) if n > 1 else 0.0)  # bounded: three sweeps
+            fit = ITERATIONS * EVALUATIONS * taken
+            cells.append(f"{n} x {span(taken)} ({whole / n / taken:.0%}; {span(fit)}, {n * fit / 3600:.2f} GPU-h)")
+        print(f"    {name:<6} an evaluation (efficiency; a fit of {ITERATIONS * EVALUATIONS}): " + ", ".join(cells))
+    print(f"    linear on 16 cores without a GPU: {CPU_BOUNDED_MS / 1e3 * scale:.0f} s")
+
+
+def span(seconds: float) -> str:
+    """Return a time in words."""
+    for unit, size in (("h", 3600), ("min", 60), ("s", 1)):
+        if seconds >= size:
+            return f"{seconds / size:,.{0 if seconds >= 100 * size else 1}f} {unit}"
+    return f"{1e3 * seconds:.0f} ms"
+
+
+def least_traffic(size: int) -> int:
+    """Return the bytes a state and step that pass through memory where no message stays in the cache.
+
+    Messages have `size` bytes a number. Two backward sweeps read and write one, and read weights and the table of
+    neighbours; the forward one reads a message, reads and writes alpha and the tally, and reads weights and the table.
+    """
+    return 2 * (2 * size * K + 8 * K + 12) + 3 * size * K + 3 * 8 * K + 12
