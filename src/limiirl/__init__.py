@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from limiirl._version import __version__
 
 if TYPE_CHECKING:
-    from limiirl import errors, experiments, forecast, metrics, report, roads, streams, testing, theory, worlds
+    from limiirl import engines, errors, experiments, forecast, metrics, report, roads, streams, testing, theory, worlds
     from limiirl.demos import Agents, Demonstrations
     from limiirl.irl import MLIRL, DestinationMaxEnt, MaxCausalEnt, MaxEnt, SigmaGIRL
     from limiirl.mdp import MDP
@@ -38,7 +38,19 @@ _HOMES = {
     "SigmaGIRL": "limiirl.irl",
     "select_intents": "limiirl.mixture",
 }
-_MODULES = ("errors", "experiments", "forecast", "metrics", "report", "roads", "streams", "testing", "theory", "worlds")
+_MODULES = (
+    "engines",
+    "errors",
+    "experiments",
+    "forecast",
+    "metrics",
+    "report",
+    "roads",
+    "streams",
+    "testing",
+    "theory",
+    "worlds",
+)
 
 __all__ = [
     "MDP",
@@ -54,6 +66,7 @@ __all__ = [
     "Selection",
     "SigmaGIRL",
     "__version__",
+    "engines",
     "errors",
     "experiments",
     "forecast",

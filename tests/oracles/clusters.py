@@ -61,24 +61,52 @@ def cluster(
 ) -> Iterator[Cluster]:
     """A scheduler with so many workers of one thread, each with so much memory; "0" is no limit."""
     contact = folder / "scheduler.json"
-    contact.unlink(missing_ok=True)
     with ExitStack() as stack:
         listening = ("--host", "127.0.0.1", "--port", port, "--scheduler-file", contact)
-        scheduler = stack.enter_context(dask("scheduler", *listening, allowed_failures=allowed_failures))
-        end = time.monotonic() + 30
-        while not contact.exists() and time.monotonic() < end:
-            time.sleep(0.05)
+        # A port that was a scheduler's before may be in use: then this one ends at once, and is tried again.
+        for _ in range(10):
+            contact.unlink(missing_ok=True)
+            scheduler = stack.enter_context(dask("scheduler", *listening, allowed_failures=allowed_failures))
+            address = _address(contact, scheduler)
+            if address and port in (0, int(address.rpartition(":")[2])):
+                break
+            scheduler.kill()
+            time.sleep(1.0)
+        else:
+            raise RuntimeError(f"No scheduler could be started at port {port}.")
         for _ in range(workers):
             options = ("--nthreads", "1", "--memory-limit", memory, "--local-directory", folder)
             stack.enter_context(dask("worker", "--scheduler-file", contact, *options))
-        address = json.loads(contact.read_text())["address"]
         if workers:
             # On a busy machine they may take longer than an engine waits for its first worker.
-            from distributed import Client
-
-            with Client(address, set_as_default=False) as client:
-                client.wait_for_workers(workers, timeout=120)
+            await_workers(address, workers)
         yield Cluster(address, scheduler)
+
+
+def _address(contact: Path, scheduler: subprocess.Popen[bytes]) -> str:
+    """The address that a scheduler writes, once it is there as a whole; nothing if the scheduler has ended."""
+    end = time.monotonic() + 60
+    while scheduler.poll() is None and time.monotonic() < end:
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            return str(json.loads(contact.read_text())["address"])
+        time.sleep(0.05)
+    return ""
+
+
+def living(address: str) -> list[int]:
+    """The processes of the workers that answer."""
+    from distributed import Client
+
+    with Client(address, set_as_default=False) as client:
+        return list(client.run(os.getpid, on_error="ignore").values())
+
+
+def await_workers(address: str, workers: int) -> None:
+    """Wait until so many workers answer; the scheduler may still count one that was killed a moment ago."""
+    end = time.monotonic() + 120
+    while len(living(address)) < workers:
+        assert time.monotonic() < end, f"fewer than {workers} workers after two minutes"
+        time.sleep(0.1)
 
 
 @contextmanager

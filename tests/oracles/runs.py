@@ -29,7 +29,7 @@ COMMAND = (sys.executable, "-c", "from limiirl.cli import main; main()")
 # In the environment of a run and of all that it starts, so that orphans are found too.
 _MARK = "LIMIIRL_TEST_RUN"
 # Generous, since the tests may share few cores with others.
-PATIENCE = 120.0
+PATIENCE = 400.0
 
 Key = tuple[str, int]
 

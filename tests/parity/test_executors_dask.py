@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from limiirl.engines import Engine, Lost, clusters, execute, ordered
+from limiirl.engines.pools import Ticket
 from limiirl.errors import BackendUnavailable
-from tests.oracles.clusters import cluster
+from tests.oracles.clusters import Cluster, await_workers, cluster, living
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 
@@ -60,9 +61,16 @@ def fail_at_three(task: int) -> int:
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    with cluster(tmp_path_factory.mktemp("dask"), workers=2) as (address, _):
-        yield Engine("dask", scheduler=address)
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("dask"), workers=2) as started:
+        yield started
+
+
+@pytest.fixture
+def engine(two: Cluster) -> Engine:
+    """Both workers, also after a test that killed one."""
+    await_workers(two.address, 2)
+    return Engine("dask", scheduler=two.address)
 
 
 def test_results_are_those_of_a_loop(engine: Engine) -> None:
@@ -126,6 +134,27 @@ def test_a_task_that_always_kills_is_lost_and_no_other(engine: Engine) -> None:
     assert results == {task: task**2 for task in TASKS if task != 4}
 
 
+def test_a_result_whose_worker_dies_before_it_is_taken_is_kept(tmp_path: Path) -> None:
+    with cluster(tmp_path, workers=1) as (address, _):
+        pool = clusters.DaskPool(address, None)
+        try:
+            pool.use(process)
+            ticket = Ticket(0)
+            pool.submit(ticket)
+            (future,) = pool._tickets
+            while pool._completed.queue.empty():
+                time.sleep(0.005)
+            (worker,) = living(address)
+            os.kill(worker, signal.SIGKILL)
+            end = time.monotonic() + 30
+            while future.status == "finished" and time.monotonic() < end:
+                time.sleep(0.005)
+            assert future.status != "finished"
+            assert list(pool.collect()) == [(ticket, worker)]
+        finally:
+            pool.close()
+
+
 def test_a_scheduler_that_goes_away_midway_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with cluster(tmp_path, workers=1) as (address, scheduler):
         results = execute(process, range(1000), Engine("dask", scheduler=address))
@@ -181,11 +210,12 @@ def test_what_a_function_holds_travels_once_to_each_worker(engine: Engine, tmp_p
 def test_a_large_function_survives_the_death_of_the_workers_that_have_it(engine: Engine, tmp_path: Path) -> None:
     results = execute(Loaded(tmp_path), range(80), engine)
     found = [next(results) for _ in range(10)]
-    for pid in {pid for _, (_, pid) in found}:
+    killed = living(str(engine.scheduler))
+    for pid in killed:
         os.kill(pid, signal.SIGKILL)
     found += results
     assert {task: value for task, (value, _) in found} == {task: float(task) for task in range(80)}
-    assert len({pid for _, (_, pid) in found}) > 2
+    assert {pid for _, (_, pid) in found} - set(killed), "somebody else went on"
 
 
 def test_a_session_keeps_its_connection_and_forgets_what_was_left(engine: Engine) -> None:

@@ -36,13 +36,14 @@ class Sums:
 
 
 def greedy(task: int) -> int:
-    """Take twice the limit for one task."""
+    """Take twice the limit for one task, and keep it until somebody minds."""
     if task != 3:
         return task
     taken = []
     for _ in range(2 * LIMIT // 20):
         taken.append(np.ones(20 * 2**17))
         time.sleep(0.02)  # a nanny looks ten times a second
+    time.sleep(60)  # but on a busy machine later
     return len(taken)
 
 

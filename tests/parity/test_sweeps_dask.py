@@ -11,7 +11,7 @@ from tests.oracles.runs import counts, expected, recorded, rows, shards, start
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 
-STUDY, REPEATS = "margin", 4
+STUDY, REPEATS = "margin", 8
 MARGIN = ("reproduce", STUDY, "--repeats", REPEATS, "--no-report", "--json", "--engine", "dask")
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def test_the_scheduler_killed_then_the_run_killed_it_resumes_to_the_same_records
     dice, folder, wanted = random.Random(1), tmp_path / "run", expected(STUDY, REPEATS)
     with cluster(tmp_path, workers=2) as first, start(*MARGIN, "--out", folder, "--scheduler", first.address) as run:
         run.until(lambda: shards(folder))
-        time.sleep(dice.uniform(0.0, 0.5))
+        time.sleep(dice.uniform(0.0, 0.1))
         first.scheduler.kill()
         done = run.finish()
     assert done.code == 2, done
@@ -52,7 +52,7 @@ def test_the_scheduler_killed_then_the_run_killed_it_resumes_to_the_same_records
         known = shards(folder)
         with start(*MARGIN, "--out", folder, "--scheduler", second.address) as run:
             run.until(lambda: shards(folder) - known)
-            time.sleep(dice.uniform(0.0, 0.3))
+            time.sleep(dice.uniform(0.0, 0.1))
             run.kill_group()
         between = recorded(folder)
         assert before.items() < between.items() <= wanted.items()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from limiirl.kernels.expectation import Rows, Weighed, expect, expect_forgetfully, weigh
 from limiirl.kernels.parallel import BLOCK
 from limiirl.streams import FeatureStore
-from limiirl.streams.parts import Facts, StoredPart
+from limiirl.streams.parts import Facts, GeneratedPart, StoredPart
 from limiirl.streams.passes import SumTask, combine, sum_part, sweep
 from tests.oracles.mixture import responsibilities
 
@@ -29,9 +29,13 @@ def some(rows: Rows, lo: int, hi: int) -> Rows:
 
 def in_parts(rows: Rows, ends: list[int]) -> FeatureStore:
     edges = [0, *ends, len(rows.log_q)]
-    return FeatureStore.generated(
-        lambda i: some(rows, edges[i], edges[i + 1]), np.diff(edges).tolist(), rows.features.shape[1], longest=9
-    )
+
+    def make(i: int) -> Rows:
+        return some(rows, edges[i], edges[i + 1])
+
+    facts = [Facts(n, n, 9, 0, None, 0) for n in np.diff(edges).tolist()]
+    parts = tuple(GeneratedPart(i, make, facts[i], by_group=True) for i in range(len(facts)))
+    return FeatureStore(parts, rows.features.shape[1])
 
 
 sizes = st.integers(1, 5), st.integers(1, 6), st.integers(0, 2**32 - 1)

@@ -8,9 +8,11 @@ from scipy.optimize import minimize
 
 from limiirl import MDP, Demonstrations
 from limiirl.demos.units import Units
+from limiirl.errors import DivergentPartition
 from limiirl.irl import DestinationMaxEnt
 from limiirl.irl.base import Status
-from limiirl.irl.destination_likelihood import Trips, WayLikelihood, feasible_start, finite_ways
+from limiirl.irl.destination_likelihood import Trips, WayLikelihood, finite_ways, surely_finite
+from limiirl.irl.destination_start import feasible_start
 from limiirl.irl.destination_values import GoalValues
 from limiirl.irl.domain import Domain
 from limiirl.irl.optimise import Box, minimise_bfgs
@@ -70,7 +72,7 @@ def test_the_slope_of_the_edge_by_differences(seed: int) -> None:
     assert domain.learn(theta)
     size = np.linalg.norm(slope)
     np.testing.assert_allclose(domain.rows[0], slope / size, rtol=0, atol=1e-7)
-    np.testing.assert_allclose(domain.most[0], (slope @ theta - level) / size, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(domain.most[0], (slope @ theta - level - 1e-6) / size, rtol=0, atol=1e-8)
 
 
 def test_nothing_is_learned_where_sums_are_finite_or_nothing_can_be_told() -> None:
@@ -94,6 +96,14 @@ def test_forks_learn_alone_and_are_merged_once() -> None:
         whole.merge(fork)
     np.testing.assert_allclose(whole.most, [1.25, 10.0 / 6.0, 17.0 / 8.0], rtol=1e-12)
     np.testing.assert_allclose(whole.rows, [[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]], rtol=0, atol=1e-12)
+    mirrored = whole.fork()
+    mirrored.learn(np.array([-2.0, 0.0]))  # as far from 0 as the first, on the other side
+    whole.merge(mirrored)
+    np.testing.assert_allclose(whole.most[-1], 1.25, rtol=1e-12)
+    np.testing.assert_allclose(whole.rows[-1], [-1.0, 0.0], rtol=0, atol=1e-12)
+    empty = Domain(lambda x: (float(x @ x) - 1.0, 2.0 * x))
+    empty.merge(whole)
+    np.testing.assert_array_equal(empty.most, whole.most)
     for x in np.linspace(2.0, 3.0, 400):
         whole.learn(np.array([x, 0.0]))
     assert whole.most.size < 300  # the first are forgotten
@@ -226,3 +236,84 @@ def test_fits_keep_off_the_edge() -> None:
     ready = PreparedDestination(DestinationMaxEnt(), mdp, trips.demos, Units.of(None, 1), values)
     (result,) = ready.search(np.ones((1, 1)), np.zeros(1), np.array([[-1e-9]]), 50)  # begun at the very edge
     assert values.finite(result.theta, 1e-6)
+
+
+def both_signs() -> MDP:
+    """One may stay in state 0 at the weight exp(-theta), so that theta must be above 0, whatever state 1 earns."""
+    return MDP.from_edges([0, 0], [0, 1], state_features=[[-1.0], [5.0]])
+
+
+@pytest.mark.parametrize("start", [[1.0], None])
+def test_features_of_both_signs(start: list[float] | None) -> None:
+    """From 0 straight to 1 the probability is 1 - exp(-theta): the more the better, up to the bound."""
+    model = DestinationMaxEnt(bounds=(-20.0, 20.0), tol=1e-12)
+    theta = model.fit(both_signs(), Demonstrations.from_lists([[0, 1]]), start=start)
+    np.testing.assert_allclose(theta, [20.0], rtol=0, atol=8.0)  # exp(-12) is all that is left to win
+    assert model.results_[0].value < 1e-5
+
+
+def test_starts_that_are_fine_need_no_other_point() -> None:
+    """Where nothing was looked for, nothing was learned."""
+    mdp, demos = both_signs(), Demonstrations.from_lists([[0, 1]])
+    ready = PreparedDestination(DestinationMaxEnt(bounds=(-20.0, 20.0)), mdp, demos, Units.of(None, 1), GoalValues(mdp))
+    np.testing.assert_array_equal(ready.project(np.array([[1.0], [30.0]])), [[1.0], [20.0]])
+    assert ready._domain.most.size == 0
+    found = ready.project(np.array([[-3.0], [2.0]]))
+    assert found[0, 0] > 0.0
+    assert found[1, 0] == 2.0
+
+
+@pytest.mark.parametrize("bound", [4.0, 1e4, np.inf])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_start_is_found_where_the_domain_is_a_narrow_cone(seed: int, bound: float) -> None:
+    """Loops at three states, each with features of both signs; a point exists, since one was planted."""
+    rng = np.random.default_rng(seed)
+    planted = rng.uniform(-3.0, 3.0, 3)
+    loops = rng.normal(size=(3, 3))
+    loops -= ((loops @ planted + 0.5) / (planted @ planted))[:, None] * planted  # each costs 0.5 there
+    mdp = MDP.from_edges(
+        [0, 0, 1, 1, 2, 2], [0, 1, 1, 2, 2, 3], state_features=np.vstack([loops, rng.normal(size=(1, 3))])
+    )
+    values, box = GoalValues(mdp), Box(np.full(3, -bound), np.full(3, bound))
+    found = feasible_start(values, box)
+    assert surely_finite(values, found)
+    assert np.all(loops @ found < 0.0)
+    assert np.all(np.abs(found) <= bound)
+
+
+@pytest.mark.parametrize("bound", [5.0, np.inf])
+def test_no_start_where_there_is_none(bound: float) -> None:
+    opposed = MDP.from_edges([0, 0, 1, 1], [0, 1, 1, 2], state_features=[[-1.0], [1.0], [0.0]])
+    free = MDP.from_edges([0, 0], [0, 1], state_features=[[0.0], [1.0]])
+    for mdp in (opposed, free):
+        with pytest.raises(DivergentPartition, match="stays infinite whatever features cost within the bounds"):
+            feasible_start(GoalValues(mdp), Box(np.array([-bound]), np.array([bound])))
+
+
+def test_a_warm_start_at_a_lower_edge() -> None:
+    """A cost as a negative feature: sums are infinite below 0, where one side of a difference would lie."""
+    mdp = MDP.from_edges([0, 1, 1], [1, 0, 2], state_features=[[-0.5], [-0.5], [-1.0]])
+    model = DestinationMaxEnt(bounds=(-10.0, 10.0))
+    trips = Trips(mdp, Demonstrations.from_lists([[0, 1, 2], [0, 1, 0, 1, 0, 1, 0, 1, 2]] + [[0, 1] * 40 + [2]] * 20))
+    ready = PreparedDestination(model, mdp, trips.demos, Units.of(None, 22), GoalValues(mdp))
+    # Ways go round n times with a weight of x^n, x = exp(-theta), so that E[F] = -1.5 - x / (1 - x).
+    (result,) = ready.search(np.ones((22, 1)), np.zeros(1), None, 30)
+    x = math.exp(-float(result.theta[0]))
+    np.testing.assert_allclose(ready.features(), trips.features + 1.5 + x / (1.0 - x), rtol=0, atol=1e-3)
+    narrow = Trips(mdp, Demonstrations.from_lists([[0, 1] * 100_000 + [2]]))
+    close = PreparedDestination(model, mdp, narrow.demos, Units.of(None, 1), GoalValues(mdp))
+    (result,) = close.search(np.ones((1, 1)), np.zeros(1), None, 30)
+    assert not surely_finite(GoalValues(mdp), result.theta - 1e-4)
+    assert np.all(np.isfinite(close.features()))
+
+
+@pytest.mark.parametrize("away", [1e-3, 1.2e-5, 6e-6, 2.1e-6, 1.0001e-6])
+def test_hessians_near_the_edge(away: float) -> None:
+    """Ways go round with the weight x = exp(theta), so that the curvature is x / (1 - x)^2."""
+    mdp = MDP.from_edges([0, 1, 1], [1, 0, 2], state_features=[[0.5], [0.5], [0.5]])
+    values, trips = GoalValues(mdp), Trips(mdp, Demonstrations.from_lists([[0, 1, 2]]))
+    objective = WayLikelihood(values, trips, np.ones((1, 1)), np.zeros(1))
+    x = math.exp(-away)
+    np.testing.assert_allclose(objective.hessian(np.array([-away]), 0), [[x / (1.0 - x) ** 2]], rtol=2e-3)
+    with pytest.raises(DivergentPartition, match="The curvature has no value here"):
+        objective.hessian(np.array([-1e-7]), 0)

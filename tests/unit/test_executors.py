@@ -228,16 +228,28 @@ def test_what_a_function_holds_travels_once_to_each_worker(tmp_path: Path) -> No
     assert {pid for _, pid in found.values()} <= set(unpacked)
 
 
-def slower_first(task: int) -> int:
-    time.sleep(0.3 if task == 0 else 0.0)
+def first_waits(marker: Path, task: int) -> int:
+    """Task 0 ends once the marker is there."""
+    end = time.monotonic() + 60
+    while task == 0 and not marker.exists() and time.monotonic() < end:
+        time.sleep(0.01)
     return task
 
 
-def test_results_in_the_order_of_the_tasks() -> None:
-    came = [task for task, _ in execute(slower_first, range(6), Engine(workers=2))]
+def test_results_in_the_order_of_the_tasks(tmp_path: Path) -> None:
+    engine = Engine(workers=2)
+
+    def tasks(marker: Path) -> Iterator[int]:
+        for task in range(8):
+            if task == 6:  # taken when others than task 0 have come back: four are in flight
+                marker.touch()
+            yield task
+
+    came = [task for task, _ in execute(functools.partial(first_waits, tmp_path / "a"), tasks(tmp_path / "a"), engine)]
     assert came != sorted(came)
-    assert ordered(slower_first, range(6), Engine(workers=2)) == list(range(6))
-    assert list(Engine(workers=2).map(slower_first, iter(range(6)))) == list(range(6))
+    assert ordered(functools.partial(first_waits, tmp_path / "b"), tasks(tmp_path / "b"), engine) == list(range(8))
+    mapped = engine.map(functools.partial(first_waits, tmp_path / "c"), tasks(tmp_path / "c"))
+    assert list(mapped) == list(range(8))
 
 
 def test_a_lost_task_is_named_where_all_results_are_needed() -> None:
@@ -264,6 +276,19 @@ def test_a_session_keeps_its_workers_until_its_end(tmp_path: Path, monkeypatch: 
         assert len(list(tmp_path.glob("limiirl-*/*.pickle"))) == 1
     assert await_death([last]) == []
     assert list(tmp_path.glob("limiirl-*")) == []
+
+
+def test_a_session_takes_one_call_at_a_time() -> None:
+    with Engine(workers=1).session() as session:
+        first = session.map(abs, range(0, -20, -1))
+        assert next(first) == 0
+        with pytest.raises(InvalidParameter, match="still at work on another call.*open another session"):
+            ordered(str, range(3), session)
+        assert list(first) == list(range(1, 20)), "the first goes on undisturbed"
+        assert ordered(str, range(3), session) == ["0", "1", "2"]
+        with pytest.raises(KeyError, match="three"):
+            ordered(fail_at_three, TASKS, session)
+        assert ordered(str, range(3), session) == ["0", "1", "2"], "one that failed has ended"
 
 
 def test_an_engine_has_a_known_name() -> None:

@@ -12,9 +12,11 @@ from sklearn.base import clone
 from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.errors import BackendUnavailable, InvalidParameter, LimiirlError
 from limiirl.irl.devices import WORTH_IT, choose_backend, choose_device
-from limiirl.kernels.gpu_device import find_device
+from limiirl.irl.engine.finite import FiniteEngine
+from limiirl.kernels.gpu_device import faults, find_device
 from limiirl.kernels.gpu_emulator import EmulatedDevice, compiler
 from limiirl.kernels.gpu_source import signatures
+from limiirl.kernels.gpu_sweeps import grid_of
 
 NEEDS_COMPILER = pytest.mark.skipif(compiler() is None, reason="no C++ compiler to emulate a GPU")
 WAYS = [[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]]
@@ -142,7 +144,7 @@ def test_a_mixture_keeps_the_device_in_clones_and_files(tmp_path: Path, emulated
     np.testing.assert_array_equal(loaded.predict_proba(demos), mixture.predict_proba(demos))
     with warnings.catch_warnings(action="ignore"):  # two of four trips are too few to converge
         other = clone(mixture).set_params(irl__device="cpu").fit(mdp, demos)
-    np.testing.assert_allclose(mixture.thetas_, other.thetas_, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(mixture.log_likelihood_, other.log_likelihood_, rtol=1e-8)
 
 
 @NEEDS_COMPILER
@@ -171,3 +173,53 @@ def test_kernels_that_wait_for_each_other_are_known() -> None:
         "linear_backward", "linear_forward", "log_backward", "log_forward", "choice_plan", "choice_plan_back",
         "choice_settle", "choice_adjoint",
     }  # fmt: skip
+
+
+@NEEDS_COMPILER
+def test_more_intents_than_threads_of_a_block(emulated: None) -> None:
+    """A block has 1024 at most; the CPU's kernels too are compiled for fewer columns."""
+    K = 1025
+    mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0], state_features=np.eye(3), edge_features=[[1.0], [0], [2]])
+    thetas = np.random.default_rng(0).normal(size=(K, 4))
+    thetas[:, 0] *= np.where(np.arange(K) % 2, 1.0, 400.0)  # some need log space
+    mine, other = (MaxEnt(3, device=device).log_partition(mdp, thetas) for device in ("gpu", "cpu"))
+    np.testing.assert_allclose(mine, other, rtol=1e-12, atol=1e-12)
+
+
+@NEEDS_COMPILER
+def test_launches_that_no_device_has_are_refused() -> None:
+    device = EmulatedDevice()
+    with pytest.raises(ValueError, match="33 columns are more than the 32 threads of a block."):
+        grid_of(device, 5, 33)
+    given = (1, 1, None, None, np.zeros(1))
+    with pytest.raises(RuntimeError, match="linear_fill does not fit the device: 33 threads"):
+        device.launch("linear_fill", (1, 33, 0), given, (1, 1, 0))
+    device.launch("linear_fill", (1, 32, 0), given, (1, 1, 0))
+    for wrong in (np.zeros(1, dtype=np.float32), np.zeros(4)[::2]):
+        with pytest.raises(TypeError, match="linear_fill takes weight as a C-contiguous array of float64."):
+            device.launch("linear_fill", (1, 32, 0), (1, 1, None, None, wrong), (1, 1, 0))
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "told"),
+    [
+        ("cupy.cuda.memory", "OutOfMemoryError", "too little memory: it is so.* smaller max_memory"),
+        ("cupy_backends.cuda.api.runtime", "CUDARuntimeError", "The GPU failed: it is so. After a fault CUDA needs"),
+    ],
+)
+def test_faults_of_a_gpu_are_ours(module: str, name: str, told: str) -> None:
+    """Errors are known by where they come from, since CuPy may not be there to ask."""
+    kind = type(name, (RuntimeError,), {"__module__": module})
+    with pytest.raises(BackendUnavailable, match=told), faults():
+        raise kind("it is so\nand more")
+    with pytest.raises(ZeroDivisionError), faults():
+        raise ZeroDivisionError("not of a GPU")
+
+
+@NEEDS_COMPILER
+def test_memory_that_was_given_holds_on_the_cpu_too(emulated: None) -> None:
+    """What a GPU leaves to the CPU, samples say, has the same limit, but not the GPU's own default."""
+    mdp, _ = world()
+    backend = choose_backend("gpu", mdp)
+    assert FiniteEngine(mdp, 5, max_bytes=1000.0, backend=backend).on_host().max_bytes == 1000.0
+    assert FiniteEngine(mdp, 5, backend=backend).on_host().max_bytes == FiniteEngine(mdp, 5).max_bytes

@@ -5,6 +5,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from typing import Any
 
 import numpy as np
@@ -193,6 +194,14 @@ def test_without_an_engine_tasks_are_taken_one_by_one_in_this_thread() -> None:
     results = spread(lambda _: threading.get_ident(), tasks(), None)
     assert next(results) == threading.get_ident()
     assert taken == [0]
+
+
+@pytest.mark.parametrize("pool", [ThreadPoolExecutor, ThreadPool])
+def test_several_threads_are_refused(pool: Any) -> None:
+    with pool(4) as engine, pytest.raises(InvalidParameter, match="of 4 threads, which would share.*Use processes"):
+        chosen(engine)
+    with pool(1) as engine:
+        assert list(spread(abs, [-2, 1], engine)) == [2, 1]
 
 
 def test_an_engine_has_a_map() -> None:

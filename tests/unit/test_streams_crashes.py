@@ -16,12 +16,20 @@ from tests.oracles.mixture import TASTES, crossings, walks
 
 pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
 
-# It says when it begins a part or has ended an iteration.
+# It says when it begins a part or has ended an iteration. After the line that it is to be killed at it goes on for one
+# step at most, so that a late parent finds it alive; what it reads ends only with the parent.
 JOB = """
 import sys, warnings
 warnings.simplefilter("ignore")
 from tests.unit.test_streams_crashes import job
-job(sys.argv[1], lambda text: print(text, flush=True))
+folder, last = sys.argv[1:]
+said = []
+def say(text):
+    if last in said:
+        sys.stdin.read()
+    said.append(text)
+    print(text, flush=True)
+job(folder, say)
 """
 PARTS, ITERATIONS = 12, 10
 
@@ -42,9 +50,10 @@ def job(folder, say):
     say(repr((mix.thetas_.tolist(), mix.weights_.tolist(), history)))
 
 
-def start(folder):
-    command = [sys.executable, "-c", JOB, str(folder)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(folder, last=""):
+    command = [sys.executable, "-c", JOB, str(folder), last]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(command, **pipes, text=True)
 
 
 def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path):
@@ -57,7 +66,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path):
     begun = []
     # Killed while it writes, soon after it began to fit, and later.
     for last in (f"part {dice.randrange(2, 9)}", f"iteration {dice.randrange(3)}", f"iteration {dice.randrange(4, 8)}"):
-        with start(tmp_path / "killed") as process:
+        with start(tmp_path / "killed", last) as process:
             begun.append(process.stdout.readline().strip())
             line = begun[-1]
             while line and line != last:
@@ -179,3 +188,51 @@ def test_generated_rows_resume_too(tmp_path, store):
         fit_streamed(fitting(callback=stop_at(3)), crossings(), made, checkpoint=tmp_path / "fit.npz")
     again = fit_streamed(fitting(), crossings(), made, checkpoint=tmp_path / "fit.npz")
     np.testing.assert_array_equal(again.thetas_, fit_streamed(fitting(), crossings(), store).thetas_)
+
+
+def half(points, n_intents, rng):
+    del rng
+    return np.arange(len(points)) % n_intents
+
+
+def other_half(points, n_intents, rng):
+    return half(points[::-1], n_intents, rng)
+
+
+def clusterer(n_init):
+    from sklearn.cluster import KMeans
+
+    return KMeans(n_clusters=2, n_init=n_init, random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(half, other_half), (clusterer(1), clusterer(2)), (half, clusterer(1))],
+    ids=["functions", "parameters", "kinds"],
+)
+def test_another_init_does_not_go_on(tmp_path, store, one, other):
+    place = tmp_path / "fit.npz"
+    short = fit_streamed(fitting(init=one, max_iter=1), crossings(), store, checkpoint=place)
+    with pytest.raises(InvalidParameter, match="is the checkpoint of another fit"):
+        fit_streamed(fitting(init=other, max_iter=2), crossings(), store, checkpoint=place)
+    again = fit_streamed(fitting(init=one, max_iter=1), crossings(), store, checkpoint=place)
+    np.testing.assert_array_equal(again.thetas_, short.thetas_)
+
+
+def test_generated_rows_do_not_go_on_with_another_mdp_function_or_mark(tmp_path, store):
+    def make(i):
+        return store.parts[i].take(np.arange(store.parts[i].facts.n))
+
+    def made_otherwise(i):
+        return make(i)
+
+    def generated(function=make, mark="one"):
+        return FeatureStore.generated(function, [200, 300], 3, longest=7, mark=mark)
+
+    mdp, place = crossings(), tmp_path / "fit.npz"
+    fit_streamed(fitting(max_iter=1), mdp, generated(), checkpoint=place)
+    scaled = mdp.replace(state_features=2.0 * mdp.state_features)
+    for changed, data in ((scaled, generated()), (mdp, generated(made_otherwise)), (mdp, generated(mark="two"))):
+        with pytest.raises(InvalidParameter, match="is the checkpoint of another fit"):
+            fit_streamed(fitting(max_iter=2), changed, data, checkpoint=place)
+    assert fit_streamed(fitting(max_iter=2), mdp, generated(), checkpoint=place).n_iter_ == 2

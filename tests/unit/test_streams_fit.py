@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from limiirl import Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble
-from limiirl.errors import ConvergenceWarning, InvalidDemos, InvalidParameter
+from limiirl.errors import ConvergenceWarning, InvalidDemos, InvalidFile, InvalidParameter, MissingFile
 from limiirl.kernels.expectation import Rows
-from limiirl.streams import FeatureStore, fit_streamed, write_features
+from limiirl.streams import FeatureStore, assign, fit_streamed, write_features
 from limiirl.streams.parts import Facts, StoredPart
 from limiirl.streams.prepared import PreparedStream
 from limiirl.worlds import SyntheticWorld
@@ -290,3 +290,38 @@ def test_a_function_that_makes_other_rows_than_it_announced():
     store = FeatureStore.generated(lambda i: Rows(np.zeros((2, 3)), np.zeros(2), np.ones(2)), [3], 3, longest=4)
     with pytest.raises(InvalidParameter, match="part 0: the function made 2 rows"):
         fit_streamed(mixture(), crossings(), store)
+
+
+def test_generated_rows_are_demonstrations():
+    counts = np.array([1.0, 1.0, 2.0])
+    store = FeatureStore.generated(lambda i: Rows(np.zeros((3, 3)), np.zeros(3), counts), [3], 3, longest=4)
+    with pytest.raises(InvalidParameter, match=r"part 0, row 2: its count is 2.*by_group=True"):
+        fit_streamed(mixture(), crossings(), store)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"), [([], "sizes is empty"), ([4, 0], "part 1 has 0"), ([2.5], "part 0 has 2.5")]
+)
+def test_generated_parts_have_rows(sizes, message):
+    with pytest.raises(InvalidParameter, match=message):
+        FeatureStore.generated(lambda i: Rows(np.zeros((4, 3)), np.zeros(4), np.ones(4)), sizes, 3, longest=4)
+
+
+def test_a_checkpoint_without_a_folder_is_told_before_the_work(tmp_path):
+    made = []
+    store = FeatureStore.generated(made.append, [4], 3, longest=4)
+    with pytest.raises(MissingFile, match="There is no folder .*nowhere for the checkpoint fit.npz"):
+        fit_streamed(mixture(), crossings(), store, checkpoint=tmp_path / "nowhere" / "fit.npz")
+    assert made == []
+
+
+def test_what_a_killed_assignment_left_is_not_in_the_way(tmp_path):
+    demos, _ = walks(100, seed=2)
+    store = write_features(crossings(), [demos], tmp_path / "features")
+    fitted = fit_streamed(mixture(), crossings(), store)
+    (tmp_path / "intents").mkdir()
+    (tmp_path / "intents" / ".part-00000.parquet.x1.tmp").write_text("half")
+    assert [path.name for path in assign(fitted, store, tmp_path / "intents")] == ["part-00000.parquet"]
+    (tmp_path / "intents" / "notes.txt").write_text("mine")
+    with pytest.raises(InvalidFile, match="has notes.txt, which is not among"):
+        assign(fitted, store, tmp_path / "intents")

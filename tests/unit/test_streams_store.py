@@ -353,3 +353,27 @@ def test_assignments_need_the_mdp_and_the_trajectories_of_the_fit(tmp_path, walk
     other = write_features(crossings().replace(gamma=0.9), [walked], tmp_path / "other")
     with pytest.raises(InvalidParameter, match="The store has features of the MDP"):
         assign(mix, other, tmp_path / "out")
+
+
+def test_a_part_that_is_missing_is_named_with_its_remedy(tmp_path, walked):
+    write_features(crossings(), [walked[:100], walked[100:]], tmp_path)
+    (tmp_path / "part-00001.json").unlink()
+    with pytest.raises(InvalidFile, match=r"part-00001.json is missing. Run write_features again"):
+        FeatureStore.open(tmp_path)
+    assert write_features(crossings(), [walked[:100], walked[100:]], tmp_path).n == len(walked)
+
+
+def test_hidden_folders_and_folders_named_like_files_are_passed_over(tmp_path, walked):
+    place = tmp_path / "in"
+    for name in ("sub", ".hidden", "_tmp"):
+        (place / name).mkdir(parents=True)
+        walked.to_parquet(place / name / "a.parquet")
+    (place / "b.parquet").mkdir()
+    assert [part.name for part in parts_of(place)] == ["sub/a.parquet"]
+
+
+def test_calls_with_another_mark_are_refused(tmp_path, walked):
+    write_features(crossings(), Calls(lambda i: walked, 1, mark="monday"), tmp_path)
+    assert write_features(crossings(), Calls(lambda i: walked, 1, mark="monday"), tmp_path).n == len(walked)
+    with pytest.raises(InvalidFile, match="was made from part 0, which has changed since"):
+        write_features(crossings(), Calls(lambda i: walked, 1, mark="tuesday"), tmp_path)

@@ -152,7 +152,7 @@ class DaskPool:
 
     def collect(self) -> Iterator[tuple[Ticket, Any]]:
         """Wait until a task has ended, and give those that have."""
-        from distributed import KilledWorker
+        from distributed import CancelledError, KilledWorker
 
         # A future whose result was on its way when the scheduler went never completes, hence no blocking wait.
         while not (batch := self._completed.next_batch(block=False)):
@@ -160,10 +160,11 @@ class DaskPool:
             time.sleep(_POLL_SECONDS)
         for future, outcome in batch:
             ticket = self._tickets.pop(future)
-            if future.status == "finished":
-                yield ticket, outcome
-            elif future.status != "error":
+            if future.cancelled() or isinstance(outcome, CancelledError):
                 raise self._gone()
+            # Not by the status alone: the worker of a result that has come may have died since.
+            if future.status != "error" or not _is_error(outcome):
+                yield ticket, outcome
             elif isinstance(outcome[1], KilledWorker):
                 killed = outcome[1]
                 # An address does not belong in a record that may be published.
@@ -197,6 +198,11 @@ class DaskPool:
         for name in ("distributed.client", "distributed.batched", "tornado.application"):
             logger = logging.getLogger(name)
             (logger.addFilter if quiet else logger.removeFilter)(_nothing)
+
+
+def _is_error(outcome: Any) -> bool:
+    """Whether an outcome is how Dask tells of an error: its class, itself and a traceback."""
+    return isinstance(outcome, tuple) and len(outcome) == 3 and isinstance(outcome[1], BaseException)
 
 
 def _version(_: Any = None) -> str:

@@ -11,6 +11,7 @@ import functools
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
@@ -88,7 +89,8 @@ class Session:
     """An engine that is open: its workers stay from one call of `execute`, `ordered` or `map` to the next.
 
     Starting processes, or meeting a cluster, takes longer than a small task. What hands out tasks again and again, such
-    as EM over parts of the data, opens its engine once. One call at a time.
+    as EM over parts of the data, opens its engine once. One call at a time: a second is refused
+    until the first's results are all taken, or its iterator is closed.
 
     Parameters
     ----------
@@ -104,10 +106,26 @@ class Session:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.pool = _open(engine)
+        self._busy = False
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         """Yield the results in the order of the tasks."""
         return _in_order(function, tasks, self)
+
+    @contextmanager
+    def call(self) -> Iterator[Pool]:
+        """Yield the pool for one call, and forget afterwards what is left of it."""
+        if self._busy:
+            raise InvalidParameter(
+                "The session is still at work on another call, whose results have not all been taken. Take them, close "
+                "its iterator, or open another session."
+            )
+        self._busy = True
+        try:
+            yield self.pool
+        finally:
+            self._busy = False
+            self.pool.drop()
 
     def close(self) -> None:
         """Stop the workers that are ours."""
@@ -179,10 +197,9 @@ def execute(
     >>> sorted(execute(abs, [-2, 1, -3], Engine(workers=1)))
     [(-3, 3), (-2, 2), (1, 1)]
     """
-    pool = engine.pool if isinstance(engine, Session) else _open(engine)
     suspects: list[tuple[Ticket, Death]] = []
     tickets: Iterator[Ticket] = map(Ticket, tasks)
-    try:
+    with engine.call() if isinstance(engine, Session) else closing(_open(engine)) as pool:
         pool.use(functools.partial(on_one_thread, function))
         for round_ in range(1, pool.rounds + 1):
             suspects = []
@@ -193,8 +210,6 @@ def execute(
                 else:
                     yield ticket.task, outcome
             tickets = iter([ticket for ticket, _ in suspects])
-    finally:
-        (pool.drop if isinstance(engine, Session) else pool.close)()
     for ticket, death in suspects:
         yield (
             ticket.task,

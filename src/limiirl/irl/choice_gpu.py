@@ -18,7 +18,7 @@ from limiirl.irl.choices import Choices
 from limiirl.irl.engine.gpu import DeviceFeatures
 from limiirl.kernels.choices import Moves
 from limiirl.kernels.gpu_choices import DeviceChoices, Marks, SoftChoices
-from limiirl.kernels.gpu_device import Device
+from limiirl.kernels.gpu_device import Device, faults
 
 Float = NDArray[np.float64]
 # Columns at a time, as in the sweeps over trajectories.
@@ -89,6 +89,7 @@ class _SolvedHorizon:
         self.log_choice[:, part.columns] = take(self._engine.kernels.log_choice(part.reward, part.V, *where))
         self.parts.append(part)
 
+    @faults()
     def gradient(self, weight: Float) -> Float:
         """Return (K, d), by reverse sweeps."""
         engine, found = self._engine, []
@@ -126,11 +127,13 @@ class GpuHorizonValues(HorizonValues):
     device : Device
     """
 
+    @faults()
     def __init__(self, choices: Choices, beta: float, horizon: int, device: Device, *, stop: bool = True) -> None:
         super().__init__(choices, beta, horizon, stop=stop)
         self.device, self.place = device, DeviceRewards(choices, device)
         self.kernels = SoftChoices(device, self.place.graph, beta, stop)
 
+    @faults()
     def solve(self, thetas: Float, moves: Moves) -> Solved:  # type: ignore[override]
         """See `limiirl.irl.choice_values.Engine`."""
         found, K = _SolvedHorizon(self, moves, thetas.shape[0]), thetas.shape[0]
@@ -160,6 +163,7 @@ class _SolvedSoft:
         self.log_choice[:, part.columns] = take(found)
         self.parts.append(part)
 
+    @faults()
     def gradient(self, weight: Float) -> Float:
         """Return (K, d), by one adjoint solution."""
         engine, found = self._engine, []
@@ -184,11 +188,13 @@ class GpuSoftValues(SoftValues):
     device : Device
     """
 
+    @faults()
     def __init__(self, choices: Choices, beta: float, device: Device) -> None:
         super().__init__(choices, beta)
         self.device, self.place = device, DeviceRewards(choices, device)
         self.kernels = SoftChoices(device, self.place.graph, beta, stop=False)
 
+    @faults()
     def solve(self, thetas: Float, moves: Moves) -> Solved:  # type: ignore[override]
         """See `limiirl.irl.choice_values.Engine`."""
         found = _SolvedSoft(self, moves, thetas)

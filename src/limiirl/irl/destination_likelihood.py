@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
@@ -14,18 +15,19 @@ from limiirl.irl.destination_values import GoalValues
 from limiirl.irl.domain import Domain
 from limiirl.irl.engine.features import expected_features
 from limiirl.irl.evidence import Evidence
-from limiirl.irl.optimise import Box
 from limiirl.mdp import MDP
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-# What `feasible_start` tries: features may be in any unit, so that a cost of 1 a step may need parameters of 1000.
-_COSTS = (0.0, *(2.0**power for power in range(-4, 21)))
 # Fits keep loops so far, in log-weight, from an infinite sum: a reward found there is finite for all who add it up in
 # another order, and loops within loops pass rounding on, divided by this.
 _MARGIN = 1e-6
 # Rewards that make some sum infinite are moved towards a feasible point by this share of the way at a time.
 _SHARES = (1e-6, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
+# Steps of differences are cut to one of these shares where they come near the edge: where one side is infinite, or
+# the two differ by more than this share of their sum, and by more than rounding does (times the step).
+_SHORTER = tuple(0.125**power for power in range(7))
+_UNEVEN, _NOISE = 0.02, 1e-12
 
 
 def arrives_once(demos: Demonstrations) -> NDArray[np.bool_]:
@@ -170,12 +172,32 @@ class WayLikelihood:
         """Return the Hessian (d, d) by central differences of the exact gradient."""
         # Truncation is about the square of the step, rounding 1e-15 divided by it.
         step = 1e-5 / np.maximum(1e-12, np.sqrt(np.mean(self.trips.features**2, axis=0)))
-        rows = [
-            (self._one(theta + e, k)[1] - self._one(theta - e, k)[1]) / (2.0 * h)
-            for h, e in zip(step, np.diag(step), strict=True)
-        ]
-        found = np.array(rows)
+        here = self._one(theta, k)
+        found = np.array([self._slopes(theta, k, here, j, float(h)) for j, h in enumerate(step)])
         return np.asarray(0.5 * (found + found.T))
+
+    def _slopes(self, theta: Float, k: int, here: tuple[float, Float], j: int, h: float) -> Float:
+        """Return the derivatives (d,) of the gradient by theta[j], by differences that stay well in the domain."""
+        value, gradient = here
+        found: Float | None = None
+        for share in _SHORTER:
+            e = share * h * np.eye(theta.size)[j]
+            (above, up), (below, down) = self._one(theta + e, k), self._one(theta - e, k)
+            if math.isfinite(above) and math.isfinite(below):
+                found = np.asarray((up - down) / (2.0 * share * h))
+                # Gradients grow without limit towards the edge: there the two sides differ in what they say.
+                if abs(up[j] + down[j] - 2.0 * gradient[j]) <= max(_UNEVEN * abs(up[j] - down[j]), _NOISE * share / h):
+                    return found
+        if found is None and math.isfinite(value) and math.isfinite(below):
+            found = np.asarray((gradient - down) / (share * h))
+        elif found is None and math.isfinite(value) and math.isfinite(above):
+            found = np.asarray((up - gradient) / (share * h))
+        if found is None:
+            raise DivergentPartition(
+                "The curvature has no value here: a sum over ways is infinite. Use lower rewards, so that every cycle "
+                "costs more than the ways around it make up for."
+            )
+        return found
 
 
 def finite_ways(values: GoalValues) -> Domain:
@@ -198,25 +220,9 @@ def flow_features(mdp: MDP, flow: Float) -> Float:
     return np.asarray(expected_features(mdp, node, flow[:, None])[0])
 
 
-def feasible_start(values: GoalValues, box: Box, domain: Domain | None = None) -> Float:
-    """Return a point (d,) within the bounds where all sums over ways are finite: 0, or else growing costs.
-
-    A cost is a parameter of the sign that makes its feature, summed over all edges, a loss. The domain learns from the
-    points that are not feasible.
-    """
-    mdp = values.mdp
-    start = box.clip(np.zeros(mdp.n_features))
-    against = np.sign(flow_features(mdp, np.ones(mdp.n_edges)))
-    for cost in _COSTS:
-        trial = box.clip(start - cost * against)
-        if values.finite(trial, _MARGIN):
-            return trial
-        if domain is not None:
-            domain.learn(trial)
-    raise DivergentPartition(
-        "The sum over ways of any length stays infinite whatever features cost within the bounds: some cycle collects "
-        "too little for the choices on it. Add a cost of choices by limiirl.irl.with_choices(mdp), or widen the bounds."
-    )
+def surely_finite(values: GoalValues, theta: Float) -> bool:
+    """Return whether all sums over ways are finite at theta (d,), as far from the edge as fits keep."""
+    return values.finite(theta, _MARGIN)
 
 
 def feasible(values: GoalValues, theta: Float, inside: Float) -> Float:
@@ -224,10 +230,10 @@ def feasible(values: GoalValues, theta: Float, inside: Float) -> Float:
 
     The parameters with finite sums are a convex set, so that the way leads into it and stays there.
     """
-    if values.finite(theta, _MARGIN):
+    if surely_finite(values, theta):
         return theta
     for share in _SHARES:
         trial = theta + share * (inside - theta)
-        if values.finite(trial, _MARGIN):
+        if surely_finite(values, trial):
             return np.asarray(trial)
     return inside

@@ -70,7 +70,9 @@ class Domain:
     def merge(self, fork: Domain) -> None:
         """Add what a fork of this one has learned, whether or not others were merged meanwhile."""
         if fork.most.size:
-            new = ~np.isin(fork.most, self.most)
+            rows = self.rows.reshape(-1, fork.rows.shape[1])
+            same = np.all(fork.rows[:, None] == rows, axis=2) & (fork.most[:, None] == self.most)
+            new = ~np.any(same, axis=1)
             self._add(fork.rows[new], fork.most[new])
 
     def _add(self, rows: Float, most: Float) -> None:

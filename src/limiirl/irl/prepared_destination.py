@@ -13,7 +13,8 @@ from limiirl.demos import Demonstrations
 from limiirl.demos.units import Units
 from limiirl.irl import checks
 from limiirl.irl.base import FitResult
-from limiirl.irl.destination_likelihood import Trips, WayLikelihood, feasible, feasible_start, finite_ways
+from limiirl.irl.destination_likelihood import Trips, WayLikelihood, feasible, finite_ways, surely_finite
+from limiirl.irl.destination_start import feasible_start
 from limiirl.irl.destination_values import GoalValues
 from limiirl.irl.optimise import SOLVERS, Box
 from limiirl.irl.prepared import Int, Maximised, Prepared
@@ -74,8 +75,9 @@ class PreparedDestination(Prepared):
             starts = np.tile(self.inside(), (weights.shape[1], 1))
         else:
             # A start at the very edge moves inside a little; one beyond it is an error, which the solver tells.
-            at_edge = [self.values.finite(start) for start in self._box.clip(starts)]
-            starts = np.where(np.array(at_edge)[:, None], self.project(starts), starts)
+            at_edge = np.array([self.values.finite(start) for start in self._box.clip(starts)], dtype=bool)
+            starts = np.array(starts, dtype=np.float64)
+            starts[at_edge] = self.project(starts[at_edge])
         objective = WayLikelihood(self.values, self.trips, weights, ridge)
         tol = checks.positive(self.model.tol, "tol") * np.maximum(1.0, np.abs(objective.mean_features))
         solver = SOLVERS[self.model.solver]
@@ -117,16 +119,25 @@ class PreparedDestination(Prepared):
             expected = np.zeros((n, d))
             for j in np.flatnonzero(size > 0.0):
                 step = _MOVE / size[j] * np.eye(d)[j]
-                # Both sides must be feasible: at an upper bound near the edge of the domain, only the lower one is.
-                both = np.array([feasible(self.values, result.theta + step, result.theta), result.theta - step])
-                found = self.trips.log_value(self.values, both)
-                expected[:, j] = (found[:, 0] - found[:, 1]) / (both[0, j] - both[1, j])
+                # Near the edge of the domain, only one side may be feasible: the other is then moved back.
+                both = np.array([feasible(self.values, result.theta + s * step, result.theta) for s in (1.0, -1.0)])
+                apart = both[0, j] - both[1, j]
+                if apart > 0.0:
+                    found = self.trips.log_value(self.values, both)
+                    expected[:, j] = (found[:, 0] - found[:, 1]) / apart
+                else:  # neither side is: this feature tells nothing
+                    expected[:, j] = self.trips.features[:, j]
             self._features = self.units.mean(self.trips.features - expected)
         return self._features
 
     def project(self, thetas: Float) -> Float:
         """Return parameters (K, d) within the bounds at which all sums over ways are finite, near the given ones."""
-        return np.array([feasible(self.values, theta, self.inside()) for theta in self._box.clip(thetas)])
+        found = np.array(self._box.clip(thetas))
+        for k, theta in enumerate(found):
+            # A point inside is only looked for where it is needed: there may be none to find.
+            if not surely_finite(self.values, theta):
+                found[k] = feasible(self.values, theta, self.inside())
+        return found
 
     def finite(self, thetas: Float) -> bool:
         """Return whether all sums over ways are finite at parameters (K, d)."""

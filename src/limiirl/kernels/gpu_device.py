@@ -8,6 +8,8 @@ GPU.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol
 
@@ -20,7 +22,19 @@ from limiirl.kernels.gpu_source import signatures, source
 # What a kernel is compiled for: the columns, the width of the neighbours' table, and whether it is plain.
 _FIXED = ("COLUMNS", "WIDTH", "PLAIN")
 _SCALARS: dict[str, Any] = {"i64": np.int64, "int": np.int32, "double": np.float64}
-_INSTALL = "Install CuPy for your CUDA version: pip install 'limiirl[gpu]' (CUDA 13), or pip install cupy-cuda12x."
+_INSTALL = (
+    "Install CuPy with CUDA's libraries: pip install 'limiirl[gpu]' (for drivers of CUDA 13), or pip install "
+    "'cupy-cuda12x[ctk]'."
+)
+# The types of arrays, and the barrier's counter, which only needs to be large enough.
+_ARRAYS: dict[str, Any] = {
+    "double": np.float64, "u32": np.uint32, "u64": np.uint64, "i64": np.int64, "int": np.int32, "arrived": np.uint64
+}  # fmt: skip
+_FORKED = (
+    "The GPU was opened before this process was forked, and CUDA does not survive that. Start processes by spawn: "
+    "multiprocessing.set_start_method('spawn'). Or use device='cpu'."
+)
+_TRIAL = 'extern "C" __global__ void trial(double *x) { x[threadIdx.x] += 1.0; }'
 
 
 class Device(Protocol):
@@ -65,12 +79,12 @@ class Device(Protocol):
 
 
 class CupyDevice:
-    """The current CUDA device, through CuPy."""
+    """The current CUDA device, through CuPy; it is of use in the process that made it."""
 
     def __init__(self) -> None:
         import cupy
 
-        self.xp = cupy
+        self.xp, self._process = cupy, os.getpid()
         self._modules: dict[tuple[tuple[int, int, int], bool], Any] = {}
         found = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
         self.name = found["name"].decode()
@@ -83,6 +97,8 @@ class CupyDevice:
         self, kernel: str, shape: tuple[int, int, int], arguments: tuple[Any, ...], fixed: tuple[int, int, int]
     ) -> None:
         """Compile the kernels for K columns, a table of this width and plain sweeps or not, once, and launch one."""
+        if os.getpid() != self._process:
+            raise BackendUnavailable(_FORKED)
         waits = "arrived" in signatures()[kernel].names  # for other blocks, so that all must run at once
         known = self._modules.get((fixed, waits))
         if known is None:
@@ -93,6 +109,13 @@ class CupyDevice:
         if shape[2]:
             function.max_dynamic_shared_size_bytes = shape[2]
         function(shape[:1], shape[1:2], convert(kernel, arguments, _pointer), shared_mem=shape[2])
+
+    def try_out(self) -> None:
+        """Compile and run a kernel and multiply two matrices: what may be missing shows here, and not in a fit."""
+        found = self.xp.ones((32, 32))
+        self.xp.RawKernel(_TRIAL, "trial")((1,), (32 * 32,), (found,))
+        if not np.all(self.take(found @ found) == 4.0 * 32.0):
+            raise RuntimeError("a trial kernel computed wrong numbers")
 
     def put(self, array: Any) -> Any:
         """Return a host array on the device."""
@@ -128,45 +151,109 @@ def flat_shape(device: Device, size: int) -> tuple[int, int, int]:
 
 def convert(kernel: str, arguments: tuple[Any, ...], pointer: Any) -> tuple[Any, ...]:
     """Return the arguments of a kernel as the types that it takes; `pointer` turns an array or None into an address."""
-    types = signatures()[kernel].types
-    return tuple(
-        pointer(value) if kind == "pointer" else _SCALARS[kind](value)
-        for kind, value in zip(types, arguments, strict=True)
-    )
+    found = signatures()[kernel]
+    given = []
+    for kind, name, declared, value in zip(found.types, found.names, found.declarations, arguments, strict=True):
+        if kind != "pointer":
+            given.append(_SCALARS[kind](value))
+            continue
+        element = name if name in _ARRAYS else declared.removeprefix("const ").split()[0]
+        if value is not None and not (value.dtype == _ARRAYS[element] and value.flags.c_contiguous):
+            raise TypeError(f"{kernel} takes {name} as a C-contiguous array of {_ARRAYS[element].__name__}.")
+        given.append(pointer(value))
+    return tuple(given)
 
 
-@cache
-def _open(choice: str) -> tuple[Device | None, str]:
+@contextmanager
+def faults() -> Iterator[None]:
+    """Turn what CuPy raises (no memory, faults of CUDA) into `BackendUnavailable`, with what to do.
+
+    Examples
+    --------
+    >>> with faults():
+    ...     "what does not use CuPy is as before"
+    'what does not use CuPy is as before'
+    """
+    try:
+        yield
+    except Exception as error:
+        kind = type(error)
+        if not kind.__module__.startswith("cupy"):
+            raise
+        reason = _first_line(error)
+        if kind.__name__ == "OutOfMemoryError":
+            todo = "Give the model a smaller max_memory, free what else is on the GPU, or use device='cpu'."
+            raise BackendUnavailable(f"The GPU has too little memory: {reason} {todo}") from error
+        todo = "After a fault CUDA needs a new process: start one, or use device='cpu'."
+        raise BackendUnavailable(f"The GPU failed: {reason}. {todo}") from error
+
+
+def _open() -> tuple[Device | None, str]:
     """Return a device, or None and what is missing."""
+    choice = os.environ.get("LIMIIRL_GPU", "")
     if choice == "emulated":
-        from limiirl.kernels.gpu_emulator import EmulatedDevice
-
-        return EmulatedDevice(), ""
+        return _emulated(), ""
     if choice == "off":
         return None, "LIMIIRL_GPU=off says to use no GPU. Unset it, or use device='cpu'."
     if choice:
         raise InvalidParameter(f"LIMIIRL_GPU must be 'emulated' or 'off', or not be set; it is {choice!r}.")
+    if _asked and os.getpid() not in _asked:  # nothing may be asked of CUDA here, not even which device is current
+        return None, _FORKED
     try:
         import cupy
     except ImportError:
         return None, f"device='gpu' needs CuPy, which is not installed. {_INSTALL} Or use device='cpu'."
     try:
         if cupy.cuda.runtime.getDeviceCount() > 0:
-            return CupyDevice(), ""
-        reason = "CUDA reports no device"
+            _asked.add(os.getpid())
+            return _on_cuda(int(cupy.cuda.Device().id))
+        return None, _broken("CUDA reports no device")
     except Exception as error:  # noqa: BLE001 (drivers fail in many ways, and CuPy passes on all of them)
-        reason = str(error).splitlines()[0]
-    return None, f"device='gpu' needs a CUDA GPU that works: {reason}. Check nvidia-smi, or use device='cpu'."
+        return None, _broken(_first_line(error))
+
+
+# The processes that have used CUDA: this one alone, or its parent if it is a fork.
+_asked: set[int] = set()
+
+
+@cache
+def _emulated() -> Device:
+    from limiirl.kernels.gpu_emulator import EmulatedDevice
+
+    return EmulatedDevice()
+
+
+@cache
+def _on_cuda(number: int) -> tuple[Device | None, str]:
+    """Return the device of a number, which is the current one, once it was tried out; or None and what is missing."""
+    del number
+    try:
+        device = CupyDevice()
+        device.try_out()
+    except Exception as error:  # noqa: BLE001 (so do compilers and libraries)
+        return None, _broken(_first_line(error))
+    return device, ""
+
+
+def _broken(reason: str) -> str:
+    return (
+        f"device='gpu' needs a CUDA GPU that works: {reason}. Check nvidia-smi, and that CUDA's libraries are there. "
+        f"{_INSTALL} Or use device='cpu'."
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def find_device() -> Device | None:
     """Return the device that there is, or None."""
-    return _open(os.environ.get("LIMIIRL_GPU", ""))[0]
+    return _open()[0]
 
 
 def need_device() -> Device:
     """Return the device that there is, or raise `BackendUnavailable` with what is missing."""
-    device, missing = _open(os.environ.get("LIMIIRL_GPU", ""))
+    device, missing = _open()
     if device is None:
         raise BackendUnavailable(missing)
     return device

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl.errors import BackendUnavailable, NumericalError
+from limiirl.errors import BackendUnavailable
 from limiirl.kernels.gpu_device import convert
 from limiirl.kernels.gpu_source import emulator_source, signatures
 
@@ -30,7 +30,7 @@ def compiler() -> str | None:
 
 
 @cache
-def _library() -> ctypes.CDLL:
+def _library() -> ctypes.PyDLL:
     found = compiler()
     if found is None:
         raise BackendUnavailable("The emulated GPU needs a C++ compiler. Install g++, or set CXX.")
@@ -41,7 +41,8 @@ def _library() -> ctypes.CDLL:
         made = subprocess.run(command, capture_output=True, text=True, check=False)
         if made.returncode:
             raise BackendUnavailable(f"{found} could not compile the GPU kernels: {made.stderr[:2000]}")
-        return ctypes.CDLL(str(library))
+        # PyDLL keeps Python's lock: the grid is static memory there, and two launches at once would share it.
+        return ctypes.PyDLL(str(library))
 
 
 class EmulatedDevice:
@@ -58,12 +59,14 @@ class EmulatedDevice:
     ) -> None:
         """Run a kernel; what it would be compiled for are arguments here."""
         del fixed
+        if shape[1] > self.n_threads or shape[2] > self.shared_bytes:
+            raise RuntimeError(f"{kernel} does not fit the device: {shape[1]} threads, {shape[2]} shared bytes.")
         types = signatures()[kernel].types
         call = getattr(self._library, f"run_{kernel}")
         call.argtypes = [ctypes.c_uint, ctypes.c_uint, ctypes.c_ulonglong]
         call.argtypes += [_TYPES.get(kind, ctypes.c_void_p) for kind in types]
         if call(*shape, *convert(kernel, arguments, _pointer)):
-            raise NumericalError(f"The threads of a block of {kernel} waited at different barriers.")
+            raise RuntimeError(f"The threads of a block of {kernel} waited at different barriers.")
 
     def put(self, array: Any) -> Any:
         """Return a copy, as a device would have one."""

@@ -28,7 +28,9 @@ class Grid(NamedTuple):
 
 def grid_of(device: Device, n_states: int, n_columns: int) -> Grid:
     """Return a grid whose blocks all run at once, with no more of them than have work for every thread."""
-    lanes = max(1, device.n_threads // n_columns)
+    if n_columns > device.n_threads:
+        raise ValueError(f"{n_columns} columns are more than the {device.n_threads} threads of a block.")
+    lanes = device.n_threads // n_columns
     blocks = max(1, min(device.n_blocks, -(-n_states // lanes)))
     return Grid(blocks, min(lanes, max(1, n_states)) * n_columns, -(-n_states // blocks))
 

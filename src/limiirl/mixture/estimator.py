@@ -153,8 +153,8 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
             Whom each demonstration belongs to: all those of a driver, an animal or a recording then share an intent.
             Weights are shares of groups. `demos.groups` has them where they were recorded.
         engine : limiirl.engines.Engine, optional
-            Where the `n_init` starts run, at once; or any executor with a `map`. The result is the same, bit for bit.
-            `callback` is called for a start once it has ended.
+            Where the `n_init` starts run, at once; or any executor of processes. The result is the same, bit for
+            bit. `callback` is called for a start once it has ended.
         """
         settings = checks.settings(self)
         irl = checks.fresh(MaxEnt() if self.irl is None else self.irl)

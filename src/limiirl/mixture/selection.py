@@ -188,7 +188,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     callback : callable, optional
         Called with (fits done, fits in all, text).
     engine : limiirl.engines.Engine, optional
-        Where the fits run, many at once; or any executor with a `map`. The result is the same, bit for bit.
+        Where the fits run, many at once; or any executor of processes. The result is the same, bit for bit.
 
     Examples
     --------

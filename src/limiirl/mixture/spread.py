@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing.pool import ThreadPool
 from typing import Any, Protocol, TypeVar
 
 from limiirl.errors import InvalidParameter
@@ -14,7 +16,7 @@ Result = TypeVar("Result")
 
 
 class Mapper(Protocol):
-    """What can take over the work: a `limiirl.engines.Engine`, or any executor or pool of the standard library.
+    """What can take over the work: a `limiirl.engines.Engine`, or any executor or pool of processes.
 
     What the function holds should travel once to each worker, tasks are small; results come in the order of the tasks.
     """
@@ -57,7 +59,22 @@ def spread(function: Callable[[Task], Result], tasks: Iterable[Task], engine: Ma
             f"engine must have a method map(function, tasks), as limiirl.engines.Engine has; it is a "
             f"{type(engine).__name__}."
         )
+    _check_threads(engine)
     for result, said in engine.map(Recorded(function), tasks):
         for warning in said:
             warnings.warn(warning, stacklevel=3)
         yield result
+
+
+def _check_threads(engine: Mapper) -> None:
+    """Refuse several threads: they would share a model's buffers, and each overwrite what another computes."""
+    threads = 1
+    if isinstance(engine, ThreadPoolExecutor):
+        threads = engine._max_workers
+    elif isinstance(engine, ThreadPool):
+        threads = int(getattr(engine, "_processes", 1))
+    if threads > 1:
+        raise InvalidParameter(
+            f"engine is a {type(engine).__name__} of {threads} threads, which would share what a fit works with. Use "
+            "processes: limiirl.engines.Engine, or a ProcessPoolExecutor."
+        )

@@ -15,7 +15,7 @@ from limiirl.kernels.expectation import Weighed, expect
 from limiirl.mixture import IntentMixture, checks
 from limiirl.mixture.table import Membership
 from limiirl.streams.models import check_facts, check_model
-from limiirl.streams.parts import Part
+from limiirl.streams.parts import Part, is_scratch
 from limiirl.streams.passes import WINDOW
 from limiirl.streams.store import FeatureStore
 from limiirl.streams.workers import Workers, over
@@ -76,7 +76,7 @@ def assign(
     place = Path(folder).absolute()
     paths = [place / f"part-{index:05d}.parquet" for index in range(len(store.parts))]
     place.mkdir(parents=True, exist_ok=True)
-    others = sorted(path.name for path in place.iterdir() if path not in set(paths))
+    others = sorted({path.name for path in place.iterdir() if not is_scratch(path)} - {path.name for path in paths})
     if others:
         raise InvalidFile(f"{place} has {others[0]}, which is not among the {len(paths)} files. Give another folder.")
     log_Z = irl.log_partition(mixture.mdp_, mixture.thetas_)

@@ -14,9 +14,11 @@ from limiirl.errors import InvalidFile, InvalidParameter
 from limiirl.irl.prepared import Expectation
 from limiirl.irl.prepared_rows import Moments
 from limiirl.kernels.expectation import Weighed
+from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture
 from limiirl.mixture.em import State
 from limiirl.mixture.encoding import Unwritable, Writer, decode, decode_history
+from limiirl.streams.parts import name_of
 from limiirl.streams.prepared import Remembered
 from limiirl.streams.store import FeatureStore
 
@@ -26,16 +28,19 @@ _STOPPING = ("max_iter", "tol", "likelihood_tol")
 _SILENT = ("irl", "callback", "verbose")
 
 
-def identity(mixture: IntentMixture, irl: Any, store: FeatureStore, sample: int) -> str:
-    """Return a digest of what is fitted to what: the data, the model, and the mixture but for when it stops.
+def identity(mixture: IntentMixture, irl: Any, mdp: MDP, store: FeatureStore, sample: int) -> str:
+    """Return a digest of what is fitted to what: the data, the MDP, the model, and the mixture but for when it stops.
+
+    Functions are known by their names, estimators by their classes and parameters: what they do is not looked at.
 
     Examples
     --------
     >>> from limiirl import MaxEnt
     >>> from limiirl.kernels.expectation import Rows
+    >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=np.eye(2))
     >>> store = FeatureStore.generated(lambda i: Rows(np.eye(2), np.zeros(2), np.ones(2)), [2], 2, longest=2)
     >>> a, b, c = (IntentMixture(2, max_iter=m, random_state=s) for m, s in ((5, 0), (9, 0), (5, 1)))
-    >>> one, other, third = (identity(mixture, MaxEnt(), store, 10) for mixture in (a, b, c))
+    >>> one, other, third = (identity(mixture, MaxEnt(), mdp, store, 10) for mixture in (a, b, c))
     >>> one == other, one == third
     (True, False)
     """
@@ -43,17 +48,26 @@ def identity(mixture: IntentMixture, irl: Any, store: FeatureStore, sample: int)
     # Temperatures depend on the number of iterations.
     skipped = (*_SILENT, *_STOPPING) if mixture.annealing is None else _SILENT
     parameters = mixture.get_params(deep=False) | {f"irl__{k}": v for k, v in irl.get_params(deep=False).items()}
-    written = {}
-    for name, value in sorted(parameters.items()):
-        if name not in skipped:
-            try:
-                written[name] = writer.encode(value, name)
-            except Unwritable:
-                written[name] = f"a {type(value).__name__}"
-    digest = hashlib.sha256(json.dumps([written, type(irl).__name__, store.fingerprint, sample]).encode())
+    written = {name: _written(writer, value, name) for name, value in sorted(parameters.items()) if name not in skipped}
+    about = [written, name_of(irl), mdp.fingerprint(), mdp.n_features, store.fingerprint, sample]
+    digest = hashlib.sha256(json.dumps(about).encode())
     for name, array in sorted(writer.arrays.items()):
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def _written(writer: Writer, value: Any, place: str) -> Any:
+    """Return JSON for a parameter; of one that has no form there, what tells it from others."""
+    try:
+        return writer.encode(value, place)
+    except Unwritable:
+        pass
+    if isinstance(value, list | tuple):
+        return [_written(writer, item, f"{place}.{i}") for i, item in enumerate(value)]
+    known: dict[str, Any] = {}
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        known = value.get_params(deep=False)
+    return [name_of(value), {key: _written(writer, item, f"{place}.{key}") for key, item in sorted(known.items())}]
 
 
 def write_checkpoint(path: Path, state: State, fitted: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from limiirl.errors import InvalidParameter
+from limiirl.errors import InvalidParameter, MissingFile
 from limiirl.irl import MaxEnt
 from limiirl.irl.checks import count
 from limiirl.kernels.parallel import BLOCK
@@ -58,7 +58,8 @@ def fit_streamed(
         Rows, drawn at random, that the warm start clusters.
     checkpoint : path, optional
         A file that is written after every iteration. If it is there, the fit goes on from it; one that has ended is
-        returned at once, or goes on if `max_iter` was raised.
+        returned at once, or goes on if `max_iter` was raised. That of other data, of another MDP or of other settings
+        is refused; functions (an `init`, a generated store) are told apart by their names only.
     engine : Engine or Session, optional
         Where the passes run; its workers stay from the first to the last. By default in this process, on its threads,
         which is best on one machine.
@@ -83,11 +84,15 @@ def fit_streamed(
     settings = checks.settings(mixture)
     _check_mixture(mixture)
     irl = checks.fresh(MaxEnt() if mixture.irl is None else mixture.irl)
+    place = None if checkpoint is None else Path(checkpoint)
+    if place is not None and not place.absolute().parent.is_dir():
+        raise MissingFile(
+            f"There is no folder {place.parent} for the checkpoint {place.name}. Make it, or give another."
+        )
     rows = -(-count(block, "block") // BLOCK) * BLOCK
     prepared = PreparedStream(irl, mdp, store, window=rows, progress=progress)
     checks.enough(mixture.n_intents, prepared.units)
-    fitted = identity(mixture, irl, store, count(sample, "sample"))
-    place = None if checkpoint is None else Path(checkpoint)
+    fitted = identity(mixture, irl, mdp, store, count(sample, "sample"))
     begin: Start | State | None = None if place is None else read_checkpoint(place, fitted)
     told_empty: set[int] = set()
     if begin is None:

@@ -6,6 +6,7 @@ names, the names (n,). The header is written last, so that a part without one wa
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterator
@@ -57,6 +58,10 @@ class Part(Protocol):
     @property
     def facts(self) -> Facts:
         """Its size, and what it holds."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What stands for its content."""
 
     def windows(self, block: int) -> Iterator[Rows]:
         """Yield the rows in order, at most `block` at a time where that saves memory."""
@@ -130,6 +135,8 @@ class StoredPart:
     @classmethod
     def open(cls, path: Path) -> StoredPart:
         """Read a header, and check that its files have the size that they were written with."""
+        if not path.is_file():
+            raise InvalidFile(f"{path} is missing. {_AGAIN}")
         try:
             header = json.loads(path.read_bytes())
             if header["format"] != FORMAT or header["version"] > VERSION:
@@ -198,16 +205,31 @@ _AGAIN = "Run write_features again (`limiirl stream features`), which makes what
 
 @dataclass(frozen=True)
 class GeneratedPart:
-    """A part that a function makes whenever it is read: function(index) -> Rows."""
+    """A part that a function makes whenever it is read: function(index) -> Rows.
+
+    Attributes
+    ----------
+    mark : str
+        What the caller says of the data; another is taken for other data.
+    by_group : bool
+        Whether a row may stand for several demonstrations, which are its count.
+    """
 
     index: int
     function: Callable[[int], Rows]
     facts: Facts
+    mark: str = ""
+    by_group: bool = False
 
     @property
     def name(self) -> str:
         """Its number."""
         return f"part {self.index}"
+
+    @property
+    def fingerprint(self) -> str:
+        """What is known of its content without making it: its size, the function's name, and the mark."""
+        return f"{self.name}: {self.facts}, {name_of(self.function)}, {self.mark}"
 
     def windows(self, block: int) -> Iterator[Rows]:
         """Yield all rows at once: they are in memory already."""
@@ -228,7 +250,30 @@ class GeneratedPart:
                 f"{self.name}: the function made {len(rows.features)} rows of features, {len(rows.log_q)} of log q and "
                 f"{len(rows.counts)} counts; {self.facts.n} of each were announced."
             )
+        if not self.by_group and np.any(rows.counts != 1.0):
+            row = int(np.argmax(rows.counts != 1.0))
+            raise InvalidParameter(
+                f"{self.name}, row {row}: its count is {rows.counts[row]:g}. A row that is generated is one "
+                "demonstration, with the count 1; groups need files: write_features(..., by_group=True)."
+            )
         return rows
+
+
+def name_of(value: Any) -> str:
+    """Return the full name of a function or class, or of an object's class: what tells it from others, if not surely.
+
+    >>> name_of(json.loads), name_of(Path("a"))[:8]
+    ('json.loads', 'pathlib.')
+    """
+    if isinstance(value, functools.partial):
+        return f"partial of {name_of(value.func)}"
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def is_scratch(path: Path) -> bool:
+    """Whether a file is what a killed `atomic_write` leaves behind."""
+    return path.name.startswith(".") and path.name.endswith(".tmp")
 
 
 def _array_path(header: Path, kind: str) -> Path:

@@ -81,10 +81,11 @@ class GivenPart:
 
 @dataclass(frozen=True)
 class CalledPart:
-    """What a function returns for a part's number."""
+    """What a function returns for a part's number; `told` is what the caller says of the data."""
 
     index: int
     function: Callable[[int], Demonstrations]
+    told: str = ""
 
     @property
     def name(self) -> str:
@@ -96,13 +97,16 @@ class CalledPart:
         return self.function(self.index)
 
     def mark(self) -> str:
-        """Return nothing: calling again is all that could tell."""
-        return ""
+        """Return what the caller said: calling again is all that could tell more."""
+        return self.told
 
 
 @dataclass(frozen=True)
 class Calls:
     """A source that a function makes: part i is function(i), for i below `n_parts`.
+
+    Whether the function would make the same again is not found out. Give a `mark` that stands for the data (a date, a
+    seed, a version): parts that were written with another are refused.
 
     Examples
     --------
@@ -113,6 +117,7 @@ class Calls:
 
     function: Callable[[int], Demonstrations]
     n_parts: int
+    mark: str = ""
 
 
 def parts_of(source: Any) -> Iterator[PartSource]:
@@ -121,8 +126,9 @@ def parts_of(source: Any) -> Iterator[PartSource]:
     Parameters
     ----------
     source : path, paths, Calls, Demonstrations or iterable of Demonstrations
-        A folder's .parquet and .csv files are taken in the order of their names, with those of its subfolders. A
-        generator is asked for its next demonstrations when there is room.
+        A folder's .parquet and .csv files are taken in the order of their names, with those of its subfolders; names
+        of files and folders that begin with a dot or an underscore are passed over. A generator is asked for its next
+        demonstrations when there is room.
 
     Examples
     --------
@@ -130,7 +136,7 @@ def parts_of(source: Any) -> Iterator[PartSource]:
     ['part 0']
     """
     if isinstance(source, Calls):
-        yield from (CalledPart(index, source.function) for index in range(source.n_parts))
+        yield from (CalledPart(index, source.function, source.mark) for index in range(source.n_parts))
     elif isinstance(source, Demonstrations):
         yield GivenPart(0, source)
     elif isinstance(source, str | os.PathLike):
@@ -160,7 +166,13 @@ def _listed(place: Path) -> list[Path]:
         return [place]
     if not place.is_dir():
         raise MissingFile(f"There is no folder or file {place}. Check the name.")
-    found = [path for path in place.rglob("*") if path.suffix in _SUFFIXES and not path.name.startswith((".", "_"))]
+    found = [
+        path
+        for path in place.rglob("*")
+        if path.suffix in _SUFFIXES
+        and not any(name.startswith((".", "_")) for name in path.relative_to(place).parts)
+        and path.is_file()
+    ]
     if not found:
         raise InvalidFile(
             f"{place} has no .parquet or .csv file. Give a folder of demonstrations, a part in each file."

@@ -74,22 +74,33 @@ class FeatureStore:
 
     @classmethod
     def generated(
-        cls, function: Callable[[int], Rows], sizes: Sequence[int], n_features: int, *, longest: int
+        cls, function: Callable[[int], Rows], sizes: Sequence[int], n_features: int, *, longest: int, mark: str = ""
     ) -> FeatureStore:
         """Return a store whose part i is function(i), made anew for every pass: no disk, and any number of rows.
 
         Parameters
         ----------
         function : callable
-            Of a part's number to its `Rows`; the same number must give the same rows. For an engine with workers it
-            must survive pickling.
+            Of a part's number to its `Rows`, each of them one demonstration (count 1); the same number must give the
+            same rows. For an engine with workers it must survive pickling.
         sizes : (P,)
-            Rows of each part.
+            Rows of each part, at least one.
         longest : int
             The most states of a demonstration.
+        mark : str
+            Stands for the data, such as a date or a seed: a checkpoint goes on only with the same mark. What the
+            function makes is not looked at for that, only its name.
         """
+        if len(sizes) == 0:
+            raise InvalidParameter("sizes is empty: a store must have at least one part.")
+        for index, n in enumerate(sizes):
+            if n != int(n) or n < 1:
+                raise InvalidParameter(
+                    f"sizes must be whole numbers of at least 1; part {index} has {n!r}. Leave out parts without rows."
+                )
         parts = tuple(
-            GeneratedPart(index, function, Facts(int(n), int(n), longest, 0, None, 0)) for index, n in enumerate(sizes)
+            GeneratedPart(index, function, Facts(int(n), int(n), longest, 0, None, 0), mark)
+            for index, n in enumerate(sizes)
         )
         return cls(parts, n_features)
 
@@ -115,9 +126,13 @@ class FeatureStore:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of the parts: another order, part or MDP gives another."""
-        marks = [getattr(part, "fingerprint", f"{part.name}: {part.facts}") for part in self.parts]
-        return hashlib.sha256(json.dumps([self.mdp_fingerprint, self.by_group, marks]).encode()).hexdigest()
+        """A digest of the parts: another order, part or MDP gives another.
+
+        Parts on disk are known by their content; generated ones by their sizes, the function's name and the mark.
+        """
+        marks = [part.fingerprint for part in self.parts]
+        about = [self.mdp_fingerprint, self.by_group, self.n_features, marks]
+        return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
     def mdp(self) -> MDP:
         """Return the MDP that the store was written with."""

@@ -19,7 +19,7 @@ from limiirl.errors import InvalidDemos, InvalidFile, LimiirlError, LimiirlWarni
 from limiirl.kernels.expectation import Rows
 from limiirl.mdp import MDP
 from limiirl.streams.models import check_facts, check_model
-from limiirl.streams.parts import Facts, StoredPart
+from limiirl.streams.parts import Facts, StoredPart, is_scratch
 from limiirl.streams.sources import PartSource, parts_of
 from limiirl.streams.store import HEADER, MDP_FILE, FeatureStore, read_header, write_header
 from limiirl.streams.workers import Workers, over
@@ -50,7 +50,8 @@ def write_features(
     """Compute the feature sums of demonstrations once, part by part, into a folder that `fit_streamed` reads.
 
     Stopped at any moment and called again, it goes on where it was. What is there already is kept if it was made from
-    the same data and MDP; anything else is refused.
+    the same data and MDP; anything else is refused. Of `Calls` nobody can tell whether their data are the same but by
+    their mark.
 
     Parameters
     ----------
@@ -182,7 +183,7 @@ def _claim(place: Path, mdp: MDP, by_group: bool) -> None:
             rows = "groups" if header["by_group"] else "demonstrations"
             raise InvalidFile(f"{place} has a row for each of its {rows}; by_group is {by_group}. Give another folder.")
     else:
-        others = sorted(path.name for path in place.iterdir() if not _is_scratch(path))
+        others = sorted(path.name for path in place.iterdir() if not is_scratch(path))
         if others:
             raise InvalidFile(
                 f"{place} is not empty, and not a store of features: it has {others[0]}. Give another folder."
@@ -190,11 +191,6 @@ def _claim(place: Path, mdp: MDP, by_group: bool) -> None:
         write_header(place, mdp, by_group=by_group, parts=None)
     if not (place / MDP_FILE).exists():
         mdp.save(place / MDP_FILE)
-
-
-def _is_scratch(path: Path) -> bool:
-    """Whether a file is what a killed `atomic_write` leaves behind."""
-    return path.name.startswith(".") and path.name.endswith(".tmp")
 
 
 def _discard_damaged(path: Path) -> None:
@@ -224,9 +220,9 @@ def _check_finished(place: Path, names: list[str]) -> None:
     """Check that there was something to write, and that nothing else is there."""
     if not names:
         raise InvalidDemos("The source has no parts: there is nothing to fit.")
-    for path in filter(_is_scratch, list(place.iterdir())):
+    for path in filter(is_scratch, list(place.iterdir())):
         path.unlink(missing_ok=True)
-    others = sorted(path.name for path in place.glob("part-*.json") if path.name not in set(names))
+    others = sorted({path.name for path in place.glob("part-*.json")} - set(names))
     if others:
         raise InvalidFile(
             f"{place} has {others[0]}, which the source no longer has: it has {len(names)} parts. Write to another "

@@ -18,10 +18,14 @@ from limiirl.irl.engine.messages import Messages
 from limiirl.irl.engine.passes import Pass
 from limiirl.irl.engine.sampling import draw_starts, finite_steps, walk
 from limiirl.irl.engine.space import LOSS, check_space, log_loss_bound
+from limiirl.kernels.gpu_device import faults
 from limiirl.kernels.layout import Rewards, Tally
 from limiirl.mdp import MDP
 
 Float = NDArray[np.float64]
+# Intents whose rewards are computed at a time: kernels are compiled for a number of columns, and a block of a GPU has
+# a thread for each.
+_TOGETHER = 8
 STOPS = ("anywhere", "terminal", "terminal_or_max_length")
 
 
@@ -75,6 +79,7 @@ class FiniteEngine:
     array([0.69314718])
     """
 
+    @faults()
     def __init__(
         self,
         mdp: MDP,
@@ -95,6 +100,7 @@ class FiniteEngine:
         self.compiled = compile_mdp(mdp)
         self.backend: Backend = HostBackend(self.compiled) if backend is None else backend
         self.max_bytes = self.backend.max_bytes if max_bytes is None else max_bytes
+        self._given_bytes = max_bytes
         self.graph = self.compiled.graph
         self.discount = mdp.gamma ** np.arange(max_length, dtype=np.float64)
         end = None if stop == "anywhere" else mdp.terminal[self.graph.order].astype(np.float64)
@@ -114,6 +120,7 @@ class FiniteEngine:
             self._buffers[n_columns] = known
         return known
 
+    @faults()
     def totals(
         self, thetas: Float, *, gain: Float | None = None, starts: Float | None = None, edges: bool | None = None
     ) -> Totals:
@@ -143,6 +150,7 @@ class FiniteEngine:
                 edge[:, chosen] = self.compiled.spread(take(edge_tally))
         return Totals(log_Z, node, edge)
 
+    @faults()
     def expectation(self, thetas: Float, *, starts: Float | None = None) -> tuple[Float, Float]:
         """Return log_Z (K,) and its gradient (K, d), the expected features; see `totals`.
 
@@ -177,6 +185,7 @@ class FiniteEngine:
             )
         return counts
 
+    @faults()
     def log_partition(self, thetas: Float, *, starts: Float | None = None) -> Float:
         """Return log_Z (K,): of the sum over all trajectories, or, by start, its mean over the start distribution."""
         log_Z = np.empty(thetas.shape[0])
@@ -184,6 +193,7 @@ class FiniteEngine:
             log_Z[chosen] = run.log_Z
         return log_Z
 
+    @faults()
     def log_partition_by_start(self, thetas: Float) -> Float:
         """Return log Z(s) (S, K): of the sum over trajectories that start in s, without p0; -inf if there is none."""
         found = np.empty((self.mdp.n_states, thetas.shape[0]))
@@ -194,10 +204,12 @@ class FiniteEngine:
             found[self.graph.order[:, None], chosen] = self.backend.take(run.log_Z_by_start)
         return found
 
+    @faults()
     def covariance(self, theta: Float, *, starts: Float | None = None) -> Float:
         """Return the Hessian (d, d) of log_Z at theta (d,): the covariance of the path features. `starts` is (S,)."""
         return covariance(self, theta, starts)
 
+    @faults()
     def time_marginals(self, theta: Float) -> Float:
         """Return p_t(s) (L, S), the probability of being in s at step t, for theta (d,)."""
         run = self.single(theta)
@@ -212,9 +224,16 @@ class FiniteEngine:
         """Return this engine on the CPU: itself, or a new one."""
         if isinstance(self.backend, HostBackend):
             return self
-        how = {"stop": self.stop, "by_start": self.by_start, "number_space": self.number_space}
-        return FiniteEngine(self.mdp, self.max_length, **how)  # type: ignore[arg-type]
+        return FiniteEngine(
+            self.mdp,
+            self.max_length,
+            stop=self.stop,
+            by_start=self.by_start,
+            number_space=self.number_space,
+            max_bytes=self._given_bytes,
+        )
 
+    @faults()
     def ahead(self, thetas: Float, step: NDArray[np.int64], state: NDArray[np.int64]) -> Ahead:
         """Return what lies ahead of states (m,) at steps (m,) below max_length; -inf where no trajectory can end."""
         log_Z, value = np.empty(thetas.shape[0]), np.empty((step.size, thetas.shape[0]))
@@ -252,18 +271,21 @@ class FiniteEngine:
 
     def passes(self, thetas: Float, starts: Float | None = None) -> Iterator[tuple[NDArray[np.intp], Pass]]:
         """Yield (columns, pass) for chunks of intents that share a number space."""
-        rewards = self.backend.rewards(self.mdp, thetas)
         if starts is not None:
             starts = starts[self.graph.order]
-        log = self._needs_log(rewards)
         most = self.backend.max_columns
-        for space in (False, True):
-            members = np.flatnonzero(log == space)
-            for i in range(0, members.size, most):
-                chosen = members[i : i + most]
-                part = rewards if chosen.size == thetas.shape[0] else self._columns(rewards, chosen)
-                given = self._p0 if starts is None else self.backend.put(np.ascontiguousarray(starts[:, chosen]))
-                yield chosen, Pass(self, part, given, space)
+        for first in range(0, thetas.shape[0], _TOGETHER):
+            block = thetas[first : first + _TOGETHER]
+            rewards = self.backend.rewards(self.mdp, block)
+            log = self._needs_log(rewards)
+            for space in (False, True):
+                members = np.flatnonzero(log == space)
+                for i in range(0, members.size, most):
+                    chosen = members[i : i + most]
+                    part = rewards if chosen.size == block.shape[0] else self._columns(rewards, chosen)
+                    columns = first + chosen
+                    given = self._p0 if starts is None else self.backend.put(np.ascontiguousarray(starts[:, columns]))
+                    yield columns, Pass(self, part, given, space)
 
     def _columns(self, rewards: EngineRewards, chosen: NDArray[np.intp]) -> EngineRewards:
         xp, at = self.backend.xp, self.backend.put(chosen)

@@ -17,7 +17,7 @@ from limiirl.irl.engine.backends import EngineRewards, check_rewards
 from limiirl.irl.engine.compiled import compile_mdp
 from limiirl.irl.engine.features import dense_features
 from limiirl.kernels import gpu_means
-from limiirl.kernels.gpu_device import Device
+from limiirl.kernels.gpu_device import Device, faults
 from limiirl.kernels.gpu_sweeps import LinearSweeps, LogSweeps
 from limiirl.kernels.graph import Neighbours
 from limiirl.kernels.layout import Rewards
@@ -159,6 +159,7 @@ class GpuBackend:
 _known: weakref.WeakKeyDictionary[MDP, GpuBackend] = weakref.WeakKeyDictionary()
 
 
+@faults()
 def gpu_backend(mdp: MDP, device: Device) -> GpuBackend:
     """Return the place of an MDP on a device, made once for as long as the MDP lives."""
     known = _known.get(mdp)
