@@ -15,6 +15,7 @@ import typer
 from limiirl.cli.device_option import DeviceName, with_device
 from limiirl.cli.engine_options import EngineName, Scheduler, Workers, chosen_engine
 from limiirl.cli.inputs import check_target, make_mixture
+from limiirl.cli.mixtures import AsJson, Init, Seed, Setting
 from limiirl.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Streams: demonstrations larger than memory.", no_args_is_help=True, add_completion=False)
 
 Store = Annotated[Path, typer.Argument(help="A folder that `limiirl stream features` wrote.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
 @app.command(no_args_is_help=True)
@@ -74,13 +74,11 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     checkpoint: Annotated[
         Path | None, typer.Option(help="A file written after every iteration; if it is there, the fit goes on from it.")
     ] = None,
-    init: Annotated[str, typer.Option(help="kmeans, gmm, best, random or random_rewards.")] = "kmeans",
+    init: Init = "kmeans",
     reward_init: Annotated[str, typer.Option(help="mle, mean, mean_clipped or mean_ray.")] = "mle",
     sample: Annotated[int, typer.Option(help="Rows, drawn at random, that the start clusters.")] = 50_000,
-    settings: Annotated[
-        list[str], typer.Option("--set", help="NAME=VALUE: any parameter, such as irl__max_length=50 or tol=1e-4.")
-    ] = [],  # noqa: B006 (typer reads the default, nobody changes it)
-    seed: Annotated[int, typer.Option(help="Seed of all that is random.")] = 0,
+    settings: Setting = [],  # noqa: B006 (typer reads the default, nobody changes it)
+    seed: Seed = 0,
     verify: Annotated[bool, typer.Option("--verify", help="First read all files, and check their digests.")] = False,
     device: DeviceName = None,
     engine: EngineName = None,

@@ -20,8 +20,9 @@ from limiirl.irl.choice_likelihood import ChoiceLikelihood, feasible_start
 from limiirl.irl.choice_values import Engine, HardValues
 from limiirl.irl.evidence import Evidence
 from limiirl.irl.kinks import minimise_with_kinks
-from limiirl.irl.optimise import Box, minimise_lbfgs
-from limiirl.irl.prepared import Int, Maximised, Prepared
+from limiirl.irl.optimise import minimise_lbfgs
+from limiirl.irl.prepared import Int, Maximised
+from limiirl.irl.prepared_features import PreparedFeatures
 from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Moments(NamedTuple):
     counts: Float
 
 
-class PreparedCausal(Prepared):
+class PreparedCausal(PreparedFeatures):
     """Units of demonstrations under a causal model.
 
     Parameters
@@ -52,16 +53,8 @@ class PreparedCausal(Prepared):
     def __init__(
         self, model: CausalModel, mdp: MDP, demos: Demonstrations, units: Units, engine: Engine, events: Events
     ) -> None:
-        super().__init__(model, mdp, demos, units)
+        super().__init__(model, mdp, demos, units, len(demos))
         self.engine, self.events = engine, events
-        self._ridge = checks.positive(model.ridge, "ridge", zero=True)
-        self._box = checks.box(model.bounds, mdp.feature_names)
-        self._start: Float | None = None
-
-    @property
-    def n_parameters(self) -> int:
-        """d, the number of features of the MDP."""
-        return int(self.mdp.n_features)
 
     def log_prob(self, thetas: Float) -> Float:
         """Return (G, K)."""
@@ -80,9 +73,7 @@ class PreparedCausal(Prepared):
     def maximise(self, moments: Moments, starts: Float | None, which: Int, max_evaluations: int) -> Maximised:
         """Return parameters (J, d) of the intents `which`; never worse than the starts."""
         counts = moments.counts[which]
-        # One penalty for the whole mixture, so that no share of an intent changes its prior: `penalty`, in the scale of
-        # a mean over the intent's demonstrations.
-        ridge = self._ridge * len(self.demos) / (len(moments.counts) * counts)
+        ridge = self.ridges(len(moments.counts), counts)
         results = self.search(Moments(moments.choices[:, which], counts), ridge, starts, max_evaluations)
         return Maximised(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
 
@@ -100,12 +91,3 @@ class PreparedCausal(Prepared):
     def features(self) -> Float:
         """Return (G, d): mean feature counts. Unrecorded actions count as the first that they may have been."""
         return self.units.mean(Evidence(self.mdp, self.demos).features)
-
-    def box(self, n_features: int) -> Box:
-        """Return the bounds on theta."""
-        del n_features
-        return self._box
-
-    def penalty(self, thetas: Float) -> float:
-        """Return the ridge: a Gaussian prior on every intent, as strong as `fit` has it for N / K demonstrations."""
-        return 0.5 * self._ridge * len(self.demos) / len(thetas) * float(np.sum(thetas**2))

@@ -16,8 +16,9 @@ from limiirl.irl.base import FitResult
 from limiirl.irl.destination_likelihood import Trips, WayLikelihood, feasible, finite_ways, surely_finite
 from limiirl.irl.destination_start import feasible_start
 from limiirl.irl.destination_values import GoalValues
-from limiirl.irl.optimise import SOLVERS, Box
-from limiirl.irl.prepared import Int, Maximised, Prepared
+from limiirl.irl.optimise import SOLVERS
+from limiirl.irl.prepared import Int, Maximised
+from limiirl.irl.prepared_features import PreparedFeatures
 from limiirl.irl.threads import one_thread
 from limiirl.mdp import MDP
 
@@ -31,7 +32,7 @@ _MOVE = 1e-4
 _ROUGH_EVALUATIONS = 30
 
 
-class PreparedDestination(Prepared):
+class PreparedDestination(PreparedFeatures):
     """Units of demonstrations under a destination-conditioned model.
 
     Parameters
@@ -42,19 +43,11 @@ class PreparedDestination(Prepared):
     """
 
     def __init__(self, model: DestinationMaxEnt, mdp: MDP, demos: Demonstrations, units: Units, values: GoalValues):
-        super().__init__(model, mdp, demos, units)
+        super().__init__(model, mdp, demos, units, len(demos))
         self.values = values
         self.trips = Trips(mdp, demos)
-        self._ridge = checks.positive(model.ridge, "ridge", zero=True)
-        self._box = checks.box(model.bounds, mdp.feature_names)
         self._domain = finite_ways(values)
-        self._start: Float | None = None
         self._features: Float | None = None
-
-    @property
-    def n_parameters(self) -> int:
-        """d, the number of features of the MDP."""
-        return int(self.mdp.n_features)
 
     def log_prob(self, thetas: Float) -> Float:
         """Return (G, K)."""
@@ -63,9 +56,7 @@ class PreparedDestination(Prepared):
     def maximise(self, moments: Float, starts: Float | None, which: Int, max_evaluations: int) -> Maximised:
         """Return parameters (J, d) of the intents `which`; never worse than the starts."""
         weights = self.units.spread(moments[:, which])
-        # One penalty for the whole mixture, so that no share of an intent changes its prior: `penalty`, in the scale of
-        # a mean over the intent's demonstrations.
-        ridge = self._ridge * len(self.demos) / (moments.shape[1] * weights.sum(axis=0))
+        ridge = self.ridges(moments.shape[1], weights.sum(axis=0))
         results = self.search(weights, ridge, starts, max_evaluations)
         return Maximised(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
 
@@ -142,12 +133,3 @@ class PreparedDestination(Prepared):
     def finite(self, thetas: Float) -> bool:
         """Return whether all sums over ways are finite at parameters (K, d)."""
         return all(self.values.finite(theta) for theta in thetas)
-
-    def box(self, n_features: int) -> Box:
-        """Return the bounds on theta."""
-        del n_features
-        return self._box
-
-    def penalty(self, thetas: Float) -> float:
-        """Return the ridge: a Gaussian prior on every intent, as strong as `fit` has it for N / K demonstrations."""
-        return 0.5 * self._ridge * len(self.demos) / len(thetas) * float(np.sum(thetas**2))

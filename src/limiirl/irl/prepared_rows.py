@@ -17,8 +17,9 @@ from limiirl.irl import checks
 from limiirl.irl.engine import FiniteEngine, InfiniteEngine
 from limiirl.irl.evidence import Demonstrated, Evidence
 from limiirl.irl.likelihood import PathLikelihood, feasible_start
-from limiirl.irl.optimise import SOLVERS, Box
-from limiirl.irl.prepared import Expectation, Int, Maximised, Prepared
+from limiirl.irl.optimise import SOLVERS
+from limiirl.irl.prepared import Expectation, Int, Maximised
+from limiirl.irl.prepared_features import PreparedFeatures
 from limiirl.kernels.expectation import Rows, expect, weigh
 from limiirl.mdp import MDP
 
@@ -36,7 +37,7 @@ class Moments(NamedTuple):
     U: Float | None
 
 
-class PreparedSums(Prepared):
+class PreparedSums(PreparedFeatures):
     """A MaxEnt model with its engine: M-steps from sums over demonstrations that may lie anywhere.
 
     Parameters
@@ -55,24 +56,14 @@ class PreparedSums(Prepared):
     def __init__(
         self, model: MaxEnt, mdp: MDP, demos: Any, units: Any, engine: FiniteEngine | InfiniteEngine, n_demos: int
     ) -> None:
-        super().__init__(model, mdp, demos, units)
-        self.engine, self.n_demos = engine, n_demos
-        self._ridge = checks.positive(model.ridge, "ridge", zero=True)
-        self._box = checks.box(model.bounds, mdp.feature_names)
-        self._start: Float | None = None
-
-    @property
-    def n_parameters(self) -> int:
-        """d, the number of features of the MDP."""
-        return int(self.mdp.n_features)
+        super().__init__(model, mdp, demos, units, n_demos)
+        self.engine = engine
 
     def maximise(self, moments: Moments, starts: Float | None, which: Int, max_evaluations: int) -> Maximised:
         """Return parameters (J, d) of the intents `which`, searched for in lockstep; never worse than the starts."""
         counts = moments.counts[which]
         demonstrated = self._demonstrated(moments, which)
-        # One penalty for the whole mixture, so that no share of an intent changes its prior: `penalty`, in the scale of
-        # a mean over the intent's demonstrations.
-        ridge = self._ridge * self.n_demos / (len(moments.counts) * counts)
+        ridge = self.ridges(len(moments.counts), counts)
         objective = PathLikelihood(self.engine, self.evidence, demonstrated, ridge)
         tol = checks.positive(self.model.tol, "tol") * np.maximum(1.0, np.abs(demonstrated.mean_features))
         if starts is None:
@@ -88,15 +79,6 @@ class PreparedSums(Prepared):
         if self._start is None:
             self._start = feasible_start(self.engine, self._box)
         return self._start
-
-    def box(self, n_features: int) -> Box:
-        """Return the bounds on theta."""
-        del n_features
-        return self._box
-
-    def penalty(self, thetas: Float) -> float:
-        """Return the ridge: a Gaussian prior on every intent, as strong as `fit` has it for N / K demonstrations."""
-        return 0.5 * self._ridge * self.n_demos / len(thetas) * float(np.sum(thetas**2))
 
 
 class PreparedRows(PreparedSums):
@@ -126,8 +108,7 @@ class PreparedRows(PreparedSums):
 
     def log_prob(self, thetas: Float) -> Float:
         """Return (G, K)."""
-        log_Z = self.engine.log_partition(thetas)
-        return self.rows.features @ thetas.T + self.rows.log_q[:, None] - np.outer(self.rows.counts, log_Z)
+        return self.rows.log_prob(thetas, self.engine.log_partition(thetas))
 
     def expect(self, rho: Float, thetas: Float, U: Float, temperature: float = 1.0) -> Expectation:
         """Overwrite the responsibilities U (G, K); see `Prepared.expect`."""

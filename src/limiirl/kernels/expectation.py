@@ -23,6 +23,10 @@ class Rows(NamedTuple):
     log_q: Float
     counts: Float
 
+    def log_prob(self, thetas: Float, log_Z: Float) -> Float:
+        """Return (n, K): the log-probability of each row under rewards (K, d) whose log Z is (K,)."""
+        return np.asarray(self.features @ thetas.T + self.log_q[:, None] - np.outer(self.counts, log_Z))
+
 
 class Pass(NamedTuple):
     """What a pass adds up: log-likelihood, change of U, sizes (K,), moments (K, d), and a row without hope, or -1."""

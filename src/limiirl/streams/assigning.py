@@ -105,7 +105,7 @@ def assign_part(task: AssignTask) -> str:
         if bad >= 0:
             row = bad + sum(len(known) for known in posteriors)
             raise InvalidDemos(f"{task.part.name}, row {row}: it has no probability under any intent. Remove it.")
-        log_p = rows.features @ thetas.T + rows.log_q[:, None] - np.outer(rows.counts, log_Z)
+        log_p = rows.log_prob(thetas, log_Z)
         posteriors.append(U)
         log_likelihoods.append(np.logaddexp.reduce(log_p + log_rho, axis=1))
     posterior, names = np.concatenate(posteriors), task.part.names()
