@@ -21,12 +21,12 @@ demo: $(VENV)/.core ## fit a small built-in problem, compare initialisations, an
 test: $(VENV)/.dev ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS)
 
-check: $(VENV)/.dev ## lint, formatting, types, layers, and the examples of the docstrings and the README
+check: $(VENV)/.dev ## lint, formatting, types, layers, and the examples of the docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest --doctest-modules src tests/test_readme.py tests/test_docs.py
+	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules src
 
 bench: $(VENV)/.dev ## run the benchmarks and print what they measure
 	set -e; for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name; done
