@@ -134,6 +134,23 @@ def test_a_route_knows_the_driver():
     assert forecast.routes(0, 2, k=1)[0].probability < known_driver[0].probability
 
 
+def test_flows_and_changes_of_a_known_driver_are_those_of_its_posterior():
+    costs = -np.abs(COSTS)
+    forecast = Forecaster(known(DestinationMaxEnt(), RING, RHO, costs))
+    history = Demonstrations.from_lists([[0, 3, 2]] * 40)
+    driver = forecast.knowing(history)
+    sure = Forecaster(known(DestinationMaxEnt(), RING, forecast.intents(history=history)[0], costs))
+    assert abs(driver.shares[0] - RHO[0]) > 0.05
+    np.testing.assert_allclose(driver.flows([0, 1], [2, 3]).edge, sure.flows([0, 1], [2, 3]).edge, rtol=1e-12)
+    mine, theirs = (one.compare(one.closing(edges=[0]), [0], [2]) for one in (driver, sure))
+    np.testing.assert_allclose(mine.edge, theirs.edge, rtol=1e-10, atol=1e-14)
+    mine, theirs = (one.compare_routes(one.closing(edges=[0]), 0, 2) for one in (driver, sure))
+    np.testing.assert_allclose(mine.before, theirs.before, rtol=1e-10)
+    np.testing.assert_array_equal(forecast.shares, RHO)
+    with pytest.raises(InvalidDemos, match="history must be Demonstrations"):
+        forecast.knowing([[0, 1]])
+
+
 def test_a_model_of_any_length_is_the_limit_of_long_ones():
     costs = np.array([[-2.0, -1.0], [-2.5, -0.5]])
     anything, long = (Forecaster(known(MaxEnt(n), RING, RHO, costs)) for n in (np.inf, 60))

@@ -98,6 +98,26 @@ class Forecaster(WhatIf):
             found._trips = self._trips.ending_in(found._open_ends())
         return found
 
+    def knowing(self, history: Demonstrations) -> Forecaster:
+        """Return this forecaster for one driver, whose earlier trips are known.
+
+        All that it foresees, flows and what changes in another world included, is averaged by the posterior of that
+        driver's intent in place of the shares. Do not pass the same trips as `history` again.
+
+        Examples
+        --------
+        >>> from limiirl import IntentMixture
+        >>> phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
+        >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
+        >>> demos = Demonstrations.from_lists([[0, 1, 3]] * 3 + [[0, 2, 3]])
+        >>> forecast = Forecaster(IntentMixture(2, MaxEnt(bounds=(-5, 5)), random_state=0).fit(mdp, demos))
+        >>> forecast.shares.round(2), forecast.knowing(demos[3:]).shares.round(2)
+        (array([0.75, 0.25]), array([0., 1.]))
+        """
+        found = copy.copy(self)
+        found.shares = self.intents(history=history)[0]
+        return found
+
     def intents(
         self, partial: Any = None, goal: ArrayLike | None = None, history: Demonstrations | None = None
     ) -> Float:
