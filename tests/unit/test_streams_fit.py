@@ -198,10 +198,10 @@ def test_one_pass_an_iteration_is_told(tmp_path):
     assert seen == [(100, 300), (200, 300), (300, 300)] * 3
 
 
-def test_warns_as_memory_does(tmp_path):
+def test_warns_as_memory_does_with_advice_for_a_stream(tmp_path):
     demos, _ = walks(300, seed=9)
     store = write_features(crossings(), [demos], tmp_path)
-    with pytest.warns(ConvergenceWarning, match="EM stopped after 1 iterations"):
+    with pytest.warns(ConvergenceWarning, match="EM stopped after 1 iterations.* another random_state may help"):
         fit_streamed(mixture(max_iter=1), crossings(), store)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

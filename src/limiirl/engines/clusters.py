@@ -85,7 +85,7 @@ class DaskPool:
     def _probe(self) -> None:
         # Not `wait_for_workers`: a cluster that adapts to its load starts workers only once there is a task.
         try:
-            self._client.submit(_version, pure=False).result(timeout=_WORKERS_SECONDS)
+            theirs = self._client.submit(_version, pure=False).result(timeout=_WORKERS_SECONDS)
         except TimeoutError as error:
             raise BackendUnavailable(
                 f"The Dask scheduler at {self._address} had no worker within {_WORKERS_SECONDS} seconds. "
@@ -96,6 +96,11 @@ class DaskPool:
                 f"The workers of the Dask scheduler at {self._address} cannot import limiirl ({error}). "
                 "Start them in an environment like this one."
             ) from error
+        if theirs != __version__:
+            raise BackendUnavailable(
+                f"The workers of the Dask scheduler at {self._address} have limiirl {theirs}, and here it is "
+                f"{__version__}: they could compute other numbers. Start them in an environment like this one."
+            )
 
     def use(self, function: Callable[[Any], Any]) -> None:
         """Take the function for the tasks that follow."""

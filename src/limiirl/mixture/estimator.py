@@ -194,8 +194,11 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         checks.fitted(self)
         return RewardEnsemble(self.weights_, self.thetas_)
 
-    def _warn(self, best: Solution, n_units: int, told: set[int]) -> None:
-        """Warn of intents that nobody follows, unless their start was told to be empty, or that are the same."""
+    def _warn(self, best: Solution, n_units: int, told: set[int], *, streamed: bool = False) -> None:
+        """Warn of intents that nobody follows, unless their start was told to be empty, or that are the same.
+
+        A stream is fitted from one start and without reseeding, so that these are no advice there.
+        """
         empty = few(best.sizes, n_units)
         small = np.array([k for k in np.flatnonzero(empty) if k not in told], dtype=np.int64)
         pair = alike(best.thetas, ~empty)
@@ -208,9 +211,10 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
             )
         if small.size:
             listed = ", ".join(map(str, small))
+            todo = "or another init" if streamed else "another init, or degenerate='reseed'"
             warnings.warn(
                 f"Hardly anybody follows intent {listed} (weights {best.rho[small].round(6).tolist()}): its reward "
-                "means little. Use fewer intents, another init, or degenerate='reseed'.",
+                f"means little. Use fewer intents, {todo}.",
                 DegenerateIntentWarning,
                 stacklevel=3,
             )
@@ -218,8 +222,9 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
             last = best.history[-1]
             still = f"responsibilities still change by {last.change:.2g} a demonstration, above tol={self.tol:g}"
             why = f"its last step was {last.event}" if last.event else still
+            more = "another random_state" if streamed else "a larger n_init"
             warnings.warn(
-                f"EM stopped after {best.n_iter} iterations; {why}. Raise max_iter or tol; a larger n_init may help.",
+                f"EM stopped after {best.n_iter} iterations; {why}. Raise max_iter or tol; {more} may help.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

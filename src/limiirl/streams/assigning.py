@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from limiirl.errors import InvalidDemos, InvalidFile
 from limiirl.kernels.expectation import Weighed, expect
 from limiirl.mixture import IntentMixture, checks
+from limiirl.mixture.spread import spread
 from limiirl.mixture.table import Membership
 from limiirl.streams.models import check_facts, check_model
 from limiirl.streams.parts import Part, is_scratch
 from limiirl.streams.passes import WINDOW
 from limiirl.streams.store import FeatureStore
-from limiirl.streams.workers import Workers, over
+from limiirl.streams.workers import Workers
 
 Float = NDArray[np.float64]
 
@@ -91,7 +92,7 @@ def assign(
             if progress is not None:
                 progress(begun, store.n)
 
-    return [Path(path) for path in over(assign_part, tasks(), engine)]
+    return [Path(path) for path in spread(assign_part, tasks(), engine)]
 
 
 def assign_part(task: AssignTask) -> str:

@@ -106,7 +106,7 @@ def fit_streamed(
     with reporting(mixture.verbose, 1, settings.max_iter, mixture.callback) as told, opened(engine) as prepared.workers:
         found = run(prepared, begin, settings, told(0), keep)
     _keep(mixture, found, prepared)
-    mixture._warn(found, store.n, told_empty)
+    mixture._warn(found, store.n, told_empty, streamed=True)
     return mixture
 
 

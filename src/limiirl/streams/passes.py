@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from limiirl.errors import InvalidDemos
 from limiirl.kernels.expectation import Blocks, Weighed, expect_forgetfully
 from limiirl.kernels.parallel import BLOCK
+from limiirl.mixture.spread import spread
 from limiirl.streams.parts import Part
 from limiirl.streams.store import FeatureStore
-from limiirl.streams.workers import Workers, over
+from limiirl.streams.workers import Workers
 
 Float = NDArray[np.float64]
 # Rows that are mapped at a time; a multiple of the kernel's block, so that it does not matter for the result.
@@ -128,4 +129,4 @@ def sweep(
             if progress is not None:
                 progress(begun, store.n)
 
-    return combine(over(sum_part, tasks(), engine))
+    return combine(spread(sum_part, tasks(), engine))

@@ -1,15 +1,12 @@
-"""The same function over parts: in this process, or by an engine's workers."""
+"""Workers that stay for all passes over a stream."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 from limiirl.engines import Engine, Session
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 Workers = Engine | Session | None
 
 
@@ -20,7 +17,7 @@ def opened(engine: Workers) -> Iterator[Workers]:
     Examples
     --------
     >>> with opened(Engine(workers=1)) as workers:
-    ...     list(over(abs, [-2], workers)), list(over(abs, [-3], workers))
+    ...     list(workers.map(abs, [-2])), list(workers.map(abs, [-3]))
     ([2], [3])
     """
     if isinstance(engine, Engine):
@@ -28,17 +25,3 @@ def opened(engine: Workers) -> Iterator[Workers]:
             yield session
     else:
         yield engine
-
-
-def over(function: Callable[[Task], Result], tasks: Iterable[Task], engine: Workers) -> Iterator[Result]:
-    """Yield results in the order of the tasks; without an engine one by one, as they are asked for.
-
-    Examples
-    --------
-    >>> list(over(abs, [-2, 1], None))
-    [2, 1]
-    """
-    if engine is None:
-        yield from map(function, tasks)
-    else:
-        yield from engine.map(function, tasks)

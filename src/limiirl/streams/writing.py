@@ -18,11 +18,12 @@ from limiirl.demos.units import Units
 from limiirl.errors import InvalidDemos, InvalidFile, LimiirlError, LimiirlWarning
 from limiirl.kernels.expectation import Rows
 from limiirl.mdp import MDP
+from limiirl.mixture.spread import spread
 from limiirl.streams.models import check_facts, check_model
 from limiirl.streams.parts import Facts, StoredPart, is_scratch
 from limiirl.streams.sources import PartSource, parts_of
 from limiirl.streams.store import HEADER, MDP_FILE, FeatureStore, read_header, write_header
-from limiirl.streams.workers import Workers, over
+from limiirl.streams.workers import Workers
 
 Progress = Callable[[int, int | None], None]
 
@@ -95,7 +96,7 @@ def write_features(
             _discard_damaged(place / names[-1])
             yield PartTask(str(place / names[-1]), part, str(place / MDP_FILE), mdp.fingerprint(), by_group)
 
-    for name, facts in over(write_part, tasks(), engine):
+    for name, facts in spread(write_part, tasks(), engine):
         if irl is not None:
             check_facts(irl, facts, name, mdp)
     _check_finished(place, names)
