@@ -12,6 +12,8 @@ import pytest
 
 PHONE = 360
 """Width in pixels of a small phone."""
+# Seconds that a page may take to load on a busy machine.
+_PATIENCE = 180
 
 _OVERFLOW = """() => {
   const inBox = element => element.closest('.scroll') && !element.classList.contains('scroll');
@@ -173,31 +175,42 @@ def chromium() -> Iterator[Any]:
             browser.close()
 
 
-def examine(page: str | os.PathLike[str]) -> Findings:
-    """Open a page from disk in light and dark, wide and narrow, and in print, and collect what is wrong with it."""
+def examine(page: str | os.PathLike[str], *, printed: bool = False) -> Findings:
+    """Open a page from disk, and collect what is wrong with it, at three widths and in light and dark.
+
+    Colours are looked at once in each scheme, and once wide and once narrow: reading all texts takes long.
+    """
     address = Path(page).resolve().as_uri()
     findings = Findings()
     with chromium() as browser:
-        for scheme, width in (("light", 1440), ("dark", 1440), ("light", 820), ("light", PHONE), ("dark", PHONE)):
-            context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
-            tab = context.new_page()
-            _listen(context, tab, address, findings)
-            tab.goto(address, wait_until="load")
-            where = f"{scheme}, {width} px: "
-            # What is folded away must hold to the same rules as what is in the open.
-            tab.evaluate("() => document.querySelectorAll('details').forEach(fold => fold.open = true)")
-            findings.overflow += [where + fault for fault in tab.evaluate(_OVERFLOW)]
-            count, faults = tab.evaluate(_CONTRAST)
-            findings.n_texts += count
-            findings.contrast += [where + fault for fault in faults]
-            if (scheme, width) == ("light", PHONE):
-                findings.n_figures = tab.evaluate("() => document.querySelectorAll('svg, img').length")
-                findings.without_alternative += tab.evaluate(_ALTERNATIVES)
-                findings.structure += tab.evaluate(_STRUCTURE)
-            if (scheme, width) == ("dark", 1440):
-                findings.pdf = tab.pdf(prefer_css_page_size=True, print_background=True)
-            context.close()
+        context = browser.new_context(viewport={"width": 1440, "height": 800}, color_scheme="light")
+        tab = context.new_page()
+        _listen(context, tab, address, findings)
+        tab.goto(address, wait_until="load", timeout=1e3 * _PATIENCE)
+        # What is folded away must hold to the same rules as what is in the open.
+        tab.evaluate("() => document.querySelectorAll('details').forEach(fold => fold.open = true)")
+        _look(tab, findings, "light", 1440, colours=True)
+        _look(tab, findings, "light", 820)
+        _look(tab, findings, "dark", PHONE, colours=True)
+        findings.n_figures = tab.evaluate("() => document.querySelectorAll('svg, img').length")
+        findings.without_alternative += tab.evaluate(_ALTERNATIVES)
+        findings.structure += tab.evaluate(_STRUCTURE)
+        if printed:
+            tab.set_viewport_size({"width": 1440, "height": 800})
+            findings.pdf = tab.pdf(prefer_css_page_size=True, print_background=True)
+        context.close()
     return findings
+
+
+def _look(tab: Any, findings: Findings, scheme: str, width: int, *, colours: bool = False) -> None:
+    tab.emulate_media(color_scheme=scheme)
+    tab.set_viewport_size({"width": width, "height": 800})
+    where = f"{scheme}, {width} px: "
+    findings.overflow += [where + fault for fault in tab.evaluate(_OVERFLOW)]
+    if colours:
+        count, faults = tab.evaluate(_CONTRAST)
+        findings.n_texts += count
+        findings.contrast += [where + fault for fault in faults]
 
 
 def _listen(context: Any, tab: Any, address: str, findings: Findings) -> None:
