@@ -1,9 +1,10 @@
 """Training on city networks: seconds, evaluations and memory of one EM iteration, and to convergence.
 
-K = 3 intents, 1,000 trips of at most 300 segments, M-steps of at most 50 evaluations, from k-means. Two networks: Porto
-as built from OpenStreetMap with taxi trips matched to it (from `porto_road_osm` and `porto_taxi_trips` of the shared
-data where these are present, or from files of `limiirl roads build` and `match` that are named), and a generated one of
-the paper's 292,604 segments, whose trips are the cheapest ways of three kinds of drivers.
+K = 3 intents, 1,000 trips of at most 300 segments, M-steps of at most 50 evaluations, rewards between -10 and 0, from
+k-means: as `limiirl reproduce drivers` fits them. Two networks: Porto as built from OpenStreetMap with taxi trips
+matched to it (from `porto_road_osm` and `porto_taxi_trips` of the shared data where these are present, or from files of
+`limiirl roads build` and `match` that are named), and a generated one of the paper's 292,604 segments, whose trips are
+the cheapest ways of three kinds of drivers.
 
 The paper took about 58 minutes an iteration on 12 cores, on a network of which nothing was released.
 
@@ -27,7 +28,10 @@ from limiirl.mdp.routes import Ways
 from limiirl.worlds import RoadGrid
 
 MAX_LENGTH, N_TRIPS, N_INTENTS, EVALUATIONS, TOLERANCE = 300, 1000, 3, 50, 1e-3
+BOUNDS, M_TOLERANCE = (-10.0, 0.0), 1e-3
 PAPER_MINUTES = 58.0
+# Of the taxis' area, as in docs/results/drivers.
+CENTRE = (41.1480637, -8.6329584)
 DATA = Path(os.environ.get("LIMIIRL_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
@@ -64,7 +68,7 @@ def build_porto(folder: Path) -> list[str]:
     if not (roads.exists() and taxis.exists()):
         return []
     files = [str(folder / "network.npz"), str(folder / "matches.npz")]
-    network = build(roads)
+    network = build(roads, centre=CENTRE)
     network.save(files[0])
     match(network, clean(read_trips(taxis), network)).save(files[1])
     return files
@@ -82,7 +86,7 @@ def porto(network: str, matches: str, gamma: float) -> tuple[MDP, Demonstrations
 def measure(mdp: MDP, demos: Demonstrations) -> dict:
     """Fit once, and return what it took."""
     warnings.simplefilter("ignore", LimiirlWarning)
-    irl = MaxEnt(MAX_LENGTH, solver="lbfgs")
+    irl = MaxEnt(MAX_LENGTH, bounds=BOUNDS, solver="lbfgs", tol=M_TOLERANCE, max_evaluations=EVALUATIONS)
     # Compiles: the same kernels, on a few trips and for few evaluations.
     IntentMixture(N_INTENTS, irl, max_iter=1, max_evaluations=2, random_state=0).fit(mdp, demos[:50])
     stamps = []
