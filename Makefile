@@ -5,7 +5,7 @@ JOBS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := engine small growth solvers fit many sticks gevd trials models choices agents starts bayesian matching drivers streaming dask_scaling scale
+BENCHMARKS := engine small growth solvers fit rounding many sticks gevd trials models choices agents starts bayesian matching drivers streaming dask_scaling scale
 
 .DEFAULT_GOAL := help
 # Benchmarks that run at once measure each other.

@@ -212,6 +212,16 @@ def test_an_intent_that_nobody_follows(degenerate):
         assert mix.weights_[2] > 1e-3
 
 
+def test_intents_that_explain_all_alike_are_told_of():
+    # Nothing distinguishes these: any two intents near each other explain them, and EM leaves them there.
+    start = RewardEnsemble([0.4, 0.6], [[0.5, 0.2, 0.1], [0.501, 0.2, 0.1]])
+    with pytest.warns(DegenerateIntentWarning, match="Intents 0 and 1 explain every demonstration equally well"):
+        IntentMixture(2, IRL, init=start, tol=0.05, max_iter=50).fit(MDP, DEMOS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DegenerateIntentWarning)
+        IntentMixture(2, IRL, init="kmeans", max_iter=50, tol=1e-3, random_state=0).fit(MDP, DEMOS)
+
+
 def test_reseeding_plants_the_intent_at_the_worst_explained():
     demos = DEMOS[DEMOS.lengths >= 4]
     ready = prepare(IRL, MDP, demos)

@@ -23,7 +23,7 @@ from limiirl.mixture.init import is_given
 from limiirl.mixture.progress import reporting
 from limiirl.mixture.reporting import Reporting
 from limiirl.mixture.restarts import FromStart, Restart, compare
-from limiirl.mixture.rewards import alike
+from limiirl.mixture.rewards import alike, indistinct
 from limiirl.mixture.spread import Mapper
 
 Float = NDArray[np.float64]
@@ -202,10 +202,13 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         empty = few(best.sizes, n_units)
         small = np.array([k for k in np.flatnonzero(empty) if k not in told], dtype=np.int64)
         pair = alike(best.thetas, ~empty)
+        what = "ended with the same rewards"
+        # One word is enough; and what is annealed looks alike that is not.
+        if pair is None and not (small.size or streamed) and n_units > 1 and best.history[-1].event != "annealed":
+            pair, what = indistinct(best.U, ~empty), "explain every demonstration equally well"
         if pair is not None and self.max_iter > 0:
             warnings.warn(
-                f"Intents {pair[0]} and {pair[1]} ended with the same rewards: the data do not tell them apart. "
-                "Use fewer intents.",
+                f"Intents {pair[0]} and {pair[1]} {what}: the data do not tell them apart. Use fewer intents.",
                 DegenerateIntentWarning,
                 stacklevel=3,
             )

@@ -22,6 +22,8 @@ Float = NDArray[np.float64]
 RewardInit = Callable[[Prepared, Float], Float]
 # Rewards closer than this (relative to their size) count as the same.
 _SAME = 1e-9
+# Two intents between which nobody's log-odds differ by more than this are one to anybody who looks at the data.
+_INDISTINCT = 0.05
 # How far the same rewards are stirred apart, relative to their size, and how often that is tried.
 _STIR, _STIRS = 0.1, 10
 # Most evaluations for the rewards of a cluster, where the model does not say.
@@ -153,4 +155,23 @@ def alike(thetas: Float, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
         for other in np.flatnonzero(counted[:k]):
             if np.all(np.abs(thetas[k] - thetas[other]) <= _SAME * (1.0 + np.abs(thetas[k]))):
                 return int(other), int(k)
+    return None
+
+
+def indistinct(U: Float, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
+    """Return two intents that explain all demonstrations alike, by responsibilities (n, K), or None.
+
+    Examples
+    --------
+    Both say of each of two demonstrations that it is the second's twice as likely.
+
+    >>> indistinct(np.array([[0.2, 0.4, 0.4], [0.3, 0.6, 0.1]]), np.ones(3, dtype=bool))
+    (0, 1)
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_U = np.log(U)
+        for k in np.flatnonzero(counted):
+            for other in np.flatnonzero(counted[:k]):
+                if np.ptp(log_U[:, k] - log_U[:, other]) <= _INDISTINCT:
+                    return int(other), int(k)
     return None

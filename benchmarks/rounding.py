@@ -1,0 +1,76 @@
+"""How far apart two fits end whose values and gradients differ by rounding alone: what a GPU's may do beside a CPU's.
+
+K = 3, 1,000 trips, 5 EM iterations, on a road network of a twentieth of the paper's size. One fit is plain; the others
+see every value and gradient off by a random 1e-13 or 1e-11 of itself. M-steps are capped at 50 evaluations, as in the
+training run of `benchmarks.gpu`, or run to their end. Run as `python -m benchmarks.rounding`.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.engine import MAX_LENGTH, intents, network
+from benchmarks.measure import describe_machine
+from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+from limiirl.errors import LimiirlWarning
+from limiirl.irl.engine import FiniteEngine
+
+CAPS, OFF = (50, 2000), (0.0, 1e-13, 1e-11)
+
+
+def drawn(mdp: MDP) -> Demonstrations:
+    """Return 1,000 trips of three kinds of drivers."""
+    rng = np.random.default_rng(1)
+    kinds = [
+        MaxEnt(MAX_LENGTH).sample(mdp, theta, n, rng) for theta, n in zip(intents(mdp, 3), (334, 333, 333), strict=True)
+    ]
+    return Demonstrations.from_lists([trip for demos in kinds for trip in np.split(demos.states, demos.offsets[1:-1])])
+
+
+def disturbed(plain: Callable[..., Any], size: float) -> Callable[..., Any]:
+    """Return the engine's `expectation` with its numbers multiplied by 1 + size times noise."""
+    noise = np.random.default_rng(7)
+
+    def expectation(*args: Any, **options: Any) -> tuple[Any, ...]:
+        return tuple(found * (1.0 + size * noise.standard_normal(found.shape)) for found in plain(*args, **options))
+
+    return expectation
+
+
+def fit(mdp: MDP, demos: Demonstrations, cap: int) -> IntentMixture:
+    """Return a fit of 5 iterations whose M-steps take at most `cap` evaluations."""
+    irl = MaxEnt(MAX_LENGTH, solver="lbfgs", max_memory=1e10, max_evaluations=cap)
+    mixture = IntentMixture(3, irl, tol=1e-12, max_iter=5, max_evaluations=cap, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LimiirlWarning)
+        return mixture.fit(mdp, demos)
+
+
+def main() -> None:
+    """Print a line a fit."""
+    mdp = network(quick=True)
+    demos = drawn(mdp)
+    print(f"rounding: K = 3, {len(demos)} trips, {mdp.n_states:,} states, 5 EM iterations, L-BFGS")
+    print(describe_machine())
+    print(
+        f"{'evaluations':>11} {'off by':>7} {'log-likelihood a trip':>22} {'from plain':>11} {'parameters, most':>17}"
+    )
+    plain = FiniteEngine.expectation
+    for cap in CAPS:
+        base = None
+        for size in OFF:
+            FiniteEngine.expectation = disturbed(plain, size) if size else plain  # type: ignore[method-assign]
+            try:
+                found = fit(mdp, demos, cap)
+            finally:
+                FiniteEngine.expectation = plain  # type: ignore[method-assign]
+            score = found.score(demos)
+            base = base or (score, found.thetas_)
+            gap = np.max(np.abs(found.thetas_ - base[1]))
+            print(f"{cap:11} {size:7.0e} {score:22.9f} {score - base[0]:11.1e} {gap:17.1e}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
