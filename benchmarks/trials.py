@@ -16,7 +16,8 @@ from pathlib import Path
 import joblib
 
 from benchmarks.measure import describe_machine
-from limiirl.experiments import METHODS, Engine, Store, choose, run_studies
+from limiirl.engines import Engine
+from limiirl.experiments import METHODS, Store, choose, run_studies
 
 LOCAL, DASK = (1, 2), (1, 2, 4)
 # By this result every worker has imported limiirl and loaded its compiled code.

@@ -13,7 +13,6 @@ Where what is:
   `findings_beyond` (claims); `findings` has all by study; `paper` is what the paper reports.
 """
 
-from limiirl.engines import Engine
 from limiirl.experiments.findings import Finding, findings
 from limiirl.experiments.records import Record
 from limiirl.experiments.results import Results
@@ -27,7 +26,6 @@ __all__ = [
     "GROUPS",
     "METHODS",
     "STUDIES",
-    "Engine",
     "Finding",
     "Progress",
     "Record",
