@@ -63,6 +63,13 @@ def test_u_turns_everywhere():
     assert turns_of(crossing(u_turns=True)) == ONWARD | {(1, 2, 1), (3, 2, 3), (2, 1, 2), (2, 3, 2)}
 
 
+@pytest.mark.parametrize("asked", [1, np.True_, 1.0])
+def test_what_is_as_good_as_true_is(asked: Any, tmp_path: Path):
+    network = crossing(u_turns=asked, service=np.False_, centre=np.array([41.0, -8.0], dtype=np.float32))
+    assert network.n_turns == crossing(u_turns=True).n_turns > crossing(u_turns=False).n_turns
+    network.save(tmp_path / "x.npz")  # its notes are plain
+
+
 def test_u_turns_only_at_dead_ends():
     network = crossing(u_turns="dead_ends")
     assert turns_of(network) == ONWARD | {(2, 1, 2), (2, 3, 2)}  # nothing leads back from 5
@@ -269,6 +276,14 @@ def test_options_are_checked(options: dict[str, Any], words: str):
         crossing(**options)
 
 
+@pytest.mark.parametrize("centre", [(41.0,), (41.0, -8.0, 3.0), 41.0, ("north", -8.0)])
+def test_a_centre_that_is_no_place(centre: Any):
+    with pytest.raises(InvalidNetwork, match="centre must be"):
+        crossing(centre=centre)
+    with pytest.raises(InvalidNetwork, match="centre must be"):
+        roads.RoadNetwork.from_segments([41.0, 41.01], [-8.0, -8.0], [0], [1], centre=centre)
+
+
 def test_notes_are_plain_and_survive_a_file(tmp_path: Path):
     network = crossing()
     assert json.loads(json.dumps(network.notes)) == network.notes
@@ -396,6 +411,7 @@ def test_a_folder_and_its_files_give_the_same_network(tmp_path: Path):
     ("nodes", "words"),
     [
         ("id,lat,lon\n1,41\n", "line 2: a node needs"),
+        ("id,lat,lon\n99999999999999999999,41,-8\n", "line 2: a node needs .*more than 64 bits"),
         ("id,lat,lon\n1,41,-8\n2,north,-8\n", "line 3: a node needs"),
         ("node,lat,lon\n1,41,-8\n", "needs the columns id, lat and lon; its first line is 'node,lat,lon'"),
         ("", "needs the columns"),
@@ -413,6 +429,9 @@ def test_broken_nodes(tmp_path: Path, nodes: str, words: str):
         ('{"id": 1, "nodes": [1, 2', "line 2: not JSON"),
         ('{"nodes": [1, 2]}', 'line 2: a way needs "id"'),
         ("[1, 2]", 'line 2: a way needs "id"'),
+        ('{"id": 99999999999999999999, "nodes": []}', 'line 2: a way needs "id".*more than 64 bits'),
+        ('{"id": 1, "nodes": [1, 99999999999999999999]}', 'line 2: a way needs "id".*more than 64 bits'),
+        ('{"id": Infinity, "nodes": []}', 'line 2: a way needs "id"'),
         ('{"id": 1, "nodes": ["a"], "tags": {}}', 'line 2: a way needs "id"'),
     ],
 )
@@ -422,6 +441,12 @@ def test_broken_ways(tmp_path: Path, line: str, words: str):
         stream.write(line)
     with pytest.raises(InvalidFile, match=words):
         roads.build(ways, nodes=nodes)
+
+
+@pytest.mark.parametrize("nodes", [{1: (41.0,)}, {1: (41.0, -8.0, 3.0)}, {1: None}, {2**63: (41.0, -8.0)}])
+def test_broken_nodes_in_memory(nodes: dict[int, Any]):
+    with pytest.raises(InvalidNetwork, match="nodes must map a number of 64 bits to"):
+        roads.from_ways([way(10, WEST_EAST)], nodes)
 
 
 def test_files_that_are_not_there(tmp_path: Path):

@@ -149,6 +149,11 @@ class TestMap:
         network.save(tmp_path / "city.npz")
         assert roads.RoadNetwork.load(tmp_path / "city.npz") == network
 
+    def test_of_numpy_s_numbers_can_be_saved(self, tmp_path):
+        city = roads.City(seed=np.int64(3), radius_km=np.float32(0.8125), n_places=np.int32(5))
+        city.network.save(tmp_path / "city.npz")
+        assert roads.RoadNetwork.load(tmp_path / "city.npz") == roads.City(3, 0.8125, 5).network
+
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
@@ -156,6 +161,7 @@ class TestMap:
             ({"radius_km": 0.1}, r"radius_km must lie between 0\.8 and 6; got 0\.1"),
             ({"radius_km": float("nan")}, "radius_km"),
             ({"n_places": 1}, "n_places"),
+            ({"n_places": 10**5, "radius_km": 0.8}, r"n_places is 100000, but the city has \d+ segments"),
         ],
     )
     def test_says_what_is_wrong(self, settings, message):

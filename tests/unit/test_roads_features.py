@@ -299,6 +299,8 @@ def test_lengths_in_metres_are_accepted(factor: float):
         ({"lanes": (1, float("nan"))}, "lanes must be finite and ascend"),
         ({"class_groups": {"a": ("primary",), "b": ("primary",)}}, "'primary' is in two groups"),
         ({"class_groups": None, "speed_groups": None, "regions": False}, "at least one feature"),
+        ({"length": True, "extra": {"km": [0.1]}}, "Two features are both named 'km'"),
+        ({"extra": {"km of highway": [0.1]}}, "Two features are both named 'km of highway'"),
     ],
 )
 def test_choices_are_checked(choice: dict[str, Any], words: str):
@@ -311,3 +313,35 @@ def test_choices_by_name():
     assert len(choose("plain").names) == 4
     with pytest.raises(InvalidParameter, match="'paper' or 'plain'; got 'fancy'"):
         scattered(3).mdp("fancy")
+
+
+def test_choices_are_equal_where_all_is():
+    def made(**known: Any) -> FeatureChoice:
+        return FeatureChoice(**({"extra": {"tolls": np.array([0.0, 1.0])}} | known))
+
+    assert made() == made(extra={"tolls": [-0.0, 1]})
+    assert hash(made()) == hash(made(speed_groups=[50]))
+    assert len({FeatureChoice(), FeatureChoice(speed_groups=[50.0]), choose("paper")}) == 1
+    for other in (
+        {"extra": {"tolls": [0.0, 2.0]}},
+        {"extra": {"toll": [0.0, 1.0]}},
+        {"extra": None},
+        {"speed_groups": None},
+        {"class_groups": {"all": ("*",)}},
+        {"lanes": ()},
+        {"turns": True},
+        {"centre": (41.0, -8.0)},
+        {"radius_km": 1.0},
+    ):
+        assert made(**other) != made()
+    assert made() != "paper"
+
+
+def test_no_bound_leaves_any_and_unknown_of_lanes_as_of_speeds():
+    choice = FeatureChoice(class_groups=None, speed_groups=(), regions=False, lanes=())
+    assert choice.names == ("km at any km/h", "km at unknown speed", "km with any lanes", "km with unknown lanes")
+    assert FeatureChoice(class_groups=None, regions=False, lanes=np.array([1.0])).names[-1] == "km with unknown lanes"
+    network = scattered(9)
+    phi = state_features(network, choice).toarray()
+    np.testing.assert_allclose(phi[:, 2:].sum(axis=1), network.length_m / 1000.0, rtol=1e-12)
+    np.testing.assert_array_equal(phi[:, 3] > 0.0, np.isnan(network.lanes))

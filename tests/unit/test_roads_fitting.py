@@ -89,8 +89,11 @@ class TestTrips:
         assert len(fit_drivers(network, odd, 1, features="plain", max_segments=10).demos) == 12
 
     def test_none_left_is_an_error(self, network, demos):
-        with pytest.raises(InvalidDemos, match="No trip of at most 2 segments can be used. Raise max_segments"):
+        with pytest.raises(InvalidDemos, match="None of 24 trips has at most 2 segments. Raise max_segments"):
             fit_drivers(network, demos, 2, max_segments=2)
+        with pytest.raises(InvalidDemos, match="All 1 trips of .* pass their last segment before their end") as caught:
+            fit_drivers(network, demonstrations([PASSED_BEFORE, TOO_LONG]), 1, model="DestinationMaxEnt", **PLAIN)
+        assert "max_segments" not in str(caught.value)
 
     def test_of_a_driver_share_a_style_where_asked(self, network, demos):
         found = fit_drivers(network, demos, 2, by_driver=True, **QUICK).mixture

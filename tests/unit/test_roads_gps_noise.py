@@ -184,3 +184,16 @@ class TestErrors:
     def test_settings_out_of_range(self, city, demos, setting, value):
         with pytest.raises(InvalidParameter, match=f"{setting} must lie between"):
             roads.record(city.network, demos, **{setting: value})
+
+
+def test_what_cannot_be_recorded_is_refused_and_one_segment_can_be():
+    street = roads.RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0], [1])
+    one = Demonstrations.from_lists([[0]])
+    found = roads.recording(street, one, noise_m=0.0)
+    assert set(found.segment.tolist()) == {0}
+    with pytest.raises(InvalidParameter, match="seed must be an integer of at least 0; got -1"):
+        roads.recording(street, one, seed=-1)
+    with pytest.raises(InvalidDemos, match="There are no demonstrations to drive"):
+        roads.recording(street, one[:0])
+    with pytest.raises(InvalidDemos, match="drives from segment 0 to 0, which is no legal turn"):
+        roads.recording(street, Demonstrations.from_lists([[0, 0]]))

@@ -83,6 +83,19 @@ def test_lengths_are_measured_and_compared():
     assert network.notes["source"]["median_length_over_measured"] == 0.001
 
 
+@pytest.mark.parametrize("length", ["12 m", [500.0, 600.0], None, float("nan"), {}])
+def test_a_length_that_is_no_number_is_no_note(length: Any):
+    network = roads.from_networkx(small(("a", "b", {"highway": "road", "length": length})), component=None)
+    assert network.notes["source"]["median_length_over_measured"] is None
+
+
+@pytest.mark.parametrize("number", [10**20, -(10**20), str(10**20)])
+def test_numbers_beyond_64_bits_are_names(number: Any):
+    graph = small(("a", "b", {"highway": "road", "osmid": number}))
+    network = roads.from_networkx(nx.relabel_nodes(graph, {"a": 10**20, "b": 1}), component=None)
+    assert (network.n_segments, network.way_id.tolist()) == (1, [-1])
+
+
 def test_parallel_edges_and_loops():
     road = {"highway": "road"}
     network = roads.from_networkx(small(("a", "b", road), ("a", "b", road), ("b", "a", road), ("a", "a", road)))

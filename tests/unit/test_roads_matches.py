@@ -204,3 +204,24 @@ def test_another_network_of_the_same_size_is_noticed():
     assert marked.lengths_m(network).size == 5
     with pytest.raises(InvalidTrips, match="were matched to network"):
         marked.geometry(network.replace(length_m=network.length_m + 1.0), 0)
+
+
+def test_pieces_are_counted_from_the_end_too_and_others_are_refused():
+    found = four()
+    for i in (-1, -5):
+        assert found.path(i).tolist() == found.path(5 + i).tolist() != []
+        for clip in (False, True):
+            line = found.geometry(street(), i, clip=clip)
+            np.testing.assert_array_equal(line, found.geometry(street(), 5 + i, clip=clip))
+    for i in (5, -6):
+        with pytest.raises(IndexError, match=f"there is no piece {i} among 5"):
+            found.path(i)
+        with pytest.raises(IndexError, match=f"there is no piece {i} among 5"):
+            found.geometry(street(), i)
+
+
+def test_a_piece_that_was_given_is_not_whole():
+    given = trips([3, 3, 3], ids=["a", "a", "b"], groups=[1, 1, 1])
+    assert Matches.from_trips(given, [one_path(range(12))] * 3).whole.tolist() == [False, False, True]
+    others = trips([3, 3, 3], ids=["a", "a", "b"], groups=[1, 2, 1])
+    assert Matches.from_trips(others, [one_path(range(12))] * 3).whole.tolist() == [True, True, True]

@@ -92,7 +92,13 @@ def test_going_back_a_little_is_no_driving():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"), [({"sigma": 3.0}, "The HMM knows no 'sigma'"), ({"threads": 0}, "threads")]
+    ("given", "words"),
+    [
+        ({"sigma": 3.0}, "The HMM knows no 'sigma'"),
+        ({"threads": 0}, "threads"),
+        ({"rounds": 0}, "rounds must be an integer of at least 1; got 0"),
+        ({"most_trips": -1}, "most_trips must be an integer of at least 1; got -1"),
+    ],
 )
 def test_settings_of_the_estimate_are_checked(given, words):
     with pytest.raises(InvalidParameter, match=words):

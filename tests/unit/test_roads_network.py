@@ -85,9 +85,9 @@ def test_nothing_can_be_written_to():
 BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"lat": [41.0, 91.0, 41.0, 41.0]}, r"lat\[1\] is 91.0; .* swapped"),
     ({"lat": [41.0, np.nan, 41.0, 41.0]}, r"lat\[1\] is nan"),
-    ({"lat": np.reshape(LAT, (2, 2))}, r"lat must have one entry a node; it has shape \(2, 2\)"),
+    ({"lat": np.reshape(LAT, (2, 2))}, r"one entry a node; they have shapes \(2, 2\) and \(4,\)"),
     ({"lon": [-8.0, -8.0, 181.0, -8.0]}, r"lon\[2\] is 181.0"),
-    ({"lon": [-8.0]}, r"lon must have shape \(4,\)"),
+    ({"lon": [-8.0]}, r"one entry a node; they have shapes \(4,\) and \(1,\)"),
     ({"node_id": [1, 2]}, r"node_id must have shape \(4,\)"),
     ({"tail": [0, 1, 1, 2, 2, 3, 4]}, r"tail\[6\] is 4, but there are 4 nodes"),
     ({"head": [-1, 0, 2, 1, 3, 0, 3]}, r"head\[0\] is -1"),
@@ -186,3 +186,11 @@ def test_facts_by_hand():
     assert facts["dead_ends"] == 1
     assert facts["segment_m"]["0.5"] == round(float(np.median(network.length_m)), 3)
     assert facts["dropped"] == {}
+
+
+@pytest.mark.parametrize("lon", [[-8.63], [[-8.63, -8.62]], []])
+def test_nodes_that_do_not_fit_are_refused_before_anything_is_measured(lon: Any):
+    with pytest.raises(InvalidNetwork, match="lat and lon must have one entry a node; they have shapes"):
+        RoadNetwork.from_segments([41.15, 41.16], lon, [0], [1])
+    with pytest.raises(InvalidNetwork, match="lat and lon must have one entry a node; they have shapes"):
+        RoadNetwork.from_segments([[41.15, 41.16]], [lon], [0], [1])

@@ -180,7 +180,15 @@ def test_maps_without_roads(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "content", ['<node lat="41" lon="-8"/>', '<node id="1" lat="north" lon="-8"/>', '<way id="1"><nd/></way>']
+    "content",
+    [
+        '<node lat="41" lon="-8"/>',
+        '<node id="1" lat="north" lon="-8"/>',
+        '<way id="1"><nd/></way>',
+        '<node id="99999999999999999999" lat="41" lon="-8"/>',
+        '<way id="1"><nd ref="99999999999999999999"/></way>',
+        '<relation id="1"><member type="way" ref="99999999999999999999"/></relation>',
+    ],
 )
 def test_elements_that_lack_something(tmp_path: Path, content: str):
     with pytest.raises(InvalidFile, match="Download it again"):

@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
+import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.roads import Trips
+from limiirl.roads import Trips, clean
 from limiirl.roads.geodesy import Plane, distance_m
 from limiirl.roads.privacy import RouteMask, mask_zones, merge_small, suppress_small, trim_ends, trim_path_ends
+from limiirl.roads.traces.trips import Skipped
 
 PLANE = Plane(41.15, -8.63)
 
@@ -30,6 +32,12 @@ def line(*x: float) -> Trips:
     return Trips.from_lists([lat], [lon], ids=["t"], groups=["ann"])
 
 
+def line_m(lat: np.ndarray, lon: np.ndarray, to_lat: float, to_lon: float) -> np.ndarray:
+    """How near each straight line between neighbouring fixes comes to a place, by shapely."""
+    xy = Plane(to_lat, to_lon).xy(lat, lon)
+    return shapely.distance(shapely.linestrings(np.stack([xy[:-1], xy[1:]], axis=1)), shapely.Point(0.0, 0.0))
+
+
 # Trips
 
 
@@ -42,15 +50,16 @@ def test_what_is_left_of_a_trip_begins_and_ends_away_from_its_ends(seed, metres,
     assert len(left) + left.notes.get("trips of which nothing is left, trimmed from the ends", 0) == len(trips)
     for trip, (lat, lon, time_s) in zip(left.ids.tolist(), left, strict=True):
         old_lat, old_lon, old_time = trips[trip]
-        # No fix that is left, not only the first and the last one, is near either end.
+        # No fix that is left, not only the first and the last one, is near either end, and no line between two is.
         for end in (0, -1):
             assert np.all(distance_m(lat, lon, old_lat[end], old_lon[end]) > metres)
+            assert np.all(line_m(lat, lon, old_lat[end], old_lon[end]) > metres * (1.0 - 1e-3))
         k = int(np.flatnonzero((old_time == time_s[0]) & (old_lat == lat[0]))[0])
         np.testing.assert_array_equal(old_lat[k : k + lat.size], lat)
-        # As long as the rule allows: what comes before and after lies within the longest distance of an end.
-        far = metres * (1.0 + jitter)
-        for beside in (k - 1, k + lat.size):
-            ends = (distance_m(old_lat[beside], old_lon[beside], old_lat[end], old_lon[end]) for end in (0, -1))
+        # As long as the rule allows: the line to what is beside it leads within the longest distance of an end.
+        far = metres * (1.0 + jitter) * (1.0 + 1e-3)
+        for step in (slice(k - 1, k + 1), slice(k + lat.size - 1, k + lat.size + 1)):
+            ends = (line_m(old_lat[step], old_lon[step], old_lat[end], old_lon[end])[0] for end in (0, -1))
             assert min(ends) <= far
 
 
@@ -60,6 +69,39 @@ def test_a_trip_that_passes_its_beginning_again_keeps_the_longer_side():
     east = PLANE.xy(lat, lon)[:, 0]
     assert east.max() == pytest.approx(-300.0, abs=1.0)
     assert east.min() == pytest.approx(-2600.0, abs=1.0)
+
+
+def test_a_trip_that_passes_its_beginning_between_two_fixes_keeps_the_longer_side():
+    trips = line(*np.arange(0.0, 2501.0, 500.0), *np.arange(2250.0, -2751.0, -500.0))  # 250 and -250, home between
+    lat, lon, _ = trim_ends(trips, 240.0, jitter=0.0)[0]
+    np.testing.assert_allclose(PLANE.xy(lat, lon)[[0, -1], 0], [500.0, 250.0], atol=1.0)
+
+
+def test_what_could_not_be_read_stays_on_the_account():
+    trips = line(*range(0, 2000, 100))
+    skipped = (Skipped("x", 2, "it has no fixes"),)
+    read = Trips(*fields_of(trips), skipped, {"odd": 2, "fixes masked": 3})
+    assert trim_ends(read, 250.0, jitter=0.0).notes == {"odd": 2, "fixes masked": 3, "fixes trimmed from the ends": 6}
+    masked = mask_zones(read, [(*PLANE.degrees([1000.0, 0.0]), 10.0)])
+    assert masked.notes == {"odd": 2, "fixes masked": 4}
+    assert masked.skipped == trim_ends(read, 250.0).skipped == skipped
+
+
+def fields_of(trips: Trips) -> tuple:
+    return trips.lat, trips.lon, trips.time_s, trips.offsets, trips.ids, trips.groups
+
+
+def test_what_a_mask_leaves_is_known_to_be_a_piece():
+    trips = Trips.concat([line(*range(0, 2000, 100)), line(*range(0, 800, 100))])
+    trips = Trips(*fields_of(trips)[:4], np.array(["a", "b"]))
+    assert trips.cut.tolist() == [False, False]
+    end = mask_zones(trips, [(*PLANE.degrees([1900.0, 0.0]), 150.0)])
+    assert (end.ids.tolist(), end.pieces.tolist(), end.cut.tolist()) == (["a", "b"], [1, 0], [True, False])
+    middle = mask_zones(trips, [(*PLANE.degrees([1000.0, 0.0]), 150.0)])
+    assert (middle.ids.tolist(), middle.cut.tolist()) == (["a", "a", "b"], [True, True, False])
+    assert clean(end).whole.tolist() == [False, True]
+    assert clean(middle).whole.tolist() == [False, False, True]
+    assert clean(trips).whole.tolist() == [True, True]
 
 
 def test_the_distance_trimmed_differs_from_trip_to_trip_and_cannot_be_repeated():
@@ -157,10 +199,21 @@ def test_paths_lose_at_least_the_distance_at_both_ends(seed, metres):
             first += 1
         while last > 0 and lengths_m[path[last:]].sum() < metres:
             last -= 1
-        if first < last:
-            expected.append((path[first:last], [k % 3 for k in path[first : last - 1]]))
+        # Of what is left, the longest stretch without a segment of the ends, the first of equals.
+        ends = {*path[:first], *path[last:]}
+        runs = [(i, j) for i in range(first, last) for j in range(i + 1, last + 1) if not ends & {*path[i:j]}]
+        if runs:
+            i, j = max(runs, key=lambda run: run[1] - run[0])
+            expected.append((path[i:j], [k % 3 for k in path[i : j - 1]]))
     assert [demo.states.tolist() for demo in left] == [states for states, _ in expected]
     assert [demo.actions.tolist() for demo in left] == [actions for _, actions in expected]
+
+
+def test_a_path_that_comes_home_in_between_keeps_the_longer_side():
+    demos = Demonstrations.from_lists([[0, 1, 2, 3, 0, 4, 5, 6, 7, 8]])
+    left = trim_path_ends(demos, [100.0] * 9, 150.0, jitter=0.0)
+    assert left.states.tolist() == [4, 5, 6]
+    assert len(trim_path_ends(demos[:0], [100.0])) == 0
 
 
 def test_paths_keep_what_is_known_of_them():
@@ -252,5 +305,7 @@ def test_a_mask_needs_to_know_who_drove():
         RouteMask.of(Demonstrations.from_lists([[0]]), 1)
     with pytest.raises(InvalidDemos, match="passes segment 3, but there are 3 segments"):
         RouteMask.of(Demonstrations.from_lists([[3]], groups=["a"]), 3)
+    with pytest.raises(InvalidDemos, match=r"passes segment 3, but there are 1 segments. Is it another network\?"):
+        RouteMask.of(Demonstrations.from_lists([[0]], groups=["a"]), 1).shown(Demonstrations.from_lists([[0, 3]]))
     with pytest.raises(InvalidParameter, match="one row a segment, 1; shape is"):
         RouteMask.of(Demonstrations.from_lists([[0]], groups=["a"]), 1).apply([1.0, 2.0])

@@ -1,11 +1,15 @@
 """The numbers of a matching, counted by hand on a street."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from limiirl.errors import InvalidTrips
+from limiirl.cli.road_inputs import without_ends
+from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips, SkippedTripsWarning
 from limiirl.kernels.progress import path_progress
-from limiirl.roads import City, Matches, RoadNetwork, Trips, clean, match, recording
+from limiirl.roads import City, Matches, RoadNetwork, Trips, clean, match, read_trips, recording, recovered
 from limiirl.roads.geodesy import Plane
 from limiirl.roads.matching.matches import Piece, TripMatch
 from limiirl.roads.matching.quality import quality
@@ -104,6 +108,50 @@ def test_nothing_matched_is_said_without_a_number():
     assert np.isnan(found.distance_m).all()
     assert np.isnan(found.gap_share)
     assert "0 of 1 trips" in repr(found)
+
+
+def test_rows_that_cannot_be_read_are_no_trips_and_trimming_loses_no_count(tmp_path: Path):
+    rows = ["trip,time,lat,lon"]
+    # A whole trip, one that stands still for some minutes halfway, and one that is too short.
+    for trip, (least, most) in enumerate([(0, 800), (30, 700), (300, 400)]):
+        for second, x in enumerate(range(least, most, 10)):
+            lat, lon = Plane(*CENTRE).degrees([x, 0.0])
+            rows.append(f"{trip},{second + 300 * (trip == 1 and x > 350)},{lat:.7f},{lon:.7f}")
+    rows = [*rows[:5], "0,1", "0,2", *rows[5:], "0,3,4"]
+    (tmp_path / "trips.csv").write_text("\n".join(rows), encoding="utf-8")
+    with pytest.warns(SkippedTripsWarning, match="3 skipped"):
+        read = read_trips(tmp_path / "trips.csv")
+    assert (len(read), read.n_fixes) == (3, 80 + 67 + 10)
+    assert "3 trips or rows" in repr(read)
+    cleaned = clean(read, street())
+    assert cleaned.whole.tolist() == [True, False, False]
+    for given in (cleaned, without_ends(cleaned, street(), 60.0)):
+        found = quality(street(), given, match(street(), given, sigma_m=5.0, threads=1))
+        assert (found.n_trips, found.n_whole) == (3, 1)
+        assert list(found.unread.values()) == [3]
+        assert sum(found.dropped.values()) + found.n_fixes == read.n_fixes
+        assert not any("cells" in reason for reason in found.lost)
+    assert found.lost["cut before its ends could be trimmed"] == 1
+    assert found.dropped["at the ends, trimmed"] > 10
+
+
+def test_another_network_is_refused():
+    trips = trips_of([(10, 0, 0), (50, 0, 15)])
+    found = match(street(), trips)
+    other = RoadNetwork.from_segments([41.15, 41.151], [-8.63, -8.63], [0], [1])
+    with pytest.raises(InvalidTrips, match="matched to network"):
+        quality(other, trips, found)
+    truth = Demonstrations.from_lists([[0, 1]])
+    with pytest.raises(InvalidTrips, match="matched to network"):
+        recovered(other, truth, found)
+    with pytest.raises(InvalidDemos, match="a true path drives segment 8, but the network has 8"):
+        recovered(street(), Demonstrations.from_lists([[8]]), found)
+    for source in ([-1], [1], [0.0], [0, 0], [[0]]):
+        with pytest.raises(InvalidParameter, match="source must name one of 1 true paths, from 0, for each of 1 trips"):
+            recovered(street(), truth, found, source=source)
+    assert recovered(street(), truth, found, source=[0]).found_m.tolist() == [100.0]
+    nothing = match(street(), trips[:0])
+    assert recovered(street(), truth, nothing, source=[]).share == 0.0
 
 
 def test_other_trips_are_refused():

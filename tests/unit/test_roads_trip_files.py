@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips, SkippedTripsWarning
+from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips, MissingFile, SkippedTripsWarning
 from limiirl.kernels.polylines import read_polylines
 from limiirl.roads import RoadNetwork, Trips, read_trips
 from limiirl.roads.traces.polylines import read_points
@@ -176,6 +176,11 @@ def test_a_folder_and_a_list_of_files(tmp_path):
     assert trips.time_s.tolist()[-2:] == [0.0, 5.0]
     assert "c.gpx is no GPX file, or cut off" in reasons(trips)["c.gpx"]
     assert quietly([folder / "b.csv", folder / "a.gpx"]).ids.tolist() == ["a", "a:1.1", "a:1.2", "a:2.2"]
+    some = quietly([folder / "b.csv", folder / "none.csv"])
+    assert some.ids.tolist() == ["a"]
+    assert reasons(some)["none.csv"].startswith("There is no file")
+    with pytest.raises(MissingFile, match=r"There is no file .*none\.csv"):
+        read_trips(folder / "none.csv")
     with pytest.raises(InvalidFile, match="holds no trips"):
         read_trips(tmp_path)
     with pytest.raises(InvalidParameter, match="at least one path"):
@@ -238,6 +243,32 @@ def test_ids_are_numbers_only_where_that_loses_nothing(tmp_path):
 # Broken input
 
 
+@pytest.mark.parametrize(
+    ("given", "ids", "lost"),
+    [
+        ([1.0, np.nan, 2.0], [1, 2], "1 row of the table has no trip id"),
+        ([1.0, np.inf, 1.0], ["1", "inf"], None),
+        ([1e20, 1e20, 1e20], ["1e+20"], None),
+    ],
+)
+def test_ids_that_parquet_has_as_floats(tmp_path, given, ids, lost):
+    path = tmp_path / "trips.parquet"
+    columns = {"trip": given, "lat": [41.15, 41.16, 41.17], "lon": [-8.6] * 3, "time": [0.0, 15.0, 30.0]}
+    pq.write_table(pa.table(columns), path)
+    trips = quietly(path)
+    assert trips.ids.tolist() == ids
+    assert [skip.reason for skip in trips.skipped] == ([] if lost is None else [lost])
+    assert not any(skip.trip for skip in trips.skipped)
+    polylines = pa.table({"trip_id": given, "polyline": [json.dumps(LINE[:k]) for k in (1, 2, 3)]})
+    pq.write_table(polylines, path)
+    assert len(quietly(path)) == 3
+
+
+def test_the_end_of_a_name_decides_nothing_that_the_content_does(tmp_path):
+    rows = ("1,41.1,-8.6", "1,41.2,-8.6")
+    assert read_trips(csv_file(tmp_path, *rows, head="trip,lat,lon", name="my.gpx.csv")).lat.tolist() == [41.1, 41.2]
+
+
 def test_a_broken_trip_is_skipped_with_its_reason_and_the_rest_goes_on(tmp_path):
     path = csv_file(
         tmp_path,
@@ -297,6 +328,24 @@ def test_a_quote_that_is_not_closed_costs_one_trip(tmp_path):
     trips = quietly(path)
     assert sorted(trips.ids.tolist()) == [1, 3, 4, 6]
     assert sorted(reasons(trips)) == ["2", "5"]
+
+
+def test_names_after_a_quote_that_is_not_closed_are_those_before_it(tmp_path):
+    # Å is C3 85 in UTF-8, and 85 ends a line for `splitlines`.
+    fixes = [f"1,José Å,{k},41.1{k},-8.6" for k in range(8)]
+    fixes[3] = '1,"José Å,3,41.13,-8.6'
+    trips = quietly(csv_file(tmp_path, *fixes[:6], "", "é,7", *fixes[6:], head="trip,driver,time,lat,lon"))
+    assert (trips.ids.tolist(), trips.groups.tolist(), trips.lengths.tolist()) == ([1], ["José Å"], [7])
+    assert [(skip.id, skip.row, skip.trip) for skip in trips.skipped] == [("é", -1, False), ("1", 3, False)]
+    # What is too long for a cell of Python's reader costs itself only.
+    fixes[5] = "1," + "é" * 140_000
+    trips = quietly(csv_file(tmp_path, *fixes, head="trip,driver,time,lat,lon"))
+    assert (trips.lengths.tolist(), [skip.row for skip in trips.skipped]) == ([6], [-1, 3])
+    lines = [row(i, LINE[: i + 1], taxi="José") for i in range(3)]
+    lines[1] = lines[1].replace("José", '"José')
+    trips = quietly(csv_file(tmp_path, *lines, "é", "x,é"))
+    assert (trips.ids.tolist(), trips.groups.tolist()) == ([0, 2], ["José", "José"])
+    assert sorted((skip.id, skip.trip) for skip in trips.skipped) == [("1", True), ("x", True), ("é", True)]
 
 
 def test_bytes_that_are_no_text_cost_a_name_at_most(tmp_path):

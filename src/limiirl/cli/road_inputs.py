@@ -16,6 +16,8 @@ from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips
 if TYPE_CHECKING:
     from limiirl.roads import Cleaned, Matches, RoadNetwork, Trips
 
+_CUT_TRIP = "cut before its ends could be trimmed"
+
 
 def read_network(path: Path) -> RoadNetwork:
     """Read a network."""
@@ -99,17 +101,24 @@ def without_ends(cleaned: Cleaned, roads: RoadNetwork, metres: float) -> Cleaned
     from limiirl.roads import clean
     from limiirl.roads.privacy import trim_ends
 
-    trimmed = trim_ends(cleaned.trips[cleaned.whole], metres)
+    given = cleaned.trips
+    entire = replace(given[cleaned.whole], skipped=given.skipped, notes=given.notes)
+    trimmed = trim_ends(entire, metres)
     if len(trimmed) == 0:
         raise InvalidTrips(f"Nothing is left of any trip without {metres:g} m at both ends. Lower --trim.")
     # A stop has kept its first and its last fix, between which there is no gap.
     again = clean(trimmed, roads, max_gap_s=math.inf)
-    cut = int(np.unique(cleaned.source[~cleaned.whole]).size)
-    lost = Counter(cleaned.lost) + Counter(again.lost) + Counter({"cut before its ends could be trimmed": cut})
-    gone = int(cleaned.whole.sum()) - len(trimmed)
-    lost += Counter({"nothing left without its ends": gone})
-    dropped = dict(Counter(cleaned.dropped) + Counter(again.dropped))
-    return replace(again, lost=dict(lost), dropped=dropped, n_trips=cleaned.n_trips)
+    cut = {
+        _CUT_TRIP: int(np.unique(cleaned.source[~cleaned.whole]).size),
+        "nothing left without its ends": len(entire) - len(trimmed),
+    }
+    ends = {
+        f"in a trip {_CUT_TRIP}": given.n_fixes - entire.n_fixes,
+        "at the ends, trimmed": entire.n_fixes - trimmed.n_fixes,
+    }
+    lost = Counter(cleaned.lost) + Counter(again.lost) + Counter(cut)
+    dropped = Counter(cleaned.dropped) + Counter(again.dropped) + Counter(ends)
+    return replace(again, lost=lost, dropped=dropped, n_trips=cleaned.n_trips)
 
 
 def point(text: str | None) -> tuple[float, float] | None:

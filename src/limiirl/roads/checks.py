@@ -53,6 +53,7 @@ def from_segments(
         `notes`.
     """
     lat, lon = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
+    _one_a_node(lat, lon)
     tail, head = (_indices(values, name, lat.size) for values, name in ((tail, "tail"), (head, "head")))
     if tail.shape != head.shape:
         raise InvalidNetwork(f"tail and head must have one entry a segment; they have {tail.size} and {head.size}.")
@@ -101,11 +102,10 @@ def checked(network: RoadNetwork) -> dict[str, Any]:
     n_nodes, n = fields["lat"].size, np.size(network.tail)
     if n == 0:
         raise InvalidNetwork("A network needs at least one segment; there is none. Check the map and what was kept.")
-    if fields["lat"].ndim != 1:
-        raise InvalidNetwork(f"lat must have one entry a node; it has shape {fields['lat'].shape}.")
+    _one_a_node(fields["lat"], fields["lon"])
     _degrees(fields["lat"], fields["lon"])
-    centre = np.array(network.centre, dtype=np.float64)
-    _degrees(centre[:1], centre[1:], of="centre ")
+    centre = centre_of(network.centre)
+    _degrees(np.array(centre[:1]), np.array(centre[1:]), of="centre ")
     fields |= {name: _indices(getattr(network, name), name, n_nodes).astype(np.int32) for name in ("tail", "head")}
     fields |= {name: np.array(getattr(network, name), dtype=np.int64) for name in ("node_id", "way_id")}
     fields |= {name: np.array(getattr(network, name), dtype=np.float64) for name in ("length_m", "lanes", "speed_kmh")}
@@ -114,7 +114,7 @@ def checked(network: RoadNetwork) -> dict[str, Any]:
     for name in ("turn_from", "turn_to"):
         fields[name] = _indices(getattr(network, name), name, n, "segments").astype(np.int32)
     for name, size in {
-        "lon": n_nodes, "node_id": n_nodes, "head": n, "way_id": n, "length_m": n, "lanes": n, "speed_kmh": n,
+        "node_id": n_nodes, "head": n, "way_id": n, "length_m": n, "lanes": n, "speed_kmh": n,
         "road_class": n, "turn_to": fields["turn_from"].size,
     }.items():  # fmt: skip
         if fields[name].shape != (size,):
@@ -123,9 +123,23 @@ def checked(network: RoadNetwork) -> dict[str, Any]:
     _positive(fields["lanes"], "lanes", unknown=True)
     _positive(fields["speed_kmh"], "speed_kmh", unknown=True)
     _turns(fields)
-    lat, lon = network.centre
-    words = {"class_names": names, "centre": (float(lat), float(lon)), "notes": dict(network.notes)}
+    words = {"class_names": names, "centre": centre, "notes": dict(network.notes)}
     return {name: frozen(array) for name, array in fields.items()} | words
+
+
+def centre_of(given: Any) -> tuple[float, float]:
+    """Return a latitude and a longitude, or say that these are no two numbers.
+
+    Examples
+    --------
+    >>> centre_of([41, -8.63])
+    (41.0, -8.63)
+    """
+    try:
+        lat, lon = (float(value) for value in given)
+    except (TypeError, ValueError):
+        raise InvalidNetwork(f"centre must be (lat, lon), two numbers in degrees; got {given!r}.") from None
+    return lat, lon
 
 
 def usual_speed(network: RoadNetwork) -> NDArray[np.float64]:
@@ -158,6 +172,11 @@ def _pairs(turns: ArrayLike) -> NDArray[np.int64]:
             f"turns must be pairs (E, 2) of segments, from and to; it has shape {pairs.shape} of {pairs.dtype}."
         )
     return pairs.astype(np.int64).reshape(-1, 2)
+
+
+def _one_a_node(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> None:
+    if lat.ndim != 1 or lat.shape != lon.shape:
+        raise InvalidNetwork(f"lat and lon must have one entry a node; they have shapes {lat.shape} and {lon.shape}.")
 
 
 def _degrees(lat: NDArray[np.float64], lon: NDArray[np.float64], of: str = "") -> None:

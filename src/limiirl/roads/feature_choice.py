@@ -30,7 +30,7 @@ TURNS = ("left turns", "right turns", "sharp turns")
 
 def _between(bounds: Sequence[float], unit: str, unknown: str) -> list[str]:
     """Return the names of the groups that ascending bounds make, and of the unknown."""
-    if not bounds:
+    if len(bounds) == 0:
         return [f"any {unit}", unknown]
     lower = [None, *bounds[:-1]]
     steps = [
@@ -39,7 +39,7 @@ def _between(bounds: Sequence[float], unit: str, unknown: str) -> list[str]:
     return [name.replace(" 1 lanes", " 1 lane") for name in (*steps, f"over {bounds[-1]:g} {unit}", unknown)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FeatureChoice:
     """Which features a driver's reward sees. All but turns and extras are lengths in km, in groups.
 
@@ -55,7 +55,7 @@ class FeatureChoice:
     speed_groups : sequence of km/h, ascending, or None
         Each limit but the highest group's is the upper bound of a group, inclusive; unknown limits are one more group.
     lanes : bool or sequence of numbers, ascending
-        Likewise by number of lanes; True stands for 1, 2, more and unknown.
+        Likewise by number of lanes; True stands for 1, 2, more and unknown. No bound, (), leaves any and unknown.
     regions : bool
         The centre and 16 compass points, `limiirl.roads.regions`.
     turns : bool
@@ -98,8 +98,8 @@ class FeatureChoice:
 
     def __post_init__(self) -> None:
         """Check the bounds of groups, and that no class is in two of them."""
-        for name, bounds in (("speed_groups", self.speed_groups or ()), ("lanes", self.lanes_bounds)):
-            values = np.asarray(bounds, dtype=np.float64)
+        for name, bounds in (("speed_groups", self.speed_groups), ("lanes", self.lanes_bounds)):
+            values = np.asarray(() if bounds is None else bounds, dtype=np.float64)
             if values.ndim != 1 or not (np.all(np.isfinite(values)) and np.all(np.diff(values) > 0.0)):
                 raise InvalidParameter(f"{name} must be finite and ascend; got {bounds!r}.")
         listed = [name for group in (self.class_groups or {}).values() for name in group]
@@ -108,11 +108,33 @@ class FeatureChoice:
             raise InvalidParameter(f"class_groups must name each road class once; {twice[0]!r} is in two groups.")
         if not self.names:
             raise InvalidParameter("A FeatureChoice needs at least one feature; everything is switched off.")
+        same = sorted({name for name in self.names if self.names.count(name) > 1})
+        if same:
+            raise InvalidParameter(f"Two features are both named {same[0]!r}. Give the one of `extra` another name.")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all that is chosen is the same, the numbers of `extra` with it."""
+        return self._content() == other._content() if isinstance(other, FeatureChoice) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._content())
+
+    def _content(self) -> tuple[object, ...]:
+        """Return all fields as values that can be compared and hashed; the order of groups is that of the features."""
+        extra = {name: np.asarray(values, dtype=np.float64) for name, values in (self.extra or {}).items()}
+        return (
+            None if self.class_groups is None else tuple((k, tuple(names)) for k, names in self.class_groups.items()),
+            None if self.speed_groups is None else tuple(self.speed_groups),
+            None if self.lanes_bounds is None else tuple(self.lanes_bounds),
+            tuple((name, values.shape, (values + 0.0).tobytes()) for name, values in extra.items()),
+            None if self.centre is None else tuple(self.centre),
+            (self.regions, self.turns, self.length, self.radius_km, self.corrected, self.check_units),
+        )
 
     @property
-    def lanes_bounds(self) -> Sequence[float]:
-        """Where the numbers of lanes are divided; empty without `lanes`."""
-        return (LANES_GROUPS if self.lanes else ()) if isinstance(self.lanes, bool) else self.lanes
+    def lanes_bounds(self) -> Sequence[float] | None:
+        """Where the numbers of lanes are divided; None without `lanes`."""
+        return (LANES_GROUPS if self.lanes else None) if isinstance(self.lanes, bool) else self.lanes
 
     @property
     def groups_by_name(self) -> dict[str, tuple[str, ...]]:
@@ -122,7 +144,7 @@ class FeatureChoice:
             found["road class"] = tuple(f"km of {name}" for name in self.class_groups)
         if self.speed_groups is not None:
             found["speed"] = tuple(f"km at {name}" for name in _between(self.speed_groups, "km/h", "unknown speed"))
-        if self.lanes_bounds:
+        if self.lanes_bounds is not None:
             found["lanes"] = tuple(f"km with {name}" for name in _between(self.lanes_bounds, "lanes", "unknown lanes"))
         if self.regions:
             found["region"] = tuple(f"km in {name}" for name in REGIONS)

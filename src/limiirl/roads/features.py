@@ -23,6 +23,7 @@ Float = NDArray[np.float64]
 __all__ = [
     "PAPER",
     "PLAIN",
+    "STRAIGHT",
     "FeatureChoice",
     "check_units",
     "choose",
@@ -31,7 +32,9 @@ __all__ = [
     "turn_features",
 ]
 
-_STRAIGHT, _SHARP = 45.0, 135.0
+STRAIGHT = 45.0
+"""Up to so many degrees a turn is straight on."""
+_SHARP = 135.0
 _MEDIAN_M = (1.0, 5000.0)
 _STRETCH = (0.5, 3.0)  # of the length over the straight line; feet would give 3.3 and kilometres 0.001
 
@@ -82,7 +85,7 @@ def state_features(network: RoadNetwork, features: str | FeatureChoice = "paper"
         members.append((_class_member(network, choice.class_groups), len(choice.class_groups)))
     if choice.speed_groups is not None:
         members.append((_bounded_member(network.speed_kmh, choice.speed_groups), len(choice.speed_groups) + 2))
-    if choice.lanes_bounds:
+    if choice.lanes_bounds is not None:
         members.append((_bounded_member(network.lanes, choice.lanes_bounds), len(choice.lanes_bounds) + 2))
     if choice.regions:
         found = regions(network, choice.centre, choice.radius_km, corrected=choice.corrected)
@@ -119,7 +122,7 @@ def turn_features(network: RoadNetwork) -> Float:
     counts = (meeting[network.head[network.turn_from]] >= 3) | back
     angle = network.turn_angle
     sharp = (np.abs(angle) > _SHARP) | back
-    left, right = (angle < -_STRAIGHT) & ~sharp, (angle > _STRAIGHT) & ~sharp
+    left, right = (angle < -STRAIGHT) & ~sharp, (angle > STRAIGHT) & ~sharp
     return np.stack([left & counts, right & counts, sharp & counts], axis=1).astype(np.float64)
 
 

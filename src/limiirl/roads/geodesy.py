@@ -45,6 +45,21 @@ def distance_m(lat: ArrayLike, lon: ArrayLike, to_lat: ArrayLike, to_lon: ArrayL
     return np.asarray(np.hypot(along * np.radians(to_lat - lat), across * np.cos(np.radians(middle)) * turn))
 
 
+def seen_m(lat: ArrayLike, lon: ArrayLike, to_lat: ArrayLike, to_lon: ArrayLike) -> Float:
+    """Return (n, 2) metres east and north of points as seen from others, on the flat map about these; see `Plane`.
+
+    Examples
+    --------
+    >>> seen_m([41.15, 0.0], [-8.63, 0.0], [41.16, 0.0], [-8.63, 0.01]).round(1)
+    array([[   0. , 1110.6],
+           [1113.2,    0. ]])
+    """
+    lat, lon, to_lat, to_lon = (np.asarray(values, dtype=np.float64) for values in (lat, lon, to_lat, to_lon))
+    east, north = _metres_a_degree(lat)
+    turn = (to_lon - lon + 180.0) % 360.0 - 180.0
+    return np.stack([turn * east, (to_lat - lat) * north], axis=-1)
+
+
 class Plane(NamedTuple):
     """A flat map about a point: metres east and north of it.
 
@@ -71,16 +86,16 @@ class Plane(NamedTuple):
 
     def xy(self, lat: ArrayLike, lon: ArrayLike) -> Float:
         """Return (n, 2) metres east and north of points in degrees."""
-        east, north = self._metres_a_degree()
-        turn = (np.asarray(lon, dtype=np.float64) - self.lon + 180.0) % 360.0 - 180.0
-        return np.stack([turn * east, (np.asarray(lat, dtype=np.float64) - self.lat) * north], axis=-1)
+        return seen_m(self.lat, self.lon, lat, lon)
 
     def degrees(self, xy: ArrayLike) -> Float:
         """Return (n, 2) latitudes and longitudes of points in metres: the inverse of `xy`."""
-        east, north = self._metres_a_degree()
+        east, north = _metres_a_degree(self.lat)
         given = np.asarray(xy, dtype=np.float64)
         return np.stack([self.lat + given[..., 1] / north, self.lon + given[..., 0] / east], axis=-1)
 
-    def _metres_a_degree(self) -> tuple[float, float]:
-        along, across = radii_m(self.lat)
-        return float(np.radians(across * np.cos(np.radians(self.lat)))), float(np.radians(along))
+
+def _metres_a_degree(lat: ArrayLike) -> tuple[Float, Float]:
+    """Return how long a degree is at latitudes: along the parallel, and along the meridian."""
+    along, across = radii_m(lat)
+    return np.asarray(np.radians(across * np.cos(np.radians(lat)))), np.asarray(np.radians(along))

@@ -6,6 +6,7 @@ not.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.roads.geodesy import Plane, distance_m
+from limiirl.roads.geodesy import distance_m, seen_m
 from limiirl.roads.small_numbers import RouteMask, merge_small, suppress_small
 from limiirl.roads.traces.trips import Trips
 
@@ -28,10 +29,11 @@ Seed = int | np.random.Generator | None
 def trim_ends(trips: Trips, metres: float = 300.0, *, jitter: float = 0.5, seed: Seed = None) -> Trips:
     """Keep of every trip the longest stretch all of which is away from both its ends.
 
-    A trip that passes its own beginning or end again would show it, so that what is on the other side goes as well. How
-    far is drawn for each end, evenly from `metres` to ``(1 + jitter) * metres``, as the crow flies: with one
-    distance for all, the ends that are left would lie on a circle about the place that is to be hidden. Clean the trips
-    first: an outlier for a first fix would be far from what follows, and nothing would be trimmed.
+    A trip that passes its own beginning or end again would show it, be it between two fixes, so that what is on the
+    other side goes as well. How far is drawn for each end, evenly from `metres` to ``(1 + jitter) * metres``, as the
+    crow flies: with one distance for all, the ends that are left would lie on a circle about the place that is to be
+    hidden. Clean the trips first: an outlier for a first fix would be far from what follows, and nothing would be
+    trimmed.
 
     Parameters
     ----------
@@ -59,13 +61,15 @@ def trim_ends(trips: Trips, metres: float = 300.0, *, jitter: float = 0.5, seed:
     radius = _radii(metres, jitter, seed, len(trips))
     if len(trips) == 0:
         return trips
-    starts, ends, trip = trips.offsets[:-1], trips.offsets[1:] - 1, trips.trip_of_fix
-    beyond = [
-        distance_m(trips.lat, trips.lon, trips.lat[end][trip], trips.lon[end][trip]) > radius[k, trip]
-        for k, end in enumerate((starts, ends))
-    ]
-    keep = _longest_runs(beyond[0] & beyond[1], trip)
-    return _pieces(trips, keep, np.zeros(trips.n_fixes, dtype=np.bool_), "trimmed from the ends")
+    trip = trips.trip_of_fix
+    beyond, crossed = np.ones(trips.n_fixes, dtype=np.bool_), np.zeros(trips.n_fixes, dtype=np.bool_)
+    for end, metres_of_trip in zip((trips.offsets[:-1], trips.offsets[1:] - 1), radius, strict=True):
+        lat, lon, most = trips.lat[end][trip], trips.lon[end][trip], metres_of_trip[trip]
+        beyond &= distance_m(trips.lat, trips.lon, lat, lon) > most
+        xy = seen_m(lat, lon, trips.lat, trips.lon)
+        crossed[1:] |= _nearest(xy[:-1], xy[1:]) <= most[1:]
+    keep = _longest_runs(beyond, crossed, trip)
+    return _pieces(trips, keep, crossed, "trimmed from the ends")
 
 
 def mask_zones(trips: Trips, zones: Sequence[tuple[float, float, float]]) -> Trips:
@@ -81,8 +85,8 @@ def mask_zones(trips: Trips, zones: Sequence[tuple[float, float, float]]) -> Tri
     Returns
     -------
     Trips
-        Pieces keep the id of their trip and are told apart by `Trips.pieces`, also in a file. `notes` counts what is
-        gone.
+        Pieces keep the id of their trip and are told apart by `Trips.pieces`, also in a file; `Trips.cut` marks them,
+        so that no rim passes for a place where somebody went. `notes` counts what is gone.
 
     Examples
     --------
@@ -97,10 +101,10 @@ def mask_zones(trips: Trips, zones: Sequence[tuple[float, float, float]]) -> Tri
             raise InvalidParameter(
                 f"zones[{i}] is {(lat, lon, radius)}; a zone is (lat, lon, radius in metres) with a positive radius."
             )
-        xy = Plane(lat, lon).xy(trips.lat, trips.lon)
+        xy = seen_m(lat, lon, trips.lat, trips.lon)
         inside |= np.hypot(*xy.T) <= radius
         crossed[1:] |= _nearest(xy[:-1], xy[1:]) <= radius
-    return _pieces(trips, ~inside, crossed, "masked")
+    return _pieces(trips, ~inside, crossed, "masked", rims=True)
 
 
 def trim_path_ends(
@@ -108,8 +112,10 @@ def trim_path_ends(
 ) -> Demonstrations:
     """Drop segments from the two ends of every matched path, for at least a distance drawn as in `trim_ends`.
 
-    The distance is driven, not as the crow flies. What is left begins and ends elsewhere: a model of where trips begin,
-    or of where they are bound, then learns that.
+    The distance is driven, not as the crow flies. A path that comes back to a segment dropped from its ends is cut
+    there, and its longest stretch is kept. A street driven in the other direction is another segment, and what comes
+    near an end on other streets is not seen at all: `trim_ends` before matching sees both. What is left begins and ends
+    elsewhere: a model of where trips begin, or of where they are bound, then learns that.
 
     Parameters
     ----------
@@ -144,7 +150,9 @@ def trim_path_ends(
     driven = zero[:-1] - zero[demos.offsets[:-1]][demo]  # before the segment, from the start of its path
     ahead = zero[demos.offsets[1:]][demo] - end_m
     # Sums of the same lengths in another order differ by rounding; a millimetre is nobody's secret.
-    keep = (driven >= radius[0][demo] - 1e-3) & (ahead >= radius[1][demo] - 1e-3)
+    away = (driven >= radius[0][demo] - 1e-3) & (ahead >= radius[1][demo] - 1e-3)
+    place = demo * lengths.size + demos.states
+    keep = _longest_runs(away & ~np.isin(place, place[~away]), np.zeros(demo.size, dtype=np.bool_), demo)
     counts = np.bincount(demo[keep], minlength=len(demos))
     left = counts > 0
     offsets = np.concatenate([[0], np.cumsum(counts[left])])
@@ -163,10 +171,15 @@ def _radii(metres: float, jitter: float, seed: Seed, n: int) -> Float:
     return metres * (1.0 + jitter * np.random.default_rng(seed).random((2, n)))
 
 
-def _longest_runs(inside: Bool, trip: Int) -> Bool:
-    """Return (n,) which fixes belong to the longest run of `inside` in their trip, the first of equals."""
+def _longest_runs(inside: Bool, cut: Bool, trip: Int) -> Bool:
+    """Return (n,) which fixes belong to the longest run of `inside` in their trip, the first of equals.
+
+    A run ends before a fix at which `cut` is set.
+    """
+    if not inside.size:
+        return inside
     begins = np.ones(inside.size, dtype=np.bool_)
-    begins[1:] = (np.diff(trip) > 0) | (inside[1:] != inside[:-1])
+    begins[1:] = (np.diff(trip) > 0) | (inside[1:] != inside[:-1]) | cut[1:]
     run = np.cumsum(begins) - 1
     size = np.where(inside[begins], np.bincount(run), 0)
     of_trip = trip[begins]
@@ -183,22 +196,32 @@ def _nearest(p: Float, q: Float) -> Float:
     return np.asarray(np.hypot(*(p + share[:, None] * way).T))
 
 
-def _pieces(trips: Trips, keep: Bool, cut: Bool, word: str) -> Trips:
-    """Return what is kept of trips, cut where fixes are gone and where `cut` says so; count what is gone."""
+def _pieces(trips: Trips, keep: Bool, cut: Bool, word: str, *, rims: bool = False) -> Trips:
+    """Return what is kept of trips, cut where fixes are gone and where `cut` says so; count what is gone.
+
+    With `rims`, one piece without its trip's first or last fix has a number above 0, so that it is seen to be a piece.
+    """
     trip, fix = trips.trip_of_fix, np.flatnonzero(keep)
     begins = np.ones(fix.size, dtype=np.bool_)
     begins[1:] = (np.diff(fix) > 1) | (np.diff(trip[fix]) > 0) | cut[fix[1:]]
     starts = np.flatnonzero(begins)
+    offsets = np.append(starts, fix.size)
     source = trip[fix[starts]]
+    pieces = trips.pieces[source]
+    if rims:
+        ends = np.stack([fix[starts], fix[offsets[1:] - 1]])
+        pieces = np.maximum(pieces, np.any(ends != [trips.offsets[source], trips.offsets[source + 1] - 1], axis=0))
     gone = len(trips) - np.unique(source).size
-    notes = {f"fixes {word}": trips.n_fixes - fix.size, f"trips of which nothing is left, {word}": gone}
+    notes = Counter(trips.notes)
+    notes.update({f"fixes {word}": trips.n_fixes - fix.size, f"trips of which nothing is left, {word}": gone})
     return Trips(
         trips.lat[fix],
         trips.lon[fix],
         trips.time_s[fix],
-        np.append(starts, fix.size),
+        offsets,
         trips.ids[source],
         None if trips.groups is None else trips.groups[source],
-        notes={reason: count for reason, count in notes.items() if count},
-        pieces=trips.pieces[source],
+        trips.skipped,
+        +notes,
+        pieces,
     )

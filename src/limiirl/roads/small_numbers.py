@@ -114,8 +114,7 @@ class RouteMask:
                 "These demonstrations do not say who drove, and many trips of one driver hide nobody. "
                 "Give them groups: demos.replace(groups=...)."
             )
-        if demos.n_steps and demos.states.max() >= n_segments:
-            raise InvalidDemos(f"a path passes segment {demos.states.max()}, but there are {n_segments} segments.")
+        _check_segments(demos, n_segments)
         _, driver = np.unique(demos.groups, return_inverse=True)
         pairs = np.unique(np.repeat(driver, demos.lengths) * np.int64(n_segments) + demos.states)
         return cls(np.bincount(pairs % n_segments, minlength=n_segments), least)
@@ -135,8 +134,17 @@ class RouteMask:
 
     def shown(self, demos: Demonstrations) -> Bool:
         """Return which paths (N,) lead over no hidden segment at all, and may be drawn as a whole."""
+        _check_segments(demos, self.drivers.size)
         seen = np.concatenate([[0], np.cumsum(self.hidden[demos.states])])
         return np.asarray(np.diff(seen[demos.offsets]) == 0)
+
+
+def _check_segments(demos: Demonstrations, n_segments: int) -> None:
+    """Say that paths are of another network."""
+    if demos.n_steps and demos.states.max() >= n_segments:
+        raise InvalidDemos(
+            f"a path passes segment {demos.states.max()}, but there are {n_segments} segments. Is it another network?"
+        )
 
 
 def _hide_more(table: Float, hidden: Bool, least: int) -> None:

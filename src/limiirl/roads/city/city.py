@@ -16,7 +16,7 @@ from limiirl.roads.city.ring import lay_ring, ring_outline
 from limiirl.roads.feature_choice import FeatureChoice
 from limiirl.roads.geodesy import Plane
 from limiirl.roads.network import RoadNetwork
-from limiirl.worlds.parameters import check_count
+from limiirl.worlds.parameters import check_count, check_seed
 
 _CENTRE = (41.15, -8.63)
 _LATTICE = 0.82  # of the ring's radius
@@ -51,8 +51,6 @@ class City:
         Segments where trips end.
     river : (k, 2)
         Its course, latitudes and longitudes.
-    styles : tuple of str
-        Names of the driving styles, in the order of `ensemble`.
 
     Examples
     --------
@@ -72,13 +70,16 @@ class City:
     river: Float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_count("seed", self.seed, 0, "Pass a nonnegative integer.")
+        check_seed(self.seed)
         check_count("n_places", self.n_places, 2, "People must have somewhere to go.")
         if not _LEAST_KM <= self.radius_km <= _MOST_KM:
             raise InvalidParameter(
                 f"radius_km must lie between {_LEAST_KM:g} and {_MOST_KM:g}; got {self.radius_km!r}. A smaller city "
                 "has no arterials, and a larger one is no city."
             )
+        # Plain numbers: the network's notes have them, and are saved as JSON.
+        for name, kind in (("seed", int), ("radius_km", float), ("n_places", int)):
+            object.__setattr__(self, name, kind(getattr(self, name)))
         network, river = _build(self.seed, 1000.0 * self.radius_km)
         places = people.choose_places(network, self.n_places, np.random.default_rng((self.seed, 1)))
         for name, value in (("network", network), ("places", frozen(places)), ("river", frozen(river))):
@@ -86,7 +87,7 @@ class City:
 
     @property
     def styles(self) -> tuple[str, ...]:
-        """Names of the driving styles."""
+        """Names of the driving styles, in the order of `ensemble`."""
         return tuple(STYLES)
 
     @cached_property
@@ -119,7 +120,7 @@ class City:
         """
         check_count("n_drivers", n_drivers, 1, "Somebody must drive.")
         check_count("trips_each", trips_each, 1, "Everybody drives at least once.")
-        check_count("seed", seed, 0, "Pass a nonnegative integer.")
+        check_seed(seed)
         return people.drive(self, n_drivers, trips_each, seed)
 
 

@@ -11,6 +11,7 @@ from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.roads.checks import usual_speed
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
+from limiirl.worlds.parameters import check_seed
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -104,6 +105,9 @@ def recording(
     _between(0.0, np.inf, noise_m=noise_m, drift_m=drift_m)
     _between(1e-3, np.inf, step_s=step_s)
     _between(0.0, 1.0, outliers=outliers, lost=lost)
+    check_seed(seed)
+    if not len(demos):
+        raise InvalidDemos("There are no demonstrations to drive. Give at least one.")
     turn_s = _turn_seconds(network, demos)
     rng = np.random.default_rng((seed, 1))
     speed = usual_speed(network) / 3.6
@@ -151,8 +155,10 @@ def _turn_seconds(network: RoadNetwork, demos: Demonstrations) -> Float:
     last = np.zeros(demos.states.size, dtype=np.bool_)
     last[demos.offsets[1:] - 1] = True
     wanted = demos.states * network.n_segments + np.roll(demos.states, -1)
-    turn = np.minimum(np.searchsorted(key, wanted), key.size - 1)
-    wrong = ~last & (key[turn] != wanted)
+    turn = np.searchsorted(key, wanted)
+    known = turn < key.size
+    known[known] = key[turn[known]] == wanted[known]
+    wrong = ~last & ~known
     if wrong.any():
         i = int(np.argmax(wrong))
         trip = int(np.searchsorted(demos.offsets, i, side="right")) - 1
@@ -160,9 +166,10 @@ def _turn_seconds(network: RoadNetwork, demos: Demonstrations) -> Float:
             f"demonstration {trip} drives from segment {demos.states[i]} to {demos.states[i + 1]}, which is no legal "
             "turn of the network. Is it another network?"
         )
-    bend = np.abs(network.turn_angle[turn])
-    lost = np.select([bend > degrees for degrees, _ in _TURN_S], [seconds for _, seconds in _TURN_S], 0.0)
-    return np.asarray(np.where(last, 0.0, lost))
+    bend = np.abs(network.turn_angle[turn[~last]])
+    lost = np.zeros(last.size)
+    lost[~last] = np.select([bend > degrees for degrees, _ in _TURN_S], [seconds for _, seconds in _TURN_S], 0.0)
+    return lost
 
 
 def _drive(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidParameter
 from limiirl.irl import DestinationMaxEnt
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.roads.feature_choice import FeatureChoice
@@ -82,7 +83,13 @@ def style_rewards() -> RewardEnsemble:
 
 def choose_places(network: RoadNetwork, n: int, rng: np.random.Generator) -> Int:
     """Return n segments where people live or go to: on streets, 50 m long or longer, no segment twice."""
-    return np.sort(rng.choice(_addresses(network), size=n, replace=False))
+    addresses = _addresses(network)
+    if n > addresses.size:
+        raise InvalidParameter(
+            f"n_places is {n}, but the city has {addresses.size} segments where one may stop. Ask for fewer places, or "
+            "for a larger city."
+        )
+    return np.sort(rng.choice(addresses, size=n, replace=False))
 
 
 def drive(city: City, n_drivers: int, trips_each: int, seed: int) -> Driven:

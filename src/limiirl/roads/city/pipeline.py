@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limiirl.irl import DestinationMaxEnt
 from limiirl.metrics.evaluation import recover
 from limiirl.mixture.align import in_order_of_labels
 from limiirl.roads.city.city import City
@@ -185,8 +184,6 @@ def _silent(*_: object) -> None:
 def _learn(city: City, driven: Driven, matches: Matches, seed: int, tell: Progress) -> DriverFit:
     """Learn as many styles as there are, all trips of a driver sharing one; put them into the order of the truth."""
     demos = matches.demonstrations()
-    # A match that passes its last segment before is no trip to it.
-    demos = demos[DestinationMaxEnt().admits(demos)]
     labelled = replace(demos, labels=driven.style[demos.groups])
     fit = fit_drivers(
         city.network,

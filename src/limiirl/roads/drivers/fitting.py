@@ -98,7 +98,7 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     init, random_state, verbose, engine, **mixture
         Of `IntentMixture` and its `fit`; an M-step takes at most 50 evaluations, and `tol` is 1e-3.
     device : {"cpu", "gpu", "auto"}
-        Where the model computes. The destination's model has no form for a GPU.
+        Where the model computes.
 
     Examples
     --------
@@ -109,12 +109,7 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     >>> found.mixture.weights_.shape
     (2,)
     """
-    usable = demos.lengths <= max_segments
-    if model == "DestinationMaxEnt":
-        usable &= DestinationMaxEnt().admits(demos)  # one that passes its last segment before is no trip to it
-    kept = demos[np.flatnonzero(usable)]
-    if not len(kept):
-        raise InvalidDemos(f"No trip of at most {max_segments} segments can be used. Raise max_segments.")
+    kept = _usable(demos, model, max_segments)
     if by_driver and kept.groups is None:
         raise InvalidDemos("by_driver needs trips that say who drove; these have no groups. Leave it out.")
     groups = kept.groups if by_driver else None
@@ -138,6 +133,23 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
         raise InvalidParameter(f"n_intents must be a number, {STICKS!r} or {SELECT!r}; it is {n_intents!r}.")
     fitted = wanted.set_params(n_intents=number).fit(mdp, kept, groups, engine=engine)
     return DriverFit(fitted, kept, sticks, None, chosen)
+
+
+def _usable(demos: Demonstrations, model: str, max_segments: int) -> Demonstrations:
+    """Return the trips that a model can learn from, or say why there is none."""
+    short = demos[demos.lengths <= max_segments]
+    if not len(short):
+        raise InvalidDemos(f"None of {len(demos)} trips has at most {max_segments} segments. Raise max_segments.")
+    if model != "DestinationMaxEnt":
+        return short
+    # One that passes its last segment before is no trip to it.
+    bound = short[DestinationMaxEnt().admits(short)]
+    if not len(bound):
+        raise InvalidDemos(
+            f"All {len(short)} trips of at most {max_segments} segments pass their last segment before their end, so "
+            "that none is a trip to it. Give others, or use model='MaxEnt'."
+        )
+    return bound
 
 
 def _select(

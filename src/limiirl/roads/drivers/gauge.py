@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,51 +17,11 @@ from scipy.optimize import linear_sum_assignment
 
 from limiirl.errors import InvalidParameter
 
-if TYPE_CHECKING:
-    from limiirl.mdp import MDP
-
 Float = NDArray[np.float64]
 Groups = Mapping[str, Sequence[int]]
 
 NOT_LENGTHS = ("turns", "extra")
 """Groups of `limiirl.roads.features` whose features do not divide a segment's length."""
-
-
-_PREFIXES = {"of": "road class", "at": "speed", "with": "lanes", "in": "region"}
-
-
-def feature_groups(mdp: MDP) -> dict[str, tuple[int, ...]]:
-    """Return the groups of an MDP's features, by their names and by what they sum to.
-
-    Names are those of `FeatureChoice`: "km of ..." is a road class, "km at ..." a speed, "km with ..." lanes, "km in
-    ..." a region, "km" the length. A group whose features do not sum to every segment's length is "extra", and so is
-    every other feature of segments; features of turns are "turns".
-
-    Examples
-    --------
-    >>> from limiirl.roads import City
-    >>> city = City(seed=1, radius_km=0.8)
-    >>> feature_groups(city.mdp) == city.features.groups
-    True
-    """
-    names = mdp.feature_names
-    n_state = 0 if mdp.state_features is None else int(mdp.state_features.shape[1])
-    found: dict[str, list[int]] = {}
-    for j, name in enumerate(names):
-        words = name.split(" ")
-        group = "length" if name == "km" else _PREFIXES.get(words[1], "") if words[0] == "km" and len(words) > 1 else ""
-        found.setdefault("turns" if j >= n_state else group or "extra", []).append(j)
-    sums = {
-        group: np.asarray(mdp.state_features[:, places].sum(axis=1)).ravel()  # type: ignore[index]
-        for group, places in found.items()
-        if group not in NOT_LENGTHS
-    }
-    km = np.max(list(sums.values()), axis=0) if sums else np.empty(0)
-    groups: dict[str, list[int]] = {}
-    for group, places in found.items():
-        whole = group in NOT_LENGTHS or np.allclose(sums[group], km, rtol=1e-9, atol=1e-12)
-        groups.setdefault(group if whole else "extra", []).extend(places)
-    return {group: tuple(sorted(places)) for group, places in groups.items()}
 
 
 @dataclass(frozen=True)
@@ -120,14 +79,21 @@ def fixed_gauge(
     given = np.atleast_2d(np.array(thetas, dtype=np.float64))
     driven = np.asarray(km, dtype=np.float64)
     check_groups(groups, given.shape[1])
-    if driven.shape != given.shape[1:] or np.any(driven < 0.0):
-        raise InvalidParameter(f"km must be ({given.shape[1]},) lengths, none negative; got shape {driven.shape}.")
+    if driven.shape != given.shape[1:]:
+        raise InvalidParameter(f"km must have one entry a feature, {given.shape[1]}; it has shape {driven.shape}.")
     level = np.zeros(len(given))
     for name, members in groups.items():
         if name in not_lengths:
             continue
         places = list(members)
         weight = driven[places]
+        wrong = ~(np.isfinite(weight) & (weight >= 0.0))
+        if wrong.any():
+            j = places[int(np.argmax(wrong))]
+            raise InvalidParameter(
+                f"km[{j}] is {driven[j]:g}, but feature {j} is of group {name!r}, which divides a length: give what "
+                "was driven of it, or name the group among not_lengths."
+            )
         if not weight.sum() > 0.0:
             raise InvalidParameter(f"no km were driven of any feature of group {name!r}; its mean is not defined.")
         mean = given[:, places] @ (weight / weight.sum())
@@ -148,7 +114,8 @@ def matched(first: Gauged, second: Gauged, km: ArrayLike) -> NDArray[np.int64]:
     >>> matched(one, two, [1.0, 1.0])
     array([1, 0])
     """
-    share = np.asarray(km, dtype=np.float64) / max(float(np.sum(km)), 1e-300)
+    share = np.abs(np.asarray(km, dtype=np.float64))  # what is no length, such as a climb, may have a negative sum
+    share = share / max(float(share.sum()), 1e-300)
     gap = first.thetas[:, None, :] - second.thetas[None, :, :]
     cost = gap**2 @ share + (first.level[:, None] - second.level[None, :]) ** 2
     rows, columns = linear_sum_assignment(cost)

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from limiirl.roads.drivers.gauge import NOT_LENGTHS, Gauged, Groups, feature_groups, fixed_gauge
-
-if TYPE_CHECKING:
-    from limiirl.demos import Demonstrations
-    from limiirl.mixture import IntentMixture
+from limiirl.roads.drivers.gauge import NOT_LENGTHS, Gauged, Groups
 
 Float = NDArray[np.float64]
 
@@ -30,35 +25,6 @@ class StyleWords:
 
     short: str
     long: str
-
-
-def describe_styles(mixture: IntentMixture, demos: Demonstrations) -> list[str]:
-    """Say in words what each style of a fitted mixture of drivers is like; see `style_words`.
-
-    Parameters
-    ----------
-    mixture : IntentMixture
-        Fitted to an MDP of `RoadNetwork.mdp`.
-    demos : Demonstrations
-        The trips that it was fitted to.
-
-    Examples
-    --------
-    >>> from limiirl import IntentMixture
-    >>> from limiirl.roads import City
-    >>> city = City(seed=1, radius_km=0.8)
-    >>> demos = city.drive(n_drivers=2, trips_each=3).demos
-    >>> mixture = IntentMixture(1).fit(city.network.mdp("plain"), demos)
-    >>> print(describe_styles(mixture, demos)[0][:22])
-    100 % of the trips. Or
-    """
-    mdp = mixture.mdp_
-    features = demos.features(mdp.replace(gamma=1.0))
-    groups = feature_groups(mdp)
-    gauged = fixed_gauge(mixture.thetas_, groups, features.sum(axis=0))
-    U = mixture.responsibilities_
-    mean = U.T @ features / np.maximum(U.sum(axis=0), 1e-300)[:, None]
-    return [words.long for words in style_words(gauged, mean, mixture.weights_, mdp.feature_names, groups)]
 
 
 def style_words(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.errors import DisconnectedWarning, InvalidNetwork, InvalidParameter
-from limiirl.roads.checks import joined
+from limiirl.roads.checks import centre_of, joined
 from limiirl.roads.geodesy import distance_m
 from limiirl.roads.maps import connect, rules
 from limiirl.roads.maps.restrictions import Segments, forbidden
@@ -37,9 +37,14 @@ class Options:
     centre: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        """Check the words."""
+        """Check the words; what is as good as a bool becomes one, since notes are saved and `1 is True` is not."""
         if self.u_turns not in (False, True, "dead_ends"):
             raise InvalidParameter(f"u_turns must be True, False or 'dead_ends'; got {self.u_turns!r}.")
+        for name in ("service", "public", "u_turns", "restrictions"):
+            if getattr(self, name) != "dead_ends":
+                object.__setattr__(self, name, bool(getattr(self, name)))
+        if self.centre is not None:
+            object.__setattr__(self, "centre", centre_of(self.centre))
         if self.component not in ("street_nodes", "turns", None):
             raise InvalidParameter(f"component must be 'street_nodes', 'turns' or None; got {self.component!r}.")
 
@@ -269,7 +274,7 @@ def _network(
 
 def checked_centre(centre: tuple[float, float], table: WayTable, used: Int) -> tuple[float, float]:
     """Return a centre that lies near the map, or say that it does not: it may be swapped, or the map may be."""
-    lat, lon = float(centre[0]), float(centre[1])
+    lat, lon = centre
     here = float(np.median(table.lat[used])), float(np.median(table.lon[used]))
     if max(abs(lat - here[0]), abs(lon - here[1])) > 2.0:
         swapped = max(abs(lon - here[0]), abs(lat - here[1])) <= 2.0

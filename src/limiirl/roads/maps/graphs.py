@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _ORDER = {name: rank for rank, name in enumerate((*DRIVABLE, SERVICE))}
 _TAGS = ("lanes", "maxspeed", "access", "junction")
 _FURTHEST_M = 1.0
+_MOST_NUMBER = 2**62  # points of lines are numbered below the lowest node
 
 
 def read_networkx(graph: nx.Graph[Any]) -> WayTable:
@@ -41,7 +42,7 @@ def read_networkx(graph: nx.Graph[Any]) -> WayTable:
         raise InvalidNetwork(f"A map must be a file, a folder or a networkx graph; got {type(graph).__name__}.")
     _check_degrees(graph)
     names = list(graph.nodes)
-    whole = all(isinstance(name, int | np.integer) for name in names)
+    whole = all(isinstance(name, int | np.integer) and abs(int(name)) < _MOST_NUMBER for name in names)
     number = {name: int(name) if whole else i for i, name in enumerate(names)}
     shapes = _Shapes(min(number.values(), default=0))
     places = [(number[name], *_place(graph.nodes[name], name)) for name in names]
@@ -54,10 +55,10 @@ def read_networkx(graph: nx.Graph[Any]) -> WayTable:
         inner = shapes.between(number[u], number[v], data.get("geometry"), degrees, f"edge ({u!r}, {v!r})")
         tags = _tags(data, untyped=untyped) | {"oneway": oneway}
         ways.append(Way(_number(data.get("osmid")), (number[u], *inner, number[v]), tags))
-        if _known(data.get("length")):
+        if length := _metres(data.get("length")):
             path = np.array([degrees[node] if node in degrees else shapes.place[node] for node in ways[-1].nodes])
             line = distance_m(path[:-1, 0], path[:-1, 1], path[1:, 0], path[1:, 1]).sum()
-            stretch += [float(data["length"]) / line] if line > 0.0 else []
+            stretch += [length / line] if line > 0.0 else []
     places += [(node, lat, lon) for node, (lat, lon) in shapes.place.items()]
     columns = np.array(places, dtype=np.float64).reshape(-1, 3)
     numbers = np.array([node for node, _, _ in places], dtype=np.int64)
@@ -161,6 +162,15 @@ def _known(item: Any) -> bool:
 
 def _number(osmid: Any) -> int:
     """Return the number of the way, -1 where there is none or where an edge was made of several."""
-    if isinstance(osmid, str) and osmid.isdigit():
-        return int(osmid)
-    return int(osmid) if isinstance(osmid, int | np.integer) else -1
+    if isinstance(osmid, str) and osmid.isdecimal():
+        osmid = int(osmid)
+    return int(osmid) if isinstance(osmid, int | np.integer) and abs(int(osmid)) < _MOST_NUMBER else -1
+
+
+def _metres(length: Any) -> float | None:
+    """Return what a graph says of an edge's length, where that is a number."""
+    try:
+        number = float(length)
+    except (TypeError, ValueError):
+        return None
+    return number if np.isfinite(number) else None

@@ -13,7 +13,7 @@ import numpy as np
 
 from limiirl.errors import BackendUnavailable, InvalidFile, MissingFile
 from limiirl.roads.maps.way_files import BROKEN, Source, unpacked
-from limiirl.roads.maps.way_table import Restriction, Way, WayTable, way_table
+from limiirl.roads.maps.way_table import Restriction, Way, WayTable, way_table, whole_number
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -107,7 +107,7 @@ def _read_xml(path: Source, found: _Collected) -> None:
 
 
 def _element(item: ET.Element, found: _Collected) -> None:
-    number = int(item.attrib["id"])
+    number = whole_number(item.attrib["id"])
     if item.tag == "node":
         found.numbers.append(number)
         found.lat.append(float(item.get("lat", "nan")))
@@ -115,10 +115,11 @@ def _element(item: ET.Element, found: _Collected) -> None:
         return
     tags = {tag.attrib["k"]: tag.attrib["v"] for tag in item.iterfind("tag")}
     if item.tag == "way":
-        found.way(number, tuple(int(node.attrib["ref"]) for node in item.iterfind("nd")), tags)
+        found.way(number, tuple(whole_number(node.attrib["ref"]) for node in item.iterfind("nd")), tags)
     else:
         members = [
-            (part.attrib["type"], part.get("role", ""), int(part.attrib["ref"])) for part in item.iterfind("member")
+            (part.attrib["type"], part.get("role", ""), whole_number(part.attrib["ref"]))
+            for part in item.iterfind("member")
         ]
         found.relation(number, members, tags)
 

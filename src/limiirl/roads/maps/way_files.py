@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from limiirl.errors import InvalidFile, MissingFile
-from limiirl.roads.maps.way_table import Way, WayTable, way_table
+from limiirl.errors import InvalidFile, InvalidNetwork, MissingFile
+from limiirl.roads.maps.way_table import Way, WayTable, way_table, whole_number
 
 Source = str | PathLike[str]
 
@@ -70,8 +70,7 @@ def read_ways(
     if isinstance(nodes, str | PathLike):
         numbers, lat, lon = _csv_nodes(nodes)
     else:
-        numbers = array("q", nodes)
-        lat, lon = (array("d", (float(place[axis]) for place in nodes.values())) for axis in (0, 1))
+        numbers, lat, lon = _given_nodes(nodes)
     number = np.array(numbers, dtype=np.int64)
     return way_table(found, number, np.array(lat), np.array(lon), {"kind": "ways and nodes", "name": name})
 
@@ -112,11 +111,28 @@ def _json_lines(path: Source) -> Iterator[tuple[int, Any]]:
 def _way(item: Any, where: str) -> Way:
     try:
         tags = {str(name): str(value) for name, value in (item.get("tags") or {}).items()}
-        return Way(int(item["id"]), tuple(int(node) for node in item.get("nodes") or ()), tags)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        nodes = tuple(whole_number(node) for node in item.get("nodes") or ())
+        return Way(whole_number(item["id"]), nodes, tags)
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise InvalidFile(
-            f'{where}: a way needs "id", "nodes" (a list of numbers) and "tags" (a mapping); got {str(item)[:100]!r}.'
+            f'{where}: a way needs "id", "nodes" (a list of numbers) and "tags" (a mapping); got {str(item)[:100]!r} '
+            f"({error!s:.100})."
         ) from error
+
+
+def _given_nodes(nodes: Mapping[int, tuple[float, float]]) -> tuple[array[int], array[float], array[float]]:
+    numbers, lat, lon = array("q"), array("d"), array("d")
+    for number, place in nodes.items():
+        try:
+            north, east = place
+            numbers.append(whole_number(number))
+            lat.append(float(north))
+            lon.append(float(east))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidNetwork(
+                f"nodes must map a number of 64 bits to (lat, lon); {number!r} maps to {place!r} ({error!s:.100})."
+            ) from None
+    return numbers, lat, lon
 
 
 def _csv_nodes(path: Source) -> tuple[array[int], array[float], array[float]]:
@@ -133,7 +149,7 @@ def _csv_nodes(path: Source) -> tuple[array[int], array[float], array[float]]:
             for row in rows:
                 line += 1
                 if row:
-                    numbers.append(int(row[at[0]]))
+                    numbers.append(whole_number(row[at[0]]))
                     lat.append(float(row[at[1]] or "nan"))
                     lon.append(float(row[at[2]] or "nan"))
     except InvalidFile:

@@ -19,6 +19,20 @@ OSM_ATTRIBUTION = "(c) OpenStreetMap contributors, ODbL 1.0"
 _FAR_DEGREES = 2.0  # a city is smaller
 
 
+def whole_number(value: Any) -> int:
+    """Return the number of a node, a way or a relation; a `ValueError` says that it is none of 64 bits.
+
+    Examples
+    --------
+    >>> whole_number("17")
+    17
+    """
+    number = int(value)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{number} has more than 64 bits")
+    return number
+
+
 class Way(NamedTuple):
     """A line through nodes, in the order in which it was drawn, and what is written on it.
 

@@ -143,12 +143,13 @@ class Matches:
             N of them.
         found : N TripMatch
         whole : (N,) bool, optional
-            Whether each trip given is all of what was recorded, such as `Cleaned.whole`; all are by default.
+            Whether each trip given is all of what was recorded, such as `Cleaned.whole`; by default all are but the
+            pieces of trips that were cut (`Trips.cut`).
         settings : dict, optional
         """
         if len(found) != len(trips):
             raise InvalidTrips(f"There are {len(trips)} trips, but {len(found)} of them were matched.")
-        entire = np.ones(len(trips), dtype=np.bool_) if whole is None else np.asarray(whole, dtype=np.bool_)
+        entire = ~trips.cut if whole is None else np.asarray(whole, dtype=np.bool_)
         pieces = [(i, piece) for i, match in enumerate(found) for piece in match.pieces]
         trip = np.array([i for i, _ in pieces], dtype=np.int64)
         last = np.diff(trips.offsets)[trip] - 1
@@ -183,12 +184,15 @@ class Matches:
         return int(self.whole.sum())
 
     def path(self, i: int) -> Int:
-        """Return the segments of piece i."""
+        """Return the segments of piece i, counted from 0; from the last, -1, where i is negative."""
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"there is no piece {i} among {len(self)}; count from 0.")
+        i %= len(self)
         return self.segments[self.offsets[i] : self.offsets[i + 1]]
 
     def lengths_m(self, network: RoadNetwork) -> Float:
         """Return the length (M,) of each piece's path in metres, its first and last segments counted whole."""
-        total = np.concatenate([[0.0], np.cumsum(network.length_m[self._on(network)])])
+        total = np.concatenate([[0.0], np.cumsum(network.length_m[self.on(network)])])
         return np.asarray(np.diff(total[self.offsets]))
 
     def geometry(self, network: RoadNetwork, i: int, *, clip: bool = False) -> Float:
@@ -202,7 +206,8 @@ class Matches:
         clip : bool
             Begin and end where the first and last fix are, not at the ends of their segments.
         """
-        path = self._on(network)[self.offsets[i] : self.offsets[i + 1]]
+        self.on(network)
+        path = self.path(i)
         nodes = np.concatenate([network.tail[path[:1]], network.head[path]])
         line = np.column_stack([network.lat[nodes], network.lon[nodes]])
         if clip:
@@ -274,8 +279,8 @@ class Matches:
         """Write everything to one npz file, atomically; `Matches.load` gives an equal value back."""
         storage.save(self, path)
 
-    def _on(self, network: RoadNetwork) -> Int:
-        """Return the segments, or say that the network is another."""
+    def on(self, network: RoadNetwork) -> Int:
+        """Return all segments, or say that the network is not the one they were matched to."""
         if self.segments.size and self.segments.max() >= network.n_segments:
             raise InvalidTrips(
                 f"The paths use segment {self.segments.max()}, but the network has {network.n_segments}: "

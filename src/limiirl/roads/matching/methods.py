@@ -19,6 +19,7 @@ from limiirl.roads.matching.pool import Progress
 from limiirl.roads.matching.settings import chosen
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
+from limiirl.worlds.parameters import check_count
 
 if TYPE_CHECKING:
     from limiirl.kernels.candidates import GridIndex
@@ -60,7 +61,7 @@ def match(
     network : RoadNetwork
     trips : Trips or Cleaned
         What `limiirl.roads.clean` returned: a piece is whole only if it is all of its trip. Trips are taken as they
-        are.
+        are, and are whole unless they are pieces (`Trips.cut`).
     method : {"hmm", "particles"}
         The most likely sequence of a hidden Markov model, or the paper's particle filter.
     sigma_m : float, optional
@@ -157,6 +158,8 @@ def estimate_noise(
     (True, True)
     """
     given = trips if isinstance(trips, Trips) else trips.trips
+    for name, value in (("rounds", rounds), ("most_trips", most_trips)):
+        check_count(name, value, 1, "Noise is measured on trips that were matched.")
     grid = grid_of(network) if index is None else _own(network, index)
     found = _noise(network, given, grid, 1, rounds=rounds, most_trips=most_trips, threads=threads, **settings)
     if found is None:

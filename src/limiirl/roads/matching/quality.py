@@ -48,6 +48,8 @@ class Quality:
         Fixes dropped in cleaning, and what the matcher lost; counts by reason.
     lost : dict
         Trips that never came to the matcher, by reason: not read, or nothing left after cleaning.
+    unread : dict
+        What could not be read and is no trip of its own, by reason: rows of a fix each, or whole files.
     n_fixes, n_fixes_matched : int
         That the matcher was given, and that have a place on a road.
     distance_m : (6,)
@@ -76,6 +78,7 @@ class Quality:
     dropped: Mapping[str, int]
     reasons: Mapping[str, int]
     lost: Mapping[str, int]
+    unread: Mapping[str, int]
     n_fixes: int
     n_fixes_matched: int
     distance_m: Float
@@ -139,6 +142,7 @@ def quality(network: RoadNetwork, trips: Trips | Cleaned, matches: Matches, *, e
     >>> found.n_whole, found.share_fixes, bool(found.distance_m[2] < 2.0)
     (4, 1.0, True)
     """
+    matches.on(network)
     given = trips if isinstance(trips, Trips) else trips.trips
     if matches.fix_offsets.size != given.offsets.size or np.any(matches.fix_offsets != given.offsets):
         raise InvalidTrips("These are not the trips that were matched: their numbers of fixes differ.")
@@ -148,11 +152,12 @@ def quality(network: RoadNetwork, trips: Trips | Cleaned, matches: Matches, *, e
     seconds, metres, ratio = _stretches(network, given, matches)
     long = (seconds > LONG_S) | (metres > LONG_M)
     middle = np.median(matches.confidence) if len(matches) else 0.0
-    lost = Counter(skip.reason for skip in given.skipped)
+    lost, unread = (Counter(skip.reason for skip in given.skipped if skip.trip == whole) for whole in (True, False))
+    unreadable = lost.total()
     if not isinstance(trips, Trips):
         lost.update(trips.lost)
     return Quality(
-        n_trips=(len(given) if isinstance(trips, Trips) else trips.n_trips) + len(given.skipped),
+        n_trips=(len(given) if isinstance(trips, Trips) else trips.n_trips) + unreadable,
         n_pieces_given=len(given),
         n_matched=np.unique(source[matches.trip]).size,
         n_whole=matches.n_whole,
@@ -160,6 +165,7 @@ def quality(network: RoadNetwork, trips: Trips | Cleaned, matches: Matches, *, e
         dropped={} if isinstance(trips, Trips) else dict(trips.dropped),
         reasons=dict(matches.reasons),
         lost=dict(lost),
+        unread=dict(unread),
         n_fixes=int(on.size),
         n_fixes_matched=int(np.count_nonzero(on)),
         distance_m=_quantiles(distance),

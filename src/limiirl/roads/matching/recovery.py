@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidParameter
+from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.roads.matching.matches import Matches
 from limiirl.roads.network import RoadNetwork
 
@@ -81,15 +81,22 @@ def recovered(
     >>> found.share > 0.999, found.added < 0.001
     (True, True)
     """
-    of_trip = np.arange(matches.fix_offsets.size - 1) if source is None else np.asarray(source)
-    if of_trip.shape != (matches.fix_offsets.size - 1,) or (of_trip.size and of_trip.max() >= len(truth)):
-        raise InvalidParameter(
-            f"source must name one of {len(truth)} true paths for each of {matches.fix_offsets.size - 1} trips that "
-            "were matched. Pass Cleaned.source where the trips were cleaned."
+    segments, n_trips = matches.on(network), matches.fix_offsets.size - 1
+    if truth.n_steps and truth.states.max() >= network.n_segments:
+        raise InvalidDemos(
+            f"a true path drives segment {truth.states.max()}, but the network has {network.n_segments}: give the one "
+            "that was driven on."
         )
-    n = network.n_segments
+    of_trip = np.arange(n_trips) if source is None else np.asarray(source)
+    numbers = of_trip.shape == (n_trips,) and (of_trip.dtype.kind in "iu" or not n_trips)
+    if not numbers or np.any((of_trip < 0) | (of_trip >= len(truth))):
+        raise InvalidParameter(
+            f"source must name one of {len(truth)} true paths, from 0, for each of {n_trips} trips that were matched; "
+            f"it has {of_trip.dtype}, shape {of_trip.shape}. Pass Cleaned.source where the trips were cleaned."
+        )
+    of_trip, n = of_trip.astype(np.int64), network.n_segments
     driven = np.repeat(np.arange(len(truth)), truth.lengths) * n + truth.states
-    matched = np.repeat(of_trip[matches.trip], matches.lengths) * n + matches.segments
+    matched = np.repeat(of_trip[matches.trip], matches.lengths) * n + segments
     keys, column = np.unique(np.concatenate([driven, matched]), return_inverse=True)
     often = [np.bincount(part, minlength=keys.size) for part in np.split(column, [driven.size])]
     length, trip = network.length_m[keys % n], keys // n

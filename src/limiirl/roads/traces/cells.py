@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -85,10 +86,11 @@ def as_text(column: Any) -> NDArray[Any]:
     import pyarrow.compute as pc
 
     if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)  # NaN names nothing
         # Whole numbers become floats in a column with gaps.
-        whole = pc.floor(column)
-        if pc.all(pc.equal(whole, column)).as_py() is not False:
-            column = pc.cast(column, pa.int64())
+        if pc.all(pc.equal(pc.floor(column), column)).as_py() is not False:
+            with suppress(pa.ArrowInvalid):  # beyond 64 bits they stay as they are
+                column = pc.cast(column, pa.int64())
     try:
         text = pc.fill_null(pc.cast(column, pa.large_string()), "").to_pylist()
     except pa.ArrowException:  # lists and the like have no text of Arrow's

@@ -73,10 +73,7 @@ def pieces(values: object, ids: NDArray[Any], groups: NDArray[Any] | None) -> In
     >>> pieces([4, 0, 3], np.array(["a", "b", "a"]), None)
     array([4, 0, 3])
     """
-    _, trip = np.unique(ids, return_inverse=True)
-    if groups is not None:
-        _, driver = np.unique(groups, return_inverse=True)
-        _, trip = np.unique(trip * (driver.max(initial=0) + 1) + driver, return_inverse=True)
+    trip = numbered(ids, groups)
     order = np.argsort(trip, kind="stable")
     counts = np.bincount(trip)
     number = np.empty(trip.size, dtype=np.int64)
@@ -93,6 +90,21 @@ def pieces(values: object, ids: NDArray[Any], groups: NDArray[Any] | None) -> In
     order = np.lexsort((array, trip))
     same = (np.diff(trip[order]) == 0) & (np.diff(array[order]) == 0)
     return np.where(np.isin(trip, trip[order][1:][same]), number, array)
+
+
+def numbered(ids: NDArray[Any], groups: NDArray[Any] | None) -> Int:
+    """Return a number (N,) from 0 for each id and driver.
+
+    Examples
+    --------
+    >>> numbered(np.array(["a", "b", "a"]), np.array([1, 1, 2]))
+    array([0, 2, 1])
+    """
+    _, trip = np.unique(ids, return_inverse=True)
+    if groups is not None:
+        _, driver = np.unique(groups, return_inverse=True)
+        _, trip = np.unique(trip * (driver.max(initial=0) + 1) + driver, return_inverse=True)
+    return trip.astype(np.int64)
 
 
 def fixes(arrays: dict[str, Any]) -> None:
@@ -210,7 +222,8 @@ def summary(trips: Trips) -> str:
     if trips.groups is not None:
         lines.append(f"  drivers   {np.unique(trips.groups).size:,}")
     if trips.skipped:
-        lines.append(f"  skipped   {_count(len(trips.skipped), 'trip')}, the first because {trips.skipped[0].reason}")
+        what = ("trip",) if all(skip.trip for skip in trips.skipped) else ("trip or row", "trips or rows")
+        lines.append(f"  skipped   {_count(len(trips.skipped), *what)}, the first because {trips.skipped[0].reason}")
     for reason, count in trips.notes.items():
         lines.append(f"  mended    {reason}: {count:,}")
     return "\n".join(lines)

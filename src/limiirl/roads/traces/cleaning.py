@@ -56,7 +56,7 @@ class Cleaned:
     fix : (m,) int64
         Where each fix of the pieces stands among the fixes given.
     whole : (M,) bool
-        Whether a piece runs from the first to the last fix of its trip.
+        Whether a piece runs from the first to the last fix of its trip, and that was no piece itself (`Trips.cut`).
     fate : (n,) int8
         What became of each fix given: index into `REASONS`, of which 0 is "kept".
     dropped : dict
@@ -243,6 +243,7 @@ def _collect(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8]) -> Cle
     timed = np.flatnonzero(fate != kernel.SAME_TIME)
     ends = timed[np.searchsorted(timed, trips.offsets[1:]) - 1] if timed.size else timed
     whole = (fix[offsets[:-1]] == trips.offsets[source]) & (fix[offsets[1:] - 1] == ends[source])
+    whole &= ~trips.cut[source]
     counts = np.bincount(fate, minlength=len(REASONS))
     cuts = np.bincount(cut, minlength=len(CUTS))
     return Cleaned(

@@ -16,6 +16,7 @@ from limiirl.roads.traces.tables import unreadable
 _NO_ROWS = ("cannot infer number of columns", "Could not skip initial")
 _SEPARATORS = ",;\t|"
 _MOST_HEAD = 1 << 20
+_LINE_END = re.compile(r"\r\n?|\n")
 
 
 class CsvHead(NamedTuple):
@@ -93,11 +94,17 @@ def csv_batches(
 
     swallowed: list[str] = []
 
+    def as_read(block: dict[str, Any]) -> dict[str, Any]:
+        if head.encoding != "latin1":
+            return block
+        return {role: _as_utf8(column, role, notes) for role, column in block.items()}
+
     def handle(row: Any) -> str:
-        first, *rest = row.text.splitlines() or [""]
+        # Not `splitlines`: for it half a letter of UTF-8, read as Latin-1, may end a line.
+        first, *rest = _LINE_END.split(row.text)
         # Numbered from 1 with the header.
-        broken.append((-1 if row.number is None else row.number - 2, first))
-        swallowed.extend(rest)
+        broken.append((-1 if row.number is None else row.number - 2, _shown(first, head)))
+        swallowed.extend(line for line in rest if line)
         return "skip"
 
     places = {role: str(head.names.index(name)) for role, name in chosen.items()}
@@ -122,16 +129,13 @@ def csv_batches(
                 ),
             )
             for batch in reader:
-                block = {role: batch.column(place) for role, place in places.items()}
-                if head.encoding == "latin1":
-                    block = {role: _as_utf8(column, role, notes) for role, column in block.items()}
-                yield block
+                yield as_read({role: batch.column(place) for role, place in places.items()})
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if any(words in str(error) for words in _NO_ROWS):
             return
         raise unreadable(path, error) from None
     if swallowed:
-        yield _one_by_one(swallowed, head, chosen, broken)
+        yield as_read(_one_by_one(swallowed, head, chosen, broken))
 
 
 def _as_utf8(column: Any, role: str, notes: Counter[str]) -> Any:
@@ -158,6 +162,11 @@ def _decoded(text: bytes) -> str:
         return text.decode("latin-1")
 
 
+def _shown(line: str, head: CsvHead) -> str:
+    """Return a line as it stands in the file."""
+    return _decoded(line.encode("latin-1")) if head.encoding == "latin1" else line
+
+
 def _one_by_one(
     lines: list[str], head: CsvHead, chosen: Mapping[str, str], broken: list[tuple[int, str]]
 ) -> dict[str, Any]:
@@ -166,11 +175,14 @@ def _one_by_one(
 
     rows = []
     for line in lines:
-        cells = next(csv.reader([line], delimiter=head.separator), [])
+        try:
+            cells = next(csv.reader([line], delimiter=head.separator), [])
+        except csv.Error:  # a cell that is too long for it
+            cells = []
         if len(cells) == len(head.names):
             rows.append(cells)
         else:
-            broken.append((-1, line))
+            broken.append((-1, _shown(line, head)))
     return {
         role: pa.array([row[head.names.index(name)] for row in rows], pa.large_string())
         for role, name in chosen.items()

@@ -45,7 +45,7 @@ def read_gpx(path: Path) -> Raw:
         if not counts:
             raise InvalidFile(f"{path} is no GPX file, or cut off ({error}). Copy or write it again.") from None
         reason = f"the file is cut off or damaged after {len(lat):,} points, which are kept ({error})"
-        skipped.append(Skipped(f"{path.name.partition('.')[0]}:rest", len(counts), reason))
+        skipped.append(Skipped(f"{path.name.partition('.')[0]}:rest", len(counts), reason, trip=False))
     if not counts:
         raise InvalidFile(f"{path} holds no track: a trip is a <trkseg> within a <trk>; routes and waypoints are none.")
     stem = path.name.partition(".")[0]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips, SkippedTripsWarning
+from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips, MissingFile, SkippedTripsWarning
 from limiirl.roads.traces import tables
 from limiirl.roads.traces.assembly import Raw, assemble, merge
 from limiirl.roads.traces.cells import Cells
@@ -102,7 +102,7 @@ def _files(path: Any) -> list[Path]:
 
 
 def _read_all(files: Sequence[Path], columns: Mapping[str, str | None] | None) -> list[Raw]:
-    """Read files; of several, one that is damaged is skipped with its reason."""
+    """Read files; of several, one that is damaged or missing is skipped with its reason."""
     if len(files) == 1:
         return [_read(files[0], columns)]
     raws, failures = [], []
@@ -113,18 +113,21 @@ def _read_all(files: Sequence[Path], columns: Mapping[str, str | None] | None) -
             failures.append((file, error))
     if not raws:
         raise failures[0][1]
-    raws[0].skipped += [Skipped(file.name, -1, str(error)) for file, error in failures]
+    raws[0].skipped += [Skipped(file.name, -1, str(error), trip=False) for file, error in failures]
     return raws
 
 
 def _read(path: Path, columns: Mapping[str, str | None] | None) -> Raw:
     """Read one file, whose content decides how."""
-    with path.open("rb") as handle:
-        head = handle.read(512)
+    try:
+        with path.open("rb") as handle:
+            head = handle.read(512)
+    except FileNotFoundError:
+        raise MissingFile(f"There is no file {path}. Give a file of trips, or a folder of them.") from None
     if head[:4] == b"PAR1":
         chosen = tables.choose_columns(tables.parquet_names(path), columns, path)
         return _from_batches(tables.parquet_batches(path, chosen), chosen, Cells(path, chosen))
-    if ".gpx" in path.name.lower() or head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
+    if path.name.lower().endswith((".gpx", ".gpx.gz")) or head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
         return read_gpx(path)
     if path.suffix.lower() == ".parquet":
         raise InvalidFile(f"{path} is no parquet file, or cut off: it does not begin as one does. Copy it again.")
@@ -136,7 +139,7 @@ def _read(path: Path, columns: Mapping[str, str | None] | None) -> Raw:
     cells = Cells(path, chosen)
     raw = _from_batches(csv_batches(path, names, chosen, broken, cells.notes), chosen, cells)
     if broken:
-        _count_broken(raw, broken, names, path)
+        _count_broken(raw, broken, names, path, trips="polyline" in chosen)
     return raw
 
 
@@ -144,7 +147,7 @@ def _from_batches(batches: Iterator[dict[str, Any]], chosen: Mapping[str, str], 
     return read_polyline_rows(batches, cells) if "polyline" in chosen else read_fix_rows(batches, cells)
 
 
-def _count_broken(raw: Raw, broken: list[tuple[int, str]], head: CsvHead, path: Path) -> None:
+def _count_broken(raw: Raw, broken: list[tuple[int, str]], head: CsvHead, path: Path, *, trips: bool) -> None:
     """Put rows of too few or too many cells on the account; where there are no others, say what may be wrong."""
     if not (raw.counts.size or raw.skipped):
         row, text = broken[0]
@@ -160,7 +163,7 @@ def _count_broken(raw: Raw, broken: list[tuple[int, str]], head: CsvHead, path: 
         raw.rows += np.searchsorted(before, raw.rows, side="right")
         shifts = np.searchsorted(before, [skip.row for skip in raw.skipped], side="right").tolist()
         raw.skipped = [replace(skip, row=skip.row + k) for skip, k in zip(raw.skipped, shifts, strict=True)]
-    raw.skipped += [Skipped(text.partition(head.separator)[0][:60], row, _BROKEN) for row, text in broken]
+    raw.skipped += [Skipped(text.partition(head.separator)[0][:60], row, _BROKEN, trips) for row, text in broken]
 
 
 def _check_swapped(trips: Trips, path: Any) -> None:

@@ -44,7 +44,7 @@ def read_fix_rows(batches: Iterable[dict[str, Any]], cells: Cells) -> Raw:
     if not used.all():
         lost = int(np.count_nonzero(~used))
         reason = f"{lost:,} row{'s' * (lost != 1)} of the table ha{'ve' if lost != 1 else 's'} no trip id"
-        skipped.append(Skipped("", int(np.argmin(used)), reason))
+        skipped.append(Skipped("", int(np.argmin(used)), reason, trip=False))
     order, starts = _gather(trip, (driver, piece), used)
     first = order[starts]
     notes = cells.notes

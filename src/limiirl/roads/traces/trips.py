@@ -23,7 +23,7 @@ Subset = slice | Sequence[int] | Sequence[bool] | NDArray[np.integer] | NDArray[
 
 @dataclass(frozen=True)
 class Skipped:
-    """A trip that could not be read.
+    """A trip that could not be read, or a part of one.
 
     Attributes
     ----------
@@ -33,6 +33,8 @@ class Skipped:
         Which trip of the file it was, or which row of its table, counted from 0; -1 where that makes no sense.
     reason : str
         What is wrong with it.
+    trip : bool
+        Whether it was one trip. A row of a table with a fix a row is less than one, and a file may be more.
 
     Examples
     --------
@@ -43,6 +45,7 @@ class Skipped:
     id: str
     row: int
     reason: str
+    trip: bool = field(default=True, repr=False)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -202,6 +205,19 @@ class Trips:
     def trip_of_fix(self) -> Int:
         """Trip (n,) to which each fix belongs."""
         return np.repeat(np.arange(len(self)), self.lengths)
+
+    @property
+    def cut(self) -> NDArray[np.bool_]:
+        """Which (N,) are pieces of a trip: those whose id and driver others share, and all with a number above 0.
+
+        Examples
+        --------
+        >>> line = [41.15, 41.16]
+        >>> Trips.from_lists([line] * 3, [[-8.63, -8.62]] * 3, ids=["a", "b", "a"]).cut
+        array([ True, False,  True])
+        """
+        trip = checks.numbered(self.ids, self.groups)
+        return np.asarray((np.bincount(trip)[trip] > 1) | (self.pieces > 0))
 
     def subset(self, index: Subset) -> Trips:
         """Return the trips of a slice, a mask or an index array; what was skipped in reading is not carried along."""
