@@ -2,6 +2,9 @@
 PYTHON ?= python3
 # Test processes. Two suit two cores; JOBS=0 runs in one process, which a debugger needs.
 JOBS ?= 2
+# A file's tests stay in one process, so that what they share is made once; and the processes have the cores, for which
+# the threads of a BLAS in each would fight.
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,14 +22,14 @@ demo: $(VENV)/.core ## fit a small built-in problem, compare initialisations, an
 	$(BIN)/limiirl demo
 
 test: $(VENV)/.dev ## run the tests
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(PYTEST)
 
 check: $(VENV)/.dev ## lint, formatting, types, layers, and the examples of the docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules src
+	$(PYTEST) --doctest-modules src
 
 bench: $(VENV)/.dev ## run the benchmarks and print what they measure
 	set -e; for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name; done

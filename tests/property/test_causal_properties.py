@@ -100,7 +100,7 @@ def draw_case(data: st.DataObject, way: Way, **kinds: object) -> Case:
 
 @pytest.mark.parametrize("name", WAYS)
 @given(data=st.data(), seed=st.integers(0, 999))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_log_prob_is_that_of_dense_iteration(name: str, data: st.DataObject, seed: int) -> None:
     way = WAYS[name]
     case = draw_case(data, way)
@@ -130,7 +130,7 @@ def test_policy_is_that_of_dense_iteration(name: str, data: st.DataObject) -> No
 
 @pytest.mark.parametrize("name", WAYS)
 @given(data=st.data(), seed=st.integers(0, 999))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_gradients_are_those_of_finite_differences(name: str, data: st.DataObject, seed: int) -> None:
     way = WAYS[name]
     case = draw_case(data, way)
@@ -144,7 +144,7 @@ def test_gradients_are_those_of_finite_differences(name: str, data: st.DataObjec
 
 @pytest.mark.parametrize("name", ["soft", "hard"])
 @given(data=st.data(), seed=st.integers(0, 999))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_discount_one_is_like_any_where_all_ends(name: str, data: st.DataObject, seed: int) -> None:
     way = WAYS[name]
     case = data.draw(cases(discounts=(1.0,), acyclic=True, scales=(0.3, 1.0)))
@@ -208,7 +208,7 @@ def test_probabilities_of_all_trajectories_sum_to_one(name: str, data: st.DataOb
 
 
 @given(data=st.data(), seed=st.integers(0, 999))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_with_certain_moves_a_horizon_gives_maxent_by_start(data: st.DataObject, seed: int) -> None:
     """Spec A: beta 1, discount 1, an explicit stop."""
     case = data.draw(cases(discounts=(1.0,)))

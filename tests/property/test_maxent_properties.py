@@ -38,7 +38,7 @@ def feature_differences(paths: Enumeration, by_start: bool) -> np.ndarray:
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(case=cases(**SMALL))
 def test_probabilities_sum_to_one_over_trajectories_and_over_states(condition: str, case: Case) -> None:
     paths = Enumeration(case.mdp, case.max_length)
@@ -56,7 +56,7 @@ def test_probabilities_sum_to_one_over_trajectories_and_over_states(condition: s
         np.testing.assert_allclose(states[:, k], [log_sum(every[g]) for g in groups], rtol=1e-10, atol=1e-10)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(case=cases(columns=(1,), **SMALL))
 def test_the_correction_for_unrecorded_actions_has_the_gradient_of_finite_differences(case: Case) -> None:
     paths = Enumeration(case.mdp, case.max_length)
@@ -72,7 +72,7 @@ def test_the_correction_for_unrecorded_actions_has_the_gradient_of_finite_differ
 
 
 @pytest.mark.parametrize("by_start", [False, True])
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(case=cases(**SMALL))
 def test_null_directions_are_those_of_all_feature_differences(by_start: bool, case: Case) -> None:
     """Exactly the null space of F(tau) - F(tau') over all pairs, hence that of the covariance at any theta."""
@@ -86,7 +86,7 @@ def test_null_directions_are_those_of_all_feature_differences(by_start: bool, ca
 
 
 @pytest.mark.parametrize("by_start", [False, True])
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(case=cases(scales=(0.3,), **SMALL))
 def test_null_directions_are_those_of_the_covariance_at_random_thetas(by_start: bool, case: Case) -> None:
     engine = FiniteEngine(case.mdp, case.max_length, by_start=by_start)
@@ -106,15 +106,16 @@ def test_null_directions_leave_all_probabilities_alone(condition: str, case: Cas
     assume(len(directions))
     paths = Enumeration(case.mdp, case.max_length)
     demos = as_demonstrations(paths, possible(paths))
-    shifted = model.log_prob(case.mdp, case.thetas[0] + 2.0 * directions, demos)
     before = model.log_prob(case.mdp, case.thetas[0], demos)
-    np.testing.assert_allclose(shifted, np.repeat(before, len(directions), axis=1), rtol=1e-9, atol=1e-9)
+    for direction in directions:  # one at a time: for every number of them there would be kernels to compile
+        shifted = model.log_prob(case.mdp, case.thetas[0] + 2.0 * direction, demos)
+        np.testing.assert_allclose(shifted, before, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("solver", ["newton", "lbfgs"])
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.filterwarnings("ignore::limiirl.errors.IdentifiabilityWarning")
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(case=cases(columns=(1,), scales=(0.3, 1.0), **SMALL), seed=st.integers(0, 2**20))
 def test_fits_satisfy_the_conditions_of_a_bounded_minimum(condition: str, solver: str, case: Case, seed: int) -> None:
     """Demonstrations are drawn at random, so that many maxima lie on a bound or in a null direction."""

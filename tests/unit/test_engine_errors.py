@@ -235,7 +235,7 @@ def _finite(values: Float, empty: bool = False) -> None:
     assert np.all(np.isfinite(values) | (empty & (values == -np.inf)))
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(
     problems(),
     st.sampled_from(["auto", "linear", "log"]),
@@ -272,7 +272,7 @@ def test_finite_numbers_or_one_of_our_errors(
             continue
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(problems(), st.sampled_from(["anywhere", "terminal"]), st.booleans())
 def test_finite_numbers_or_one_of_our_errors_at_any_length(
     problem: tuple[MDP, Float, int], stop: str, by_start: bool

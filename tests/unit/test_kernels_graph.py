@@ -126,8 +126,7 @@ def test_width_is_that_of_least_work(degrees: list[int], width: int) -> None:
 
 
 @graphs
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("n_columns", [1, 3])
+@pytest.mark.parametrize(("weighted", "n_columns"), [(True, 1), (False, 3)])
 def test_a_sweep_sums_over_every_edge(name: str, weighted: bool, n_columns: int) -> None:
     graph, n_states, src, dst = build(name)
     rng = np.random.default_rng(3)

@@ -13,6 +13,7 @@ from sklearn.neighbors import NearestCentroid
 import limiirl as ll
 from examples.mouse_labyrinth import __main__ as command
 from examples.mouse_labyrinth import drawing, maze, page, prediction, recordings, simulated, study
+from limiirl.irl.threads import one_thread
 
 GAMMA = 0.8
 SMALL = study.Settings(most=3, per_mouse=40, folds=2, resamples=0, models=False, check=False, tol=0.03)
@@ -132,7 +133,7 @@ class TestRecordings:
 
 
 class TestPrediction:
-    @pytest.mark.parametrize("seed", range(5))
+    @pytest.mark.parametrize("seed", range(3))
     def test_exact_p_is_that_of_trying_every_order(self, seed: int):
         rng = np.random.default_rng(seed)
         points, labels = rng.normal(size=(6, 2)), np.array([True, True, True, False, False, False])
@@ -148,17 +149,19 @@ class TestPrediction:
             return hits
 
         orders = sorted(set(permutations(labels.tolist())))
-        every = np.array([right(np.array(order)) for order in orders])
+        with one_thread():  # which six points are too few to be shared out among several
+            every = np.array([right(np.array(order)) for order in orders])
+        own = every[orders.index(tuple(labels.tolist()))]
         found = prediction.predict("x", points, labels, strata)
-        assert found.n_right == right(labels)
-        assert found.p_exact == pytest.approx(np.mean(every >= right(labels)), abs=1e-12)
+        assert found.n_right == own
+        assert found.p_exact == pytest.approx(np.mean(every >= own), abs=1e-12)
         low, high = found.by_chance
         assert np.mean(every < low) <= 0.05 <= np.mean(every <= low)
         assert np.mean(every < high) <= 0.95 <= np.mean(every <= high)
         assert found.n_labelings == 20
         # Batch B keeps two of its four labels, batch C one of its two.
         within = np.array([sum(np.array(order)[strata == "B"]) == 2 for order in orders])
-        assert found.p_within == pytest.approx(np.mean(every[within] >= right(labels)), abs=1e-12)
+        assert found.p_within == pytest.approx(np.mean(every[within] >= own), abs=1e-12)
         assert found.n_within == 6 * 2
         assert prediction.predict("x", points, labels).p_within == found.p_exact
 

@@ -51,11 +51,21 @@ def failing(when) -> ll.IntentMixture:
     return mixture(init=init)
 
 
+@pytest.fixture(scope="module")
+def up_to_two() -> ll.Selection:
+    return select((2,))
+
+
+@pytest.fixture(scope="module")
+def up_to_three() -> ll.Selection:
+    return select((2, 3))
+
+
 # --- the whole ---
 
 
-def test_two_intents_are_found_and_the_fit_is_handed_over():
-    found = select((2, 3))
+def test_two_intents_are_found_and_the_fit_is_handed_over(up_to_three):
+    found = up_to_three
     assert [row.n_intents for row in found.rows] == [1, 2, 3]
     assert found.recommended == 2
     assert found.best is found.mixtures[2]
@@ -165,18 +175,20 @@ def test_stability_says_nothing_of_one_intent_and_may_be_left_out():
     assert np.isnan(select((1,)).rows[0].stability)
 
 
-def test_the_same_seed_gives_the_same_and_other_numbers_do_not_matter():
-    found, again, wider = select((2,)), select((2,)), select((2, 3))
+def test_the_same_seed_gives_the_same_and_other_numbers_do_not_matter(up_to_two, up_to_three):
+    found, again, wider = up_to_two, select((2,)), up_to_three
     assert found.to_dict() == again.to_dict()
     # `behind` compares with the others; the text of a row makes nan equal to nan.
     without = [str(replace(row, behind=0.0, behind_se=0.0)) for row in found.rows]
     assert without == [str(replace(row, behind=0.0, behind_se=0.0)) for row in wider.rows[:2]]
-    generators = [select((2,), random_state=np.random.default_rng(4)).to_dict() for _ in range(2)]
+    few = {"folds": 2, "resamples": 2}
+    generators = [select((2,), random_state=np.random.default_rng(4), **few).to_dict() for _ in range(2)]
     assert generators[0] == generators[1]
 
 
 def test_the_seed_of_the_mixture_is_used_where_none_is_given():
-    seeded = [select((2,), mixture=mixture(random_state=seed, init="random"), random_state=None) for seed in (5, 5, 6)]
+    few = {"folds": 2, "resamples": 2, "random_state": None}
+    seeded = [select((2,), mixture=mixture(random_state=seed, init="random"), **few) for seed in (5, 5, 6)]
     assert seeded[0].to_dict() == seeded[1].to_dict()
     assert seeded[0].rows != seeded[2].rows
 
@@ -275,8 +287,8 @@ def test_progress_goes_to_stderr(capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_table_marks_choices_and_the_recommendation():
-    found = select((2, 3))
+def test_table_marks_choices_and_the_recommendation(up_to_three):
+    found = up_to_three
     lines = found.table().splitlines()
     assert len(lines) == 4
     assert lines[0].split()[:4] == ["K", "log-likelihood", "held", "out"]
@@ -297,10 +309,10 @@ def test_dict_is_json_without_nan():
     assert told["unit"] == "demonstrations"
 
 
-def test_plot_has_a_panel_for_each_known_criterion():
+def test_plot_has_a_panel_for_each_known_criterion(up_to_two):
     import matplotlib.pyplot as plt
 
-    found = select((2,))
+    found = up_to_two
     figure = found.plot()
     assert len(figure.axes) == 6
     assert all(ax.lines[0].get_xdata()[0] == found.recommended for ax in figure.axes)
