@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidDemos, InvalidParameter
+from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips, LimiirlWarning
 from limiirl.roads import Trips, clean
 from limiirl.roads.geodesy import Plane, distance_m
 from limiirl.roads.privacy import RouteMask, mask_zones, merge_small, suppress_small, trim_ends, trim_path_ends
@@ -132,6 +132,7 @@ def test_a_trip_shorter_than_both_ends_is_gone():
     assert len(trim_ends(left[:0])) == 0
 
 
+@pytest.mark.filterwarnings("ignore:No trip comes into")
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), radius=st.floats(50.0, 600.0))
 def test_no_fix_and_no_straight_line_between_two_is_left_in_a_zone(seed, radius):
@@ -161,7 +162,8 @@ def test_a_zone_cuts_a_trip_and_one_between_two_fixes_does_too():
         ["ann", "ann"],
     )
     beside = tuple(PLANE.degrees([450.0, 50.0]))
-    assert mask_zones(trip, [(*beside, 49.0)]) == trip
+    with pytest.warns(LimiirlWarning, match="No trip comes into"):
+        assert mask_zones(trip, [(*beside, 49.0)]) == trip
     assert mask_zones(trip, []) == trip
     everything = mask_zones(trip, [(*middle, 5000.0)])
     assert (len(everything), everything.notes["trips of which nothing is left, masked"]) == (0, 1)
@@ -171,6 +173,24 @@ def test_a_zone_cuts_a_trip_and_one_between_two_fixes_does_too():
 def test_a_zone_that_makes_no_sense(zone):
     with pytest.raises(InvalidParameter, match=r"zones\[0\] is"):
         mask_zones(line(0, 1), [zone])
+
+
+def test_a_zone_that_nobody_came_into_is_told_of():
+    trip = Trips.from_lists([41.15 + 0.001 * np.arange(9)], [np.full(9, -8.63)])
+    with pytest.warns(LimiirlWarning, match=r"No trip comes into zones\[1\].*Latitude comes first"):
+        masked = mask_zones(trip, [(41.154, -8.63, 150.0), (-8.63, 41.154, 150.0)])
+    assert len(masked) == 2
+
+
+def test_cleaned_trips_are_taken_as_they_are():
+    cleaned = clean(Trips.from_lists([41.15 + 0.001 * np.arange(20)], [np.full(20, -8.63)]))
+    for tool in (
+        lambda given: trim_ends(given, 300.0, seed=0),
+        lambda given: mask_zones(given, [(41.16, -8.63, 150.0)]),
+    ):
+        np.testing.assert_array_equal(tool(cleaned).lat, tool(cleaned.trips).lat)
+        with pytest.raises(InvalidTrips, match="trips must be Trips or what `clean` returns; it is a list"):
+            tool([1.0])
 
 
 @pytest.mark.parametrize("known", [{"metres": 0.0}, {"metres": np.inf}, {"jitter": -0.1}])

@@ -372,8 +372,8 @@ def test_copies_are_skipped_and_others_of_the_same_id_are_renamed(tmp_path):
     assert trips.ids.tolist() == ["7", "8", "7#2", "7#3"]
     assert trips.lengths.tolist() == [3, 3, 2, 1]
     assert [(skip.row, skip.reason) for skip in trips.skipped] == [
-        (3, "it is a copy of the trip in row 0"),
-        (4, "it is a copy of the trip in row 2"),
+        (3, "it is a copy of an earlier trip"),
+        (4, "it is a copy of an earlier trip"),
     ]
     assert trips.notes == {"other trips of the same id, renamed (id#2, id#3, ...)": 2}
 

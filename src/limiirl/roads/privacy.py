@@ -6,6 +6,7 @@ not.
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 
@@ -13,9 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidParameter
+from limiirl.errors import InvalidParameter, InvalidTrips, LimiirlWarning
 from limiirl.roads.geodesy import distance_m, seen_m
 from limiirl.roads.small_numbers import RouteMask, merge_small, suppress_small
+from limiirl.roads.traces.cleaning import Cleaned
 from limiirl.roads.traces.trips import Trips
 
 __all__ = ["RouteMask", "mask_zones", "merge_small", "suppress_small", "trim_ends", "trim_path_ends"]
@@ -26,7 +28,7 @@ Bool = NDArray[np.bool_]
 Seed = int | np.random.Generator | None
 
 
-def trim_ends(trips: Trips, metres: float = 300.0, *, jitter: float = 0.5, seed: Seed = None) -> Trips:
+def trim_ends(trips: Trips | Cleaned, metres: float = 300.0, *, jitter: float = 0.5, seed: Seed = None) -> Trips:
     """Keep of every trip the longest stretch all of which is away from both its ends.
 
     A trip that passes its own beginning or end again would show it, be it between two fixes, so that what is on the
@@ -37,7 +39,7 @@ def trim_ends(trips: Trips, metres: float = 300.0, *, jitter: float = 0.5, seed:
 
     Parameters
     ----------
-    trips : Trips
+    trips : Trips or Cleaned
         Cleaned.
     metres : float
         Least distance of what is left from the old end.
@@ -58,6 +60,7 @@ def trim_ends(trips: Trips, metres: float = 300.0, *, jitter: float = 0.5, seed:
     >>> trim_ends(trip, 300.0, jitter=0.0)[0][0].round(3).tolist()[:2]
     [41.153, 41.154]
     """
+    trips = _trips(trips)
     radius = _radii(metres, jitter, seed, len(trips))
     if len(trips) == 0:
         return trips
@@ -72,12 +75,12 @@ def trim_ends(trips: Trips, metres: float = 300.0, *, jitter: float = 0.5, seed:
     return _pieces(trips, keep, crossed, "trimmed from the ends")
 
 
-def mask_zones(trips: Trips, zones: Sequence[tuple[float, float, float]]) -> Trips:
+def mask_zones(trips: Trips | Cleaned, zones: Sequence[tuple[float, float, float]]) -> Trips:
     """Drop what lies in circles, and cut trips there, also where a trip passes through a circle between two fixes.
 
     Parameters
     ----------
-    trips : Trips
+    trips : Trips or Cleaned
         Any.
     zones : list of (lat, lon, radius in metres)
         Put a circle about a home off its middle, by an amount that you do not publish: its rim shows in the data.
@@ -95,16 +98,41 @@ def mask_zones(trips: Trips, zones: Sequence[tuple[float, float, float]]) -> Tri
     >>> [lat.round(3).tolist() for lat, _, _ in mask_zones(trip, [(41.154, -8.63, 150.0)])]
     [[41.15, 41.151, 41.152], [41.156, 41.157, 41.158]]
     """
+    trips = _trips(trips)
     inside, crossed = np.zeros((2, trips.n_fixes), dtype=np.bool_)
-    for i, (lat, lon, radius) in enumerate(zones):
-        if not (abs(lat) <= 90.0 and abs(lon) <= 180.0 and radius > 0.0):
-            raise InvalidParameter(
-                f"zones[{i}] is {(lat, lon, radius)}; a zone is (lat, lon, radius in metres) with a positive radius."
-            )
+    for i, zone in enumerate(zones):
+        lat, lon, radius = _zone(zone, i)
         xy = seen_m(lat, lon, trips.lat, trips.lon)
-        inside |= np.hypot(*xy.T) <= radius
-        crossed[1:] |= _nearest(xy[:-1], xy[1:]) <= radius
+        within, passed = np.hypot(*xy.T) <= radius, _nearest(xy[:-1], xy[1:]) <= radius
+        if not (within.any() or passed.any()):
+            warnings.warn(
+                f"No trip comes into zones[{i}], {radius:g} m about latitude {lat:g}, longitude {lon:g}. Is it where "
+                "it should be? Latitude comes first.",
+                LimiirlWarning,
+                stacklevel=2,
+            )
+        inside |= within
+        crossed[1:] |= passed
     return _pieces(trips, ~inside, crossed, "masked", rims=True)
+
+
+def _trips(given: Trips | Cleaned) -> Trips:
+    found = given.trips if isinstance(given, Cleaned) else given
+    if not isinstance(found, Trips):
+        raise InvalidTrips(f"trips must be Trips or what `clean` returns; it is a {type(given).__name__}.")
+    return found
+
+
+def _zone(given: object, i: int) -> tuple[float, float, float]:
+    try:
+        lat, lon, radius = (float(part) for part in given)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        lat = lon = radius = np.nan
+    if not (abs(lat) <= 90.0 and abs(lon) <= 180.0 and radius > 0.0):
+        raise InvalidParameter(
+            f"zones[{i}] is {given}; zones is a list of (lat, lon, radius in metres) with a positive radius."
+        )
+    return lat, lon, radius
 
 
 def trim_path_ends(

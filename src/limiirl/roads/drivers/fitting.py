@@ -45,6 +45,8 @@ class DriverFit:
         The trips it was fitted to.
     sticks : int
         Clusters that the stick-breaking Gaussian mixture sees in the trips' features: the paper's way to K.
+    capped : bool
+        Whether these are as many as it may see, 6 or the number of drivers: it might see more, and says little of K.
     selection : Selection or None
         Where `n_intents` was "select".
     features : FeatureChoice
@@ -54,6 +56,7 @@ class DriverFit:
     mixture: IntentMixture
     demos: Demonstrations
     sticks: int
+    capped: bool
     selection: Selection | None
     features: FeatureChoice
 
@@ -83,7 +86,7 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     demos : Demonstrations
         `Matches.demonstrations`; trips of more than `max_segments` segments are left out.
     n_intents : int, "sticks" or "select"
-        The number of styles; or what the paper's stick-breaking mixture sees in the trips' features; or what
+        The number of styles; or what the paper's stick-breaking mixture sees in the trips' features, at most 6; or what
         `select_intents` recommends among 1 to 6, by cross-validation, which takes many fits.
     model : {"MaxEnt", "DestinationMaxEnt"}
         The paper's model; or the one that is given where a trip ends.
@@ -127,12 +130,12 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     sticks = stick_breaking(kept.features(mdp), most, random_state)
     if n_intents == SELECT:
         found = _select(mdp, kept, wanted, by_driver, most, engine)
-        return DriverFit(found.best, kept, sticks, found, chosen)
+        return DriverFit(found.best, kept, sticks, sticks == most, found, chosen)
     number = sticks if n_intents == STICKS else n_intents
     if isinstance(number, str):
         raise InvalidParameter(f"n_intents must be a number, {STICKS!r} or {SELECT!r}; it is {n_intents!r}.")
     fitted = wanted.set_params(n_intents=number).fit(mdp, kept, groups, engine=engine)
-    return DriverFit(fitted, kept, sticks, None, chosen)
+    return DriverFit(fitted, kept, sticks, sticks == most, None, chosen)
 
 
 def _usable(demos: Demonstrations, model: str, max_segments: int) -> Demonstrations:

@@ -221,7 +221,7 @@ def _distinct(trips: Trips, pieces: Int, rows: Int, skipped: list[Skipped], note
             twin = seen.setdefault((name, piece, _digest(trips, i)), i)
             if twin != i:
                 keep[i] = False
-                skipped.append(Skipped(str(ids[i]), int(rows[i]), f"it is a copy of the trip in row {rows[twin]}"))
+                skipped.append(Skipped(str(ids[i]), int(rows[i]), "it is a copy of an earlier trip"))
                 continue
             driver = None if trips.groups is None else trips.groups[i].item()
             known, met = last.get((name, driver), ("", {piece}))
