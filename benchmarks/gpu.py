@@ -16,13 +16,17 @@ from benchmarks.engine import MAX_LENGTH, intents, network
 from benchmarks.measure import describe_machine, seconds
 from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.demos.units import Units
+from limiirl.irl import with_choices
 from limiirl.irl.choice_events import Events
+from limiirl.irl.destination_gpu import GpuGoalValues
+from limiirl.irl.destination_values import GoalValues
 from limiirl.irl.devices import choose_backend
 from limiirl.irl.engine import FiniteEngine
+from limiirl.kernels.goal_tree import heights
 from limiirl.kernels.gpu_device import need_device
 from limiirl.worlds import RoadGrid
 
-PARTS = ("evaluation", "variants", "sizes", "causal", "training")
+PARTS = ("evaluation", "variants", "sizes", "causal", "goals", "training")
 STORED = 1e11
 
 
@@ -144,6 +148,26 @@ def causal() -> None:
         compare(f"{n:,} states, {kind}", calls[0], calls[1], (5, 1))
 
 
+def goals() -> None:
+    """Print value and gradient of ways to goals, 1,000 pairs: a batch of rewards against one after the other."""
+    print("goals: sums over ways between 1,000 pairs and their gradients, and infinite sums (elimination alone)")
+    for n, edges in ((1_000, 1_200), (3_000, 3_600), (10_000, 12_000), (30_000, 36_000), (85_189, 102_227)):
+        mdp = with_choices(RoadGrid(n_states=n, n_edges=edges, seed=0).mdp)
+        cpu, gpu = GoalValues(mdp), GpuGoalValues(mdp, need_device())
+        rng = np.random.default_rng(0)
+        starts, ends = rng.integers(0, n, (2, 1_000))
+        levels = int(heights(cpu.plan.parent).max()) + 1
+        print(f"  {n:,} states: {cpu.plan.up.size:,} moves after elimination, {levels} levels")
+        for K in (1, 3, 8) if n >= 10_000 else (3,):
+            thetas = -rng.uniform(1.0, 2.0, (K, mdp.n_features))
+            given = (thetas, starts, ends, np.full((1_000, K), 1e-3), 1e-6)
+            compare(f"    K = {K}", lambda g=gpu, a=given: g.weigh(*a), lambda c=cpu, a=given: c.weigh(*a), (10, 1))
+        theta, dear = np.zeros(mdp.n_features), np.full(mdp.n_features, -1.0)
+        for name, at in (("infinite", theta), ("finite", dear)):
+            answers = [lambda v=v, t=at: (np.array([1.0 + v.finite(t, 1e-6)]),) for v in (gpu, cpu)]
+            compare(f"    is it finite: {name}", *answers, (20, 3))
+
+
 def training(mdp: MDP) -> None:
     """Print a training run: K = 3, 1,000 trips, 5 iterations of at most 50 evaluations."""
     print("training: K = 3, 1,000 trips, 5 EM iterations of at most 50 evaluations")
@@ -188,7 +212,7 @@ def main() -> None:
     print(f"{device.name}, CuPy {device.xp.__version__}, CUDA {device.xp.cuda.runtime.runtimeGetVersion()}")
     print(f"{describe_machine()}, {numba.config.NUMBA_NUM_THREADS} threads", flush=True)
     for part in options.parts:
-        if part in ("sizes", "causal"):
+        if part in ("sizes", "causal", "goals"):
             globals()[part]()
         else:
             globals()[part](mdp)

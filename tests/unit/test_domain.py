@@ -147,7 +147,7 @@ class Walled:
         self.rows, self.most = np.abs(rng.normal(size=(9, 6))), rng.uniform(1.0, 2.0, 9)
         self.values: list[float] = []
         if told:
-            self.domain = Domain(self.edge)
+            self.domains = [Domain(self.edge)]
 
     def edge(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         i = int(np.argmax(self.rows @ theta - self.most))
@@ -200,7 +200,7 @@ def test_fits_agree_with_and_without_what_is_known_of_the_domain() -> None:
     for told in (True, False):
         objective = WayLikelihood(values, trips, np.ones((60, 1)), np.zeros(1))
         if not told:
-            del objective.domain
+            del objective.domains
         found += minimise_bfgs(objective, start, box, 1e-6, 500)
     assert all(result.converged for result in found)
     np.testing.assert_allclose(found[0].value, found[1].value, rtol=0, atol=1e-9)

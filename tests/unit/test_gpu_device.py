@@ -40,7 +40,13 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [MaxEnt(3, device="gpu"), MaxCausalEnt(device="gpu"), MaxCausalEnt(horizon=3, device="gpu")]
+    "model",
+    [
+        MaxEnt(3, device="gpu"),
+        MaxCausalEnt(device="gpu"),
+        MaxCausalEnt(horizon=3, device="gpu"),
+        DestinationMaxEnt(device="gpu"),
+    ],
 )
 def test_without_a_gpu_the_error_says_what_to_do(model: object, no_gpu: None) -> None:
     mdp, demos = world()
@@ -65,7 +71,8 @@ def test_without_cupy_the_error_names_the_package() -> None:
 
 def test_a_device_or_an_environment_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     mdp, demos = world()
-    for model in (MaxEnt(3, device="tpu"), MaxCausalEnt(device="tpu"), MaxEnt(np.inf, device="tpu")):
+    models = (MaxEnt(3, device="tpu"), MaxCausalEnt(device="tpu"), MaxEnt(np.inf, device="tpu"))
+    for model in (*models, DestinationMaxEnt(device="tpu")):
         with pytest.raises(InvalidParameter, match="device must be one of cpu, gpu, auto; it is 'tpu'."):
             model.fit(mdp, demos)
     monkeypatch.setenv("LIMIIRL_GPU", "maybe")
@@ -73,12 +80,6 @@ def test_a_device_or_an_environment_that_does_not_exist(monkeypatch: pytest.Monk
         InvalidParameter, match="LIMIIRL_GPU must be 'emulated' or 'off', or not be set; it is 'maybe'."
     ):
         find_device()
-
-
-def test_ways_to_a_goal_have_no_gpu() -> None:
-    mdp, demos = world()
-    with pytest.raises(InvalidParameter, match="Ways to a goal are summed by elimination, which runs on the CPU."):
-        DestinationMaxEnt(device="gpu").fit(mdp, demos)
 
 
 def test_any_length_has_no_gpu() -> None:
@@ -171,7 +172,7 @@ def test_kernels_that_wait_for_each_other_are_known() -> None:
     waiting = {name for name, found in signatures().items() if "arrived" in found.names}
     assert waiting == {
         "linear_backward", "linear_forward", "log_backward", "log_forward", "choice_plan", "choice_plan_back",
-        "choice_settle", "choice_adjoint",
+        "choice_settle", "choice_adjoint", "goal_eliminate", "goal_reach", "goal_pull_back",
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from limiirl.irl.base import FitResult
 from limiirl.irl.destination_likelihood import Trips, arrives_once, log_weight_onward
 from limiirl.irl.destination_null import nulls, spread
 from limiirl.irl.destination_values import GoalValues
-from limiirl.irl.devices import only_cpu
+from limiirl.irl.devices import choose_device
 from limiirl.irl.engine.viterbi import heaviest_of_any_length
 from limiirl.irl.evidence import Evidence
 from limiirl.irl.optimise import SOLVERS
@@ -57,8 +57,8 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
     max_evaluations : int
         Cap on values with gradients in `fit`; the best point is kept.
     device : {"cpu", "gpu", "auto"}
-        "auto" is the CPU: one elimination for all goals has no faster form for a GPU (ADR 0018), and "gpu" is an error
-        that says so.
+        Where fits and log-probabilities are computed; "auto" is the CPU, until a GPU has been timed at it (ADR 0018).
+        What is asked for one reward (flows, samples, values to a goal) is computed on the CPU in any case.
 
     Attributes
     ----------
@@ -328,8 +328,12 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
 
     def _values(self, mdp: MDP) -> GoalValues:
         checks.mdp(mdp)
-        only_cpu(self.device, "Ways to a goal are summed by elimination")
-        return GoalValues(mdp)
+        device = choose_device("cpu" if self.device == "auto" else self.device, mdp.n_states + mdp.n_edges)
+        if device is None:
+            return GoalValues(mdp)
+        from limiirl.irl.destination_gpu import GpuGoalValues
+
+        return GpuGoalValues(mdp, device)
 
 
 def _states(mdp: MDP, given: ArrayLike | np.random.Generator | None, name: str) -> Int:

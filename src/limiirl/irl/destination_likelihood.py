@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from limiirl.demos import Demonstrations
 from limiirl.demos.checks import name_demo
 from limiirl.errors import DivergentPartition, InvalidDemos, NumericalError
-from limiirl.irl.destination_values import GoalValues
+from limiirl.irl.destination_values import GoalValues, flow_features
 from limiirl.irl.domain import Domain
-from limiirl.irl.engine.features import expected_features
 from limiirl.irl.evidence import Evidence
 from limiirl.mdp import MDP
 
@@ -92,8 +91,7 @@ class Trips:
 
     def log_value(self, values: GoalValues, thetas: Float) -> Float:
         """Return (N, K): the log-weight of all ways between the two ends of each demonstration."""
-        pairs = [values.solve(theta).ways(self.starts, self.goals).log_value for theta in thetas]
-        return np.stack(pairs, axis=1)[self.pair]
+        return np.asarray(values.log_values(thetas, self.starts, self.goals)[self.pair])
 
     def log_prob(self, values: GoalValues, thetas: Float) -> Float:
         """Return (N, K)."""
@@ -128,15 +126,16 @@ class WayLikelihood:
     weights : (N, K)
         Scaled here to sum to 1.
     ridge : (K,)
-    domain : Domain, optional
-        What is known of where sums over ways are finite: the same for all weights.
+    domains : list of Domain, optional
+        What each of K searches knows of where sums over ways are finite: the same for all weights.
     """
 
     def __init__(
-        self, values: GoalValues, trips: Trips, weights: Float, ridge: Float, domain: Domain | None = None
+        self, values: GoalValues, trips: Trips, weights: Float, ridge: Float, domains: list[Domain] | None = None
     ) -> None:
         self.values, self.trips, self.ridge = values, trips, ridge
-        self.domain = finite_ways(values) if domain is None else domain
+        self.heavy = values.together
+        self.domains = [finite_ways(values)] * weights.shape[1] if domains is None else domains
         self._weights = weights / weights.sum(axis=0)
         self.mean_features = self._weights.T @ trips.features
         # The variance that a sum would have whose terms, one a step, are independent.
@@ -148,25 +147,25 @@ class WayLikelihood:
 
     def evaluate(self, thetas: Float, which: NDArray[np.intp]) -> tuple[Float, Float]:
         """Return values (J,) and gradients (J, d); infinite where a sum over ways is, or is beyond float64."""
-        parts = [self._one(theta, int(k)) for theta, k in zip(thetas, which, strict=True)]
-        return np.array([value for value, _ in parts]), np.array([gradient for _, gradient in parts])
+        trips, weights = self.trips, self._by_pair[:, which]
+        values, gradients = self.values.weigh(thetas, trips.starts, trips.goals, weights, _MARGIN)
+        for j, k in enumerate(which):
+            if math.isfinite(values[j]):
+                values[j], gradients[j] = self._complete(thetas[j], int(k), float(values[j]), gradients[j])
+        return values, gradients
 
-    def _one(self, theta: Float, k: int) -> tuple[float, Float]:
-        weights = self._by_pair[:, k]
-        used = np.flatnonzero(weights)
-        try:
-            found = self.values.solve(theta, _MARGIN).ways(
-                self.trips.starts[used], self.trips.goals[used], weights[used]
-            )
-        except (DivergentPartition, NumericalError):
-            return np.inf, np.zeros_like(theta)
-        assert found.flow is not None
-        value = float(weights[used] @ found.log_value) - float(self.mean_features[k] @ theta)
-        gradient = flow_features(self.trips.mdp, found.flow) - self.mean_features[k]
+    def _complete(self, theta: Float, k: int, value: float, gradient: Float) -> tuple[float, Float]:
+        """Take off what the demonstrations themselves weigh, and add the ridge."""
+        value -= float(self.mean_features[k] @ theta)
+        gradient = gradient - self.mean_features[k]
         if not self.trips.evidence.fixed:
             more, slope = self.trips.evidence.correction(theta, self._weights[:, k])
             value, gradient = value - more, gradient - slope
         return value + 0.5 * self.ridge[k] * float(theta @ theta), gradient + self.ridge[k] * theta
+
+    def _one(self, theta: Float, k: int) -> tuple[float, Float]:
+        values, gradients = self.evaluate(theta[None], np.array([k]))
+        return float(values[0]), gradients[0]
 
     def hessian(self, theta: Float, k: int) -> Float:
         """Return the Hessian (d, d) by central differences of the exact gradient."""
@@ -211,13 +210,6 @@ def _edge(values: GoalValues, theta: Float) -> tuple[float, Float] | None:
     except NumericalError:
         return None
     return None if found is None else (found[0] + _MARGIN, flow_features(values.mdp, found[1]))
-
-
-def flow_features(mdp: MDP, flow: Float) -> Float:
-    """Return (d,): the features collected by uses of edges (E,), those of the states that they lead to included."""
-    node = np.zeros((mdp.n_states, 1))
-    np.add.at(node[:, 0], mdp.dst, flow)
-    return np.asarray(expected_features(mdp, node, flow[:, None])[0])
 
 
 def surely_finite(values: GoalValues, theta: Float) -> bool:

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from limiirl.errors import DivergentPartition
-from limiirl.irl.destination_likelihood import finite_ways, flow_features, surely_finite
-from limiirl.irl.destination_values import GoalValues
+from limiirl.irl.destination_likelihood import finite_ways, surely_finite
+from limiirl.irl.destination_values import GoalValues, flow_features
 from limiirl.irl.domain import Domain
 from limiirl.irl.optimise import Box
 

@@ -10,12 +10,13 @@ import math
 import threading
 import weakref
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
+from limiirl.irl.engine.features import expected_features
 from limiirl.kernels import goals as kernel
 from limiirl.kernels.goal_plan import Plan, plan
 from limiirl.mdp import MDP
@@ -52,6 +53,11 @@ class GoalValues:
     ----------
     mdp : MDP
 
+    Attributes
+    ----------
+    together : bool
+        Whether several thetas at once cost less than one after the other.
+
     Examples
     --------
     From 0 two ways lead to 3: by 1, or by 2, and one may go from 1 back to 0 at the weight 1/2 of 0.
@@ -60,6 +66,8 @@ class GoalValues:
     >>> np.exp(GoalValues(mdp).solve(np.log([0.5])).values_to(3)).round(3)  # b0 = b1 + b2, b1 = b0 / 2 + 1
     array([4., 3., 1., 1.])
     """
+
+    together = False
 
     def __init__(self, mdp: MDP) -> None:
         if mdp.gamma != 1.0:
@@ -97,11 +105,7 @@ class GoalValues:
         log_w = self.log_moves(theta)
         value, star, stuck = self._eliminate(log_w, margin)
         if stuck >= 0:
-            state = int(np.flatnonzero(self.plan.rank == stuck)[0])
-            raise DivergentPartition(
-                f"The sum over ways of any length is infinite: cycles through state {state} weigh 1 or more. Use lower "
-                "rewards, so that every cycle costs more than the ways around it make up for."
-            )
+            raise divergent(self.plan, stuck)
         return Solution(self, log_w, value, star)
 
     def edge(self, theta: Float, margin: float = 0.0) -> tuple[float, Float] | None:
@@ -125,6 +129,34 @@ class GoalValues:
         pull[loop] = 1.0
         _adjoint(plan, value, star, pull, np.zeros_like(star))
         return float(value[loop]), _uses(plan, log_w, value, pull)
+
+    def log_values(self, thetas: Float, starts: Int, goals: Int) -> Float:
+        """Return log beta_g(s) (m, K) of pairs (m,) under each of thetas (K, d), or raise `DivergentPartition`."""
+        return np.stack([self.solve(theta).ways(starts, goals).log_value for theta in thetas], axis=1)
+
+    def weigh(self, thetas: Float, starts: Int, goals: Int, weights: Float, margin: float = 0.0) -> tuple[Float, Float]:
+        """Return sums (K,) of log beta over pairs (m,) by weights (m, K), and their derivatives (K, d) by thetas.
+
+        Infinite, with derivatives 0, where `solve` with this margin raises; pairs without weight do not count.
+
+        Examples
+        --------
+        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], state_features=[[0.0], [1.0], [0.0]])
+        >>> pair = np.array([0]), np.array([2])
+        >>> GoalValues(mdp).weigh(np.log([[3.0]]), *pair, np.ones((1, 1)))  # 1 + 3, and 3 of 4 pass state 1
+        (array([1.38629436]), array([[0.75]]))
+        """
+        parts = [self._weigh(theta, starts, goals, weights[:, k], margin) for k, theta in enumerate(thetas)]
+        return np.array([value for value, _ in parts]), np.array([slope for _, slope in parts])
+
+    def _weigh(self, theta: Float, starts: Int, goals: Int, weights: Float, margin: float) -> tuple[float, Float]:
+        used = np.flatnonzero(weights)
+        try:
+            found = self.solve(theta, margin).ways(starts[used], goals[used], weights[used])
+        except (DivergentPartition, NumericalError):
+            return np.inf, np.zeros_like(theta)
+        assert found.flow is not None
+        return float(weights[used] @ found.log_value), flow_features(self.mdp, found.flow)
 
     def known(self, theta: Float) -> Solution:
         """Return the sums at theta (d,), from memory if it was asked for lately: a forecast asks again and again."""
@@ -186,12 +218,12 @@ class Solution:
         start, goal = self.plan.rank[starts], self.plan.rank[goals]
         flow = None if weights is None else _Pull(self)
         log_value = np.full(start.size, -np.inf)
-        near = np.zeros(start.size, dtype=bool)
+        done = np.zeros(start.size, dtype=bool)
         if self._bounded():
-            near = self._near(start, goal, np.zeros(self.mdp.n_states), log_value, weights, flow)
-        for g in np.unique(goal[~near]):
+            done = self._near(start, goal, np.zeros(self.mdp.n_states), log_value, weights, flow)
+        for g in np.unique(goal[~done]):
             # Weights seen from the goal are probabilities: sums of walks to it are all 1.
-            mine = np.flatnonzero(~near & (goal == g))
+            mine = np.flatnonzero(~done & (goal == g))
             shift = self._walks(int(np.flatnonzero(self.plan.rank == g)[0]))
             mine = mine[shift[start[mine]] > -np.inf]
             if mine.size:
@@ -219,12 +251,12 @@ class Solution:
         legs = (up_ptr[np.searchsorted(begins, pair[0])], down_ptr[np.concatenate([end_of, np.arange(ends.size)])])
         total = kernel.join(plan.parent, plan.depth, loops, *pair, *legs, leg_up, leg_down)
         m = start.size
-        near = total[:m] >= _NEAR
+        done = near(total[:m])
         own = total[m:][end_of]
-        log_value[near] = np.log(total[:m][near] / own[near]) + shift[start[near]] - shift[goal[near]]
+        log_value[done] = np.log(total[:m][done] / own[done]) + shift[start[done]] - shift[goal[done]]
         if flow is None or weights is None:
-            return np.asarray(near)
-        counted = np.where(near, weights, 0.0)
+            return done
+        counted = np.where(done, weights, 0.0)
         by_sum = np.concatenate([counted, -np.bincount(end_of, weights=counted, minlength=ends.size)])
         by_sum[by_sum != 0.0] /= total[by_sum != 0.0]
         pull_up, pull_down, pull = np.zeros_like(leg_up), np.zeros_like(leg_down), np.zeros(2 * n)
@@ -234,7 +266,7 @@ class Solution:
         kernel.climb_adjoint(*tree, moves[:n], begins, up_ptr, leg_up, pull_up, pull[:n])
         kernel.climb_adjoint(*tree, moves[n:], ends, down_ptr, leg_down, pull_down, pull[n:])
         flow.add(pull * moves)
-        return np.asarray(near)
+        return done
 
     def _walks(self, goal: int) -> Float:
         """Return log G(s, goal) (S,), numbered by the plan."""
@@ -249,7 +281,7 @@ class Solution:
             right = np.zeros(self.mdp.n_states)
             kernel.solve(self.plan.up_ptr, self.plan.up, self._value, self._star, right)
             self._largest = float(np.max(right))
-        return self._largest <= math.log(_LARGEST)
+        return bool(bounded(self._largest))
 
 
 class _Pull:
@@ -272,6 +304,32 @@ class _Pull:
         _adjoint(plan, found._value, found._star, self._moves, self.star)
         # What is subtracted for walks beyond the goal may leave a little less than 0.
         return np.maximum(_uses(plan, found.log_w, found._value, self._moves), 0.0)
+
+
+def near(total: Float) -> NDArray[np.bool_]:
+    """Return (m,) which sums over walks are large enough to be right in linear space."""
+    return np.asarray(total >= _NEAR)
+
+
+def bounded(log_sums: Float | float) -> Any:
+    """Return whether the sums of all walks from a state, given by their logarithms, are small enough for that."""
+    return log_sums <= math.log(_LARGEST)
+
+
+def divergent(plan: Plan, stuck: int) -> DivergentPartition:
+    """Return the error that elimination has found an infinite sum at a state, numbered by the plan."""
+    state = int(np.flatnonzero(plan.rank == stuck)[0])
+    return DivergentPartition(
+        f"The sum over ways of any length is infinite: cycles through state {state} weigh 1 or more. Use lower "
+        "rewards, so that every cycle costs more than the ways around it make up for."
+    )
+
+
+def flow_features(mdp: MDP, flow: Float) -> Float:
+    """Return (d,): the features collected by uses of edges (E,), those of the states that they lead to included."""
+    node = np.zeros((mdp.n_states, 1))
+    np.add.at(node[:, 0], mdp.dst, flow)
+    return np.asarray(expected_features(mdp, node, flow[:, None])[0])
 
 
 def _adjoint(plan: Plan, value: Float, star: Float, pull: Float, pull_star: Float) -> None:

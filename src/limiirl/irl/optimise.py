@@ -58,12 +58,14 @@ def minimise_bfgs(
     infinite value shortens the step and nothing else: what is known of the curvature stays. No Hessian is asked for.
 
     Two attributes of the objective help where it has them. With `scale` (K, d), of second derivatives, the model
-    begins. With `domain`, a `Domain`, every infinite value tells a half-space beyond which all are, and steps keep out.
+    begins. With `domains`, a `Domain` for each of the K, every infinite value tells a half-space beyond which all are,
+    and steps keep out.
     """
-    scales, domain = getattr(objective, "scale", np.ones_like(starts)), getattr(objective, "domain", None)
+    scales = getattr(objective, "scale", np.ones_like(starts))
+    domains = getattr(objective, "domains", [None] * len(starts))
 
     def begin(k: int, theta: Float, value: float, gradient: Float) -> Search:
-        return QuasiSearch(Curvature(scales[k]), domain, theta, value, gradient)
+        return QuasiSearch(Curvature(scales[k]), domains[k], theta, value, gradient)
 
     with one_thread("blas"):
         return _descend(objective, starts, box, tol, max_evaluations, begin)

@@ -61,7 +61,7 @@ class PreparedDestination(PreparedFeatures):
         return Maximised(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
 
     def search(self, weights: Float, ridge: Float, starts: Float | None, max_evaluations: int) -> list[FitResult]:
-        """Minimise the objective of every column of weights (N, J), each in a thread of its own where there are any."""
+        """Minimise the objective of every column of weights (N, J), together on a GPU, or else each in a thread."""
         if starts is None:
             starts = np.tile(self.inside(), (weights.shape[1], 1))
         else:
@@ -69,25 +69,26 @@ class PreparedDestination(PreparedFeatures):
             at_edge = np.array([self.values.finite(start) for start in self._box.clip(starts)], dtype=bool)
             starts = np.array(starts, dtype=np.float64)
             starts[at_edge] = self.project(starts[at_edge])
-        objective = WayLikelihood(self.values, self.trips, weights, ridge)
+        # What one search learns of the domain helps all later ones, but not its neighbours, which may be as far or not.
+        each = range(weights.shape[1])
+        domains = [self._domain.fork() for _ in each]
+        objective = WayLikelihood(self.values, self.trips, weights, ridge, domains)
         tol = checks.positive(self.model.tol, "tol") * np.maximum(1.0, np.abs(objective.mean_features))
         solver = SOLVERS[self.model.solver]
 
-        each = range(weights.shape[1])
-        # What one search learns of the domain helps all later ones, but not its neighbours, which may be as far or not.
-        forks = [self._domain.fork() for _ in each]
-
         def one(k: int) -> FitResult:
-            alone = WayLikelihood(self.values, self.trips, weights[:, k : k + 1], ridge[k : k + 1], forks[k])
+            alone = WayLikelihood(self.values, self.trips, weights[:, k : k + 1], ridge[k : k + 1], domains[k : k + 1])
             return solver(alone, starts[k : k + 1], self._box, tol[k : k + 1], max_evaluations)[0]
 
         threads = min(len(each), int(numba.get_num_threads()))
-        if threads == 1:
+        if self.values.together:
+            found = solver(objective, starts, self._box, tol, max_evaluations)
+        elif threads == 1:
             found = [one(k) for k in each]
         else:
             with one_thread("blas"), ThreadPoolExecutor(threads) as pool:
                 found = list(pool.map(one, each))
-        for fork in forks:
+        for fork in domains:
             self._domain.merge(fork)
         return found
 

@@ -231,7 +231,7 @@ def climb_adjoint(
 
 
 @njit(cache=True, nogil=True)
-def _meet(parent: Int, depth: Int, one: int, other: int) -> int:
+def meet(parent: Int, depth: Int, one: int, other: int) -> int:
     """Return the first common ancestor of two states, or -1."""
     while one != other:
         if depth[one] == 0 and depth[other] == 0:
@@ -252,7 +252,7 @@ def join(
     """
     found = np.zeros(start.size)
     for i in range(start.size):
-        v = _meet(parent, depth, start[i], goal[i])
+        v = meet(parent, depth, start[i], goal[i])
         up_low, down_low = first[i] + depth[start[i]], last[i] + depth[goal[i]]
         while v != ROOT:
             found[i] += leg_up[up_low - depth[v]] * loops[v] * leg_down[down_low - depth[v]]
@@ -280,7 +280,7 @@ def join_adjoint(
     for i in range(start.size):
         if by_sum[i] == 0.0:
             continue
-        v = _meet(parent, depth, start[i], goal[i])
+        v = meet(parent, depth, start[i], goal[i])
         up_low, down_low = first[i] + depth[start[i]], last[i] + depth[goal[i]]
         while v != ROOT:
             at, to, scale = up_low - depth[v], down_low - depth[v], by_sum[i] * loops[v]

@@ -85,7 +85,7 @@ class CupyDevice:
         import cupy
 
         self.xp, self._process = cupy, os.getpid()
-        self._modules: dict[tuple[tuple[int, int, int], bool], Any] = {}
+        self._modules: dict[tuple[str, tuple[int, int, int], bool], Any] = {}
         found = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
         self.name = found["name"].decode()
         self.n_blocks = int(found["multiProcessorCount"])
@@ -100,11 +100,12 @@ class CupyDevice:
         if os.getpid() != self._process:
             raise BackendUnavailable(_FORKED)
         waits = "arrived" in signatures()[kernel].names  # for other blocks, so that all must run at once
-        known = self._modules.get((fixed, waits))
+        code = source(kernel)
+        known = self._modules.get((code, fixed, waits))
         if known is None:
             options = ("-std=c++17", *(f"-DFIXED_{name}={value}" for name, value in zip(_FIXED, fixed, strict=True)))
-            known = self.xp.RawModule(code=source(), options=options, enable_cooperative_groups=waits)
-            self._modules[fixed, waits] = known
+            known = self.xp.RawModule(code=code, options=options, enable_cooperative_groups=waits)
+            self._modules[code, fixed, waits] = known
         function = known.get_function(kernel)
         if shape[2]:
             function.max_dynamic_shared_size_bytes = shape[2]

@@ -7,8 +7,12 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-# In the order in which they need each other.
-_FILES = ("grid.cuh", "linear.cu", "logspace.cu", "means.cu", "choices.cu")
+# What is compiled together, in the order in which files need each other: a model waits for its own kernels alone.
+_FAMILIES = (
+    ("grid.cuh", "linear.cu", "logspace.cu", "means.cu", "choices.cu"),
+    ("grid.cuh", "seats.cuh", "goals.cu"),
+    ("grid.cuh", "seats.cuh", "legs.cu"),
+)
 _KERNEL = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(([^)]*)\)')
 
 
@@ -20,11 +24,30 @@ class Signature(NamedTuple):
     types: tuple[str, ...]
 
 
-@cache
-def source() -> str:
-    """Return the source of all kernels."""
+def _text(names: tuple[str, ...]) -> str:
     folder = files("limiirl.kernels") / "cuda"
-    return "\n".join((folder / name).read_text(encoding="utf-8") for name in _FILES)
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+@cache
+def source(kernel: str) -> str:
+    """Return the source of a kernel, with those that are compiled with it.
+
+    Examples
+    --------
+    >>> "goal_climb" in source("goal_join"), "goal_climb" in source("linear_fill")
+    (True, False)
+    """
+    for names in _FAMILIES:
+        text = _text(names)
+        if kernel in (name for name, _ in _KERNEL.findall(text)):
+            return text
+    raise KeyError(kernel)
+
+
+@cache
+def _everything() -> str:
+    return _text(tuple(dict.fromkeys(name for names in _FAMILIES for name in names)))
 
 
 @cache
@@ -38,7 +61,7 @@ def emulator_source() -> str:
         calls.append(
             f'extern "C" int run_{name}({given}) {{ return emulate(blocks, threads, shared, [&] {{ {call}; }}); }}'
         )
-    return "\n".join((runner, source(), *calls, ""))
+    return "\n".join((runner, _everything(), *calls, ""))
 
 
 @cache
@@ -51,7 +74,7 @@ def signatures() -> dict[str, Signature]:
     ('size', 'n_columns', 'prob', 'reward', 'weight')
     """
     found = {}
-    for name, parameters in _KERNEL.findall(source()):
+    for name, parameters in _KERNEL.findall(_everything()):
         declarations = tuple(" ".join(part.split()) for part in parameters.split(","))
         names = tuple(re.split(r"[ *]+", part)[-1] for part in declarations)
         types = tuple("pointer" if "*" in part else part.split()[0] for part in declarations)

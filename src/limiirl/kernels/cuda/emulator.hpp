@@ -11,9 +11,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #define EMULATED
+#define STACK (1 << 16)
 #define __global__
 #define __device__
 #define __launch_bounds__(...)
@@ -35,7 +37,7 @@ struct EmulatedBlock {
 
 struct Fibre {
     ucontext_t context;
-    std::vector<char> stack;
+    std::unique_ptr<char[]> stack;  // not filled with zeros, which would take longer than most kernels
     Waiting state = RUNS;
 };
 
@@ -88,10 +90,10 @@ static int emulate(unsigned blocks, unsigned threads, size_t shared, const std::
     emulated_blocks.assign(blocks, EmulatedBlock{std::vector<char>(1024 * 8), std::vector<char>(shared)});
     std::vector<Fibre> fibres(blocks * threads);
     for (Fibre &fibre : fibres) {
-        fibre.stack.resize(1 << 16);
+        fibre.stack.reset(new char[STACK]);
         getcontext(&fibre.context);
-        fibre.context.uc_stack.ss_sp = fibre.stack.data();
-        fibre.context.uc_stack.ss_size = fibre.stack.size();
+        fibre.context.uc_stack.ss_sp = fibre.stack.get();
+        fibre.context.uc_stack.ss_size = STACK;
         fibre.context.uc_link = &emulated_scheduler;
         makecontext(&fibre.context, emulated_body, 0);
     }

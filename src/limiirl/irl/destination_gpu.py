@@ -1,0 +1,256 @@
+"""`GpuGoalValues`: sums over all ways between states on a GPU, several rewards at once.
+
+What a fit asks for again and again is computed there: whether sums are finite, values of pairs, and gradients. What is
+asked once for one reward (policies, samples, flows by edge) stays on the CPU, and so do pairs that need a frame of
+their own.
+"""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from limiirl.errors import NumericalError
+from limiirl.irl.destination_routes import RouteMemory, Routes
+from limiirl.irl.destination_values import GoalValues, bounded, divergent, near
+from limiirl.irl.engine.gpu import gpu_backend
+from limiirl.kernels.goal_plan import Plan
+from limiirl.kernels.gpu_device import Device, faults
+from limiirl.kernels.gpu_goals import DeviceGoals, Eliminated
+from limiirl.kernels.gpu_means import column_max
+from limiirl.mdp import MDP
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+# Rewards at once: blocks mostly wait for each other, so that a few more cost little.
+_COLUMNS = 8
+
+
+class _Place:
+    """An MDP and its plan on a device."""
+
+    def __init__(self, mdp: MDP, plan: Plan, device: Device) -> None:
+        self.device = device
+        self.backend = gpu_backend(mdp, device)
+        compiled = self.backend.host
+        graph = compiled.graph
+        slot = np.empty(graph.n_edges, dtype=np.int64)
+        slot[compiled.edge_of] = plan.slot
+        slot = slot[graph.edge_order]
+        self.goals, self.slot = DeviceGoals(device, plan, slot), device.put(slot)
+        self.head = device.put(graph.out.idx.astype(np.int64))
+        shape = (graph.n_states, graph.n_edges)
+        into = (np.ones(graph.n_edges), graph.in_edge.astype(np.int32), graph.into.ptr.astype(np.int32))
+        self._into = device.put_sparse(sparse.csr_array(into, shape=shape))
+        self.routes = RouteMemory(device, plan)
+
+    def log_moves(self, mdp: MDP, thetas: Float) -> Any:
+        """Return (E', K) the log-weights of the engine's edges, sorted by source."""
+        node, edge = self.backend.rewards(mdp, thetas)
+        found = node[self.head]
+        mass = self.backend.edge_weights(log=True)[0]
+        for part in (None if mass is None else mass[:, None], edge):
+            if part is not None:
+                found = found + part
+        return found
+
+    def uses(self, log_w: Any, found: Eliminated, pull: Any) -> Any:
+        """Return (E', K) the derivatives by the log-weights of edges, from those by the values of moves."""
+        return pull[self.slot] * self.device.xp.exp(log_w - found.value[self.slot])
+
+    def features(self, mdp: MDP, flow: Any) -> Float:
+        """Return (K, d) the features collected by uses (E', K) of edges, those of the states they lead to included."""
+        return self.backend.expected_features(mdp, self._into @ flow, flow[self.backend.graph.in_edge])
+
+
+_known: weakref.WeakKeyDictionary[MDP, _Place] = weakref.WeakKeyDictionary()
+
+
+class GpuGoalValues(GoalValues):
+    """`GoalValues` on a device.
+
+    Parameters
+    ----------
+    mdp : MDP
+    device : Device
+    max_bytes : float, optional
+        Memory for what depends on the rewards; by default half of what is free on the device. Pairs that need more are
+        taken a part at a time.
+    """
+
+    together = True
+
+    @faults()
+    def __init__(self, mdp: MDP, device: Device, max_bytes: float | None = None) -> None:
+        super().__init__(mdp)
+        known = _known.get(mdp)
+        if known is None or known.device is not device:
+            known = _known[mdp] = _Place(mdp, self.plan, device)
+        self.device, self._place = device, known
+        self.max_bytes = max_bytes
+
+    @faults()
+    def finite(self, theta: Float, margin: float = 0.0) -> bool:
+        """See `GoalValues`."""
+        return bool(self._eliminated(theta[None], margin)[1].stuck[0] < 0)
+
+    @faults()
+    def edge(self, theta: Float, margin: float = 0.0) -> tuple[float, Float] | None:
+        """See `GoalValues`."""
+        log_w, found = self._eliminated(theta[None], margin)
+        stuck = int(found.stuck[0])
+        if stuck < 0:
+            return None
+        xp, place = self.device.xp, self._place
+        loop, pull = 2 * self.plan.up.size + stuck, xp.zeros_like(found.value)
+        pull[loop] = 1.0
+        with np.errstate(all="ignore"):  # what is above the state has values of no use, and no share in this
+            place.goals.pull_back(found, pull, xp.zeros_like(found.star))
+            flow = place.uses(log_w, found, pull)[place.backend.graph.in_edge]
+        value = float(self.device.take(found.value[loop])[0])
+        return value, place.backend.host.spread(self.device.take(flow))[:, 0]
+
+    @faults()
+    def log_values(self, thetas: Float, starts: Int, goals: Int) -> Float:
+        """See `GoalValues`."""
+        found = np.empty((starts.size, thetas.shape[0]))
+        for columns in self._columns(thetas.shape[0]):
+            batch = _Batch(self, thetas[columns], 0.0)
+            if np.any(batch.stuck >= 0):
+                raise divergent(self.plan, int(batch.stuck[np.argmax(batch.stuck >= 0)]))
+            for routes in self._place.routes.parts(starts, goals, len(columns), self._max_bytes() / 2):
+                found[routes.pairs, columns.start : columns.stop] = batch.log_values(routes)
+            for k in columns:
+                far = np.flatnonzero(np.isnan(found[:, k]))
+                if far.size:
+                    found[far, k] = self.solve(thetas[k]).ways(starts[far], goals[far]).log_value
+        return found
+
+    @faults()
+    def weigh(self, thetas: Float, starts: Int, goals: Int, weights: Float, margin: float = 0.0) -> tuple[Float, Float]:
+        """See `GoalValues`."""
+        values, slopes = np.full(thetas.shape[0], np.inf), np.zeros_like(thetas)
+        for columns in self._columns(thetas.shape[0]):
+            try:
+                batch = _Batch(self, thetas[columns], margin)
+            except NumericalError:  # of one of them: the others still count
+                for k in columns if len(columns) > 1 else ():
+                    one = slice(k, k + 1)
+                    values[one], slopes[one] = self.weigh(thetas[one], starts, goals, weights[:, one], margin)
+                continue
+            if np.all(batch.stuck >= 0):
+                continue
+            found = batch.weigh(starts, goals, np.where(batch.stuck < 0, weights[:, columns], 0.0))
+            for j, k in enumerate(columns):
+                if batch.stuck[j] < 0:
+                    values[k], slopes[k] = self._with_far(thetas[k], starts, goals, found, j, margin)
+        return values, slopes
+
+    def _with_far(
+        self, theta: Float, starts: Int, goals: Int, found: _Weighed, j: int, margin: float
+    ) -> tuple[float, Float]:
+        """Return the sum and its derivatives under one reward, with the pairs that are left to the CPU."""
+        value, slope = float(found.value[j]), found.slope[j]
+        if np.any(found.left[:, j]):
+            more, steeper = self._weigh(theta, starts, goals, found.left[:, j], margin)
+            value, slope = value + more, slope + steeper
+        return value, slope
+
+    def _eliminated(self, thetas: Float, margin: float) -> tuple[Any, Eliminated]:
+        """Return log-weights of edges and completed values, or raise `NumericalError` in the words of the CPU."""
+        place, log_w = self._place, None
+        with suppress(NumericalError):
+            log_w = place.log_moves(self.mdp, thetas)
+        if log_w is None or not np.all(np.isfinite(self.device.take(place.backend.column_sums(log_w)))):
+            for theta in thetas:
+                self.log_moves(theta)
+            log_w = place.log_moves(self.mdp, thetas)  # it was the sum alone
+        return log_w, place.goals.eliminate(place.goals.load(log_w), margin)
+
+    def _max_bytes(self) -> float:
+        return self.device.free_bytes() / 2 if self.max_bytes is None else self.max_bytes
+
+    def _columns(self, n: int) -> list[range]:
+        """Return which of n rewards are computed together: values, their derivatives and moves fill half the memory."""
+        one = 8.0 * (4 * self.plan.n_values + 4 * self.mdp.n_states + 4 * self.mdp.n_edges)
+        most = int(max(1, min(_COLUMNS, self.device.n_threads, self._max_bytes() / 2 / one)))
+        return [range(k, min(n, k + most)) for k in range(0, n, most)]
+
+
+class _Weighed(NamedTuple):
+    """Sums (K,) over pairs, their derivatives (K, d), and the weights (m, K) of pairs that they leave out."""
+
+    value: Float
+    slope: Float
+    left: Float
+
+
+class _Batch:
+    """Sums over walks under some rewards (K, d); of no use where `stuck` (K,) is a state and not -1."""
+
+    def __init__(self, values: GpuGoalValues, thetas: Float, margin: float) -> None:
+        self._values, self._place, self._goals = values, values._place, values._place.goals
+        self._log_w, self._found = values._eliminated(thetas, margin)
+        self.stuck = self._found.stuck
+        if np.any(self.stuck < 0):
+            with np.errstate(all="ignore"):
+                self._moves = self._goals.moves(self._found)
+                self._loops = values.device.xp.exp(self._found.star)
+            sums = values.device.take(column_max(values.device, self._goals.finish_reach(self._found)))
+            self._fine = (self.stuck < 0) & bounded(sums)
+
+    def log_values(self, routes: Routes) -> Float:
+        """Return (m, K); nan where a pair is left to the CPU."""
+        total, done = self._totals(routes, *self._legs(routes))
+        m = routes.pairs.size
+        with np.errstate(all="ignore"):
+            return np.where(done, np.log(total[:m] / total[m:][routes.end_of]), np.nan)
+
+    def weigh(self, starts: Int, goals: Int, weights: Float) -> _Weighed:
+        """Return sums by weights (m, K)."""
+        values, place, goals_of, xp = self._values, self._place, self._goals, self._values.device.xp
+        pull, pull_star = xp.zeros_like(self._found.value), xp.zeros_like(self._found.star)
+        value, left = np.zeros(self.stuck.size), np.zeros_like(weights)
+        for routes in place.routes.parts(starts, goals, self.stuck.size, values._max_bytes() / 2):
+            given, legs = weights[routes.pairs], self._legs(routes)
+            total, done = self._totals(routes, *legs)
+            m = routes.pairs.size
+            counted = np.where(done, given, 0.0)
+            left[routes.pairs] = given - counted
+            own = np.zeros((total.shape[0] - m, self.stuck.size))
+            np.subtract.at(own, routes.end_of, counted)
+            by_sum = np.concatenate([counted, own])
+            used = by_sum != 0.0
+            value += np.sum(by_sum * np.log(total, out=np.zeros_like(total), where=used), axis=0)
+            np.divide(by_sum, total, out=by_sum, where=used)
+            self._pull(routes, legs, values.device.put(by_sum), pull, pull_star)
+        with np.errstate(all="ignore"):
+            goals_of.pull_back(self._found, pull, pull_star)
+            # What is subtracted for walks beyond the goal may leave a little less than 0.
+            flow = xp.maximum(place.uses(self._log_w, self._found, pull), 0.0)
+            return _Weighed(value, place.features(values.mdp, flow), left)
+
+    def _legs(self, routes: Routes) -> tuple[Any, Any]:
+        up, down = self._moves
+        return self._goals.climb(routes.up, up, None), self._goals.climb(routes.down, down, self._loops)
+
+    def _totals(self, routes: Routes, leg_up: Any, leg_down: Any) -> tuple[Float, NDArray[np.bool_]]:
+        """Return sums over walks of the pairs and of each goal with itself, and which pairs (m, K) are right."""
+        total = self._values.device.take(self._goals.join(routes.ends, leg_up, leg_down))
+        return total, near(total[: routes.pairs.size]) & self._fine
+
+    def _pull(self, routes: Routes, legs: tuple[Any, Any], by_sum: Any, pull: Any, pull_star: Any) -> None:
+        """Add derivatives by completed values and by star, given those by the sums of pairs."""
+        n, ends = self._goals.n, routes.ends
+        sides = (
+            (routes.up, self._moves[0], legs[0], legs[1], ends.other, pull[:n]),
+            (routes.down, self._moves[1], legs[1], legs[0], ends.one, pull[n : 2 * n]),
+        )
+        for down, (mine, weight, leg, other_leg, other, part) in enumerate(sides):
+            pull_leg = self._goals.legs_back(mine, weight, by_sum, other, ends.meet, other_leg)
+            self._goals.moves_back(mine, weight, leg, pull_leg, bool(down), part, pull_star)
