@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+_PRELOADED = "LIMIIRL_TEST_PRELOADED"
 
 
 class Cluster(NamedTuple):
@@ -29,7 +30,7 @@ class Cluster(NamedTuple):
 
 
 @contextmanager
-def dask(*arguments: object, allowed_failures: int = 0) -> Iterator[subprocess.Popen[bytes]]:
+def dask(*arguments: object, allowed_failures: int = 0, preloaded: str = "") -> Iterator[subprocess.Popen[bytes]]:
     """A process of `dask ...`, until the end of the block."""
     # A scheduler that gives up at the first death leaves the second try, alone, to us, and saves waiting for restarts.
     environment = os.environ | {
@@ -38,6 +39,10 @@ def dask(*arguments: object, allowed_failures: int = 0) -> Iterator[subprocess.P
         # Several threads, for the task to limit.
         "OMP_NUM_THREADS": "2",
         "OPENBLAS_NUM_THREADS": "2",
+        # Workers are forked from a process that has imported what they need: each would take seconds for it, and so
+        # would the one that takes the place of one that was killed.
+        "DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver",
+        _PRELOADED: preloaded,
     }
     started = subprocess.Popen(
         [sys.executable, "-m", "dask", *map(str, arguments), "--no-dashboard"],
@@ -47,19 +52,33 @@ def dask(*arguments: object, allowed_failures: int = 0) -> Iterator[subprocess.P
     try:
         yield started
     finally:
-        started.terminate()
-        try:
-            started.wait(timeout=3)  # a worker whose scheduler is gone would say goodbye to it for long
-        except subprocess.TimeoutExpired:
-            started.kill()
-            started.wait()
+        # Not politely: a worker would say goodbye for long to a scheduler that is gone. It ends with its nanny.
+        started.kill()
+        started.wait()
+
+
+def dask_setup(nanny: object) -> None:
+    """Let the workers of a nanny begin with what their tasks import; Dask calls this in the nanny's process."""
+    del nanny
+    from distributed.utils import get_mp_context
+
+    get_mp_context().set_forkserver_preload(["distributed", os.environ[_PRELOADED]])
 
 
 @contextmanager
 def cluster(
-    folder: Path, workers: int, *, port: int = 0, memory: str = "0", allowed_failures: int = 0
+    folder: Path,
+    workers: int,
+    *,
+    port: int = 0,
+    memory: str = "0",
+    allowed_failures: int = 0,
+    preloaded: str = "limiirl.engines",
 ) -> Iterator[Cluster]:
-    """A scheduler with so many workers of one thread, each with so much memory; "0" is no limit."""
+    """A scheduler with so many workers of one thread, each with so much memory; "0" is no limit.
+
+    The workers begin with a module imported, which should be what most of their tasks need.
+    """
     contact = folder / "scheduler.json"
     with ExitStack() as stack:
         listening = ("--host", "127.0.0.1", "--port", port, "--scheduler-file", contact)
@@ -74,10 +93,10 @@ def cluster(
             time.sleep(1.0)
         else:
             raise RuntimeError(f"No scheduler could be started at port {port}.")
-        for _ in range(workers):
-            options = ("--nthreads", "1", "--memory-limit", memory, "--local-directory", folder)
-            stack.enter_context(dask("worker", "--scheduler-file", contact, *options))
         if workers:
+            options = ("--nworkers", workers, "--nthreads", 1, "--memory-limit", memory, "--local-directory", folder)
+            hook = ("--preload-nanny", "tests.oracles.clusters")
+            stack.enter_context(dask("worker", "--scheduler-file", contact, *options, *hook, preloaded=preloaded))
             # On a busy machine they may take longer than an engine waits for its first worker.
             await_workers(address, workers)
         yield Cluster(address, scheduler)
@@ -109,9 +128,20 @@ def await_workers(address: str, workers: int) -> None:
         time.sleep(0.1)
 
 
+def await_work(address: str) -> None:
+    """Wait until some worker has a task, so that what comes next meets work in flight."""
+    from distributed import Client
+
+    end = time.monotonic() + 120
+    with Client(address, set_as_default=False) as client:
+        while not any(client.processing().values()):
+            assert time.monotonic() < end, "no task within two minutes"
+            time.sleep(0.01)
+
+
 @contextmanager
-def killing(address: str, times: int, seed: int, within: float = 1.0) -> Iterator[list[int]]:
-    """Kill a random worker's process at random moments of the block, so many times; its nanny starts another.
+def killing(address: str, times: int, seed: int, within: float = 0.3) -> Iterator[list[int]]:
+    """Kill a random worker that has tasks, at random moments of the block, so many times; its nanny starts another.
 
     The list has the processes that were killed.
     """
@@ -122,9 +152,10 @@ def killing(address: str, times: int, seed: int, within: float = 1.0) -> Iterato
 
         def kill() -> None:
             while len(killed) < times and not over.wait(dice.uniform(0.0, within)):
-                living = client.run(os.getpid, on_error="ignore")
-                if living:
-                    victim = living[dice.choice(sorted(living))]
+                living, tasks = client.run(os.getpid, on_error="ignore"), client.processing()
+                busy = sorted(worker for worker in living if tasks.get(worker))
+                if busy:
+                    victim = living[dice.choice(busy)]
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(victim, signal.SIGKILL)
                         killed.append(victim)

@@ -3,7 +3,6 @@
 import pytest
 
 from limiirl.experiments.studies import METHODS
-from tests.oracles.clusters import cluster
 from tests.oracles.runs import command, counts, expected, recorded, rows
 
 # Every method once, in one world.
@@ -30,10 +29,8 @@ def test_local_processes(tmp_path, workers):
     check(tmp_path)
 
 
-def test_a_dask_cluster(tmp_path):
-    (tmp_path / "dask").mkdir()
-    with cluster(tmp_path / "dask", workers=2) as (address, _):
-        assert run(tmp_path / "run", "--engine", "dask", "--scheduler", address) == (TRIALS, 0, TRIALS)
-    check(tmp_path / "run")
+def test_a_dask_cluster(tmp_path, running):
+    assert run(tmp_path, "--engine", "dask", "--scheduler", running.address) == (TRIALS, 0, TRIALS)
+    check(tmp_path)
     # What one engine has recorded, another does not do again.
-    assert run(tmp_path / "run", "--engine", "local", "--workers", 1) == (TRIALS, TRIALS, 0)
+    assert run(tmp_path, "--engine", "local", "--workers", 1) == (TRIALS, TRIALS, 0)

@@ -1,18 +1,21 @@
 """`limiirl roads` on files, as a user runs it: from a map and a CSV of taxis to styles, forecasts and pages."""
 
+import contextlib
 import csv
+import io
 import json
+import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from limiirl import Demonstrations, IntentMixture, MaxEnt
 from limiirl.cli.drivers import _plain, table
-from limiirl.cli.main import app
+from limiirl.cli.main import app, main
 from limiirl.experiments.drivers import DriverResults
 from limiirl.experiments.drivers_plan import DriverPlan
 from limiirl.experiments.drivers_trial import DriverRecord
@@ -72,8 +75,9 @@ def matched(folder):
 
 @pytest.fixture(scope="module")
 def fitted(folder, matched):
-    """What is said of a fit, and its folder `styles`."""
-    return json.loads(limiirl(folder, "roads", "fit", "town.npz", "m.npz", *STYLES, "--json").stdout)
+    """What is said of a fit, its folder `styles`, and the page `bare-page` without trips of a person."""
+    page = ("--page", "bare-page", "--no-examples")
+    return json.loads(limiirl(folder, "roads", "fit", "town.npz", "m.npz", *STYLES, *page, "--json").stdout)
 
 
 def is_report(page: Path, *words: str) -> bool:
@@ -109,16 +113,17 @@ class TestBuild:
         found = json.loads(limiirl(tmp_path, "roads", "build", "street.osm", "--component", "all", "--json").stdout)
         assert found["segments"] == 1
 
-    def test_writes_a_page_and_says_where(self, folder):
-        told = limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz", "--page", "map-page").stdout
+    def test_tells_facts_a_line_each(self, folder):
+        told = limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz").stdout
         assert "segments: " in told
         assert "km_by_class:\n  " in told
         assert "Saved to small.npz." in told
-        assert f"The page is {Path('map-page/index.html')}" in told
-        assert is_report(folder / "map-page" / "index.html", "segments")
+
+    def test_writes_a_page_and_says_where(self, folder):
         quiet = limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz", "--page", "map-page", "--json")
         assert json.loads(quiet.stdout)["saved"] == "small.npz"  # machines read nothing else there
-        assert "The page is map-page" in quiet.stderr
+        assert f"The page is {Path('map-page/index.html')}" in quiet.stderr
+        assert is_report(folder / "map-page" / "index.html", "segments")
 
 
 class TestMatch:
@@ -128,6 +133,7 @@ class TestMatch:
         assert matched["matched_end_to_end"] == found.n_whole >= 0.9 * len(driven)
         assert matched["fixes_matched"] == int(np.sum(found.fix_segment >= 0))
         assert sum(matched["trips_lost"].values()) == 1  # that of a single fix
+        assert matched["unread"] == {}
         right = 0
         for i, name in enumerate(found.ids):
             right += np.array_equal(found.path(i), driven[int(name[1:])].states)
@@ -135,12 +141,13 @@ class TestMatch:
         assert set(found.groups) == set(range(5))
 
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
-    def test_tells_what_was_dropped_and_writes_a_page(self, folder):
+    def test_tells_what_was_dropped_and_writes_a_page(self, folder, matched):
         given = ("roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "again.npz", "--page", "quality")
         told = limiirl(folder, *given).stdout
         assert "trips_lost:\n  " in told
         assert "Saved to again.npz; `limiirl roads fit town.npz again.npz` learns styles from it." in told
-        assert is_report(folder / "quality" / "index.html")
+        assert f"The page is {Path('quality/index.html')}" in told
+        assert is_report(folder / "quality" / "index.html", "A sure path")
         assert Matches.load(folder / "again.npz") == Matches.load(folder / "m.npz")
 
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
@@ -155,6 +162,16 @@ class TestMatch:
         assert 0 < trimmed["fixes_matched"] < matched["fixes_matched"]
         network, short = RoadNetwork.load(folder / "town.npz"), Matches.load(folder / "x.npz")
         assert short.lengths_m(network).sum() < whole.lengths_m(network).sum()
+
+    @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+    def test_a_zone_is_masked(self, folder, matched):
+        network, whole = RoadNetwork.load(folder / "town.npz"), Matches.load(folder / "m.npz")
+        lat, lon = whole.geometry(network, 0)[whole.path(0).size // 2]
+        zone = ("--mask", f"{lat},{lon},120")
+        given = ("roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "masked.npz", "--json", *zone)
+        told = json.loads(limiirl(folder, *given).stdout)
+        assert told["matched_end_to_end"] < matched["matched_end_to_end"]
+        assert 0 < told["fixes_matched"] < matched["fixes_matched"]
 
     def test_columns_are_named(self, folder, matched):
         head, rest = (folder / "trips.csv").read_text().split("\n", 1)
@@ -218,18 +235,10 @@ class TestFit:
             assert f"Intent {k} (style {k + 1} on the page): {said}" in told.stdout
         assert "Saved to told." in told.stdout
         assert is_report(folder / "styles-page" / "index.html", "style 1", "style 2", "Forecasts")
+        assert is_report(folder / "bare-page" / "index.html", "style 1", "style 2", "nor are single trips.")
+        assert "Forecasts" not in (folder / "bare-page" / "index.html").read_text(encoding="utf-8")
         same = IntentMixture.load(folder / "told")
         np.testing.assert_array_equal(same.thetas_, IntentMixture.load(folder / "styles").thetas_)
-
-    def test_a_page_without_trips_of_a_person(self, folder, matched):
-        given = ("roads", "fit", "town.npz", "m.npz", *STYLES, "--out", "told", "--page")
-        limiirl(folder, *given, "bare-page", "--no-examples")
-        limiirl(folder, *given, "full-page")
-        bare, full = ((folder / name / "index.html").read_text() for name in ("bare-page", "full-page"))
-        assert "nor are single trips." in bare
-        assert "typical trips" in full.lower()
-        assert "typical trips" not in bare.lower()
-        assert "Forecasts" not in bare
 
     def test_begins_with_a_line_where_there_is_no_terminal(self, folder, matched):
         given = ("roads", "fit", "town.npz", "m.npz", "--features", "plain", "-k", "1", "--trips", "8", "--out", "x")
@@ -310,26 +319,28 @@ class TestDemo:
 
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
     def test_shows_the_whole_chain(self, tmp_path):
-        done = limiirl(tmp_path, *self.GIVEN, "--drivers", "6", "--trips-each", "4", "--json")
-        found = json.loads(done.stdout)
-        assert found["trips_driven"] == 24
-        assert found["found"] > 0.9
-        assert list(found["pages"]) == ["network", "matching", "styles"]
-        for page in found["pages"].values():
-            assert is_report(tmp_path / page)
+        done = limiirl(tmp_path, *self.GIVEN, "--drivers", "6", "--trips-each", "4")
+        assert "24 trips of 6 drivers" in done.stdout
+        assert 90.0 < float(re.search(r"end to end; ([0-9.]+) % of the driven length", done.stdout)[1]) <= 100.0
         assert [line.split()[0] for line in done.stderr.splitlines() if line.endswith(" ...")] == [
             "city", "drives", "recordings", "cleaning", "matching", "styles", "scores"
         ]  # fmt: skip
-        words = limiirl(tmp_path, *self.GIVEN, "--drivers", "4", "--trips-each", "2").stdout
-        assert "8 trips of 4 drivers" in words
-        assert f"styles    {Path('demo/styles/index.html')}" in words
+        for name in ("network", "matching", "styles"):
+            assert f"\n{name:<9} {Path('demo') / name / 'index.html'}\n" in done.stdout
+            assert is_report(tmp_path / "demo" / name / "index.html")
 
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
     def test_prints_json_with_particles_too(self, tmp_path):
-        given = ("--drivers", "4", "--trips-each", "2", "--method", "particles", "--json")
+        given = ("--drivers", "6", "--trips-each", "2", "--method", "particles", "--json")
         told = limiirl(tmp_path, *self.GIVEN, *given).stdout
         assert "NaN" not in told
-        assert json.loads(told)["sigma_m"] is None or json.loads(told)["sigma_m"] > 0.0
+        found = json.loads(told)
+        assert found["trips_driven"] == 12
+        assert found["found"] > 0.9
+        assert 4.0 < found["sigma_m"] < 8.0  # of noise of 5 m and a drift of 3 m
+        assert list(found["pages"]) == ["network", "matching", "styles"]
+        for page in found["pages"].values():
+            assert is_report(tmp_path / page)
 
 
 class TestReproduce:
@@ -365,14 +376,21 @@ class TestReproduce:
         assert "nan" not in table(alone)
         assert json.loads(json.dumps(_plain(alone), allow_nan=False))["rows"][0]["nll"]["half_width"] is None
 
-    def test_an_interrupted_run_says_so(self, tmp_path, monkeypatch):
-        def stopped(*_):
-            raise KeyboardInterrupt
+    def test_an_interrupted_run_says_so(self, folder, matched, tmp_path):
+        class Impatient(io.StringIO):
+            """The screen of somebody who stops the run as soon as a trial begins."""
 
-        monkeypatch.setattr("limiirl.experiments.drivers.run_driver_trial", stopped)
-        done = CliRunner().invoke(app, ["reproduce", "drivers", "--train", "20", "--out", str(tmp_path / "run")])
-        assert done.exit_code == 130
-        assert "interrupted. What was done is kept" in done.stderr
+            def write(self, text):
+                if "split-0" in text:
+                    raise KeyboardInterrupt
+                return super().write(text)
+
+        files = ("--network", folder / "town.npz", "--matches", folder / "m.npz")
+        given = ["reproduce", "drivers", *map(str, files), "--train", "5", "--out", str(tmp_path / "run")]
+        with contextlib.redirect_stderr(Impatient()) as seen, pytest.raises(SystemExit) as ended:
+            main(given)
+        assert ended.value.code == 130
+        assert "interrupted. What was done is kept" in seen.getvalue()
         done = limiirl(tmp_path, "report", "run", code=2)
         said = " ".join(done.stderr.split())
         assert "is a driver experiment with 0 of 96 trials" in said
@@ -386,62 +404,102 @@ def result(method, split):
 
 
 REFUSED = [
-    (("build", "nowhere.osm"), "nowhere.osm"),
-    (("build", "trips.csv"), "trips.csv"),
-    (("match", "nowhere.npz", "trips.csv"), "nowhere.npz"),
-    (("match", "trips.csv", "trips.csv"), "trips.csv"),
-    (("match", "town.npz", "nowhere.csv"), "nowhere.csv"),
-    (("match", "town.npz", "map.osm"), "map.osm"),
-    (("match", "m.npz", "trips.csv"), "m.npz"),
+    (("build", "nowhere.osm"), "There is no file nowhere.osm. Give the path of a map."),
+    (("build", "trips.csv"), "trips.csv is truncated or not XML (syntax error: line 1, column 0). Copy or download"),
+    (("match", "nowhere.npz", "trips.csv"), "nowhere.npz does not exist. Give a file that `limiirl roads build` wrote"),
+    (("match", "trips.csv", "trips.csv"), "trips.csv is truncated or not an npz file (it holds objects, or"),
+    (("match", "town.npz", "nowhere.csv"), "There is no file nowhere.csv. Give a file of trips, or a folder of them."),
+    (("match", "town.npz", "map.osm"), "map.osm is XML, but no GPX: its root is <osm>. Convert it to GPX first."),
+    (("match", "m.npz", "trips.csv"), "m.npz holds 'limiirl.matches', not 'limiirl.roads'. Give a file that `limiirl"),
     (("match", "foreign", "trips.csv"), "foreign is a folder. Name the .npz that `limiirl roads build` wrote."),
     (("match", "town.npz", "trips.csv", "--out", "none/x.npz"), "There is no folder none for x.npz. Make it, or name"),
     (("match", "town.npz", "trips.csv", "--out", "foreign"), "foreign is a folder. Name a file in it with --out."),
     (("match", "town.npz", "trips.csv", "--columns", "lat"), "--columns takes ROLE=NAME with a ROLE of polyline, lat"),
     (("match", "town.npz", "trips.csv", "--columns", "x=y"), "--columns knows no role 'x'; the roles are polyline"),
-    (("match", "town.npz", "trips.csv", "--trim", "-1"), "--trim"),
+    (("match", "town.npz", "trips.csv", "--trim", "-1"), "Invalid value for '--trim'"),
+    (("match", "town.npz", "trips.csv", "--mask", "41,x,3"), "--mask takes LAT,LON,METRES, such as 41.15,-8.61,300;"),
+    (("match", "town.npz", "trips.csv", "--mask", "41,-8"), "zones[0] is (41.0, -8.0); zones is a list of (lat, lon"),
     (("build", "map.osm", "--out", "none/x.npz"), "There is no folder none for x.npz"),
     (("build", "map.osm", "--component", "x"), "--component must be 'street_nodes', 'turns' or 'all'; got 'x'"),
     (("fit", "town.npz", "foreign"), "foreign is a folder. Name the .npz that `limiirl roads match` wrote."),
     (("forecast", "town.npz", "foreign", "m.npz"), "Give a folder that `limiirl fit` or `limiirl roads fit` wrote."),
     (("match", "town.npz", "trips.csv", "--method", "magic"), "method must be one of hmm, particles; it is 'magic'"),
     (("match", "town.npz", "trips.csv", "--step", "0"), "--step must be positive seconds"),
-    (("fit", "town.npz", "nowhere.npz"), "nowhere.npz"),
-    (("fit", "town.npz", "town.npz"), "town.npz"),
+    (("fit", "town.npz", "nowhere.npz"), "nowhere.npz does not exist. Give a file that `limiirl roads match` wrote."),
+    (("fit", "town.npz", "town.npz"), "town.npz holds 'limiirl.roads', not 'limiirl.matches'. Give a file that"),
     (("fit", "other.npz", "m.npz"), "m.npz was matched to another network"),
     (("fit", "town.npz", "m.npz", "--intents", "many"), "--intents must be a number, 'sticks' or 'select'"),
     (("fit", "town.npz", "m.npz", "--model", "Magic"), "model must be one of MaxEnt, DestinationMaxEnt"),
-    (("fit", "town.npz", "m.npz", "--features", "all"), "all"),
+    (("fit", "town.npz", "m.npz", "--features", "all"), "--features must be 'paper' or 'plain'; got 'all'."),
     (("fit", "town.npz", "m.npz", "--trips", "0"), "--trips must be at least 1; it is 0"),
     (("fit", "town.npz", "m.npz", "--init", "kmeens", "-k", "2", "--features", "plain"), "init must be one of kmeans"),
-    (("fit", "town.npz", "m.npz", "--model", "DestinationMaxEnt", "--gamma", "0.9"), "needs discount 1; gamma is 0.9"),
+    (("fit", "town.npz", "m.npz", "--model", "DestinationMaxEnt", "--gamma", "0.9"), "needs discount 1; --gamma is"),
     (("fit", "town.npz", "m.npz", "--out", "foreign"), "is not a mixture of limiirl alone"),
-    (("forecast", "town.npz", "nowhere", "m.npz"), "nowhere"),
-    (("forecast", "town.npz", "styles", "town.npz"), "town.npz"),
+    (("forecast", "town.npz", "nowhere", "m.npz"), "nowhere is not a mixture of limiirl: there is no such folder."),
+    (("forecast", "town.npz", "styles", "town.npz"), "town.npz holds 'limiirl.roads', not 'limiirl.matches'."),
     (("forecast", "other.npz", "styles", "m.npz"), "m.npz was matched to another network"),
     (("forecast", "town.npz", "styles", "m.npz", "--trip", "T77"), "No matched trip of 10 to 300 segments has the id"),
     (("forecast", "town.npz", "small-styles", "m.npz"), "small-styles was learned on 2 states"),
+    (("forecast", "turned.npz", "styles", "turned-m.npz"), "turns, but turned.npz has"),
+    (("forecast", "replaced.npz", "styles", "replaced-m.npz"), "styles was learned on other turns than replaced.npz"),
+    (("demo", "--out", "m.npz"), "a report needs a folder at m.npz; there is a file. Move it, or choose another"),
+    (("demo", "--out", "taken"), "a report replaces only an earlier report"),
+    (("build", "map.osm", "--out", "x.npz", "--page", "m.npz"), "a report needs a folder at m.npz; there is a file."),
+    (("match", "town.npz", "trips.csv", "--out", "x.npz", "--page", "m.npz/page"), "a report needs a folder at m.npz"),
+    (("fit", "town.npz", "m.npz", "--out", "x", "--page", "m.npz"), "a report needs a folder at m.npz; there is a"),
     (("demo", "--radius", "99", "--out", "demo"), "--radius must lie between"),
     (("demo", "--drivers", "0", "--radius", "0.8", "--out", "demo"), "--drivers must be"),
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def others(folder, fitted):
+    """What does not belong to the styles: things of somebody else, and networks of other turns with trips of theirs."""
+    for name, inside in (("foreign", "thesis.tex"), ("taken/styles", "index.html")):
+        (folder / name).mkdir(parents=True)
+        (folder / name / inside).write_text("ten years of work")
+    street = RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0, 1], [1, 0], u_turns=True)
+    trips = Demonstrations.from_lists([[0, 1], [1, 0]])
+    IntentMixture(1, MaxEnt(3)).fit(street.mdp("plain"), trips).save(folder / "small-styles")
+    town, matches = RoadNetwork.load(folder / "town.npz"), Matches.load(folder / "m.npz")
+    # One U-turn more, and the same with another turn less.
+    lane = int(np.flatnonzero(town.opposite >= 0)[-1])
+    turns = np.array(sorted([*zip(town.turn_from, town.turn_to, strict=True), (lane, town.opposite[lane])]))
+    for name, kept in (("turned", turns), ("replaced", turns[1:])):
+        network = town.replace(turn_from=kept[:, 0], turn_to=kept[:, 1])
+        network.save(folder / f"{name}.npz")
+        settings = matches.settings | {"network": network.fingerprint()}
+        replace(matches, settings=settings).save(folder / f"{name}-m.npz")
+
+
+def files_in(folder):
+    """Every file, by when it was written and what it holds."""
+    return {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in folder.rglob("*") if file.is_file()}
+
+
 @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[" ".join(words[:4]) for words, _ in REFUSED])
-def test_bad_input_is_one_sentence_and_code_2(folder, fitted, arguments, message):
-    (folder / "foreign").mkdir(exist_ok=True)
-    (folder / "foreign" / "thesis.tex").write_text("ten years of work")
-    if not (folder / "small-styles").exists():
-        street = RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0, 1], [1, 0], u_turns=True)
-        trips = Demonstrations.from_lists([[0, 1], [1, 0]])
-        IntentMixture(1, MaxEnt(3)).fit(street.mdp("plain"), trips).save(folder / "small-styles")
-    before = {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
+def test_bad_input_is_one_sentence_and_code_2(folder, others, arguments, message):
+    before = files_in(folder)
     done = limiirl(folder, "roads", *arguments, code=2)
     assert message in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     assert "pickle" not in done.stderr
+    if message.startswith("a report"):
+        assert " ..." not in done.stderr  # nothing was begun
     assert done.stdout == ""
-    after = {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
-    assert {file for file in after if file.is_file()} == {file for file in before if file.is_file()}
+    assert files_in(folder) == before
+
+
+def test_a_page_that_cannot_be_is_told_before_an_experiment(tmp_path):
+    (tmp_path / "run").write_text("not a folder")
+    done = limiirl(tmp_path, "reproduce", "drivers", "--train", "20", "--out", "run", code=2)
+    assert "a report needs a folder at run; there is a file." in " ".join(done.stderr.split())
+
+
+def test_the_seed_of_matching_says_what_it_is_not_for(tmp_path):
+    printed = " ".join(limiirl(tmp_path, "roads", "match", "--help").stdout.replace("│", " ").split())
+    assert "Of --method particles. What --trim cuts is always drawn anew" in printed
 
 
 def all_commands():

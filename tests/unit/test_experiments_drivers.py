@@ -1,17 +1,19 @@
 """The driver experiment on six segments: splits, what a trial is worth by hand, and runs that were stopped."""
 
 import csv
+import gc
 import io
 import json
 import math
 import shutil
+import weakref
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from limiirl import Demonstrations, DestinationMaxEnt, IntentMixture, MaxEnt, RewardEnsemble
-from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
+from limiirl.errors import InvalidDemos, InvalidFile, InvalidNetwork, InvalidParameter
 from limiirl.experiments.drivers import DriverResults, read_drivers, run_drivers
 from limiirl.experiments.drivers_plan import DESTINATION_METHODS, DRIVER_METHODS, DriverData, DriverPlan, Trial
 from limiirl.experiments.drivers_trial import (
@@ -21,6 +23,7 @@ from limiirl.experiments.drivers_trial import (
     missed_distances,
     run_driver_trial,
 )
+from limiirl.roads.features import PAPER
 from tests.oracles.two_ways import LENGTH_M, MOTORWAY, ONWARD, STREET, demonstrations, drives, two_ways
 
 TOO_LONG, PASSED_BEFORE = [0, 3, 4, 5, 0, 3, 4, 5, 0, 1], [0, 3, 4, 5, 0]
@@ -96,13 +99,32 @@ class TestPlan:
             ({"n_train": 0}, "n_train must be a whole number of at least 1; it is 0"),
             ({"n_splits": 2.0}, "n_splits must be a whole number of at least 1; it is 2.0"),
             ({"max_iter": True}, "max_iter must be a whole number of at least 1; it is True"),
-            ({"gammas": ()}, "gammas must be discounts, at least one"),
+            ({"gammas": ()}, "gammas must be discounts above 0 and at most 1, at least one"),
             ({"gammas": (1.0, 1.0)}, "none twice"),
+            ({"gammas": (1.0, 7.0)}, r"gammas must be discounts above 0 and at most 1.* they are \(1.0, 7.0\)"),
+            ({"gammas": (0.0,)}, "gammas must be discounts above 0"),
+            ({"gammas": 0.9}, "gammas must be numbers; got 0.9"),
+            ({"bounds": (0.0, -10.0)}, r"bounds must be \(low, high\) with low < high; they are \(0.0, -10.0\)"),
+            ({"bounds": (-1.0, float("nan"))}, "bounds must be .low, high. with low < high"),
+            ({"destination_bounds": (-1.0,)}, r"destination_bounds must be \(low, high\)"),
+            ({"seed": -1}, "seed must be a whole number of at least 0; it is -1"),
+            ({"seed": 0.5}, "seed must be a whole number of at least 0; it is 0.5"),
+            ({"tol": -3.0}, "tol must be a positive number; it is -3.0"),
+            ({"m_tol": float("inf")}, "m_tol must be a positive number; it is inf"),
+            ({"features": "nonsense"}, "features must be .* got 'nonsense'"),
+            ({"features": PAPER}, "features must be 'paper' or 'plain'; got FeatureChoice"),
         ],
     )
     def test_nonsense_is_refused(self, given, message):
         with pytest.raises(InvalidParameter, match=message):
             DriverPlan(**given)
+
+    def test_discounts_that_are_nearly_equal_have_files_of_their_own(self):
+        names = [Trial(0, "one intent", gamma).name for gamma in (1.0, 0.999, 0.9999999, 1.0 - 2.0**-53)]
+        assert names[:2] == ["split-0-one-intent-1", "split-0-one-intent-0.999"]  # as folders have them
+        assert len(set(names)) == 4
+        for name, gamma in zip(names, (1.0, 0.999, 0.9999999, 1.0 - 2.0**-53), strict=True):
+            assert float(name.rpartition("-")[2]) == gamma
 
     def test_turns_count_only_where_a_destination_is_given(self, data):
         free, bound = Trial(0, "GMM, MLE", 0.999), Trial(0, next(iter(DESTINATION_METHODS)), 1.0)
@@ -355,8 +377,27 @@ class TestResume:
         assert [r.split for r in read_drivers(tmp_path).records] == [1] * 7
         both = run_drivers(data, plan, tmp_path)
         assert [untimed(record) for record in both.records] == [untimed(record) for record in results.records[:14]]
+
+    def test_what_cannot_be_run_leaves_no_folder(self, data, network, tmp_path):
+        place = tmp_path / "run"
         with pytest.raises(InvalidParameter, match="splits are numbered 0 to 1; there is no 2"):
-            run_drivers(data, plan, tmp_path, splits=[0, 2])
+            run_drivers(data, PLAN, place, splits=[0, 2])
+        inches = DriverData(network.replace(length_m=39.37 * network.length_m), data.demos)
+        with pytest.raises(InvalidNetwork, match="length"):
+            run_drivers(inches, PLAN, place)
+        assert not place.exists()
+
+    def test_nothing_is_kept_of_data_that_nobody_has(self, network, tmp_path):
+        trips = DriverData(network, demonstrations(drives(MANY)))
+        first = baseline_distances(trips, PLAN, 0)
+        wanted = first["time"].copy()
+        first["time"][:] = 7.0
+        np.testing.assert_array_equal(baseline_distances(trips, PLAN, 0)["time"], wanted)
+        run_drivers(trips, replace(PLAN, gammas=(1.0,), n_splits=1), tmp_path)
+        alive = weakref.ref(trips)
+        del trips
+        gc.collect()
+        assert alive() is None
 
     def test_a_trial_depends_on_its_arguments_alone(self, data, results):
         trial = list(PLAN.trials())[12]

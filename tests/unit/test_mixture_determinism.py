@@ -1,6 +1,7 @@
 """The same seed gives the same bits: in this process and in others, on one thread and on two."""
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -11,11 +12,12 @@ import pytest
 from limiirl import BayesianIntentMixture, IntentMixture, MaxEnt
 from tests.oracles.mixture import crossings, walks
 
+INITS = ("kmeans", "gmm", "best", "random_rewards", "bayesian")
 CODE = """
-import hashlib, sys, warnings
+import json, warnings
 warnings.simplefilter("ignore")
-from tests.unit.test_mixture_determinism import fingerprint
-print(fingerprint(sys.argv[1]))
+from tests.unit.test_mixture_determinism import INITS, fingerprint
+print(json.dumps({init: fingerprint(init) for init in INITS}))
 """
 
 
@@ -40,15 +42,21 @@ def fingerprint(init: str) -> str:
     return digest.hexdigest()
 
 
-@pytest.mark.parametrize("init", ["kmeans", "gmm", "best", "random_rewards", "bayesian"])
-@pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
-def test_same_bits_on_one_thread_and_two_and_in_another_process(init):
-    here = fingerprint(init)
-    found = set()
+@pytest.fixture(scope="module")
+def elsewhere() -> list[dict[str, str]]:
+    """The digests of a process with one thread and of one with two."""
+    found = []
     for threads in ("1", "2"):
         names = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         environment = os.environ | dict.fromkeys(names, threads)
-        command = [sys.executable, "-c", CODE, init]
-        result = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-        found.add(result.stdout.strip())
-    assert found == {here}
+        result = subprocess.run(
+            [sys.executable, "-c", CODE], capture_output=True, text=True, check=True, env=environment
+        )
+        found.append(json.loads(result.stdout))
+    return found
+
+
+@pytest.mark.parametrize("init", INITS)
+@pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+def test_same_bits_on_one_thread_and_two_and_in_another_process(init: str, elsewhere: list[dict[str, str]]) -> None:
+    assert {digests[init] for digests in elsewhere} == {fingerprint(init)}

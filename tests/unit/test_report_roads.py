@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidParameter, InvalidTrips
+from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.report import Table, write
 from limiirl.report.figures.driver_rewards import driver_rewards
@@ -28,9 +29,10 @@ from limiirl.report.roads.pairs import find_pair
 from limiirl.report.roads.quality_page import quality_page
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.roads import City, RoadNetwork, Trips
-from limiirl.roads.drivers.gauge import Gauged, feature_groups, fixed_gauge, matched
+from limiirl.roads.drivers.gauge import Gauged, fixed_gauge, matched
 from limiirl.roads.drivers.styles import style_words
-from limiirl.roads.features import FeatureChoice, state_features
+from limiirl.roads.features import FeatureChoice, state_features, turn_features
+from limiirl.roads.geodesy import Plane
 from limiirl.roads.matching.matches import Matches, Piece, TripMatch
 from limiirl.roads.matching.quality import quality
 from tests.oracles.browser import examine, require_browser
@@ -76,6 +78,7 @@ def view(city: City, demos: Demonstrations) -> DriversView:
         forecasts=[example],
         tables=[Table("cv", "Cross-validation", "", ["Method", "NLL"], [["one", 2.0]])],
         names=[f"{HOSTILE}one", "two", "three"],
+        least=2,  # a style has three or four of the ten drivers
     )
 
 
@@ -168,15 +171,6 @@ def test_the_gauge_leaves_every_segments_reward_and_forgets_what_cannot_be_known
     np.testing.assert_allclose(again.level, gauged.level, atol=1e-10)
 
 
-def test_groups_are_found_by_name_and_by_what_they_sum_to(city: City) -> None:
-    choice = FeatureChoice(lanes=True, length=True, turns=True)
-    assert feature_groups(city.network.mdp(choice)) == choice.groups
-    # By its name the tunnel would be a region.
-    tunnel = {"km in a tunnel": np.zeros(city.network.n_segments)}
-    plain = FeatureChoice(regions=False, speed_groups=None, extra=tunnel)
-    assert feature_groups(city.network.mdp(plain)) == plain.groups
-
-
 def test_features_that_are_no_lengths_stay() -> None:
     gauged = fixed_gauge([[-1.0, -3.0, -2.0]], {"road class": (0, 1), "turns": (2,)}, [1.0, 1.0, 7.0])
     assert gauged.thetas.tolist() == [[1.0, -1.0, -2.0]]
@@ -187,7 +181,7 @@ def test_features_that_are_no_lengths_stay() -> None:
     ("groups", "km", "words"),
     [
         ({"road class": (0,)}, [1.0, 1.0], "each of the 2 features once"),
-        ({"road class": (0, 1)}, [1.0], r"\(2,\) lengths"),
+        ({"road class": (0, 1)}, [1.0], "km must have one entry a feature, 2"),
         ({"road class": (0, 1)}, [0.0, 0.0], "no km were driven of any feature of group 'road class'"),
     ],
 )
@@ -362,6 +356,13 @@ def test_flows_of_both_directions_are_added_and_rare_streets_are_left_out() -> N
         flow_layers(pair, flows[:, :2], ["one", "two"])
 
 
+def test_flows_that_are_hidden_are_said_to_be_and_not_drawn() -> None:
+    pair = RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63, -8.63, -8.63], [0, 1], [1, 2])
+    leader, one, two = flow_layers(pair, [[9.0, 9.0], [np.nan, 8.0]], ["one", "two"], hidden="few people")
+    assert leader.facts == {"one": ["9 trips"] * 2, "two": ["few people", "8 trips"]}
+    assert (one.stroke.tolist(), two.stroke.tolist()) == ([5, 5], [-1, 5])
+
+
 def test_who_drives_where_is_by_share_of_a_styles_trips_not_by_their_number() -> None:
     pair = RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63, -8.63, -8.63], [0, 1], [1, 2])
     leader = flow_layers(pair, [[90.0, 10.0], [1.0, 9.0]], ["many", "few"])[0]
@@ -369,14 +370,54 @@ def test_who_drives_where_is_by_share_of_a_styles_trips_not_by_their_number() ->
     assert labels == ["mostly many", "mostly few"]
 
 
+def drivers_of_streets(network: RoadNetwork, demos: Demonstrations) -> list[int]:
+    """How many drivers pass each segment or its opposite, one by one."""
+    seen: list[set[int]] = [set() for _ in range(network.n_segments)]
+    assert demos.groups is not None
+    for demo, driver in zip(demos, demos.groups.tolist(), strict=True):
+        for s in demo.states.tolist():
+            seen[s].add(driver)
+    return [len(own | (seen[back] if back >= 0 else set())) for own, back in zip(seen, network.opposite, strict=True)]
+
+
+def test_drivers_are_counted_by_style_and_street(view: DriversView) -> None:
+    for k in range(3):
+        own = view.demos[np.flatnonzero(view.labels == k)]
+        assert own.groups is not None
+        assert view.passed_by[k].tolist() == drivers_of_streets(view.network, own)
+        assert view.drivers[k] == len(set(own.groups.tolist()))
+
+
+@pytest.mark.parametrize("groups", [[0, 1, 2, 3, 4, 5, 6, 7], None], ids=["drivers", "trips"])
+def test_a_style_of_one_person_does_not_show_in_its_flows(groups: list[int] | None) -> None:
+    """Five drive style 1 and one style 2 along the street; two more come back, one of each style."""
+    street = RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63] * 3, [0, 1, 2, 1], [1, 2, 1, 0])
+    trips = Demonstrations.from_lists([[0, 1]] * 6 + [[2, 3]] * 2, groups=groups)
+    choice, own = FeatureChoice(speed_groups=None, regions=False), np.array([0.9] * 5 + [0.1, 0.9, 0.1])
+    mdp = street.mdp(choice)
+    rewards = RewardEnsemble([0.8, 0.2], -np.ones((2, mdp.n_features)))
+    shares = np.stack([own, 1.0 - own], axis=1)
+    view = DriversView(street, mdp.feature_names, choice.groups, {"x": rewards}, trips, shares, trips.features(mdp))
+    page = drivers_page(view)
+    leader, one, two = (layer for layer in page.maps[0].layers if layer.group == "flows")
+    assert leader.facts == {"style 1": ["5.6 trips"], "style 2": [f"under 5 {view.counted}"]}
+    assert (one.stroke.tolist(), two.stroke.tolist()) == ([5], [-1])
+    assert "Typical trips: style 2" not in [layer.title for layer in page.maps[0].layers]
+    assert f"fewer than 5 {view.counted} of a style" in str(page.methods)
+    # Six of seven are too few as well where the least number is seven.
+    bare = drivers_page(replace(view, least=7))
+    assert [layer.n_things for layer in bare.maps[0].layers if layer.group == "flows"] == [0, 0, 0]
+    assert "enough drivers" in bare.maps[0].alt
+    assert "busiest" not in bare.maps[0].alt
+
+
 def test_single_trips_do_not_show_in_the_flows(view: DriversView) -> None:
     page = drivers_page(view)
     (flows, *_) = page.maps
     seen = {tuple(point) for point in flows.layers[1].points.tolist()}
     network = view.network
-    back = np.where(network.opposite >= 0, view.passed_by[np.maximum(network.opposite, 0)], 0)
-    few = view.passed_by + back < view.least
-    alone = np.flatnonzero(few & (view.passed_by > 0)).tolist()
+    total = drivers_of_streets(network, view.demos)
+    alone = [s for s in np.unique(view.demos.states).tolist() if total[s] < view.least]
     assert alone
     steps_seen = steps(Chains(flows.layers[1].points, flows.layers[1].offsets, np.empty(0, dtype=np.int64)))
     for s in alone:
@@ -439,6 +480,27 @@ def test_the_quality_page_counts_every_trip(city: City, demos: Demonstrations, t
     assert "Matched end to end" in write(page, tmp_path).read_text()
     with pytest.raises(InvalidTrips, match="not the trips that were matched"):
         quality_page(city.network, trips[:3], matches)
+    unread = replace(quality(city.network, trips, matches), unread={"a cell is empty": 3})
+    reasons = next(
+        table for table in quality_page(city.network, trips, matches, unread).tables if table.name == "reasons"
+    )
+    assert ("row or file not read: a cell is empty", 3) in [(row[0].text, row[1].value) for row in reasons.cells]
+    bare = quality_page(city.network, trips, matches, examples=False)
+    assert not bare.maps
+    assert [section.title for section in bare.sections] == [section.title for section in page.sections[:-1]]
+
+
+def test_a_matching_that_found_nothing_says_so(city: City, demos: Demonstrations, tmp_path: Path) -> None:
+    trips, _ = exact(city.network, demos[:6])
+    nothing = [
+        TripMatch((), np.full(n, -1), np.full(n, np.nan), np.full(n, np.nan)) for n in np.diff(trips.offsets).tolist()
+    ]
+    page = quality_page(city.network, trips, Matches.from_trips(trips, nothing))
+    assert page.lead == "None of 6 recorded trips was matched: no fix lies on a path of the network."
+    assert dict(page.highlights)["median distance"] == "–"
+    assert not page.maps
+    text = write(page, tmp_path).read_text(encoding="utf-8")
+    assert "nan" not in re.sub(r"<(script|style).*?</\1>|<svg.*?</svg>", "", text, flags=re.DOTALL).lower().split()
 
 
 def test_drivers_with_few_trips_are_a_number_only(city: City, demos: Demonstrations) -> None:
@@ -463,15 +525,35 @@ def test_the_next_turns_say_which_was_taken(view: DriversView) -> None:
     assert [row[2].text for row in table.cells].count("yes") == 1
 
 
-def test_a_style_of_few_trips_is_not_counted(city: City, demos: Demonstrations) -> None:
+def test_turns_are_named_as_the_features_count_them() -> None:
+    """From the south into a place with streets at some degrees from straight on."""
+    degrees = np.array([-120.0, -46.0, -44.0, 0.0, 44.0, 46.0])
+    angle = np.radians(degrees)
+    ends = Plane(41.15, -8.63).degrees(300.0 * np.stack([np.sin(angle), np.cos(angle)], axis=1))
+    before = Plane(41.15, -8.63).degrees([[0.0, -300.0], [0.0, 0.0]])
+    at = np.concatenate([before, ends])
+    star = RoadNetwork.from_segments(at[:, 0], at[:, 1], [0] + [1] * 6, [1, *range(2, 8)], centre=(41.15, -8.63))
+    found = ForecastExample("A trip", np.array([0]), np.array([2]), [(s, 0.1) for s in range(1, 7)])
+    said = [row[0].text.split(",")[:2] for row in _turn_table(star, 1, found).cells]
+    assert [words[1] for words in said] == [f" {abs(d):.0f}°" for d in degrees]
+    left, right, sharp = turn_features(star).T
+    words = np.where(left > 0, "left", np.where(right > 0, "right", "straight on"))
+    assert not sharp.any()
+    assert [words[0] for words in said] == words.tolist() == ["left"] * 2 + ["straight on"] * 3 + ["right"]
+    with pytest.raises(InvalidParameter, match="A trip: no turn leads from segment 0 to 0"):
+        _turn_table(star, 1, replace(found, turns=[(0, 0.5)]))
+
+
+def test_a_style_of_few_drivers_is_not_counted(city: City, demos: Demonstrations) -> None:
     labels = np.zeros(len(demos), dtype=np.int64)
-    labels[:2] = 1
+    assert demos.groups is not None
+    labels[demos.groups < 4] = 1  # 24 trips
     rare = DriversView(
         city.network, city.mdp.feature_names, city.features.groups, {"hard": city.ensemble}, demos, np.eye(3)[labels],
         demos.features(city.mdp),
     )  # fmt: skip
     styles = drivers_page(rare).tables[0]
-    assert [row[2].text for row in styles.cells] == [str(len(demos) - 2), "under 5", "under 5"]
+    assert [row[2].text for row in styles.cells] == [str(len(demos) - 24), *["under 5 drivers"] * 2]
     assert styles.cells[1][3].text == styles.cells[1][4].text == "–"
 
 
@@ -489,6 +571,12 @@ def test_a_view_that_does_not_fit_is_refused(view: DriversView, changes: Any, wo
     values = {name: getattr(view, name) for name in view.__dataclass_fields__} | changes
     with pytest.raises(InvalidParameter, match=words):
         DriversView(**values)
+
+
+def test_trips_of_another_network_are_refused(view: DriversView) -> None:
+    small = RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0], [1])
+    with pytest.raises(InvalidDemos, match="but the network has 1. Give the network that the trips were matched to"):
+        replace(view, network=small)
 
 
 def test_the_drivers_page_has_no_fault_in_a_browser(view: DriversView, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """From a fit, and from a whole experiment, to the page: whose styles, which trips and which figures are shown."""
 
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -12,12 +11,11 @@ from limiirl.experiments.drivers import DriverResults, run_drivers
 from limiirl.experiments.drivers_plan import DESTINATION_METHODS, DRIVER_METHODS, DriverData, DriverPlan, Trial
 from limiirl.mixture.recommendation import Row
 from limiirl.mixture.selection import Selection
-from limiirl.report.roads import experiment_report, styles_report, styles_view, write_styles
+from limiirl.report.roads import experiment_report, experiment_view, styles_report, styles_view, write_styles
 from limiirl.report.roads.selection_table import selection_table
 from limiirl.roads.drivers.fitting import fit_drivers
 from tests.oracles.two_ways import MOTORWAY, STREET, demonstrations, drives, two_ways
 
-MODULE = "limiirl.report.roads.styles_report"  # of the same name as a function of the package
 PLAN = DriverPlan(
     n_intents=2, n_splits=2, n_train=15, n_test=12, max_length=9, max_evaluations=8, max_iter=3, m_tol=0.1, n_routes=10
 )
@@ -47,13 +45,6 @@ def data(network):
 @pytest.fixture(scope="module")
 def results(data, tmp_path_factory):
     return run_drivers(data, PLAN, tmp_path_factory.mktemp("drivers"))
-
-
-@pytest.fixture
-def view_of(monkeypatch):
-    """The experiment's view, before it becomes a page."""
-    monkeypatch.setattr(sys.modules[MODULE], "drivers_page", lambda view: view)
-    return experiment_report
 
 
 def driven(example):
@@ -162,10 +153,18 @@ class TestExamples:
     def test_streets_are_counted_by_drivers_where_these_are_known(self, network, fit):
         trips = demonstrations([MOTORWAY] * 6 + [STREET] * 2, groups=[0, 0, 0, 0, 1, 1, 0, 1])
         view = styles_view(network, fit)
-        few = {"responsibilities": np.ones((8, 2)) / 2, "features": np.ones((8, 4))}
-        for groups, counted, unit in ((trips.groups, 2, "drivers"), (None, 6, "trips")):
-            some = replace(view, demos=trips.replace(groups=groups), **few)
-            assert (some.passed_by[1], some.counted) == (counted, unit)
+        # The first style has the trips of one driver, and one of another's; the second has the rest.
+        one = np.array([1, 1, 1, 1, 1, 0, 1, 0])
+        some = {"responsibilities": np.stack([0.4 + 0.2 * one, 0.6 - 0.2 * one], axis=1), "features": np.ones((8, 4))}
+        for groups, unit, motorway, street, all_of in (
+            (trips.groups, "drivers", [2, 1], [1, 1], [2, 1]),
+            (None, "trips", [5, 1], [1, 1], [6, 2]),
+        ):
+            found = replace(view, demos=trips.replace(groups=groups), **some)
+            assert found.counted == unit
+            assert found.passed_by[:, MOTORWAY[1]].tolist() == motorway
+            assert found.passed_by[:, STREET[1]].tolist() == street
+            assert found.drivers.tolist() == all_of
 
     def test_single_trips_can_be_left_out(self, network, fit):
         shown, hidden = styles_report(network, fit), styles_report(network, fit, examples=False)
@@ -176,8 +175,8 @@ class TestExamples:
 
 
 class TestExperiment:
-    def test_shows_the_best_of_three_starts(self, data, results, view_of):
-        view = view_of(data, results)
+    def test_shows_the_best_of_three_starts(self, data, results):
+        view = experiment_view(data, results)
         starts = {"hard clusters (k-means)": "k-means, MLE", "soft clusters (GMM)": "GMM, MLE"}
         starts["random rewards"] = "random rewards"
         assert list(view.ensembles) == list(starts)
@@ -188,8 +187,8 @@ class TestExperiment:
             np.testing.assert_array_equal(view.ensembles[start].thetas, best.thetas)
             np.testing.assert_array_equal(view.ensembles[start].weights, best.weights)
 
-    def test_styles_are_of_test_trips_of_that_split(self, data, results, view_of):
-        view = view_of(data, results)
+    def test_styles_are_of_test_trips_of_that_split(self, data, results):
+        view = experiment_view(data, results)
         best = min(results.of("k-means, MLE", 1.0), key=lambda record: record.train_nll)
         test = data.split(PLAN, best.split)[1]
         np.testing.assert_array_equal(view.demos.ids, test.ids)
@@ -199,15 +198,15 @@ class TestExperiment:
         joint = np.array(best.weights) * np.exp(log_p)
         np.testing.assert_allclose(view.responsibilities, joint / joint.sum(axis=1, keepdims=True), rtol=1e-9)
 
-    def test_forecasts_name_no_styles_since_they_are_of_another_model(self, data, results, view_of):
-        view = view_of(data, results)
+    def test_forecasts_name_no_styles_since_they_are_of_another_model(self, data, results):
+        view = experiment_view(data, results)
         assert len(view.forecasts) == 3
         for example in view.forecasts:
             assert example.intents.size == 0
             assert driven(example) in [demo.states.tolist() for demo in view.demos]
 
-    def test_settings_are_told(self, data, results, view_of):
-        facts = view_of(data, results).facts
+    def test_settings_are_told(self, data, results):
+        facts = experiment_view(data, results).facts
         assert facts["discounts"] == "1, 0.999"
         assert facts["training trips of a split"] == "15"
         assert facts["bounds of rewards, given the destination"] == "−50 to 0"
@@ -245,14 +244,14 @@ class TestExperiment:
         for words in ("overlap", "too narrow", "both halves", "machine at hand"):
             assert words in free.caption
 
-    def test_starts_are_compared_within_one_split(self, data, results, view_of):
+    def test_starts_are_compared_within_one_split(self, data, results):
         """The soft start that fits better elsewhere is of other trips."""
         hard = results.best("k-means, MLE", 1.0).split
         records = tuple(
             replace(r, train_nll=r.train_nll - 100.0) if r.method == "GMM, MLE" and r.split != hard else r
             for r in results.records
         )
-        shown = view_of(data, DriverResults(PLAN, records)).ensembles["soft clusters (GMM)"]
+        shown = experiment_view(data, DriverResults(PLAN, records)).ensembles["soft clusters (GMM)"]
         np.testing.assert_array_equal(shown.thetas, results.best("GMM, MLE", 1.0, hard).thetas)
 
     def test_gains_are_counted_where_there_are_any(self, data, results):

@@ -4,15 +4,23 @@ import random
 import signal
 import sys
 import time
+from typing import Any
 
 import pytest
 
 from limiirl.experiments.records import Record
-from tests.oracles.runs import Run, command, counts, expected, fill, recorded, rows, shards, start, worked
+from tests.oracles.runs import Key, Run, command, counts, expected, fill, recorded, rows, shards, start, worked
 
 resource = pytest.importorskip("resource", reason="runs are killed as process groups and limited, which needs POSIX")
 
-WIND = ("reproduce", "wind", "--repeats", "1", "--no-report", "--json")
+# Trials that are short, and many: whenever somebody is killed, some are under way and most are still to come.
+STUDY, REPEATS = "margin", 12
+MARGIN = ("reproduce", STUDY, "--no-report", "--json", "--repeats")
+
+
+def wanted_of(repeats: int = REPEATS) -> dict[Key, dict[str, Any]]:
+    """What an uninterrupted run comes to; one of fewer repeats comes to a part of it."""
+    return {key: record for key, record in expected(STUDY, REPEATS).items() if key[1] < repeats}
 
 
 def group(run: Run) -> None:
@@ -27,17 +35,17 @@ def parent(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_it_ends_with_the_records_of_an_uninterrupted_run(tmp_path):
+def test_run_and_worker_killed_at_random_moments_it_ends_with_the_records_of_an_uninterrupted_run(tmp_path):
     dice = random.Random(5)
-    folder, wanted = tmp_path / "run", expected("wind", 1)
+    folder, wanted = tmp_path / "run", wanted_of()
     before: dict[object, object] = {}
     for kill, trials in ((group, False), (parent, True), (group, True)):
         known = shards(folder)
-        with start(*WIND, "--out", folder, "--workers", "2") as run:
+        with start(*MARGIN, REPEATS, "--out", folder, "--workers", "2") as run:
             if trials:
                 # A new file of records, and then a moment in the middle of the trials.
                 run.until(lambda known=known: shards(folder) - known)
-                time.sleep(dice.uniform(0.0, 0.8))
+                time.sleep(dice.uniform(0.0, 0.2))
             else:
                 time.sleep(dice.uniform(0.0, 3.0))
             kill(run)
@@ -52,7 +60,17 @@ def test_killed_at_random_moments_it_ends_with_the_records_of_an_uninterrupted_r
         before = found
     assert len(before) < len(wanted), "the last kill came too late to test anything"
 
-    done = command(*WIND, "--out", folder, "--workers", "2")
+    # The last goes to the end, although one of its workers is killed on the way.
+    known = shards(folder)
+    with start(*MARGIN, REPEATS, "--out", folder, "--workers", "2") as run:
+        run.until(lambda: shards(folder) - known)
+        time.sleep(dice.uniform(0.0, 0.2))
+        victim, *others = run.workers()
+        victim.kill()
+        run.until(lambda: set(run.workers()) - {victim, *others})  # trials were under way: others take them up
+        done = run.finish()
+        run.must_vanish()
+    assert done.code == 0, done
     assert done.said == []
     assert counts(done) == (len(wanted), len(before), len(wanted) - len(before))
     assert recorded(folder) == wanted
@@ -62,7 +80,7 @@ def test_killed_at_random_moments_it_ends_with_the_records_of_an_uninterrupted_r
 
 def test_an_interrupt_keeps_what_is_done_and_leaves_nobody_behind(tmp_path):
     folder = tmp_path / "run"
-    with start(*WIND, "--out", folder, "--workers", "2") as run:
+    with start(*MARGIN, REPEATS, "--out", folder, "--workers", "2") as run:
         run.until(lambda: shards(folder))
         first = len(rows(folder))
         workers = run.workers()
@@ -76,15 +94,13 @@ def test_an_interrupt_keeps_what_is_done_and_leaves_nobody_behind(tmp_path):
     assert done.code == 130
     assert done.said == ["limiirl: interrupted. What was done is kept; the same command goes on from it."]
     found = recorded(folder)
-    assert first < len(found) < len(expected("wind", 1)), (
-        "what came after the first file was not written on the way out"
-    )
-    assert found.items() <= expected("wind", 1).items()
+    assert first < len(found) < len(wanted_of()), "what came after the first file was not written on the way out"
+    assert found.items() <= wanted_of().items()
 
 
 def test_two_runs_at_once_in_one_folder(tmp_path):
-    folder, wanted = tmp_path / "run", expected("wind", 1)
-    arguments = (*WIND, "--out", folder, "--workers", "1")
+    folder, wanted = tmp_path / "run", wanted_of()
+    arguments = (*MARGIN, REPEATS, "--out", folder, "--workers", "1")
     with start(*arguments) as one, start(*arguments) as other:
         ends = [one.finish(), other.finish()]
     for done in ends:
@@ -99,8 +115,8 @@ def test_two_runs_at_once_in_one_folder(tmp_path):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux limits another process's files")
 def test_a_disk_that_fills_midway_is_one_sentence_and_the_next_run_goes_on(tmp_path):
-    folder, wanted = tmp_path / "run", expected("margin", 4)
-    arguments = ("reproduce", "margin", "--repeats", "4", "--workers", "1", "--no-report", "--json", "--out", folder)
+    folder, wanted = tmp_path / "run", wanted_of(4)
+    arguments = (*MARGIN, 4, "--workers", "1", "--out", folder)
     with start(*arguments) as run:
         run.until(lambda: shards(folder))
         # The system refuses every byte after the first 1024 of a file, from now on: the next write fails in its midst.
@@ -121,7 +137,7 @@ def test_a_disk_that_fills_midway_is_one_sentence_and_the_next_run_goes_on(tmp_p
 
 
 def test_damaged_files_are_put_aside_told_of_and_computed_again(tmp_path):
-    folder, wanted = tmp_path / "run", expected("margin", 3)
+    folder, wanted = tmp_path / "run", wanted_of(3)
     fill(folder, [Record(**given) for given in wanted.values()], shard=5)
     flipped, cut, _ = sorted((folder / "records").iterdir())
     content = bytearray(flipped.read_bytes())
@@ -129,9 +145,7 @@ def test_damaged_files_are_put_aside_told_of_and_computed_again(tmp_path):
     flipped.write_bytes(content)
     cut.write_bytes(cut.read_bytes()[:-100])
 
-    with start(
-        "reproduce", "margin", "--repeats", "3", "--workers", "1", "--no-report", "--json", "--out", folder
-    ) as run:
+    with start(*MARGIN, 3, "--workers", "1", "--out", folder) as run:
         done = run.finish()
     assert counts(done) == (15, 5, 10)
     assert len(done.said) == 2
@@ -140,20 +154,5 @@ def test_damaged_files_are_put_aside_told_of_and_computed_again(tmp_path):
         assert line.endswith(f"It was moved to {folder / 'quarantine'}, and what it held counts as not done.")
     assert {path.name for path in (folder / "quarantine").iterdir()} == {flipped.name, cut.name}
     assert (folder / "quarantine" / flipped.name).read_bytes() == content
-    assert recorded(folder) == wanted
-    assert rows(folder) == sorted(wanted)
-
-
-def test_a_worker_that_is_killed_costs_no_record(tmp_path):
-    folder, wanted = tmp_path / "run", expected("wind", 1)
-    with start(*WIND, "--out", folder, "--workers", "2") as run:
-        run.until(lambda: shards(folder))
-        victim, *_ = run.workers()
-        victim.kill()
-        done = run.finish()
-        run.must_vanish()
-    assert done.code == 0, done
-    assert done.said == []
-    assert counts(done) == (len(wanted), 0, len(wanted))
     assert recorded(folder) == wanted
     assert rows(folder) == sorted(wanted)

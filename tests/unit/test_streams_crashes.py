@@ -2,9 +2,8 @@
 
 import random
 import signal
-import subprocess
-import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -12,25 +11,11 @@ import pytest
 from limiirl import IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidFile, InvalidParameter
 from limiirl.streams import Calls, FeatureStore, fit_streamed, write_features
+from tests.oracles.forks import fork
 from tests.oracles.mixture import TASTES, crossings, walks
 
 pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
 
-# It says when it begins a part or has ended an iteration. After the line that it is to be killed at it goes on for one
-# step at most, so that a late parent finds it alive; what it reads ends only with the parent.
-JOB = """
-import sys, warnings
-warnings.simplefilter("ignore")
-from tests.unit.test_streams_crashes import job
-folder, last = sys.argv[1:]
-said = []
-def say(text):
-    if last in said:
-        sys.stdin.read()
-    said.append(text)
-    print(text, flush=True)
-job(folder, say)
-"""
 PARTS, ITERATIONS = 12, 10
 
 
@@ -50,10 +35,22 @@ def job(folder, say):
     say(repr((mix.thetas_.tolist(), mix.weights_.tolist(), history)))
 
 
-def start(folder, last=""):
-    command = [sys.executable, "-c", JOB, str(folder), last]
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen(command, **pipes, text=True)
+def job_elsewhere(pipe, folder, last):
+    """The job in a process that is to be killed after it has said `last`.
+
+    It says when it begins a part or has ended an iteration. After the line that it is to be killed at it goes on for
+    one step at most, so that a late parent finds it alive; what it listens to ends only with the parent.
+    """
+    warnings.simplefilter("ignore")
+    said = []
+
+    def say(text):
+        if last in said:
+            pipe.recv()
+        said.append(text)
+        pipe.send(text)
+
+    job(folder, say)
 
 
 def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path):
@@ -66,21 +63,18 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path):
     begun = []
     # Killed while it writes, soon after it began to fit, and later.
     for last in (f"part {dice.randrange(2, 9)}", f"iteration {dice.randrange(3)}", f"iteration {dice.randrange(4, 8)}"):
-        with start(tmp_path / "killed", last) as process:
-            begun.append(process.stdout.readline().strip())
+        with fork(job_elsewhere, tmp_path / "killed", last) as process:
+            begun.append(process.hear())
             line = begun[-1]
-            while line and line != last:
-                line = process.stdout.readline().strip()
-            assert line == last
+            while line != last:
+                line = process.hear()
             time.sleep(dice.uniform(0.0, 0.02))
-            process.kill()
-        assert process.returncode == -signal.SIGKILL
-    with start(tmp_path / "killed") as process:
-        out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert out.splitlines()[-1] == whole[-1]
+            assert process.kill() == -signal.SIGKILL
+    with fork(job_elsewhere, tmp_path / "killed", "") as process:
+        said = process.finish()
+    assert said[-1] == whole[-1]
     # Each went on near where the one before was killed: at most a part, or an iteration, was done twice.
-    begun.append(out.splitlines()[0])
+    begun.append(said[0])
     assert begun[0] == "part 0"
     assert begun[1].startswith("part ")
     assert begun[1] != "part 0"

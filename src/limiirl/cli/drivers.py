@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from limiirl.cli.bars import told_stages
+from limiirl.cli.inputs import check_page
 from limiirl.cli.road_inputs import read_matched
 from limiirl.errors import InvalidParameter
 
@@ -36,6 +37,7 @@ def reproduce_drivers(
     """Run what the folder does not have yet, print the table, and write the page; `files` are network and matches."""
     from limiirl.experiments.drivers import run_drivers
 
+    check_page(out / "report" if report else None)
     data, plan = _problem(*files, n_splits, n_train)
     run = 0
     try:

@@ -90,6 +90,14 @@ def check_target(folder: Path) -> None:
     check(folder)
 
 
+def check_page(folder: Path | None) -> None:
+    """Check, before the work is done, that a page can be written to a folder, if there is to be one."""
+    if folder is not None:
+        from limiirl.report.write import check_folder
+
+        check_folder(folder)
+
+
 def _value(text: str) -> Any:
     """Return a number, a list or tuple, true, false, null or a plain word."""
     words = {"inf": math.inf, "-inf": -math.inf, "true": True, "false": False, "null": None}

@@ -3,6 +3,7 @@
 import json
 import sys
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,10 +74,16 @@ app.add_typer(stream.app, name="stream")
 _python_shows = warnings.showwarning
 
 
+@cache
+def _commands() -> Any:
+    """All commands, made once: reading the options of every command takes longer than most of them run."""
+    return typer.main.get_command(app)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, on sys.argv by default; an error of ours is one sentence and exit code 2."""
     words = sys.argv[1:] if arguments is None else arguments
-    options = options_of(typer.main.get_command(app), words)
+    options = options_of(_commands(), words)
 
     def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         """Print a warning of ours as one line on stderr; others as Python does."""
@@ -87,7 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     warnings.showwarning = show_warning
     try:
-        app(words, obj=words)  # a run notes the words that made it
+        _commands()(words, obj=words)  # a run notes the words that made it
     except LimiirlError as error:
         typer.echo(f"limiirl: {in_options(str(error), options)}", err=True)
         sys.exit(2)

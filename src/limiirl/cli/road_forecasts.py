@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
 from limiirl.cli.bars import told_stages
+from limiirl.cli.inputs import check_page
 from limiirl.cli.road_inputs import place, read_matched
 from limiirl.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from limiirl import MDP
+    from limiirl.roads import RoadNetwork
 
 Network = Annotated[Path, typer.Argument(help="An .npz that `limiirl roads build` wrote.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -30,8 +36,6 @@ def forecast(
 
     Example: limiirl roads forecast porto.npz styles matches.npz --share 0.3
     """
-    import numpy as np
-
     from limiirl import IntentMixture
     from limiirl.forecast import Forecaster
     from limiirl.report.roads import forecast_example
@@ -39,11 +43,7 @@ def forecast(
     roads, matched = read_matched(network, matches)
     demos = matched.demonstrations()
     mixture = IntentMixture.load(styles)
-    if mixture.mdp_.n_states != roads.n_segments:
-        raise InvalidParameter(
-            f"{styles} was learned on {mixture.mdp_.n_states:,} states, but {network} has {roads.n_segments:,} "
-            "segments. Name the network that it was fitted on."
-        )
+    check_same(mixture.mdp_, roads, styles, network)
     which = 0 if trip is None else place(demos, trip)
     # A trip's own end among the candidates would give it away.
     forecaster = Forecaster(mixture, demos[np.arange(len(demos)) != which])
@@ -68,6 +68,19 @@ def forecast(
     typer.echo("  destination " + ", ".join(f"segment {s}: {p:.1%}" for p, s in likely))
 
 
+def check_same(mdp: MDP, roads: RoadNetwork, styles: Path, network: Path) -> None:
+    """Check that an MDP is that of a network: its states are the segments, and its edges the turns."""
+    if mdp.n_states != roads.n_segments:
+        differ = f"{mdp.n_states:,} states, but {network} has {roads.n_segments:,} segments"
+    elif mdp.n_edges != roads.n_turns:
+        differ = f"{mdp.n_edges:,} turns, but {network} has {roads.n_turns:,}"
+    elif not (np.array_equal(mdp.src, roads.turn_from) and np.array_equal(mdp.dst, roads.turn_to)):
+        differ = f"other turns than {network} has"
+    else:
+        return
+    raise InvalidParameter(f"{styles} was learned on {differ}. Name the network that it was fitted on.")
+
+
 def demo(  # noqa: PLR0913 (a command's options, each with a default)
     seed: Seed = 0,
     radius: Annotated[float, typer.Option(help="Of the city's ring road in km, 0.8 to 6.")] = 2.1,
@@ -87,6 +100,9 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.report.write import write
     from limiirl.roads.city.pipeline import run_demo
 
+    folders = {name: out / name for name in ("network", "matching", "styles")}
+    for folder in folders.values():
+        check_page(folder)
     with told_stages() as tell:
         found = run_demo(
             seed,
@@ -100,9 +116,9 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
         )
     roads = found.city.network
     pages = {
-        "network": write(network_page(roads, title="An invented city"), out / "network"),
-        "matching": write(quality_page(roads, found.cleaned, found.matches), out / "matching"),
-        "styles": write_styles(roads, found.fit, out / "styles"),
+        "network": write(network_page(roads, title="An invented city"), folders["network"]),
+        "matching": write(quality_page(roads, found.cleaned, found.matches), folders["matching"]),
+        "styles": write_styles(roads, found.fit, folders["styles"]),
     }
     if as_json:
         typer.echo(json.dumps(found.scores() | {"pages": {name: str(page) for name, page in pages.items()}}))

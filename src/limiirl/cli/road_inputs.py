@@ -132,6 +132,23 @@ def point(text: str | None) -> tuple[float, float] | None:
     return lat, lon
 
 
+def read_zones(given: list[str]) -> list[tuple[float, ...]]:
+    """Return circles of LAT,LON,METRES, for `mask_zones`, which checks them.
+
+    Examples
+    --------
+    >>> read_zones(["41.15,-8.61,300"])
+    [(41.15, -8.61, 300.0)]
+    """
+    found = []
+    for text in given:
+        try:
+            found.append(tuple(float(part) for part in text.split(",")))
+        except ValueError:
+            raise InvalidParameter(f"--mask takes LAT,LON,METRES, such as 41.15,-8.61,300; it is {text!r}.") from None
+    return found
+
+
 def place(demos: Any, trip: str) -> int:
     """Return the number of the demonstration of an id."""
     ids = np.arange(len(demos)) if demos.ids is None else demos.ids

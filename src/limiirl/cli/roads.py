@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from limiirl.cli import road_forecasts
 from limiirl.cli.bars import counted, iterations, told_stages
 from limiirl.cli.device_option import DeviceName
-from limiirl.cli.inputs import check_target
+from limiirl.cli.inputs import check_page, check_target
 from limiirl.cli.road_forecasts import AsJson, Network, Seed
 from limiirl.cli.road_inputs import (
     as_lines,
@@ -24,15 +24,20 @@ from limiirl.cli.road_inputs import (
     read_columns,
     read_matched,
     read_network,
+    read_zones,
     some,
     without_ends,
 )
+
+if TYPE_CHECKING:
+    from limiirl.roads.drivers.fitting import DriverFit
 
 app = typer.Typer(
     help="Roads: from a map and GPS traces to driving styles and forecasts.", no_args_is_help=True, add_completion=False
 )
 
 Page = Annotated[Path | None, typer.Option("--page", help="Folder for a page about it, which opens in a browser.")]
+NoExamples = Annotated[bool, typer.Option("--no-examples", help="Draw no trip of a person in the page.")]
 
 
 @app.command(no_args_is_help=True)
@@ -69,6 +74,7 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.roads import describe
 
     check_file(out)
+    check_page(page)
     part = None if component == "all" else component
     with told_stages() as tell:
         tell(f"building a network of {source}")
@@ -97,6 +103,10 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     trim: Annotated[
         float, typer.Option(help="Cut this many metres off both ends of every trip: homes are there.", min=0.0)
     ] = 0.0,
+    mask: Annotated[
+        list[str] | None,
+        typer.Option("--mask", help="LAT,LON,METRES: drop what lies in this circle, and cut trips there. Repeatable."),
+    ] = None,
     swap: Annotated[
         bool, typer.Option("--swap", help="Latitude and longitude stand in each other's place in the file.")
     ] = False,
@@ -110,7 +120,10 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     sigma: Annotated[
         float | None, typer.Option(help="Noise of a fix in metres; estimated from the trips by default.")
     ] = None,
-    seed: Seed = 0,
+    no_examples: NoExamples = False,
+    seed: Annotated[
+        int, typer.Option(help="Of --method particles. What --trim cuts is always drawn anew: a seed would tell it.")
+    ] = 0,
     page: Page = None,
     as_json: AsJson = False,
 ) -> None:
@@ -121,14 +134,17 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.roads import clean, read_trips
     from limiirl.roads import match as match_trips
     from limiirl.roads.matching.quality import quality
+    from limiirl.roads.privacy import mask_zones
 
     check_file(out)
-    named = read_columns(columns or [])
+    check_page(page)
+    named, zones = read_columns(columns or []), read_zones(mask or [])
     roads = read_network(network)
     with told_stages() as tell:
         tell(f"reading {trips}")
         read = read_trips(trips, step_s=step, columns=named, swap=swap, network=roads)
         check_trips(read, trips)
+        read = mask_zones(read, zones) if zones else read
         tell(f"cleaning {plural(len(read), 'trip')}")
         cleaned = clean(read, roads)
         check_cleaned(cleaned, trips)
@@ -141,7 +157,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     found = quality(roads, cleaned, matches)
     counts = {"trips": found.n_trips, "matched_end_to_end": found.n_whole, "fixes_matched": found.n_fixes_matched}
     losses: dict[str, Any] = {"fixes_dropped": dict(found.dropped), "cuts": dict(cleaned.cuts)}
-    losses |= {"trips_lost": dict(found.lost), "matching": dict(found.reasons)}
+    losses |= {"trips_lost": dict(found.lost), "unread": dict(found.unread), "matching": dict(found.reasons)}
     if as_json:
         typer.echo(json.dumps(counts | losses | {"saved": str(out)}))
     else:
@@ -150,7 +166,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     if page is not None:
         from limiirl.report.roads import quality_page
 
-        _show(quality_page(roads, cleaned, matches, found), page, as_json)
+        _show(quality_page(roads, cleaned, matches, found, examples=not no_examples), page, as_json)
 
 
 @app.command(no_args_is_help=True)
@@ -172,9 +188,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     by_driver: Annotated[bool, typer.Option("--by-driver", help="All trips of a driver share a style.")] = False,
     init: Annotated[str, typer.Option(help="kmeans, gmm, best, random or random_rewards.")] = "kmeans",
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the fitted mixture.")] = Path("styles"),
-    no_examples: Annotated[
-        bool, typer.Option("--no-examples", help="Draw no trip of a person in the page, nor forecasts of one.")
-    ] = False,
+    no_examples: NoExamples = False,
     device: DeviceName = None,
     seed: Seed = 0,
     page: Page = None,
@@ -188,6 +202,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.roads.drivers.fitting import fit_drivers
 
     check_target(out)
+    check_page(page)
     roads, matched = read_matched(network, matches)
     usable, left_out = matched.demonstrations(), matched.selection()[1]
     demos = some(usable, trips, seed)
@@ -212,19 +227,26 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         left_out["the end passed before"] = len(demos) - len(found.demos)
     styles = [words.long for words in styles_view(roads, found).words]
     if as_json:
-        told = {"sticks": found.sticks, "styles": styles, "left_out": left_out, "saved": str(out)}
-        typer.echo(json.dumps(found.mixture.summary().to_dict() | told))
+        told = {"sticks": found.sticks, "sticks_capped": found.capped, "styles": styles}
+        typer.echo(json.dumps(found.mixture.summary().to_dict() | told | {"left_out": left_out, "saved": str(out)}))
     else:
-        typer.echo(f"{len(found.demos):,} trips; a stick-breaking GMM of their features sees {found.sticks} clusters.")
-        if left_out:
-            typer.echo(as_lines({"left out": left_out}))
-        if found.selection is not None:
-            typer.echo(f"\n{found.selection}\n")
-        typer.echo(str(found.mixture.summary()))
-        typer.echo("\n" + "\n".join(f"Intent {k} (style {k + 1} on the page): {said}" for k, said in enumerate(styles)))
+        _tell_fit(found, styles, left_out)
         typer.echo(f"\nSaved to {out}.")
     if page is not None:
         _show(styles_report(roads, found, examples=not no_examples), page, as_json)
+
+
+def _tell_fit(found: DriverFit, styles: list[str], left_out: dict[str, int]) -> None:
+    """Print what was learned."""
+    most = ", as many as it may: --intents select would say more" if found.capped else ""
+    seen = f"a stick-breaking GMM of their features sees {plural(found.sticks, 'cluster')}{most}."
+    typer.echo(f"{plural(len(found.demos), 'trip')}; {seen}")
+    if left_out:
+        typer.echo(as_lines({"left out": left_out}))
+    if found.selection is not None:
+        typer.echo(f"\n{found.selection}\n")
+    typer.echo(str(found.mixture.summary()))
+    typer.echo("\n" + "\n".join(f"Intent {k} (style {k + 1} on the page): {said}" for k, said in enumerate(styles)))
 
 
 def _show(report: Any, folder: Path, as_json: bool) -> None:

@@ -20,6 +20,7 @@ _ADVICE: tuple[tuple[str, str, str], ...] = (
     ("--u-turns", r"u_turns='dead_ends'", "--u-turns"),
     ("--features", r"(?<=must be )a FeatureChoice, ", ""),
     ("--gamma", r"(?<=Leave )gamma(?= out)", "--gamma"),
+    ("--gamma", r"(?<=; )gamma(?= is )", "--gamma"),
 )
 # Parameters by their Python names, wherever a message speaks of them.
 _PARAMETERS = {
@@ -35,7 +36,7 @@ _PARAMETERS = {
     "u_turns": "--u-turns",
 }
 # Those that are everyday words as well, only where a message begins with them.
-_FIRST = ("method", "model", "init", "gamma", "component", "centre", "features", "seed")
+_FIRST = ("method", "model", "init", "component", "centre", "features", "seed")
 # Who wrote a file: a command, for somebody who types commands.
 _WRITERS: tuple[tuple[str, str], ...] = (
     (r"RoadNetwork\.save or (?=`limiirl)", ""),

@@ -188,7 +188,9 @@ class DaskPool:
     def drop(self) -> None:
         """Forget the tasks that are in flight."""
         self._completed.clear()
-        self._tickets.clear()  # the scheduler drops a task that nobody holds a future of
+        for future in self._tickets:  # others may hold it still, and the scheduler drops a task that nobody holds
+            future.release()
+        self._tickets.clear()
 
     def close(self) -> None:
         """Stop what still runs."""

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,7 @@ import numpy as np
 
 from limiirl.errors import InvalidFile, InvalidParameter
 from limiirl.experiments.drivers_plan import DESTINATION_METHODS, DRIVER_METHODS, DriverData, DriverPlan, Trial
-from limiirl.experiments.drivers_trial import DriverRecord, run_driver_trial
+from limiirl.experiments.drivers_trial import DriverRecord, baseline_distances, run_driver_trial
 from limiirl.files import atomic_write
 from limiirl.metrics.intervals import Interval, mean_interval
 
@@ -157,19 +158,22 @@ def run_drivers(
         Run only these, so that several machines or processes can share the work of one folder.
     """
     place = Path(folder)
-    data.split(plan, 0)  # too few trips are told before a folder is made
-    _claim(place, {"format": _FORMAT, "plan": plan.as_dict(), "data": data.fingerprint()})
     unknown = sorted(set(splits or ()) - set(range(plan.n_splits)))
     if unknown:
         raise InvalidParameter(f"splits are numbered 0 to {plan.n_splits - 1}; there is no {unknown[0]}.")
+    # Too few trips, and features that the network does not have, are told before a folder is made.
+    data.split(plan, 0)
+    data.mdp(plan, next(plan.trials()))
+    _claim(place, {"format": _FORMAT, "plan": plan.as_dict(), "data": data.fingerprint()})
     trials = [trial for trial in plan.trials() if splits is None or trial.split in splits]
+    baselines = cache(lambda split: baseline_distances(data, plan, split))  # the methods of a split share them
     records = []
     for done, trial in enumerate(trials):
         record = _read(place, trial)
         if record is None:
             if tell is not None:
                 tell(done, len(trials), trial.name)
-            record = run_driver_trial(data, plan, trial)
+            record = run_driver_trial(data, plan, trial, baselines(trial.split))
             with atomic_write(_file(place, trial)) as scratch:
                 scratch.write_text(json.dumps(record.as_dict(), indent=1) + "\n")
         records.append(record)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
@@ -101,12 +102,27 @@ class DriverPlan:
             "n_routes",
         ):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if not _whole(value, least=1):
                 raise InvalidParameter(f"{name} must be a whole number of at least 1; it is {value!r}.")
+        if not _whole(self.seed, least=0):
+            raise InvalidParameter(f"seed must be a whole number of at least 0; it is {self.seed!r}.")
         for name in ("gammas", "bounds", "destination_bounds"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))  # a list would make the plan unhashable
-        if not self.gammas or len(set(self.gammas)) < len(self.gammas):
-            raise InvalidParameter(f"gammas must be discounts, at least one and none twice; they are {self.gammas}.")
+            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
+        if not self.gammas or len(set(self.gammas)) < len(self.gammas) or not all(0.0 < g <= 1.0 for g in self.gammas):
+            raise InvalidParameter(
+                f"gammas must be discounts above 0 and at most 1, at least one and none twice; they are {self.gammas}."
+            )
+        for name in ("bounds", "destination_bounds"):
+            limits = getattr(self, name)
+            if len(limits) != 2 or not limits[0] < limits[1]:
+                raise InvalidParameter(f"{name} must be (low, high) with low < high; they are {limits}.")
+        for name in ("tol", "m_tol"):
+            (value,) = _numbers(name, [getattr(self, name)])
+            if not 0.0 < value < math.inf:
+                raise InvalidParameter(f"{name} must be a positive number; it is {value!r}.")
+        if not isinstance(self.features, str):  # a choice of one's own has no form as JSON
+            raise InvalidParameter(f"features must be 'paper' or 'plain'; got {self.features!r}.")
+        choose(self.features)
 
     def trials(self) -> Iterator[Trial]:
         """Return all trials, the first discount's before the others', and split by split."""
@@ -120,6 +136,18 @@ class DriverPlan:
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
+
+
+def _whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _numbers(name: str, values: Any) -> tuple[float, ...]:
+    """Return numbers as a tuple; a list would make the plan unhashable."""
+    try:
+        return tuple(float(value) for value in values)
+    except (TypeError, ValueError):
+        raise InvalidParameter(f"{name} must be numbers; got {values!r}.") from None
 
 
 @dataclass(frozen=True)
@@ -148,9 +176,10 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """A name for its file."""
+        """A name for its file, that of no other trial."""
         words = self.method.lower().replace(",", "").replace(" ", "-")
-        return f"split-{self.split}-{words}-{self.gamma:g}"
+        short = f"{self.gamma:g}"
+        return f"split-{self.split}-{words}-{short if float(short) == self.gamma else repr(self.gamma)}"
 
 
 @dataclass(frozen=True, eq=False)

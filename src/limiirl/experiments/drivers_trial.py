@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -124,8 +124,13 @@ def driver_mixture(plan: DriverPlan, trial: Trial) -> IntentMixture:
     )
 
 
-def run_driver_trial(data: DriverData, plan: DriverPlan, trial: Trial) -> DriverRecord:
-    """Fit and judge one mixture; the record depends on the arguments alone, its times apart."""
+def run_driver_trial(
+    data: DriverData, plan: DriverPlan, trial: Trial, baselines: Mapping[str, Float] | None = None
+) -> DriverRecord:
+    """Fit and judge one mixture; the record depends on the arguments alone, its times apart.
+
+    `baselines` are those of its split, from `baseline_distances`; they are computed where absent.
+    """
     mdp = data.mdp(plan, trial)
     train, test = data.split(plan, trial.split)
     with warnings.catch_warnings():
@@ -138,7 +143,8 @@ def run_driver_trial(data: DriverData, plan: DriverPlan, trial: Trial) -> Driver
     test_nll = -logsumexp(each + np.log(mixture.weights_), axis=1)
     missed, surplus = missed_distances(data, mixture, test[: plan.n_routes])
     low, high = plan.destination_bounds if trial.to_destination else plan.bounds
-    baselines = baseline_distances(data, plan, trial.split)
+    if baselines is None:
+        baselines = baseline_distances(data, plan, trial.split)
     return DriverRecord(
         trial.split,
         trial.method,
@@ -175,7 +181,6 @@ def missed_distances(data: DriverData, mixture: IntentMixture, test: Demonstrati
     return _both_ways(data, test, routes)
 
 
-@lru_cache(maxsize=2)  # the methods of a split come one after the other
 def baseline_distances(data: DriverData, plan: DriverPlan, split: int) -> dict[str, Float]:
     """Return `missed_distances` (2, N) of the shortest and of the fastest routes, of the test trips of a split."""
     network, test = data.network, data.split(plan, split)[1][: plan.n_routes]

@@ -61,7 +61,7 @@ def write(
     'index.html'
     """
     folder = Path(folder)
-    earlier = _check_folder(folder)
+    earlier = check_folder(folder)
     pictures: dict[str, Picture] = {}
     total = len(report.figures) + len(report.maps) + 1
     for done, figure in enumerate(report.figures):
@@ -113,9 +113,9 @@ def _side_files(report: Report, pictures: dict[str, Picture], maps: dict[str, Ma
     return files
 
 
-def _check_folder(folder: Path) -> set[str]:
+def check_folder(folder: Path) -> set[str]:
     """Refuse a folder that a report cannot be written to; else give the files of the report that is there."""
-    for part in (folder, folder / "figures", folder / "tables"):
+    for part in (*reversed(folder.parents), folder, folder / "figures", folder / "tables"):
         if part.exists() and not part.is_dir():
             raise InvalidFile(f"a report needs a folder at {part}; there is a file. Move it, or choose another folder.")
     index = folder / _INDEX

@@ -75,7 +75,7 @@ def trim_ends(trips: Trips | Cleaned, metres: float = 300.0, *, jitter: float = 
     return _pieces(trips, keep, crossed, "trimmed from the ends")
 
 
-def mask_zones(trips: Trips | Cleaned, zones: Sequence[tuple[float, float, float]]) -> Trips:
+def mask_zones(trips: Trips | Cleaned, zones: Sequence[tuple[float, ...]]) -> Trips:
     """Drop what lies in circles, and cut trips there, also where a trip passes through a circle between two fixes.
 
     Parameters

@@ -38,8 +38,10 @@ def spread(values: ArrayLike, axis: str, what: str, edges: ArrayLike, *, unit: s
     figure = blank(2.1, NARROW)
     ax = figure.add_subplot()
     ax.stairs(100.0 * shares, ends, fill=True, color=SERIES[0], alpha=0.85)
-    middle = float(np.median(known)) if known.size else float("nan")
+    middle_words = ""
     if known.size:
+        middle = float(np.median(known))
+        middle_words = f": median {told(middle)}{unit}"
         ax.axvline(float(np.clip(middle, ends[0], ends[-1])), color=INK, linewidth=1.2, linestyle="--")
         ax.annotate(
             f" median {told(middle)}{unit}",
@@ -56,5 +58,5 @@ def spread(values: ArrayLike, axis: str, what: str, edges: ArrayLike, *, unit: s
         {"from": float(a), "to": float(b), "share": float(share)}
         for a, b, share in zip(ends[:-1], ends[1:], shares, strict=True)
     ]
-    alt = f"Histogram of {axis} of {known.size:,} {what}: median {told(middle)}{unit}."
+    alt = f"Histogram of {axis} of {known.size:,} {what}{middle_words}."
     return Drawn(figure, rows, alt)

@@ -85,7 +85,7 @@ def drivers_page(view: DriversView) -> Report:
                 "Trips are people's",
                 "A trip tells where somebody lives, works and goes. Trim the ends of trips and mask homes before you "
                 "show a page like this to others: `limiirl.roads.privacy`. "
-                f"Streets that fewer than {view.least} {view.counted} use are not drawn; "
+                f"Streets that fewer than {view.least} {view.counted} of a style use are not drawn for it; "
                 + ("single trips shown as examples are." if view.examples else "nor are single trips."),
             ),
             *([Facts(view.facts)] if view.facts else []),
@@ -115,14 +115,14 @@ def _style_table(view: DriversView) -> Table:
     rows: list[list[Content]] = []
     for k, name in enumerate(view.style_names):
         total = max(float(weight[:, k].sum()), 1e-300)
-        few = int((view.labels == k).sum()) < view.least
+        few = view.drivers[k] < view.least
         mean = None if few else float(weight[:, k] @ km) / total
         sure = None if few else float(weight[view.labels == k, k].mean())
         rows.append(
             [
                 name,
                 Cell(f"{view.main.weights[k]:.0%}", value=float(view.main.weights[k])),
-                Cell(f"{int((view.labels == k).sum()):,}" if not few else f"under {view.least}"),
+                Cell(f"{int((view.labels == k).sum()):,}" if not few else f"under {view.least} {view.counted}"),
                 Cell.number(mean, 1),
                 Cell("–" if sure is None else f"{sure:.0%}", value=sure),
                 view.words[k].short,
@@ -150,21 +150,23 @@ def _style_words(view: DriversView) -> list[Item]:
 
 def _flow_map(view: DriversView) -> Map:
     network = view.network
-    used = view.passed_by >= view.least
-    both = used | np.where(network.opposite >= 0, used[np.maximum(network.opposite, 0)], False)
-    flows = np.where(both, view.counted_flows, 0.0)
+    shown = view.passed_by >= view.least
+    flows = np.where(shown, view.counted_flows, np.nan)
     layers = [streets(network)]
-    layers += flow_layers(network, flows, view.style_names, unit=view.flow_unit)
-    layers += _typical_trips(view) if view.examples else []
-    busiest = network.class_names[int(network.road_class[int(flows.sum(axis=0).argmax())])].replace("_", " ")
+    hidden = f"under {view.least} {view.counted}"
+    layers += flow_layers(network, flows, view.style_names, unit=view.flow_unit, hidden=hidden)
+    typical = _typical_trips(view) if view.examples else []
+    all_uses = np.nansum(flows, axis=0)
+    busiest = network.class_names[int(network.road_class[int(all_uses.argmax())])].replace("_", " ")
     return Map(
         "flows",
         "Flows by style",
-        f"A map of the streets that {view.main.n_intents} styles of driving use. The busiest segment is {busiest}.",
+        f"A map of the streets that {view.main.n_intents} styles of driving use. "
+        + (f"The busiest segment is {busiest}." if shown.any() else "No street has enough drivers to be shown."),
         "Choose one style, or the map of who drives where: a street has a style's colour where that style's trips use "
-        f"it clearly more than the others' do. Streets with fewer than {view.least} {view.counted} are left out."
-        + (" Typical trips are the surest of each style." if view.examples else ""),
-        layers,
+        f"it clearly more than the others' do. Streets with fewer than {view.least} {view.counted} of a style are left "
+        "out of its flows." + (" Typical trips are the surest of each style." if typical else ""),
+        [*layers, *typical],
         attribution=network.attribution,
     )
 
@@ -175,7 +177,7 @@ def _typical_trips(view: DriversView) -> list[Layer]:
     km = np.diff(np.concatenate([[0.0], np.cumsum(network.length_m[view.demos.states])])[view.demos.offsets]) / 1000.0
     for k, name in enumerate(view.style_names):
         own = np.flatnonzero(view.labels == k)
-        if own.size < view.least:
+        if view.drivers[k] < view.least:
             continue
         usual = own[km[own] >= np.median(km[own])]
         chosen = usual[np.argsort(-view.responsibilities[usual, k], kind="stable")][:_EXAMPLES]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from limiirl.errors import InvalidParameter
 from limiirl.report.cells import Cell, Column, Content, Table
 from limiirl.report.document import Item, Section, Text
 from limiirl.report.ink import INK, SERIES
@@ -15,6 +16,7 @@ from limiirl.report.map_item import WIDEST, Layer, Map, Stroke
 from limiirl.report.roads.layers import near, route, streets, way, window
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.roads import RoadNetwork
+from limiirl.roads.features import STRAIGHT
 
 if TYPE_CHECKING:
     from limiirl.forecast import Forecaster
@@ -24,7 +26,6 @@ Float = NDArray[np.float64]
 # Destinations less probable than this are not drawn, and classes of those that are.
 _LEAST = 0.005
 _CLASSES = ((0.0, 6.0, "under 2 %"), (0.02, 9.0, "2 to 10 %"), (0.1, 13.0, "10 to 30 %"), (0.3, 18.0, "over 30 %"))
-_LEFT, _RIGHT = -30.0, 30.0
 # Colours of routes: not those of the first styles.
 _HUES = (5, 4, 7, 0, 1)
 _WIDTHS = (8.0, 5.0, 2.6)
@@ -178,10 +179,14 @@ def _km(network: RoadNetwork, states: ArrayLike) -> str:
 def _turn_table(network: RoadNetwork, number: int, found: ForecastExample) -> Table:
     rows: list[list[Content]] = []
     here = int(found.driven[-1])
+    own = slice(network.out_ptr[here], network.out_ptr[here + 1])
+    bends = dict(zip(network.turn_to[own].tolist(), network.turn_angle[own].tolist(), strict=True))
     taken = int(found.actual[0]) if found.actual.size else -1
     for segment, probability in sorted(found.turns, key=lambda turn: -turn[1]):
-        bend = float((network.bearing[segment] - network.bearing[here] + 180.0) % 360.0 - 180.0)
-        side = "straight on" if _LEFT <= bend <= _RIGHT else "right" if bend > 0.0 else "left"
+        if segment not in bends:
+            raise InvalidParameter(f"{found.title}: no turn leads from segment {here} to {segment}. Leave it out.")
+        bend = bends[segment]
+        side = "straight on" if abs(bend) <= STRAIGHT else "right" if bend > 0.0 else "left"
         name = network.class_names[network.road_class[segment]].replace("_", " ")
         rows.append(
             [

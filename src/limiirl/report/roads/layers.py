@@ -165,6 +165,7 @@ def flow_layers(
     *,
     least: float = 0.0,
     unit: str = "trips",
+    hidden: str = "not shown",
     group: str = "flows",
 ) -> list[Layer]:
     """Return what flows on each street, a layer an intent and one that tells who uses a street more than others do.
@@ -175,12 +176,14 @@ def flow_layers(
     ----------
     network : RoadNetwork
     flows : (K, S)
-        Expected or counted uses of each segment by each intent.
+        Expected or counted uses of each segment by each intent; NaN, in both directions, for those that are hidden.
     names : K texts
     least : float
         Streets that all intents together use less are left out, so that no single trip shows.
     unit : str
         What is counted.
+    hidden : str
+        What is said of those that are hidden.
     group : str
         Of these layers one is shown at a time.
 
@@ -196,15 +199,20 @@ def flow_layers(
             f"flows must be (K, S) = ({len(names)}, {network.n_segments}); got shape {counted.shape}."
         )
     back = network.opposite
-    streets = counted + np.where(back >= 0, counted[:, np.maximum(back, 0)], 0.0)
+    uses = counted + np.where(back >= 0, counted[:, np.maximum(back, 0)], 0.0)
+    told = ~np.isnan(uses)
+    streets = np.where(told, uses, 0.0)
     used = streets.sum(axis=0) > max(least - 1e-9, 0.0)
     # A step of a two-hundredth of the largest flow is not seen, and longer lines are.
     step = max(float(streets.max(initial=0.0)) / 200.0, 1e-12)
-    lines = chains(network, [np.rint(row / step) for row in streets], used)
-    told = streets[:, lines.first]
-    numbers = {name: [f"{value:,.3g} {unit}" for value in row.tolist()] for name, row in zip(names, told, strict=True)}
-    layers = [_by_leader(lines, told, counted.sum(axis=1), names, numbers, group)]
-    for k, row in enumerate(told):
+    lines = chains(network, [*(np.rint(row / step) for row in streets), *told], used)
+    flow = streets[:, lines.first]
+    numbers = {
+        name: [f"{value:,.3g} {unit}" if seen else hidden for value, seen in zip(row, known, strict=True)]
+        for name, row, known in zip(names, flow.tolist(), told[:, lines.first].tolist(), strict=True)
+    }
+    layers = [_by_leader(lines, flow, np.nansum(counted, axis=1), names, numbers, group)]
+    for k, row in enumerate(flow):
         classes, strokes = _flow_classes(row, SERIES[k % len(SERIES)], unit)
         kept = row > max(least - 1e-9, 0.0)
         codes = np.where(kept, classes, -1)

@@ -36,6 +36,7 @@ def quality_page(
     quality: Quality | None = None,
     *,
     title: str = "Map matching",
+    examples: bool = True,
 ) -> Report:
     """Return the report of a matching.
 
@@ -48,6 +49,8 @@ def quality_page(
     quality : Quality, optional
         From `limiirl.roads.matching.quality.quality`; measured where absent.
     title : str
+    examples : bool
+        Draw a sure, an ordinary and a doubtful trip, with the fixes of a person.
 
     Examples
     --------
@@ -60,25 +63,38 @@ def quality_page(
     """
     given: Trips = trips if isinstance(trips, Trips) else trips.trips
     found = measure(network, trips, matches) if quality is None else quality
-    middle = float(found.distance_m[list(LEVELS).index(0.5)])
+    middle = float(found.distance_m[list(LEVELS).index(0.5)]) if found.n_fixes_matched else None
     distances = matches.fix_distance_m[matches.fix_segment >= 0]
     sections = [
         Section("How much was matched", [_numbers(found), _outcomes(given, matches), *_losses(found)]),
         Section("How near", [Grid(_spreads(matches, distances)), _quantiles(found), _gaps(matches)]),
-        *_examples(network, given, matches),
+        *(_examples(network, given, matches) if examples else []),
     ]
     return Report(
         title,
-        f"{found.n_whole:,} of {found.n_trips:,} recorded trips were matched end to end, and {found.share_fixes:.1%} "
-        f"of the fixes lie on a path, half of them within {middle:.1f} m of it.".replace("%", "\u00a0%"),
+        _lead(found, middle).replace("%", "\u00a0%"),
         sections,
         methods=[Facts({**_settings(matches), **_groups(matches)})],
         highlights={
             "recorded trips": f"{found.n_trips:,}",
-            "matched end to end": f"{found.share_whole:.1%}".replace("%", "\u00a0%"),
-            "fixes on a path": f"{found.share_fixes:.1%}".replace("%", "\u00a0%"),
-            "median distance": f"{middle:.1f} m",
+            "matched end to end": _percent(found.share_whole).replace("%", "\u00a0%"),
+            "fixes on a path": _percent(found.share_fixes).replace("%", "\u00a0%"),
+            "median distance": "–" if middle is None else f"{middle:.1f} m",
         },
+    )
+
+
+def _percent(share: float) -> str:
+    """A share in percent; a dash for one of nothing."""
+    return f"{share:.1%}" if np.isfinite(share) else "–"
+
+
+def _lead(found: Quality, middle: float | None) -> str:
+    if middle is None:
+        return f"None of {found.n_trips:,} recorded trips was matched: no fix lies on a path of the network."
+    return (
+        f"{found.n_whole:,} of {found.n_trips:,} recorded trips were matched end to end, and {found.share_fixes:.1%} "
+        f"of the fixes lie on a path, half of them within {middle:.1f} m of it."
     )
 
 
@@ -90,10 +106,12 @@ def _numbers(found: Quality) -> Facts:
         "Given to the matcher": f"{found.n_pieces_given:,} trips or pieces of them, {found.n_fixes:,} fixes",
         "Matched in part at least": f"{found.n_matched:,} trips, in {found.n_paths:,} unbroken paths",
         "Matched end to end": f"{found.n_whole:,} trips",
-        "Fixes on a path": f"{found.n_fixes_matched:,}: {near_by}",
+        "Fixes on a path": f"{found.n_fixes_matched:,}: {near_by}" if found.n_fixes_matched else "none",
         "Length of a path": f"{np.median(ratio):.2f} times that of the line through its fixes" if ratio.size else "",
-        "Long gaps": f"{found.n_gaps:,} over {LONG_S:g} s or {LONG_M:g} m, {found.gap_share:.1%} of the length: there "
-        "the path is the shortest way, not evidence",
+        "Long gaps": f"{found.n_gaps:,} over {LONG_S:g} s or {LONG_M:g} m, {_percent(found.gap_share)} of the length: "
+        "there the path is the shortest way, not evidence"
+        if found.n_paths
+        else "",
     }
     return Facts({name: text.replace("%", "\u00a0%") for name, text in told.items() if text})
 
@@ -128,6 +146,7 @@ def _losses(found: Quality) -> list[Table]:
     rows: list[list[Content]] = []
     for what, counts in (
         ("trip", found.lost),
+        ("row or file not read", found.unread),
         ("fixes dropped in cleaning", found.dropped),
         ("matching", found.reasons),
     ):
@@ -135,7 +154,10 @@ def _losses(found: Quality) -> list[Table]:
             rows.append([f"{what}: {reason}", Cell(f"{count:,}", value=int(count))])
     if not rows:
         return []
-    caption = "Trips that never came to the matcher, fixes that cleaning dropped, and what the matcher skipped or cut."
+    caption = (
+        "Trips that never came to the matcher, what else could not be read, fixes that cleaning dropped, and what the "
+        "matcher skipped or cut."
+    )
     return [Table("reasons", "What was lost, and why", caption, [Column("Reason", "left"), "Count"], rows)]
 
 

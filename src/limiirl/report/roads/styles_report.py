@@ -113,7 +113,12 @@ def write_styles(network: RoadNetwork, fit: DriverFit, folder: str | PathLike[st
 
 
 def experiment_report(data: DriverData, results: DriverResults) -> Report:
-    """Return the page of a driver experiment: the table of the paper, and the best ensembles of three starts.
+    """Return the page of a driver experiment: the table of the paper, and the best ensembles of three starts."""
+    return drivers_page(experiment_view(data, results))
+
+
+def experiment_view(data: DriverData, results: DriverResults) -> DriversView:
+    """Return what the page of a driver experiment shows.
 
     Words and maps are of the test trips of the split whose hard start explains its training trips best; the forecasts
     are by the model that is given destinations.
@@ -129,16 +134,14 @@ def experiment_report(data: DriverData, results: DriverResults) -> Report:
     # Styles of the model that forecasts are not those of the page, so that their probabilities go unnamed.
     forecasts = [replace(found, intents=np.empty(0)) for found in _examples(data.network, guide, shown, _EXAMPLES)]
     view = _view(data.network, choose(plan.features), ensembles, mixture, shown)
-    return drivers_page(
-        replace(
-            view,
-            title="Drivers: styles, routes and forecasts",
-            facts=facts,
-            forecasts=forecasts,
-            trained=False,
-            source=f"All starts are of split {best.split}, the one whose hard start explains its training trips best.",
-            tables=[_table(results, to_destination=False), _table(results, to_destination=True)],
-        )
+    return replace(
+        view,
+        title="Drivers: styles, routes and forecasts",
+        facts=facts,
+        forecasts=forecasts,
+        trained=False,
+        source=f"All starts are of split {best.split}, the one whose hard start explains its training trips best.",
+        tables=[_table(results, to_destination=False), _table(results, to_destination=True)],
     )
 
 

@@ -8,15 +8,15 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidParameter
+from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.report.cells import Table
 from limiirl.roads import RoadNetwork
 from limiirl.roads.drivers.gauge import Gauged, check_groups, fixed_gauge, matched
 from limiirl.roads.drivers.styles import StyleWords, style_words
-from limiirl.roads.small_numbers import RouteMask
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -88,7 +88,7 @@ class DriversView:
     facts : mapping
         For the methods.
     least : int
-        Streets that fewer drivers use are not drawn; fewer trips, where drivers are not known.
+        Streets that fewer drivers of a style use are not drawn for it; fewer trips, where drivers are not known.
 
     Examples
     --------
@@ -142,6 +142,11 @@ class DriversView:
             if value.shape != shape:
                 raise InvalidParameter(f"{name} must have shape {shape}; got {value.shape}.")
             object.__setattr__(self, name, value)
+        if self.demos.n_steps and self.demos.states.max() >= self.network.n_segments:
+            raise InvalidDemos(
+                f"a trip passes segment {self.demos.states.max()}, but the network has {self.network.n_segments}. Give "
+                "the network that the trips were matched to."
+            )
         for start, ensemble in self.ensembles.items():
             if ensemble.n_features != d:
                 raise InvalidParameter(f"ensemble {start!r} has {ensemble.n_features} features; the view has {d}.")
@@ -215,12 +220,33 @@ class DriversView:
 
     @cached_property
     def passed_by(self) -> Int:
-        """How many drivers (S,) pass each segment, or trips where drivers are not known: few of them are people."""
-        known = self.demos.groups is not None
-        by_driver = self.demos if known else self.demos.replace(groups=np.arange(len(self.demos)))
-        return np.asarray(RouteMask.of(by_driver, self.network.n_segments, self.least).drivers)
+        """How many drivers (K, S) with trips of each style pass a street, either way: few of them are people.
+
+        A trip is of its likeliest style, however unsure. Trips are counted where drivers are not known.
+        """
+        trip = np.repeat(np.arange(len(self.demos)), self.demos.lengths)
+        back, shape = self.network.opposite, (len(self.demos), self.network.n_segments)
+        counts = []
+        for k in range(self.main.n_intents):
+            own = self.labels[trip] == k
+            steps = (np.ones(np.count_nonzero(own)), (self._driver[trip[own]], self.demos.states[own]))
+            passes = sparse.csc_array(steps, shape=shape)
+            either = passes + passes[:, np.maximum(back, 0)].multiply(back >= 0)
+            counts.append((either > 0).sum(axis=0))
+        return np.array(counts, dtype=np.int64)
+
+    @cached_property
+    def drivers(self) -> Int:
+        """How many drivers (K,) have trips of each style; trips, where drivers are not known."""
+        return np.array([np.unique(self._driver[self.labels == k]).size for k in range(self.main.n_intents)])
+
+    @cached_property
+    def _driver(self) -> Int:
+        """The driver (N,) of each trip; another for each where they are not known."""
+        groups = np.arange(len(self.demos)) if self.demos.groups is None else self.demos.groups
+        return np.asarray(np.unique(groups, return_inverse=True)[1])
 
     @property
     def counted(self) -> str:
-        """What `passed_by` counts: drivers or trips."""
+        """What `passed_by` and `drivers` count: drivers or trips."""
         return "trips" if self.demos.groups is None else "drivers"
