@@ -123,7 +123,9 @@ class TestNumber:
         assert (found.sticks, len(found.mixture.weights_)) == (2, 1)
 
     def test_by_selection_is_the_recommended_one(self, network, demos):
-        found = fit_drivers(network, demos, "select", **QUICK)
+        done = []
+        found = fit_drivers(network, demos, "select", progress=lambda *told: done.append(told[:2]), **QUICK)
+        assert done[-1][0] == done[-1][1] == len(done) > 6
         assert [row.n_intents for row in found.selection.rows] == [1, 2, 3, 4, 5, 6]
         assert found.mixture is found.selection.best
         assert len(found.mixture.weights_) == found.selection.recommended
@@ -141,10 +143,12 @@ class TestNumber:
         assert held_out[2] == held_out[3]
 
     def test_of_styles_is_never_more_than_of_drivers(self, network, demos):
-        assert fit_drivers(network, demos, 1, **QUICK).sticks == 3
+        free = fit_drivers(network, demos, 1, **QUICK)
+        assert (free.sticks, free.capped) == (3, False)
         two, three = (replace(demos, groups=np.arange(24) % n) for n in (2, 3))
         found = fit_drivers(network, two, by_driver=True, **QUICK)
         assert found.sticks == len(found.mixture.weights_) == 2
+        assert found.capped
         chosen = fit_drivers(network, three, "select", by_driver=True, **QUICK)
         assert [row.n_intents for row in chosen.selection.rows] == [1, 2]  # a fold leaves two of three
         assert chosen.selection.to_dict()["unit"] == "groups"

@@ -120,7 +120,7 @@ def test_marks_say_why_there_is_no_error():
     features = np.array([[0, 0, 0, 0], [1, 0, 0, 1], [0, 1, 1, 1]])
     names = ["one", "two", "three", "four"]
     mdp = MDP.from_edges(FORK.src, FORK.dst, p0=[1, 0, 0], state_features=features, feature_names=names)
-    start = RewardEnsemble([1.0], [[0.0, -1.0, -1.0, -0.5]])
+    start = RewardEnsemble([1.0], [[-5e-32, -1.0, -1.0, -0.5]])
     mix = IntentMixture(1, MaxEnt(6), init=start, max_iter=0).fit(mdp, DEMOS)
     text = str(mix.summary())
     assert row(text, "one") == "one 0 (bound)"

@@ -59,6 +59,12 @@ def iterations(text: str) -> Callable[[int, Any], None]:
     return tell
 
 
+def fits() -> Callable[[int, int, str], None]:
+    """Return a callback of `select_intents` that tells now and then how many fits are done."""
+    say = now_and_then()
+    return lambda done, total, what: say(f"  {done:,} of {total:,} fits: {what}")
+
+
 def now_and_then(every_s: float = EVERY_S, clock: Callable[[], float] = monotonic) -> Callable[[str], None]:
     """Return a function that prints what it is given, unless it did so less than so many seconds ago.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from limiirl.cli.bars import fits
 from limiirl.cli.device_option import DeviceName, with_device
 from limiirl.cli.engine_options import EngineName, Scheduler, Workers, chosen_engine
 from limiirl.cli.inputs import check_target, configured, groups_of, make_mixture, read_demos, read_problem
@@ -204,6 +205,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         resamples=resamples,
         random_state=seed,
         verbose=sys.stderr.isatty(),
+        callback=None if sys.stderr.isatty() else fits(),
         engine=placed,
     )
     typer.echo(json.dumps(found.to_dict()) if as_json else str(found))

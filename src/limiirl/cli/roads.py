@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiirl.cli import road_forecasts
-from limiirl.cli.bars import counted, iterations, told_stages
+from limiirl.cli.bars import counted, fits, iterations, told_stages
 from limiirl.cli.device_option import DeviceName
 from limiirl.cli.inputs import check_page, check_target
 from limiirl.cli.road_forecasts import AsJson, Network, Seed
@@ -162,7 +162,8 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
         typer.echo(json.dumps(counts | losses | {"saved": str(out)}))
     else:
         typer.echo(f"{found}\n  noise      {matches.settings['sigma_m']:.1f} m a coordinate\n\n{as_lines(losses)}")
-        typer.echo(f"\nSaved to {out}; `limiirl roads fit {network} {out}` learns styles from it.")
+        onward = f"`limiirl roads fit {network} {out}` learns styles from it."
+        typer.echo(f"\nSaved to {out}; {onward if found.n_whole else 'no trip in it is whole. Is this their map?'}")
     if page is not None:
         from limiirl.report.roads import quality_page
 
@@ -221,6 +222,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         random_state=seed,
         verbose=on_terminal,
         callback=None if on_terminal else iterations(f"learning styles from {plural(len(demos), 'trip')}"),
+        progress=None if on_terminal else fits(),
     )
     found.mixture.save(out)
     if len(found.demos) < len(demos):

@@ -20,6 +20,7 @@ from limiirl.roads.network import RoadNetwork
 
 if TYPE_CHECKING:
     from limiirl.mixture import Selection
+    from limiirl.mixture.selection import Progress
 
 MODELS = ("MaxEnt", "DestinationMaxEnt")
 """The paper's model, in which a trip may end anywhere; and Ziebart's, given where it ends."""
@@ -76,6 +77,7 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     verbose: bool = False,
     engine: Mapper | None = None,
     device: str = "cpu",
+    progress: Progress | None = None,
     **mixture: Any,
 ) -> DriverFit:
     """Learn driving styles from trips that were matched to a network.
@@ -102,6 +104,8 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
         Of `IntentMixture` and its `fit`; an M-step takes at most 50 evaluations, and `tol` is 1e-3.
     device : {"cpu", "gpu", "auto"}
         Where the model computes.
+    progress : callable, optional
+        Called with (fits done, fits in all, text) where `n_intents` is "select".
 
     Examples
     --------
@@ -129,7 +133,7 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     most = min(_MOST_INTENTS, len(kept) if groups is None else np.unique(groups).size)
     sticks = stick_breaking(kept.features(mdp), most, random_state)
     if n_intents == SELECT:
-        found = _select(mdp, kept, wanted, by_driver, most, engine)
+        found = _select(mdp, kept, wanted, by_driver, most, engine, progress)
         return DriverFit(found.best, kept, sticks, sticks == most, found, chosen)
     number = sticks if n_intents == STICKS else n_intents
     if isinstance(number, str):
@@ -156,7 +160,13 @@ def _usable(demos: Demonstrations, model: str, max_segments: int) -> Demonstrati
 
 
 def _select(
-    mdp: MDP, kept: Demonstrations, wanted: IntentMixture, by_driver: bool, most: int, engine: Mapper | None
+    mdp: MDP,
+    kept: Demonstrations,
+    wanted: IntentMixture,
+    by_driver: bool,
+    most: int,
+    engine: Mapper | None,
+    progress: Progress | None,
 ) -> Selection:
     """Return what cross-validation says of 1 to `most` styles; whole drivers are held out where they are known."""
     drivers = 0 if kept.groups is None else np.unique(kept.groups).size
@@ -176,6 +186,7 @@ def _select(
         resamples=0,
         random_state=wanted.random_state,
         verbose=wanted.verbose,
+        callback=progress,
         engine=engine,
     )
 
