@@ -26,7 +26,7 @@ Row = tuple[str, list[tuple[str, str]]]  # a name and, for each intent, a value 
 _MOST_PARAMETERS = 3000
 # Rows and characters of the printed table.
 _MOST_ROWS, _WIDEST = 40, 100
-# What a solver leaves of a 0 on a bound.
+# What a solver may leave of a 0 on a bound.
 _NOTHING = 1e-10
 _MARKS = {
     "bound": "it lies on a bound of the model, which holds it back",
