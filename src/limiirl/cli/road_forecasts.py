@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
 from limiirl.cli.bars import told_stages
 from limiirl.cli.inputs import check_page
-from limiirl.cli.road_inputs import place, read_matched
+from limiirl.cli.road_inputs import place, plural, read_matched
 from limiirl.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from limiirl import MDP
+    from collections.abc import Iterator
+
+    from limiirl import MDP, Demonstrations
+    from limiirl.report.roads import ForecastExample
     from limiirl.roads import RoadNetwork
 
 Network = Annotated[Path, typer.Argument(help="An .npz that `limiirl roads build` wrote.")]
@@ -23,13 +26,22 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")
 Seed = Annotated[int, typer.Option(help="Seed of all that is random.")]
 
 
-def forecast(
+def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     network: Network,
     styles: Annotated[Path, typer.Argument(help="A folder that `limiirl roads fit` wrote.")],
     matches: Annotated[Path, typer.Argument(help="An .npz that `limiirl roads match` wrote.")],
     trip: Annotated[str | None, typer.Option(help="Id of the trip; the first one by default.")] = None,
-    share: Annotated[float, typer.Option(help="Share of the trip that is known.", min=0.0, max=1.0)] = 0.5,
+    share: Annotated[
+        float,
+        typer.Option(
+            help="Share of the trip's segments that is known; it is cut at the next crossing.", min=0.0, max=1.0
+        ),
+    ] = 0.5,
     routes: Annotated[int, typer.Option("--routes", "-k", help="How many routes.", min=1)] = 3,
+    by_driver: Annotated[
+        bool, typer.Option("--by-driver", help="Judge the driver's style by their other trips as well.")
+    ] = False,
+    page: Annotated[Path | None, typer.Option("--page", help="Folder for a page with a map of this trip.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Forecast how a trip goes on from its beginning: the next turn, the routes to its end, and where it may end.
@@ -38,8 +50,9 @@ def forecast(
     """
     from limiirl import IntentMixture
     from limiirl.forecast import Forecaster
-    from limiirl.report.roads import forecast_example
+    from limiirl.report.roads import forecast_example, forecast_page
 
+    check_page(page)
     roads, matched = read_matched(network, matches)
     demos = matched.demonstrations()
     mixture = IntentMixture.load(styles)
@@ -47,25 +60,66 @@ def forecast(
     which = 0 if trip is None else place(demos, trip)
     # A trip's own end among the candidates would give it away.
     forecaster = Forecaster(mixture, demos[np.arange(len(demos)) != which])
-    found = forecast_example(forecaster, roads, demos[which].states, title="", share=share, k=routes)
+    earlier = _others(demos, which) if by_driver else None
+    if earlier is not None:
+        forecaster = forecaster.knowing(earlier)
+    name = f"Trip {which if demos.ids is None else demos.ids[which]}"
+    found = forecast_example(forecaster, roads, demos[which].states, title=name, share=share, k=routes)
     likely = sorted(zip(found.probability.tolist(), found.destinations.tolist(), strict=True), reverse=True)[:5]
     told = {
+        "trip": name.removeprefix("Trip "),
         "known_segments": len(found.driven),
+        "known_km": _km(roads, found.driven),
+        "km": _km(roads, demos[which].states),
+        "other_trips_of_the_driver": None if earlier is None else len(earlier),
         "styles": found.intents.tolist(),
-        "next": [{"segment": s, "probability": p} for s, p in found.turns],
-        "routes": [{"probability": p, "segments": path.tolist()} for path, p in found.routes],
-        "destinations": [{"segment": s, "probability": p} for p, s in likely],
+        "next": [_named(roads, s, p) for s, p in sorted(found.turns, key=lambda turn: -turn[1])],
+        "routes": [{"probability": p, "km": _km(roads, path), "segments": path.tolist()} for path, p in found.routes],
+        "destinations": [_named(roads, s, p) for p, s in likely],
     }
-    if as_json:
-        typer.echo(json.dumps(told))
-        return
-    km = [float(roads.length_m[path].sum()) / 1000.0 for path, _ in found.routes]
-    typer.echo(f"After {len(found.driven)} of {len(demos[which].states)} segments:")
-    typer.echo("  style       " + ", ".join(f"{k + 1}: {p:.1%}" for k, p in enumerate(found.intents)))
-    typer.echo("  next        " + ", ".join(f"segment {s}: {p:.1%}" for s, p in found.turns))
-    for (_, p), length in zip(found.routes, km, strict=True):
-        typer.echo(f"  route       {length:.1f} km to its end: {p:.1%}")
-    typer.echo("  destination " + ", ".join(f"segment {s}: {p:.1%}" for p, s in likely))
+    typer.echo(json.dumps(told) if as_json else "\n".join(_lines(roads, found, told)))
+    if page is not None:
+        from limiirl.report.write import write
+
+        typer.echo(f"The page is {write(forecast_page(roads, found), page)}", err=as_json)
+
+
+def _lines(roads: RoadNetwork, found: ForecastExample, told: dict[str, Any]) -> Iterator[str]:
+    """Yield a forecast in words."""
+    from limiirl.report.roads import turn_words
+    from limiirl.roads.street_names import called, names_of
+
+    total = len(found.driven) + len(found.actual)
+    known = f"{told['known_km']:.1f} of {told['km']:.1f} km ({len(found.driven)} of {total} segments)"
+    yield f"{found.title}, after {known}, on {called(roads, int(found.driven[-1]))}:"
+    if told["other_trips_of_the_driver"] is not None:
+        yield f"  driver      judged by {plural(told['other_trips_of_the_driver'], 'other trip')} too"
+    yield "  style       " + ", ".join(f"{k + 1}: {p:.1%}" for k, p in enumerate(found.intents))
+    for turn in told["next"]:
+        yield f"  next        {turn['probability']:.1%}: {turn_words(roads, int(found.driven[-1]), turn['segment'])}"
+    for (path, p), route in zip(found.routes, told["routes"], strict=True):
+        by = ", ".join(names_of(roads, path)[:3])
+        yield f"  route       {p:.1%}: {route['km']:.1f} km to its end" + (f", mostly by {by}" if by else "")
+    for end in told["destinations"]:
+        yield f"  destination {end['probability']:.1%}: {called(roads, end['segment'])}"
+
+
+def _others(demos: Demonstrations, which: int) -> Demonstrations:
+    """Return the other trips of the driver of one."""
+    if demos.groups is None:
+        raise InvalidParameter("--by-driver needs to know who drove; these trips have no drivers. Leave it out.")
+    others = np.flatnonzero((demos.groups == demos.groups[which]) & (np.arange(len(demos)) != which))
+    if not others.size:
+        raise InvalidParameter("The driver of this trip has no other one to be judged by. Leave out --by-driver.")
+    return demos[others]
+
+
+def _named(roads: RoadNetwork, segment: int, probability: float) -> dict[str, Any]:
+    return {"segment": segment, "street": roads.street(segment), "probability": probability}
+
+
+def _km(roads: RoadNetwork, segments: Any) -> float:
+    return float(roads.length_m[np.asarray(segments, dtype=np.int64)].sum()) / 1000.0
 
 
 def check_same(mdp: MDP, roads: RoadNetwork, styles: Path, network: Path) -> None:

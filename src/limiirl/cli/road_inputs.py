@@ -121,14 +121,14 @@ def without_ends(cleaned: Cleaned, roads: RoadNetwork, metres: float) -> Cleaned
     return replace(again, lost=lost, dropped=dropped, n_trips=cleaned.n_trips)
 
 
-def point(text: str | None) -> tuple[float, float] | None:
+def point(text: str | None, option: str = "--centre") -> tuple[float, float] | None:
     """Return the latitude and longitude of LAT,LON."""
     if text is None:
         return None
     try:
         lat, lon = (float(part) for part in text.split(","))
     except ValueError:
-        raise InvalidParameter(f"--centre takes LAT,LON in degrees, such as 41.148,-8.633; it is {text!r}.") from None
+        raise InvalidParameter(f"{option} takes LAT,LON in degrees, such as 41.148,-8.633; it is {text!r}.") from None
     return lat, lon
 
 

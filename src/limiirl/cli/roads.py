@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limiirl.cli import road_forecasts
+from limiirl.cli import road_changes, road_forecasts
 from limiirl.cli.bars import counted, fits, iterations, told_stages
 from limiirl.cli.device_option import DeviceName
 from limiirl.cli.inputs import check_page, check_target
@@ -259,4 +259,5 @@ def _show(report: Any, folder: Path, as_json: bool) -> None:
 
 
 app.command(no_args_is_help=True)(road_forecasts.forecast)
+app.command(no_args_is_help=True)(road_changes.close)
 app.command()(road_forecasts.demo)

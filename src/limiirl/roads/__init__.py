@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from limiirl.roads.city.city import City
     from limiirl.roads.city.gps_noise import Recording, record, recording
     from limiirl.roads.city.pipeline import run_demo
+    from limiirl.roads.closures import Closure, close_streets
     from limiirl.roads.compass import REGIONS, regions
     from limiirl.roads.drivers.fitting import DriverFit, fit_drivers
     from limiirl.roads.facts import describe
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from limiirl.roads.matching.matches import Matches
     from limiirl.roads.matching.methods import estimate_noise, match
     from limiirl.roads.matching.recovery import recovered
+    from limiirl.roads.nearest import segments_at
     from limiirl.roads.network import RoadNetwork
     from limiirl.roads.traces.cleaning import Cleaned, clean
     from limiirl.roads.traces.reading import read_trips
@@ -44,6 +46,9 @@ _HOMES = {
     "DriverFit": "drivers.fitting",
     "fit_drivers": "drivers.fitting",
     "City": "city.city",
+    "Closure": "closures",
+    "close_streets": "closures",
+    "segments_at": "nearest",
     "Cleaned": "traces.cleaning",
     "Skipped": "traces.trips",
     "Trips": "traces.trips",
@@ -72,6 +77,7 @@ __all__ = [
     "REGIONS",
     "City",
     "Cleaned",
+    "Closure",
     "DriverFit",
     "FeatureChoice",
     "Matches",
@@ -82,6 +88,7 @@ __all__ = [
     "agreement",
     "build",
     "clean",
+    "close_streets",
     "describe",
     "estimate_noise",
     "features",
@@ -99,6 +106,7 @@ __all__ = [
     "recovered",
     "regions",
     "run_demo",
+    "segments_at",
 ]
 
 

@@ -50,7 +50,7 @@ def from_segments(
     **known
         Other fields of `RoadNetwork`: `length_m` (on the ellipsoid by default), `road_class` with `class_names` (all
         "road" by default), `lanes`, `speed_kmh` (unknown by default), `node_id`, `way_id`, `centre`, `attribution`,
-        `notes`.
+        `notes`, `street_names` with `street_of`.
     """
     lat, lon = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
     _one_a_node(lat, lon)
@@ -111,11 +111,16 @@ def checked(network: RoadNetwork) -> dict[str, Any]:
     fields |= {name: np.array(getattr(network, name), dtype=np.float64) for name in ("length_m", "lanes", "speed_kmh")}
     names = tuple(str(name) for name in network.class_names)
     fields["road_class"] = _indices(network.road_class, "road_class", len(names), "class_names").astype(np.int32)
+    streets = tuple(str(name) for name in network.street_names)
+    if streets[:1] != ("",):
+        raise InvalidNetwork(f"street_names must begin with '', of streets without a name; they are {streets[:3]}.")
+    given = network.street_of if np.size(network.street_of) else np.zeros(n, dtype=np.int32)
+    fields["street_of"] = _indices(given, "street_of", len(streets), "street_names").astype(np.int32)
     for name in ("turn_from", "turn_to"):
         fields[name] = _indices(getattr(network, name), name, n, "segments").astype(np.int32)
     for name, size in {
         "node_id": n_nodes, "head": n, "way_id": n, "length_m": n, "lanes": n, "speed_kmh": n,
-        "road_class": n, "turn_to": fields["turn_from"].size,
+        "road_class": n, "street_of": n, "turn_to": fields["turn_from"].size,
     }.items():  # fmt: skip
         if fields[name].shape != (size,):
             raise InvalidNetwork(f"{name} must have shape ({size},); it has {fields[name].shape}.")
@@ -123,7 +128,7 @@ def checked(network: RoadNetwork) -> dict[str, Any]:
     _positive(fields["lanes"], "lanes", unknown=True)
     _positive(fields["speed_kmh"], "speed_kmh", unknown=True)
     _turns(fields)
-    words = {"class_names": names, "centre": centre, "notes": dict(network.notes)}
+    words = {"class_names": names, "street_names": streets, "centre": centre, "notes": dict(network.notes)}
     return {name: frozen(array) for name, array in fields.items()} | words
 
 

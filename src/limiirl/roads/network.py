@@ -10,14 +10,16 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from limiirl.roads import checks, storage
 from limiirl.roads.geodesy import Plane
 
 if TYPE_CHECKING:
+    from limiirl.kernels.candidates import GridIndex
     from limiirl.mdp import MDP
     from limiirl.roads.features import FeatureChoice
+    from limiirl.roads.nearest import Nearest
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -57,6 +59,10 @@ class RoadNetwork:
         Whom to name under a map of it.
     notes : dict
         How it was made: counts of what was read, kept and dropped; plain JSON.
+    street_names : tuple of str
+        Names of streets, each once; the first is "", of streets without one.
+    street_of : (S,) int32
+        Index into `street_names`; all 0 by default. Names are no content: networks that differ in them are equal.
 
     Examples
     --------
@@ -84,6 +90,8 @@ class RoadNetwork:
     centre: tuple[float, float]
     attribution: str = ""
     notes: Mapping[str, Any] = field(default_factory=dict)
+    street_names: tuple[str, ...] = ("",)
+    street_of: Int32 = field(default_factory=lambda: np.empty(0, dtype=np.int32))
 
     from_segments = classmethod(checks.from_segments)
     load = classmethod(storage.load)
@@ -153,6 +161,69 @@ class RoadNetwork:
         by time, never a feature.
         """
         return checks.frozen(self.length_m / (checks.usual_speed(self) / 3.6))
+
+    @cached_property
+    def grid(self) -> GridIndex:
+        """The segments by the cells of a grid that they touch, for searches about a place."""
+        from limiirl.roads.matching.candidates import index
+
+        return index(self)
+
+    def nearest(self, lat: ArrayLike, lon: ArrayLike, *, within_m: float = 100.0) -> Nearest:
+        """Return the streets nearest to places: by default what to close where somebody says "close the street here".
+
+        Of a street that is driven both ways between the same nodes, both directions are nearest; `Nearest.segments`
+        has both. The carriageways of a road that is drawn as two lines are two streets: only the nearer is found
+        (`limiirl.roads.segments_at` looks for the other). A segment reaches from one node of the map to the next, so
+        that closing it lets nobody pass there; trips that begin or end elsewhere on the same block still can.
+
+        Parameters
+        ----------
+        lat, lon : float or (n,)
+            In degrees, latitudes first.
+        within_m : float
+            A place that has no street so near is an `InvalidParameter`, which says if the two look swapped.
+
+        Examples
+        --------
+        >>> from limiirl.roads import RoadNetwork
+        >>> street = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 1], [1, 0, 2])
+        >>> found = street.nearest(41.152, -8.6301)
+        >>> found.segments, found.distance_m.round(1)
+        (array([0, 1]), array([8.4]))
+        """
+        from limiirl.roads.nearest import nearest
+
+        return nearest(self, lat, lon, within_m)
+
+    def street(self, segment: int) -> str:
+        """Return the name of a segment's street; "" where the map has none.
+
+        Examples
+        --------
+        >>> from limiirl.roads import RoadNetwork
+        >>> names = {"street_names": ("", "Rua Nova"), "street_of": [0, 1]}
+        >>> RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63] * 3, [0, 1], [1, 2], **names).street(1)
+        'Rua Nova'
+        """
+        return str(self.street_names[self.street_of[segment]])
+
+    def find(self, name: str) -> Int:
+        """Return the segments, in both directions, of the streets of a name or a part of it.
+
+        Capitals and accents do not count. Streets that are called just so come before those whose names only contain
+        it. A name that no street has is an `InvalidParameter` that lists those like it.
+
+        Examples
+        --------
+        >>> from limiirl.roads import RoadNetwork
+        >>> names = {"street_names": ("", "Ponte da Arrábida (A 1)", "Rua Nova"), "street_of": [2, 1]}
+        >>> RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63] * 3, [0, 1], [1, 2], **names).find("arrabida")
+        array([1])
+        """
+        from limiirl.roads.street_names import find
+
+        return find(self, name)
 
     def mdp(self, features: str | FeatureChoice = "paper", *, gamma: float = 1.0) -> MDP:
         """Return the MDP: a state a segment, an action a turn, p0 uniform; features as chosen.

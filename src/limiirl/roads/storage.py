@@ -16,8 +16,10 @@ from limiirl.errors import InvalidFile, InvalidNetwork
 if TYPE_CHECKING:
     from limiirl.roads.network import RoadNetwork
 
-KIND = Kind("limiirl.roads", 1, "a road network", "RoadNetwork.save or `limiirl roads build`")
-_WORDS = ("class_names", "centre", "attribution", "notes")
+KIND = Kind("limiirl.roads", 2, "a road network", "RoadNetwork.save or `limiirl roads build`")
+_WORDS = ("class_names", "centre", "attribution", "notes", "street_names")
+# What files of the first version do not have: names of streets.
+_LATER: dict[str, Any] = {"street_names": ("",)}
 
 
 def _split(network: RoadNetwork) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -47,16 +49,18 @@ def load(cls: type[RoadNetwork], path: str | PathLike[str]) -> RoadNetwork:
     """
     header, arrays = read_archive(path, KIND)
     try:
-        fields: dict[str, Any] = arrays | {name: header[name] for name in _WORDS}
-        fields["class_names"], fields["centre"] = tuple(fields["class_names"]), tuple(fields["centre"])
-        return cls(**fields)
+        known = _LATER | header
+        fields: dict[str, Any] = arrays | {name: known[name] for name in _WORDS}
+        lists = ("class_names", "centre", "street_names")
+        return cls(**(fields | {name: tuple(fields[name]) for name in lists}))
     except (KeyError, TypeError, ValueError, InvalidNetwork) as error:
         raise InvalidFile(f"{path} is damaged: {error!s:.300} Build the network again.") from error
 
 
 def digest(network: RoadNetwork) -> str:
-    """Return the sha256 of the content in hexadecimal; notes and attribution are no content."""
+    """Return the sha256 of the content in hexadecimal; notes, attribution and names of streets are no content."""
     words, arrays = _split(network)
+    del arrays["street_of"]
     sha = hashlib.sha256(json.dumps([words["class_names"], words["centre"]]).encode())
     for name, array in sorted(arrays.items()):
         values = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl.errors import InvalidParameter
 from limiirl.report.cells import Cell, Column, Content, Table
-from limiirl.report.document import Item, Section, Text
+from limiirl.report.document import Callout, Item, Report, Section, Text
 from limiirl.report.ink import INK, SERIES
 from limiirl.report.inline import literal
 from limiirl.report.map_item import WIDEST, Layer, Map, Stroke
-from limiirl.report.roads.layers import near, route, streets, way, window
+from limiirl.report.roads.layers import class_word, near, route, streets, way, window
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.roads import RoadNetwork
 from limiirl.roads.features import STRAIGHT
@@ -86,7 +87,10 @@ def forecast_section(view: DriversView) -> Section | None:
     """Return the section of example forecasts; None where the view has none."""
     if not view.forecasts:
         return None
-    parts = [_example(view, number, found) for number, found in enumerate(view.forecasts, start=1)]
+    parts = [
+        Section(found.title, _example(view.network, view.style_names, number, found))
+        for number, found in enumerate(view.forecasts, start=1)
+    ]
     return Section(
         "Forecasts",
         parts,
@@ -98,24 +102,47 @@ def forecast_section(view: DriversView) -> Section | None:
     )
 
 
-def _example(view: DriversView, number: int, found: ForecastExample) -> Section:
+def forecast_page(network: RoadNetwork, found: ForecastExample) -> Report:
+    """Return the report of one trip that was cut, and what was forecast of it; it shows where a person went.
+
+    Examples
+    --------
+    >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
+    >>> found = ForecastExample("Trip 7", np.array([0]), np.array([1]), turns=[(1, 0.75)])
+    >>> [table.name for table in forecast_page(ring, found).tables]
+    ['turns-1']
+    """
+    names = [f"style {k + 1}" for k in range(found.intents.size)]
+    return Report(
+        f"Forecast of {found.title[:1].lower()}{found.title[1:]}",
+        "Which way next, which route if the destination is known, and which destination if it is not: averaged over "
+        "the styles, by how well each explains what was driven so far.",
+        [Section("Forecast", _example(network, names, 1, found))],
+        methods=[
+            Callout(
+                "note",
+                "This is somebody's trip",
+                "It tells where a person was and may be going. Show it to nobody else.",
+            )
+        ],
+    )
+
+
+def _example(network: RoadNetwork, names: Sequence[str], number: int, found: ForecastExample) -> list[Item]:
     items: list[Item] = []
     if found.intents.size:
-        shares = ", ".join(
-            f"{literal(name)} ({value:.0%})" for name, value in zip(view.style_names, found.intents, strict=True)
-        )
-        items.append(Text(f"After {view.network.length_m[found.driven].sum() / 1000.0:.1f} km the driver is, "
+        shares = ", ".join(f"{literal(name)} ({value:.0%})" for name, value in zip(names, found.intents, strict=True))
+        items.append(Text(f"After {network.length_m[found.driven].sum() / 1000.0:.1f} km the driver is, "
                           f"with these probabilities: {shares}.".replace("%", "\u00a0%")))  # fmt: skip
-    items.append(_map(view, number, found))
+    items.append(_map(network, number, found))
     if found.turns:
-        items.append(_turn_table(view.network, number, found))
+        items.append(_turn_table(network, number, found))
     if found.routes:
-        items.append(_route_table(view.network, number, found))
-    return Section(found.title, items)
+        items.append(_route_table(network, number, found))
+    return items
 
 
-def _map(view: DriversView, number: int, found: ForecastExample) -> Map:
-    network = view.network
+def _map(network: RoadNetwork, number: int, found: ForecastExample) -> Map:
     whole = np.concatenate([found.driven, found.actual])
     drawn = [way(network, whole), *(way(network, path) for path, _ in found.routes)]
     probable = found.probability >= _LEAST
@@ -176,21 +203,36 @@ def _km(network: RoadNetwork, states: ArrayLike) -> str:
     return f"{network.length_m[np.asarray(states, dtype=np.int64)].sum() / 1000.0:.1f} km"
 
 
+def turn_words(network: RoadNetwork, here: int, onward: int, trip: str = "") -> str:
+    """Return a turn from one segment into the next in words: where it bends, and into which street.
+
+    `trip` is named where there is no such turn.
+
+    Examples
+    --------
+    >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
+    >>> turn_words(ring, 0, 1)
+    'right, 90°, into road'
+    """
+    own = np.arange(network.out_ptr[here], network.out_ptr[here + 1])
+    turn = own[network.turn_to[own] == onward]
+    if not turn.size:
+        whose = f"{trip}: no" if trip else "No"
+        raise InvalidParameter(f"{whose} turn leads from segment {here} to {onward}. Leave it out.")
+    bend = float(network.turn_angle[turn[0]])
+    side = "straight on" if abs(bend) <= STRAIGHT else "right" if bend > 0.0 else "left"
+    word, name = class_word(network.class_names[network.road_class[onward]]), network.street(onward)
+    return f"{side}, {abs(bend):.0f}°, into {f'{name} ({word})' if name else word}"
+
+
 def _turn_table(network: RoadNetwork, number: int, found: ForecastExample) -> Table:
     rows: list[list[Content]] = []
     here = int(found.driven[-1])
-    own = slice(network.out_ptr[here], network.out_ptr[here + 1])
-    bends = dict(zip(network.turn_to[own].tolist(), network.turn_angle[own].tolist(), strict=True))
     taken = int(found.actual[0]) if found.actual.size else -1
     for segment, probability in sorted(found.turns, key=lambda turn: -turn[1]):
-        if segment not in bends:
-            raise InvalidParameter(f"{found.title}: no turn leads from segment {here} to {segment}. Leave it out.")
-        bend = bends[segment]
-        side = "straight on" if abs(bend) <= STRAIGHT else "right" if bend > 0.0 else "left"
-        name = network.class_names[network.road_class[segment]].replace("_", " ")
         rows.append(
             [
-                f"{side}, {abs(bend):.0f}°, into {name}",
+                turn_words(network, here, segment, found.title),
                 Cell(f"{probability:.1%}", value=probability),
                 "yes" if segment == taken else "",
             ]

@@ -18,6 +18,7 @@ from limiirl.roads.maps import connect, rules
 from limiirl.roads.maps.restrictions import Segments, forbidden
 from limiirl.roads.maps.way_table import Restriction, Way, WayTable
 from limiirl.roads.network import RoadNetwork
+from limiirl.roads.street_names import indexed, tagged
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -252,6 +253,7 @@ def _network(
     classes = np.array([names.index(way.tags["highway"]) for way in ways])
     lanes = np.array([rules.lane_count(way.tags.get("lanes")) for way in ways])
     numbers = np.array([way.id for way in ways], dtype=np.int64)
+    streets, street_of = indexed([tagged(way.tags) for way in ways])
     known: dict[str, Any] = {} if options.centre is None else {"centre": checked_centre(options.centre, table, used)}
     return RoadNetwork.from_segments(
         table.lat[used],
@@ -268,6 +270,8 @@ def _network(
         way_id=numbers[pieces.way],
         attribution=table.attribution,
         notes=notes,
+        street_names=streets,
+        street_of=street_of[pieces.way],
         **known,
     )
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 _ORDER = {name: rank for rank, name in enumerate((*DRIVABLE, SERVICE))}
-_TAGS = ("lanes", "maxspeed", "access", "junction")
+_TAGS = ("lanes", "maxspeed", "access", "junction", "name", "ref", "bridge:name", "tunnel:name")
 _FURTHEST_M = 1.0
 _MOST_NUMBER = 2**62  # points of lines are numbered below the lowest node
 
@@ -25,9 +25,10 @@ def read_networkx(graph: nx.Graph[Any]) -> WayTable:
     """Return a graph's edges as ways, each along its geometry.
 
     Nodes need `x` (longitude) and `y` (latitude) in degrees. Edges may have `highway` ("road" where no edge has it),
-    `lanes`, `maxspeed`, `osmid`, each of them one value or a list, and `geometry`, a line from the edge's first node to
-    its second (or the reverse), which is cut at its points. An undirected graph is driven both ways. Lists come from
-    edges that were merged: the most important class counts, and lanes or limits that disagree are unknown.
+    `lanes`, `maxspeed`, `name`, `ref`, `osmid`, each of them one value or a list, and `geometry`, a line from the
+    edge's first node to its second (or the reverse), which is cut at its points. An undirected graph is driven both
+    ways. Lists come from edges that were merged: the most important class counts, and lanes or limits that disagree are
+    unknown.
 
     Examples
     --------
