@@ -125,10 +125,10 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
     Examples
     --------
     >>> import tempfile
-    >>> from limiirl import Demonstrations, IntentMixture
+    >>> from limiirl import Demonstrations, IntentMixture, MaxEnt
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0])
     >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
-    >>> mix = IntentMixture(n_intents=2, random_state=0).fit(mdp, demos)
+    >>> mix = IntentMixture(2, MaxEnt(bounds=(-3, 3)), random_state=0).fit(mdp, demos)
     >>> folder = Path(tempfile.mkdtemp()) / "routes"
     >>> mix.save(folder)
     >>> sorted(path.name for path in folder.iterdir())
