@@ -128,7 +128,7 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
     >>> from limiirl import Demonstrations, IntentMixture, MaxEnt
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0])
     >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
-    >>> mix = IntentMixture(2, MaxEnt(bounds=(-3, 3)), random_state=0).fit(mdp, demos)
+    >>> mix = IntentMixture(2, MaxEnt(bounds=(-3, 3)), tol=0.05, random_state=0).fit(mdp, demos)
     >>> folder = Path(tempfile.mkdtemp()) / "routes"
     >>> mix.save(folder)
     >>> sorted(path.name for path in folder.iterdir())
