@@ -538,3 +538,14 @@ def test_scores_near_the_edge_of_what_is_finite(theta):
     wanted = np.arange(2) - np.exp(theta) / -np.expm1(theta)
     # A step is at most a tenth of the way to the edge, where the difference errs by a third of a hundredth.
     np.testing.assert_allclose(found[:, 0, 0], wanted, rtol=1 / 290)
+
+
+def test_scores_at_the_very_edge_are_those_of_the_side_that_is_finite():
+    mdp = MDP.from_edges([0, 0], [0, 1], edge_features=[[1.0], [0.0]])
+    ready = prepare(DestinationMaxEnt(), mdp, Demonstrations.from_lists([[0, 1], [0, 0, 1]]))
+    thetas = np.array([[-1e-9], [-0.5]])
+    ((_, found),) = derivatives.scores(ready, thetas, np.ones((2, 1), bool)).blocks()
+    # The first is nearer to the edge than any step: all that can be told is that it falls steeply towards it.
+    assert np.all(np.isfinite(found))
+    assert np.all(found[:, 0, 0] < -100.0)
+    np.testing.assert_allclose(found[:, 1, 0], np.arange(2) - np.exp(-0.5) / -np.expm1(-0.5), rtol=1e-6)

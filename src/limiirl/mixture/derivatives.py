@@ -115,16 +115,21 @@ class DifferenceScores:
 
     def _slope(self, part: Prepared, move: Float) -> Float:
         """Return (b, K): the rise of log-probabilities from thetas - move to thetas + move; of less where need be."""
-        for share in _SHARES:
-            reach = _ROOM * share * move
-            if self.prepared.finite(self.thetas + reach) and self.prepared.finite(self.thetas - reach):
-                break
-        return self._rise(part, share * move) / share
-
-    def _rise(self, part: Prepared, move: Float) -> Float:
+        low, high = np.array([self._ends(k, move) for k in range(len(self.thetas))]).T
         with np.errstate(invalid="ignore"):  # -inf - -inf: impossible for this intent wherever theta is
-            rise = part.log_prob(self.thetas + move) - part.log_prob(self.thetas - move)
-        return np.where(np.isfinite(rise), rise, 0.0)
+            rise = part.log_prob(self.thetas + high[:, None] * move) - part.log_prob(self.thetas + low[:, None] * move)
+        apart = np.where(high > low, high - low, np.inf)
+        return np.where(np.isfinite(rise), rise, 0.0) * 2.0 / apart
+
+    def _ends(self, k: int, move: Float) -> tuple[float, float]:
+        """Return between which shares of a move to look at intent k; at the very edge both are on one side, or 0."""
+        theta, own = self.thetas[k : k + 1], move[k : k + 1]
+        for low, high in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0)):
+            for share in _SHARES:
+                reach = _ROOM * share * own
+                if self.prepared.finite(theta + high * reach) and self.prepared.finite(theta - low * reach):
+                    return -low * share, high * share
+        return 0.0, 0.0
 
     def curvature(self, U: Float) -> None:
         """Return None: second derivatives are not known."""
