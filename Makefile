@@ -13,7 +13,7 @@ BENCHMARKS := engine small growth solvers fit rounding many sticks gevd trials m
 .DEFAULT_GOAL := help
 # Benchmarks that run at once measure each other.
 .NOTPARALLEL:
-.PHONY: help demo test check bench results paper docs clean $(BENCHMARKS:%=result-%)
+.PHONY: help demo test slow check bench results paper docs clean $(BENCHMARKS:%=result-%)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,8 +21,11 @@ help: ## list the targets
 demo: $(VENV)/.core ## fit a small built-in problem, compare initialisations, and write report/index.html
 	$(BIN)/limiirl demo
 
-test: $(VENV)/.dev ## run the tests
-	$(PYTEST)
+test: $(VENV)/.dev ## run the tests, but for a few slow ones
+	$(PYTEST) -m "not slow"
+
+slow: $(VENV)/.dev ## run the slow tests: runs and workers killed at random, a wheel alone, the paper's table
+	$(PYTEST) -m slow
 
 check: $(VENV)/.dev ## lint, formatting, types, layers, and the examples of the docstrings
 	$(BIN)/ruff check .

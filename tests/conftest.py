@@ -1,7 +1,8 @@
 """What every test may use: the shared data, and hypothesis set to repeat itself exactly."""
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,11 @@ def locate_shared_data(name: str) -> Path:
 def shared_data() -> Callable[[str], Path]:
     """`shared_data("mouse_labyrinth")` is the path of that data set."""
     return locate_shared_data
+
+
+@pytest.fixture(autouse=True)
+def _no_figure_is_left() -> Iterator[None]:
+    """Close what a test drew with pyplot: the next one in the process may count figures."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

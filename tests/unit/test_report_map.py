@@ -300,6 +300,7 @@ def test_of_a_group_one_is_shown_at_a_time_and_what_is_not_of_a_layer_is_not_dra
 
 
 def test_keys_zoom_move_and_tell(tab: Any) -> None:
+    settled(tab)
     before = scale(tab)
     tab.locator("canvas").focus()
     tab.keyboard.press("+")
