@@ -12,7 +12,10 @@ from limiirl.engines import Engine, Lost, execute
 from tests.oracles.clusters import cluster
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
-pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads what Linux says of a process")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads what Linux says of a process"),
+]
 
 LIMIT = 700  # MiB
 SIZE = 60  # MiB

@@ -45,7 +45,7 @@ def selection(engine: Engine | None) -> list[Any]:
 
 
 JOBS = {"restarts": restarts, "selection": selection}
-pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")]
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from tests.oracles.mixture import crossings, walks
 from tests.oracles.runs import command, start
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
-pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")]
 
 Tell = Callable[[int, Any], None]
 MDP, PARTS, SIZE, ITERATIONS = crossings(), 6, 200, 5
