@@ -18,8 +18,9 @@ from limiirl.errors import BackendUnavailable
 from tests.oracles.clusters import Cluster, await_workers, cluster, living
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
-pytestmark = pytest.mark.slow
 from distributed import Client, Worker
+
+pytestmark = pytest.mark.slow
 
 TASKS = range(12)
 
