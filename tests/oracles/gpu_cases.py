@@ -23,6 +23,15 @@ ONLY_REAL = pytest.mark.skipif(not REAL, reason="too large to emulate: needs a G
 RTOL = 1e-10
 
 
+# Cases of every kind of MDP, for models that need nothing else.
+WORLDS: dict[str, dict[str, Any]] = {
+    "deterministic": {},
+    "stochastic": {"stochastic": True, "kinds": "state action edge"},
+    "sparse": {"stochastic": True, "kinds": "state edge sparse"},
+    "hub": {"n_states": 110, "hub": True, "kinds": "edge"},
+}
+
+
 class Case(NamedTuple):
     """An MDP, a largest length, and parameters (K, d)."""
 

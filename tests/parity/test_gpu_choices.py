@@ -13,15 +13,9 @@ from limiirl.irl.choice_gpu import GpuHorizonValues, GpuSoftValues
 from limiirl.irl.choice_sweeps import HorizonValues
 from limiirl.irl.choice_values import SoftValues
 from limiirl.irl.choices import Choices
-from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, Case, assert_same, device, make_case
+from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, WORLDS, Case, assert_same, device, make_case
 
 pytestmark = NO_DEVICE
-WORLDS: dict[str, dict[str, Any]] = {
-    "deterministic": {},
-    "stochastic": {"stochastic": True, "kinds": "state action edge"},
-    "sparse": {"stochastic": True, "kinds": "state edge sparse"},
-    "hub": {"n_states": 110, "hub": True, "kinds": "edge"},
-}
 
 
 def walks(mdp: MDP, n: int, length: int, seed: int = 0) -> Demonstrations:

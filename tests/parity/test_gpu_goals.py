@@ -17,15 +17,9 @@ from limiirl.irl.prepared_destination import PreparedDestination
 from limiirl.kernels import goals as goals_on_cpu
 from limiirl.kernels import gpu_goals
 from limiirl.worlds import RoadGrid
-from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, REAL, assert_same, device, make_case
+from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, REAL, WORLDS, assert_same, device, make_case
 
 pytestmark = NO_DEVICE
-WORLDS: dict[str, dict[str, Any]] = {
-    "deterministic": {},
-    "stochastic": {"stochastic": True, "kinds": "state action edge"},
-    "sparse": {"stochastic": True, "kinds": "state edge sparse"},
-    "hub": {"n_states": 110, "hub": True, "kinds": "edge"},
-}
 
 
 @pytest.fixture

@@ -5,10 +5,13 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import typer
+
 from limiirl.errors import InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
     from limiirl import MDP, BayesianIntentMixture, IntentMixture
+    from limiirl.report import Report
 
 _Mixture = TypeVar("_Mixture", "IntentMixture", "BayesianIntentMixture")
 # The model that learns from agents instead of demonstrations.
@@ -96,6 +99,13 @@ def check_page(folder: Path | None) -> None:
         from limiirl.report.write import check_folder
 
         check_folder(folder)
+
+
+def show_page(report: "Report", folder: Path, as_json: bool) -> None:
+    """Write a page, and say where it is; beside JSON, on stderr."""
+    from limiirl.report.write import write
+
+    typer.echo(f"The page is {write(report, folder)}", err=as_json)
 
 
 def _value(text: str) -> Any:

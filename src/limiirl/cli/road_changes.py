@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from limiirl.cli.bars import told_stages
-from limiirl.cli.inputs import check_page
+from limiirl.cli.inputs import check_page, show_page
 from limiirl.cli.road_forecasts import AsJson, Network, Seed, check_same
 from limiirl.cli.road_inputs import plural, point, read_matched, some
 from limiirl.errors import InvalidParameter
@@ -74,9 +74,8 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
     typer.echo(json.dumps(facts(closure)) if as_json else str(closure))
     if page is not None:
         from limiirl.report.roads import change_page
-        from limiirl.report.write import write
 
-        typer.echo(f"The page is {write(change_page(closure), page)}", err=as_json)
+        show_page(change_page(closure), page, as_json)
 
 
 def _closed(

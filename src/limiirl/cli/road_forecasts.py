@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from limiirl.cli.bars import told_stages
-from limiirl.cli.inputs import check_page
+from limiirl.cli.inputs import check_page, show_page
 from limiirl.cli.road_inputs import place, plural, read_matched
 from limiirl.errors import InvalidParameter
 
@@ -79,9 +79,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     }
     typer.echo(json.dumps(told) if as_json else "\n".join(_lines(roads, found, told)))
     if page is not None:
-        from limiirl.report.write import write
-
-        typer.echo(f"The page is {write(forecast_page(roads, found), page)}", err=as_json)
+        show_page(forecast_page(roads, found), page, as_json)
 
 
 def _lines(roads: RoadNetwork, found: ForecastExample, told: dict[str, Any]) -> Iterator[str]:

@@ -12,7 +12,7 @@ import typer
 from limiirl.cli import road_changes, road_forecasts
 from limiirl.cli.bars import counted, fits, iterations, told_stages
 from limiirl.cli.device_option import DeviceName
-from limiirl.cli.inputs import check_page, check_target
+from limiirl.cli.inputs import check_page, check_target, show_page
 from limiirl.cli.road_forecasts import AsJson, Network, Seed
 from limiirl.cli.road_inputs import (
     as_lines,
@@ -90,7 +90,7 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
     if page is not None:
         from limiirl.report.roads import network_page
 
-        _show(network_page(network), page, as_json)
+        show_page(network_page(network), page, as_json)
 
 
 @app.command(no_args_is_help=True)
@@ -167,7 +167,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     if page is not None:
         from limiirl.report.roads import quality_page
 
-        _show(quality_page(roads, cleaned, matches, found, examples=not no_examples), page, as_json)
+        show_page(quality_page(roads, cleaned, matches, found, examples=not no_examples), page, as_json)
 
 
 @app.command(no_args_is_help=True)
@@ -235,7 +235,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         _tell_fit(found, styles, left_out)
         typer.echo(f"\nSaved to {out}.")
     if page is not None:
-        _show(styles_report(roads, found, examples=not no_examples), page, as_json)
+        show_page(styles_report(roads, found, examples=not no_examples), page, as_json)
 
 
 def _tell_fit(found: DriverFit, styles: list[str], left_out: dict[str, int]) -> None:
@@ -249,13 +249,6 @@ def _tell_fit(found: DriverFit, styles: list[str], left_out: dict[str, int]) -> 
         typer.echo(f"\n{found.selection}\n")
     typer.echo(str(found.mixture.summary()))
     typer.echo("\n" + "\n".join(f"Intent {k} (style {k + 1} on the page): {said}" for k, said in enumerate(styles)))
-
-
-def _show(report: Any, folder: Path, as_json: bool) -> None:
-    """Write a page, and say where it is; beside JSON, on stderr."""
-    from limiirl.report.write import write
-
-    typer.echo(f"The page is {write(report, folder)}", err=as_json)
 
 
 app.command(no_args_is_help=True)(road_forecasts.forecast)

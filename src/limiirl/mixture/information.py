@@ -32,7 +32,7 @@ _INVOLVED = 1e-6
 # more for the end changes nothing, and all but the reward of the end are known to a hundredth of that.
 _LOST = 0.1
 # A solver may leave this much between a reward and the bound that holds it.
-_AT_BOUND = 1e-10
+AT_BOUND = 1e-10
 # Components of null directions that count as zero when directions are sought that leave bounds alone.
 _ZERO = 1e-8
 # Information in a direction, relative to that of its parameters one by one, that counts as none.
@@ -203,7 +203,7 @@ def free_parameters(model: Any, mdp: Any, rho: Float, thetas: Float, n_units: in
             status[k] = "empty"
             blocks.append(np.empty((d, 0)))
             continue
-        inside = (theta > box.lower + _AT_BOUND) & (theta < box.upper - _AT_BOUND)
+        inside = (theta > box.lower + AT_BOUND) & (theta < box.upper - AT_BOUND)
         basis, lost = _identified(nulls[k], inside)
         status[k] = np.where(inside, np.where(lost, getattr(model, "null_status", "not identified"), "ok"), "bound")
         blocks.append(basis)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from limiirl.errors import InvalidParameter
 from limiirl.irl.prepared import Prepared
 from limiirl.mdp.ensemble import RewardEnsemble
-from limiirl.mixture.information import free_parameters, standard_errors
+from limiirl.mixture.information import AT_BOUND, free_parameters, standard_errors
 from limiirl.mixture.init import is_given
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ Row = tuple[str, list[tuple[str, str]]]  # a name and, for each intent, a value 
 _MOST_PARAMETERS = 3000
 # Rows and characters of the printed table.
 _MOST_ROWS, _WIDEST = 40, 100
-# What a solver may leave of a 0 on a bound.
-_NOTHING = 1e-10
 _MARKS = {
     "bound": "it lies on a bound of the model, which holds it back",
     "not identified": "changed together with others, it leaves every trajectory as likely as before",
@@ -286,7 +284,7 @@ def _starts(mixture: IntentMixture, unit: str) -> str:
 def _reward(value: float, error: float, status: str) -> tuple[str, str]:
     """Return a reward to two digits of its error, and the error or why there is none."""
     if not math.isfinite(error):
-        value = value if abs(value) > _NOTHING else 0.0
+        value = value if abs(value) > AT_BOUND else 0.0
         return f"{value:.4g}", "" if status == "ok" else f"({status})"
     decimals = 1 - math.floor(math.log10(error)) if error > 0.0 else 4
     if not 0 <= decimals <= 6:

@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import MaxEnt
+from limiirl.irl.destination_values import GoalValues
 from limiirl.kernels.returns import visits_from
-from limiirl.roads.small_numbers import RouteMask
+from limiirl.roads.small_numbers import RouteMask, drivers_by_street, drivers_of
 from limiirl.roads.street_names import parts
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Closure:
 
     def few(self, trips: Int) -> bool:
         """Return whether too few drivers made some of the trips; nobody is not too few."""
-        drivers = np.unique(_drivers(self.demos)[trips]).size
+        drivers = np.unique(drivers_of(self.demos)[trips]).size
         return 0 < drivers < self.least
 
     @cached_property
@@ -232,7 +233,7 @@ def close_streets(
     if not kept.size:
         raise InvalidDemos("There is no trip that leads from one segment to another. Give trips of people.")
     trips = demos[kept]
-    seen = RouteMask(_passed_by(network, trips), least)
+    seen = RouteMask(drivers_by_street(trips, network.opposite), least)
     starts, goals = trips.start_states, trips.last_states
     around = forecaster.closing(states=closed)
     again, again_around = _visits(forecaster), _visits(around)
@@ -260,7 +261,7 @@ def close_streets(
         float(extra @ network.duration_s),
         redirected,
         seen,
-        RouteMask(_passed_by(network, _rerouted(around, trips, ways, shut)), least),
+        RouteMask(drivers_by_street(_rerouted(around, trips, ways, shut), network.opposite), least),
     )
 
 
@@ -283,9 +284,9 @@ def _visits(forecaster: Forecaster) -> Float:
     mdp = forecaster.mdp
     if isinstance(forecaster.mixture.irl_, MaxEnt):
         return np.ones((forecaster.shares.size, mdp.n_states))
-    r_state, r_edge = mdp.rewards(forecaster.thetas)
-    weight = mdp.prob[:, None] * np.exp(r_state[mdp.dst] + (0.0 if r_edge is None else r_edge))
-    return np.stack([visits_from(mdp.src, mdp.dst, column, mdp.n_states) for column in weight.T])
+    values = GoalValues(mdp)
+    weights = (np.exp(values.log_moves(theta)) for theta in forecaster.thetas)
+    return np.stack([visits_from(mdp.src, mdp.dst, weight, mdp.n_states) for weight in weights])
 
 
 def _entries(network: RoadNetwork, flows: Any, starts: Int, shut: Bool) -> float:
@@ -310,17 +311,3 @@ def _rerouted(around: Forecaster, trips: Demonstrations, ways: Bool, shut: Bool)
         if len(some):
             chosen.append(Demonstrations(some.states, some.offsets, groups=who[drivers]))
     return Demonstrations.concat(chosen) if chosen else trips[:0]
-
-
-def _drivers(demos: Demonstrations) -> Int:
-    """Return the driver (N,) of each trip; another for each where they are not known."""
-    groups = np.arange(len(demos)) if demos.groups is None else demos.groups
-    return np.asarray(np.unique(groups, return_inverse=True)[1])
-
-
-def _passed_by(network: RoadNetwork, demos: Demonstrations) -> Int:
-    """Return how many drivers (S,) pass each street, either way."""
-    other = network.opposite
-    street = np.where(other >= 0, np.minimum(other, np.arange(other.size)), np.arange(other.size))
-    pairs = np.unique(np.repeat(_drivers(demos), demos.lengths) * np.int64(other.size) + street[demos.states])
-    return np.bincount(pairs % other.size, minlength=other.size)[street]

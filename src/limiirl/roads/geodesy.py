@@ -99,3 +99,17 @@ def _metres_a_degree(lat: ArrayLike) -> tuple[Float, Float]:
     """Return how long a degree is at latitudes: along the parallel, and along the meridian."""
     along, across = radii_m(lat)
     return np.asarray(np.radians(across * np.cos(np.radians(lat)))), np.asarray(np.radians(along))
+
+
+def passing_m(p: Float, q: Float) -> Float:
+    """Return how near (n,) the straight lines from p (n, 2) to q pass the origin.
+
+    Examples
+    --------
+    >>> passing_m(np.array([[-1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 2.0], [6.0, 8.0]]))
+    array([2., 5.])
+    """
+    way = q - p
+    square = np.maximum(np.sum(way**2, axis=1), 1e-12)
+    share = np.clip(-np.sum(p * way, axis=1) / square, 0.0, 1.0)
+    return np.asarray(np.hypot(*(p + share[:, None] * way).T))

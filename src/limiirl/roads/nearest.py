@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl.errors import InvalidParameter
 from limiirl.kernels.nearest import nearest_of
-from limiirl.roads.geodesy import radii_m, seen_m
+from limiirl.roads.geodesy import passing_m, radii_m, seen_m
 
 if TYPE_CHECKING:
     from limiirl.roads.network import RoadNetwork
@@ -155,9 +155,7 @@ def distances_m(network: RoadNetwork, segments: Int, lat: float, lon: float) -> 
     begin, end = (
         seen_m(lat, lon, network.lat[at[segments]], network.lon[at[segments]]) for at in (network.tail, network.head)
     )
-    step = end - begin
-    share = np.clip(-np.sum(begin * step, axis=1) / np.maximum(np.sum(step**2, axis=1), 1e-300), 0.0, 1.0)
-    return np.asarray(np.hypot(*(begin + share[:, None] * step).T))
+    return passing_m(begin, end)
 
 
 def _stretch(centre: float, lat: Float) -> Float:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter, InvalidTrips, LimiirlWarning
-from limiirl.roads.geodesy import distance_m, seen_m
+from limiirl.roads.geodesy import distance_m, passing_m, seen_m
 from limiirl.roads.small_numbers import RouteMask, merge_small, suppress_small
 from limiirl.roads.traces.cleaning import Cleaned
 from limiirl.roads.traces.trips import Trips
@@ -70,7 +70,7 @@ def trim_ends(trips: Trips | Cleaned, metres: float = 300.0, *, jitter: float = 
         lat, lon, most = trips.lat[end][trip], trips.lon[end][trip], metres_of_trip[trip]
         beyond &= distance_m(trips.lat, trips.lon, lat, lon) > most
         xy = seen_m(lat, lon, trips.lat, trips.lon)
-        crossed[1:] |= _nearest(xy[:-1], xy[1:]) <= most[1:]
+        crossed[1:] |= passing_m(xy[:-1], xy[1:]) <= most[1:]
     keep = _longest_runs(beyond, crossed, trip)
     return _pieces(trips, keep, crossed, "trimmed from the ends")
 
@@ -103,7 +103,7 @@ def mask_zones(trips: Trips | Cleaned, zones: Sequence[tuple[float, ...]]) -> Tr
     for i, zone in enumerate(zones):
         lat, lon, radius = _zone(zone, i)
         xy = seen_m(lat, lon, trips.lat, trips.lon)
-        within, passed = np.hypot(*xy.T) <= radius, _nearest(xy[:-1], xy[1:]) <= radius
+        within, passed = np.hypot(*xy.T) <= radius, passing_m(xy[:-1], xy[1:]) <= radius
         if not (within.any() or passed.any()):
             warnings.warn(
                 f"No trip comes into zones[{i}], {radius:g} m about latitude {lat:g}, longitude {lon:g}. Is it where "
@@ -214,14 +214,6 @@ def _longest_runs(inside: Bool, cut: Bool, trip: Int) -> Bool:
     order = np.lexsort((-size, of_trip))
     best = order[np.concatenate([[True], np.diff(of_trip[order]) > 0])]
     return np.asarray(inside & np.isin(run, best))
-
-
-def _nearest(p: Float, q: Float) -> Float:
-    """Return how near (n,) the straight lines from p to q pass the origin."""
-    way = q - p
-    square = np.maximum(np.sum(way**2, axis=1), 1e-12)
-    share = np.clip(-np.sum(p * way, axis=1) / square, 0.0, 1.0)
-    return np.asarray(np.hypot(*(p + share[:, None] * way).T))
 
 
 def _pieces(trips: Trips, keep: Bool, cut: Bool, word: str, *, rims: bool = False) -> Trips:

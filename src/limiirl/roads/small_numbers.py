@@ -115,9 +115,7 @@ class RouteMask:
                 "Give them groups: demos.replace(groups=...)."
             )
         _check_segments(demos, n_segments)
-        _, driver = np.unique(demos.groups, return_inverse=True)
-        pairs = np.unique(np.repeat(driver, demos.lengths) * np.int64(n_segments) + demos.states)
-        return cls(np.bincount(pairs % n_segments, minlength=n_segments), least)
+        return cls(drivers_by_segment(demos, demos.states, n_segments), least)
 
     @property
     def hidden(self) -> Bool:
@@ -161,3 +159,35 @@ def _hide_more(table: Float, hidden: Bool, least: int) -> None:
 def _positive(least: int) -> None:
     if not least >= 1:
         raise InvalidParameter(f"least must be at least 1; got {least}.")
+
+
+def drivers_of(demos: Demonstrations) -> Int:
+    """Return the driver (N,) of each trip, numbered from 0; another for each where they are not known.
+
+    Examples
+    --------
+    >>> drivers_of(Demonstrations.from_lists([[0], [1], [2]], groups=["bob", "ann", "bob"]))
+    array([1, 0, 1])
+    """
+    groups = np.arange(len(demos)) if demos.groups is None else demos.groups
+    return np.asarray(np.unique(groups, return_inverse=True)[1])
+
+
+def drivers_by_segment(demos: Demonstrations, passed: Int, n_segments: int) -> Int:
+    """Return how many drivers (S,) pass each segment; `passed` has one for every state of the demonstrations."""
+    pairs = np.unique(np.repeat(drivers_of(demos), demos.lengths) * np.int64(n_segments) + passed)
+    return np.bincount(pairs % n_segments, minlength=n_segments)
+
+
+def drivers_by_street(demos: Demonstrations, opposite: Int) -> Int:
+    """Return how many drivers (S,) pass each street, either way; `opposite` (S,) is that of `RoadNetwork`.
+
+    Examples
+    --------
+    >>> both = Demonstrations.from_lists([[0], [1], [2]], groups=["ann", "bob", "bob"])
+    >>> drivers_by_street(both, np.array([1, 0, -1]))
+    array([2, 2, 1])
+    """
+    own = np.arange(opposite.size)
+    street = np.where(opposite >= 0, np.minimum(opposite, own), own)
+    return np.asarray(drivers_by_segment(demos, street[demos.states], opposite.size)[street])

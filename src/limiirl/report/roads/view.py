@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
@@ -17,6 +16,7 @@ from limiirl.report.cells import Table
 from limiirl.roads import RoadNetwork
 from limiirl.roads.drivers.gauge import Gauged, check_groups, fixed_gauge, matched
 from limiirl.roads.drivers.styles import StyleWords, style_words
+from limiirl.roads.small_numbers import drivers_by_street, drivers_of
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -224,27 +224,13 @@ class DriversView:
 
         A trip is of its likeliest style, however unsure. Trips are counted where drivers are not known.
         """
-        trip = np.repeat(np.arange(len(self.demos)), self.demos.lengths)
-        back, shape = self.network.opposite, (len(self.demos), self.network.n_segments)
-        counts = []
-        for k in range(self.main.n_intents):
-            own = self.labels[trip] == k
-            steps = (np.ones(np.count_nonzero(own)), (self._driver[trip[own]], self.demos.states[own]))
-            passes = sparse.csc_array(steps, shape=shape)
-            either = passes + passes[:, np.maximum(back, 0)].multiply(back >= 0)
-            counts.append((either > 0).sum(axis=0))
-        return np.array(counts, dtype=np.int64)
+        own = (self.demos[self.labels == k] for k in range(self.main.n_intents))
+        return np.array([drivers_by_street(demos, self.network.opposite) for demos in own])
 
     @cached_property
     def drivers(self) -> Int:
         """How many drivers (K,) have trips of each style; trips, where drivers are not known."""
-        return np.array([np.unique(self._driver[self.labels == k]).size for k in range(self.main.n_intents)])
-
-    @cached_property
-    def _driver(self) -> Int:
-        """The driver (N,) of each trip; another for each where they are not known."""
-        groups = np.arange(len(self.demos)) if self.demos.groups is None else self.demos.groups
-        return np.asarray(np.unique(groups, return_inverse=True)[1])
+        return np.array([np.unique(drivers_of(self.demos)[self.labels == k]).size for k in range(self.main.n_intents)])
 
     @property
     def counted(self) -> str:
