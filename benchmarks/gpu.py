@@ -1,7 +1,8 @@
 """Value and gradient on a GPU at the paper's road size, the bytes that move, a training run, and the CPU beside it.
 
 Run as `python -m benchmarks.gpu` on a machine with a GPU and CuPy; `--quick` takes a network of a twentieth of the
-size, `--parts` chooses among the tables. Ratios are to the CPU engine in the same run, on all cores that numba sees.
+size, `--parts` chooses among the tables, `--roads` adds a network of yours to the goals. Ratios are to the CPU engine
+in the same run, on all cores that numba sees.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from limiirl.irl.devices import choose_backend
 from limiirl.irl.engine import FiniteEngine
 from limiirl.kernels.goal_tree import heights
 from limiirl.kernels.gpu_device import need_device
+from limiirl.roads import RoadNetwork
 from limiirl.worlds import RoadGrid
 
 PARTS = ("evaluation", "variants", "sizes", "causal", "goals", "training")
@@ -148,19 +150,25 @@ def causal() -> None:
         compare(f"{n:,} states, {kind}", calls[0], calls[1], (5, 1))
 
 
-def goals() -> None:
+def goals(roads: str | None) -> None:
     """Print value and gradient of ways to goals, 1,000 pairs: a batch of rewards against one after the other."""
     print("goals: sums over ways between 1,000 pairs and their gradients, and infinite sums (elimination alone)")
-    for n, edges in ((1_000, 1_200), (3_000, 3_600), (10_000, 12_000), (30_000, 36_000), (85_189, 102_227)):
-        mdp = with_choices(RoadGrid(n_states=n, n_edges=edges, seed=0).mdp)
+    sizes = ((1_000, 1_200), (3_000, 3_600), (10_000, 12_000), (30_000, 36_000), (85_189, 102_227))
+    worlds = [RoadGrid(n_states=n, n_edges=edges, seed=0).mdp for n, edges in sizes]
+    if roads is not None:
+        worlds.append(RoadNetwork.load(roads).mdp())
+    for mdp in map(with_choices, worlds):
+        n = mdp.n_states
         cpu, gpu = GoalValues(mdp), GpuGoalValues(mdp, need_device())
         rng = np.random.default_rng(0)
-        starts, ends = rng.integers(0, n, (2, 1_000))
+        starts, ends = rng.integers(0, n, (2, 2_000))
+        linked = np.isfinite(cpu.log_values(np.full((1, mdp.n_features), -1.0), starts, ends)[:, 0])
+        starts, ends = starts[linked][:1_000], ends[linked][:1_000]
         levels = int(heights(cpu.plan.parent).max()) + 1
         print(f"  {n:,} states: {cpu.plan.up.size:,} moves after elimination, {levels} levels")
         for K in (1, 3, 8) if n >= 10_000 else (3,):
             thetas = -rng.uniform(1.0, 2.0, (K, mdp.n_features))
-            given = (thetas, starts, ends, np.full((1_000, K), 1e-3), 1e-6)
+            given = (thetas, starts, ends, np.full((starts.size, K), 1e-3), 1e-6)
             compare(f"    K = {K}", lambda g=gpu, a=given: g.weigh(*a), lambda c=cpu, a=given: c.weigh(*a), (10, 1))
         theta, dear = np.zeros(mdp.n_features), np.full(mdp.n_features, -1.0)
         for name, at in (("infinite", theta), ("finite", dear)):
@@ -205,6 +213,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--roads", metavar="NETWORK.npz", help="goals on this network too, as `roads build` wrote it")
     options = parser.parse_args()
     mdp = network(options.quick)
     device = need_device()
@@ -212,7 +221,9 @@ def main() -> None:
     print(f"{device.name}, CuPy {device.xp.__version__}, CUDA {device.xp.cuda.runtime.runtimeGetVersion()}")
     print(f"{describe_machine()}, {numba.config.NUMBA_NUM_THREADS} threads", flush=True)
     for part in options.parts:
-        if part in ("sizes", "causal", "goals"):
+        if part == "goals":
+            goals(options.roads)
+        elif part in ("sizes", "causal"):
             globals()[part]()
         else:
             globals()[part](mdp)

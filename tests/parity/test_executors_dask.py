@@ -179,7 +179,7 @@ def test_a_result_whose_worker_dies_before_it_is_taken_is_kept(tmp_path: Path) -
             ticket = Ticket(0)
             pool.submit(ticket)
             (future,) = pool._tickets
-            while pool._completed.queue.empty():
+            while pool._ended.empty():
                 time.sleep(0.005)
             (worker,) = living(address)
             os.kill(worker, signal.SIGKILL)
@@ -190,6 +190,31 @@ def test_a_result_whose_worker_dies_before_it_is_taken_is_kept(tmp_path: Path) -
             assert list(pool.collect()) == [(ticket, worker)]
         finally:
             pool.close()
+
+
+def die_at_second(folder: Path, task: int) -> int:
+    (folder / f"{time.monotonic_ns()}").write_text(str(os.getpid()))
+    if len(list(folder.iterdir())) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return task
+
+
+def test_a_lost_result_whose_task_then_dies_is_computed_again(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask's own `as_completed` waits for such a result for ever."""
+    gather, lost = Client._gather_remote, []
+
+    async def lose_first(client: Client, *given: object) -> object:
+        if not lost and (runs := list(tmp_path.iterdir())):
+            lost.append(int(runs[0].read_text()))
+            os.kill(lost[0], signal.SIGKILL)
+        return await gather(client, *given)
+
+    monkeypatch.setattr(Client, "_gather_remote", lose_first)
+    assert list(execute(functools.partial(die_at_second, tmp_path), [7], engine)) == [(7, 7)]
+    assert len(lost) == 1
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_a_scheduler_that_goes_away_midway_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import queue
 import re
 import socket
 import time
@@ -11,7 +12,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from limiirl._version import __version__
 from limiirl.engines.pools import AHEAD, Death, Ticket
@@ -20,6 +21,8 @@ from limiirl.errors import BackendUnavailable
 _LOG = logging.getLogger(__name__)
 _CONNECT_SECONDS = 5
 _WORKERS_SECONDS = 30
+# A copy to a worker that dies meanwhile may take for ever; tasks then fetch their input themselves.
+_COPY_SECONDS = 60
 # A cluster may grow while we use it; asking its size costs a message.
 _RESIZE_SECONDS = 2.0
 _POLL_SECONDS = 0.005
@@ -40,6 +43,12 @@ def absent(engine: str) -> str:
     return (
         f"The engine '{engine}' needs {engine.capitalize()}, which is not installed. Install it: pip install {package}."
     )
+
+
+class _Raised(NamedTuple):
+    """What a task has raised instead of returning something."""
+
+    error: BaseException
 
 
 class DaskPool:
@@ -71,9 +80,7 @@ class DaskPool:
                 f"No Dask scheduler answers at {self._address} ({error}). "
                 "Check the address and that `dask scheduler` runs there."
             ) from error
-        self._completed: Any = distributed.as_completed(
-            [], loop=self._client.loop, with_results=True, raise_errors=False
-        )
+        self._ended: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
         self._workers: dict[str, int] = {}
         self._asked = -_RESIZE_SECONDS
         try:
@@ -127,7 +134,7 @@ class DaskPool:
         """Copy a large function to all workers; tasks only go where it is, unless an idle worker steals them."""
         if self._input is not None and self._input.status == "finished":
             try:
-                self._client.replicate([self._input])
+                self._client.replicate([self._input], callback_timeout=_COPY_SECONDS)
             except Exception as error:  # noqa: BLE001 (of any kind, since workers may come and go meanwhile)
                 _LOG.debug("A copy of the input failed; tasks find it where it is. %s", error)
 
@@ -153,30 +160,43 @@ class DaskPool:
                 self._send()  # its worker died too often; the task is tried again, and so is this
             future = self._client.submit(functools.partial(_applied, ticket.task), self._input, pure=False)
         self._tickets[future] = ticket
-        self._completed.add(future)
+        self._client.loop.add_callback(self._follow, future)
+
+    async def _follow(self, future: Any) -> None:
+        """Put the outcome of a task in the queue, when there is one.
+
+        Not by `as_completed`: where a worker dies with a result, and the task is then given up, it tells nobody.
+        """
+        try:
+            (outcome,) = await self._client.gather([future], asynchronous=True)
+        except BaseException as error:  # noqa: BLE001 (of any kind: it is raised where results are taken)
+            outcome = _Raised(error)
+        self._ended.put((future, outcome))
 
     def collect(self) -> Iterator[tuple[Ticket, Any]]:
         """Wait until a task has ended, and give those that have."""
         from distributed import CancelledError, KilledWorker
 
-        # A future whose result was on its way when the scheduler went never completes, hence no blocking wait.
-        while not (batch := self._completed.next_batch(block=False)):
+        # A future whose result was on its way when the scheduler went never ends, hence no blocking wait.
+        while self._ended.empty():
             self._check()
             time.sleep(_POLL_SECONDS)
-        for future, outcome in batch:
-            ticket = self._tickets.pop(future)
-            if future.cancelled() or isinstance(outcome, CancelledError):
-                raise self._gone()
-            # Not by the status alone: the worker of a result that has come may have died since.
-            if future.status != "error" or not _is_error(outcome):
+        while not self._ended.empty():
+            future, outcome = self._ended.get()
+            ticket = self._tickets.pop(future, None)
+            if ticket is None:
+                continue  # it was dropped
+            if not isinstance(outcome, _Raised):
                 yield ticket, outcome
-            elif isinstance(outcome[1], KilledWorker):
-                killed = outcome[1]
+            elif isinstance(outcome.error, CancelledError):
+                raise self._gone() from outcome.error
+            elif isinstance(outcome.error, KilledWorker):
+                killed = outcome.error
                 # An address does not belong in a record that may be published.
                 _LOG.warning("A task ended the worker at %s; its log may say why.", killed.last_worker.address)
                 yield ticket, Death("The log of the last one may say why.", killed.allowed_failures + 1)
             else:
-                raise outcome[1].with_traceback(outcome[2])
+                raise outcome.error
 
     def _check(self) -> None:
         if self._client.status != "running" or any(future.cancelled() for future in self._tickets):
@@ -187,7 +207,6 @@ class DaskPool:
 
     def drop(self) -> None:
         """Forget the tasks that are in flight."""
-        self._completed.clear()
         for future in self._tickets:  # others may hold it still, and the scheduler drops a task that nobody holds
             future.release()
         self._tickets.clear()
@@ -205,11 +224,6 @@ class DaskPool:
         for name in ("distributed.client", "distributed.batched", "tornado.application"):
             logger = logging.getLogger(name)
             (logger.addFilter if quiet else logger.removeFilter)(_nothing)
-
-
-def _is_error(outcome: Any) -> bool:
-    """Whether an outcome is how Dask tells of an error: its class, itself and a traceback."""
-    return isinstance(outcome, tuple) and len(outcome) == 3 and isinstance(outcome[1], BaseException)
 
 
 def _version(_: Any = None) -> str:
