@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.engine import MAX_LENGTH, intents, network
 from benchmarks.measure import describe_machine, seconds
-from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt
+from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.demos.units import Units
 from limiirl.irl import with_choices
 from limiirl.irl.choice_events import Events
@@ -28,8 +28,9 @@ from limiirl.kernels.gpu_device import need_device
 from limiirl.roads import RoadNetwork
 from limiirl.worlds import RoadGrid
 
-PARTS = ("evaluation", "variants", "sizes", "causal", "goals", "training")
+PARTS = ("evaluation", "variants", "sizes", "large", "causal", "goals", "training")
 STORED = 1e11
+LARGEST_ON_CPU = 10_000_000
 
 
 def engine(mdp: MDP, device: str, length: int = MAX_LENGTH, **options: Any) -> FiniteEngine:
@@ -116,6 +117,25 @@ def sizes() -> None:
             compare(name, lambda g=gpu, t=thetas: g.expectation(t), lambda c=cpu, t=thetas: c.expectation(t), (20, 5))
 
 
+def large() -> None:
+    """Print networks larger than the paper's, up to a continent's, whose messages do not fit the device's memory."""
+    print("value and gradient of larger networks, K = 3; what messages may take is half of the memory that is free")
+    for n in (1_000_000, 10_000_000, 50_000_000):
+        mdp = RoadGrid(n, 2 * n).mdp
+        thetas = intents(mdp, 3)
+        gpu, name = engine(mdp, "gpu", max_bytes=None), f"{n:,} states"
+        if n <= LARGEST_ON_CPU:
+            cpu = engine(mdp, "cpu", max_bytes=None)
+            taken, _ = compare(
+                name, lambda g=gpu, t=thetas: g.expectation(t), lambda c=cpu, t=thetas: c.expectation(t), (3, 1)
+            )
+        else:
+            gpu.expectation(thetas)
+            taken = seconds(lambda g=gpu, t=thetas: g.expectation(t), 3)
+            print(f"  {name:<44} {1e3 * taken:9.2f} ms", flush=True)
+        print(f"    {1e12 * taken / (n * MAX_LENGTH * 3):.0f} ps a state, step and intent")
+
+
 def causal() -> None:
     """Print value and gradient of the soft causal models; without a horizon the CPU has Newton's method and LU."""
     print("causal models, K = 3: log-probabilities of 2,000 choices and their gradient")
@@ -174,6 +194,19 @@ def goals(roads: str | None) -> None:
         for name, at in (("infinite", theta), ("finite", dear)):
             answers = [lambda v=v, t=at: (np.array([1.0 + v.finite(t, 1e-6)]),) for v in (gpu, cpu)]
             compare(f"    is it finite: {name}", *answers, (20, 3))
+    train_goals(with_choices(worlds[-1] if roads is not None else worlds[2]))
+
+
+def train_goals(mdp: MDP) -> None:
+    """Print a training run of ways to goals: K = 3, 1,000 trips, 5 iterations of at most 50 evaluations."""
+    print(f"training given destinations, {mdp.n_states:,} states: K = 3, 1,000 trips, 5 iterations of at most 50")
+    rng = np.random.default_rng(0)
+    starts, ends = rng.integers(0, mdp.n_states, (2, 4_000))
+    truth = -rng.uniform(1.0, 2.0, (3, mdp.n_features))
+    linked = np.isfinite(GoalValues(mdp).log_values(truth, starts, ends)).all(axis=1)
+    chosen = np.array_split(np.flatnonzero(linked)[:1_000], 3)
+    drawn = [DestinationMaxEnt().sample(mdp, t, starts[c], ends[c], rng) for t, c in zip(truth, chosen, strict=True)]
+    train(mdp, as_one(drawn), lambda device: DestinationMaxEnt(device=device), "bfgs")
 
 
 def training(mdp: MDP) -> None:
@@ -182,30 +215,39 @@ def training(mdp: MDP) -> None:
     truth = intents(mdp, 3)
     rng = np.random.default_rng(1)
     drawn = [MaxEnt(MAX_LENGTH).sample(mdp, theta, n, rng) for theta, n in zip(truth, (334, 333, 333), strict=True)]
-    lists = [list(map(int, trip)) for demos in drawn for trip in np.split(demos.states, demos.offsets[1:-1])]
-    demos = Demonstrations.from_lists(lists)
+    options: dict[str, Any] = {"max_memory": STORED, "max_evaluations": 50}
     for solver in ("lbfgs", "newton"):
-        fits = []
-        for device in ("gpu", "cpu"):
-            model = MaxEnt(MAX_LENGTH, device=device, solver=solver, max_memory=STORED, max_evaluations=50)
-            mixture = IntentMixture(3, model, tol=1e-12, max_iter=5, max_evaluations=50, random_state=0)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                if device == "gpu":
-                    mixture.fit(mdp, demos)  # compiles
-                    taken = seconds(lambda m=mixture: m.fit(mdp, demos), 2)
-                elif solver == "lbfgs":
-                    taken = seconds(lambda m=mixture: m.fit(mdp, demos), 1)
-                else:
-                    continue
-            fits.append(mixture)
-            print(
-                f"  {solver}, {device}: {taken:8.2f} s, log-likelihood a trip {mixture.score(demos):.6f}, "
-                f"{mixture.n_iter_} iterations", flush=True,
-            )  # fmt: skip
-        if len(fits) == 2:
-            gap = np.max(np.abs(fits[0].thetas_ - fits[1].thetas_))
-            print(f"  {solver}: largest difference of a parameter between the two {gap:.1e}")
+
+        def model(device: str, solver: str = solver) -> MaxEnt:
+            return MaxEnt(MAX_LENGTH, device=device, solver=solver, **options)
+
+        train(mdp, as_one(drawn), model, solver, on_cpu=solver == "lbfgs")
+
+
+def as_one(drawn: list[Demonstrations]) -> Demonstrations:
+    """Return all demonstrations together."""
+    lists = [list(map(int, trip)) for demos in drawn for trip in np.split(demos.states, demos.offsets[1:-1])]
+    return Demonstrations.from_lists(lists)
+
+
+def train(mdp: MDP, demos: Demonstrations, model: Callable[[str], Any], name: str, *, on_cpu: bool = True) -> None:
+    """Print the time of a fit on the GPU, once compiled, and on the CPU, and how far apart they end."""
+    fits = []
+    for device in ("gpu", "cpu")[: 1 + on_cpu]:
+        mixture = IntentMixture(3, model(device), tol=1e-12, max_iter=5, max_evaluations=50, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if device == "gpu":
+                mixture.fit(mdp, demos)  # compiles
+            taken = seconds(lambda m=mixture: m.fit(mdp, demos), 2 if device == "gpu" else 1)
+        fits.append(mixture)
+        print(
+            f"  {name}, {device}: {taken:8.2f} s, log-likelihood a trip {mixture.score(demos):.6f}, "
+            f"{mixture.n_iter_} iterations", flush=True,
+        )  # fmt: skip
+    if on_cpu:
+        gap = np.max(np.abs(fits[0].thetas_ - fits[1].thetas_))
+        print(f"  {name}: largest difference of a parameter between the two {gap:.1e}")
 
 
 def main() -> None:
@@ -223,7 +265,7 @@ def main() -> None:
     for part in options.parts:
         if part == "goals":
             goals(options.roads)
-        elif part in ("sizes", "causal"):
+        elif part in ("sizes", "large", "causal"):
             globals()[part]()
         else:
             globals()[part](mdp)

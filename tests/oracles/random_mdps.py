@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
+from limiirl.irl.engine.messages import Messages
 from limiirl.mdp import MDP
 from tests.oracles.enumeration import count_paths
 
@@ -28,6 +29,11 @@ class Case:
     max_length: int
     thetas: Float
     starts: Float
+
+
+def lean_bytes(mdp: MDP, length: int, K: int) -> float:
+    """Return a bound on the memory for messages that leaves room for the checkpoints of K intents, and no more."""
+    return 8.0 * (mdp.n_states + 1) * Messages.least_rows(length) * K
 
 
 @st.composite

@@ -305,13 +305,17 @@ def test_mixtures_are_those_of_the_cpu(on_device: None) -> None:
     np.testing.assert_allclose(fits[0].thetas_, fits[1].thetas_, rtol=1e-6, atol=1e-6)
 
 
-def test_only_who_asks_for_it_gets_a_gpu(on_device: None) -> None:
-    n = 30_000
-    large = MDP.from_edges(np.arange(n - 1), np.arange(1, n), state_features=np.ones((n, 1)))
-    kinds = [type(DestinationMaxEnt(device=name)._values(large)) for name in ("cpu", "auto", "gpu")]
-    assert kinds == [GoalValues, GoalValues, GpuGoalValues]
+def test_a_gpu_is_taken_where_it_is_asked_for_or_pays(on_device: None) -> None:
+    kinds = {}
+    for n in (30, 30_000):
+        line = MDP.from_edges(np.arange(n - 1), np.arange(1, n), state_features=np.ones((n, 1)))
+        kinds[n] = [type(DestinationMaxEnt(device=name)._values(line)) for name in ("cpu", "auto", "gpu")]
+    assert kinds == {
+        30: [GoalValues, GoalValues, GpuGoalValues],
+        30_000: [GoalValues, GpuGoalValues, GpuGoalValues],
+    }
     with pytest.raises(InvalidParameter, match="device must be one of"):
-        DestinationMaxEnt(device="tpu")._values(large)
+        DestinationMaxEnt(device="tpu")._values(line)
 
 
 @ONLY_REAL

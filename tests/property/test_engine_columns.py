@@ -16,7 +16,7 @@ from limiirl.kernels.parallel import BLOCK
 from limiirl.mdp import MDP
 from tests.oracles.compare import assert_close
 from tests.oracles.enumeration import Enumeration
-from tests.oracles.random_mdps import Case, cases
+from tests.oracles.random_mdps import Case, cases, lean_bytes
 from tests.oracles.recursion import LogRecursion, hessian
 
 EXACT = ("linear", "log")
@@ -176,7 +176,7 @@ def test_large_graphs_on_any_number_of_threads(kind: str, gamma: float, space: s
     found = []
     for n in threads:
         numba.set_num_threads(n)
-        for max_bytes in (2.0**30, 0.0):
+        for max_bytes in (2.0**30, lean_bytes(mdp, LENGTH, len(thetas))):
             engine = FiniteEngine(mdp, LENGTH, number_space=space, max_bytes=max_bytes)
             totals = engine.totals(thetas, edges=True)
             assert totals.edge is not None
@@ -254,7 +254,7 @@ def test_steps_in_waves_against_the_recursion(threads: list[int]) -> None:
     found = []
     for n_threads in threads:
         numba.set_num_threads(n_threads)
-        for max_bytes in (2.0**30, 0.0):
+        for max_bytes in (2.0**30, lean_bytes(mdp, 21, len(thetas))):
             engine = FiniteEngine(mdp, 21, number_space="linear", max_bytes=max_bytes)
             found.append(engine.totals(thetas, edges=True))
     assert engine.graph.out.block > 0

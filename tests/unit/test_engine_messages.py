@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from limiirl.irl.engine import FiniteEngine
 from limiirl.irl.engine.messages import Messages
 from limiirl.mdp import MDP
+from tests.oracles.random_mdps import lean_bytes
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -143,7 +144,7 @@ def test_an_engine_gives_the_same_bits_with_checkpoints(length: int, space: str,
     # Growth of about e a step, so that linear space is rescaled many times and stretches begin at scales of their own.
     mdp, thetas = _world(gamma), np.array([[0.3, 0.1, 0.2], [0.5, -0.2, -0.1]])
     full = FiniteEngine(mdp, length, number_space=space)
-    lean = FiniteEngine(mdp, length, number_space=space, max_bytes=0.0)
+    lean = FiniteEngine(mdp, length, number_space=space, max_bytes=lean_bytes(mdp, length, 2))
     assert length < 9 or lean.buffer(2).nbytes < full.buffer(2).nbytes
     for one, other in zip(full.totals(thetas), lean.totals(thetas), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -152,6 +153,21 @@ def test_an_engine_gives_the_same_bits_with_checkpoints(length: int, space: str,
     np.testing.assert_allclose(lean.covariance(thetas[1]), full.covariance(thetas[1]), rtol=1e-11, atol=1e-11)
     drawn = [engine.sample(thetas[0], 50, np.random.default_rng(0)) for engine in (full, lean)]
     np.testing.assert_array_equal(drawn[0].states, drawn[1].states)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 10, 17, 18, 300, 301])
+def test_the_rows_of_checkpoints_are_as_many_as_said(length: int) -> None:
+    assert Messages(length, ROW, COLUMNS, 0.0).nbytes == 8 * ROW * Messages.least_rows(length)
+
+
+@pytest.mark.parametrize(("room", "sizes"), [(0, [1] * 5), (1, [1] * 5), (2, [2, 2, 1]), (4, [4, 1]), (9, [5])])
+def test_as_many_intents_are_swept_together_as_have_room(room: int, sizes: list[int]) -> None:
+    mdp, length = _world(0.97), 50
+    thetas = np.random.default_rng(0).normal(0.0, 0.3, (5, 3))
+    lean = FiniteEngine(mdp, length, max_bytes=lean_bytes(mdp, length, room))
+    assert [columns.size for columns, _ in lean.passes(thetas)] == sizes
+    for one, other in zip(FiniteEngine(mdp, length).totals(thetas), lean.totals(thetas), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_buffer_is_kept_from_one_evaluation_to_the_next() -> None:

@@ -14,6 +14,7 @@ from limiirl.irl.engine import FiniteEngine
 from limiirl.irl.engine.finite import Totals
 from limiirl.kernels.parallel import BLOCK
 from limiirl.mdp import MDP
+from tests.oracles.random_mdps import lean_bytes
 
 LENGTH = 25
 
@@ -113,7 +114,7 @@ def test_steps_that_are_swept_in_waves_are_those_swept_one_by_one(gamma: float) 
     assert FiniteEngine(mdp, length).graph.out.block > 0
     thetas = np.array([[-1.0, 0.2], [0.3, -0.5]])
     waves, steps = evaluate(mdp, thetas, "linear", length), evaluate(mdp, thetas, "log", length)
-    lean = FiniteEngine(mdp, length, number_space="linear", max_bytes=0.0).totals(thetas)
+    lean = FiniteEngine(mdp, length, number_space="linear", max_bytes=lean_bytes(mdp, length, 2)).totals(thetas)
     assert_same(lean, waves)
     np.testing.assert_allclose(waves.log_Z, steps.log_Z, rtol=1e-12)
     np.testing.assert_allclose(waves.node, steps.node, rtol=1e-11, atol=0)

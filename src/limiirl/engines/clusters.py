@@ -177,12 +177,7 @@ class DaskPool:
         """Wait until a task has ended, and give those that have."""
         from distributed import CancelledError, KilledWorker
 
-        # A future whose result was on its way when the scheduler went never ends, hence no blocking wait.
-        while self._ended.empty():
-            self._check()
-            time.sleep(_POLL_SECONDS)
-        while not self._ended.empty():
-            future, outcome = self._ended.get()
+        for future, outcome in self._batch():
             ticket = self._tickets.pop(future, None)
             if ticket is None:
                 continue  # it was dropped
@@ -197,6 +192,18 @@ class DaskPool:
                 yield ticket, Death("The log of the last one may say why.", killed.allowed_failures + 1)
             else:
                 raise outcome.error
+
+    def _batch(self) -> Iterator[tuple[Any, Any]]:
+        """Wait for an outcome, and give all that have come."""
+        while True:
+            try:
+                yield self._ended.get(timeout=_POLL_SECONDS)
+            except queue.Empty:  # a result that was on its way when the scheduler went never comes
+                self._check()
+                continue
+            break
+        while not self._ended.empty():
+            yield self._ended.get()
 
     def _check(self) -> None:
         if self._client.status != "running" or any(future.cancelled() for future in self._tickets):

@@ -57,8 +57,8 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
     max_evaluations : int
         Cap on values with gradients in `fit`; the best point is kept.
     device : {"cpu", "gpu", "auto"}
-        Where fits and log-probabilities are computed; "auto" is the CPU, until a GPU has been timed at it (ADR 0018).
-        What is asked for one reward (flows, samples, values to a goal) is computed on the CPU in any case.
+        Where fits and log-probabilities are computed; "auto" takes a GPU where one works and the MDP is large enough to
+        gain. What is asked for one reward (flows, samples, values to a goal) is computed on the CPU in any case.
 
     Attributes
     ----------
@@ -328,7 +328,7 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
 
     def _values(self, mdp: MDP) -> GoalValues:
         checks.mdp(mdp)
-        device = choose_device("cpu" if self.device == "auto" else self.device, mdp.n_states + mdp.n_edges)
+        device = choose_device(self.device, mdp.n_states + mdp.n_edges)
         if device is None:
             return GoalValues(mdp)
         from limiirl.irl.destination_gpu import GpuGoalValues

@@ -273,7 +273,9 @@ class FiniteEngine:
         """Yield (columns, pass) for chunks of intents that share a number space."""
         if starts is not None:
             starts = starts[self.graph.order]
-        most = self.backend.max_columns
+        # As many together as have room for their checkpoints: less than one there cannot be.
+        room = self.max_bytes / (8.0 * (self.mdp.n_states + 1) * Messages.least_rows(self.max_length))
+        most = max(1, min(self.backend.max_columns, int(room)))
         for first in range(0, thetas.shape[0], _TOGETHER):
             block = thetas[first : first + _TOGETHER]
             rewards = self.backend.rewards(self.mdp, block)

@@ -40,6 +40,20 @@ class Messages:
         """Memory held, in bytes."""
         return int(self._rows.nbytes + self._marks.nbytes)
 
+    @staticmethod
+    def least_rows(length: int) -> int:
+        """Return how many rows are held where `max_bytes` does not allow all of them.
+
+        Examples
+        --------
+        >>> Messages.least_rows(300), Messages.least_rows(4000)
+        (37, 129)
+        """
+        steps = max(1, length - 1)
+        stretch = max(1, math.isqrt(steps))
+        marks = -(-steps // stretch) + 1
+        return min(stretch, length - 1) + 1 + (marks if marks > 2 else 0)
+
     def sweep_back(self, last: Float, sweep: Sweep) -> tuple[Float, NDArray[np.int64]]:
         """Run the whole backward sweep from the message of the last step; return that of step 0 and its exponents."""
         if self.length == 1:
