@@ -23,6 +23,7 @@ from limiirl.kernels.goal_plan import Plan
 from limiirl.kernels.gpu_device import Device, faults
 from limiirl.kernels.gpu_goals import DeviceGoals, Eliminated
 from limiirl.kernels.gpu_means import column_max
+from limiirl.kernels.gpu_sparse import SparseRows
 from limiirl.mdp import MDP
 
 Float = NDArray[np.float64]
@@ -46,7 +47,7 @@ class _Place:
         self.head = device.put(graph.out.idx.astype(np.int64))
         shape = (graph.n_states, graph.n_edges)
         into = (np.ones(graph.n_edges), graph.in_edge.astype(np.int32), graph.into.ptr.astype(np.int32))
-        self._into = device.put_sparse(sparse.csr_array(into, shape=shape))
+        self._into = SparseRows(device, sparse.csr_array(into, shape=shape))
         self.routes = RouteMemory(device, plan)
 
     def log_moves(self, mdp: MDP, thetas: Float) -> Any:
@@ -65,7 +66,7 @@ class _Place:
 
     def features(self, mdp: MDP, flow: Any) -> Float:
         """Return (K, d) the features collected by uses (E', K) of edges, those of the states they lead to included."""
-        return self.backend.expected_features(mdp, self._into @ flow, flow[self.backend.graph.in_edge])
+        return self.backend.expected_features(mdp, self._into.times(flow), flow[self.backend.graph.in_edge])
 
 
 _known: weakref.WeakKeyDictionary[MDP, _Place] = weakref.WeakKeyDictionary()

@@ -65,10 +65,6 @@ class Device(Protocol):
         """Return a host array on the device."""
         ...
 
-    def put_sparse(self, matrix: Any) -> Any:
-        """Return a host csr_array as a sparse matrix on the device, for products with dense ones."""
-        ...
-
     def take(self, array: Any) -> NDArray[Any]:
         """Return a device array on the host."""
         ...
@@ -121,14 +117,6 @@ class CupyDevice:
     def put(self, array: Any) -> Any:
         """Return a host array on the device."""
         return self.xp.asarray(array)
-
-    def put_sparse(self, matrix: Any) -> Any:
-        """Return a host csr_array as a CuPy csr_matrix."""
-        import cupyx.scipy.sparse
-
-        return cupyx.scipy.sparse.csr_matrix(
-            tuple(self.xp.asarray(part) for part in (matrix.data, matrix.indices, matrix.indptr)), shape=matrix.shape
-        )
 
     def take(self, array: Any) -> NDArray[Any]:
         """Return a device array on the host."""

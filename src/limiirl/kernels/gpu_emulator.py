@@ -72,10 +72,6 @@ class EmulatedDevice:
         """Return a copy, as a device would have one."""
         return np.array(array)
 
-    def put_sparse(self, matrix: Any) -> Any:
-        """Return a copy."""
-        return matrix.copy()
-
     def take(self, array: Any) -> NDArray[Any]:
         """Return a copy, as a host would have one."""
         return np.array(array)

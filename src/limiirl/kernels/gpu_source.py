@@ -10,6 +10,7 @@ from typing import NamedTuple
 # What is compiled together, in the order in which files need each other: a model waits for its own kernels alone.
 _FAMILIES = (
     ("grid.cuh", "linear.cu", "logspace.cu", "means.cu", "choices.cu"),
+    ("grid.cuh", "sparse.cu"),
     ("grid.cuh", "seats.cuh", "goals.cu"),
     ("grid.cuh", "seats.cuh", "legs.cu"),
 )

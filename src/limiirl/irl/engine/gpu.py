@@ -18,6 +18,7 @@ from limiirl.irl.engine.compiled import compile_mdp
 from limiirl.irl.engine.features import dense_features
 from limiirl.kernels import gpu_means
 from limiirl.kernels.gpu_device import Device, faults
+from limiirl.kernels.gpu_sparse import SparseRows
 from limiirl.kernels.gpu_sweeps import LinearSweeps, LogSweeps
 from limiirl.kernels.graph import Neighbours
 from limiirl.kernels.layout import Rewards
@@ -31,21 +32,24 @@ class DeviceFeatures:
 
     def __init__(self, device: Device, matrix: Any) -> None:
         self.device = device
+        self._dense: Any = None
+        self._rows, self._turned = None, None
         if isinstance(matrix, np.ndarray):
-            self._plain, self._turned = device.put(matrix), None
-        else:  # the transpose is stored too: summed row by row, it gives the same bits each time
-            self._plain, self._turned = device.put_sparse(matrix), device.put_sparse(matrix.T.tocsr())
+            self._dense = device.put(matrix)
+        else:  # the transpose is stored too, since rows can be summed in a fixed order, and columns cannot
+            self._rows, self._turned = SparseRows(device, matrix), SparseRows(device, matrix.T.tocsr())
 
     def rewards(self, thetas: Float) -> Any:
         """Return (n, K) for the host's thetas (K, c)."""
         given = self.device.put(np.ascontiguousarray(thetas.T))
+        if self._rows is not None:
+            return self._rows.times(given)
         with np.errstate(over="ignore", invalid="ignore"):  # the engine looks at what is not finite
-            return self.device.xp.ascontiguousarray(self._plain @ given)
+            return self.device.xp.ascontiguousarray(self._dense @ given)
 
     def collect(self, counts: Any) -> Float:
         """Return (c, K), on the host, for counts (n, K)."""
-        turned = self._plain.T if self._turned is None else self._turned
-        return self.device.take(turned @ counts)
+        return self.device.take(self._dense.T @ counts if self._turned is None else self._turned.times(counts))
 
 
 class GpuBackend:

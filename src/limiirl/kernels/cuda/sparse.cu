@@ -1,0 +1,16 @@
+// Sums over the rows of sparse matrices, in an order that the rows' lengths alone decide.
+
+// found (n, K): the sum of weight[j] x[at[j]] over j = first[i], first[i] + step[i], ... below last[i]. Without `last`
+// and `step` a row follows the one before it; without `at` and `weight` x itself is added up.
+extern "C" __global__ void sparse_sums(i64 n_rows, i64 n_columns, const i64 *first, const i64 *last, const i64 *step,
+                                       const int *at, const double *weight, const double *x, double *found) {
+    const i64 size = n_rows * n_columns;
+    for (i64 o = (i64)blockIdx.x * blockDim.x + threadIdx.x; o < size; o += (i64)gridDim.x * blockDim.x) {
+        const i64 i = o / n_columns, k = o - i * n_columns;
+        const i64 end = last ? last[i] : first[i + 1], stride = step ? step[i] : 1;
+        double total = 0.0;
+        for (i64 j = first[i]; j < end; j += stride)
+            total += (weight ? weight[j] : 1.0) * x[(at ? (i64)at[j] : j) * n_columns + k];
+        found[o] = total;
+    }
+}
