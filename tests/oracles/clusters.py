@@ -74,8 +74,9 @@ def cluster(
     memory: str = "0",
     allowed_failures: int = 0,
     preloaded: str = "limiirl.engines",
+    threads: int = 1,
 ) -> Iterator[Cluster]:
-    """A scheduler with so many workers of one thread, each with so much memory; "0" is no limit.
+    """A scheduler with so many workers, of one thread unless told otherwise, each with so much memory; "0" is no limit.
 
     The workers begin with a module imported, which should be what most of their tasks need.
     """
@@ -94,7 +95,16 @@ def cluster(
         else:
             raise RuntimeError(f"No scheduler could be started at port {port}.")
         if workers:
-            options = ("--nworkers", workers, "--nthreads", 1, "--memory-limit", memory, "--local-directory", folder)
+            options = (
+                "--nworkers",
+                workers,
+                "--nthreads",
+                threads,
+                "--memory-limit",
+                memory,
+                "--local-directory",
+                folder,
+            )
             hook = ("--preload-nanny", "tests.oracles.clusters")
             stack.enter_context(dask("worker", "--scheduler-file", contact, *options, *hook, preloaded=preloaded))
             # On a busy machine they may take longer than an engine waits for its first worker.

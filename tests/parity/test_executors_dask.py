@@ -14,7 +14,7 @@ import pytest
 
 from limiirl.engines import Engine, Lost, clusters, execute, ordered
 from limiirl.engines.pools import Ticket
-from limiirl.errors import BackendUnavailable
+from limiirl.errors import BackendUnavailable, LimiirlWarning
 from tests.oracles.clusters import Cluster, await_workers, cluster, living
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
@@ -279,6 +279,27 @@ def test_a_large_function_survives_the_death_of_the_workers_that_have_it(engine:
     found += results
     assert {task: value for task, (value, _) in found} == {task: float(task) for task in range(80)}
     assert {pid for _, (_, pid) in found} - set(killed), "somebody else went on"
+
+
+class Shared:
+    """A function whose tasks share an array, as those of a fit share an engine's memory."""
+
+    def __init__(self) -> None:
+        self.memory = np.zeros(10_000)
+
+    def __call__(self, task: int) -> bool:
+        self.memory[:] = task
+        time.sleep(0.02)
+        return bool(np.all(self.memory == task))
+
+
+def test_threads_of_a_worker_take_turns(tmp_path: Path) -> None:
+    with (
+        cluster(tmp_path, workers=1, threads=4) as (address, _),
+        pytest.warns(LimiirlWarning, match="have up to 4 threads, of which a task uses one"),
+    ):
+        results = dict(execute(Shared(), range(20), Engine("dask", workers=8, scheduler=address)))
+    assert results == dict.fromkeys(range(20), True)
 
 
 def test_a_session_keeps_its_connection_and_forgets_what_was_left(engine: Engine) -> None:

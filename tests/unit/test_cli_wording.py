@@ -10,9 +10,12 @@ from limiirl import Demonstrations, IntentMixture
 from limiirl.cli.bars import now_and_then
 from limiirl.cli.main import app
 from limiirl.cli.wording import _ADVICE, _FIRST, _PARAMETERS, _WORD, _WRITERS, in_options, options_of
+from limiirl.engines import Engine
 from limiirl.errors import LimiirlError
 from limiirl.files import atomic_write
+from limiirl.irl.devices import choose_device
 from limiirl.roads import City, Matches, RoadNetwork, Trips, build, fit_drivers, match, read_trips, record
+from limiirl.streams import FeatureStore
 
 GROUP = typer.main.get_command(app)
 
@@ -35,6 +38,10 @@ GROUP = typer.main.get_command(app)
         (["roads", "build"], "pass nodes=, a CSV file", "pass --nodes, a CSV file"),
         (["roads", "build"], "Pass component=None to keep everything, or u_turns='dead_ends'.",
          "Pass --component all to keep everything, or --u-turns."),
+        (["fit"], "Unset it, or use device='cpu'.", "Unset it, or use --device cpu."),
+        (["fit"], "workers must be at least 1, or None; got 0.", "--workers must be at least 1; got 0."),
+        (["stream", "fit"], "Give a folder that write_features wrote.",
+         "Give a folder that `limiirl stream features` wrote."),
         (["roads", "demo"], "n_drivers must be", "--drivers must be"),
         (["roads", "fit"], "It must lie in (0, 1]; gamma is 7.0.", "It must lie in (0, 1]; --gamma is 7.0."),
         # Of SigmaGIRL, whose discount is no option.
@@ -58,11 +65,18 @@ def test_options_are_those_of_the_command_that_was_typed():
 
 
 def test_every_option_that_is_advised_exists():
-    options = set().union(*(options_of(GROUP, ["roads", name]) for name in ("build", "match", "fit", "demo")))
+    commands = [["fit"], *(["roads", name] for name in ("build", "match", "fit", "demo"))]
+    options = set().union(*(options_of(GROUP, words) for words in commands))
     advised = {option for option, _, _ in _ADVICE} | set(_PARAMETERS.values()) | {f"--{name}" for name in _FIRST}
     assert advised <= options
     for _, _, words in _ADVICE:
         assert set(re.findall(r"--[a-z-]+", words)) <= options
+
+
+def no_gpu():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LIMIIRL_GPU", "off")
+        choose_device("gpu", 0)
 
 
 def provoked(folder):
@@ -112,6 +126,10 @@ def provoked(folder):
         lambda: RoadNetwork.load(broken),
         lambda: Matches.load(broken),
         lambda: IntentMixture.load(folder),
+        lambda: FeatureStore.open(folder),
+        lambda: Engine(workers=0),
+        lambda: choose_device("tpu", 0),
+        no_gpu,
     ]
 
 

@@ -114,7 +114,7 @@ def test_worlds_do_not_import_gymnasium_and_environments_say_when_it_is_absent()
         "except BackendUnavailable as error: print(error)\n"
     )
     result = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout == ("Environments need gymnasium, which is not installed. Run pip install 'limiirl[gym]'.\n")
+    assert result.stdout == ("Environments need gymnasium, which is not installed. Run pip install gymnasium.\n")
 
 
 @pytest.mark.parametrize("name", [*NAMES, "patchy"])

@@ -308,6 +308,17 @@ def test_dask_needs_an_address(address: str | None) -> None:
         Engine("dask", scheduler=address)
 
 
+def test_a_closed_session_says_so() -> None:
+    with Engine(workers=1).session() as session:
+        assert ordered(abs, [-1], session) == [1]
+    with pytest.raises(InvalidParameter, match="The session is closed. Open another"):
+        ordered(abs, [-1], session)
+
+
+def test_numpy_counts_workers_too() -> None:
+    assert Engine(workers=np.int64(2)).workers == 2  # type: ignore[arg-type]
+
+
 def test_this_machine_has_no_scheduler() -> None:
     with pytest.raises(InvalidParameter, match="with the engine 'local'. Pass the engine 'dask'"):
         Engine("local", scheduler="tcp://127.0.0.1:8786")

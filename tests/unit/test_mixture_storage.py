@@ -1,7 +1,9 @@
 """A folder for a mixture: everything comes back bit for bit, and folders that are not ours say so."""
 
 import contextlib
+import copy
 import json
+import pickle
 import re
 import shutil
 import stat
@@ -17,6 +19,7 @@ import limiirl
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning, NotFitted
 from limiirl.irl import MODELS
+from limiirl.kernels.gpu_emulator import compiler
 from limiirl.mixture import storage
 
 PHI = np.array([[0, 0], [1, 0], [0, 1], [0.25, 0.1]])
@@ -377,3 +380,34 @@ def test_json_of_another_shape_is_refused(saved, text):
     (saved / "mixture.json").write_text(text, encoding="latin-1")
     with pytest.raises(InvalidFile, match=r"mixture\.json is (not a mixture of limiirl|truncated or not JSON)"):
         IntentMixture.load(saved)
+
+
+@pytest.mark.parametrize("groups", [None, GROUPS])
+def test_a_pickle_remembers_its_data_and_not_what_was_computed_from_them(groups):
+    mix = mixture(groups)
+    packed = pickle.dumps(mix)
+    again = pickle.loads(packed)
+    for name in storage._RESULTS:
+        assert same(getattr(mix, name), getattr(again, name)), name
+    assert same(mix.standard_errors().thetas, again.standard_errors().thetas)
+    assert again._prepared.engine is not mix._prepared.engine
+    assert copy.copy(mix)._prepared is mix._prepared
+    assert same(copy.deepcopy(mix).standard_errors().weights, mix.standard_errors().weights)
+    _, demos = problem()
+    assert same(again.predict_proba(demos, groups), mix.predict_proba(demos, groups))
+    large = len(pickle.dumps(mixture(irl=MaxEnt(1000, bounds=(-5, 5)))))
+    assert large < 2 * len(packed), "the messages of a thousand steps were written"
+
+
+def test_pickles_and_folders_of_a_gpu_are_of_use_without_one(tmp_path, monkeypatch):
+    if compiler() is None:
+        pytest.skip("no C++ compiler to emulate a GPU")
+    monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+    mix = mixture(irl=MaxEnt(bounds=(-5, 5), device="gpu"))
+    packed = pickle.dumps(mix)
+    mix.save(tmp_path / "mix")
+    monkeypatch.setenv("LIMIIRL_GPU", "off")
+    _, demos = problem()
+    for found in (pickle.loads(packed), IntentMixture.load(tmp_path / "mix")):
+        assert found.irl_.device == "auto"
+        np.testing.assert_allclose(found.score_samples(demos), mixture().score_samples(demos), rtol=1e-9)

@@ -79,6 +79,10 @@ def configured(mixture: _Mixture, settings: list[str]) -> _Mixture:
     known = mixture.get_params()
     for setting in settings:
         name, equals, text = setting.partition("=")
+        if name == "irl__device" and name not in known:
+            raise InvalidParameter(
+                f"{type(mixture.irl).__name__} has no device: it is computed on the CPU. Leave --device out."
+            )
         if not equals or name not in known:
             choices = ", ".join(sorted(known))
             raise InvalidParameter(f"--set takes NAME=VALUE with a NAME of {choices}; got {setting!r}.")

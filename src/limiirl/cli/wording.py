@@ -19,6 +19,8 @@ _ADVICE: tuple[tuple[str, str, str], ...] = (
     ("--component", r"(?<='turns' or )None", "'all'"),
     ("--u-turns", r"u_turns='dead_ends'", "--u-turns"),
     ("--features", r"(?<=must be )a FeatureChoice, ", ""),
+    ("--device", r"device='(\w+)'", r"--device \1"),
+    ("--workers", r"(?<=at least 1), or None", ""),
     ("--gamma", r"(?<=Leave )gamma(?= out)", "--gamma"),
     ("--gamma", r"(?<=; )gamma(?= is )", "--gamma"),
 )
@@ -36,12 +38,13 @@ _PARAMETERS = {
     "u_turns": "--u-turns",
 }
 # Those that are everyday words as well, only where a message begins with them.
-_FIRST = ("method", "model", "init", "component", "centre", "features", "seed")
+_FIRST = ("device", "workers", "method", "model", "init", "component", "centre", "features", "seed")
 # Who wrote a file: a command, for somebody who types commands.
 _WRITERS: tuple[tuple[str, str], ...] = (
     (r"RoadNetwork\.save or (?=`limiirl)", ""),
     (r"Matches\.save or (?=`limiirl)", ""),
     (r"IntentMixture\.save(?= wrote)", "`limiirl fit` or `limiirl roads fit`"),
+    (r"write_features(?= wrote)", "`limiirl stream features`"),
     (r" See Trips\.skipped and Trips\.notes\.", ""),
 )
 

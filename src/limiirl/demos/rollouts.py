@@ -52,7 +52,7 @@ def _discrete(env: Any, kind: str) -> tuple[int, int]:
         from gymnasium.spaces import Discrete
     except ImportError:
         raise BackendUnavailable(
-            "Rollouts need gymnasium, which is not installed. Run pip install 'limiirl[gym]'."
+            "Rollouts need gymnasium, which is not installed. Run pip install gymnasium."
         ) from None
     space = getattr(env, f"{kind}_space", None)
     if not isinstance(space, Discrete):

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 from limiirl._version import __version__
 from limiirl.engines.pools import AHEAD, Death, Ticket
-from limiirl.errors import BackendUnavailable
+from limiirl.errors import BackendUnavailable, LimiirlWarning
 
 _LOG = logging.getLogger(__name__)
 _CONNECT_SECONDS = 5
 _WORKERS_SECONDS = 30
-# A copy to a worker that dies meanwhile may take for ever; tasks then fetch their input themselves.
-_COPY_SECONDS = 60
+# How long to wait for copies: one to a worker that dies meanwhile may take for ever, and tasks fetch what they need.
+_COPY_SECONDS = 2
 # A cluster may grow while we use it; asking its size costs a message.
 _RESIZE_SECONDS = 2.0
 _POLL_SECONDS = 0.005
@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.005
 _LOT = 8
 # A function that holds more bytes than this, an MDP or demonstrations, is sent once and not with every task.
 _LARGE = 16_384
-_SAFE = "Start the run again when it is back: what was written to its folder is not done again."
+_SAFE = "Start the run again when it is back: what a run has written to a folder is not done again."
 
 
 def absent(engine: str) -> str:
@@ -39,7 +39,7 @@ def absent(engine: str) -> str:
     >>> absent("ray")
     "The engine 'ray' needs Ray, which is not installed. Install it: pip install ray."
     """
-    package = {"dask": "'limiirl[cluster]'", "ray": "ray"}[engine]
+    package = {"dask": "'dask[distributed]'", "ray": "ray"}[engine]
     return (
         f"The engine '{engine}' needs {engine.capitalize()}, which is not installed. Install it: pip install {package}."
     )
@@ -82,6 +82,7 @@ class DaskPool:
             ) from error
         self._ended: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
         self._workers: dict[str, int] = {}
+        self._warned = False
         self._asked = -_RESIZE_SECONDS
         try:
             self._probe()
@@ -148,7 +149,20 @@ class DaskPool:
                 raise self._gone() from error
             if self._workers.keys() - before.keys():
                 self._copy()
-        return self._limit or AHEAD * max(1, sum(self._workers.values()))
+            self._look_for_threads()
+        return self._limit or AHEAD * max(1, len(self._workers))
+
+    def _look_for_threads(self) -> None:
+        """Warn, once, of workers with several threads: tasks are run one at a time in a process."""
+        most = max(self._workers.values(), default=1)
+        if most > 1 and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"Workers of the Dask scheduler at {self._address} have up to {most} threads, of which a task uses "
+                "one and the others wait. Start as many workers as cores: dask worker ... --nworkers N --nthreads 1.",
+                LimiirlWarning,
+                stacklevel=2,
+            )
 
     def submit(self, ticket: Ticket) -> None:
         """Send a task."""

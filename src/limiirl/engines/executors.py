@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
+from numbers import Integral
 from typing import Any, Self, TypeVar
 
 from limiirl.engines.clusters import DaskPool, RayPool, absent
@@ -25,6 +26,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 ENGINES = ("local", "dask", "ray")
+_DASK_ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?[^\s/]+:\d+/?")
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Engine:
         if self.name not in ENGINES:
             raise InvalidParameter(f"engine must be one of {', '.join(ENGINES)}; got {self.name!r}.")
         if self.workers is not None and (
-            isinstance(self.workers, bool) or not isinstance(self.workers, int) or self.workers < 1
+            isinstance(self.workers, bool) or not isinstance(self.workers, Integral) or self.workers < 1
         ):
             raise InvalidParameter(f"workers must be a whole number of at least 1, or None; got {self.workers!r}.")
         if self.name == "local" and self.scheduler is not None:
@@ -63,7 +65,11 @@ class Engine:
                 f"scheduler is a cluster's address; got {self.scheduler!r} with the engine 'local'. "
                 "Pass the engine 'dask', or no scheduler."
             )
-        if self.name == "dask" and not re.fullmatch(r"(\w+://)?\S+:\d+/?", self.scheduler or ""):
+        if not isinstance(self.scheduler, str | None):
+            raise InvalidParameter(
+                f"scheduler must be an address, as in 'tcp://10.0.0.1:8786'; got {self.scheduler!r}."
+            )
+        if self.name == "dask" and not _DASK_ADDRESS.fullmatch(self.scheduler or ""):
             raise InvalidParameter(
                 f"The engine 'dask' needs the scheduler's address with its port; got {self.scheduler!r}. "
                 "Start one with `dask scheduler` and pass the address that it prints, as in tcp://10.0.0.1:8786."
@@ -106,7 +112,7 @@ class Session:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.pool = _open(engine)
-        self._busy = False
+        self._busy, self._closed = False, False
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         """Yield the results in the order of the tasks."""
@@ -115,6 +121,8 @@ class Session:
     @contextmanager
     def call(self) -> Iterator[Pool]:
         """Yield the pool for one call, and forget afterwards what is left of it."""
+        if self._closed:
+            raise InvalidParameter("The session is closed. Open another: engine.session().")
         if self._busy:
             raise InvalidParameter(
                 "The session is still at work on another call, whose results have not all been taken. Take them, close "
@@ -129,6 +137,7 @@ class Session:
 
     def close(self) -> None:
         """Stop the workers that are ours."""
+        self._closed = True
         self.pool.close()
 
     def __enter__(self) -> Self:

@@ -31,6 +31,7 @@ _THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
 )
 _LIMITED = threading.local()
+_ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclass(eq=False)
@@ -75,23 +76,25 @@ class Pool(Protocol):
 
 
 def on_one_thread(function: Callable[[Task], Result], task: Task) -> Result:
-    """Run one task in a worker.
+    """Run one task in a worker, on one thread, and one after the other where a worker has several threads.
 
-    Sums by several threads come out in any order, and the bits would depend on the machine.
+    Sums by several threads come out in any order, and the bits would depend on the machine. Tasks that run at once in
+    one process would share what a model works with, and each overwrite what another computes.
     """
     import numba
 
-    # First numba, for it brings OpenMP along and sets that to all cores.
-    numba.set_num_threads(1)
-    _limit_libraries()
-    return function(task)
+    with _ONE_AT_A_TIME:
+        # First numba, for it brings OpenMP along and sets that to all cores.
+        numba.set_num_threads(1)
+        _limit_libraries()
+        return function(task)
 
 
 def _limit_libraries() -> None:
     """Limit linear algebra and OpenMP to one thread, for good, in each thread that runs tasks.
 
-    Not for the time of a task: a Dask worker may run several at once, and the first to end would restore the limit
-    under the others. The variables are for libraries that are loaded later. OpenMP keeps its number thread by thread.
+    Not for the time of a task: a Dask worker has threads of its own, and the next task may be another one's. The
+    variables are for libraries that are loaded later. OpenMP keeps its number thread by thread.
     """
     if not hasattr(_LIMITED, "libraries"):
         from threadpoolctl import threadpool_limits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from limiirl.errors import InvalidParameter
 from limiirl.kernels.gpu_device import Device, find_device, need_device
@@ -30,11 +30,15 @@ def choose_device(name: object, size: int) -> Device | None:
     >>> choose_device("cpu", 1_000_000) is None
     True
     """
-    if name not in DEVICES:
-        raise InvalidParameter(f"device must be one of {', '.join(DEVICES)}; it is {name!r}.")
+    _check(name)
     if name == "gpu":
         return need_device()
     return find_device() if name == "auto" and size >= WORTH_IT else None
+
+
+def _check(name: object) -> None:
+    if not (isinstance(name, str) and name in DEVICES):
+        raise InvalidParameter(f"device must be one of {', '.join(DEVICES)}; it is {name!r}.")
 
 
 def choose_backend(name: object, mdp: MDP) -> GpuBackend | None:
@@ -45,6 +49,20 @@ def choose_backend(name: object, mdp: MDP) -> GpuBackend | None:
     from limiirl.irl.engine.gpu import gpu_backend
 
     return gpu_backend(mdp, device)
+
+
+def anywhere(model: Any) -> Any:
+    """Return a model that was written where there is a GPU, to be used where there may be none.
+
+    Examples
+    --------
+    >>> from limiirl import MaxEnt
+    >>> anywhere(MaxEnt(device="gpu")).device, anywhere(MaxEnt()).device
+    ('auto', 'cpu')
+    """
+    if getattr(model, "device", None) == "gpu":
+        model.device = "auto"
+    return model
 
 
 def only_cpu(name: object, why: str) -> None:
@@ -59,7 +77,6 @@ def only_cpu(name: object, why: str) -> None:
     ...     print(error)
     Any length is solved by a sparse factorisation, which runs on the CPU. Use device='cpu' or device='auto'.
     """
-    if name not in DEVICES:
-        raise InvalidParameter(f"device must be one of {', '.join(DEVICES)}; it is {name!r}.")
+    _check(name)
     if name == "gpu":
         raise InvalidParameter(f"{why}, which runs on the CPU. Use device='cpu' or device='auto'.")

@@ -247,6 +247,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         """Read a mixture that `save` wrote; it predicts bit for bit what the saved one does.
 
         A folder that is incomplete, truncated, not ours or from a newer limiirl is an `InvalidFile` that says so. A
-        model of your own must be registered first. The training data are not in the folder.
+        model of your own must be registered first. The training data are not in the folder. A model that was fitted
+        with device="gpu" comes back with "auto": it can be used where there is no GPU.
         """
         return storage.load(cls, folder)

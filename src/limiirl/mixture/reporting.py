@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
+from limiirl.irl.devices import anywhere
 from limiirl.irl.prepared import Prepared, prepare
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture import align, checks
@@ -28,6 +29,29 @@ class Reporting:
     thetas_: Float
     irl_: Any
     mdp_: Any
+
+    def __copy__(self) -> Self:
+        """Return another mixture of the same parts, which are not made anew as those of a pickle are."""
+        found = type(self).__new__(type(self))
+        found.__dict__.update(vars(self))
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what the fit worked with, which is large and may be on a GPU: it is made again from its data."""
+        state = dict(cast("dict[str, Any]", super().__getstate__()))
+        ready: Prepared | None = state.pop("_prepared", None)
+        if ready is not None:
+            groups = None if ready.units.index is None else ready.units.names[ready.units.index]
+            state["_fitted_to"] = ready.demos, groups
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        data = state.pop("_fitted_to", None)
+        vars(self).update(state)
+        if data is not None:
+            self.irl_ = anywhere(self.irl_)
+            self._prepared = prepare(_settled(self.irl_), self.mdp_, *data)
 
     def standard_errors(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> StandardErrors:
         """Return standard errors of shares and rewards, from the mixture's observed information (Louis' identity).

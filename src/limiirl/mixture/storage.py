@@ -21,6 +21,7 @@ import numpy as np
 from limiirl._version import __version__
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
 from limiirl.files import atomic_write
+from limiirl.irl.devices import anywhere
 from limiirl.irl.registry import model_class
 from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
@@ -146,12 +147,12 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         with np.load(place / _ARRAYS, allow_pickle=False) as stored:
             arrays = dict(stored)
         mixture = cls(**{name: decode(value, arrays) for name, value in header["parameters"].items()})
-        mixture.irl = None if header["irl"] is None else decode_model(header["irl"], arrays)
+        mixture.irl = None if header["irl"] is None else anywhere(decode_model(header["irl"], arrays))
         for name in _RESULTS:
             setattr(mixture, name, decode(header["results"][name], arrays))
         mixture.history_ = decode_history(header["history"], arrays)
         mixture.restarts_ = decode_restarts(header["restarts"], arrays)
-        mixture.irl_, mixture.mdp_ = decode_model(header["irl_"], arrays), mdp
+        mixture.irl_, mixture.mdp_ = anywhere(decode_model(header["irl_"], arrays)), mdp
         RewardEnsemble(mixture.weights_, mixture.thetas_)  # shapes that belong together, shares that sum to 1
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidFile(

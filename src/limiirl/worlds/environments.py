@@ -21,7 +21,7 @@ try:
     import gymnasium
 except ImportError:
     raise BackendUnavailable(
-        "Environments need gymnasium, which is not installed. Run pip install 'limiirl[gym]'."
+        "Environments need gymnasium, which is not installed. Run pip install gymnasium."
     ) from None
 
 MAX_EPISODE_STEPS = 49

@@ -156,7 +156,7 @@ def _osmium() -> Any:
         import osmium
     except ImportError as error:
         raise BackendUnavailable(
-            'Reading .osm.pbf needs osmium: pip install "limiirl[geo]". Or convert the map to .osm (XML).'
+            "Reading .osm.pbf needs osmium: pip install osmium. Or convert the map to .osm (XML)."
         ) from error
     module: ModuleType = osmium
     return module
