@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.engine import MAX_LENGTH, intents, network
 from benchmarks.measure import describe_machine, seconds
-from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
+from limiirl import MDP, MLIRL, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.demos.units import Units
 from limiirl.irl import with_choices
 from limiirl.irl.choice_events import Events
@@ -137,37 +137,39 @@ def large() -> None:
 
 
 def causal() -> None:
-    """Print value and gradient of the soft causal models; without a horizon the CPU has Newton's method and LU."""
+    """Print value and gradient of the causal models; without a horizon the CPU has Newton's method and LU."""
     print("causal models, K = 3: log-probabilities of 2,000 choices and their gradient")
-    for n, horizon, gamma in (
-        (3_000, 50, 1.0),
-        (30_000, 50, 1.0),
-        (292_604, 50, 1.0),
-        (3_000, None, 0.99),
-        (30_000, None, 0.9),
-        (30_000, None, 0.99),
-        (30_000, None, 0.999),
-    ):
-        mdp = RoadGrid(n, 594_933 if n == 292_604 else 2 * n, gamma=gamma).mdp
-        rng = np.random.default_rng(0)
-        thetas = intents(mdp, 3)
-        edges = rng.integers(mdp.n_edges, size=2_000)
-        demos = Demonstrations.from_lists(
-            [[int(mdp.src[e]), int(mdp.dst[e])] for e in edges], [[int(mdp.act[e])] for e in edges]
-        )
-        events = Events(mdp, demos, Units.of(None, len(demos)), horizon, horizon is not None)
-        weight = rng.uniform(size=(events.moves.pair.size, 3))
-        calls = []
-        for device in ("gpu", "cpu"):
-            values = MaxCausalEnt(horizon=horizon, device=device)._engine(mdp)
-
-            def call(values: Any = values, thetas: Any = thetas, events: Any = events, weight: Any = weight) -> Any:
-                found = values.solve(thetas, events.moves)
-                return found.log_choice, found.gradient(weight)
-
-            calls.append(call)
+    soft = [(3_000, 50, 1.0), (30_000, 50, 1.0), (292_604, 50, 1.0), (3_000, None, 0.99)]
+    soft += [(30_000, None, gamma) for gamma in (0.9, 0.99, 0.999)]
+    for n, horizon, gamma in soft:
         kind = f"horizon {horizon}" if horizon else f"no horizon, discount {gamma}"
-        compare(f"{n:,} states, {kind}", calls[0], calls[1], (5, 1))
+        policies(n, gamma, kind, horizon, lambda device, h=horizon: MaxCausalEnt(horizon=h, device=device))
+    for n, gamma in ((3_000, 0.95), (30_000, 0.95), (30_000, 0.99)):
+        for q in ("hard", "bv"):
+            policies(n, gamma, f"MLIRL, {q}, discount {gamma}", None, lambda device, q=q: MLIRL(q=q, device=device))
+
+
+def policies(n: int, gamma: float, kind: str, horizon: int | None, model: Callable[[str], Any]) -> None:
+    """Print value and gradient of a causal model in a network of n states."""
+    mdp = RoadGrid(n, 594_933 if n == 292_604 else 2 * n, gamma=gamma).mdp
+    rng = np.random.default_rng(0)
+    thetas = intents(mdp, 3)
+    edges = rng.integers(mdp.n_edges, size=2_000)
+    demos = Demonstrations.from_lists(
+        [[int(mdp.src[e]), int(mdp.dst[e])] for e in edges], [[int(mdp.act[e])] for e in edges]
+    )
+    events = Events(mdp, demos, Units.of(None, len(demos)), horizon, horizon is not None)
+    weight = rng.uniform(size=(events.moves.pair.size, 3))
+    calls = []
+    for device in ("gpu", "cpu"):
+        values = model(device)._engine(mdp)
+
+        def call(values: Any = values) -> Any:
+            found = values.solve(thetas, events.moves)
+            return found.log_choice, found.gradient(weight)
+
+        calls.append(call)
+    compare(f"{n:,} states, {kind}", calls[0], calls[1], (5, 1))
 
 
 def goals(roads: str | None) -> None:

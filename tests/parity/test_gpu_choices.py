@@ -9,54 +9,26 @@ from limiirl import MDP, Demonstrations
 from limiirl.demos.units import Units
 from limiirl.errors import DivergentPartition
 from limiirl.irl.choice_events import Events
-from limiirl.irl.choice_gpu import GpuHorizonValues, GpuSoftValues
+from limiirl.irl.choice_gpu import GpuSoftValues
+from limiirl.irl.choice_gpu_sweeps import GpuHorizonValues
 from limiirl.irl.choice_sweeps import HorizonValues
 from limiirl.irl.choice_values import SoftValues
 from limiirl.irl.choices import Choices
-from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, WORLDS, Case, assert_same, device, make_case
+from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, WORLDS, Case, device, make_case
+from tests.oracles.gpu_choices import circle, compare, events_of
 
 pytestmark = NO_DEVICE
 
 
-def walks(mdp: MDP, n: int, length: int, seed: int = 0) -> Demonstrations:
-    """Random walks; some actions are not recorded."""
-    rng = np.random.default_rng(seed)
-    first = np.searchsorted(mdp.src, np.arange(mdp.n_states + 1))
-    states, actions = [], []
-    for i in range(n):
-        s, path, taken = int(rng.choice(mdp.n_states, p=mdp.p0)), [], []
-        for _ in range(int(rng.integers(1, max(2, length)))):
-            path.append(s)
-            if first[s] == first[s + 1]:
-                break
-            edge = int(rng.integers(first[s], first[s + 1]))
-            taken.append(int(mdp.act[edge]))
-            s = int(mdp.dst[edge])
-        states.append(path)
-        actions.append(None if i % 3 == 0 else taken[: len(path) - 1])
-    return Demonstrations.from_lists(states, actions)
-
-
-def compare(gpu: Any, cpu: Any, case: Case, events: Events) -> None:
-    mine, other = gpu.solve(case.thetas, events.moves), cpu.solve(case.thetas, events.moves)
-    assert_same(mine.log_choice, other.log_choice)
-    weight = np.random.default_rng(5).uniform(0.0, 1.0, other.log_choice.shape)
-    assert_same(mine.gradient(weight), other.gradient(weight))
-
-
 def horizon(case: Case, n: int, *, stop: bool, beta: float = 1.3) -> None:
     choices = Choices(case.mdp)
-    demos = walks(case.mdp, 40, n)
-    events = Events(case.mdp, demos, Units.of(None, len(demos)), n, stop)
     gpu = GpuHorizonValues(choices, beta, n, device(), stop=stop)
-    compare(gpu, HorizonValues(choices, beta, n, stop=stop), case, events)
+    compare(gpu, HorizonValues(choices, beta, n, stop=stop), case, events_of(case.mdp, n, stop=stop))
 
 
 def stationary(case: Case, beta: float = 0.7) -> None:
     choices = Choices(case.mdp)
-    demos = walks(case.mdp, 40, 12)
-    events = Events(case.mdp, demos, Units.of(None, len(demos)))
-    compare(GpuSoftValues(choices, beta, device()), SoftValues(choices, beta), case, events)
+    compare(GpuSoftValues(choices, beta, device()), SoftValues(choices, beta), case, events_of(case.mdp))
 
 
 @pytest.mark.parametrize("stop", [True, False])
@@ -94,6 +66,20 @@ def test_without_a_horizon_or_a_discount() -> None:
     p0 = np.append(np.full(20, 0.05), 0.0)
     mdp = MDP.from_edges(*pairs, n_states=21, p0=p0, terminal=np.arange(21) == 20, state_features=phi)
     stationary(Case(mdp, 10, np.array([[-1.0, -2.0], [-3.0, -0.5]])))
+
+
+class OnDeviceOnly(GpuSoftValues):
+    """Soft values that may not be left to the CPU."""
+
+    def solve_on_cpu(self, thetas: Any, moves: Any) -> Any:
+        raise AssertionError("left to the CPU")
+
+
+def test_sharp_policies_stay_on_the_device() -> None:
+    """Who goes around in a circle nearly surely: what rounding leaves goes around with them."""
+    for case in (make_case(gamma=0.95), circle()):
+        choices = Choices(case.mdp)
+        compare(OnDeviceOnly(choices, 20.0, device()), SoftValues(choices, 20.0), case, events_of(case.mdp))
 
 
 def test_infinite_values_are_found_out_by_the_cpu() -> None:

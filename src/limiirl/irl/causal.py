@@ -96,7 +96,8 @@ class MaxCausalEnt(CausalModel):
         horizon = None if self.horizon is None else checks.count(self.horizon, "horizon")
         device = choose_device(self.device, mdp.n_states + mdp.n_edges)
         if device is not None:
-            from limiirl.irl.choice_gpu import GpuHorizonValues, GpuSoftValues
+            from limiirl.irl.choice_gpu import GpuSoftValues
+            from limiirl.irl.choice_gpu_sweeps import GpuHorizonValues
 
             if horizon is None:
                 return GpuSoftValues(Choices(mdp), beta, device)

@@ -1,4 +1,4 @@
-"""The soft causal models on a GPU: `HorizonValues` and `SoftValues` whose values and gradients are computed there.
+"""The causal models without a horizon on a GPU: `SoftValues` and `HardValues`, with values and gradients from there.
 
 What is asked once for one reward (policies, samples) stays on the CPU, and so do values that do not settle: the CPU
 then finds out whether they are infinite.
@@ -6,23 +6,23 @@ then finds out whether they are infinite.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from limiirl.irl.choice_sweeps import HorizonValues
-from limiirl.irl.choice_values import SoftValues, Solved
+from limiirl.irl.choice_values import TIE, HardValues, SoftValues, Solved, StationaryValues
 from limiirl.irl.choices import Choices
 from limiirl.irl.engine.gpu import DeviceFeatures
 from limiirl.kernels.choices import Moves
-from limiirl.kernels.gpu_choices import DeviceChoices, Marks, SoftChoices
+from limiirl.kernels.gpu_choices import FADED, SETTLED, ChoiceKernels, DeviceChoices
 from limiirl.kernels.gpu_device import Device, faults
 
 Float = NDArray[np.float64]
 # Columns at a time, as in the sweeps over trajectories.
-_COLUMNS = 4
+COLUMNS = 4
 
 
 class DeviceRewards:
@@ -61,101 +61,34 @@ class DeviceRewards:
         return np.ascontiguousarray(np.vstack(parts).T)
 
 
-class _Part(NamedTuple):
-    """Some columns of a solution, on the device."""
+class Part(NamedTuple):
+    """Some columns of a solution, on the device: what pairs earn (P, K), and values (S, K), or (n, S, K) by step."""
 
     columns: slice
     reward: Any
     V: Any
 
 
-def _columns(K: int, most: int) -> list[slice]:
+def parts_of(K: int, most: int) -> list[slice]:
+    """Return the columns of portions of at most so many.
+
+    Examples
+    --------
+    >>> parts_of(5, 4)
+    [slice(0, 4, None), slice(4, 5, None)]
+    """
     return [slice(k, min(K, k + most)) for k in range(0, K, most)]
 
 
-class _SolvedHorizon:
-    """Policies up to a horizon; see `limiirl.irl.choice_values.Solved`."""
+class _SolvedOnDevice:
+    """Policies that are the same at every step; see `limiirl.irl.choice_values.Solved`."""
 
-    def __init__(self, engine: GpuHorizonValues, moves: Moves, K: int) -> None:
-        self._engine, self._moves = engine, moves
-        self.log_choice, self.residual = np.empty((moves.pair.size, K)), np.zeros(K)
-        self._step = np.repeat(np.arange(moves.ptr.size - 1), np.diff(moves.ptr)).astype(np.int64)
-        self.parts: list[_Part] = []
-
-    def keep(self, part: _Part) -> None:
-        """Add some columns, with the log-probabilities of the moves."""
-        put, take = self._engine.device.put, self._engine.device.take
-        where = (put(self._step), put(self._moves.state), put(self._moves.pair))
-        self.log_choice[:, part.columns] = take(self._engine.kernels.log_choice(part.reward, part.V, *where))
-        self.parts.append(part)
-
-    @faults()
-    def gradient(self, weight: Float) -> Float:
-        """Return (K, d), by reverse sweeps."""
-        engine, found = self._engine, []
-        xp = engine.device.xp
-        for part in self.parts:
-            node, pair = xp.zeros(part.V.shape[1:]), xp.zeros(part.reward.shape)
-            marks = self._marks(np.ascontiguousarray(weight[:, part.columns]))
-            engine.kernels.plan_back(part.reward, part.V, marks, node, pair)
-            found.append(engine.place.features(node, pair))
-        return np.concatenate(found)
-
-    def _marks(self, weight: Float) -> Marks:
-        """Sum the weights of moves that share a step and a state, and those that share a step and a pair."""
-        put, moves, n = self._engine.device.put, self._moves, self._moves.ptr.size
-        chosen = moves.pair >= 0
-        mdp = self._engine.choices.mdp
-        state = _summed(self._step, moves.state, weight, mdp.n_states, n)
-        pair = _summed(self._step[chosen], moves.pair[chosen], weight[chosen], mdp.n_pairs, n)
-        return Marks(*map(put, (*state, *pair)))
-
-
-def _summed(step: Any, at: Any, weight: Float, size: int, n: int) -> tuple[Any, Any, Float]:
-    """Return ptr (n,) by step, the distinct places (u,) of each step, and the sums (u, K) of the weights there."""
-    keys, index = np.unique(step * max(1, size) + at, return_inverse=True)
-    total = np.zeros((keys.size, weight.shape[1]))
-    np.add.at(total, index, weight)
-    return np.searchsorted(keys // max(1, size), np.arange(n)).astype(np.int64), keys % max(1, size), total
-
-
-class GpuHorizonValues(HorizonValues):
-    """`HorizonValues` on a device.
-
-    Parameters
-    ----------
-    device : Device
-    """
-
-    @faults()
-    def __init__(self, choices: Choices, beta: float, horizon: int, device: Device, *, stop: bool = True) -> None:
-        super().__init__(choices, beta, horizon, stop=stop)
-        self.device, self.place = device, DeviceRewards(choices, device)
-        self.kernels = SoftChoices(device, self.place.graph, beta, stop)
-
-    @faults()
-    def solve(self, thetas: Float, moves: Moves) -> Solved:  # type: ignore[override]
-        """See `limiirl.irl.choice_values.Engine`."""
-        found, K = _SolvedHorizon(self, moves, thetas.shape[0]), thetas.shape[0]
-        column = 8.0 * self.choices.mdp.n_states * self.horizon
-        most = max(1, min(_COLUMNS, int(self.device.free_bytes() / 2 / column)))
-        for columns in _columns(K, most):
-            r_state, r_pair = self.place.rewards(thetas[columns])
-            V = self.device.xp.empty((self.horizon, *r_state.shape))
-            self.kernels.plan(r_state, r_pair, V)
-            found.keep(_Part(columns, r_pair, V))
-        return found
-
-
-class _SolvedSoft:
-    """Policies without a horizon; see `limiirl.irl.choice_values.Solved`."""
-
-    def __init__(self, engine: GpuSoftValues, moves: Moves, thetas: Float) -> None:
+    def __init__(self, engine: _OnDevice, moves: Moves, thetas: Float) -> None:
         self._engine, self._moves, self._thetas = engine, moves, thetas
         self.log_choice, self.residual = np.empty((moves.pair.size, len(thetas))), np.zeros(len(thetas))
-        self.parts: list[_Part] = []
+        self.parts: list[Part] = []
 
-    def keep(self, part: _Part) -> None:
+    def keep(self, part: Part) -> None:
         """Add some columns, with the log-probabilities of the moves."""
         put, take = self._engine.device.put, self._engine.device.take
         where = (np.full(self._moves.pair.size, -1, dtype=np.int64), self._moves.state, self._moves.pair)
@@ -166,46 +99,109 @@ class _SolvedSoft:
     @faults()
     def gradient(self, weight: Float) -> Float:
         """Return (K, d), by one adjoint solution."""
-        engine, found = self._engine, []
+        engine, found = self._engine, [np.empty((0, self._thetas.shape[1]))]
         at, index = np.unique(self._moves.pair, return_inverse=True)
         total = np.zeros((at.size, weight.shape[1]))
         np.add.at(total, index, weight)
         for part in self.parts:
             given = engine.device.put(np.ascontiguousarray(total[:, part.columns]))
             pi, pull, right = engine.kernels.pull(part.reward, part.V, engine.device.put(at), given)
-            mu = engine.kernels.adjoint(pi, right)
+            omega = engine.omega(part, pi)
+            mu = engine.kernels.adjoint(omega, right)
             if mu is None:
                 return engine.solve_on_cpu(self._thetas, self._moves).gradient(weight)
-            found.append(engine.place.features(mu, pull + pi * mu[engine.place.graph.pair_state]))
+            found.append(engine.place.features(mu, pull + omega * mu[engine.place.graph.pair_state]))
         return np.concatenate(found)
 
 
-class GpuSoftValues(SoftValues):
-    """`SoftValues` on a device: sweeps until nothing moves, instead of Newton's method.
+class _OnDevice(StationaryValues):
+    """Values that are swept on a device until nothing moves.
+
+    With a discount they begin below their first sweep. Sweeps are monotone, so that they only rise, and come to rest.
+    From elsewhere they would not where a circle is certain: rounding differs around it, and goes around with sweeps.
+    """
+
+    _rule: str
+
+    @faults()
+    def __init__(self, choices: Choices, beta: float, device: Device) -> None:
+        super().__init__(choices, beta)
+        self.device, self.place = device, DeviceRewards(choices, device)
+        self.kernels = ChoiceKernels(device, self.place.graph, beta, self._rule)
+
+    @faults()
+    def solve(self, thetas: Float, moves: Moves) -> Solved:  # type: ignore[override]
+        """See `limiirl.irl.choice_values.Engine`."""
+        found = _SolvedOnDevice(self, moves, thetas)
+        for columns in parts_of(thetas.shape[0], COLUMNS):
+            r_state, r_pair = self.place.rewards(thetas[columns])
+            V = self._settle(r_state, r_pair)
+            if V is None:
+                return self.solve_on_cpu(thetas, moves)
+            found.keep(Part(columns, r_pair, V))
+        return found
+
+    def solve_on_cpu(self, thetas: Float, moves: Moves) -> Solved:
+        """Return what the CPU finds, or raise as it does."""
+        return super().solve(thetas, moves)
+
+    def _below(self, r_state: Any, reward: Any) -> Any:
+        """Return (S, K): for states with a choice, twice what the worst step would cost if it were taken for ever."""
+        graph, xp = self.place.graph, self.device.xp
+        if graph.gamma == 1.0 or not reward.shape[0]:
+            return r_state
+        least = r_state.min(axis=0)
+        least = xp.minimum(0.0, xp.minimum(least, least + reward.min(axis=0)))
+        chooses = graph.pair_ptr[1:] > graph.pair_ptr[:-1]
+        return xp.where(chooses[:, None], 2.0 / (1.0 - graph.gamma) * least, r_state)
+
+    @abstractmethod
+    def _settle(self, r_state: Any, reward: Any) -> Any:
+        """Return the values (S, K), or None to leave them to the CPU."""
+
+    @abstractmethod
+    def omega(self, part: Part, pi: Any) -> Any:
+        """Return (P, K), dV / dQ."""
+
+
+class GpuSoftValues(_OnDevice, SoftValues):
+    """`SoftValues` on a device: sweeps instead of Newton's method.
 
     Parameters
     ----------
     device : Device
     """
 
-    @faults()
-    def __init__(self, choices: Choices, beta: float, device: Device) -> None:
-        super().__init__(choices, beta)
-        self.device, self.place = device, DeviceRewards(choices, device)
-        self.kernels = SoftChoices(device, self.place.graph, beta, stop=False)
+    _rule = "soft"
 
-    @faults()
-    def solve(self, thetas: Float, moves: Moves) -> Solved:  # type: ignore[override]
-        """See `limiirl.irl.choice_values.Engine`."""
-        found = _SolvedSoft(self, moves, thetas)
-        for columns in _columns(thetas.shape[0], _COLUMNS):
-            r_state, r_pair = self.place.rewards(thetas[columns])
-            V = self.kernels.settle(r_state, r_pair)
-            if V is None:
-                return self.solve_on_cpu(thetas, moves)
-            found.keep(_Part(columns, r_pair, V))
-        return found
+    def _settle(self, r_state: Any, reward: Any) -> Any:
+        return self.kernels.settle(r_state, reward, self._below(r_state, reward), SETTLED)
 
-    def solve_on_cpu(self, thetas: Float, moves: Moves) -> Solved:
-        """Return what the CPU finds, or raise as it does."""
-        return super().solve(thetas, moves)
+    def omega(self, part: Part, pi: Any) -> Any:
+        """Return pi."""
+        del part
+        return pi
+
+
+class GpuHardValues(_OnDevice, HardValues):
+    """`HardValues` on a device: sweeps instead of policy iteration, but at discount 1, which is left to the CPU.
+
+    Its sweeps are monotone in every bit, rounding included, so that values come to rest to the last bit of the largest.
+    That is near enough to the solution to find the CPU's ties.
+
+    Parameters
+    ----------
+    device : Device
+    """
+
+    _rule = "best"
+
+    def _settle(self, r_state: Any, reward: Any) -> Any:
+        if self.place.graph.gamma == 1.0:
+            return None
+        return self.kernels.settle(r_state, reward, self._below(r_state, reward), FADED)
+
+    def omega(self, part: Part, pi: Any) -> Any:
+        """Return the best actions, averaged where several are best."""
+        del pi
+        return self.kernels.ties(part.reward, part.V, TIE)

@@ -35,7 +35,7 @@ _SOLVED, _ROUNDING = 1e-14, 1e-9
 # In units of a step's reward, how far a backup, or rounding, may still move values that are found.
 _CERTAIN = 1e-3
 # Actions this close to the best, relative to the largest value, count as ties.
-_TIE = 1e-12
+TIE = 1e-12
 
 
 class Solved(Protocol):
@@ -223,7 +223,7 @@ class HardValues(StationaryValues):
             top = np.zeros(V.shape)
             top[choices.alive] = best
             scale = np.max(np.abs(V), axis=0)
-            ties = (top[choices.mdp.pair_state] - Q <= _TIE * scale).astype(np.float64)
+            ties = (top[choices.mdp.pair_state] - Q <= TIE * scale).astype(np.float64)
             omega = ties / np.repeat(
                 np.add.reduceat(ties, choices.first_pair), np.diff(choices.graph.pair_ptr)[choices.alive], axis=0
             )

@@ -9,6 +9,7 @@ from limiirl.irl.causal_model import CausalModel
 from limiirl.irl.choice_sweeps import AverageValues
 from limiirl.irl.choice_values import Engine, HardValues
 from limiirl.irl.choices import Choices
+from limiirl.irl.devices import choose_device
 from limiirl.mdp import MDP
 
 
@@ -37,6 +38,9 @@ class MLIRL(CausalModel):
         Largest component of the projected gradient at the solution, relative to the mean number of choices.
     max_evaluations : int
         Cap on values with gradients in `fit`; the best point is kept.
+    device : {"cpu", "gpu", "auto"}
+        Where values and gradients are computed; "auto" takes a GPU where one works and the MDP is large enough to gain.
+        At discount 1, q="hard" is computed on the CPU whatever the device.
 
     Attributes
     ----------
@@ -65,6 +69,7 @@ class MLIRL(CausalModel):
         ridge: float = 1e-4,
         tol: float = 1e-6,
         max_evaluations: int = 1000,
+        device: str = "cpu",
     ) -> None:
         self.beta = beta
         self.q = q
@@ -73,10 +78,20 @@ class MLIRL(CausalModel):
         self.ridge = ridge
         self.tol = tol
         self.max_evaluations = max_evaluations
+        self.device = device
 
     def _engine(self, mdp: MDP) -> Engine:
         checks.mdp(mdp)
         beta, n_sweeps = checks.positive(self.beta, "beta"), checks.count(self.n_sweeps, "n_sweeps")
-        if checks.choice(self.q, "q", ("hard", "bv")) == "hard":
+        hard = checks.choice(self.q, "q", ("hard", "bv")) == "hard"
+        device = choose_device(self.device, mdp.n_states + mdp.n_edges)
+        if device is not None:
+            from limiirl.irl.choice_gpu import GpuHardValues
+            from limiirl.irl.choice_gpu_sweeps import GpuAverageValues
+
+            if hard:
+                return GpuHardValues(Choices(mdp), beta, device)
+            return GpuAverageValues(Choices(mdp), beta, n_sweeps, device)
+        if hard:
             return HardValues(Choices(mdp), beta)
         return AverageValues(Choices(mdp), beta, n_sweeps)

@@ -1,7 +1,7 @@
-"""Soft values of choices on a GPU: plans up to a horizon, and sweeps that settle, with their derivatives.
+"""Values of choices on a GPU: plans of so many steps, and sweeps that settle, with their derivatives.
 
-The twin of those functions of `kernels.choices` that the soft models use. Without a horizon the CPU solves by Newton's
-method and sparse LU; a GPU has no good LU but cheap sweeps, so that it sweeps until nothing moves.
+The twin of `kernels.choices`. Without a number of steps the CPU solves by Newton's method or policy iteration, and by
+sparse LU; a GPU has no good LU but cheap sweeps, so that it sweeps until nothing moves.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from limiirl.kernels.gpu_sweeps import grid_of
 
 _CHECK_EVERY = 16
 # Sweeps after which values that have not settled are given up, and what counts as settled: a few units in the last
-# place of the largest value.
-MOST_SWEEPS, SETTLED = 65_536, 4.0 * 2.0**-52
+# place of the largest value; far less than one for what moves in one direction only, since many sweeps may follow.
+MOST_SWEEPS, SETTLED, FADED = 65_536, 2.0**-50, 2.0**-60
+# How a state's value comes from those of its choices, in the order of `Rule` in cuda/choices.cu.
+RULES = ("soft", "soft or stop", "best", "average")
 
 
 class DeviceChoices(NamedTuple):
@@ -49,15 +51,15 @@ class Marks(NamedTuple):
     of_pair: Any
 
 
-class SoftChoices:
-    """The kernels for one graph, inverse temperature and rule of stopping."""
+class ChoiceKernels:
+    """The kernels for one graph, inverse temperature and rule, one of `RULES`."""
 
-    def __init__(self, device: Device, graph: DeviceChoices, beta: float, stop: bool) -> None:
-        self.device, self.graph, self.beta, self.stop = device, graph, beta, stop
+    def __init__(self, device: Device, graph: DeviceChoices, beta: float, rule: str) -> None:
+        self.device, self.graph, self.beta, self.rule = device, graph, beta, RULES.index(rule)
 
     def _given(self, reward: Any) -> tuple[Any, ...]:
         g = self.graph
-        return g.pair_ptr, g.edge_ptr, g.dst, g.prob, reward, g.gamma, self.beta, int(self.stop)
+        return g.pair_ptr, g.edge_ptr, g.dst, g.prob, reward, g.gamma, self.beta, self.rule
 
     def _waiting(self, kernel: str, k: int, arguments: tuple[Any, ...]) -> None:
         grid = grid_of(self.device, self.graph.n_states, k)
@@ -70,8 +72,7 @@ class SoftChoices:
         return self.device.xp.zeros(1, dtype=np.uint64)
 
     def plan(self, r_state: Any, reward: Any, V: Any) -> None:
-        """Fill V (n, S, K) from its last row, which is r_state (S, K)."""
-        V[-1] = r_state
+        """Fill V (n, S, K) back from its last row, which is given; r_state (S, K) is what states earn."""
         if V.shape[0] > 1:
             given = (*self._given(reward), r_state, V, V.shape[0], self._counter())
             self._waiting("choice_plan", r_state.shape[1], given)
@@ -86,7 +87,10 @@ class SoftChoices:
         return found
 
     def plan_back(self, reward: Any, V: Any, marks: Marks, node: Any, pair: Any) -> None:
-        """Add to node (S, K) and pair (P, K) the derivatives of weighted log-probabilities of moves."""
+        """Add to node (S, K) and pair (P, K) the derivatives of weighted log-probabilities of moves.
+
+        V (n, S, K) are the values after each of n steps, of which the last are r_state, or with averages 0.
+        """
         xp, g = self.device.xp, self.graph
         mu, seen = xp.zeros_like(node), xp.zeros_like(node)
         given, pull = xp.zeros_like(pair), xp.zeros_like(pair)
@@ -94,25 +98,25 @@ class SoftChoices:
         rest = (*back, V, V.shape[0], *marks, mu, seen, given, pull, node, pair, self._counter())
         self._waiting("choice_plan_back", node.shape[1], (*self._given(reward), *rest))
 
-    def settle(self, r_state: Any, reward: Any) -> Any:
-        """Return the values (S, K) of all steps, or None if they have not settled."""
-        given = (*self._given(reward), r_state)
-        return self._settled("choice_settle", given, r_state)
+    def settle(self, r_state: Any, reward: Any, start: Any, tol: float) -> Any:
+        """Return the values (S, K) of all steps, swept from `start`, or None if they have not settled."""
+        values = self.device.xp.stack([start, start])
+        used = self._repeat("choice_settle", (*self._given(reward), r_state, values), start.shape[1], tol)
+        return values[used % 2] if used > 0 else None
 
     def adjoint(self, omega: Any, right: Any) -> Any:
         """Return mu (S, K) with mu = right + gamma P' mu, or None if it has not settled."""
-        g = self.graph
-        given = (g.in_ptr, g.in_pair, g.in_prob, g.pair_state, g.gamma, omega, right)
-        return self._settled("choice_adjoint", given, right)
+        g, mu = self.graph, right.copy()
+        given = (g.in_ptr, g.in_pair, g.in_prob, g.pair_state, g.gamma, omega, mu, self.device.xp.stack([mu, mu]))
+        return mu if self._repeat("choice_adjoint", given, right.shape[1], FADED) > 0 else None
 
-    def _settled(self, kernel: str, given: tuple[Any, ...], start: Any) -> Any:
-        xp, k = self.device.xp, start.shape[1]
-        values = xp.stack([start, start])
+    def _repeat(self, kernel: str, given: tuple[Any, ...], k: int, tol: float) -> int:
+        """Return the number of sweeps until nothing moved by more than `tol`, negative where it has not settled."""
+        xp = self.device.xp
         tops = xp.zeros(2 * k * (MOST_SWEEPS // _CHECK_EVERY), dtype=np.uint64)
         used = xp.zeros(1, dtype=np.int64)
-        self._waiting(kernel, k, (*given, values, MOST_SWEEPS, SETTLED, tops, self._counter(), used))
-        n = int(self.device.take(used)[0])
-        return values[n % 2] if n > 0 else None
+        self._waiting(kernel, k, (*given, MOST_SWEEPS, tol, tops, self._counter(), used))
+        return int(self.device.take(used)[0])
 
     def pull(self, reward: Any, V: Any, at: Any, weight: Any) -> tuple[Any, Any, Any]:
         """Return pi (P, K), pull (P, K) and its part by state (S, K), from weights (u, K) of the pairs `at` (u,)."""
@@ -122,3 +126,10 @@ class SoftChoices:
         self._flat("choice_pull", g.n_states, k, (*self._given(reward), V, pi, pull))
         self._flat("choice_back", g.n_states, k, (g.in_ptr, g.in_pair, g.in_prob, g.gamma, pull, right))
         return pi, pull, right
+
+    def ties(self, reward: Any, V: Any, slack: float) -> Any:
+        """Return (P, K): 1 shared by the best choices of each state, to within `slack` of the largest value."""
+        omega, scale = self.device.xp.zeros_like(reward), abs(V).max(axis=0)
+        given = (*self._given(reward), V, scale, slack, omega)
+        self._flat("choice_ties", self.graph.n_states, reward.shape[1], given)
+        return omega
