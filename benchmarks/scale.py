@@ -19,12 +19,11 @@ from scipy.sparse import block_diag, csr_array
 from benchmarks.engine import intents
 from benchmarks.measure import describe_machine
 from benchmarks.scale_costs import (
+    CONTINENT_S,
     EXCHANGE_S,
     FEATURES,
-    GPU_BOUNDED_MS,
     LAUNCH_S,
     PAPER_LENGTH,
-    PAPER_STATES,
     SEGMENTS,
     TRIPS,
     K,
@@ -102,7 +101,7 @@ def deep_halos() -> None:
             cells.append(f"d = {d}: {rings[:d].sum(axis=0).mean():.0f}, {again:.1%}")
         print(f"    {n:3} parts   " + "   ".join(cells))
         extra = again * math.sqrt(PAPER_STATES / SEGMENTS)
-        per_step = GPU_BOUNDED_MS / 1e3 / (3 * PAPER_LENGTH) * SEGMENTS / PAPER_STATES / n
+        per_step = CONTINENT_S / (3 * PAPER_LENGTH) / n
         waits = (LAUNCH_S + EXCHANGE_S[n]) / depth
         print(
             f"      {SEGMENTS:,.0f} states, d = {depth}, by the root of the size: {extra:.1%}; efficiency "

@@ -7,15 +7,19 @@ import math
 
 SEGMENTS, TRIPS, K, FEATURES = 50e6, 1e9, 3, 24
 PAPER_STATES, PAPER_LENGTH = 292_604, 300
-# docs/results/gpu/gpu.txt: ms of an evaluation, K = 3 (the slower of two runs); bytes a second of a copy.
-GPU_MS, GPU_BOUNDED_MS, GPU_LOG_MS, GPU_COPY = 6.93, 9.76, 20.09, 4.15e12
-CPU_BOUNDED_MS = 361.3  # the same file: 16 threads
+# docs/results/gpu/gpu.txt: ms of an evaluation at the paper's size, K = 3; bytes a second of a copy.
+GPU_MS, GPU_BOUNDED_MS, GPU_LOG_MS, GPU_COPY = 6.12, 8.84, 19.26, 4.23e12
+# The same file: seconds of an evaluation of a continent's segments, L = 300, K = 3, from checkpoints; and of 10 million
+# on 16 cores.
+CONTINENT_S, CORES_S, CORES_STATES = 2.173, 19.78, 10e6
 # docs/results/gpu/rivals.txt: seconds with a launch a step, as a CUDA graph, less those with one launch a sweep.
 LAUNCH_S = (7.79e-3 - 4.12e-3) / (2 * PAPER_LENGTH)
 # docs/results/matching.txt: fixes a second of one processor; fixes matched and trips that they are of.
 FIXES_A_SECOND, FIXES, MATCHED_TRIPS = 78_589, 658_505, 17_084
-# docs/adr/0019-streaming.md: rows a second and pass, one thread, 24 features, K = 3.
-STREAMED, IN_MEMORY = 1.5e6, 3.9e6
+# docs/results/streaming.txt: rows a second and pass of a core, of the two that there were; 24 features, K = 3, N = 1e7.
+STREAMED, IN_MEMORY = 6.41e6 / 2, 13.67e6 / 2
+# docs/results/gpu/gpu.txt: seconds for value and gradient of 1,000 pairs, K = 3, in Porto; the elimination included.
+PAIRS_GPU_S, PAIRS_GPU, PORTO = 15.09e-3, 1_000, 85_189
 # docs/adr/0016-destination-model.md: seconds a pair for value and flow, in Porto; seconds of a factorisation.
 PAIR_S = 0.103 / 818
 FACTOR_S = {("Porto", 85_189): 0.035, ("a generated network of two edges a state", PAPER_STATES): 20.0}
@@ -49,6 +53,10 @@ def cost() -> None:
     for name, core_s in works.items():
         by = ", ".join(f"{span(core_s / (n * CORES_A_GPU))} on {n * CORES_A_GPU:,}" for n in EXCHANGE_S)
         print(f"  {name:<46} {core_s / 3600:10,.2f} core-hours: {by}")
+    print(
+        f"  a region of {PORTO:,} states on a GPU, elimination and {PAIRS_GPU:,} pairs, K = {K}: "
+        f"{1e3 * PAIRS_GPU_S:.0f} ms; {SEGMENTS / PORTO:.0f} such regions {span(SEGMENTS / PORTO * PAIRS_GPU_S)}"
+    )
     for (name, states), taken in FACTOR_S.items():
         whole = taken * (SEGMENTS / states) ** 1.5
         print(f"  a factorisation of {SEGMENTS:,.0f} states by S^1.5, from {name}: {span(whole)}")
@@ -66,15 +74,16 @@ def evaluations(length: int) -> None:
     print(
         f"    least traffic, linear space, 64 bits: {moved / 1e12:.1f} TB, {moved / GPU_COPY:.2f} s at a copy's speed"
     )
-    scale = SEGMENTS / PAPER_STATES * length / PAPER_LENGTH
-    for name, ms in (("linear", GPU_BOUNDED_MS), ("log", GPU_LOG_MS * GPU_BOUNDED_MS / GPU_MS)):
-        whole, cells = ms / 1e3 * scale, []
+    scale = CONTINENT_S * length / PAPER_LENGTH
+    for name, whole in (("linear", scale), ("log", scale * GPU_LOG_MS / GPU_MS)):
+        cells = []
         for n, wait in EXCHANGE_S.items():
             taken = whole / n + (3 * length * (LAUNCH_S + wait) if n > 1 else 0.0)  # bounded: three sweeps
             fit = ITERATIONS * EVALUATIONS * taken
             cells.append(f"{n} x {span(taken)} ({whole / n / taken:.0%}; {span(fit)}, {n * fit / 3600:.2f} GPU-h)")
         print(f"    {name:<6} an evaluation (efficiency; a fit of {ITERATIONS * EVALUATIONS}): " + ", ".join(cells))
-    print(f"    linear on 16 cores without a GPU: {CPU_BOUNDED_MS / 1e3 * scale:.0f} s")
+    cores = CORES_S * SEGMENTS / CORES_STATES * length / PAPER_LENGTH
+    print(f"    linear on 16 cores without a GPU: {cores:.0f} s")
 
 
 def span(seconds: float) -> str:

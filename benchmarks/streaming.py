@@ -49,9 +49,10 @@ def sizes(n: int) -> list[int]:
 
 
 def written(n: int, folder: Path) -> FeatureStore:
-    """A store of n demonstrations, written now or before."""
+    """A store of n demonstrations, written now or before; a folder that has another number of them is refused."""
     rows = sizes(n)
-    return write_features(WORLD.mdp, Calls(lambda i: part(i, rows[i]), len(rows)), folder)
+    made = Calls(lambda i: part(i, rows[i]), len(rows), mark=f"{n} demonstrations in parts of {PART}")
+    return write_features(WORLD.mdp, made, folder)
 
 
 def in_memory(rows: Rows) -> PreparedRows:

@@ -19,6 +19,8 @@ REAL = os.environ.get("LIMIIRL_GPU", "") == "" and find_device() is not None
 NO_DEVICE = pytest.mark.skipif(
     not REAL and compiler() is None, reason="neither a GPU nor a C++ compiler to emulate one is there"
 )
+# For what the emulation alone can do: such tests keep to it where a GPU is too.
+NEEDS_COMPILER = pytest.mark.skipif(compiler() is None, reason="no C++ compiler to emulate a GPU")
 ONLY_REAL = pytest.mark.skipif(not REAL, reason="too large to emulate: needs a GPU and CuPy")
 RTOL = 1e-10
 
@@ -88,9 +90,9 @@ def make_case(
     return Case(mdp, length, thetas)
 
 
-def engines(case: Case, **options: Any) -> tuple[FiniteEngine, FiniteEngine]:
-    """Return the same engine on the GPU and on the CPU."""
-    backend = GpuBackend(case.mdp, device())
+def engines(case: Case, place: Any = None, **options: Any) -> tuple[FiniteEngine, FiniteEngine]:
+    """Return the same engine on the GPU, or another device, and on the CPU."""
+    backend = GpuBackend(case.mdp, place or device())
     return FiniteEngine(case.mdp, case.length, backend=backend, **options), FiniteEngine(
         case.mdp, case.length, **options
     )

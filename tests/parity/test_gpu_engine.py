@@ -6,8 +6,9 @@ Without a GPU the same CUDA source runs emulated, on small cases; with one, all 
 import numpy as np
 import pytest
 
+from limiirl.kernels.gpu_emulator import EmulatedDevice
 from limiirl.kernels.layout import Rewards
-from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, Case, assert_same, engines, make_case
+from tests.oracles.gpu_cases import NEEDS_COMPILER, NO_DEVICE, ONLY_REAL, Case, assert_same, engines, make_case
 from tests.oracles.random_mdps import lean_bytes
 
 pytestmark = NO_DEVICE
@@ -39,6 +40,35 @@ def compare(case: Case, together: int = 1, **options: object) -> None:
 @pytest.mark.parametrize("world", WORLDS)
 def test_value_and_gradient(world: str, space: str) -> None:
     compare(make_case(**WORLDS[world]), number_space=space)
+
+
+def compare_all(world: str, place: object, space: str) -> None:
+    """Sweeps from checkpoints and by start, counts, and the Hessian."""
+    case = make_case(**WORLDS[world])
+    lean = lean_bytes(case.mdp, case.length, len(case.thetas))
+    compare(case, place=place, number_space=space)
+    compare(case, place=place, number_space=space, by_start=True, max_bytes=lean)
+    gpu, cpu = engines(case, place, number_space=space)
+    for found, expected in zip(gpu.totals(case.thetas, edges=True), cpu.totals(case.thetas, edges=True), strict=True):
+        assert_same(found, expected)
+    assert_same(gpu.covariance(case.thetas[0]), cpu.covariance(case.thetas[0]))
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("threads", [32, 256])
+@pytest.mark.parametrize("space", ["linear", "log"])
+@pytest.mark.parametrize("world", ["deterministic", "hub of weighted edges", "long"])
+def test_threads_of_a_block_in_either_order(world: str, space: str, threads: int, reverse: bool) -> None:
+    compare_all(world, EmulatedDevice(n_threads=threads, reverse=reverse), space)
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("world", ["deterministic", "all features, sparse"])
+def test_kernels_compiled_for_their_columns(world: str) -> None:
+    """As they are for a GPU, of plain sweeps and of others."""
+    for space in ("linear", "log"):
+        compare(make_case(**WORLDS[world]), place=EmulatedDevice(compiled=True), number_space=space)
 
 
 @pytest.mark.parametrize("K", [1, 3, 8, 32])

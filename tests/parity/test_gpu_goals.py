@@ -12,12 +12,23 @@ from limiirl.demos.units import Units
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl import destination_values, with_choices
 from limiirl.irl.destination_gpu import GpuGoalValues, _Batch
+from limiirl.irl.destination_routes import entry_bytes
 from limiirl.irl.destination_values import GoalValues
 from limiirl.irl.prepared_destination import PreparedDestination
 from limiirl.kernels import goals as goals_on_cpu
 from limiirl.kernels import gpu_goals
+from limiirl.kernels.gpu_emulator import EmulatedDevice
 from limiirl.worlds import RoadGrid
-from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, REAL, WORLDS, assert_same, device, make_case
+from tests.oracles.gpu_cases import (
+    NEEDS_COMPILER,
+    NO_DEVICE,
+    ONLY_REAL,
+    REAL,
+    WORLDS,
+    assert_same,
+    device,
+    make_case,
+)
 
 pytestmark = NO_DEVICE
 
@@ -53,8 +64,8 @@ def pairs(mdp: MDP, n: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return starts, goals
 
 
-def compare(mdp: MDP, thetas: np.ndarray, n: int = 14, **options: Any) -> None:
-    cpu, gpu = GoalValues(mdp), GpuGoalValues(mdp, device(), **options)
+def compare(mdp: MDP, thetas: np.ndarray, n: int = 14, place: Any = None, **options: Any) -> None:
+    cpu, gpu = GoalValues(mdp), GpuGoalValues(mdp, place or device(), **options)
     starts, goals = pairs(mdp, n)
     expected = cpu.log_values(thetas, starts, goals)
     assert_same(gpu.log_values(thetas, starts, goals), expected)
@@ -67,9 +78,40 @@ def compare(mdp: MDP, thetas: np.ndarray, n: int = 14, **options: Any) -> None:
         assert_same(mine[1][k], other[1][k])
 
 
+def compare_reach(mdp: MDP, thetas: np.ndarray, place: Any) -> None:
+    gpu = GpuGoalValues(mdp, place)
+    goals = gpu._place.goals
+    found = gpu.device.take(goals.finish_reach(gpu._eliminated(thetas, 0.0)[1]))
+    for k, theta in enumerate(thetas):
+        solution, right = GoalValues(mdp).solve(theta), np.zeros(mdp.n_states)
+        goals_on_cpu.solve(gpu.plan.up_ptr, gpu.plan.up, solution._value, solution._star, right)
+        assert_same(found[:, k], right)
+
+
 @pytest.mark.parametrize("name", WORLDS)
 def test_values_and_gradients(name: str) -> None:
     compare(*world(**WORLDS[name]))
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("K", [1, 3])
+@pytest.mark.parametrize("threads", [32, 256])
+@pytest.mark.parametrize("name", ["deterministic", "hub"])
+def test_threads_of_a_block_in_either_order(
+    name: str, threads: int, K: int, reverse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several lanes to a sum, as only large blocks have everywhere, and several legs and states to a block."""
+    monkeypatch.setattr(gpu_goals, "_CROWD", 1)
+    mdp, thetas = world(K, **WORLDS[name])
+    place = EmulatedDevice(n_threads=threads, reverse=reverse)
+    compare(mdp, thetas, place=place)
+    compare_reach(mdp, thetas, place)
+
+
+@NEEDS_COMPILER
+def test_the_largest_blocks() -> None:
+    compare(*world(), place=EmulatedDevice(n_threads=1024))
 
 
 @pytest.mark.parametrize("K", [1, 9])
@@ -109,6 +151,18 @@ def test_pairs_that_do_not_fit_memory_at_once() -> None:
     starts, goals = pairs(mdp, 14)
     assert len(list(gpu._place.routes.parts(starts, goals, 3, 5e3))) > 2
     compare(mdp, thetas, max_bytes=1e4)
+
+
+@pytest.mark.parametrize("most", [2e3, 4e3, 7e3, 1e4])
+def test_parts_take_no_more_memory_than_they_may(most: float) -> None:
+    """No leg is shared here, so that the memory is known beforehand; a pair that takes more stands alone."""
+    mdp, _ = world(n_states=40)
+    starts, goals = np.random.default_rng(0).permutation(40).reshape(2, 20)
+    parts = list(GpuGoalValues(mdp, device())._place.routes.parts(starts, goals, 3, most))
+    sizes = [(routes.up.size + routes.down.size) * entry_bytes(3) for routes in parts]
+    np.testing.assert_array_equal(np.sort(np.concatenate([routes.pairs for routes in parts])), np.arange(20))
+    assert len(parts) > 2
+    assert all(size <= most or routes.pairs.size == 1 for size, routes in zip(sizes, parts, strict=True))
 
 
 def test_states_that_no_way_joins() -> None:
@@ -151,14 +205,7 @@ def test_pairs_beyond_linear_space_are_left_to_the_cpu(reward: float) -> None:
 @pytest.mark.parametrize("name", WORLDS)
 def test_sums_of_all_walks_from_a_state(name: str) -> None:
     """The largest of them decides whether linear space will do."""
-    mdp, thetas = world(**WORLDS[name])
-    gpu = GpuGoalValues(mdp, device())
-    goals = gpu._place.goals
-    found = gpu.device.take(goals.finish_reach(gpu._eliminated(thetas, 0.0)[1]))
-    for k, theta in enumerate(thetas):
-        solution, right = GoalValues(mdp).solve(theta), np.zeros(mdp.n_states)
-        goals_on_cpu.solve(gpu.plan.up_ptr, gpu.plan.up, solution._value, solution._star, right)
-        assert_same(found[:, k], right)
+    compare_reach(*world(**WORLDS[name]), device())
 
 
 def test_common_pairs_are_not_left_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,6 +253,16 @@ def test_no_pairs_at_all() -> None:
         value, slope = values.weigh(thetas, none, none, np.empty((0, 3)))
         assert not np.any(value)
         assert not np.any(slope)
+
+
+def test_no_rewards_at_all() -> None:
+    mdp, thetas = world()
+    starts, goals = pairs(mdp, 5)
+    for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
+        assert values.log_values(thetas[:0], starts, goals).shape == (5, 0)
+        value, slope = values.weigh(thetas[:0], starts, goals, np.empty((5, 0)))
+        assert value.shape == (0,)
+        assert slope.shape == thetas[:0].shape
 
 
 def test_a_margin_is_kept_to_the_last_digits() -> None:

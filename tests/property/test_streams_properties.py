@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from limiirl.kernels.expectation import Rows, Weighed, expect, expect_forgetfully, weigh
 from limiirl.kernels.parallel import BLOCK
 from limiirl.streams import FeatureStore
-from limiirl.streams.parts import Facts, GeneratedPart, StoredPart
+from limiirl.streams.generated import GeneratedPart
+from limiirl.streams.parts import Facts, StoredPart
 from limiirl.streams.passes import SumTask, combine, sum_part, sweep
 from tests.oracles.mixture import responsibilities
 
@@ -34,7 +35,7 @@ def in_parts(rows: Rows, ends: list[int]) -> FeatureStore:
         return some(rows, edges[i], edges[i + 1])
 
     facts = [Facts(n, n, 9, 0, None, 0) for n in np.diff(edges).tolist()]
-    parts = tuple(GeneratedPart(i, make, facts[i], by_group=True) for i in range(len(facts)))
+    parts = tuple(GeneratedPart(i, make, facts[i], rows.features.shape[1], by_group=True) for i in range(len(facts)))
     return FeatureStore(parts, rows.features.shape[1])
 
 

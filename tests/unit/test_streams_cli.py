@@ -67,6 +67,29 @@ def test_from_files_to_memberships(folder):
     np.testing.assert_array_equal(labels, whole.labels_)
 
 
+def test_a_mixture_from_a_gpu_is_applied_without_one(folder):
+    mix = IntentMixture.load(folder / "intents")
+    mix.irl_.device = "gpu"
+    mix.save(folder / "on_gpu")
+    limiirl(folder, "assign", "on_gpu", "features", "--out", "there", "--device", "cpu")
+    limiirl(folder, "assign", "intents", "features", "--out", "here")
+    for i in range(3):
+        name = f"part-0000{i}.parquet"
+        assert pq.read_table(folder / "there" / name).equals(pq.read_table(folder / "here" / name))
+
+
+@pytest.mark.filterwarnings("always::limiirl.errors.LimiirlWarning")
+def test_what_verify_finds_damaged_is_made_anew(folder):
+    options = ("--mdp", "town.npz", "--out", "damaged")
+    limiirl(folder, "features", "walks", *options)
+    path = folder / "damaged" / "part-00001.features.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    told = limiirl(folder, "fit", "damaged", *SETTINGS, "--out", "x", "--verify", code=2).stderr
+    assert "Run write_features again (`limiirl stream features`)" in told
+    assert "written anew now" in limiirl(folder, "features", "walks", *options).stderr
+    limiirl(folder, "fit", "damaged", *SETTINGS, "--out", "mended", "--verify")
+
+
 def test_json_for_machines(folder):
     options = ("--mdp", "town.npz", "--by-group", "--out", "groups", "--json")
     facts = json.loads(limiirl(folder, "features", "walks", *options).stdout)
@@ -94,6 +117,10 @@ REFUSED = [
     (("fit", "features", "-k", "2", "--set", "n_init=4"), "fitted from one start"),
     (("fit", "features", "-k", "2", "--set", "colour=red"), "--set takes NAME=VALUE"),
     (("assign", "intents", "walks"), "walks is not a store of features"),
+    (("assign", "intents", "features", "--out", "x", "--device", "tpu"), "device must be one of cpu, gpu, auto"),
+    (("assign", "intents", "features", "--out", "town.npz"), "town.npz cannot be a folder"),
+    (("features", "walks", "--mdp", "town.npz", "--out", "town.npz"), "town.npz cannot be a folder"),
+    (("fit", "features", "-k", "2", "--sample", "1"), "sample=1 rows are too few to begin"),
     (("assign", "intents", "features", "--out", "walks"), "has 0.parquet, which is not among the 3 files"),
 ]
 

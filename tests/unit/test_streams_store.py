@@ -2,7 +2,9 @@
 
 import gc
 import json
+import os
 import pickle
+import time
 import weakref
 
 import numpy as np
@@ -102,12 +104,19 @@ def test_stopped_and_called_again_it_makes_only_what_is_missing(tmp_path, walked
     assert [part.fingerprint for part in again.parts] == [part.fingerprint for part in whole.parts]
 
 
+def abandon(path):
+    """Half a file, of two hours ago."""
+    path.write_text("{")
+    then = time.time() - 7200.0
+    os.utime(path, (then, then))
+
+
 def test_what_a_killed_writer_leaves_behind_is_no_obstacle(tmp_path, walked):
-    (tmp_path / ".store.json.x1.tmp").write_text("{")
+    abandon(tmp_path / ".store.json.x1.tmp")
     store = write_features(crossings(), [walked], tmp_path)
     (tmp_path / "mdp.npz").unlink()  # killed just after the header
     (tmp_path / "part-00000.json").unlink()
-    (tmp_path / ".part-00000.features.npy.x2.tmp").write_bytes(b"half")
+    abandon(tmp_path / ".part-00000.features.npy.x2.tmp")
     (tmp_path / "part-00000.base.npy").write_bytes(b"of another time")
     assert write_features(crossings(), [walked], tmp_path) == store
     assert store.mdp() == crossings()

@@ -132,6 +132,7 @@ def assign(
     mixture: Annotated[Path, typer.Argument(help="A folder that `limiirl stream fit` or `limiirl fit` wrote.")],
     store: Store,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for a parquet file a part.")] = Path("memberships"),
+    device: DeviceName = None,
     engine: EngineName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
@@ -146,9 +147,12 @@ def assign(
     from limiirl.streams import assign as write
 
     opened = FeatureStore.open(store)
+    fitted = IntentMixture.load(mixture)
+    if device is not None:
+        fitted.irl_.device = device  # where it was fitted need not be here
     with _told() as tell:
         paths = write(
-            IntentMixture.load(mixture),
+            fitted,
             opened,
             out,
             engine=chosen_engine(engine, workers, scheduler),

@@ -80,9 +80,9 @@ class RouteMemory:
             start, goal = plan.rank[starts], plan.rank[goals]
             order = np.argsort(goal, kind="stable")
             # At most a leg of the start and two of the goal, with a place for each state above and itself.
-            size = np.cumsum((plan.depth[start] + 2 * plan.depth[goal] + 3)[order]) * entry_bytes(n_columns)
-            cuts = np.flatnonzero(np.diff(size // max(1.0, max_bytes))) + 1
-            if cuts.size:
+            size = (plan.depth[start] + 2 * plan.depth[goal] + 3)[order]
+            cuts = _cuts(size, max_bytes / entry_bytes(n_columns))
+            if cuts:
                 for part in np.split(order, cuts):
                     yield make_routes(self._device, plan, part, start[part], goal[part])
                 return
@@ -91,6 +91,22 @@ class RouteMemory:
         while len(self._recent) > _REMEMBERED:
             self._recent.popitem(last=False)
         yield known
+
+
+def _cuts(size: Int, most: float) -> list[int]:
+    """Return where to cut a row of sizes (m,), so that each part is as long as it can be with a sum of at most `most`.
+
+    Examples
+    --------
+    >>> _cuts(np.array([4, 3, 4, 9, 1, 5]), 7.0)
+    [2, 3, 4]
+    """
+    ends, cuts, last = np.cumsum(size), [], 0
+    while last < size.size:
+        before = int(ends[last - 1]) if last else 0
+        last = max(last + 1, int(np.searchsorted(ends, before + most, side="right")))
+        cuts.append(last)
+    return cuts[:-1]
 
 
 def entry_bytes(n_columns: int) -> float:

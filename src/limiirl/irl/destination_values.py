@@ -132,7 +132,10 @@ class GoalValues:
 
     def log_values(self, thetas: Float, starts: Int, goals: Int) -> Float:
         """Return log beta_g(s) (m, K) of pairs (m,) under each of thetas (K, d), or raise `DivergentPartition`."""
-        return np.stack([self.solve(theta).ways(starts, goals).log_value for theta in thetas], axis=1)
+        found = np.empty((starts.size, thetas.shape[0]))
+        for k, theta in enumerate(thetas):
+            found[:, k] = self.solve(theta).ways(starts, goals).log_value
+        return found
 
     def weigh(self, thetas: Float, starts: Int, goals: Int, weights: Float, margin: float = 0.0) -> tuple[Float, Float]:
         """Return sums (K,) of log beta over pairs (m,) by weights (m, K), and their derivatives (K, d) by thetas.
@@ -147,7 +150,7 @@ class GoalValues:
         (array([1.38629436]), array([[0.75]]))
         """
         parts = [self._weigh(theta, starts, goals, weights[:, k], margin) for k, theta in enumerate(thetas)]
-        return np.array([value for value, _ in parts]), np.array([slope for _, slope in parts])
+        return np.array([value for value, _ in parts]), np.array([slope for _, slope in parts]).reshape(thetas.shape)
 
     def _weigh(self, theta: Float, starts: Int, goals: Int, weights: Float, margin: float) -> tuple[float, Float]:
         used = np.flatnonzero(weights)

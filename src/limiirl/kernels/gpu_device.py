@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from limiirl.errors import BackendUnavailable, InvalidParameter
 from limiirl.kernels.gpu_source import signatures, source
 
-# What a kernel is compiled for: the columns, the width of the neighbours' table, and whether it is plain.
+# What a kernel is compiled for: the columns, or 0 for any number; the width of the neighbours' table; whether it is
+# plain.
 _FIXED = ("COLUMNS", "WIDTH", "PLAIN")
 _SCALARS: dict[str, Any] = {"i64": np.int64, "int": np.int32, "double": np.float64}
 _INSTALL = (
-    "Install CuPy with CUDA's libraries: pip install 'limiirl[gpu]' (for drivers of CUDA 13), or pip install "
-    "'cupy-cuda12x[ctk]'."
+    "Install CuPy with CUDA's libraries: pip install 'cupy-cuda13x[ctk]', or 'cupy-cuda12x[ctk]' for drivers of "
+    "CUDA 12."
 )
 # The types of arrays, and the barrier's counter, which only needs to be large enough.
 _ARRAYS: dict[str, Any] = {
@@ -99,7 +100,7 @@ class CupyDevice:
         code = source(kernel)
         known = self._modules.get((code, fixed, waits))
         if known is None:
-            options = ("-std=c++17", *(f"-DFIXED_{name}={value}" for name, value in zip(_FIXED, fixed, strict=True)))
+            options = ("-std=c++17", *definitions(fixed))
             known = self.xp.RawModule(code=code, options=options, enable_cooperative_groups=waits)
             self._modules[code, fixed, waits] = known
         function = known.get_function(kernel)
@@ -136,6 +137,17 @@ def flat_shape(device: Device, size: int) -> tuple[int, int, int]:
     """Return the launch of a kernel that deals `size` entries out, with eight blocks for each that runs at once."""
     threads = min(256, device.n_threads)
     return max(1, min(8 * device.n_blocks, -(-size // threads))), threads, 0
+
+
+def definitions(fixed: tuple[int, int, int]) -> tuple[str, ...]:
+    """Return the compiler's options for what a kernel is compiled for.
+
+    Examples
+    --------
+    >>> definitions((3, 4, 0))
+    ('-DFIXED_COLUMNS=3', '-DFIXED_WIDTH=4', '-DFIXED_PLAIN=0')
+    """
+    return tuple(f"-DFIXED_{name}={value}" for name, value in zip(_FIXED, fixed, strict=True))
 
 
 def convert(kernel: str, arguments: tuple[Any, ...], pointer: Any) -> tuple[Any, ...]:

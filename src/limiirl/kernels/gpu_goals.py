@@ -17,7 +17,7 @@ from limiirl.kernels.goal_tree import Legs, Tiles, heights, tiles
 from limiirl.kernels.gpu_device import Device, flat_shape
 
 # The kernels take the number of intents as it comes: compiled once for all of them.
-_FIXED = (1, 3, 0)
+_FIXED = (0, 1, 0)
 _COUNTS = 2**31
 # Threads of a block that climbs or joins legs, for each intent, and of one that gathers derivatives from legs.
 _LEG_LANES, _LEG_THREADS = 32, 256

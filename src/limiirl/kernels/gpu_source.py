@@ -57,11 +57,9 @@ def emulator_source() -> str:
     runner = (files("limiirl.kernels") / "cuda" / "emulator.hpp").read_text(encoding="utf-8")
     calls = []
     for name, found in signatures().items():
-        given = ", ".join(("unsigned blocks", "unsigned threads", "u64 shared", *found.declarations))
-        call = f"{name}({', '.join(found.names)})"
-        calls.append(
-            f'extern "C" int run_{name}({given}) {{ return emulate(blocks, threads, shared, [&] {{ {call}; }}); }}'
-        )
+        given = ", ".join(("unsigned blocks", "unsigned threads", "u64 shared", "int reverse", *found.declarations))
+        call = f"emulate(blocks, threads, shared, reverse, [&] {{ {name}({', '.join(found.names)}); }})"
+        calls.append(f'extern "C" int run_{name}({given}) {{ return {call}; }}')
     return "\n".join((runner, _everything(), *calls, ""))
 
 

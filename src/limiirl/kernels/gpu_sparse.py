@@ -67,6 +67,6 @@ class SparseRows:
             x, found = found, self.device.xp.empty((part.n, k))
             if found.size:
                 given = (part.n, k, part.first, part.last, part.step, at, weight, x, found)
-                self.device.launch("sparse_sums", flat_shape(self.device, part.n * k), given, (1, 1, 0))
+                self.device.launch("sparse_sums", flat_shape(self.device, part.n * k), given, (0, 1, 0))
             at = weight = None
         return found

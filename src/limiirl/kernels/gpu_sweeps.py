@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from limiirl.errors import InvalidParameter
 from limiirl.kernels.gpu_device import Device, flat_shape
 from limiirl.kernels.graph import Neighbours
 from limiirl.kernels.layout import Alpha, Rewards, Tally, Weights
@@ -29,7 +30,9 @@ class Grid(NamedTuple):
 def grid_of(device: Device, n_states: int, n_columns: int) -> Grid:
     """Return a grid whose blocks all run at once, with no more of them than have work for every thread."""
     if n_columns > device.n_threads:
-        raise ValueError(f"{n_columns} columns are more than the {device.n_threads} threads of a block.")
+        raise InvalidParameter(
+            f"{n_columns} columns are more than the {device.n_threads} threads of a block. Take fewer at once."
+        )
     lanes = device.n_threads // n_columns
     blocks = max(1, min(device.n_blocks, -(-n_states // lanes)))
     return Grid(blocks, min(lanes, max(1, n_states)) * n_columns, -(-n_states // blocks))

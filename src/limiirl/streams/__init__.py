@@ -1,8 +1,9 @@
 """Demonstrations larger than memory: features computed once into files, EM in one pass over them an iteration.
 
 Where what is: `sources` has where demonstrations come from, `writing` makes a store of their features (`store`,
-`parts`), `passes` sums up a pass, `prepared` gives EM what it asks, `fitting` fits, `checkpoint` lets it go on after a
-kill, and `assigning` writes who follows which intent.
+`parts`; `generated` without a disk), `claims` says whose folder it is, `recurring` finds names in two parts, `passes`
+sums up a pass, `prepared` gives EM what it asks, `fitting` fits, `checkpoint` lets it go on after a kill, and
+`assigning` writes who follows which intent.
 """
 
 from limiirl.kernels.expectation import Rows

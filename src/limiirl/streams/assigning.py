@@ -15,11 +15,12 @@ from limiirl.kernels.expectation import Weighed, expect
 from limiirl.mixture import IntentMixture, checks
 from limiirl.mixture.spread import spread
 from limiirl.mixture.table import Membership
-from limiirl.streams.models import check_facts, check_model
-from limiirl.streams.parts import Part, is_scratch
+from limiirl.streams.models import check_facts, check_mixture, check_model
+from limiirl.streams.parts import Part
 from limiirl.streams.passes import WINDOW
-from limiirl.streams.store import FeatureStore
-from limiirl.streams.workers import Workers
+from limiirl.streams.places import is_scratch, make_folder
+from limiirl.streams.store import FeatureStore, as_store
+from limiirl.streams.workers import Workers, check_progress
 
 Float = NDArray[np.float64]
 
@@ -35,7 +36,7 @@ class AssignTask(NamedTuple):
 
 def assign(
     mixture: IntentMixture,
-    store: FeatureStore,
+    store: FeatureStore | str | PathLike[str],
     folder: str | PathLike[str],
     *,
     engine: Workers = None,
@@ -50,6 +51,7 @@ def assign(
     ----------
     mixture : IntentMixture
         Fitted, to this store or to other demonstrations in the same MDP.
+    store : FeatureStore or path
     folder : path
         Made if it is not there. Files of the same names are replaced, each whole or not at all.
     engine, progress
@@ -69,28 +71,31 @@ def assign(
     >>> pq.read_table(path)["intent"].to_pylist()
     [0, 0, 1]
     """
+    check_mixture(mixture)
     checks.fitted(mixture)
+    check_progress(progress)
     irl = check_model(mixture.irl_)
-    store.check(mixture.mdp_)
-    for part in store.parts:
+    rows = as_store(store)
+    rows.check(mixture.mdp_)
+    for part in rows.parts:
         check_facts(irl, part.facts, part.name, mixture.mdp_, irl.max_length_)
-    place = Path(folder).absolute()
-    paths = [place / f"part-{index:05d}.parquet" for index in range(len(store.parts))]
-    place.mkdir(parents=True, exist_ok=True)
+    place = make_folder(folder)
+    paths = [place / f"part-{index:05d}.parquet" for index in range(len(rows.parts))]
     others = sorted({path.name for path in place.iterdir() if not is_scratch(path)} - {path.name for path in paths})
     if others:
         raise InvalidFile(f"{place} has {others[0]}, which is not among the {len(paths)} files. Give another folder.")
     log_Z = irl.log_partition(mixture.mdp_, mixture.thetas_)
-    ensemble = Weighed(mixture.thetas_, log_Z, np.log(mixture.weights_))
-    unit = "group" if store.by_group else "demo"
+    with np.errstate(divide="ignore"):  # nobody follows an intent whose weight is 0
+        ensemble = Weighed(mixture.thetas_, log_Z, np.log(mixture.weights_))
+    unit = "group" if rows.by_group else "demo"
 
     def tasks() -> Iterator[AssignTask]:
         begun = 0
-        for part, path in zip(store.parts, paths, strict=True):
+        for part, path in zip(rows.parts, paths, strict=True):
             yield AssignTask(part, ensemble, str(path), unit)
             begun += part.facts.n
             if progress is not None:
-                progress(begun, store.n)
+                progress(begun, rows.n)
 
     return [Path(path) for path in spread(assign_part, tasks(), engine)]
 

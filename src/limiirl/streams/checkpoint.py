@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from limiirl.archives import Kind, read_archive, write_archive
 from limiirl.errors import InvalidFile, InvalidParameter
@@ -16,22 +18,27 @@ from limiirl.irl.prepared_rows import Moments
 from limiirl.kernels.expectation import Weighed
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture
-from limiirl.mixture.em import State
+from limiirl.mixture.em import Iteration, State
 from limiirl.mixture.encoding import Unwritable, Writer, decode, decode_history
-from limiirl.streams.parts import name_of
+from limiirl.streams.generated import name_of
 from limiirl.streams.prepared import Remembered
 from limiirl.streams.store import FeatureStore
 
+# K intents, d features.
+_SHAPES = dict.fromkeys(("rho", "log_Z", "log_rho", "sizes", "counts"), "K")
+_SHAPES |= {"thetas": "Kd", "features": "Kd", "coldness": ""}
 KIND = Kind("limiirl.streams.checkpoint", 1, "a checkpoint", "fit_streamed")
 # When to stop is no part of what is fitted: a fit that has ended may be gone on with.
 _STOPPING = ("max_iter", "tol", "likelihood_tol")
-_SILENT = ("irl", "callback", "verbose")
+# Nor is where it is computed, or in how much memory.
+_SILENT = ("irl", "callback", "verbose", "irl__device", "irl__max_memory")
 
 
 def identity(mixture: IntentMixture, irl: Any, mdp: MDP, store: FeatureStore, sample: int) -> str:
     """Return a digest of what is fitted to what: the data, the MDP, the model, and the mixture but for when it stops.
 
-    Functions are known by their names, estimators by their classes and parameters: what they do is not looked at.
+    Functions are known by their names, estimators by their classes and parameters, and random generators by their
+    state: what they do is not looked at.
 
     Examples
     --------
@@ -62,6 +69,10 @@ def _written(writer: Writer, value: Any, place: str) -> Any:
         return writer.encode(value, place)
     except Unwritable:
         pass
+    if isinstance(value, np.random.Generator):
+        return _written(writer, value.bit_generator.state, place)
+    if isinstance(value, np.random.RandomState):
+        return _written(writer, value.get_state(legacy=False), place)
     if isinstance(value, list | tuple):
         return [_written(writer, item, f"{place}.{i}") for i, item in enumerate(value)]
     known: dict[str, Any] = {}
@@ -95,30 +106,77 @@ def write_checkpoint(path: Path, state: State, fitted: str) -> None:
     write_archive(path, KIND, header, arrays | writer.arrays)
 
 
-def read_checkpoint(path: Path, fitted: str) -> State | None:
-    """Return the state that was written last, or None if there is none; that of another fit is an error."""
+def read_checkpoint(path: Path, fitted: str, shape: tuple[int, int]) -> State | None:
+    """Return the state that was written last, or None if there is none; that of another fit is an error.
+
+    Parameters
+    ----------
+    shape : (K, d)
+        Intents and features. Kernels trust them: arrays of other shapes would be read beyond their ends.
+    """
     if not path.exists():
         return None
     header, arrays = read_archive(path, KIND)
+    if header.get("fitted") != fitted:
+        raise InvalidParameter(
+            f"{path} is the checkpoint of another fit: other data, another model or other settings. Give another "
+            "name, or remove it."
+        )
     try:
-        if header["fitted"] != fitted:
-            raise InvalidParameter(
-                f"{path} is the checkpoint of another fit: other data, another model or other settings. Give another "
-                "name, or remove it."
-            )
-        moments = Moments(arrays["features"], arrays["counts"], None)
-        found = Expectation(
-            decode(header["log_likelihood"], arrays), decode(header["change"], arrays), arrays["sizes"], moments
-        )
-        now = Weighed(arrays["thetas"], arrays["log_Z"], arrays["log_rho"], float(arrays["coldness"]))
-        return State(
-            rho=arrays["rho"],
-            thetas=arrays["thetas"],
-            U=Remembered(now),
-            found=found,
-            outside=header["outside"],
-            reseeds_left=header["reseeds_left"],
-            history=decode_history(header["history"], arrays),
-        )
-    except (KeyError, TypeError) as error:
+        return _state(header, arrays, *shape)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidFile(f"{path} is damaged ({error!s:.200}). Remove it, and fit from the start.") from None
+
+
+def _state(header: dict[str, Any], arrays: dict[str, NDArray[Any]], K: int, d: int) -> State:
+    """Return the state of a file, or raise where it can be none."""
+    for name, shape in _SHAPES.items():
+        wanted = tuple({"K": K, "d": d}[size] for size in shape)
+        found = arrays[name]
+        if found.shape != wanted or found.dtype != np.float64 or not np.all(np.isfinite(found)):
+            raise ValueError(f"{name} should be {wanted} finite numbers")
+    for name in ("rho", "coldness"):
+        if not np.all(arrays[name] > 0.0):
+            raise ValueError(f"{name} should be above 0")
+    for name in ("sizes", "counts"):
+        if np.any(arrays[name] < 0.0):
+            raise ValueError(f"{name} should not be below 0")
+    history = decode_history(header["history"], arrays)
+    for index, entry in enumerate(history):
+        _check_entry(entry, index, K)
+    if not history:
+        raise ValueError("it has no iteration")
+    log_likelihood, change = (decode(header[name], arrays) for name in ("log_likelihood", "change"))
+    outside, reseeds_left = header["outside"], header["reseeds_left"]
+    if type(outside) is not bool or type(reseeds_left) is not int or reseeds_left < 0:
+        raise ValueError("outside should be true or false, and reseeds_left a number")
+    _check_number(log_likelihood, "log_likelihood")
+    _check_number(change, "change", unknown=len(history) == 1)
+    now = Weighed(arrays["thetas"], arrays["log_Z"], arrays["log_rho"], float(arrays["coldness"]))
+    moments = Moments(arrays["features"], arrays["counts"], None)
+    return State(
+        rho=arrays["rho"],
+        thetas=arrays["thetas"],
+        U=Remembered(now),
+        found=Expectation(log_likelihood, change, arrays["sizes"], moments),
+        outside=outside,
+        reseeds_left=reseeds_left,
+        history=history,
+    )
+
+
+def _check_entry(entry: Iteration, index: int, K: int) -> None:
+    whole = type(entry.iteration) is int and type(entry.n_evaluations) is int and type(entry.event) is str
+    if not whole or entry.iteration != index:
+        raise ValueError(f"iteration {index} of its history is none")
+    weights = np.asarray(entry.weights)
+    if weights.shape != (K,) or weights.dtype != np.float64 or not np.all(np.isfinite(weights)):
+        raise ValueError(f"the weights of iteration {index} should be {K} numbers")
+    for name in ("log_likelihood", "objective", "temperature", "change"):
+        _check_number(getattr(entry, name), f"{name} of iteration {index}", unknown=name == "change" and index == 0)
+
+
+def _check_number(value: Any, what: str, *, unknown: bool = False) -> None:
+    """Check that a value is a finite number; before the second iteration no change is known."""
+    if type(value) not in (int, float) or not (math.isfinite(value) or unknown):
+        raise ValueError(f"{what} should be a finite number")

@@ -5,26 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from limiirl.errors import InvalidParameter, MissingFile
 from limiirl.irl import MaxEnt
-from limiirl.irl.checks import count
+from limiirl.irl import checks as irl_checks
 from limiirl.kernels.parallel import BLOCK
 from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture import IntentMixture, checks
-from limiirl.mixture.em import Solution, Start, State, run
+from limiirl.mixture.em import Settings, Solution, Start, State, run
 from limiirl.mixture.init import is_given
 from limiirl.mixture.progress import reporting
 from limiirl.mixture.restarts import Restart
 from limiirl.mixture.starts import Starts
 from limiirl.streams.checkpoint import identity, read_checkpoint, write_checkpoint
+from limiirl.streams.models import check_mixture
 from limiirl.streams.passes import WINDOW
+from limiirl.streams.places import a_path
 from limiirl.streams.prepared import PreparedStream
-from limiirl.streams.store import FeatureStore
-from limiirl.streams.workers import Workers, opened
+from limiirl.streams.store import FeatureStore, as_store
+from limiirl.streams.workers import Workers, check_progress, opened
 
 # Rows that a warm start clusters: their means are known to a third of a percent of their spread.
 SAMPLE = 50_000
@@ -33,7 +36,7 @@ SAMPLE = 50_000
 def fit_streamed(
     mixture: IntentMixture,
     mdp: MDP,
-    store: FeatureStore,
+    store: FeatureStore | str | PathLike[str],
     *,
     sample: int = SAMPLE,
     checkpoint: str | PathLike[str] | None = None,
@@ -54,12 +57,16 @@ def fit_streamed(
         `RewardEnsemble` is taken as it is.
     mdp : MDP
         The one that the store was written with.
+    store : FeatureStore or path
+        Of `write_features`, or the folder of one.
     sample : int
-        Rows, drawn at random, that the warm start clusters.
+        Rows, drawn at random, that the warm start clusters; at least as many as there are intents.
     checkpoint : path, optional
         A file that is written after every iteration. If it is there, the fit goes on from it; one that has ended is
-        returned at once, or goes on if `max_iter` was raised. That of other data, of another MDP or of other settings
-        is refused; functions (an `init`, a generated store) are told apart by their names only.
+        returned at once, or goes on if `max_iter` was raised. One that has more iterations than `max_iter` already is
+        returned as it is, with all of them: `n_iter_` says how many. That of other data, of another MDP or of other
+        settings is refused, whatever the `device` and the `max_memory`; functions (an `init`, a generated store) are
+        told apart by their names only.
     engine : Engine or Session, optional
         Where the passes run; its workers stay from the first to the last. By default in this process, on its threads,
         which is best on one machine.
@@ -81,19 +88,17 @@ def fit_streamed(
     >>> mix.weights_.round(2)
     array([0.75, 0.25])
     """
-    settings = checks.settings(mixture)
-    _check_mixture(mixture)
+    settings = _settings(mixture)
+    check_progress(progress)
     irl = checks.fresh(MaxEnt() if mixture.irl is None else mixture.irl)
-    place = None if checkpoint is None else Path(checkpoint)
-    if place is not None and not place.absolute().parent.is_dir():
-        raise MissingFile(
-            f"There is no folder {place.parent} for the checkpoint {place.name}. Make it, or give another."
-        )
-    rows = -(-count(block, "block") // BLOCK) * BLOCK
-    prepared = PreparedStream(irl, mdp, store, window=rows, progress=progress)
+    place = _place(checkpoint)
+    window = -(-irl_checks.count(block, "block") // BLOCK) * BLOCK
+    rows = as_store(store)
+    prepared = PreparedStream(irl, mdp, rows, window=window, progress=progress)
     checks.enough(mixture.n_intents, prepared.units)
-    fitted = identity(mixture, irl, mdp, store, count(sample, "sample"))
-    begin: Start | State | None = None if place is None else read_checkpoint(place, fitted)
+    fitted = identity(mixture, irl, mdp, rows, _enough_drawn(sample, mixture.n_intents))
+    shape = (mixture.n_intents, mdp.n_features)
+    begin: Start | State | None = None if place is None else read_checkpoint(place, fitted, shape)
     told_empty: set[int] = set()
     if begin is None:
         begin = _start(mixture, prepared, sample)
@@ -106,12 +111,24 @@ def fit_streamed(
     with reporting(mixture.verbose, 1, settings.max_iter, mixture.callback) as told, opened(engine) as prepared.workers:
         found = run(prepared, begin, settings, told(0), keep)
     _keep(mixture, found, prepared)
-    mixture._warn(found, store.n, told_empty, streamed=True)
+    mixture._warn(found, rows.n, told_empty, streamed=True)
     return mixture
 
 
-def _check_mixture(mixture: IntentMixture) -> None:
-    """Check that a mixture asks for nothing that needs all demonstrations at once."""
+def _place(checkpoint: Any) -> Path | None:
+    """Return where the checkpoint goes: a folder that is missing is better told before the work."""
+    place = None if checkpoint is None else a_path(checkpoint, "checkpoint")
+    if place is not None and not place.absolute().parent.is_dir():
+        raise MissingFile(
+            f"There is no folder {place.parent} for the checkpoint {place.name}. Make it, or give another."
+        )
+    return place
+
+
+def _settings(mixture: IntentMixture) -> Settings:
+    """Return EM's settings, of a mixture that asks for nothing that needs all demonstrations at once."""
+    check_mixture(mixture)
+    settings = checks.settings(mixture)
     if mixture.n_init != 1:
         raise InvalidParameter(
             f"A stream is fitted from one start; n_init is {mixture.n_init}. Compare starts on a sample in memory, and "
@@ -135,6 +152,16 @@ def _check_mixture(mixture: IntentMixture) -> None:
             "embedding must be None, 'shares' or 'gradients' for a stream: others are made from demonstrations, which "
             "it does not keep."
         )
+    return settings
+
+
+def _enough_drawn(sample: int, n_intents: int) -> int:
+    """Return how many rows to draw, of which each intent needs one."""
+    if irl_checks.count(sample, "sample") < n_intents:
+        raise InvalidParameter(
+            f"sample={sample} rows are too few to begin n_intents={n_intents} with. Use at least {n_intents}."
+        )
+    return sample
 
 
 def _start(mixture: IntentMixture, prepared: PreparedStream, sample: int) -> Start:
@@ -144,7 +171,6 @@ def _start(mixture: IntentMixture, prepared: PreparedStream, sample: int) -> Sta
     """
     first, second = checks.seeds(mixture.random_state, 2)
     drawn = prepared.sample(sample, np.random.default_rng(second))
-    checks.enough(mixture.n_intents, drawn.units)
     starts = Starts(mixture.init, mixture.embedding, drawn)
     begin = starts.begin(mixture.n_intents, mixture.reward_init, np.random.default_rng(first))
     return Start(begin.rho, begin.thetas, None, begin.empty)

@@ -8,9 +8,16 @@ from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import MaxEnt
 from limiirl.irl.checks import max_length
 from limiirl.mdp import MDP
+from limiirl.mixture import IntentMixture, checks
 from limiirl.streams.parts import Facts
 
 _INSTEAD = "Fit it in memory with IntentMixture.fit, on a sample of the demonstrations if need be."
+
+
+def check_mixture(mixture: Any) -> None:
+    """Check that it is EM that a stream is to serve."""
+    if not isinstance(mixture, IntentMixture):
+        raise InvalidParameter(f"mixture must be an IntentMixture for a stream; it is a {type(mixture).__name__}.")
 
 
 def check_model(irl: Any) -> MaxEnt:
@@ -23,6 +30,7 @@ def check_model(irl: Any) -> MaxEnt:
     Traceback (most recent call last):
     limiirl.errors.InvalidParameter: A stream keeps one row of feature sums a demonstration, which is all that MaxEnt...
     """
+    checks.model(irl)
     if not isinstance(irl, MaxEnt):
         raise InvalidParameter(
             "A stream keeps one row of feature sums a demonstration, which is all that MaxEnt looks at; "

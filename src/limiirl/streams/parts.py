@@ -1,4 +1,4 @@
-"""Parts of a table of feature sums: on disk as memory maps, or made by a function whenever they are read.
+"""Parts of a table of feature sums, and those on disk, which are memory maps.
 
 A part on disk is a JSON header beside plain .npy files: features (n, d); log q and counts (2, n); and, where units have
 names, the names (n,). The header is written last, so that a part without one was never finished.
@@ -6,24 +6,26 @@ names, the names (n,). The header is written last, so that a part without one wa
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl.errors import InvalidFile, InvalidParameter
+from limiirl.errors import InvalidFile
 from limiirl.files import atomic_write
 from limiirl.kernels.expectation import Rows
 
 Float = NDArray[np.float64]
 FORMAT, VERSION = "limiirl.features.part", 1
-_ARRAYS = ("features", "base", "names")
+AGAIN = "Run write_features again (`limiirl stream features`), which makes what is missing or damaged anew."
+# Numpy reads headers with `ast`, which in Python 3.11 fails at times when two threads do (a Dask worker's, say).
+_ONE_AT_A_TIME = threading.RLock()
 
 
 class Facts(NamedTuple):
@@ -118,7 +120,7 @@ class StoredPart:
             target = _array_path(path, kind)
             with atomic_write(target) as scratch:
                 with scratch.open("wb") as stream:
-                    np.save(stream, np.ascontiguousarray(array), allow_pickle=False)
+                    _save(stream, np.ascontiguousarray(array))
                 sizes[kind] = scratch.stat().st_size
         header = {
             "format": FORMAT,
@@ -136,31 +138,29 @@ class StoredPart:
     def open(cls, path: Path) -> StoredPart:
         """Read a header, and check that its files have the size that they were written with."""
         if not path.is_file():
-            raise InvalidFile(f"{path} is missing. {_AGAIN}")
+            raise InvalidFile(f"{path} is missing. {AGAIN}")
         try:
             header = json.loads(path.read_bytes())
             if header["format"] != FORMAT or header["version"] > VERSION:
                 raise InvalidFile(f"{path} has format {header['format']!r} {header['version']}; this limiirl reads 1.")
-            facts = dict(header["facts"])
-            loose = facts.pop("loose")
             part = cls(
                 str(path),
-                **{name: header[name] for name in ("source", "mark", "mdp", "by_group")},
-                facts=Facts(**facts, loose=None if loose is None else (int(loose[0]), int(loose[1]))),
-                fingerprint=header["fingerprint"],
-                n_features=header["n_features"],
-                sizes=tuple(header["sizes"].items()),
+                **{name: _of(str, header[name]) for name in ("source", "mark", "mdp", "fingerprint")},
+                by_group=_of(bool, header["by_group"]),
+                facts=_facts(header["facts"]),
+                n_features=_of(int, header["n_features"]),
+                sizes=tuple((kind, _of(int, header["sizes"][kind])) for kind in _kinds(header["sizes"])),
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidFile):
                 raise
-            raise InvalidFile(f"{path} is damaged ({error!s:.200}). {_AGAIN}") from None
+            raise InvalidFile(f"{path} is damaged ({error!s:.200}). {AGAIN}") from None
         for kind, size in part.sizes:
             target = _array_path(path, kind)
             found = target.stat().st_size if target.is_file() else None
             if found != size:
                 what = "is missing" if found is None else f"is truncated or changed: {found} bytes instead of {size}"
-                raise InvalidFile(f"{target} {what}. {_AGAIN}")
+                raise InvalidFile(f"{target} {what}. {AGAIN}")
         return part
 
     def windows(self, block: int) -> Iterator[Rows]:
@@ -174,20 +174,16 @@ class StoredPart:
 
     def names(self) -> NDArray[Any] | None:
         """Return the names of the rows (n,), where they have any."""
-        if "names" not in dict(self.sizes):
-            return None
-        return np.asarray(np.load(_array_path(Path(self.path), "names"), allow_pickle=False))
+        return np.array(self._map("names")) if "names" in dict(self.sizes) else None
 
     def verify(self) -> None:
         """Read everything, and check that it is what was written."""
         arrays = [self._map(kind) for kind, _ in self.sizes]
         if _digest(arrays) != self.fingerprint:
-            raise InvalidFile(f"{self.path}: the content of its files is not what was written. {_AGAIN}")
+            raise InvalidFile(f"{self.path}: the content of its files is not what was written. {AGAIN}")
 
     def _rows(self, chosen: slice | NDArray[np.int64]) -> Rows:
         base = self._map("base")
-        if base.shape != (2, self.facts.n):
-            raise InvalidFile(f"{_array_path(Path(self.path), 'base')} has the shape {base.shape}. {_AGAIN}")
         features = np.ascontiguousarray(self._map("features")[chosen])
         return Rows(features, np.ascontiguousarray(base[0, chosen]), np.ascontiguousarray(base[1, chosen]))
 
@@ -195,94 +191,58 @@ class StoredPart:
         path = _array_path(Path(self.path), kind)
         try:
             # Copy on write: nobody writes, and compiled code need not exist twice, once for arrays that are read-only.
-            return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
+            with _ONE_AT_A_TIME:
+                found = np.asarray(np.lib.format.open_memmap(path, mode="c"))
         except (OSError, ValueError) as error:
-            raise InvalidFile(f"{path} cannot be read ({error!s:.200}). {_AGAIN}") from None
-
-
-_AGAIN = "Run write_features again (`limiirl stream features`), which makes what is missing or damaged anew."
-
-
-@dataclass(frozen=True)
-class GeneratedPart:
-    """A part that a function makes whenever it is read: function(index) -> Rows.
-
-    Attributes
-    ----------
-    mark : str
-        What the caller says of the data; another is taken for other data.
-    by_group : bool
-        Whether a row may stand for several demonstrations, which are its count.
-    """
-
-    index: int
-    function: Callable[[int], Rows]
-    facts: Facts
-    mark: str = ""
-    by_group: bool = False
-
-    @property
-    def name(self) -> str:
-        """Its number."""
-        return f"part {self.index}"
-
-    @property
-    def fingerprint(self) -> str:
-        """What is known of its content without making it: its size, the function's name, and the mark."""
-        return f"{self.name}: {self.facts}, {name_of(self.function)}, {self.mark}"
-
-    def windows(self, block: int) -> Iterator[Rows]:
-        """Yield all rows at once: they are in memory already."""
-        del block
-        yield self._made()
-
-    def take(self, index: NDArray[np.int64]) -> Rows:
-        """Return some rows."""
-        return Rows(*(array[index] for array in self._made()))
-
-    def names(self) -> None:
-        """Return None: rows have numbers only."""
-
-    def _made(self) -> Rows:
-        rows = Rows(*(np.ascontiguousarray(array, dtype=np.float64) for array in self.function(self.index)))
-        if {len(array) for array in rows} != {self.facts.n}:
-            raise InvalidParameter(
-                f"{self.name}: the function made {len(rows.features)} rows of features, {len(rows.log_q)} of log q and "
-                f"{len(rows.counts)} counts; {self.facts.n} of each were announced."
+            raise InvalidFile(f"{path} cannot be read ({error!s:.200}). {AGAIN}") from None
+        n = self.facts.n
+        shape = {"features": (n, self.n_features), "base": (2, n), "names": (n,)}[kind]
+        if found.shape != shape or (kind != "names" and found.dtype != np.float64):
+            raise InvalidFile(
+                f"{path} has the shape {found.shape} and the type {found.dtype}; the part has {shape}. {AGAIN}"
             )
-        if not self.by_group and np.any(rows.counts != 1.0):
-            row = int(np.argmax(rows.counts != 1.0))
-            raise InvalidParameter(
-                f"{self.name}, row {row}: its count is {rows.counts[row]:g}. A row that is generated is one "
-                "demonstration, with the count 1; groups need files: write_features(..., by_group=True)."
-            )
-        return rows
+        return found
 
 
-def name_of(value: Any) -> str:
-    """Return the full name of a function or class, or of an object's class: what tells it from others, if not surely.
-
-    >>> name_of(json.loads), name_of(Path("a"))[:8]
-    ('json.loads', 'pathlib.')
-    """
-    if isinstance(value, functools.partial):
-        return f"partial of {name_of(value.func)}"
-    named = value if hasattr(value, "__qualname__") else type(value)
-    return f"{named.__module__}.{named.__qualname__}"
+def _of(kind: type, value: Any) -> Any:
+    """Return a value of a header, which must be of a kind; numbers are counts."""
+    if type(value) is not kind or (isinstance(value, int) and value < 0):
+        raise TypeError(f"{value!r:.50} should be a {kind.__name__}")
+    return value
 
 
-def is_scratch(path: Path) -> bool:
-    """Whether a file is what a killed `atomic_write` leaves behind."""
-    return path.name.startswith(".") and path.name.endswith(".tmp")
+def _kinds(sizes: Any) -> Iterable[str]:
+    """Return which arrays a part has."""
+    known = set(_of(dict, sizes))
+    if known not in ({"features", "base"}, {"features", "base", "names"}):
+        raise ValueError(f"there are no such arrays as {', '.join(sorted(known))}")
+    return [kind for kind in ("features", "base", "names") if kind in known]
+
+
+def _facts(given: Any) -> Facts:
+    numbers = {name: _of(int, given[name]) for name in Facts._fields if name != "loose"}
+    if numbers["n"] < 1:
+        raise ValueError("a part has at least one row")
+    loose = given["loose"]
+    if loose is not None:
+        least, most = loose
+        loose = (_of(int, least), _of(int, most))
+    return Facts(**numbers, loose=loose)
 
 
 def _array_path(header: Path, kind: str) -> Path:
     return header.with_suffix(f".{kind}.npy")
 
 
+def _save(stream: BinaryIO, array: NDArray[Any]) -> None:
+    """Write an .npy file; unlike numpy, which leaves the last bytes to a buffer of C, with an error on a full disk."""
+    np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array))
+    stream.write(array.view(np.uint8).data)
+
+
 def _digest(arrays: Any) -> str:
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
     return digest.hexdigest()

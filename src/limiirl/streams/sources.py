@@ -16,6 +16,8 @@ import numpy as np
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidFile, InvalidParameter, MissingFile
+from limiirl.irl.checks import count
+from limiirl.streams.generated import check_function
 
 _SUFFIXES = (".parquet", ".csv")
 # What a table may say of a step; other columns are not read, and may differ.
@@ -45,7 +47,14 @@ class FilePart:
 
     def read(self) -> Demonstrations:
         """Return the demonstrations; errors name the file."""
-        return Demonstrations.from_file(self.path)
+        import pyarrow as pa
+
+        try:
+            return Demonstrations.from_file(self.path)
+        except (pa.ArrowException, UnicodeDecodeError) as error:  # in what should be text
+            if isinstance(error, MemoryError):
+                raise
+            raise _damaged(self.path) from None
 
     def mark(self) -> str:
         """Return a digest of the file."""
@@ -119,6 +128,10 @@ class Calls:
     n_parts: int
     mark: str = ""
 
+    def __post_init__(self) -> None:
+        check_function(self.function, self.mark)
+        count(self.n_parts, "n_parts")
+
 
 def parts_of(source: Any) -> Iterator[PartSource]:
     """Yield the parts of a source: a folder of files, files, `Calls`, or Demonstrations one by one.
@@ -128,7 +141,7 @@ def parts_of(source: Any) -> Iterator[PartSource]:
     source : path, paths, Calls, Demonstrations or iterable of Demonstrations
         A folder's .parquet and .csv files are taken in the order of their names, with those of its subfolders; names
         of files and folders that begin with a dot or an underscore are passed over. A generator is asked for its next
-        demonstrations when there is room.
+        demonstrations when there is room. What a file's folder is called is not looked at.
 
     Examples
     --------
@@ -181,10 +194,27 @@ def _listed(place: Path) -> list[Path]:
 
 
 def _files(paths: list[Path], within: Path | None) -> list[FilePart]:
+    _check_paths(paths)
     _check_schemas([path for path in paths if path.suffix == ".parquet"])
     names = [path.name if within is None else path.relative_to(within).as_posix() for path in paths]
     # Absolute, since workers may stand elsewhere.
     return [FilePart(str(path.absolute()), name) for path, name in zip(paths, names, strict=True)]
+
+
+def _check_paths(paths: list[Path]) -> None:
+    """Check that all are files, each another."""
+    known: dict[Path, int] = {}
+    for index, path in enumerate(paths):
+        if path.is_dir():
+            raise InvalidParameter(f"{path} (item {index}) is a folder. Give a folder by itself, or a list of files.")
+        if not path.is_file():
+            raise MissingFile(f"There is no file {path} (item {index}). Check the name.")
+        first = known.setdefault(path.resolve(), index)
+        if first != index:
+            raise InvalidParameter(
+                f"{path} (item {index}) is the same file as {paths[first]} (item {first}): its demonstrations would "
+                "count twice. Remove one of them."
+            )
 
 
 def _check_schemas(paths: list[Path]) -> None:
@@ -196,14 +226,18 @@ def _check_schemas(paths: list[Path]) -> None:
     for path in paths:
         try:
             schema = pq.read_schema(path)
-        except (pa.ArrowException, OSError) as error:
+            known = {name: str(schema.field(name).type) for name in _COLUMNS if name in schema.names}
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
-            raise InvalidFile(f"{path} is no parquet file, or damaged. Write or copy it again.") from None
-        known = {name: str(schema.field(name).type) for name in _COLUMNS if name in schema.names}
+            raise _damaged(path) from None
         first = first or known
         if known != first:
             one, other = (", ".join(f"{name} {kind}" for name, kind in columns.items()) for columns in (first, known))
             raise InvalidFile(
                 f"The files have different columns: {paths[0]} has {one}; {path} has {other}. Write them alike."
             )
+
+
+def _damaged(path: str | Path) -> InvalidFile:
+    return InvalidFile(f"{path} is no {Path(path).suffix[1:]} file, or damaged. Write or copy it again.")

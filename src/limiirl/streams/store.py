@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 
 from limiirl.errors import InvalidFile, InvalidParameter, MissingFile
 from limiirl.files import atomic_write
+from limiirl.irl import checks
 from limiirl.kernels.expectation import Rows
 from limiirl.mdp import MDP
-from limiirl.streams.parts import Facts, GeneratedPart, Part, StoredPart
+from limiirl.streams.generated import generated_parts
+from limiirl.streams.parts import AGAIN, Part, StoredPart
+from limiirl.streams.places import a_path
 
 FORMAT, VERSION = "limiirl.features", 1
 HEADER, MDP_FILE = "store.json", "mdp.npz"
@@ -58,7 +61,7 @@ class FeatureStore:
     @classmethod
     def open(cls, folder: str | PathLike[str]) -> FeatureStore:
         """Read the headers of a store that `write_features` finished; a missing or truncated file is an error."""
-        place = Path(folder).absolute()  # workers may stand elsewhere
+        place = a_path(folder, "folder").absolute()  # workers may stand elsewhere
         header = read_header(place)
         names = header["parts"]
         if names is None:
@@ -66,10 +69,18 @@ class FeatureStore:
                 f"{place} is not finished: write_features was stopped before its last part. Run it again; it goes on "
                 "where it was."
             )
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            raise InvalidFile(f"{place / HEADER} is damaged: its parts are {names!r:.50}. {AGAIN}")
         parts = tuple(StoredPart.open(place / name) for name in names)
         for part in parts:
             if (part.mdp, part.by_group) != (header["mdp"], header["by_group"]):
-                raise InvalidFile(f"{part.path} belongs to another store than {place}. Write the store anew.")
+                raise InvalidFile(
+                    f"{part.path} belongs to another store than {place}. Write the features to another folder."
+                )
+            if part.n_features != header["n_features"]:
+                raise InvalidFile(
+                    f"{part.path} has {part.n_features} features; the store has {header['n_features']}. {AGAIN}"
+                )
         return cls(parts, header["n_features"], header["mdp"], header["by_group"], place)
 
     @classmethod
@@ -91,18 +102,7 @@ class FeatureStore:
             Stands for the data, such as a date or a seed: a checkpoint goes on only with the same mark. What the
             function makes is not looked at for that, only its name.
         """
-        if len(sizes) == 0:
-            raise InvalidParameter("sizes is empty: a store must have at least one part.")
-        for index, n in enumerate(sizes):
-            if n != int(n) or n < 1:
-                raise InvalidParameter(
-                    f"sizes must be whole numbers of at least 1; part {index} has {n!r}. Leave out parts without rows."
-                )
-        parts = tuple(
-            GeneratedPart(index, function, Facts(int(n), int(n), longest, 0, None, 0), mark)
-            for index, n in enumerate(sizes)
-        )
-        return cls(parts, n_features)
+        return cls(generated_parts(function, sizes, n_features, longest, mark), int(n_features))
 
     @cached_property
     def n(self) -> int:
@@ -138,10 +138,18 @@ class FeatureStore:
         """Return the MDP that the store was written with."""
         if self.folder is None:
             raise InvalidParameter("A generated store has no MDP of its own. Pass the one that its features belong to.")
-        return MDP.load(self.folder / MDP_FILE)
+        path = self.folder / MDP_FILE
+        try:
+            found = MDP.load(path)
+        except InvalidFile as error:
+            raise InvalidFile(f"{path} is missing or damaged ({error!s:.200}). {AGAIN}") from None
+        if found.fingerprint() != self.mdp_fingerprint:
+            raise InvalidFile(f"{path} is the MDP {found.fingerprint()}, not {self.mdp_fingerprint}. {AGAIN}")
+        return found
 
     def check(self, mdp: MDP) -> None:
         """Check that the features are those of an MDP."""
+        checks.mdp(mdp)
         if self.n_features != mdp.n_features:
             raise InvalidParameter(f"The store has {self.n_features} features; the MDP has {mdp.n_features}.")
         if self.mdp_fingerprint and self.mdp_fingerprint != mdp.fingerprint():
@@ -167,6 +175,15 @@ class FeatureStore:
         return Rows(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
 
 
+def as_store(given: Any) -> FeatureStore:
+    """Return a store that is given, or the one in a folder."""
+    if isinstance(given, FeatureStore):
+        return given
+    if isinstance(given, str | PathLike):
+        return FeatureStore.open(given)
+    raise InvalidParameter(f"store must be a FeatureStore, or the folder of one; it is a {type(given).__name__}.")
+
+
 def read_header(place: Path) -> dict[str, Any]:
     """Return what `write_header` wrote."""
     path = place / HEADER
@@ -181,12 +198,14 @@ def read_header(place: Path) -> dict[str, Any]:
                 f"{path} has format {header['format']!r}, version {header['version']}; this limiirl reads {FORMAT!r} "
                 f"up to version {VERSION}."
             )
-        for name in ("parts", "mdp", "by_group", "n_features"):
-            header[name]
+        header["parts"]  # which may be anything yet: write_features writes them anew
+        for name, kind in (("mdp", str), ("by_group", bool), ("n_features", int)):
+            if type(header[name]) is not kind:
+                raise TypeError(f"{name} is {header[name]!r:.50}")
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, InvalidFile):
             raise
-        raise InvalidFile(f"{path} is damaged ({error!s:.200}). Write the store anew.") from None
+        raise InvalidFile(f"{path} is damaged ({error!s:.200}). Write the features to another folder.") from None
     return dict(header)
 
 

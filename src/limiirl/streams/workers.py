@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from limiirl.engines import Engine, Session
+from limiirl.errors import InvalidParameter
 
 Workers = Engine | Session | None
 
@@ -25,3 +26,9 @@ def opened(engine: Workers) -> Iterator[Workers]:
             yield session
     else:
         yield engine
+
+
+def check_progress(progress: object) -> None:
+    """Check that there is somebody to tell, if anybody."""
+    if progress is not None and not callable(progress):
+        raise InvalidParameter(f"progress must be a function of what is done and of all, or None; it is {progress!r}.")

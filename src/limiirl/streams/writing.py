@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -16,14 +15,18 @@ from numpy.typing import NDArray
 from limiirl.demos import Demonstrations
 from limiirl.demos.units import Units
 from limiirl.errors import InvalidDemos, InvalidFile, LimiirlError, LimiirlWarning
+from limiirl.irl import checks
 from limiirl.kernels.expectation import Rows
 from limiirl.mdp import MDP
 from limiirl.mixture.spread import spread
+from limiirl.streams.claims import PART, check_finished, claim
 from limiirl.streams.models import check_facts, check_model
-from limiirl.streams.parts import Facts, StoredPart, is_scratch
-from limiirl.streams.sources import PartSource, parts_of
-from limiirl.streams.store import HEADER, MDP_FILE, FeatureStore, read_header, write_header
-from limiirl.streams.workers import Workers
+from limiirl.streams.parts import AGAIN, Facts, StoredPart
+from limiirl.streams.places import a_path
+from limiirl.streams.recurring import MOST, check_names
+from limiirl.streams.sources import FilePart, PartSource, parts_of
+from limiirl.streams.store import MDP_FILE, FeatureStore, write_header
+from limiirl.streams.workers import Workers, check_progress
 
 Progress = Callable[[int, int | None], None]
 
@@ -51,15 +54,17 @@ def write_features(
     """Compute the feature sums of demonstrations once, part by part, into a folder that `fit_streamed` reads.
 
     Stopped at any moment and called again, it goes on where it was. What is there already is kept if it was made from
-    the same data and MDP; anything else is refused. Of `Calls` nobody can tell whether their data are the same but by
-    their mark.
+    the same data and MDP, and its digest is right; what is damaged is made anew, with a warning; anything else is
+    refused. Of `Calls` nobody can tell whether their data are the same but by their mark. Several may write the same
+    store at once: the work is done more than once then, and the result is the same.
 
     Parameters
     ----------
     source : path, paths, Calls, or iterable of Demonstrations
         A folder of .parquet or .csv files, one part each, as `Demonstrations.from_file` reads them; see
         `limiirl.streams.sources.parts_of`. A part must fit into a worker's memory: some hundred thousand
-        demonstrations are a good size.
+        demonstrations are a good size. A demonstration must lie within one file: that its name is in no other is
+        checked, for all of up to 16 million names, and for a sample of more.
     folder : path
         Made if it is not there.
     irl : model, optional
@@ -82,28 +87,38 @@ def write_features(
     >>> store.n, store.n_features, [part.facts.n for part in store.parts]
     (3, 1, [2, 1])
     """
+    checks.mdp(mdp)
+    check_progress(progress)
     if irl is not None:
         check_model(irl)
-    place = Path(folder).absolute()  # workers may stand elsewhere
-    _claim(place, mdp, by_group)
+    place = a_path(folder, "folder").absolute()  # workers may stand elsewhere
     names: list[str] = []
+    from_files = False
 
     def tasks() -> Iterator[PartTask]:
+        nonlocal from_files
         for index, part in enumerate(parts_of(source)):
+            if index == 0:  # so that a source that is not there leaves nothing behind
+                claim(place, mdp, by_group)
+                from_files = isinstance(part, FilePart)
             if progress is not None:
                 progress(index, None)
-            names.append(f"part-{index:05d}.json")
-            _discard_damaged(place / names[-1])
+            names.append(PART.format(index))
             yield PartTask(str(place / names[-1]), part, str(place / MDP_FILE), mdp.fingerprint(), by_group)
 
     for name, facts in spread(write_part, tasks(), engine):
         if irl is not None:
             check_facts(irl, facts, name, mdp)
-    _check_finished(place, names)
+    if not names:
+        raise InvalidDemos("The source has no parts: there is nothing to fit.")
+    check_finished(place, names)
     if progress is not None:
         progress(len(names), len(names))
+    written = [StoredPart.open(place / name) for name in names]
     if by_group:
-        _check_groups([StoredPart.open(place / name) for name in names])
+        check_names(written, "group")
+    elif from_files:
+        check_names(written, "demo", MOST)
     write_header(place, mdp, by_group=by_group, parts=names)
     return FeatureStore.open(place)
 
@@ -111,10 +126,10 @@ def write_features(
 def write_part(task: PartTask) -> tuple[str, Facts]:
     """Write one part unless it is there, and return its source's name and its facts; a pure function of its files."""
     path = Path(task.path)
-    if path.is_file():
-        part = StoredPart.open(path)
-        _check_same(part, task)
-        return part.name, part.facts
+    known = _undamaged(path)
+    if known is not None:
+        _check_same(known, task)
+        return known.name, known.facts
     mdp = _mdp(task.mdp_file, task.mdp)
     mark = task.source.mark()
     demos = task.source.read()
@@ -170,38 +185,19 @@ def _summed(mdp: MDP, demos: Demonstrations, by_group: bool) -> tuple[Rows, NDAr
     return rows, units.names if units.grouped else demos.ids, facts
 
 
-def _claim(place: Path, mdp: MDP, by_group: bool) -> None:
-    """Begin a store, or check that the one that is there may be gone on with."""
-    place.mkdir(parents=True, exist_ok=True)
-    if (place / HEADER).exists():
-        header = read_header(place)
-        if header["mdp"] != mdp.fingerprint():
-            raise InvalidFile(
-                f"{place} has features of the MDP {header['mdp']}; this one is {mdp.fingerprint()}. Give another "
-                "folder."
-            )
-        if header["by_group"] != by_group:
-            rows = "groups" if header["by_group"] else "demonstrations"
-            raise InvalidFile(f"{place} has a row for each of its {rows}; by_group is {by_group}. Give another folder.")
-    else:
-        others = sorted(path.name for path in place.iterdir() if not is_scratch(path))
-        if others:
-            raise InvalidFile(
-                f"{place} is not empty, and not a store of features: it has {others[0]}. Give another folder."
-            )
-        write_header(place, mdp, by_group=by_group, parts=None)
-    if not (place / MDP_FILE).exists():
-        mdp.save(place / MDP_FILE)
-
-
-def _discard_damaged(path: Path) -> None:
-    """Take away the header of a part that is not whole, so that it is written anew."""
-    if path.is_file():
-        try:
-            StoredPart.open(path)
-        except InvalidFile as error:
-            warnings.warn(f"{error} It is written anew now.", LimiirlWarning, stacklevel=2)
-            path.unlink()
+def _undamaged(path: Path) -> StoredPart | None:
+    """Return a part that is there, and whole to the last bit; the header of another is taken away."""
+    if not path.is_file():
+        return None
+    try:
+        part = StoredPart.open(path)
+        part.verify()
+    except InvalidFile as error:
+        what = str(error).removesuffix(AGAIN)
+        warnings.warn(f"{what}It is written anew now.", LimiirlWarning, stacklevel=2)
+        path.unlink(missing_ok=True)
+        return None
+    return part
 
 
 def _check_same(part: StoredPart, task: PartTask) -> None:
@@ -214,41 +210,4 @@ def _check_same(part: StoredPart, task: PartTask) -> None:
         raise InvalidFile(
             f"{part.path} was made from {part.source}, {how}. Write the changed data to another folder, or remove this "
             "one."
-        )
-
-
-def _check_finished(place: Path, names: list[str]) -> None:
-    """Check that there was something to write, and that nothing else is there."""
-    if not names:
-        raise InvalidDemos("The source has no parts: there is nothing to fit.")
-    for path in filter(is_scratch, list(place.iterdir())):
-        path.unlink(missing_ok=True)
-    others = sorted({path.name for path in place.glob("part-*.json")} - set(names))
-    if others:
-        raise InvalidFile(
-            f"{place} has {others[0]}, which the source no longer has: it has {len(names)} parts. Write to another "
-            "folder, or remove this one."
-        )
-
-
-def _check_groups(parts: list[StoredPart]) -> None:
-    """Check that no group lies in two parts; eight bytes a group are all that is kept in memory."""
-    seen: list[NDArray[np.uint64]] = []
-    for part in parts:
-        names = part.names()
-        assert names is not None  # groups always have names
-        keys = [hashlib.blake2b(repr(name).encode(), digest_size=8).digest() for name in names.tolist()]
-        seen.append(np.frombuffer(b"".join(keys), dtype=np.uint64))
-    everybody, where = np.concatenate(seen), np.repeat(np.arange(len(parts)), [len(keys) for keys in seen])
-    order = np.argsort(everybody, kind="stable")
-    twice = np.flatnonzero(everybody[order][1:] == everybody[order][:-1])
-    if twice.size:
-        one, other = order[twice[0]], order[twice[0] + 1]
-        first, second = parts[where[one]], parts[where[other]]
-        offset = int(np.searchsorted(where, where[one]))
-        names = first.names()
-        assert names is not None
-        raise InvalidDemos(
-            f"Group {names[one - offset].item()!r} has demonstrations in {first.name} and in {second.name}. A group "
-            "must lie within one part: partition the data by group."
         )

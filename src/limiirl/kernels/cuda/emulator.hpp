@@ -2,7 +2,9 @@
 // barrier.
 //
 // Fibres run one after the other, so that a barrier that is missing shows: the first fibre reads what the others have
-// not written yet. A barrier that only some threads of a block reach is an error, as it is on a device.
+// not written yet, and the last one what they have written too early. Which is the first is a choice, since what the
+// lower threads take from the higher ones shows in one order, and the other way round in the other. A barrier that only
+// some threads of a block reach is an error, as it is on a device.
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,10 +18,14 @@
 
 #define EMULATED
 #define STACK (1 << 16)
+// Shared memory of fixed size, of which a kernel may have one array: two numbers for each of 1024 threads.
+#define FIXED_BYTES (2 * 1024 * 8)
 #define __global__
 #define __device__
 #define __launch_bounds__(...)
-#define SHARED(type, name, size) type *name = (type *)emulated_block().fixed.data()
+#define SHARED(type, name, size)                                                           \
+    static_assert(sizeof(type) * (size) <= FIXED_BYTES, "too little memory is emulated"); \
+    type *name = (type *)emulated_block().fixed.data()
 #define DYNAMIC_SHARED(name) char *name = emulated_block().dynamic.data()
 
 using std::max;
@@ -82,12 +88,14 @@ static void emulated_body() {
     swapcontext(&emulated_fibre->context, &emulated_scheduler);
 }
 
-// 0, or 1 where the threads of a block waited at different barriers.
-static int emulate(unsigned blocks, unsigned threads, size_t shared, const std::function<void()> &kernel) {
+// 0, or 1 where the threads of a block waited at different barriers. With `reverse` the last block and the last thread
+// of each run first.
+static int emulate(unsigned blocks, unsigned threads, size_t shared, int reverse,
+                   const std::function<void()> &kernel) {
     gridDim.x = blocks;
     blockDim.x = threads;
     emulated_kernel = &kernel;
-    emulated_blocks.assign(blocks, EmulatedBlock{std::vector<char>(1024 * 8), std::vector<char>(shared)});
+    emulated_blocks.assign(blocks, EmulatedBlock{std::vector<char>(FIXED_BYTES), std::vector<char>(shared)});
     std::vector<Fibre> fibres(blocks * threads);
     for (Fibre &fibre : fibres) {
         fibre.stack.reset(new char[STACK]);
@@ -99,15 +107,17 @@ static int emulate(unsigned blocks, unsigned threads, size_t shared, const std::
     }
     for (;;) {
         unsigned done = 0, at_grid = 0;
-        for (unsigned b = 0; b < blocks; ++b) {
+        for (unsigned turn = 0; turn < blocks; ++turn) {
+            const unsigned b = reverse ? blocks - 1 - turn : turn;
             Waiting state = AT_BLOCK;
             while (state == AT_BLOCK) {
-                for (unsigned i = 0; i < threads; ++i) {
+                for (unsigned j = 0; j < threads; ++j) {
+                    const unsigned i = reverse ? threads - 1 - j : j;
                     emulated_fibre = &fibres[b * threads + i];
                     blockIdx.x = b;
                     threadIdx.x = i;
                     swapcontext(&emulated_scheduler, &emulated_fibre->context);
-                    if (i == 0) state = emulated_fibre->state;
+                    if (j == 0) state = emulated_fibre->state;
                     if (state != emulated_fibre->state) return 1;
                 }
             }

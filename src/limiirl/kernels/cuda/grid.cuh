@@ -18,8 +18,8 @@ typedef long long i64;
     char *name = (char *)dynamic_shared
 #endif
 
-// The number of columns and the width of the neighbours' table are known when compiling for a device.
-#ifdef FIXED_COLUMNS
+// The number of columns, unless it is 0, and the width of the neighbours' table are known when compiling for a device.
+#if FIXED_COLUMNS
 #define COLUMNS FIXED_COLUMNS
 #else
 #define COLUMNS n_columns
