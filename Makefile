@@ -24,7 +24,7 @@ demo: $(VENV)/.core ## fit a small built-in problem, compare initialisations, an
 test: $(VENV)/.dev ## run the tests, but for a few slow ones
 	$(PYTEST) -m "not slow"
 
-slow: $(VENV)/.dev ## run the slow tests: Dask clusters, kills at random moments, a wheel alone, the paper's table
+slow: $(VENV)/.dev ## run the slow tests: studies killed at random moments, a wheel alone, the paper's table
 	$(PYTEST) -m slow
 
 check: $(VENV)/.dev ## lint, formatting, types, layers, and the examples of the docstrings

@@ -24,6 +24,7 @@ from benchmarks.scale_costs import (
     FEATURES,
     LAUNCH_S,
     PAPER_LENGTH,
+    PAPER_STATES,
     SEGMENTS,
     TRIPS,
     K,

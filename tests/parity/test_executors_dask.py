@@ -20,8 +20,6 @@ from tests.oracles.clusters import Cluster, await_workers, cluster, living
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 from distributed import Client, Worker
 
-pytestmark = pytest.mark.slow
-
 TASKS = range(12)
 
 

@@ -13,7 +13,6 @@ from tests.oracles.clusters import cluster
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads what Linux says of a process"),
 ]
 

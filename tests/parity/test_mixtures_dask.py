@@ -45,7 +45,7 @@ def selection(engine: Engine | None) -> list[Any]:
 
 
 JOBS = {"restarts": restarts, "selection": selection}
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")]
+pytestmark = [pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,6 @@ def test_the_bits_are_those_of_a_loop(name: str, running: Cluster, alone: dict[s
     assert JOBS[name](Engine("dask", scheduler=running.address)) == alone[name]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "seed"), [("restarts", 0), ("selection", 1)])
 def test_workers_killed_at_random_moments_cost_time_only(
     name: str, seed: int, running: Cluster, alone: dict[str, list[Any]]
@@ -69,7 +68,6 @@ def test_workers_killed_at_random_moments_cost_time_only(
     assert killed, "the job was done before anybody was killed"
 
 
-@pytest.mark.slow
 def test_a_scheduler_that_goes_away_is_told_and_the_job_started_again_ends_the_same(
     tmp_path: Path, running: Cluster, alone: dict[str, list[Any]]
 ) -> None:
@@ -87,7 +85,6 @@ def test_a_scheduler_that_goes_away_is_told_and_the_job_started_again_ends_the_s
     assert selection(Engine("dask", scheduler=running.address)) == alone["selection"]
 
 
-@pytest.mark.slow
 def test_a_command_that_is_killed_and_started_again_prints_the_same(tmp_path: Path, running: Cluster) -> None:
     MDP.save(tmp_path / "mdp.npz")
     DEMOS.to_parquet(tmp_path / "walks.parquet")

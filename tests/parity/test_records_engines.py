@@ -29,7 +29,6 @@ def test_local_processes(tmp_path, workers):
     check(tmp_path)
 
 
-@pytest.mark.slow
 def test_a_dask_cluster(tmp_path, running):
     assert run(tmp_path, "--engine", "dask", "--scheduler", running.address) == (TRIALS, 0, TRIALS)
     check(tmp_path)

@@ -22,7 +22,7 @@ from tests.oracles.mixture import crossings, walks
 from tests.oracles.runs import command, start
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")]
+pytestmark = [pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")]
 
 Tell = Callable[[int, Any], None]
 MDP, PARTS, SIZE, ITERATIONS = crossings(), 6, 200, 5
@@ -91,7 +91,6 @@ def test_features_fit_and_memberships_have_the_bits_of_one_process(
     assert tables[0] == tables[1]
 
 
-@pytest.mark.slow
 def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path, running: Cluster, alone: str) -> None:
     engine = Engine("dask", scheduler=running.address)
     with killing(running.address, times=4, seed=0) as killed:
@@ -102,7 +101,6 @@ def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path, running
     assert [part.fingerprint for part in store.parts] == [part.fingerprint for part in wanted.parts]
 
 
-@pytest.mark.slow
 def test_a_scheduler_that_goes_away_is_told_and_the_fit_goes_on_from_its_checkpoint(
     tmp_path: Path, running: Cluster, alone: str
 ) -> None:
@@ -122,7 +120,6 @@ def test_a_scheduler_that_goes_away_is_told_and_the_fit_goes_on_from_its_checkpo
     assert seen == list(range(3, ITERATIONS + 1)), "it did not go on after what was kept"
 
 
-@pytest.mark.slow
 def test_a_fit_that_is_killed_goes_on_to_the_same_intents(tmp_path: Path, running: Cluster) -> None:
     written(tmp_path / "features")
     checkpoint = tmp_path / "fit.npz"
