@@ -104,6 +104,8 @@ def read_arrays(
         raise
     except FileNotFoundError:
         raise MissingFile(f"{path} does not exist. {remedy}") from None
+    except IsADirectoryError:
+        raise InvalidFile(f"{path} is a folder. {remedy}") from None
     # A damaged directory of the archive leads to places that the file does not have, an OSError.
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         # What numpy says of a file of another kind advises to unpickle it.

@@ -16,6 +16,7 @@ from limiirl.files import atomic_write
 from limiirl.irl.devices import choose_device
 from limiirl.roads import City, Matches, RoadNetwork, Trips, build, fit_drivers, match, read_trips, record
 from limiirl.streams import FeatureStore
+from limiirl.streams.fitting import _enough_drawn
 
 GROUP = typer.main.get_command(app)
 
@@ -65,7 +66,7 @@ def test_options_are_those_of_the_command_that_was_typed():
 
 
 def test_every_option_that_is_advised_exists():
-    commands = [["fit"], *(["roads", name] for name in ("build", "match", "fit", "demo"))]
+    commands = [["fit"], ["stream", "fit"], *(["roads", name] for name in ("build", "match", "fit", "demo"))]
     options = set().union(*(options_of(GROUP, words) for words in commands))
     advised = {option for option, _, _ in _ADVICE} | set(_PARAMETERS.values()) | {f"--{name}" for name in _FIRST}
     assert advised <= options
@@ -127,6 +128,7 @@ def provoked(folder):
         lambda: Matches.load(broken),
         lambda: IntentMixture.load(folder),
         lambda: FeatureStore.open(folder),
+        lambda: _enough_drawn(1, 3),
         lambda: Engine(workers=0),
         lambda: choose_device("tpu", 0),
         no_gpu,

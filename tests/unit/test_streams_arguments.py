@@ -40,7 +40,7 @@ def mixture(**parameters):
         ((abs, "2"), "n_parts must be a whole number, at least 1; it is '2'"),
         ((abs, 0), "n_parts must be a whole number, at least 1; it is 0"),
         ((3, 2), "function must be a function of a part's number; it is 3"),
-        ((abs, 2, object()), "mark must be a text, such as a date or str.seed.; it is <object"),
+        ((abs, 2, print), "mark must be a text, such as a date or str.seed.; it is <built-in function print>"),
         ((abs, 2, 3), "mark must be a text"),
     ],
     ids=str,

@@ -56,7 +56,7 @@ def test_from_files_to_memberships(folder):
     assert "2 intents behind 300 demonstrations; converged after" in said.stdout
     assert "river" in said.stdout
     assert "iteration 1: log-likelihood" in said.stderr
-    assert "demonstrations a second" in said.stderr
+    assert "rows a second" in said.stderr
     whole = IntentMixture(2, MaxEnt(bounds=(-5, 5)), tol=1e-3, random_state=0).fit(crossings(), DEMOS)
     found = IntentMixture.load(folder / "found")
     np.testing.assert_allclose(found.thetas_, whole.thetas_, rtol=1e-8)

@@ -143,8 +143,25 @@ def test_parts_leave_memory_one_by_one(tmp_path):
 
 def test_progress_counts_parts(tmp_path, walked):
     seen = []
-    write_features(crossings(), [walked, walked], tmp_path, progress=lambda *done: seen.append(done))
-    assert seen == [(0, None), (1, None), (2, 2)]
+    for number, source in enumerate(([walked, walked], iter([walked, walked]))):
+        write_features(crossings(), source, tmp_path / str(number), progress=lambda *done: seen.append(done))
+    assert seen == [(0, 2), (1, 2), (2, 2), (0, None), (1, None), (2, 2)]
+
+
+def test_files_without_rows_and_whole_numbers_of_other_sizes(tmp_path, walked):
+    folder = files(tmp_path / "in", walked, 100)
+    store = write_features(crossings(), folder, tmp_path / "out")
+    table = pq.read_table(folder / "walks-1.parquet")
+    pq.write_table(table.slice(0, 0), folder / "walks-0a.parquet")
+    small = table.schema.set(table.schema.get_field_index("state"), pa.field("state", pa.int16()))
+    pq.write_table(table.cast(small), folder / "walks-1.parquet")
+    again = write_features(crossings(), folder, tmp_path / "again")
+    assert [part.facts.n for part in again.parts] == [part.facts.n for part in store.parts]
+    np.testing.assert_array_equal(again.take(np.arange(300)).features, store.take(np.arange(300)).features)
+    for path in folder.iterdir():
+        pq.write_table(table.slice(0, 0), path)
+    with pytest.raises(InvalidFile, match="has no rows, nor has any other file"):
+        write_features(crossings(), folder, tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("kind", ["features", "base"])
@@ -188,8 +205,10 @@ def test_damaged_headers(tmp_path, walked):
     (tmp_path / "store.json").write_text('{"format": "limiirl.features", "version": 9}')
     with pytest.raises(InvalidFile, match="version 9; this limiirl reads"):
         FeatureStore.open(tmp_path)
-    with pytest.raises(MissingFile, match="it has no store.json"):
+    with pytest.raises(MissingFile, match="there is no such folder"):
         FeatureStore.open(tmp_path / "nowhere")
+    with pytest.raises(MissingFile, match="it has no store.json"):
+        FeatureStore.open(tmp_path.parent)
 
 
 def test_changed_data_are_refused(tmp_path, walked):
@@ -232,9 +251,7 @@ def bad_input(case, folder):
     if case == "nothing":
         return
     good.to_parquet(folder / "a.parquet")
-    if case == "no rows":
-        Demonstrations.from_lists([]).to_parquet(second)
-    elif case == "schemas":
+    if case == "schemas":
         Demonstrations.from_lists([[0, 1]], actions=[[0]]).to_parquet(second)
     elif case == "outside":
         Demonstrations.from_lists([[0, 1], [0, 4], [0, 1, 99]]).to_parquet(second)
@@ -256,10 +273,9 @@ def bad_input(case, folder):
     ("case", "message"),
     [
         ("nothing", "has no .parquet or .csv file"),
-        ("no rows", "b.parquet: there are no demonstrations in it"),
         (
             "schemas",
-            "different columns: .*a.parquet has demo int64, t int64, state int64; .*b.parquet has .* action ",
+            "different columns: .*a.parquet has demo whole number, t .* number; .*b.parquet has .*, action whole",
         ),
         ("outside", r"b.parquet: demonstration 2, step 2: .*99"),
         ("impossible", r"b.parquet: demonstration 1, step 0: "),

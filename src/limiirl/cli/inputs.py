@@ -74,9 +74,13 @@ def make_mixture(n_intents: int, model: str, settings: list[str], **parameters: 
     return configured(IntentMixture(n_intents, model_class(model)(), **parameters), settings)
 
 
+_OPTIONS = ("irl", "n_intents", "max_intents", "random_state", "callback", "verbose")
+
+
 def configured(mixture: _Mixture, settings: list[str]) -> _Mixture:
     """Return a mixture with settings NAME=VALUE of its own or of its model."""
-    known = mixture.get_params()
+    # What has an option of its own is not set in two ways.
+    known = {name: value for name, value in mixture.get_params().items() if name not in _OPTIONS}
     for setting in settings:
         name, equals, text = setting.partition("=")
         if name == "irl__device" and name not in known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -57,7 +58,7 @@ def features(
             out,
             by_group=by_group,
             engine=chosen_engine(engine, workers, scheduler),
-            progress=lambda done, _: tell(f"{done} parts done"),
+            progress=lambda done, total: tell(f"{done} of {total or 'some'} parts done"),
         )
     facts = {"rows": store.n, "demonstrations": store.n_demos, "features": store.n_features, "parts": len(store.parts)}
     if as_json:
@@ -173,9 +174,10 @@ class _Meter:
 
     def iteration(self, _: int, entry: Iteration) -> None:
         taken = max(time.perf_counter() - self.begun, 1e-9)
+        change = "" if math.isnan(entry.change) else f"change {entry.change:.1e}, "
         self.last = (
-            f"iteration {entry.iteration}: log-likelihood {entry.log_likelihood:.6f}, change {entry.change:.1e}, "
-            f"{self.n / taken:,.0f} demonstrations a second"
+            f"iteration {entry.iteration}: log-likelihood {entry.log_likelihood:.6f}, {change}"
+            f"{self.n / taken:,.0f} rows a second"
         )
         self.tell(self.last)
         self.begun = time.perf_counter()

@@ -20,6 +20,7 @@ _ADVICE: tuple[tuple[str, str, str], ...] = (
     ("--u-turns", r"u_turns='dead_ends'", "--u-turns"),
     ("--features", r"(?<=must be )a FeatureChoice, ", ""),
     ("--device", r"device='(\w+)'", r"--device \1"),
+    ("--sample", r"sample(?==\d)", "--sample"),
     ("--workers", r"(?<=at least 1), or None", ""),
     ("--gamma", r"(?<=Leave )gamma(?= out)", "--gamma"),
     ("--gamma", r"(?<=; )gamma(?= is )", "--gamma"),
@@ -43,7 +44,7 @@ _FIRST = ("device", "workers", "method", "model", "init", "component", "centre",
 _WRITERS: tuple[tuple[str, str], ...] = (
     (r"RoadNetwork\.save or (?=`limiirl)", ""),
     (r"Matches\.save or (?=`limiirl)", ""),
-    (r"IntentMixture\.save(?= wrote)", "`limiirl fit` or `limiirl roads fit`"),
+    (r"IntentMixture\.save(?= wrote)", "`limiirl fit`, `limiirl stream fit` or `limiirl roads fit`"),
     (r"write_features(?= wrote)", "`limiirl stream features`"),
     (r" See Trips\.skipped and Trips\.notes\.", ""),
 )

@@ -34,8 +34,8 @@ _STOPPING = ("max_iter", "tol", "likelihood_tol")
 _SILENT = ("irl", "callback", "verbose", "irl__device", "irl__max_memory")
 
 
-def identity(mixture: IntentMixture, irl: Any, mdp: MDP, store: FeatureStore, sample: int) -> str:
-    """Return a digest of what is fitted to what: the data, the MDP, the model, and the mixture but for when it stops.
+def identity(mixture: IntentMixture, irl: Any, mdp: MDP, store: FeatureStore, sample: int) -> dict[str, str]:
+    """Return digests of what is fitted to what: the data, the MDP, the model, and the mixture but for when it stops.
 
     Functions are known by their names, estimators by their classes and parameters, and random generators by their
     state: what they do is not looked at.
@@ -48,16 +48,20 @@ def identity(mixture: IntentMixture, irl: Any, mdp: MDP, store: FeatureStore, sa
     >>> store = FeatureStore.generated(lambda i: Rows(np.eye(2), np.zeros(2), np.ones(2)), [2], 2, longest=2)
     >>> a, b, c = (IntentMixture(2, max_iter=m, random_state=s) for m, s in ((5, 0), (9, 0), (5, 1)))
     >>> one, other, third = (identity(mixture, MaxEnt(), mdp, store, 10) for mixture in (a, b, c))
-    >>> one == other, one == third
-    (True, False)
+    >>> one == other, [name for name in one if one[name] != third[name]]
+    (True, ['random_state'])
     """
-    writer = Writer()
     # Temperatures depend on the number of iterations.
     skipped = (*_SILENT, *_STOPPING) if mixture.annealing is None else _SILENT
     parameters = mixture.get_params(deep=False) | {f"irl__{k}": v for k, v in irl.get_params(deep=False).items()}
-    written = {name: _written(writer, value, name) for name, value in sorted(parameters.items()) if name not in skipped}
-    about = [written, name_of(irl), mdp.fingerprint(), mdp.n_features, store.fingerprint, sample]
-    digest = hashlib.sha256(json.dumps(about).encode())
+    parameters = {name: value for name, value in sorted(parameters.items()) if name not in skipped}
+    parameters |= {"the data": store.fingerprint, "the MDP": [mdp.fingerprint(), mdp.n_features]}
+    return {name: _digest(value) for name, value in (parameters | {"irl": name_of(irl), "sample": sample}).items()}
+
+
+def _digest(value: Any) -> str:
+    writer = Writer()
+    digest = hashlib.sha256(json.dumps(_written(writer, value, "value")).encode())
     for name, array in sorted(writer.arrays.items()):
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
@@ -81,7 +85,7 @@ def _written(writer: Writer, value: Any, place: str) -> Any:
     return [name_of(value), {key: _written(writer, item, f"{place}.{key}") for key, item in sorted(known.items())}]
 
 
-def write_checkpoint(path: Path, state: State, fitted: str) -> None:
+def write_checkpoint(path: Path, state: State, fitted: dict[str, str]) -> None:
     """Write a state, whole or not at all, in the place of the one before."""
     remembered = state.U.ensemble
     writer = Writer()
@@ -106,7 +110,7 @@ def write_checkpoint(path: Path, state: State, fitted: str) -> None:
     write_archive(path, KIND, header, arrays | writer.arrays)
 
 
-def read_checkpoint(path: Path, fitted: str, shape: tuple[int, int]) -> State | None:
+def read_checkpoint(path: Path, fitted: dict[str, str], shape: tuple[int, int]) -> State | None:
     """Return the state that was written last, or None if there is none; that of another fit is an error.
 
     Parameters
@@ -117,10 +121,12 @@ def read_checkpoint(path: Path, fitted: str, shape: tuple[int, int]) -> State | 
     if not path.exists():
         return None
     header, arrays = read_archive(path, KIND)
-    if header.get("fitted") != fitted:
+    known = header.get("fitted")
+    if known != fitted:
+        known = known if isinstance(known, dict) else {}
+        others = ", ".join(name for name in known | fitted if known.get(name) != fitted.get(name))
         raise InvalidParameter(
-            f"{path} is the checkpoint of another fit: other data, another model or other settings. Give another "
-            "name, or remove it."
+            f"{path} is the checkpoint of another fit, with another value for {others}: give another name, or remove it."
         )
     try:
         return _state(header, arrays, *shape)

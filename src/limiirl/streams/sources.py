@@ -133,14 +133,17 @@ class Calls:
         count(self.n_parts, "n_parts")
 
 
-def parts_of(source: Any) -> Iterator[PartSource]:
-    """Yield the parts of a source: a folder of files, files, `Calls`, or Demonstrations one by one.
+def parts_of(source: Any) -> Iterable[PartSource]:
+    """Return the parts of a source: a folder of files, files, `Calls`, or Demonstrations one by one.
+
+    It is a list where it is known how many there are.
 
     Parameters
     ----------
     source : path, paths, Calls, Demonstrations or iterable of Demonstrations
         A folder's .parquet and .csv files are taken in the order of their names, with those of its subfolders; names
-        of files and folders that begin with a dot or an underscore are passed over. A generator is asked for its next
+        of files and folders that begin with a dot or an underscore are passed over, and so are parquet files without
+        rows. A generator is asked for its next
         demonstrations when there is room. What a file's folder is called is not looked at.
 
     Examples
@@ -149,28 +152,31 @@ def parts_of(source: Any) -> Iterator[PartSource]:
     ['part 0']
     """
     if isinstance(source, Calls):
-        yield from (CalledPart(index, source.function, source.mark) for index in range(source.n_parts))
-    elif isinstance(source, Demonstrations):
-        yield GivenPart(0, source)
-    elif isinstance(source, str | os.PathLike):
+        return [CalledPart(index, source.function, source.mark) for index in range(source.n_parts)]
+    if isinstance(source, Demonstrations):
+        return [GivenPart(0, source)]
+    if isinstance(source, str | os.PathLike):
         place = Path(source)
-        yield from _files(_listed(place), place if place.is_dir() else place.parent)
-    elif isinstance(source, Iterable):
-        items = list(source) if isinstance(source, list | tuple) else source
-        if isinstance(items, list) and items and all(isinstance(item, str | os.PathLike) for item in items):
-            yield from _files([Path(item) for item in items], None)
-            return
-        for index, item in enumerate(items):
-            if not isinstance(item, Demonstrations):
-                raise InvalidParameter(
-                    f"A source must yield Demonstrations; item {index} is a {type(item).__name__}. Pass "
-                    "Demonstrations, or a list of paths."
-                )
-            yield GivenPart(index, item)
-    else:
-        raise InvalidParameter(
-            f"source must be a folder, files, Demonstrations in parts, or Calls(function, n_parts); it is {source!r}."
-        )
+        return _files(_listed(place), place if place.is_dir() else place.parent)
+    if isinstance(source, list | tuple):
+        if source and all(isinstance(item, str | os.PathLike) for item in source):
+            return _files([Path(item) for item in source], None)
+        return list(_given(source))
+    if isinstance(source, Iterable):
+        return _given(source)
+    raise InvalidParameter(
+        f"source must be a folder, files, Demonstrations in parts, or Calls(function, n_parts); it is {source!r}."
+    )
+
+
+def _given(items: Iterable[Any]) -> Iterator[GivenPart]:
+    for index, item in enumerate(items):
+        if not isinstance(item, Demonstrations):
+            raise InvalidParameter(
+                f"A source must yield Demonstrations; item {index} is a {type(item).__name__}. Pass Demonstrations, or "
+                "a list of paths."
+            )
+        yield GivenPart(index, item)
 
 
 def _listed(place: Path) -> list[Path]:
@@ -195,7 +201,10 @@ def _listed(place: Path) -> list[Path]:
 
 def _files(paths: list[Path], within: Path | None) -> list[FilePart]:
     _check_paths(paths)
-    _check_schemas([path for path in paths if path.suffix == ".parquet"])
+    empty = _check_schemas([path for path in paths if path.suffix == ".parquet"])
+    if len(empty) == len(paths):
+        raise InvalidFile(f"{paths[0]} has no rows, nor has any other file. Give files with demonstrations.")
+    paths = [path for path in paths if path not in empty]
     names = [path.name if within is None else path.relative_to(within).as_posix() for path in paths]
     # Absolute, since workers may stand elsewhere.
     return [FilePart(str(path.absolute()), name) for path, name in zip(paths, names, strict=True)]
@@ -217,26 +226,37 @@ def _check_paths(paths: list[Path]) -> None:
             )
 
 
-def _check_schemas(paths: list[Path]) -> None:
-    """Check that all parquet files have the same columns; their last bytes say so, which takes no time."""
+def _check_schemas(paths: list[Path]) -> set[Path]:
+    """Check that all parquet files have the same columns, and return those without rows.
+
+    Their last bytes say so, which takes no time. Whole numbers are one kind, of whatever size.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     first: dict[str, str] = {}
+    empty = set()
     for path in paths:
         try:
-            schema = pq.read_schema(path)
-            known = {name: str(schema.field(name).type) for name in _COLUMNS if name in schema.names}
+            with pq.ParquetFile(path) as file:
+                schema, rows = file.schema_arrow, file.metadata.num_rows
+            kinds = {name: schema.field(name).type for name in _COLUMNS if name in schema.names}
+            known = {name: "whole number" if pa.types.is_integer(kind) else str(kind) for name, kind in kinds.items()}
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise _damaged(path) from None
-        first = first or known
+        if rows == 0:
+            empty.add(path)
+            continue
+        if not first:
+            first, pattern = known, path
         if known != first:
             one, other = (", ".join(f"{name} {kind}" for name, kind in columns.items()) for columns in (first, known))
             raise InvalidFile(
-                f"The files have different columns: {paths[0]} has {one}; {path} has {other}. Write them alike."
+                f"The files have different columns: {pattern} has {one}; {path} has {other}. Write them alike."
             )
+    return empty
 
 
 def _damaged(path: str | Path) -> InvalidFile:

@@ -188,9 +188,8 @@ def read_header(place: Path) -> dict[str, Any]:
     """Return what `write_header` wrote."""
     path = place / HEADER
     if not path.is_file():
-        raise MissingFile(
-            f"{place} is not a store of features: it has no {HEADER}. Give a folder that write_features wrote."
-        )
+        what = f"it has no {HEADER}" if place.is_dir() else "there is no such folder"
+        raise MissingFile(f"{place} is not a store of features: {what}. Give a folder that write_features wrote.")
     try:
         header = json.loads(path.read_bytes())
         if header["format"] != FORMAT or header["version"] > VERSION:

@@ -93,16 +93,16 @@ def write_features(
         check_model(irl)
     place = a_path(folder, "folder").absolute()  # workers may stand elsewhere
     names: list[str] = []
-    from_files = False
+    parts = parts_of(source)
+    total = len(parts) if isinstance(parts, list) else None
+    from_files = isinstance(parts, list) and all(isinstance(part, FilePart) for part in parts)
 
     def tasks() -> Iterator[PartTask]:
-        nonlocal from_files
-        for index, part in enumerate(parts_of(source)):
+        for index, part in enumerate(parts):
             if index == 0:  # so that a source that is not there leaves nothing behind
                 claim(place, mdp, by_group)
-                from_files = isinstance(part, FilePart)
             if progress is not None:
-                progress(index, None)
+                progress(index, total)
             names.append(PART.format(index))
             yield PartTask(str(place / names[-1]), part, str(place / MDP_FILE), mdp.fingerprint(), by_group)
 
