@@ -126,7 +126,8 @@ def read_checkpoint(path: Path, fitted: dict[str, str], shape: tuple[int, int]) 
         known = known if isinstance(known, dict) else {}
         others = ", ".join(name for name in known | fitted if known.get(name) != fitted.get(name))
         raise InvalidParameter(
-            f"{path} is the checkpoint of another fit, with another value for {others}: give another name, or remove it."
+            f"{path} is the checkpoint of another fit, with another value for {others}: give another name, or remove "
+            "it."
         )
     try:
         return _state(header, arrays, *shape)
