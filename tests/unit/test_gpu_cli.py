@@ -11,6 +11,9 @@ import pytest
 
 from limiirl import IntentMixture
 from limiirl.cli import main
+from limiirl.cli.device_option import with_device
+from limiirl.cli.inputs import make_mixture
+from limiirl.errors import InvalidParameter
 from limiirl.kernels.gpu_emulator import compiler
 from tests.oracles.mixture import crossings, walks
 
@@ -51,6 +54,12 @@ def test_no_gpu_is_one_sentence(command: str, folder: Path, monkeypatch: pytest.
     assert not out
     assert "LIMIIRL_GPU=off says to use no GPU" in " ".join(err.split())
     assert "Traceback" not in err
+
+
+def test_a_model_without_a_device_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMIIRL_GPU", "off")
+    with pytest.raises(InvalidParameter, match="SigmaGIRL has no device: .* Leave --device out"):
+        make_mixture(2, "SigmaGIRL", with_device([], "gpu"))
 
 
 @NEEDS_COMPILER

@@ -406,8 +406,12 @@ def test_pickles_and_folders_of_a_gpu_are_of_use_without_one(tmp_path, monkeypat
     mix = mixture(irl=MaxEnt(bounds=(-5, 5), device="gpu"))
     packed = pickle.dumps(mix)
     mix.save(tmp_path / "mix")
+    again = copy.deepcopy(mix)
+    assert (again.irl_.device, again._prepared is mix._prepared) == ("gpu", False)
+    mix.__dict__.pop("_prepared")  # as a stream leaves it
+    assert pickle.loads(pickle.dumps(mix)).irl_.device == "auto"
     monkeypatch.setenv("LIMIIRL_GPU", "off")
     _, demos = problem()
     for found in (pickle.loads(packed), IntentMixture.load(tmp_path / "mix")):
-        assert found.irl_.device == "auto"
+        assert (found.irl.device, found.irl_.device) == ("auto", "auto")
         np.testing.assert_allclose(found.score_samples(demos), mixture().score_samples(demos), rtol=1e-9)

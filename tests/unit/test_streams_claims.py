@@ -152,9 +152,12 @@ def test_groups_that_are_equal_numbers_are_one_group(tmp_path, walked):
                 tmp_path / str(other),
                 by_group=True,
             )
-    for other in (1.5, "1", -1, 2**53 + 1):
+    for other in (1.5, -1, 2**53 + 1):
         parts = [one, walked[10:20].replace(groups=np.full(10, other))]
         assert write_features(crossings(), parts, tmp_path / f"{other!r}", by_group=True).n == 2
+    parts = [one, walked[10:20].replace(groups=np.full(10, "1"))]
+    with pytest.raises(InvalidDemos, match="The column group has texts in part 1 and numbers in part 0"):
+        write_features(crossings(), parts, tmp_path / "text", by_group=True)
 
 
 class Named(StoredPart):

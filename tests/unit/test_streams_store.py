@@ -148,6 +148,24 @@ def test_progress_counts_parts(tmp_path, walked):
     assert seen == [(0, 2), (1, 2), (2, 2), (0, None), (1, None), (2, 2)]
 
 
+def test_names_that_are_text_in_one_file_and_numbers_in_another_are_refused(tmp_path):
+    (tmp_path / "in").mkdir()
+    for name, demo in (("a", "x"), ("b", "2")):
+        (tmp_path / "in" / f"{name}.csv").write_text(f"demo,t,state\n{demo},0,0\n{demo},1,1\n")
+    with pytest.raises(InvalidDemos, match="The column demo has texts in a.csv and numbers in b.csv. Write them alike"):
+        write_features(crossings(), tmp_path / "in", tmp_path / "out")
+
+
+def test_a_part_of_a_newer_version_is_not_written_anew(tmp_path, walked):
+    write_features(crossings(), [walked], tmp_path)
+    path = tmp_path / "part-00000.json"
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+    before = path.read_bytes()
+    with pytest.raises(InvalidFile, match="has format version 2; this limiirl reads up to 1. Upgrade limiirl"):
+        write_features(crossings(), [walked], tmp_path)
+    assert path.read_bytes() == before
+
+
 def test_files_without_rows_and_whole_numbers_of_other_sizes(tmp_path, walked):
     folder = files(tmp_path / "in", walked, 100)
     store = write_features(crossings(), folder, tmp_path / "out")

@@ -90,6 +90,10 @@ def configured(mixture: _Mixture, settings: list[str]) -> _Mixture:
         if not equals or name not in known:
             choices = ", ".join(sorted(known))
             raise InvalidParameter(f"--set takes NAME=VALUE with a NAME of {choices}; got {setting!r}.")
+        if name == "irl__device":  # before anything is fitted
+            from limiirl.irl.devices import choose_device
+
+            choose_device(text, 0)
         mixture.set_params(**{name: _value(text)})
     return mixture
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -46,11 +47,19 @@ class Reporting:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self._restore(state | {name: anywhere(state[name]) for name in ("irl", "irl_") if name in state})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a mixture that stays on its device, as a pickle does not."""
+        found = type(self).__new__(type(self))
+        found._restore(copy.deepcopy(self.__getstate__(), memo))
+        return found
+
+    def _restore(self, state: dict[str, Any]) -> None:
         state = dict(state)
         data = state.pop("_fitted_to", None)
         vars(self).update(state)
         if data is not None:
-            self.irl_ = anywhere(self.irl_)
             self._prepared = prepare(_settled(self.irl_), self.mdp_, *data)
 
     def standard_errors(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> StandardErrors:

@@ -28,6 +28,10 @@ AGAIN = "Run write_features again (`limiirl stream features`), which makes what 
 _ONE_AT_A_TIME = threading.RLock()
 
 
+class NewerFormat(InvalidFile):
+    """A part that a later limiirl wrote: it is whole, and not to be written anew."""
+
+
 class Facts(NamedTuple):
     """What a model asks of a part before it is fitted.
 
@@ -141,8 +145,13 @@ class StoredPart:
             raise InvalidFile(f"{path} is missing. {AGAIN}")
         try:
             header = json.loads(path.read_bytes())
-            if header["format"] != FORMAT or header["version"] > VERSION:
-                raise InvalidFile(f"{path} has format {header['format']!r} {header['version']}; this limiirl reads 1.")
+            if header["format"] == FORMAT and header["version"] > VERSION:
+                raise NewerFormat(
+                    f"{path} has format version {header['version']}; this limiirl reads up to {VERSION}. Upgrade "
+                    "limiirl."
+                )
+            if header["format"] != FORMAT:
+                raise InvalidFile(f"{path} has format {header['format']!r}, which is not ours. {AGAIN}")
             part = cls(
                 str(path),
                 **{name: _of(str, header[name]) for name in ("source", "mark", "mdp", "fingerprint")},

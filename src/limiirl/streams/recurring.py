@@ -16,8 +16,8 @@ from limiirl.errors import InvalidDemos
 from limiirl.streams.parts import StoredPart
 
 Keys = NDArray[np.uint64]
-# Demonstrations whose names are compared: 128 MB of keys. Of more, as many are drawn, beside the first and the last of
-# each file, since it is there that a table is cut.
+# Demonstrations whose names are compared: 128 MB of keys. Of more, as many are drawn, beside the lowest and the highest
+# of each file: where a table is sorted by name, it is there that it is cut.
 MOST = 2**24
 _TWO_PARTS = {
     "group": (
@@ -39,8 +39,9 @@ def check_names(parts: Sequence[StoredPart], unit: str, most: float = np.inf) ->
         What has the names.
     most : float
         Keys to keep in memory. Beyond that only the lowest are compared, which are a random sample of names and the
-        same in all parts, and the first and last names of each.
+        same in all parts, and the lowest and highest names of each.
     """
+    _check_kinds(parts, unit)
     lowest: list[Keys] = []
     ends: list[Keys] = []
     limit = 2**64 - 1
@@ -57,6 +58,19 @@ def check_names(parts: Sequence[StoredPart], unit: str, most: float = np.inf) ->
     suspects = np.union1d(_twice(lowest), _twice(ends))
     if suspects.size:
         _compare(parts, suspects, _TWO_PARTS[unit])
+
+
+def _check_kinds(parts: Sequence[StoredPart], unit: str) -> None:
+    """Check that names are all texts or all numbers: the text "2" and the number 2 would pass for two names."""
+    first: dict[bool, str] = {}
+    for part in parts:
+        names = part.names()
+        if names is not None:
+            first.setdefault(names.dtype.kind == "U", part.name)
+    if len(first) > 1:
+        raise InvalidDemos(
+            f"The column {unit} has texts in {first[True]} and numbers in {first[False]}. Write them alike."
+        )
 
 
 def _twice(keys: list[Keys]) -> Keys:

@@ -21,7 +21,7 @@ from limiirl.mdp import MDP
 from limiirl.mixture.spread import spread
 from limiirl.streams.claims import PART, check_finished, claim
 from limiirl.streams.models import check_facts, check_model
-from limiirl.streams.parts import AGAIN, Facts, StoredPart
+from limiirl.streams.parts import AGAIN, Facts, NewerFormat, StoredPart
 from limiirl.streams.places import a_path
 from limiirl.streams.recurring import MOST, check_names
 from limiirl.streams.sources import FilePart, PartSource, parts_of
@@ -192,9 +192,11 @@ def _undamaged(path: Path) -> StoredPart | None:
     try:
         part = StoredPart.open(path)
         part.verify()
+    except NewerFormat:
+        raise
     except InvalidFile as error:
-        what = str(error).removesuffix(AGAIN)
-        warnings.warn(f"{what}It is written anew now.", LimiirlWarning, stacklevel=2)
+        what = str(error).removesuffix(AGAIN).rstrip()
+        warnings.warn(f"{what} It is written anew now.", LimiirlWarning, stacklevel=2)
         path.unlink(missing_ok=True)
         return None
     return part
