@@ -72,8 +72,8 @@ class Engine:
         if self.name == "dask" and not _DASK_ADDRESS.fullmatch(self.scheduler or ""):
             raise InvalidParameter(
                 f"The engine 'dask' needs the scheduler's address with its port; got {self.scheduler!r}. "
-                "Start one with `dask scheduler` and pass the address that it prints, as in tcp://10.0.0.1:8786; that of "
-                "its dashboard, http://, is another."
+                "Start one with `dask scheduler` and pass the address that it prints, as in tcp://10.0.0.1:8786; that "
+                "of its dashboard, http://, is another."
             )
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
