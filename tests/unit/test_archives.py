@@ -68,7 +68,7 @@ def test_a_flipped_byte_is_found(path: Path):
 def test_absent_or_a_folder(tmp_path: Path):
     with pytest.raises(InvalidFile, match=r"x\.npz does not exist"):
         read_archive(tmp_path / "x.npz", KIND)
-    with pytest.raises(InvalidFile, match="Is a directory"):
+    with pytest.raises(InvalidFile, match="is a folder. Give a file"):
         read_archive(tmp_path, KIND)
 
 
