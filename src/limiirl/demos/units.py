@@ -68,6 +68,11 @@ class Units:
         return self.counts.size
 
     @property
+    def groups(self) -> NDArray[Any] | None:
+        """The group (N,) of each demonstration, as `of` takes them; None where each is a unit of its own."""
+        return None if self.index is None else self.names[self.index]
+
+    @property
     def grouped(self) -> bool:
         """Whether demonstrations share units."""
         return self.index is not None

@@ -191,7 +191,7 @@ class DaskPool:
         """Wait until a task has ended, and give those that have."""
         from distributed import CancelledError, KilledWorker
 
-        for future, outcome in self._batch():
+        for future, outcome in (self._first(), *self._others()):
             ticket = self._tickets.pop(future, None)
             if ticket is None:
                 continue  # it was dropped
@@ -207,15 +207,16 @@ class DaskPool:
             else:
                 raise outcome.error
 
-    def _batch(self) -> Iterator[tuple[Any, Any]]:
-        """Wait for an outcome, and give all that have come."""
+    def _first(self) -> tuple[Any, Any]:
+        """Wait for an outcome."""
         while True:
             try:
-                yield self._ended.get(timeout=_POLL_SECONDS)
+                return self._ended.get(timeout=_POLL_SECONDS)
             except queue.Empty:  # a result that was on its way when the scheduler went never comes
                 self._check()
-                continue
-            break
+
+    def _others(self) -> Iterator[tuple[Any, Any]]:
+        """Give the outcomes that have come as well."""
         while not self._ended.empty():
             yield self._ended.get()
 

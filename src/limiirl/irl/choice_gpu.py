@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from limiirl.irl.choice_values import TIE, HardValues, SoftValues, Solved, StationaryValues
 from limiirl.irl.choices import Choices
-from limiirl.irl.engine.gpu import DeviceFeatures
+from limiirl.irl.engine.gpu import DeviceFeatures, side_by_side
 from limiirl.kernels.choices import Moves
 from limiirl.kernels.gpu_choices import FADED, SETTLED, ChoiceKernels, DeviceChoices
 from limiirl.kernels.gpu_device import Device, faults
@@ -39,11 +38,7 @@ class DeviceRewards:
         self.graph = DeviceChoices(*outcomes, *back)
         self._state = None if mdp.state_features is None else DeviceFeatures(device, mdp.state_features)
         parts = choices.pair_features
-        self._pair = None
-        if parts and all(isinstance(part, np.ndarray) for part in parts):
-            self._pair = DeviceFeatures(device, np.hstack(parts))
-        elif parts:
-            self._pair = DeviceFeatures(device, sparse.hstack([sparse.csr_array(part) for part in parts]).tocsr())
+        self._pair = DeviceFeatures(device, side_by_side(parts)) if parts else None
 
     def rewards(self, thetas: Float) -> tuple[Any, Any]:
         """Return what states (S, K) and pairs (P, K) earn, on the device."""

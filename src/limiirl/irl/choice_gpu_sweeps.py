@@ -75,6 +75,14 @@ def _summed(step: Any, at: Any, weight: Float, size: int, n: int) -> tuple[Any, 
     return np.searchsorted(keys // max(1, size), np.arange(n)).astype(np.int64), keys % max(1, size), total
 
 
+def _planned(engine: GpuHorizonValues | GpuAverageValues, r_state: Any, r_pair: Any, *, last: Any) -> Any:
+    """Return the values V (n, S, K), swept from a last row back."""
+    V = engine.device.xp.empty((engine.n_rows, *r_state.shape))
+    V[-1] = last
+    engine.kernels.plan(r_state, r_pair, V)
+    return V
+
+
 class GpuHorizonValues(HorizonValues):
     """`HorizonValues` on a device.
 
@@ -102,11 +110,8 @@ class GpuHorizonValues(HorizonValues):
 
     def sweep(self, thetas: Float, columns: slice) -> Part:
         """Return the values of some columns."""
-        r_state, r_pair = self.place.rewards(thetas[columns])
-        V = self.device.xp.empty((self.n_rows, *r_state.shape))
-        V[-1] = r_state
-        self.kernels.plan(r_state, r_pair, V)
-        return Part(columns, r_pair, V)
+        rewards = self.place.rewards(thetas[columns])
+        return Part(columns, rewards[1], _planned(self, *rewards, last=rewards[0]))
 
     def residuals(self, thetas: Float, part: Part) -> Float:
         """Return zeros: a plan is what it is."""
@@ -136,11 +141,8 @@ class GpuAverageValues(AverageValues):
 
     def sweep(self, thetas: Float, columns: slice) -> Part:
         """Return the values of some columns, those of the last sweep first."""
-        r_state, r_pair = self.place.rewards(thetas[columns])
-        V = self.device.xp.empty((self.n_rows, *r_state.shape))
-        V[-1] = 0.0
-        self.kernels.plan(r_state, r_pair, V)
-        return Part(columns, r_pair, V)
+        rewards = self.place.rewards(thetas[columns])
+        return Part(columns, rewards[1], _planned(self, *rewards, last=0.0))
 
     def residuals(self, thetas: Float, part: Part) -> Float:
         """Return (K,): how far the last two sweeps were apart, relative to the largest value."""

@@ -62,9 +62,8 @@ class BayesianReporting(Reporting):
 
     def _as_mixture(self) -> IntentMixture:
         ready = self._prepared
-        groups = None if ready.units.index is None else ready.units.names[ready.units.index]
         found = IntentMixture(len(self.weights_), self.irl, init=self.ensemble_, max_iter=0)
-        found.fit(ready.mdp, ready.demos, groups).set_params(max_iter=IntentMixture().max_iter)
+        found.fit(ready.mdp, ready.demos, ready.units.groups).set_params(max_iter=IntentMixture().max_iter)
         # EM did nothing: what converged, or did not, are the sweeps.
         change = float(np.mean(np.sum(np.abs(found.responsibilities_ - self.responsibilities_), axis=1)))
         found.history_ = [replace(found.history_[0], change=change)]

@@ -42,8 +42,7 @@ class Reporting:
         state = dict(cast("dict[str, Any]", super().__getstate__()))
         ready: Prepared | None = state.pop("_prepared", None)
         if ready is not None:
-            groups = None if ready.units.index is None else ready.units.names[ready.units.index]
-            state["_fitted_to"] = ready.demos, groups
+            state["_fitted_to"] = ready.demos, ready.units.groups
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

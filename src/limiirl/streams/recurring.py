@@ -41,7 +41,7 @@ def check_names(parts: Sequence[StoredPart], unit: str, most: float = np.inf) ->
         Keys to keep in memory. Beyond that only the lowest are compared, which are a random sample of names and the
         same in all parts, and the lowest and highest names of each.
     """
-    _check_kinds(parts, unit)
+    kinds: dict[bool, str] = {}
     lowest: list[Keys] = []
     ends: list[Keys] = []
     limit = 2**64 - 1
@@ -49,28 +49,20 @@ def check_names(parts: Sequence[StoredPart], unit: str, most: float = np.inf) ->
         names = part.names()
         if names is None:
             continue
+        kinds.setdefault(names.dtype.kind == "U", part.name)
         keys = np.unique(keys_of(names))
         lowest.append(keys[keys <= np.uint64(limit)])
         ends.append(np.unique(keys_of(names[[0, -1]])))
         while sum(map(len, lowest)) > most:
             limit //= 2
             lowest = [keys[keys <= np.uint64(limit)] for keys in lowest]
+    if len(kinds) > 1:  # the text "2" and the number 2 would pass for two names
+        raise InvalidDemos(
+            f"The column {unit} has texts in {kinds[True]} and numbers in {kinds[False]}. Write them alike."
+        )
     suspects = np.union1d(_twice(lowest), _twice(ends))
     if suspects.size:
         _compare(parts, suspects, _TWO_PARTS[unit])
-
-
-def _check_kinds(parts: Sequence[StoredPart], unit: str) -> None:
-    """Check that names are all texts or all numbers: the text "2" and the number 2 would pass for two names."""
-    first: dict[bool, str] = {}
-    for part in parts:
-        names = part.names()
-        if names is not None:
-            first.setdefault(names.dtype.kind == "U", part.name)
-    if len(first) > 1:
-        raise InvalidDemos(
-            f"The column {unit} has texts in {first[True]} and numbers in {first[False]}. Write them alike."
-        )
 
 
 def _twice(keys: list[Keys]) -> Keys:

@@ -143,8 +143,8 @@ def parts_of(source: Any) -> Iterable[PartSource]:
     source : path, paths, Calls, Demonstrations or iterable of Demonstrations
         A folder's .parquet and .csv files are taken in the order of their names, with those of its subfolders; names
         of files and folders that begin with a dot or an underscore are passed over, and so are parquet files without
-        rows. A generator is asked for its next
-        demonstrations when there is room. What a file's folder is called is not looked at.
+        rows. A generator is asked for its next demonstrations when there is room. What a file's folder is called is
+        not looked at.
 
     Examples
     --------

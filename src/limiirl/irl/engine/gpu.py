@@ -52,6 +52,19 @@ class DeviceFeatures:
         return self.device.take(self._dense.T @ counts if self._turned is None else self._turned.times(counts))
 
 
+def side_by_side(parts: list[Any]) -> Any:
+    """Return feature matrices as one: dense where all are, csr otherwise.
+
+    Examples
+    --------
+    >>> side_by_side([np.ones((2, 1)), np.zeros((2, 2))]).shape
+    (2, 3)
+    """
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.hstack(parts)
+    return sparse.hstack([sparse.csr_array(part) for part in parts]).tocsr()
+
+
 class GpuBackend:
     """A GPU, with an MDP's graph, weights and features on it."""
 
@@ -92,11 +105,7 @@ class GpuBackend:
         if mdp.edge_features is not None:
             parts.append(mdp.edge_features)
         if parts:
-            if all(isinstance(part, np.ndarray) for part in parts):
-                whole: Any = np.hstack(parts)
-            else:
-                whole = sparse.hstack([sparse.csr_array(part) for part in parts]).tocsr()
-            edge = DeviceFeatures(self.device, whole[graph.edge_order])
+            edge = DeviceFeatures(self.device, side_by_side(parts)[graph.edge_order])
         return state, edge
 
     def edge_weights(self, log: bool) -> tuple[Any, Any]:
