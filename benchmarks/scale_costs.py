@@ -8,10 +8,10 @@ import math
 SEGMENTS, TRIPS, K, FEATURES = 50e6, 1e9, 3, 24
 PAPER_STATES, PAPER_LENGTH = 292_604, 300
 # docs/results/gpu/gpu.txt: ms of an evaluation at the paper's size, K = 3; bytes a second of a copy.
-GPU_MS, GPU_BOUNDED_MS, GPU_LOG_MS, GPU_COPY = 6.12, 8.84, 19.26, 4.23e12
+GPU_MS, GPU_BOUNDED_MS, GPU_LOG_MS, GPU_COPY = 5.87, 8.89, 20.44, 4.17e12
 # The same file: seconds of an evaluation of a continent's segments, L = 300, K = 3, from checkpoints; and of 10 million
 # on 16 cores.
-CONTINENT_S, CORES_S, CORES_STATES = 2.173, 19.78, 10e6
+CONTINENT_S, CORES_S, CORES_STATES = 2.160, 17.99, 10e6
 # docs/results/gpu/rivals.txt: seconds with a launch a step, as a CUDA graph, less those with one launch a sweep.
 LAUNCH_S = (7.79e-3 - 4.12e-3) / (2 * PAPER_LENGTH)
 # docs/results/matching.txt: fixes a second of one processor; fixes matched and trips that they are of.
@@ -19,7 +19,7 @@ FIXES_A_SECOND, FIXES, MATCHED_TRIPS = 78_589, 658_505, 17_084
 # docs/results/streaming.txt: rows a second and pass of a core, of the two that there were; 24 features, K = 3, N = 1e7.
 STREAMED, IN_MEMORY = 6.41e6 / 2, 13.67e6 / 2
 # docs/results/gpu/gpu.txt: seconds for value and gradient of 1,000 pairs, K = 3, in Porto; the elimination included.
-PAIRS_GPU_S, PAIRS_GPU, PORTO = 15.09e-3, 1_000, 85_189
+PAIRS_GPU_S, PAIRS_GPU, PORTO = 14.36e-3, 1_000, 85_189
 # docs/adr/0016-destination-model.md: seconds a pair for value and flow, in Porto; seconds of a factorisation.
 PAIR_S = 0.103 / 818
 FACTOR_S = {("Porto", 85_189): 0.035, ("a generated network of two edges a state", PAPER_STATES): 20.0}
