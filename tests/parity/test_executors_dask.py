@@ -4,7 +4,9 @@ import functools
 import os
 import signal
 import socket
+import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +17,7 @@ import pytest
 from limiirl.engines import Engine, Lost, clusters, execute, ordered
 from limiirl.engines.pools import Ticket
 from limiirl.errors import BackendUnavailable, LimiirlWarning
-from tests.oracles.clusters import Cluster, await_workers, cluster, living
+from tests.oracles.clusters import Cluster, await_workers, cluster, dask, living
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 from distributed import Client, Worker
@@ -232,6 +234,29 @@ def test_a_scheduler_without_workers_is_told(tmp_path: Path, monkeypatch: pytest
         pytest.raises(BackendUnavailable, match=f"had no worker within 1 seconds. Start some: dask worker {address}"),
     ):
         list(execute(abs, TASKS, Engine("dask", scheduler=address)))
+
+
+def test_a_run_whose_workers_have_all_gone_says_that_it_waits_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "_WORKERS_SECONDS", 1)
+    monkeypatch.setattr(clusters, "_RESIZE_SECONDS", 0.1)
+    options = ("worker", "--scheduler-file", tmp_path / "scheduler.json", "--nthreads", 1, "--local-directory", tmp_path)
+    with cluster(tmp_path, workers=0) as (address, _), ExitStack() as stack:
+        with dask(*options):
+            await_workers(address, 1)
+            results = execute(process, range(50), Engine("dask", scheduler=address))
+            first = next(results)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            later = threading.Timer(4.0, lambda: stack.enter_context(dask(*options)))
+            later.start()
+            found = [first, *results]
+        later.join()
+    assert sorted(task for task, _ in found) == list(range(50))
+    told = [str(warning.message) for warning in said if "no worker" in str(warning.message)]
+    assert len(told) == 1
+    assert "has had no worker for 1 seconds. The run waits, and goes on" in told[0]
 
 
 def test_a_scheduler_that_does_not_answer_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,12 @@
 """Threads: numba's and the caller's change no bit of a result."""
 
 import os
+import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 
 import numba
 import numpy as np
@@ -38,32 +41,57 @@ def assert_same(one: Totals, other: Totals) -> None:
         np.testing.assert_array_equal(left, right)
 
 
-@pytest.mark.parametrize("space", ["linear", "log"])
-def test_two_callers_at_once_get_what_each_gets_alone(space: str) -> None:
-    problems = [large(1), large(2)]
-    alone = [evaluate(*problem, space) for problem in problems]
-    ready = threading.Barrier(2)
-    found: list[list[Totals]] = [[], []]
+def together(calls: list[Callable[[], Totals]]) -> list[list[Totals]]:
+    """What each call gives six times over, all of them at once in threads of their own."""
+    ready = threading.Barrier(len(calls))
+    found: list[list[Totals]] = [[] for _ in calls]
     failed: list[BaseException] = []
 
     def work(i: int) -> None:
         try:
             ready.wait(timeout=60)
             for _ in range(6):
-                found[i].append(evaluate(*problems[i], space))
+                found[i].append(calls[i]())
         except BaseException as error:  # noqa: BLE001 (shown by the test, in the main thread)
             failed.append(error)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(calls))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(timeout=120)
     assert not failed
-    assert [len(results) for results in found] == [6, 6]
-    for i in range(2):
-        for result in found[i]:
-            assert_same(result, alone[i])
+    assert [len(results) for results in found] == [6] * len(calls)
+    return found
+
+
+@pytest.mark.parametrize("space", ["linear", "log"])
+def test_two_callers_at_once_get_what_each_gets_alone(space: str) -> None:
+    problems = [large(1), large(2)]
+    alone = [evaluate(*problem, space) for problem in problems]
+    for results, expected in zip(together([partial(evaluate, *p, space) for p in problems]), alone, strict=True):
+        for result in results:
+            assert_same(result, expected)
+
+
+@pytest.mark.parametrize("space", ["linear", "log"])
+def test_threads_that_share_an_engine_get_what_each_gets_alone(space: str) -> None:
+    mdp, thetas = large(1)
+    engine = FiniteEngine(mdp, LENGTH, number_space=space)
+    asked = [thetas, 3.0 * thetas, thetas[:1] - 1.0]
+    alone = [evaluate(mdp, theta, space) for theta in asked]
+    for results, expected in zip(together([partial(engine.totals, theta) for theta in asked]), alone, strict=True):
+        for result in results:
+            assert_same(result, expected)
+
+
+def test_an_engine_that_was_pickled_starts_with_no_memory() -> None:
+    mdp, thetas = large(1)
+    engine = FiniteEngine(mdp, LENGTH)
+    expected = engine.totals(thetas)
+    packed = pickle.dumps(engine)
+    assert len(packed) < engine.buffer(thetas.shape[0]).nbytes
+    assert_same(pickle.loads(packed).totals(thetas), expected)
 
 
 AGAIN = """

@@ -207,3 +207,12 @@ def test_several_threads_are_refused(pool: Any) -> None:
 def test_an_engine_has_a_map() -> None:
     with pytest.raises(InvalidParameter, match="engine must have a method map.*it is a str"):
         restarts().fit(MDP, DEMOS, engine="dask")
+
+
+def test_the_client_of_dask_is_told_where_its_address_goes() -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+    with (
+        distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client,
+        pytest.raises(InvalidParameter, match=r"is a Client of Dask.*Engine\('dask', scheduler='inproc://"),
+    ):
+        restarts().fit(MDP, DEMOS, engine=client)

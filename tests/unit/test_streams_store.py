@@ -182,6 +182,18 @@ def test_files_without_rows_and_whole_numbers_of_other_sizes(tmp_path, walked):
         write_features(crossings(), folder, tmp_path / "nothing")
 
 
+def test_a_csv_file_of_a_header_alone_has_no_rows_and_an_empty_one_is_damaged(tmp_path):
+    (tmp_path / "a.csv").write_text("demo,t,state\n\n")
+    with pytest.raises(InvalidFile, match="has no rows, nor has any other file"):
+        write_features(crossings(), tmp_path, tmp_path / "out")
+    (tmp_path / "b.csv").write_text("demo,t,state\nx,0,0\n")
+    (part,) = write_features(crossings(), tmp_path, tmp_path / "out").parts
+    assert part.facts.n == 1
+    (tmp_path / "a.csv").write_text("")
+    with pytest.raises(InvalidFile, match=r"a\.csv"):
+        write_features(crossings(), tmp_path, tmp_path / "again")
+
+
 @pytest.mark.parametrize("kind", ["features", "base"])
 def test_a_truncated_part_is_told_and_made_anew(tmp_path, walked, kind):
     folder, out = files(tmp_path / "in", walked, 100), tmp_path / "out"

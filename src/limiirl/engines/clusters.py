@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import queue
 import re
 import socket
@@ -84,6 +85,7 @@ class DaskPool:
         self._workers: dict[str, int] = {}
         self._warned = False
         self._asked = -_RESIZE_SECONDS
+        self._alone_at = math.inf  # when it will have had no worker for long
         try:
             self._probe()
         except BaseException:
@@ -141,16 +143,32 @@ class DaskPool:
 
     def width(self) -> int:
         """How many tasks may be in flight."""
-        if time.monotonic() - self._asked >= _RESIZE_SECONDS:
-            self._asked = time.monotonic()
-            try:
-                before, self._workers = self._workers, self._client.nthreads()
-            except (OSError, RuntimeError) as error:
-                raise self._gone() from error
-            if self._workers.keys() - before.keys():
-                self._copy()
-            self._look_for_threads()
+        self._look_around()
         return self._limit or AHEAD * max(1, len(self._workers))
+
+    def _look_around(self) -> None:
+        """Ask now and then who works: those that came get a copy of the input, and that all have gone is told."""
+        now = time.monotonic()
+        if now - self._asked < _RESIZE_SECONDS:
+            return
+        self._asked = now
+        try:
+            before, self._workers = self._workers, self._client.nthreads()
+        except (OSError, RuntimeError) as error:
+            raise self._gone() from error
+        if self._workers.keys() - before.keys():
+            self._copy()
+        self._look_for_threads()
+        if self._workers:
+            self._alone_at = now + _WORKERS_SECONDS
+        elif now >= self._alone_at:
+            self._alone_at = math.inf  # it is said once, until some come
+            warnings.warn(
+                f"The Dask scheduler at {self._address} has had no worker for {_WORKERS_SECONDS} seconds. The run waits, "
+                f"and goes on with what it has once there are some: dask worker {self._address} --nthreads 1.",
+                LimiirlWarning,
+                stacklevel=2,
+            )
 
     def _look_for_threads(self) -> None:
         """Warn, once, of workers with several threads: tasks are run one at a time in a process."""
@@ -223,6 +241,7 @@ class DaskPool:
     def _check(self) -> None:
         if self._client.status != "running" or any(future.cancelled() for future in self._tickets):
             raise self._gone()
+        self._look_around()
 
     def _gone(self) -> BackendUnavailable:
         return BackendUnavailable(f"The Dask scheduler at {self._address} has gone away. {_SAFE}")

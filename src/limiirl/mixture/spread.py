@@ -60,6 +60,7 @@ def spread(function: Callable[[Task], Result], tasks: Iterable[Task], engine: Ma
             f"{type(engine).__name__}."
         )
     _check_threads(engine)
+    _check_client(engine)
     for result, said in engine.map(Recorded(function), tasks):
         for warning in said:
             warnings.warn(warning, stacklevel=3)
@@ -77,4 +78,14 @@ def _check_threads(engine: Mapper) -> None:
         raise InvalidParameter(
             f"engine is a {type(engine).__name__} of {threads} threads, which would share what a fit works with. Use "
             "processes: limiirl.engines.Engine, or a ProcessPoolExecutor."
+        )
+
+
+def _check_client(engine: Mapper) -> None:
+    """Refuse Dask's own client, whose `map` gives futures and not results."""
+    if type(engine).__module__.partition(".")[0] == "distributed":
+        address = getattr(getattr(engine, "scheduler", None), "address", "ADDRESS")
+        raise InvalidParameter(
+            f"engine is a {type(engine).__name__} of Dask, whose map gives futures. Give the cluster's address instead: "
+            f"limiirl.engines.Engine('dask', scheduler='{address}')."
         )

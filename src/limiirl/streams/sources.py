@@ -202,6 +202,7 @@ def _listed(place: Path) -> list[Path]:
 def _files(paths: list[Path], within: Path | None) -> list[FilePart]:
     _check_paths(paths)
     empty = _check_schemas([path for path in paths if path.suffix == ".parquet"])
+    empty |= {path for path in paths if path.suffix == ".csv" and _header_alone(path)}
     if len(empty) == len(paths):
         raise InvalidFile(f"{paths[0]} has no rows, nor has any other file. Give files with demonstrations.")
     paths = [path for path in paths if path not in empty]
@@ -257,6 +258,12 @@ def _check_schemas(paths: list[Path]) -> set[Path]:
                 f"The files have different columns: {pattern} has {one}; {path} has {other}. Write them alike."
             )
     return empty
+
+
+def _header_alone(path: Path) -> bool:
+    """Return whether a CSV file has its columns' names and nothing else; one without even these was cut off."""
+    with path.open("rb") as file:
+        return bool(next(file, b"").strip()) and not any(line.strip() for line in file)
 
 
 def _damaged(path: str | Path) -> InvalidFile:

@@ -14,7 +14,7 @@ from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.irl.engine.backends import Backend, EngineRewards, HostBackend
 from limiirl.irl.engine.compiled import compile_mdp
 from limiirl.irl.engine.hessian import covariance
-from limiirl.irl.engine.messages import Messages
+from limiirl.irl.engine.messages import KeptMessages, Messages
 from limiirl.irl.engine.passes import Pass
 from limiirl.irl.engine.sampling import draw_starts, finite_steps, walk
 from limiirl.irl.engine.space import LOSS, check_space, log_loss_bound
@@ -65,8 +65,8 @@ class FiniteEngine:
         state; log_Z is then the mean of log Z(s) over the start distribution, p0 or the one given.
     number_space : {"auto", "linear", "log"}
     max_bytes : float, optional
-        Memory for messages; beyond it they are recomputed from checkpoints. By default 1 GiB on the CPU, and half of
-        what is free on a GPU.
+        Memory for messages, of each thread that uses the engine; beyond it they are recomputed from checkpoints. By
+        default 1 GiB on the CPU, and half of what is free on a GPU.
     backend : Backend, optional
         Where to compute: by default on the CPU.
 
@@ -108,16 +108,17 @@ class FiniteEngine:
         self.end_at_last = self.end if stop == "terminal" else None
         self._p0 = self.backend.put(mdp.p0[self.graph.order][:, None])
         self.steps = self.backend.put(self.discount)
-        self._buffers: dict[int, Messages] = {}
+        self._kept = KeptMessages()
 
     def buffer(self, n_columns: int) -> Messages:
-        """Return the messages' memory, which is kept from one evaluation to the next."""
-        known = self._buffers.get(n_columns)
+        """Return the messages' memory of this thread, which is kept from one evaluation to the next."""
+        buffers = self._kept.by_columns
+        known = buffers.get(n_columns)
         if known is None:
-            self._buffers.clear()
+            buffers.clear()
             row = (self.mdp.n_states + 1) * n_columns
             known = Messages(self.max_length, row, n_columns, self.max_bytes, self.backend.xp)
-            self._buffers[n_columns] = known
+            buffers[n_columns] = known
         return known
 
     @faults()

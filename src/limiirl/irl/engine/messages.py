@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -92,3 +93,14 @@ class Messages:
                 sweep(rows, exponents, self.bounds[j])
                 self._loaded = j
             yield self.bounds[j], rows, exponents
+
+
+class KeptMessages(threading.local):
+    """The messages' memory of an engine, by the number of columns: each thread that uses the engine has its own."""
+
+    def __init__(self) -> None:
+        self.by_columns: dict[int, Messages] = {}
+
+    def __reduce__(self) -> tuple[type[KeptMessages], tuple[()]]:
+        """Return none of it: what is pickled starts with no memory."""
+        return KeptMessages, ()
