@@ -241,7 +241,7 @@ def test_a_run_whose_workers_have_all_gone_says_that_it_waits_and_goes_on(
 ) -> None:
     monkeypatch.setattr(clusters, "_WORKERS_SECONDS", 1)
     monkeypatch.setattr(clusters, "_RESIZE_SECONDS", 0.1)
-    options = ("worker", "--scheduler-file", tmp_path / "scheduler.json", "--nthreads", 1, "--local-directory", tmp_path)
+    options = ("worker", "--scheduler-file", tmp_path / "scheduler.json", "--local-directory", tmp_path)
     with cluster(tmp_path, workers=0) as (address, _), ExitStack() as stack:
         with dask(*options):
             await_workers(address, 1)

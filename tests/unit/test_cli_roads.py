@@ -257,6 +257,17 @@ class TestFit:
         assert type(mixture.irl).__name__ == "MaxEnt"
         assert (mixture.irl.max_length, mixture.mdp_.gamma) == (300, 0.999)
 
+    def test_workers_find_what_this_process_finds(self, folder, matched):
+        given = ("roads", "fit", "town.npz", "m.npz", *STYLES, "--intents", "select", "--trips", "12", "--json")
+        found = []
+        for name, workers in (("alone", ()), ("together", ("--workers", "2"))):
+            told = json.loads(limiirl(folder, *given, *workers, "--out", name).stdout)
+            found.append({key: told[key] for key in told.keys() - {"saved", "seconds"}})
+        assert found[0] == found[1]
+        done = limiirl(folder, *given, "--engine", "dask", "--out", "nowhere", code=2)
+        assert "needs the scheduler's address" in " ".join(done.stderr.split())
+        assert not (folder / "nowhere").exists()
+
 
 class TestForecast:
     def test_is_the_forecasters(self, folder, fitted):
@@ -354,7 +365,14 @@ class TestReproduce:
         assert f"{option[0]} says nothing to reproduce drivers" in " ".join(done.stderr.split())
         assert not (tmp_path / "run").exists()
         done = limiirl(tmp_path, "reproduce", "table1", "--train", "5", "--out", "run", code=2)
-        assert "--train are of `limiirl reproduce drivers`" in " ".join(done.stderr.split())
+        assert "--train and --device are of `limiirl reproduce drivers`" in " ".join(done.stderr.split())
+
+    def test_a_gpu_that_is_absent_leaves_no_folder(self, folder, matched, tmp_path, monkeypatch):
+        monkeypatch.setenv("LIMIIRL_GPU", "off")
+        files = ("--network", folder / "town.npz", "--matches", folder / "m.npz", "--train", 5, "--device", "gpu")
+        done = limiirl(tmp_path, "reproduce", "drivers", *map(str, files), "--out", "run", code=2)
+        assert "LIMIIRL_GPU=off says to use no GPU" in " ".join(done.stderr.split())
+        assert not (tmp_path / "run").exists()
 
     def test_too_few_trips_leave_no_folder(self, folder, matched, tmp_path):
         files = ("--network", folder / "town.npz", "--matches", folder / "m.npz")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from limiirl import Demonstrations, DestinationMaxEnt, IntentMixture, MaxEnt, RewardEnsemble
-from limiirl.errors import InvalidDemos, InvalidFile, InvalidNetwork, InvalidParameter
+from limiirl.errors import BackendUnavailable, InvalidDemos, InvalidFile, InvalidNetwork, InvalidParameter
 from limiirl.experiments.drivers import DriverResults, read_drivers, run_drivers
 from limiirl.experiments.drivers_plan import DESTINATION_METHODS, DRIVER_METHODS, DriverData, DriverPlan, Trial
 from limiirl.experiments.drivers_trial import (
@@ -23,6 +23,7 @@ from limiirl.experiments.drivers_trial import (
     missed_distances,
     run_driver_trial,
 )
+from limiirl.kernels.gpu_emulator import compiler
 from limiirl.roads.features import PAPER
 from tests.oracles.two_ways import LENGTH_M, MOTORWAY, ONWARD, STREET, demonstrations, drives, two_ways
 
@@ -96,6 +97,7 @@ class TestPlan:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
+            ({"device": "tpu"}, "device must be one of cpu, gpu, auto; it is 'tpu'"),
             ({"n_train": 0}, "n_train must be a whole number of at least 1; it is 0"),
             ({"n_splits": 2.0}, "n_splits must be a whole number of at least 1; it is 2.0"),
             ({"max_iter": True}, "max_iter must be a whole number of at least 1; it is True"),
@@ -402,6 +404,35 @@ class TestResume:
     def test_a_trial_depends_on_its_arguments_alone(self, data, results):
         trial = list(PLAN.trials())[12]
         assert untimed(run_driver_trial(data, PLAN, trial)) == untimed(results.records[12])
+
+    def test_a_folder_of_a_plan_that_named_no_device_goes_on(self, data, copy):
+        file = copy / "drivers.json"
+        written = json.loads(file.read_text())
+        assert written["plan"].pop("device") == "cpu"
+        file.write_text(json.dumps(written))
+        assert run_drivers(data, PLAN, copy).records == read_drivers(copy).records
+        with pytest.raises(InvalidFile, match="with other settings"):
+            run_drivers(data, replace(PLAN, device="auto"), copy)
+
+    def test_a_gpu_that_is_absent_is_told_before_a_folder_is_made(self, data, copy, tmp_path, monkeypatch):
+        monkeypatch.setenv("LIMIIRL_GPU", "off")
+        with pytest.raises(BackendUnavailable, match="LIMIIRL_GPU=off"):
+            run_drivers(data, replace(PLAN, device="gpu"), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+        file = copy / "drivers.json"
+        file.write_text(file.read_text().replace('"device": "cpu"', '"device": "gpu"'))
+        assert read_drivers(copy).plan.device == "gpu"  # what was computed with one can be read without
+
+    @pytest.mark.skipif(compiler() is None, reason="no C++ compiler to emulate a GPU")
+    @pytest.mark.parametrize("method", ["one intent", "one intent, to a destination"])
+    def test_a_trial_on_a_gpu_is_that_of_the_cpu(self, data, results, monkeypatch, method):
+        monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+        plan, trial = replace(PLAN, device="gpu"), Trial(0, method, 1.0)
+        assert driver_mixture(plan, trial).irl.device == "gpu"
+        (expected,) = (r for r in results.records if (r.split, r.method, r.gamma) == (0, method, 1.0))
+        found = run_driver_trial(data, plan, trial)
+        np.testing.assert_allclose(found.train_nll, expected.train_nll, rtol=1e-8)
+        np.testing.assert_allclose(found.test_nll, expected.test_nll, rtol=1e-8)
 
     def test_another_plan_or_other_trips_are_refused(self, data, network, copy):
         before = sorted(copy.rglob("*"))

@@ -62,6 +62,11 @@ def test_a_model_without_a_device_says_so(folder: Path, monkeypatch: pytest.Monk
         make_mixture(2, "SigmaGIRL", with_device([], "gpu"))
 
 
+def test_a_device_is_named_once() -> None:
+    with pytest.raises(InvalidParameter, match="--device gpu and --set irl__device=cpu name the device twice"):
+        with_device(["tol=1e-3", "irl__device=cpu"], "gpu")
+
+
 @NEEDS_COMPILER
 def test_a_fit_on_a_gpu_is_that_of_the_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIMIIRL_GPU", "emulated")

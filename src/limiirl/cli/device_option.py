@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from limiirl.errors import InvalidParameter
+
 DeviceName = Annotated[
     str | None, typer.Option("--device", help="Where to compute: cpu, gpu, or auto (a GPU where it is worth it).")
 ]
@@ -17,4 +19,11 @@ def with_device(settings: list[str], device: str | None) -> list[str]:
     >>> with_device([], None)
     []
     """
-    return settings if device is None else [f"irl__device={device}", *settings]
+    if device is None:
+        return settings
+    for setting in settings:
+        if setting.startswith("irl__device="):
+            raise InvalidParameter(
+                f"--device {device} and --set {setting} name the device twice. Leave one of them out."
+            )
+    return [f"irl__device={device}", *settings]

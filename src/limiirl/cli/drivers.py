@@ -31,6 +31,7 @@ def reproduce_drivers(
     n_splits: int | None,
     n_train: int | None,
     *,
+    device: str | None,
     report: bool,
     as_json: bool,
 ) -> None:
@@ -38,7 +39,7 @@ def reproduce_drivers(
     from limiirl.experiments.drivers import run_drivers
 
     check_page(out / "report" if report else None)
-    data, plan = _problem(*files, n_splits, n_train)
+    data, plan = _problem(*files, {"n_splits": n_splits, "n_train": n_train, "device": device})
     run = 0
     try:
         with told_stages() as told:
@@ -87,14 +88,13 @@ def _plain(results: DriverResults) -> dict[str, Any]:
 
 
 def _problem(
-    network: Path | None, matches: Path | None, n_splits: int | None, n_train: int | None
+    network: Path | None, matches: Path | None, settings: dict[str, int | str | None]
 ) -> tuple[DriverData, DriverPlan]:
     """Return the data and the plan; the invented city, with fewer trips, where no files are named."""
     from limiirl.experiments.drivers_plan import DriverData, DriverPlan
     from limiirl.roads import City
 
-    given = {"n_splits": n_splits, "n_train": n_train}
-    more: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    more: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if (network is None) != (matches is None):
         raise InvalidParameter("reproduce drivers needs both --network and --matches, or neither: the invented city.")
     if network is None or matches is None:

@@ -50,6 +50,9 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     train: Annotated[
         int | None, typer.Option(help="drivers: trips to learn from in a split; 1,000 by default, 400 in the city.")
     ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="drivers: where to compute, cpu, gpu, or auto (a GPU where it is worth it).")
+    ] = None,
     workers: Workers = None,
     engine: EngineName = "local",
     scheduler: Scheduler = None,
@@ -71,10 +74,13 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
                     f"{option} says nothing to reproduce drivers, whose trials run one after the other on all cores of "
                     "this machine. Leave it out."
                 )
-        reproduce_drivers((network, matches), out, repeats, train, report=report, as_json=as_json)
+        reproduce_drivers((network, matches), out, repeats, train, device=device, report=report, as_json=as_json)
         return
-    if network is not None or matches is not None or train is not None:
-        raise InvalidParameter("--network, --matches and --train are of `limiirl reproduce drivers`, by itself.")
+    if any(given is not None for given in (network, matches, train, device)):
+        raise InvalidParameter(
+            "--network, --matches, --train and --device are of `limiirl reproduce drivers`, by itself. Worlds of the "
+            "other studies are far below the size from which a GPU gains."
+        )
     from limiirl.experiments.findings import findings
     from limiirl.experiments.running import run_studies
     from limiirl.experiments.store import Store

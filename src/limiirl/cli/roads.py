@@ -12,6 +12,7 @@ import typer
 from limiirl.cli import road_changes, road_forecasts
 from limiirl.cli.bars import counted, fits, iterations, told_stages
 from limiirl.cli.device_option import DeviceName
+from limiirl.cli.engine_options import EngineName, Scheduler, Workers, chosen_engine
 from limiirl.cli.inputs import check_page, check_target, show_page
 from limiirl.cli.road_forecasts import AsJson, Network, Seed
 from limiirl.cli.road_inputs import (
@@ -191,11 +192,16 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the fitted mixture.")] = Path("styles"),
     no_examples: NoExamples = False,
     device: DeviceName = None,
+    engine: EngineName = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     seed: Seed = 0,
     page: Page = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn driving styles from matched trips of 10 to 300 segments.
+
+    With --engine or --workers the fits of `--intents select` run at once; what is found is the same.
 
     Example: limiirl roads fit porto.npz matches.npz --intents 3 --trips 1000 --out styles --page styles-page
     """
@@ -204,6 +210,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
 
     check_target(out)
     check_page(page)
+    placed = chosen_engine(engine, workers, scheduler)
     roads, matched = read_matched(network, matches)
     usable, left_out = matched.demonstrations(), matched.selection()[1]
     demos = some(usable, trips, seed)
@@ -219,6 +226,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         by_driver=by_driver,
         init=init,
         device=device or "cpu",
+        engine=placed,
         random_state=seed,
         verbose=on_terminal,
         callback=None if on_terminal else iterations(f"learning styles from {plural(len(demos), 'trip')}"),

@@ -164,8 +164,8 @@ class DaskPool:
         elif now >= self._alone_at:
             self._alone_at = math.inf  # it is said once, until some come
             warnings.warn(
-                f"The Dask scheduler at {self._address} has had no worker for {_WORKERS_SECONDS} seconds. The run waits, "
-                f"and goes on with what it has once there are some: dask worker {self._address} --nthreads 1.",
+                f"The Dask scheduler at {self._address} has had no worker for {_WORKERS_SECONDS} seconds. The run "
+                f"waits, and goes on with what it has once there are some: dask worker {self._address} --nthreads 1.",
                 LimiirlWarning,
                 stacklevel=2,
             )

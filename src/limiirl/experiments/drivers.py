@@ -17,6 +17,7 @@ from limiirl.errors import InvalidFile, InvalidParameter
 from limiirl.experiments.drivers_plan import DESTINATION_METHODS, DRIVER_METHODS, DriverData, DriverPlan, Trial
 from limiirl.experiments.drivers_trial import DriverRecord, baseline_distances, run_driver_trial
 from limiirl.files import atomic_write
+from limiirl.irl.devices import choose_device
 from limiirl.metrics.intervals import Interval, mean_interval
 
 _PLAN = "drivers.json"
@@ -161,7 +162,9 @@ def run_drivers(
     unknown = sorted(set(splits or ()) - set(range(plan.n_splits)))
     if unknown:
         raise InvalidParameter(f"splits are numbered 0 to {plan.n_splits - 1}; there is no {unknown[0]}.")
-    # Too few trips, and features that the network does not have, are told before a folder is made.
+    # A GPU that is not there, too few trips, and features that the network does not have, are told before a folder is
+    # made.
+    choose_device(plan.device, 0)
     data.split(plan, 0)
     data.mdp(plan, next(plan.trials()))
     _claim(place, {"format": _FORMAT, "plan": plan.as_dict(), "data": data.fingerprint()})
@@ -210,6 +213,8 @@ def _claim(place: Path, wanted: dict[str, Any]) -> None:
                 f"{file} is damaged ({error!s:.100}), so that nobody knows what its trials are of. Choose another "
                 "folder, or remove it."
             ) from error
+        if isinstance(written, dict) and isinstance(written.get("plan"), dict):
+            written["plan"] = {"device": "cpu"} | written["plan"]  # plans did not name one at first
         if written != wanted:
             raise InvalidFile(
                 f"{place} holds a driver experiment with other settings or other trips. Choose another folder, or "

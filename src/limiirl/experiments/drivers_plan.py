@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import DestinationMaxEnt
+from limiirl.irl.devices import check_device
 from limiirl.mdp import MDP
 from limiirl.roads.features import choose
 from limiirl.roads.network import RoadNetwork
@@ -72,6 +73,8 @@ class DriverPlan:
     n_routes : int
         Of how many of the test trips routes are predicted.
     seed : int
+    device : {"cpu", "gpu", "auto"}
+        Where the models compute. It is of the plan since the table has their times.
     """
 
     n_intents: int = 3
@@ -89,6 +92,7 @@ class DriverPlan:
     destination_bounds: tuple[float, float] = (-50.0, 0.0)
     n_routes: int = 1000
     seed: int = 0
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         for name in (
@@ -123,6 +127,7 @@ class DriverPlan:
         if not isinstance(self.features, str):  # a choice of one's own has no form as JSON
             raise InvalidParameter(f"features must be 'paper' or 'plain'; got {self.features!r}.")
         choose(self.features)
+        check_device(self.device)
 
     def trials(self) -> Iterator[Trial]:
         """Return all trials, the first discount's before the others', and split by split."""

@@ -108,7 +108,12 @@ def driver_mixture(plan: DriverPlan, trial: Trial) -> IntentMixture:
     >>> driver_mixture(DriverPlan(), Trial(0, "one intent", 1.0)).n_intents
     1
     """
-    capped: dict[str, Any] = {"solver": "lbfgs", "tol": plan.m_tol, "max_evaluations": plan.max_evaluations}
+    capped: dict[str, Any] = {
+        "solver": "lbfgs",
+        "tol": plan.m_tol,
+        "max_evaluations": plan.max_evaluations,
+        "device": plan.device,
+    }
     if trial.to_destination:
         irl: Any = DestinationMaxEnt(bounds=plan.destination_bounds, **(capped | {"solver": "bfgs"}))
     else:

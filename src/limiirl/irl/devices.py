@@ -30,13 +30,19 @@ def choose_device(name: object, size: int) -> Device | None:
     >>> choose_device("cpu", 1_000_000) is None
     True
     """
-    _check(name)
+    check_device(name)
     if name == "gpu":
         return need_device()
     return find_device() if name == "auto" and size >= WORTH_IT else None
 
 
-def _check(name: object) -> None:
+def check_device(name: object) -> None:
+    """Check a device's name, and not that it is there.
+
+    Examples
+    --------
+    >>> check_device("gpu")
+    """
     if not (isinstance(name, str) and name in DEVICES):
         raise InvalidParameter(f"device must be one of {', '.join(DEVICES)}; it is {name!r}.")
 
@@ -77,6 +83,6 @@ def only_cpu(name: object, why: str) -> None:
     ...     print(error)
     Any length is solved by a sparse factorisation, which runs on the CPU. Use device='cpu' or device='auto'.
     """
-    _check(name)
+    check_device(name)
     if name == "gpu":
         raise InvalidParameter(f"{why}, which runs on the CPU. Use device='cpu' or device='auto'.")

@@ -86,6 +86,6 @@ def _check_client(engine: Mapper) -> None:
     if type(engine).__module__.partition(".")[0] == "distributed":
         address = getattr(getattr(engine, "scheduler", None), "address", "ADDRESS")
         raise InvalidParameter(
-            f"engine is a {type(engine).__name__} of Dask, whose map gives futures. Give the cluster's address instead: "
-            f"limiirl.engines.Engine('dask', scheduler='{address}')."
+            f"engine is a {type(engine).__name__} of Dask, whose map gives futures. Give the cluster's address "
+            f"instead: limiirl.engines.Engine('dask', scheduler='{address}')."
         )

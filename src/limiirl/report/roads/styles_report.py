@@ -63,6 +63,7 @@ _SETTINGS = {
     "m_tol": "an M-step stops at a relative gradient of",
     "destination_bounds": "bounds of rewards, given the destination",
     "n_routes": "test trips whose routes are predicted",
+    "device": "where the models computed",
 }
 _SHOWN = 2000
 _EXAMPLES = 3
