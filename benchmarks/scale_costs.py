@@ -13,7 +13,7 @@ GPU_MS, GPU_BOUNDED_MS, GPU_LOG_MS, GPU_COPY = 5.87, 8.89, 20.44, 4.17e12
 # on 16 cores.
 CONTINENT_S, CORES_S, CORES_STATES = 2.160, 17.99, 10e6
 # docs/results/gpu/rivals.txt: seconds with a launch a step, as a CUDA graph, less those with one launch a sweep.
-LAUNCH_S = (7.79e-3 - 4.12e-3) / (2 * PAPER_LENGTH)
+LAUNCH_S = (8.18e-3 - 4.19e-3) / (2 * PAPER_LENGTH)
 # docs/results/matching.txt: fixes a second of one processor; fixes matched and trips that they are of.
 FIXES_A_SECOND, FIXES, MATCHED_TRIPS = 78_589, 658_505, 17_084
 # docs/results/streaming.txt: rows a second and pass of a core, of the two that there were; 24 features, K = 3, N = 1e7.
