@@ -22,13 +22,14 @@ from limiirl.irl.choice_events import Events
 from limiirl.irl.destination_gpu import GpuGoalValues
 from limiirl.irl.destination_values import GoalValues
 from limiirl.irl.devices import choose_backend
-from limiirl.irl.engine import FiniteEngine
+from limiirl.irl.engine import FiniteEngine, InfiniteEngine
+from limiirl.irl.infinite_gpu import GpuInfiniteEngine
 from limiirl.kernels.goal_tree import heights
 from limiirl.kernels.gpu_device import need_device
 from limiirl.roads import RoadNetwork
 from limiirl.worlds import RoadGrid
 
-PARTS = ("evaluation", "variants", "sizes", "large", "causal", "goals", "training")
+PARTS = ("evaluation", "variants", "sizes", "large", "causal", "goals", "endless", "training")
 STORED = 1e11
 LARGEST_ON_CPU = 10_000_000
 
@@ -172,11 +173,30 @@ def policies(n: int, gamma: float, kind: str, horizon: int | None, model: Callab
     compare(f"{n:,} states, {kind}", calls[0], calls[1], (5, 1))
 
 
+def towns() -> list[MDP]:
+    """Return generated networks of several sizes."""
+    sizes = ((1_000, 1_200), (3_000, 3_600), (10_000, 12_000), (30_000, 36_000), (85_189, 102_227))
+    return [RoadGrid(n_states=n, n_edges=edges, seed=0).mdp for n, edges in sizes]
+
+
+def endless() -> None:
+    """Print log Z and its gradient over trajectories of any length: elimination against a sparse factorisation."""
+    print("any length: log Z and gradient of MaxEnt(max_length=inf), K = 3; the CPU factors one reward after the other")
+    for mdp in towns():
+        thetas = -np.random.default_rng(0).uniform(4.0, 8.0, (3, mdp.n_features))
+        gpu, cpu = GpuInfiniteEngine(mdp, need_device()), InfiniteEngine(mdp)
+        compare(
+            f"{mdp.n_states:,} states",
+            lambda g=gpu, t=thetas: g.expectation(t),
+            lambda c=cpu, t=thetas: c.expectation(t),
+            (10, 1),
+        )
+
+
 def goals(roads: str | None) -> None:
     """Print value and gradient of ways to goals, 1,000 pairs: a batch of rewards against one after the other."""
     print("goals: sums over ways between 1,000 pairs and their gradients, and infinite sums (elimination alone)")
-    sizes = ((1_000, 1_200), (3_000, 3_600), (10_000, 12_000), (30_000, 36_000), (85_189, 102_227))
-    worlds = [RoadGrid(n_states=n, n_edges=edges, seed=0).mdp for n, edges in sizes]
+    worlds = towns()
     if roads is not None:
         worlds.append(RoadNetwork.load(roads).mdp())
     for mdp in map(with_choices, worlds):
@@ -267,7 +287,7 @@ def main() -> None:
     for part in options.parts:
         if part == "goals":
             goals(options.roads)
-        elif part in ("sizes", "large", "causal"):
+        elif part in ("sizes", "large", "causal", "endless"):
             globals()[part]()
         else:
             globals()[part](mdp)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from limiirl import MDP
+from limiirl.irl.destination_values import GoalValues
 from limiirl.irl.engine import FiniteEngine
 from limiirl.irl.engine.gpu import GpuBackend
 from limiirl.kernels.gpu_device import find_device
@@ -88,6 +89,22 @@ def make_case(
     mdp = mdp.replace(**features)
     thetas = scale * rng.normal(-0.3, 0.7, (K, mdp.n_features))
     return Case(mdp, length, thetas)
+
+
+def costly_world(K: int = 3, **options: Any) -> tuple[MDP, NDArray[np.float64]]:
+    """A case of the parity suite with a cost a step, the first feature, and feasible parameters (K, d)."""
+    case = make_case(K=K, scale=0.3, **options)
+    ones, given = np.ones((case.mdp.n_states, 1)), case.mdp.state_features
+    if given is None:
+        phi: Any = ones
+    else:
+        phi = np.hstack([ones, given]) if isinstance(given, np.ndarray) else sparse.hstack([ones, given]).tocsr()
+    mdp = case.mdp.replace(state_features=phi, feature_names=None)
+    for cost in (1.0, 2.0, 4.0):
+        thetas = np.hstack([np.full((K, 1), -cost), case.thetas])
+        if all(GoalValues(mdp).finite(theta, 1e-3) for theta in thetas):
+            return mdp, thetas
+    raise AssertionError("no cost is enough")
 
 
 def engines(case: Case, place: Any = None, **options: Any) -> tuple[FiniteEngine, FiniteEngine]:

@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture
 from limiirl.demos.units import Units
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl import destination_values, with_choices
-from limiirl.irl.destination_gpu import GpuGoalValues, _Batch
+from limiirl.irl.destination_gpu import Batch, GpuGoalValues
 from limiirl.irl.destination_routes import entry_bytes
 from limiirl.irl.destination_values import GoalValues
 from limiirl.irl.prepared_destination import PreparedDestination
@@ -26,8 +25,8 @@ from tests.oracles.gpu_cases import (
     REAL,
     WORLDS,
     assert_same,
+    costly_world,
     device,
-    make_case,
 )
 
 pytestmark = NO_DEVICE
@@ -37,22 +36,6 @@ pytestmark = NO_DEVICE
 def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
     if not REAL:
         monkeypatch.setenv("LIMIIRL_GPU", "emulated")
-
-
-def world(K: int = 3, **options: Any) -> tuple[MDP, np.ndarray]:
-    """A case of the parity suite with a cost a step, the first feature, and feasible parameters (K, d)."""
-    case = make_case(K=K, scale=0.3, **options)
-    ones, given = np.ones((case.mdp.n_states, 1)), case.mdp.state_features
-    if given is None:
-        phi: Any = ones
-    else:
-        phi = np.hstack([ones, given]) if isinstance(given, np.ndarray) else sparse.hstack([ones, given]).tocsr()
-    mdp = case.mdp.replace(state_features=phi, feature_names=None)
-    for cost in (1.0, 2.0, 4.0):
-        thetas = np.hstack([np.full((K, 1), -cost), case.thetas])
-        if all(GoalValues(mdp).finite(theta, 1e-3) for theta in thetas):
-            return mdp, thetas
-    raise AssertionError("no cost is enough")
 
 
 def pairs(mdp: MDP, n: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +73,7 @@ def compare_reach(mdp: MDP, thetas: np.ndarray, place: Any) -> None:
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_values_and_gradients(name: str) -> None:
-    compare(*world(**WORLDS[name]))
+    compare(*costly_world(**WORLDS[name]))
 
 
 @NEEDS_COMPILER
@@ -103,7 +86,7 @@ def test_threads_of_a_block_in_either_order(
 ) -> None:
     """Several lanes to a sum, as only large blocks have everywhere, and several legs and states to a block."""
     monkeypatch.setattr(gpu_goals, "_CROWD", 1)
-    mdp, thetas = world(K, **WORLDS[name])
+    mdp, thetas = costly_world(K, **WORLDS[name])
     place = EmulatedDevice(n_threads=threads, reverse=reverse)
     compare(mdp, thetas, place=place)
     compare_reach(mdp, thetas, place)
@@ -111,13 +94,13 @@ def test_threads_of_a_block_in_either_order(
 
 @NEEDS_COMPILER
 def test_the_largest_blocks() -> None:
-    compare(*world(), place=EmulatedDevice(n_threads=1024))
+    compare(*costly_world(), place=EmulatedDevice(n_threads=1024))
 
 
 @pytest.mark.parametrize("K", [1, 9])
 def test_any_number_of_rewards(K: int) -> None:
     """Nine are more than are computed together."""
-    compare(*world(K))
+    compare(*costly_world(K))
 
 
 def test_roads() -> None:
@@ -127,7 +110,7 @@ def test_roads() -> None:
 
 def test_several_edges_between_two_states() -> None:
     """Told apart by their features, they are summed before elimination."""
-    mdp, thetas = world(kinds="state edge")
+    mdp, thetas = costly_world(kinds="state edge")
     rng = np.random.default_rng(0)
     twice = np.concatenate([np.arange(mdp.n_edges), rng.integers(0, mdp.n_edges, 20)])
     src, dst = mdp.src[twice], mdp.dst[twice]
@@ -138,7 +121,7 @@ def test_several_edges_between_two_states() -> None:
 
 
 def test_other_goals_of_the_same_starts() -> None:
-    mdp, thetas = world()
+    mdp, thetas = costly_world()
     cpu, gpu = GoalValues(mdp), GpuGoalValues(mdp, device())
     starts, goals = pairs(mdp, 6)
     for ends in (goals, goals[::-1].copy(), goals):
@@ -146,7 +129,7 @@ def test_other_goals_of_the_same_starts() -> None:
 
 
 def test_pairs_that_do_not_fit_memory_at_once() -> None:
-    mdp, thetas = world()
+    mdp, thetas = costly_world()
     gpu = GpuGoalValues(mdp, device(), max_bytes=1e4)
     starts, goals = pairs(mdp, 14)
     assert len(list(gpu._place.routes.parts(starts, goals, 3, 5e3))) > 2
@@ -156,7 +139,7 @@ def test_pairs_that_do_not_fit_memory_at_once() -> None:
 @pytest.mark.parametrize("most", [2e3, 4e3, 7e3, 1e4])
 def test_parts_take_no_more_memory_than_they_may(most: float) -> None:
     """No leg is shared here, so that the memory is known beforehand; a pair that takes more stands alone."""
-    mdp, _ = world(n_states=40)
+    mdp, _ = costly_world(n_states=40)
     starts, goals = np.random.default_rng(0).permutation(40).reshape(2, 20)
     parts = list(GpuGoalValues(mdp, device())._place.routes.parts(starts, goals, 3, most))
     sizes = [(routes.up.size + routes.down.size) * entry_bytes(3) for routes in parts]
@@ -192,7 +175,7 @@ def test_pairs_beyond_linear_space_are_left_to_the_cpu(reward: float) -> None:
     expected = cpu.log_values(thetas, starts, goals)
     assert_same(gpu.log_values(thetas, starts, goals), expected)
     (routes,) = gpu._place.routes.parts(starts, goals, 2, 1e6)
-    left = np.isnan(_Batch(gpu, thetas, 0.0).log_values(routes))
+    left = np.isnan(Batch(gpu, thetas, 0.0).log_values(routes))
     far = expected[routes.pairs] < np.log(1e-240)
     far[:, 0] |= reward > 0.0  # one sum that is too large, and no sum can be relied on
     assert 0 < np.count_nonzero(far) < 10
@@ -205,11 +188,11 @@ def test_pairs_beyond_linear_space_are_left_to_the_cpu(reward: float) -> None:
 @pytest.mark.parametrize("name", WORLDS)
 def test_sums_of_all_walks_from_a_state(name: str) -> None:
     """The largest of them decides whether linear space will do."""
-    compare_reach(*world(**WORLDS[name]), device())
+    compare_reach(*costly_world(**WORLDS[name]), device())
 
 
 def test_common_pairs_are_not_left_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    mdp, thetas = world()
+    mdp, thetas = costly_world()
     gpu, (starts, goals) = GpuGoalValues(mdp, device()), pairs(mdp, 9)
     linked = np.isfinite(GoalValues(mdp).log_values(thetas, starts, goals)).all(axis=1)
     monkeypatch.setattr(destination_values.Solution, "ways", None)
@@ -219,7 +202,7 @@ def test_common_pairs_are_not_left_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_infinite_sums_are_found_where_the_cpu_finds_them(name: str) -> None:
-    mdp, thetas = world(**WORLDS[name])
+    mdp, thetas = costly_world(**WORLDS[name])
     cpu, gpu = GoalValues(mdp), GpuGoalValues(mdp, device())
     mixed = thetas.copy()
     mixed[1, 0] += 4.5
@@ -246,7 +229,7 @@ def test_infinite_sums_are_found_where_the_cpu_finds_them(name: str) -> None:
 
 
 def test_no_pairs_at_all() -> None:
-    mdp, thetas = world()
+    mdp, thetas = costly_world()
     none = np.empty(0, dtype=np.int64)
     for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
         assert values.log_values(thetas, none, none).shape == (0, 3)
@@ -256,7 +239,7 @@ def test_no_pairs_at_all() -> None:
 
 
 def test_no_rewards_at_all() -> None:
-    mdp, thetas = world()
+    mdp, thetas = costly_world()
     starts, goals = pairs(mdp, 5)
     for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
         assert values.log_values(thetas[:0], starts, goals).shape == (5, 0)
@@ -275,7 +258,7 @@ def test_a_margin_is_kept_to_the_last_digits() -> None:
 
 
 def test_rewards_that_are_not_finite() -> None:
-    mdp, thetas = world(2)
+    mdp, thetas = costly_world(2)
     thetas[0, :] = 1e308
     told = []
     for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
@@ -291,7 +274,7 @@ def test_rewards_that_are_not_finite() -> None:
 
 
 def test_the_same_bits_every_time() -> None:
-    mdp, thetas = world()
+    mdp, thetas = costly_world()
     starts, goals = pairs(mdp, 9)
     found = [GpuGoalValues(mdp, device()).weigh(thetas, starts, goals, np.ones((9, 3))) for _ in range(2)]
     np.testing.assert_array_equal(found[0][0], found[1][0])
@@ -300,7 +283,7 @@ def test_the_same_bits_every_time() -> None:
 
 def test_more_moves_than_a_kernel_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_goals, "_COUNTS", 100)
-    mdp, _ = world(seed=3)
+    mdp, _ = costly_world(seed=3)
     with pytest.raises(InvalidParameter, match="more than a GPU's kernels can count. Use device='cpu'"):
         GpuGoalValues(mdp, device())
 

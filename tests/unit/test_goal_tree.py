@@ -29,6 +29,14 @@ def depths(parent: np.ndarray) -> np.ndarray:
     return np.array([len(above(parent, v)) - 1 for v in range(parent.size)])
 
 
+def test_states_that_come_last_are_above_all_that_lead_to_them() -> None:
+    src, dst = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([1, 2, 3, 0, 4, 4, 4, 5])
+    found = plan(6, src, dst, last=2)
+    assert found.rank[4:].tolist() == [4, 5]
+    assert sorted(found.rank[:4]) == [0, 1, 2, 3]
+    assert plan(6, src, dst).rank[4] != 4  # by its degree alone state 4 would come sooner
+
+
 @given(parent=forests())
 def test_ranges_hold_what_is_below(parent: np.ndarray) -> None:
     number, end = intervals(parent)

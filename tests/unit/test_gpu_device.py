@@ -82,15 +82,6 @@ def test_a_device_or_an_environment_that_does_not_exist(monkeypatch: pytest.Monk
         find_device()
 
 
-def test_any_length_has_no_gpu() -> None:
-    mdp, demos = world()
-    with pytest.raises(
-        InvalidParameter, match="Any length is solved by a sparse factorisation, which runs on the CPU."
-    ):
-        MaxEnt(np.inf, device="gpu").fit(mdp, demos)
-    MaxEnt(np.inf, (-10, 10), device="auto").fit(mdp, demos)
-
-
 @NEEDS_COMPILER
 def test_auto_takes_a_gpu_for_large_problems_only(emulated: None) -> None:
     assert choose_device("auto", WORTH_IT - 1) is None

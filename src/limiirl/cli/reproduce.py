@@ -68,12 +68,7 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     """
     if studies == ["drivers"]:
         unused = {"--workers": workers is not None, "--engine": engine != "local", "--scheduler": scheduler is not None}
-        for option, given in (unused | {"--retry-failed": retry_failed}).items():
-            if given:
-                raise InvalidParameter(
-                    f"{option} says nothing to reproduce drivers, whose trials run one after the other on all cores of "
-                    "this machine. Leave it out."
-                )
+        _check_unused(unused | {"--retry-failed": retry_failed})
         reproduce_drivers((network, matches), out, repeats, train, device=device, report=report, as_json=as_json)
         return
     if any(given is not None for given in (network, matches, train, device)):
@@ -117,6 +112,16 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
             typer.echo(f"The report is {page}")
     if progress.failed:
         raise typer.Exit(1)
+
+
+def _check_unused(options: dict[str, bool]) -> None:
+    """Raise if an option was given that the driver experiment does not have."""
+    for option, given in options.items():
+        if given:
+            raise InvalidParameter(
+                f"{option} says nothing to reproduce drivers, whose trials run one after the other on all cores of "
+                "this machine. Leave it out."
+            )
 
 
 def report(

@@ -82,13 +82,15 @@ class GpuGoalValues(GoalValues):
     max_bytes : float, optional
         Memory for what depends on the rewards; by default half of what is free on the device. Pairs that need more are
         taken a part at a time.
+    last : int
+        See `GoalValues`.
     """
 
     together = True
 
     @faults()
-    def __init__(self, mdp: MDP, device: Device, max_bytes: float | None = None) -> None:
-        super().__init__(mdp)
+    def __init__(self, mdp: MDP, device: Device, max_bytes: float | None = None, last: int = 0) -> None:
+        super().__init__(mdp, last)
         known = _known.get(mdp)
         if known is None or known.device is not device:
             known = _known[mdp] = _Place(mdp, self.plan, device)
@@ -120,8 +122,8 @@ class GpuGoalValues(GoalValues):
     def log_values(self, thetas: Float, starts: Int, goals: Int) -> Float:
         """See `GoalValues`."""
         found = np.empty((starts.size, thetas.shape[0]))
-        for columns in self._columns(thetas.shape[0]):
-            batch = _Batch(self, thetas[columns], 0.0)
+        for columns in self.columns(thetas.shape[0]):
+            batch = Batch(self, thetas[columns], 0.0)
             if np.any(batch.stuck >= 0):
                 raise divergent(self.plan, int(batch.stuck[np.argmax(batch.stuck >= 0)]))
             for routes in self._place.routes.parts(starts, goals, len(columns), self._max_bytes() / 2):
@@ -136,9 +138,9 @@ class GpuGoalValues(GoalValues):
     def weigh(self, thetas: Float, starts: Int, goals: Int, weights: Float, margin: float = 0.0) -> tuple[Float, Float]:
         """See `GoalValues`."""
         values, slopes = np.full(thetas.shape[0], np.inf), np.zeros_like(thetas)
-        for columns in self._columns(thetas.shape[0]):
+        for columns in self.columns(thetas.shape[0]):
             try:
-                batch = _Batch(self, thetas[columns], margin)
+                batch = Batch(self, thetas[columns], margin)
             except NumericalError:  # of one of them: the others still count
                 for k in columns if len(columns) > 1 else ():
                     one = slice(k, k + 1)
@@ -153,7 +155,7 @@ class GpuGoalValues(GoalValues):
         return values, slopes
 
     def _with_far(
-        self, theta: Float, starts: Int, goals: Int, found: _Weighed, j: int, margin: float
+        self, theta: Float, starts: Int, goals: Int, found: Weighed, j: int, margin: float
     ) -> tuple[float, Float]:
         """Return the sum and its derivatives under one reward, with the pairs that are left to the CPU."""
         value, slope = float(found.value[j]), found.slope[j]
@@ -176,14 +178,14 @@ class GpuGoalValues(GoalValues):
     def _max_bytes(self) -> float:
         return self.device.free_bytes() / 2 if self.max_bytes is None else self.max_bytes
 
-    def _columns(self, n: int) -> list[range]:
+    def columns(self, n: int) -> list[range]:
         """Return which of n rewards are computed together: values, their derivatives and moves fill half the memory."""
         one = 8.0 * (4 * self.plan.n_values + 4 * self.mdp.n_states + 4 * self.mdp.n_edges)
         most = int(max(1, min(_COLUMNS, self.device.n_threads, self._max_bytes() / 2 / one)))
         return [range(k, min(n, k + most)) for k in range(0, n, most)]
 
 
-class _Weighed(NamedTuple):
+class Weighed(NamedTuple):
     """Sums (K,) over pairs, their derivatives (K, d), and the weights (m, K) of pairs that they leave out."""
 
     value: Float
@@ -191,19 +193,29 @@ class _Weighed(NamedTuple):
     left: Float
 
 
-class _Batch:
-    """Sums over walks under some rewards (K, d); of no use where `stuck` (K,) is a state and not -1."""
+class Batch:
+    """Sums over walks under some rewards (K, d); of no use where `stuck` (K,) is a state and not -1.
+
+    `log_most` (K,) is the logarithm of the largest sum of all walks from a state.
+    """
 
     def __init__(self, values: GpuGoalValues, thetas: Float, margin: float) -> None:
         self._values, self._place, self._goals = values, values._place, values._place.goals
         self._log_w, self._found = values._eliminated(thetas, margin)
         self.stuck = self._found.stuck
+        self.log_most = np.full(self.stuck.size, np.inf)
         if np.any(self.stuck < 0):
             with np.errstate(all="ignore"):
                 self._moves = self._goals.moves(self._found)
                 self._loops = values.device.xp.exp(self._found.star)
             sums = values.device.take(column_max(values.device, self._goals.finish_reach(self._found)))
-            self._fine = (self.stuck < 0) & bounded(sums)
+            self.log_most = np.where(self.stuck < 0, sums, np.inf)
+            self._fine = bounded(self.log_most)
+
+    def loop_weight(self, k: int) -> float:
+        """Return the log-weight of the loops at the state that the k-th reward is stuck at."""
+        loop = 2 * self._values.plan.up.size + int(self.stuck[k])
+        return float(self._values.device.take(self._found.value[loop])[k])
 
     def log_values(self, routes: Routes) -> Float:
         """Return (m, K); nan where a pair is left to the CPU."""
@@ -212,7 +224,7 @@ class _Batch:
         with np.errstate(all="ignore"):
             return np.where(done, np.log(total[:m] / total[m:][routes.end_of]), np.nan)
 
-    def weigh(self, starts: Int, goals: Int, weights: Float) -> _Weighed:
+    def weigh(self, starts: Int, goals: Int, weights: Float) -> Weighed:
         """Return sums by weights (m, K)."""
         values, place, goals_of, xp = self._values, self._place, self._goals, self._values.device.xp
         pull, pull_star = xp.zeros_like(self._found.value), xp.zeros_like(self._found.star)
@@ -234,7 +246,7 @@ class _Batch:
             goals_of.pull_back(self._found, pull, pull_star)
             # What is subtracted for walks beyond the goal may leave a little less than 0.
             flow = xp.maximum(place.uses(self._log_w, self._found, pull), 0.0)
-            return _Weighed(value, place.features(values.mdp, flow), left)
+            return Weighed(value, place.features(values.mdp, flow), left)
 
     def _legs(self, routes: Routes) -> tuple[Any, Any]:
         up, down = self._moves

@@ -52,6 +52,8 @@ class GoalValues:
     Parameters
     ----------
     mdp : MDP
+    last : int
+        How many states of the highest numbers are eliminated last; see `plan`.
 
     Attributes
     ----------
@@ -69,7 +71,7 @@ class GoalValues:
 
     together = False
 
-    def __init__(self, mdp: MDP) -> None:
+    def __init__(self, mdp: MDP, last: int = 0) -> None:
         if mdp.gamma != 1.0:
             raise InvalidParameter(
                 f"DestinationMaxEnt needs discount 1; it is {mdp.gamma}. Ways to a goal have no largest length, and "
@@ -78,7 +80,7 @@ class GoalValues:
         self.mdp = mdp
         known = _KNOWN.get(mdp)
         if known is None:
-            known = _KNOWN[mdp] = _Known(plan(mdp.n_states, mdp.src.astype(np.int64), mdp.dst.astype(np.int64)))
+            known = _KNOWN[mdp] = _Known(plan(mdp.n_states, mdp.src.astype(np.int64), mdp.dst.astype(np.int64), last))
         self.plan, self._recent = known.plan, known.recent
 
     def log_moves(self, theta: Float) -> Float:

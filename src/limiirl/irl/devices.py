@@ -69,20 +69,3 @@ def anywhere(model: Any) -> Any:
     if getattr(model, "device", None) == "gpu":
         model.device = "auto"
     return model
-
-
-def only_cpu(name: object, why: str) -> None:
-    """Raise if a device is asked for that a computation does not have; "auto" keeps to the CPU.
-
-    Examples
-    --------
-    >>> only_cpu("auto", "Any length is solved by a sparse factorisation")
-    >>> try:
-    ...     only_cpu("gpu", "Any length is solved by a sparse factorisation")
-    ... except InvalidParameter as error:
-    ...     print(error)
-    Any length is solved by a sparse factorisation, which runs on the CPU. Use device='cpu' or device='auto'.
-    """
-    check_device(name)
-    if name == "gpu":
-        raise InvalidParameter(f"{why}, which runs on the CPU. Use device='cpu' or device='auto'.")

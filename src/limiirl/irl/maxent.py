@@ -14,7 +14,7 @@ from limiirl.demos.units import Units
 from limiirl.errors import InvalidParameter, NotFitted
 from limiirl.irl import checks, inference
 from limiirl.irl.base import FitResult
-from limiirl.irl.devices import choose_backend, only_cpu
+from limiirl.irl.devices import choose_backend, choose_device
 from limiirl.irl.engine import FiniteEngine, InfiniteEngine
 from limiirl.irl.engine.finite import Totals
 from limiirl.irl.engine.space import SPACES
@@ -67,7 +67,8 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         the CPU, half of what is free on a GPU.
     device : {"cpu", "gpu", "auto"}
         Where to compute. "auto" takes a GPU where one works and the MDP is large enough to gain. Samples and most
-        likely trajectories are found on the CPU. ADR 0018 has what was measured.
+        likely trajectories are found on the CPU, and so are Hessians where `max_length` is inf: solver="lbfgs" needs
+        none. ADR 0018 has what was measured.
 
     Attributes
     ----------
@@ -355,8 +356,12 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
                 "max_length=None is settled by fit, which was not called. Fit first, or pass max_length to the model."
             )
         if longest == math.inf:
-            only_cpu(self.device, "Any length is solved by a sparse factorisation")
-            return InfiniteEngine(mdp, stop=self.stop, by_start=by_start)
+            device = choose_device(self.device, mdp.n_states + mdp.n_edges)
+            if device is None:
+                return InfiniteEngine(mdp, stop=self.stop, by_start=by_start)
+            from limiirl.irl.infinite_gpu import GpuInfiniteEngine
+
+            return GpuInfiniteEngine(mdp, device, stop=self.stop, by_start=by_start, max_bytes=self.max_memory)
         return FiniteEngine(
             mdp,
             int(longest),

@@ -54,8 +54,11 @@ class Plan(NamedTuple):
         return 2 * self.up.size + self.rank.size
 
 
-def plan(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> Plan:
+def plan(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer], last: int = 0) -> Plan:
     """Return a plan for the graph of the moves (src[e], dst[e]), in an order of multiple minimum degree.
+
+    The `last` states of the highest numbers come after all others: an order by degrees is slow to find where a state
+    has moves to all.
 
     Examples
     --------
@@ -64,7 +67,8 @@ def plan(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> P
     >>> plan(3, np.array([0, 1]), np.array([1, 2])).up.size
     2
     """
-    rank = _order(n_states, src, dst)
+    inner = (src < n_states - last) & (dst < n_states - last)
+    rank = np.append(_order(n_states - last, src[inner], dst[inner]), np.arange(n_states - last, n_states))
     tail, head = rank[src], rank[dst]
     low_end, high_end = np.minimum(tail, head), np.maximum(tail, head)
     apart = low_end != high_end

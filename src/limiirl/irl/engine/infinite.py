@@ -32,7 +32,7 @@ from limiirl.mdp import MDP
 
 Float = NDArray[np.float64]
 # Sums of weights from which on a solve is looked at again, and at which cycles count as having weight 1.
-_NEARLY_SINGULAR = 1e9
+NEARLY_SINGULAR = 1e9
 _SINGULAR = 1e12
 
 
@@ -142,7 +142,7 @@ class InfiniteEngine:
         """Return what lies ahead of states (m,) at steps (m,); -inf where no start leads, or no trajectory can end."""
         value, starts = np.full((step.size, thetas.shape[0]), -np.inf), None
         if self.by_start:  # starts from which no trajectory ends are no reason to refuse the others
-            starts = np.where(_reach(self._links().T.tocsr(), self._end > 0)[self.graph.rank], self.mdp.p0, 0.0)
+            starts = np.where(self._ending()[self.graph.rank], self.mdp.p0, 0.0)
         log_Z, used = np.empty(thetas.shape[0]), self.mdp.p0 > 0
         if starts is None or np.any(starts > 0):
             node, _ = self.mdp.rewards(thetas)
@@ -253,7 +253,7 @@ class InfiniteEngine:
     def _factor(self, weights: Any) -> Any:
         """Return the LU factors of I - W, or raise `DivergentPartition` if the series does not converge."""
         lu, proof = _invert(weights)
-        if proof is not None and np.max(proof) > _NEARLY_SINGULAR:
+        if proof is not None and np.max(proof) > NEARLY_SINGULAR:
             # Large weights on the way are one reason, a cycle of weight 1 up to rounding the other. Only cycles count:
             # they lie within the strongly connected parts.
             _, part = connected_components(weights, connection="strong")
@@ -276,7 +276,7 @@ class InfiniteEngine:
         links = self._links()
         reached = _reach(links, given > 0)
         if self.stop == "terminal":
-            reached &= _reach(links.T.tocsr(), self._end > 0)
+            reached &= self._ending()
             stuck = (given > 0) & ~reached
             if np.any(stuck) if self.by_start else np.all(stuck == (given > 0)):
                 state = int(self.graph.order[np.argmax(stuck)])
@@ -284,6 +284,10 @@ class InfiniteEngine:
                     f"No trajectory from state {state} ends in a terminal state. Use stop='anywhere'."
                 )
         return np.flatnonzero(reached)
+
+    def _ending(self) -> NDArray[np.bool_]:
+        """Return (S,), in engine order, from which states a trajectory can end."""
+        return _reach(self._links().T.tocsr(), self._end > 0)
 
     def _links(self) -> Any:
         n = self.mdp.n_states

@@ -1,0 +1,187 @@
+"""`GpuInfiniteEngine`: sums over trajectories of any length on a GPU, several rewards at once.
+
+A trajectory is a way from an entrance, which leads to the states where it may start, to an exit, which the states where
+it may end lead to: `GpuGoalValues` sums over these. What a fit asks for again and again is computed there, log Z and
+its gradient; the rest stays on the CPU, and so does what elimination alone cannot settle.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from limiirl.errors import DivergentPartition, NumericalError
+from limiirl.irl.destination_gpu import Batch, GpuGoalValues
+from limiirl.irl.engine import InfiniteEngine
+from limiirl.irl.engine.gpu import side_by_side
+from limiirl.irl.engine.infinite import NEARLY_SINGULAR
+from limiirl.kernels.gpu_device import Device, faults
+from limiirl.mdp import MDP
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+# Log-weight of loops from which on their sum is infinite beyond doubt; below, rounding may decide, and the CPU does.
+_CLEARLY = 1e-9
+
+
+class _House(NamedTuple):
+    """The states that lie on some trajectory, with an exit, and an entrance where trajectories start from p0.
+
+    Attributes
+    ----------
+    mdp : MDP
+        Its last feature is the logarithm of an edge's probability, or of p0: what is left of an action that may lead
+        elsewhere has probabilities that do not sum to 1.
+    room : (S,)
+        The number of each state in it; -1 for those that it leaves out.
+    exit : int
+        The entrance is the state before.
+    """
+
+    mdp: MDP
+    room: Int
+    exit: int
+
+
+class GpuInfiniteEngine(InfiniteEngine):
+    """`InfiniteEngine` on a device.
+
+    Parameters
+    ----------
+    mdp : MDP
+    device : Device
+    stop : {"anywhere", "terminal"}
+    by_start : bool
+    max_bytes : float, optional
+        See `GpuGoalValues`.
+    """
+
+    @faults()
+    def __init__(
+        self,
+        mdp: MDP,
+        device: Device,
+        *,
+        stop: str = "anywhere",
+        by_start: bool = False,
+        max_bytes: float | None = None,
+    ) -> None:
+        super().__init__(mdp, stop=stop, by_start=by_start)
+        known = _known.setdefault(mdp, {})
+        if (stop, by_start) not in known:
+            known[stop, by_start] = self._built()
+        self._house = known[stop, by_start]
+        self._values = GpuGoalValues(self._house.mdp, device, max_bytes, last=1 if by_start else 2)
+
+    def log_partition(self, thetas: Float, *, starts: Float | None = None) -> Float:
+        """Return log_Z (K,)."""
+        return self.expectation(thetas, starts=starts)[0]
+
+    @faults()
+    def expectation(self, thetas: Float, *, starts: Float | None = None) -> tuple[Float, Float]:
+        """Return log_Z (K,) and its gradient (K, d), the expected features."""
+        K = thetas.shape[0]
+        if starts is not None and not self.by_start:  # the entrance leads to those of p0
+            return super().expectation(thetas, starts=starts)
+        begin, weights = self._begin(starts, K)
+        log_Z, expected = np.full(K, np.nan), np.zeros(thetas.shape)
+        if not np.any(begin < 0):  # else no trajectory from there ends, and the CPU says from where
+            for columns in self._values.columns(K):
+                part = slice(columns.start, columns.stop)
+                mine = None if starts is None else starts[:, part]
+                log_Z[part], expected[part] = self._together(thetas[part], begin, weights[:, part], mine)
+        for k in np.flatnonzero(np.isnan(log_Z)):
+            mine = None if starts is None else starts[:, k : k + 1]
+            log_Z[k : k + 1], expected[k : k + 1] = super().expectation(thetas[k : k + 1], starts=mine)
+        return log_Z, expected
+
+    def _together(self, thetas: Float, begin: Int, weights: Float, starts: Float | None) -> tuple[Float, Float]:
+        """Return log_Z (K,) and what is expected (K, d); nan where it is left to the CPU."""
+        log_Z, expected = np.full(thetas.shape[0], np.nan), np.full(thetas.shape, np.nan)
+        try:
+            batch = Batch(self._values, np.column_stack([thetas, np.ones(thetas.shape[0])]), 0.0)
+        except NumericalError:
+            return log_Z, expected
+        self._check_loops(batch, starts)
+        if np.all(batch.stuck >= 0):
+            return log_Z, expected
+        goals = np.full(begin.size, self._house.exit)
+        found = batch.weigh(begin, goals, np.where(batch.stuck < 0, weights, 0.0))
+        fine = (batch.log_most <= math.log(NEARLY_SINGULAR)) & ~np.any(found.left, axis=0)
+        log_Z[fine], expected[fine] = found.value[fine], found.slope[fine, :-1]
+        if self.by_start and self._house.mdp.state_features is not None:
+            # Ways from a state are without its own reward, which trajectories have.
+            d, own = self.mdp.n_state_features, self._house.mdp.state_features[begin]
+            first = np.asarray((own.T @ weights).T)
+            log_Z += np.sum(first * thetas[:, :d], axis=1)
+            expected[:, :d] += first
+        return log_Z, expected
+
+    def _begin(self, starts: Float | None, K: int) -> tuple[Int, Float]:
+        """Return where ways begin (m,), and the weights (m, K) of their sums' logarithms."""
+        if not self.by_start:
+            return np.array([self._house.exit - 1]), np.ones((1, K))
+        weights = np.broadcast_to(self.mdp.p0[:, None], (self.mdp.n_states, K)) if starts is None else starts
+        used = np.flatnonzero(np.any(weights > 0, axis=1))
+        return self._house.room[used], np.ascontiguousarray(weights[used])
+
+    def _check_loops(self, batch: Batch, starts: Float | None) -> None:
+        """Raise if loops at a state that some trajectory passes weigh more than 1."""
+        for j in np.flatnonzero(batch.stuck >= 0):
+            at = int(np.flatnonzero(self._values.plan.rank == batch.stuck[j])[0])
+            state = int(np.flatnonzero(self._house.room == at)[0])
+            passed = self.graph.order[self._relevant(None if starts is None else starts[:, j])]
+            if state in passed and batch.loop_weight(int(j)) > _CLEARLY:
+                raise DivergentPartition(
+                    f"The sum over trajectories of any length is infinite: cycles through state {state} weigh more "
+                    "than 1. Use lower rewards (a cost on every step), or a finite max_length."
+                )
+
+    def _built(self) -> _House:
+        """Return the states that matter, with the doors; by start, all from which a trajectory may end."""
+        mdp, order = self.mdp, self.graph.order
+        end, room = np.zeros(mdp.n_states, dtype=bool), np.full(mdp.n_states, -1)
+        end[order] = self._end > 0
+        kept = np.sort(order[self._ending() if self.by_start else self._relevant(None)])
+        n = kept.size
+        room[kept] = np.arange(n)
+        inner = np.flatnonzero((room[mdp.src] >= 0) & (room[mdp.dst] >= 0))
+        last = room[kept[end[kept]]]
+        first = np.empty(0, dtype=np.int64) if self.by_start else room[kept[mdp.p0[kept] > 0]]
+        exit_ = n if self.by_start else n + 1
+        log_q = [np.log(mdp.prob[inner]), np.zeros(last.size), np.log(mdp.p0[kept[first]])]
+        parts: list[Any] = []
+        if mdp.action_features is not None:
+            parts.append(_longer(mdp.action_features[mdp.pair_of_edge[inner]], last.size + first.size))
+        if mdp.edge_features is not None:
+            parts.append(_longer(mdp.edge_features[inner], last.size + first.size))
+        built = MDP.from_edges(
+            np.concatenate([room[mdp.src[inner]], last, np.full(first.size, n)]),
+            np.concatenate([room[mdp.dst[inner]], np.full(last.size, exit_), first]),
+            exit_ + 1,
+            state_features=None if mdp.state_features is None else _longer(mdp.state_features[kept], exit_ + 1 - n),
+            edge_features=side_by_side([*parts, np.concatenate(log_q)[:, None]]),
+        )
+        return _House(built, room, exit_)
+
+
+_known: weakref.WeakKeyDictionary[MDP, dict[tuple[str, bool], _House]] = weakref.WeakKeyDictionary()
+
+
+def _longer(features: Any, n: int) -> Any:
+    """Return features with n rows of zeros below.
+
+    Examples
+    --------
+    >>> _longer(np.ones((1, 2)), 2).sum(axis=1)
+    array([1., 0., 0.])
+    """
+    nothing = (n, features.shape[1])
+    if isinstance(features, np.ndarray):
+        return np.vstack([features, np.zeros(nothing)])
+    return sparse.vstack([features, sparse.csr_array(nothing)]).tocsr()
