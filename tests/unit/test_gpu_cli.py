@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from limiirl import IntentMixture
+from limiirl import MDP, IntentMixture
 from limiirl.cli import main
-from limiirl.cli.device_option import with_device
+from limiirl.cli.device_option import tell_device, with_device
 from limiirl.cli.inputs import make_mixture
 from limiirl.errors import InvalidParameter
 from limiirl.kernels.gpu_emulator import compiler
@@ -60,6 +60,27 @@ def test_a_model_without_a_device_says_so(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("LIMIIRL_GPU", "off")
     with pytest.raises(InvalidParameter, match="SigmaGIRL has no device: .* Leave --device out"):
         make_mixture(2, "SigmaGIRL", with_device([], "gpu"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_auto_says_where_it_computes(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMIIRL_GPU", "off")
+    _, _, err = limiirl(
+        folder, *COMMANDS[command], "--device", "auto", *(() if command == "select" else ("--out", "x"))
+    )
+    assert "--device auto: computing on the CPU: a GPU gains from 10,000 states and edges on, and there are" in err
+    _, _, err = limiirl(folder, *given)
+    assert "computing on" not in err
+
+
+@NEEDS_COMPILER
+def test_auto_names_the_gpu_or_says_that_none_works(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for choice, said in (("emulated", "emulated."), ("off", "the CPU: no GPU works here (--device gpu says why)")):
+        monkeypatch.setenv("LIMIIRL_GPU", choice)
+        tell_device("auto", MDP.from_edges(np.arange(5_000), np.arange(1, 5_001), 5_001))
+        assert capsys.readouterr().err.startswith(f"--device auto: computing on {said}")
 
 
 def test_a_device_is_named_once() -> None:

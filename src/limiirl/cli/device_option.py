@@ -1,10 +1,13 @@
 """`--device`: where a command's model computes, the same for every command that has it."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from limiirl.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from limiirl.mdp import MDP
 
 DeviceName = Annotated[
     str | None, typer.Option("--device", help="Where to compute: cpu, gpu, or auto (a GPU where it is worth it).")
@@ -27,3 +30,20 @@ def with_device(settings: list[str], device: str | None) -> list[str]:
                 f"--device {device} and --set {setting} name the device twice. Leave one of them out."
             )
     return [f"irl__device={device}", *settings]
+
+
+def tell_device(device: str | None, mdp: "MDP | int | None") -> None:
+    """Say, on stderr, where "auto" computes for an MDP, or for one of so many states and edges."""
+    if device != "auto" or mdp is None:
+        return
+    from limiirl.irl.devices import WORTH_IT, choose_device
+
+    size = mdp if isinstance(mdp, int) else mdp.n_states + mdp.n_edges
+    found = choose_device(device, size)
+    if found is not None:
+        where = found.name
+    elif size < WORTH_IT:
+        where = f"the CPU: a GPU gains from {WORTH_IT:,} states and edges on, and there are {size:,}"
+    else:
+        where = "the CPU: no GPU works here (--device gpu says why)"
+    typer.echo(f"--device auto: computing on {where}.", err=True)

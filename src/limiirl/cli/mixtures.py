@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiirl.cli.bars import fits
-from limiirl.cli.device_option import DeviceName, with_device
+from limiirl.cli.device_option import DeviceName, tell_device, with_device
 from limiirl.cli.engine_options import EngineName, Scheduler, Workers, chosen_engine
 from limiirl.cli.inputs import check_target, configured, groups_of, make_mixture, read_demos, read_problem
 from limiirl.errors import InvalidFile
@@ -75,6 +75,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     world, recorded = read_problem(demos, mdp, model, gamma)
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
     mixture = make_mixture(n_intents, model, with_device(settings, device), verbose=sys.stderr.isatty(), **parameters)
+    tell_device(device, world)
     mixture.fit(world, recorded, groups_of(recorded, by_group), engine=placed)
     _tell(mixture, out, as_json, {}, "")
 
@@ -107,6 +108,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     mixture = configured(
         BayesianIntentMixture(most, model_class(model)(), init, random_state=seed), with_device(settings, device)
     )
+    tell_device(device, world)
     mixture.fit(world, recorded, groups_of(recorded, by_group))
     posterior = {str(k): p for k, p in mixture.intent_posterior_.items()}
     said = ", ".join(f"{k}: {p:.3f}" for k, p in mixture.intent_posterior_.items() if p >= 5e-4)
@@ -194,11 +196,13 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         raise InvalidFile(f"{plot} must end in .png, .svg or .pdf.")
     placed = chosen_engine(engine, workers, scheduler)
     world, recorded = read_problem(demos, mdp, model, gamma)
+    mixture = make_mixture(1, model, with_device(settings, device), init=init)
+    tell_device(device, world)
     found = select_intents(
         world,
         recorded,
         range(1, most + 1),
-        mixture=make_mixture(1, model, with_device(settings, device), init=init),
+        mixture=mixture,
         groups=groups_of(recorded, by_group),
         fold_groups=groups_of(recorded, fold_by_group, "--fold-by-group"),
         folds=folds,

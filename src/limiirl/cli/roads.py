@@ -11,7 +11,7 @@ import typer
 
 from limiirl.cli import road_changes, road_forecasts
 from limiirl.cli.bars import counted, fits, iterations, told_stages
-from limiirl.cli.device_option import DeviceName
+from limiirl.cli.device_option import DeviceName, tell_device
 from limiirl.cli.engine_options import EngineName, Scheduler, Workers, chosen_engine
 from limiirl.cli.inputs import check_page, check_target, show_page
 from limiirl.cli.road_forecasts import AsJson, Network, Seed
@@ -212,6 +212,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     check_page(page)
     placed = chosen_engine(engine, workers, scheduler)
     roads, matched = read_matched(network, matches)
+    tell_device(device, roads.n_segments + roads.n_turns)
     usable, left_out = matched.demonstrations(), matched.selection()[1]
     demos = some(usable, trips, seed)
     number = int(n_intents) if n_intents.isdecimal() else n_intents

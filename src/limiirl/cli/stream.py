@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limiirl.cli.device_option import DeviceName, with_device
+from limiirl.cli.device_option import DeviceName, tell_device, with_device
 from limiirl.cli.engine_options import EngineName, Scheduler, Workers, chosen_engine
 from limiirl.cli.inputs import check_target, make_mixture
 from limiirl.cli.mixtures import AsJson, Init, Seed, Setting
@@ -100,12 +100,14 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     mixture = make_mixture(
         n_intents, "MaxEnt", with_device(settings, device), init=init, reward_init=reward_init, random_state=seed
     )
+    world = opened.mdp()
+    tell_device(device, world)
     with _told() as tell:
         meter = _Meter(opened.n, tell)
         mixture.set_params(callback=meter.iteration)
         fit_streamed(
             mixture,
-            opened.mdp(),
+            world,
             opened,
             sample=sample,
             checkpoint=checkpoint,
