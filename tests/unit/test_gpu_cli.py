@@ -65,9 +65,8 @@ def test_a_model_without_a_device_says_so(folder: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("command", COMMANDS)
 def test_auto_says_where_it_computes(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIMIIRL_GPU", "off")
-    _, _, err = limiirl(
-        folder, *COMMANDS[command], "--device", "auto", *(() if command == "select" else ("--out", "x"))
-    )
+    given = (*COMMANDS[command], "--out", f"auto_{command}")
+    _, _, err = limiirl(folder, *given, "--device", "auto")
     assert "--device auto: computing on the CPU: a GPU gains from 10,000 states and edges on, and there are" in err
     _, _, err = limiirl(folder, *given)
     assert "computing on" not in err
