@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,11 @@ class Messages:
 
     def __init__(self, length: int, row: int, n_columns: int, max_bytes: float, xp: Any = np) -> None:
         self.length = length
-        steps = max(1, length - 1)
-        self.stretch = steps if 8 * row * length <= max_bytes else max(1, math.isqrt(steps))
-        self.bounds = [*range(0, steps, self.stretch), length - 1] if length > 1 else [0]
-        self._rows: Any = xp.zeros((min(self.stretch, length - 1) + 1, row))
-        self._exponents: Any = xp.zeros((self._rows.shape[0], n_columns), dtype=np.int64)
-        kept = len(self.bounds) if len(self.bounds) > 2 else 0
+        self.stretch = max(1, length - 1) if 8 * row * length <= max_bytes else _root(length)
+        self.bounds = _bounds(length, self.stretch)
+        held, kept = _sizes(self.bounds)
+        self._rows: Any = xp.zeros((held, row))
+        self._exponents: Any = xp.zeros((held, n_columns), dtype=np.int64)
         self._marks: Any = xp.zeros((kept, row))
         self._mark_exponents: Any = xp.zeros((kept, n_columns), dtype=np.int64)
         self._loaded = 0  # the stretch whose messages are in place
@@ -50,10 +50,7 @@ class Messages:
         >>> Messages.least_rows(300), Messages.least_rows(4000)
         (37, 129)
         """
-        steps = max(1, length - 1)
-        stretch = max(1, math.isqrt(steps))
-        marks = -(-steps // stretch) + 1
-        return min(stretch, length - 1) + 1 + (marks if marks > 2 else 0)
+        return sum(_sizes(_bounds(length, _root(length))))
 
     def sweep_back(self, last: Float, sweep: Sweep) -> tuple[Float, NDArray[np.int64]]:
         """Run the whole backward sweep from the message of the last step; return that of step 0 and its exponents."""
@@ -93,6 +90,22 @@ class Messages:
                 sweep(rows, exponents, self.bounds[j])
                 self._loaded = j
             yield self.bounds[j], rows, exponents
+
+
+def _root(length: int) -> int:
+    """Return how many steps make a stretch where messages are recomputed."""
+    return max(1, math.isqrt(max(1, length - 1)))
+
+
+def _bounds(length: int, stretch: int) -> list[int]:
+    """Return the steps at which stretches begin and end."""
+    return [*range(0, length - 1, stretch), length - 1]
+
+
+def _sizes(bounds: list[int]) -> tuple[int, int]:
+    """Return how many rows there are for the steps of one stretch, and for those at which several meet."""
+    longest = max((after - before for before, after in pairwise(bounds)), default=0)
+    return longest + 1, len(bounds) if len(bounds) > 2 else 0
 
 
 class KeptMessages(threading.local):
