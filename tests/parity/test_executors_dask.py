@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -217,11 +217,20 @@ def test_a_lost_result_whose_task_then_dies_is_computed_again(
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_scheduler_that_goes_away_midway_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def quick(_: int) -> bytes:
+    time.sleep(0.002)
+    return b"x" * 20_000
+
+
+# Of quick tasks some result is on its way at any moment, and fails in another manner than one that is waited for.
+@pytest.mark.parametrize(("task", "after"), [(process, 0.0), (quick, 0.2), (quick, 0.5), (quick, 0.9)])
+def test_a_scheduler_that_goes_away_midway_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], task: Callable[[int], object], after: float
+) -> None:
     with cluster(tmp_path, workers=1) as (address, scheduler):
-        results = execute(process, range(1000), Engine("dask", scheduler=address))
+        results = execute(task, range(5000), Engine("dask", scheduler=address))
         next(results)
-        scheduler.kill()
+        threading.Timer(after, scheduler.kill).start()
         with pytest.raises(BackendUnavailable, match=f"at {address} has gone away. Start the run again"):
             list(results)
     assert capfd.readouterr().err == ""
@@ -241,7 +250,8 @@ def test_a_run_whose_workers_have_all_gone_says_that_it_waits_and_goes_on(
 ) -> None:
     monkeypatch.setattr(clusters, "_WORKERS_SECONDS", 1)
     monkeypatch.setattr(clusters, "_RESIZE_SECONDS", 0.1)
-    options = ("worker", "--scheduler-file", tmp_path / "scheduler.json", "--local-directory", tmp_path)
+    contact = tmp_path / "scheduler.json"
+    options = ("worker", "--scheduler-file", contact, "--nthreads", 1, "--local-directory", tmp_path)
     with cluster(tmp_path, workers=0) as (address, _), ExitStack() as stack:
         with dask(*options):
             await_workers(address, 1)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from limiirl import MDP, IntentMixture, MaxEnt
+from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
 from limiirl.errors import ConvergenceWarning, DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl import infinite_gpu
 from limiirl.irl.devices import WORTH_IT
@@ -31,7 +31,10 @@ def with_ends(mdp: MDP) -> MDP:
     kept = ~np.isin(mdp.src, [0, 4]) & ~((mdp.src == 2) & (mdp.dst != 2))
     src, dst = np.append(mdp.src[kept], 2), np.append(mdp.dst[kept], 2)
     p0 = np.arange(mdp.n_states) % 3 + 0.0
-    return MDP.from_edges(src, dst, mdp.n_states, state_features=mdp.state_features, p0=p0 / p0.sum())
+    ends = MDP.from_edges(src, dst, mdp.n_states, state_features=mdp.state_features, p0=p0 / p0.sum())
+    rng = np.random.default_rng(7)
+    given = {"action_features": rng.random((ends.n_pairs, 1)), "edge_features": rng.random((ends.n_edges, 1))}
+    return ends.replace(feature_names=None, **given)
 
 
 class Left(Exception):
@@ -80,7 +83,7 @@ def test_any_number_of_intents(K: int) -> None:
 @pytest.mark.parametrize("by_start", [False, True])
 def test_trajectories_that_end_in_terminal_states(by_start: bool) -> None:
     mdp, thetas = costly_world()
-    ends = with_ends(mdp)
+    ends, thetas = with_ends(mdp), np.column_stack([thetas, np.full((3, 2), [-0.3, 0.2])])
     if by_start:
         allowed = np.zeros(mdp.n_states, dtype=bool)
         allowed[ends.terminal] = True
@@ -131,6 +134,17 @@ def test_what_no_trajectory_passes_does_not_matter() -> None:
     gpu, cpu = both(mdp, by_start=True)  # by start others could be asked for: elimination is stuck, and the CPU is not
     for one, other in zip(gpu.expectation(thetas), cpu.expectation(thetas), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_an_infinite_sum_in_a_later_batch_is_judged_by_its_own_starts() -> None:
+    mdp, thetas = two_loops(0.5)
+    starts = np.zeros((4, 9))
+    starts[2] = 1.0  # what the first eight columns start from, and the ninth does not
+    starts[:, 8] = [1.0, 0.0, 0.0, 0.0]
+    gpu = both(mdp, by_start=True)[0]
+    with pytest.raises(DivergentPartition, match="cycles through state"):
+        gpu.expectation(np.repeat(thetas, 9, axis=0), starts=starts)
+    assert np.all(np.isfinite(gpu.expectation(np.repeat(thetas, 8, axis=0), starts=starts[:, :8])[0]))
 
 
 @pytest.mark.parametrize("theta", [-1e-13, -1e-10, 0.0, 1e-12])
@@ -185,6 +199,51 @@ def _noting(kind: Any, asked: list[int]) -> Any:
         return kind(*arguments)
 
     return made
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "newton"])
+def test_intents_are_asked_for_together(monkeypatch: pytest.MonkeyPatch, solver: str) -> None:
+    if not REAL:
+        monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+    mdp, thetas = costly_world(K=1)
+    demos = MaxEnt(np.inf).sample(mdp, thetas[0], 40, 0)
+    weights = np.random.default_rng(0).random((40, 3))
+    asked, expectation = [], GpuInfiniteEngine.expectation
+
+    def noted(self: Any, thetas: np.ndarray, *, starts: Any = None) -> Any:
+        asked.append(len(thetas))
+        return expectation(self, thetas, starts=starts)
+
+    monkeypatch.setattr(GpuInfiniteEngine, "expectation", noted)
+    on_gpu, on_cpu = (
+        MaxEnt(np.inf, (-8, 2), solver=solver, device=name).fit_many(mdp, demos, weights) for name in ("gpu", "cpu")
+    )
+    assert asked.count(3) > len(asked) / 2
+    np.testing.assert_allclose(on_gpu, on_cpu, rtol=1e-4, atol=1e-4)
+
+
+def test_memory_is_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not REAL:
+        monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+    mdp, thetas = costly_world(K=5)
+    engine = MaxEnt(np.inf, max_memory=1.0, device="gpu")._engine(mdp)
+    assert isinstance(engine, GpuInfiniteEngine)
+    assert engine._values.columns(5) == [range(k, k + 1) for k in range(5)]
+    assert_same(engine.expectation(thetas)[0], InfiniteEngine(mdp).expectation(thetas)[0])
+
+
+def test_what_the_cpus_hessian_cannot_hold_is_no_reason_to_lose_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not REAL:
+        monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+    # Trajectories from state 2, which few pass, weigh less than floats can: log Z is known all the same.
+    src, dst = [0, 0, 2, 3], [1, 2, 3, 1]
+    mdp = MDP.from_edges(src, dst, 4, p0=[1, 0, 0, 0], state_features=[[0, 0], [0, 0], [1, 0], [800, 0.5]])
+    demos = Demonstrations.from_lists([[0, 1]] * 3)
+    model = MaxEnt(np.inf, (-1, -0.99), stop="terminal", solver="lbfgs", device="gpu")
+    with pytest.raises(NumericalError, match="underflowed"):
+        InfiniteEngine(mdp, stop="terminal").covariance(np.array([-1.0, -1.0]))
+    assert model.fit(mdp, demos).shape == (2,)
+    assert model.result_.null_directions.shape == (0, 2)
 
 
 def test_auto_takes_it_where_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -267,6 +267,8 @@ class TestFit:
         done = limiirl(folder, *given, "--engine", "dask", "--out", "nowhere", code=2)
         assert "needs the scheduler's address" in " ".join(done.stderr.split())
         assert not (folder / "nowhere").exists()
+        done = limiirl(folder, *given[:4], *STYLES, "--workers", "2", "--out", "nowhere", code=2)
+        assert "are for the many fits of --intents select" in " ".join(done.stderr.split())
 
 
 class TestForecast:

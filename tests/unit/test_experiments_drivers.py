@@ -411,8 +411,8 @@ class TestResume:
         assert written["plan"].pop("device") == "cpu"
         file.write_text(json.dumps(written))
         assert run_drivers(data, PLAN, copy).records == read_drivers(copy).records
-        with pytest.raises(InvalidFile, match="with other settings"):
-            run_drivers(data, replace(PLAN, device="auto"), copy)
+        with pytest.raises(InvalidFile, match="other trips: it differs in n_test, device. Choose"):
+            run_drivers(data, replace(PLAN, device="auto", n_test=11), copy)
 
     def test_a_gpu_that_is_absent_is_told_before_a_folder_is_made(self, data, copy, tmp_path, monkeypatch):
         monkeypatch.setenv("LIMIIRL_GPU", "off")

@@ -16,8 +16,9 @@ from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
 
 import limiirl
-from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
-from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning, NotFitted
+from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, RewardEnsemble, select_intents
+from limiirl.engines import Engine
+from limiirl.errors import InvalidFile, InvalidParameter, LimiirlError, LimiirlWarning, NotFitted
 from limiirl.irl import MODELS
 from limiirl.kernels.gpu_emulator import compiler
 from limiirl.mixture import storage
@@ -397,6 +398,18 @@ def test_a_pickle_remembers_its_data_and_not_what_was_computed_from_them(groups)
     assert same(again.predict_proba(demos, groups), mix.predict_proba(demos, groups))
     large = len(pickle.dumps(mixture(irl=MaxEnt(1000, bounds=(-5, 5)))))
     assert large < 2 * len(packed), "the messages of a thousand steps were written"
+
+
+def test_a_mixture_on_its_way_to_a_worker_keeps_its_device(monkeypatch):
+    monkeypatch.setenv("LIMIIRL_GPU", "off")
+    sent = IntentMixture(2, MaxEnt(bounds=(-5, 5), device="gpu"))
+    assert pickle.loads(pickle.dumps(sent)).irl.device == "gpu"
+    mdp, demos = problem()
+    with (
+        Engine(workers=1).session() as session,
+        pytest.raises(LimiirlError, match="LIMIIRL_GPU=off says to use no GPU"),
+    ):
+        select_intents(mdp, demos, [1, 2], mixture=sent, folds=0, resamples=0, engine=session)
 
 
 def test_pickles_and_folders_of_a_gpu_are_of_use_without_one(tmp_path, monkeypatch):

@@ -216,3 +216,9 @@ def test_the_client_of_dask_is_told_where_its_address_goes() -> None:
         pytest.raises(InvalidParameter, match=r"is a Client of Dask.*Engine\('dask', scheduler='inproc://"),
     ):
         restarts().fit(MDP, DEMOS, engine=client)
+
+
+def test_an_executor_of_dask_is_as_good_as_another() -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+        assert list(spread(abs, [-2, 1], client.get_executor())) == [2, 1]

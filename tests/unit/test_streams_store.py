@@ -189,9 +189,12 @@ def test_a_csv_file_of_a_header_alone_has_no_rows_and_an_empty_one_is_damaged(tm
     (tmp_path / "b.csv").write_text("demo,t,state\nx,0,0\n")
     (part,) = write_features(crossings(), tmp_path, tmp_path / "out").parts
     assert part.facts.n == 1
-    (tmp_path / "a.csv").write_text("")
-    with pytest.raises(InvalidFile, match=r"a\.csv"):
-        write_features(crossings(), tmp_path, tmp_path / "again")
+    (tmp_path / "a.csv").write_bytes(b"demo,t,state\ry,0,0\rz,0,0\r")  # ends of lines of another time
+    assert write_features(crossings(), tmp_path, tmp_path / "more").n == 3
+    for nothing in ("", "\ufeff"):
+        (tmp_path / "a.csv").write_text(nothing, encoding="utf-8")
+        with pytest.raises(InvalidFile, match=r"a\.csv"):
+            write_features(crossings(), tmp_path, tmp_path / "again")
 
 
 @pytest.mark.parametrize("kind", ["features", "base"])

@@ -29,6 +29,7 @@ from limiirl.cli.road_inputs import (
     some,
     without_ends,
 )
+from limiirl.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from limiirl.roads.drivers.fitting import DriverFit
@@ -211,6 +212,10 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     check_target(out)
     check_page(page)
     placed = chosen_engine(engine, workers, scheduler)
+    if placed is not None and n_intents != "select":
+        raise InvalidParameter(
+            "--engine, --workers and --scheduler are for the many fits of --intents select. Leave them out."
+        )
     roads, matched = read_matched(network, matches)
     tell_device(device, roads.n_segments + roads.n_turns)
     usable, left_out = matched.demonstrations(), matched.selection()[1]

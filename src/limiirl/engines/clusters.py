@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import math
@@ -91,6 +92,7 @@ class DaskPool:
         except BaseException:
             self.close()
             raise
+        self._alone_at = time.monotonic() + _WORKERS_SECONDS
 
     def _probe(self) -> None:
         # Not `wait_for_workers`: a cluster that adapts to its load starts workers only once there is a task.
@@ -199,11 +201,17 @@ class DaskPool:
 
         Not by `as_completed`: where a worker dies with a result, and the task is then given up, it tells nobody.
         """
-        try:
-            (outcome,) = await self._client.gather([future], asynchronous=True)
-        except BaseException as error:  # noqa: BLE001 (of any kind: it is raised where results are taken)
-            outcome = _Raised(error)
-        self._ended.put((future, outcome))
+        while True:
+            try:
+                (outcome,) = await self._client.gather([future], asynchronous=True)
+            except BaseException as error:  # noqa: BLE001 (of any kind: it is raised where results are taken)
+                if isinstance(error, OSError) and future.status != "error" and self._client.status == "running":
+                    # Not the task's, but of a connection that broke: either it is there again, or the client will know.
+                    await asyncio.sleep(_POLL_SECONDS)
+                    continue
+                outcome = _Raised(error)
+            self._ended.put((future, outcome))
+            return
 
     def collect(self) -> Iterator[tuple[Ticket, Any]]:
         """Wait until a task has ended, and give those that have."""
@@ -215,7 +223,7 @@ class DaskPool:
                 continue  # it was dropped
             if not isinstance(outcome, _Raised):
                 yield ticket, outcome
-            elif isinstance(outcome.error, CancelledError):
+            elif isinstance(outcome.error, CancelledError) or self._client.status != "running":
                 raise self._gone() from outcome.error
             elif isinstance(outcome.error, KilledWorker):
                 killed = outcome.error

@@ -260,7 +260,8 @@ def _in_order(function: Callable[[Task], Result], tasks: Iterable[Task], engine:
         if isinstance(result, Lost):
             raise BackendUnavailable(
                 f"Task {index} ({reprlib.repr(task)}) has no result: {result} "
-                "If it needs more memory than a worker has, use smaller parts or larger workers."
+                "If it needs more memory than a worker has, use smaller parts or larger workers; if machines were "
+                "taken away, start the run again."
             )
         waiting[index] = result
         while following in waiting:

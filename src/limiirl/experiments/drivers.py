@@ -216,9 +216,11 @@ def _claim(place: Path, wanted: dict[str, Any]) -> None:
         if isinstance(written, dict) and isinstance(written.get("plan"), dict):
             written["plan"] = {"device": "cpu"} | written["plan"]  # plans did not name one at first
         if written != wanted:
+            plan = written.get("plan", {}) if isinstance(written, dict) else {}
+            named = [name for name, value in wanted["plan"].items() if plan.get(name) != value]
             raise InvalidFile(
-                f"{place} holds a driver experiment with other settings or other trips. Choose another folder, or "
-                "remove it."
+                f"{place} holds a driver experiment with other settings or other trips: it differs in "
+                f"{', '.join(named) or 'trips'}. Choose another folder, or remove it."
             )
         return
     with atomic_write(file) as scratch:

@@ -78,9 +78,11 @@ class GoalValues:
                 "rewards that fade away no longer hold back the long ones. Use mdp.replace(gamma=1.0)."
             )
         self.mdp = mdp
-        known = _KNOWN.get(mdp)
+        plans = _KNOWN.setdefault(mdp, {})
+        known = plans.get(last)
         if known is None:
-            known = _KNOWN[mdp] = _Known(plan(mdp.n_states, mdp.src.astype(np.int64), mdp.dst.astype(np.int64), last))
+            edges = mdp.src.astype(np.int64), mdp.dst.astype(np.int64)
+            known = plans[last] = _Known(plan(mdp.n_states, *edges, last))
         self.plan, self._recent = known.plan, known.recent
 
     def log_moves(self, theta: Float) -> Float:
@@ -192,7 +194,7 @@ class _Known:
         self.recent: OrderedDict[bytes, tuple[Float, Float, Float]] = OrderedDict()
 
 
-_KNOWN: weakref.WeakKeyDictionary[MDP, _Known] = weakref.WeakKeyDictionary()
+_KNOWN: weakref.WeakKeyDictionary[MDP, dict[int, _Known]] = weakref.WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 

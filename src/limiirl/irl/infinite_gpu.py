@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,11 +26,12 @@ from limiirl.mdp import MDP
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-# Log-weight of loops from which on their sum is infinite beyond doubt; below, rounding may decide, and the CPU does.
+# Log-weight of loops from which on their sum is infinite beyond doubt: elimination adds positive terms only, so that
+# its relative error is a few times 1e-16 for each term. Below, rounding may decide, and the CPU does.
 _CLEARLY = 1e-9
 
 
-class _House(NamedTuple):
+class _Augmented(NamedTuple):
     """The states that lie on some trajectory, with an exit, and an entrance where trajectories start from p0.
 
     Attributes
@@ -37,14 +39,14 @@ class _House(NamedTuple):
     mdp : MDP
         Its last feature is the logarithm of an edge's probability, or of p0: what is left of an action that may lead
         elsewhere has probabilities that do not sum to 1.
-    room : (S,)
+    place : (S,)
         The number of each state in it; -1 for those that it leaves out.
     exit : int
         The entrance is the state before.
     """
 
     mdp: MDP
-    room: Int
+    place: Int
     exit: int
 
 
@@ -61,7 +63,8 @@ class GpuInfiniteEngine(InfiniteEngine):
         See `GpuGoalValues`.
     """
 
-    @faults()
+    together = True
+
     def __init__(
         self,
         mdp: MDP,
@@ -72,14 +75,21 @@ class GpuInfiniteEngine(InfiniteEngine):
         max_bytes: float | None = None,
     ) -> None:
         super().__init__(mdp, stop=stop, by_start=by_start)
-        known = _known.setdefault(mdp, {})
-        if (stop, by_start) not in known:
-            known[stop, by_start] = self._built()
-        self._house = known[stop, by_start]
-        self._values = GpuGoalValues(self._house.mdp, device, max_bytes, last=1 if by_start else 2)
+        self._device, self._max_bytes = device, max_bytes
+
+    @cached_property
+    def _augmented(self) -> _Augmented:
+        known, key = _known.setdefault(self.mdp, {}), (self.stop, self.by_start)
+        if key not in known:
+            known[key] = self._augment()
+        return known[key]
+
+    @cached_property
+    def _values(self) -> GpuGoalValues:
+        return GpuGoalValues(self._augmented.mdp, self._device, self._max_bytes, last=1 if self.by_start else 2)
 
     def log_partition(self, thetas: Float, *, starts: Float | None = None) -> Float:
-        """Return log_Z (K,)."""
+        """Return log_Z (K,); the gradient costs as much again, and few ask for one without the other."""
         return self.expectation(thetas, starts=starts)[0]
 
     @faults()
@@ -110,31 +120,34 @@ class GpuInfiniteEngine(InfiniteEngine):
         self._check_loops(batch, starts)
         if np.all(batch.stuck >= 0):
             return log_Z, expected
-        goals = np.full(begin.size, self._house.exit)
+        goals = np.full(begin.size, self._augmented.exit)
         found = batch.weigh(begin, goals, np.where(batch.stuck < 0, weights, 0.0))
         fine = (batch.log_most <= math.log(NEARLY_SINGULAR)) & ~np.any(found.left, axis=0)
         log_Z[fine], expected[fine] = found.value[fine], found.slope[fine, :-1]
-        if self.by_start and self._house.mdp.state_features is not None:
-            # Ways from a state are without its own reward, which trajectories have.
-            d, own = self.mdp.n_state_features, self._house.mdp.state_features[begin]
-            first = np.asarray((own.T @ weights).T)
-            log_Z += np.sum(first * thetas[:, :d], axis=1)
-            expected[:, :d] += first
-        return log_Z, expected
+        own = self._own_features(begin, weights)
+        return log_Z + np.sum(own * thetas, axis=1), expected + own
+
+    def _own_features(self, begin: Int, weights: Float) -> Float:
+        """Return (K, d) the features of the first states: ways from a state are without them, and trajectories not."""
+        found = np.zeros((weights.shape[1], self.mdp.n_features))
+        features = self._augmented.mdp.state_features
+        if features is not None:  # the entrance has none
+            found[:, : self.mdp.n_state_features] = np.asarray((features[begin].T @ weights).T)
+        return found
 
     def _begin(self, starts: Float | None, K: int) -> tuple[Int, Float]:
         """Return where ways begin (m,), and the weights (m, K) of their sums' logarithms."""
         if not self.by_start:
-            return np.array([self._house.exit - 1]), np.ones((1, K))
+            return np.array([self._augmented.exit - 1]), np.ones((1, K))
         weights = np.broadcast_to(self.mdp.p0[:, None], (self.mdp.n_states, K)) if starts is None else starts
         used = np.flatnonzero(np.any(weights > 0, axis=1))
-        return self._house.room[used], np.ascontiguousarray(weights[used])
+        return self._augmented.place[used], np.ascontiguousarray(weights[used])
 
     def _check_loops(self, batch: Batch, starts: Float | None) -> None:
         """Raise if loops at a state that some trajectory passes weigh more than 1."""
         for j in np.flatnonzero(batch.stuck >= 0):
             at = int(np.flatnonzero(self._values.plan.rank == batch.stuck[j])[0])
-            state = int(np.flatnonzero(self._house.room == at)[0])
+            state = int(np.flatnonzero(self._augmented.place == at)[0])
             passed = self.graph.order[self._relevant(None if starts is None else starts[:, j])]
             if state in passed and batch.loop_weight(int(j)) > _CLEARLY:
                 raise DivergentPartition(
@@ -142,17 +155,17 @@ class GpuInfiniteEngine(InfiniteEngine):
                     "than 1. Use lower rewards (a cost on every step), or a finite max_length."
                 )
 
-    def _built(self) -> _House:
-        """Return the states that matter, with the doors; by start, all from which a trajectory may end."""
+    def _augment(self) -> _Augmented:
+        """Return the states that matter, with entrance and exit; by start, all from which a trajectory may end."""
         mdp, order = self.mdp, self.graph.order
-        end, room = np.zeros(mdp.n_states, dtype=bool), np.full(mdp.n_states, -1)
+        end, place = np.zeros(mdp.n_states, dtype=bool), np.full(mdp.n_states, -1)
         end[order] = self._end > 0
         kept = np.sort(order[self._ending() if self.by_start else self._relevant(None)])
         n = kept.size
-        room[kept] = np.arange(n)
-        inner = np.flatnonzero((room[mdp.src] >= 0) & (room[mdp.dst] >= 0))
-        last = room[kept[end[kept]]]
-        first = np.empty(0, dtype=np.int64) if self.by_start else room[kept[mdp.p0[kept] > 0]]
+        place[kept] = np.arange(n)
+        inner = np.flatnonzero((place[mdp.src] >= 0) & (place[mdp.dst] >= 0))
+        last = place[kept[end[kept]]]
+        first = np.empty(0, dtype=np.int64) if self.by_start else place[kept[mdp.p0[kept] > 0]]
         exit_ = n if self.by_start else n + 1
         log_q = [np.log(mdp.prob[inner]), np.zeros(last.size), np.log(mdp.p0[kept[first]])]
         parts: list[Any] = []
@@ -161,16 +174,16 @@ class GpuInfiniteEngine(InfiniteEngine):
         if mdp.edge_features is not None:
             parts.append(_longer(mdp.edge_features[inner], last.size + first.size))
         built = MDP.from_edges(
-            np.concatenate([room[mdp.src[inner]], last, np.full(first.size, n)]),
-            np.concatenate([room[mdp.dst[inner]], np.full(last.size, exit_), first]),
+            np.concatenate([place[mdp.src[inner]], last, np.full(first.size, n)]),
+            np.concatenate([place[mdp.dst[inner]], np.full(last.size, exit_), first]),
             exit_ + 1,
             state_features=None if mdp.state_features is None else _longer(mdp.state_features[kept], exit_ + 1 - n),
             edge_features=side_by_side([*parts, np.concatenate(log_q)[:, None]]),
         )
-        return _House(built, room, exit_)
+        return _Augmented(built, place, exit_)
 
 
-_known: weakref.WeakKeyDictionary[MDP, dict[tuple[str, bool], _House]] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[MDP, dict[tuple[str, bool], _Augmented]] = weakref.WeakKeyDictionary()
 
 
 def _longer(features: Any, n: int) -> Any:

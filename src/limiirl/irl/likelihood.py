@@ -41,7 +41,9 @@ class PathLikelihood:
     @property
     def heavy(self) -> bool:
         """Whether a pass over the graph costs so much that several intents should share it."""
-        return isinstance(self.engine, FiniteEngine) and self.engine.mdp.n_states >= _HEAVY
+        if isinstance(self.engine, FiniteEngine):
+            return self.engine.mdp.n_states >= _HEAVY
+        return self.engine.together
 
     def evaluate(self, thetas: Float, which: NDArray[np.intp]) -> tuple[Float, Float]:
         """Return values (J,) and gradients (J, d); infinite where the sum is, or is beyond float64."""

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from limiirl.demos import Demonstrations
 from limiirl.demos.units import Units
-from limiirl.errors import InvalidParameter, NotFitted
+from limiirl.errors import InvalidParameter, NotFitted, NumericalError
 from limiirl.irl import checks, inference
 from limiirl.irl.base import FitResult
 from limiirl.irl.devices import choose_backend, choose_device
@@ -64,7 +64,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         any length is solved in linear space.
     max_memory : float or None
         Bytes for messages; beyond it they are recomputed from checkpoints, for half as much time again. None: 1 GiB on
-        the CPU, half of what is free on a GPU.
+        the CPU, half of what is free on a GPU. Where `max_length` is inf, for what elimination needs on a GPU.
     device : {"cpu", "gpu", "auto"}
         Where to compute. "auto" takes a GPU where one works and the MDP is large enough to gain. Samples and most
         likely trajectories are found on the CPU, and so are Hessians where `max_length` is inf: solver="lbfgs" needs
@@ -174,7 +174,10 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         result = self._fit(mdp, demos, given, None if start is None else checks.one_theta(mdp, start)[None])[0]
         checks.warn_unless_converged(result)
         starts = np.bincount(demos.start_states, weights=given[:, 0], minlength=mdp.n_states)
-        directions = self._null_directions(mdp, result.theta, starts / starts.sum())
+        try:
+            directions = self._null_directions(mdp, result.theta, starts / starts.sum())
+        except NumericalError:  # of a Hessian on the CPU, beyond whose floats a GPU may find the best parameters
+            directions = np.empty((0, mdp.n_features))
         self.result_ = checks.identified(result, directions, self.bounds, mdp)
         return self.result_.theta
 

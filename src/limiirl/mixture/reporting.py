@@ -46,7 +46,9 @@ class Reporting:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._restore(state | {name: anywhere(state[name]) for name in ("irl", "irl_") if name in state})
+        if "irl_" in state:  # one that is not fitted is on its way to a worker, which has the device that was asked for
+            state = state | {name: anywhere(state[name]) for name in ("irl", "irl_")}
+        self._restore(state)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return a mixture that stays on its device, as a pickle does not."""

@@ -83,7 +83,7 @@ def _check_threads(engine: Mapper) -> None:
 
 def _check_client(engine: Mapper) -> None:
     """Refuse Dask's own client, whose `map` gives futures and not results."""
-    if type(engine).__module__.partition(".")[0] == "distributed":
+    if any(kind.__module__ == "distributed.client" and kind.__name__ == "Client" for kind in type(engine).__mro__):
         address = getattr(getattr(engine, "scheduler", None), "address", "ADDRESS")
         raise InvalidParameter(
             f"engine is a {type(engine).__name__} of Dask, whose map gives futures. Give the cluster's address "

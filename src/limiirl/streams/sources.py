@@ -262,8 +262,8 @@ def _check_schemas(paths: list[Path]) -> set[Path]:
 
 def _header_alone(path: Path) -> bool:
     """Return whether a CSV file has its columns' names and nothing else; one without even these was cut off."""
-    with path.open("rb") as file:
-        return bool(next(file, b"").strip()) and not any(line.strip() for line in file)
+    with path.open(encoding="utf-8-sig", errors="replace") as file:  # as text, so that a line may end in CR too
+        return bool(next(file, "").strip()) and not any(line.strip() for line in file)
 
 
 def _damaged(path: str | Path) -> InvalidFile:

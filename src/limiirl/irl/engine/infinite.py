@@ -62,6 +62,11 @@ class InfiniteEngine:
     stop : {"anywhere", "terminal"}
     by_start : bool
 
+    Attributes
+    ----------
+    together : bool
+        Whether several thetas at once cost less than one after the other.
+
     Examples
     --------
     A state that may be left for itself with weight 1/2 each time: 1 + 1/2 + 1/4 + ... = 2, and the first visit weighs
@@ -71,6 +76,8 @@ class InfiniteEngine:
     >>> np.exp(InfiniteEngine(mdp).log_partition(np.log([[0.5]])))
     array([1.])
     """
+
+    together = False
 
     def __init__(self, mdp: MDP, *, stop: str = "anywhere", by_start: bool = False) -> None:
         if mdp.gamma != 1.0:
@@ -298,7 +305,9 @@ def _invert(weights: Any) -> tuple[Any, Float | None]:
     """Return the LU factors of I - W, and y = (I - W)^-1 1 where it proves the radius of W to be below 1, else None."""
     n = weights.shape[0]
     try:
-        lu = splu((sparse.eye_array(n) - weights).tocsc())
+        # Pivots stay on the diagonal: in this kind of matrix all terms then have one sign, and none cancel.
+        matrix = (sparse.eye_array(n) - weights).tocsc()
+        lu = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     except RuntimeError:  # exactly singular: the radius is exactly 1
         return None, None
     proof = np.asarray(lu.solve(np.ones(n)))
