@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -192,3 +193,42 @@ def test_discount_below_one_is_refused() -> None:
 def test_ends_at_a_length_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="'anywhere' or 'terminal'.*it is 'terminal_or_max_length'"):
         InfiniteEngine(MDP.from_edges([0], [1]), stop="terminal_or_max_length")
+
+
+def exact_log_beta(weights: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """log of (I - W)^-1 end, in rational numbers."""
+    n = end.size
+    rows = [[Fraction(int(i == j)) - Fraction(float(weights[i, j])) for j in range(n)] for i in range(n)]
+    right = [Fraction(int(e)) for e in end]
+    for i in range(n):
+        for below in range(i + 1, n):
+            factor = rows[below][i] / rows[i][i]
+            rows[below] = [a - factor * b for a, b in zip(rows[below], rows[i], strict=True)]
+            right[below] -= factor * right[i]
+    for i in reversed(range(n)):
+        right[i] = (right[i] - sum(a * b for a, b in zip(rows[i][i + 1 :], right[i + 1 :], strict=True))) / rows[i][i]
+    return np.array([math.log(value) for value in right])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rare_trajectories_keep_their_digits(seed: int) -> None:
+    """Weights from e^-25 to e^8, and no cycle near 1: log Z and gradient by start against rational numbers."""
+    rng = np.random.default_rng(seed)
+    n = 5
+    src, dst = np.nonzero(~np.eye(n, dtype=bool) & (np.arange(n) < n - 1)[:, None])
+    while True:
+        log_w = rng.uniform(-25.0, 8.0, src.size)
+        W = np.zeros((n, n))
+        W[src, dst] = np.exp(log_w)
+        if np.max(np.abs(np.linalg.eigvals(W))) < 0.5:
+            break
+    mdp = MDP.from_edges(src, dst, n, p0=[0.25] * 4 + [0], state_features=None, edge_features=log_w[:, None])
+    engine = InfiniteEngine(mdp, stop="terminal", by_start=True)
+    log_Z, gradient = engine.expectation(np.ones((1, 1)))
+    exact = exact_log_beta(W, np.arange(n) == n - 1)
+    np.testing.assert_allclose(log_Z[0], exact[:4].mean(), rtol=1e-13, atol=1e-13)
+    beta = np.exp(exact)
+    # Expected log-weight by the recursion of its own: m(s) = sum_s' w beta' (log w + m') / beta.
+    share = W * beta / beta[:, None]
+    mean = np.linalg.solve(np.eye(n) - share, (share * np.log(W, where=W > 0, out=np.zeros_like(W))).sum(axis=1))
+    np.testing.assert_allclose(gradient[0, 0], mean[:4].mean(), rtol=1e-11)

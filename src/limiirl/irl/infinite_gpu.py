@@ -192,7 +192,7 @@ def _longer(features: Any, n: int) -> Any:
     Examples
     --------
     >>> _longer(np.ones((1, 2)), 2).sum(axis=1)
-    array([1., 0., 0.])
+    array([2., 0., 0.])
     """
     nothing = (n, features.shape[1])
     if isinstance(features, np.ndarray):
