@@ -264,6 +264,7 @@ class TestFit:
             told = json.loads(limiirl(folder, *given, *workers, "--out", name).stdout)
             found.append({key: told[key] for key in told.keys() - {"saved", "seconds"}})
         assert found[0] == found[1]
+        assert "stick-breaking GMM of their features" not in limiirl(folder, *given[:-1], "--out", "told-so").stdout
         done = limiirl(folder, *given, "--engine", "dask", "--out", "nowhere", code=2)
         assert "needs the scheduler's address" in " ".join(done.stderr.split())
         assert not (folder / "nowhere").exists()
@@ -368,6 +369,10 @@ class TestReproduce:
         assert not (tmp_path / "run").exists()
         done = limiirl(tmp_path, "reproduce", "table1", "--train", "5", "--out", "run", code=2)
         assert "--train and --device are of `limiirl reproduce drivers`" in " ".join(done.stderr.split())
+
+    def test_drivers_run_by_themselves(self, tmp_path):
+        done = limiirl(tmp_path, "reproduce", "drivers", "table1", "--out", "run", code=2)
+        assert "drivers runs by itself: call `limiirl reproduce drivers`" in " ".join(done.stderr.split())
 
     def test_a_gpu_that_is_absent_leaves_no_folder(self, folder, matched, tmp_path, monkeypatch):
         monkeypatch.setenv("LIMIIRL_GPU", "off")

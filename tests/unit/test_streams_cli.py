@@ -86,8 +86,11 @@ def test_what_verify_finds_damaged_is_made_anew(folder):
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     told = limiirl(folder, "fit", "damaged", *SETTINGS, "--out", "x", "--verify", code=2).stderr
     assert "Run write_features again (`limiirl stream features`)" in told
+    assert told == limiirl(folder, "assign", "intents", "damaged", "--out", "x", "--verify", code=2).stderr
+    assert not (folder / "x").exists()
     assert "written anew now" in limiirl(folder, "features", "walks", *options).stderr
     limiirl(folder, "fit", "damaged", *SETTINGS, "--out", "mended", "--verify")
+    limiirl(folder, "assign", "mended", "damaged", "--out", "whose", "--verify")
 
 
 def test_json_for_machines(folder):

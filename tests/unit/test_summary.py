@@ -64,6 +64,9 @@ def test_it_reads_well():
     assert repr(mix.summary()) == text
     assert text.startswith("IntentMixture: 2 intents behind 100 demonstrations\n")
     assert row(text, "model") == "model MaxEnt(bounds=(-3, 3)), trajectories of up to 6 states that stop anywhere"
+    chain, walked = MDP.from_edges([0], [1], p0=[1, 0]), Demonstrations.from_lists([[0], [0, 1]])
+    endless = IntentMixture(1, MaxEnt(np.inf, (-3, 3))).fit(chain, walked)
+    assert row(str(endless.summary()), "model").endswith("), trajectories of any length that stop anywhere")
     assert row(text, "init") == "init a given ensemble"
     assert row(text, "EM") == f"EM converged after {mix.n_iter_} iterations"
     assert row(text, "log-likelihood") == f"log-likelihood {mix.log_likelihood_:.4f}, the mean over demonstrations"

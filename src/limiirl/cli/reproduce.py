@@ -76,6 +76,8 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
             "--network, --matches, --train and --device are of `limiirl reproduce drivers`, by itself. Worlds of the "
             "other studies are far below the size from which a GPU gains."
         )
+    if "drivers" in studies:
+        raise InvalidParameter("drivers runs by itself: call `limiirl reproduce drivers`, and the other studies apart.")
     from limiirl.experiments.findings import findings
     from limiirl.experiments.running import run_studies
     from limiirl.experiments.store import Store

@@ -255,8 +255,9 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
 def _tell_fit(found: DriverFit, styles: list[str], left_out: dict[str, int]) -> None:
     """Print what was learned."""
     most = ", as many as it may: --intents select would say more" if found.capped else ""
-    seen = f"a stick-breaking GMM of their features sees {plural(found.sticks, 'cluster')}{most}."
-    typer.echo(f"{plural(len(found.demos), 'trip')}; {seen}")
+    seen = f"; a stick-breaking GMM of their features sees {plural(found.sticks, 'cluster')}{most}."
+    # A selection has its own, from other random numbers, among its criteria.
+    typer.echo(plural(len(found.demos), "trip") + (seen if found.selection is None else "."))
     if left_out:
         typer.echo(as_lines({"left out": left_out}))
     if found.selection is not None:

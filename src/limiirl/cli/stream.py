@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Streams: demonstrations larger than memory.", no_args_is_help=True, add_completion=False)
 
 Store = Annotated[Path, typer.Argument(help="A folder that `limiirl stream features` wrote.")]
+Verify = Annotated[bool, typer.Option("--verify", help="First read all files, and check their digests.")]
 
 
 @app.command(no_args_is_help=True)
@@ -64,7 +65,8 @@ def features(
     if as_json:
         typer.echo(json.dumps(facts | {"longest": store.longest, "saved": str(out)}))
     else:
-        typer.echo(f"{store.n:,} {store.noun} with {store.n_features} features in {len(store.parts)} parts, in {out}.")
+        parts = f"{len(store.parts)} part{'s' * (len(store.parts) != 1)}"
+        typer.echo(f"{store.n:,} {store.noun} with {store.n_features} features in {parts}, in {out}.")
 
 
 @app.command(no_args_is_help=True)
@@ -80,7 +82,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     sample: Annotated[int, typer.Option(help="Rows, drawn at random, that the start clusters.")] = 50_000,
     settings: Setting = [],  # noqa: B006 (typer reads the default, nobody changes it)
     seed: Seed = 0,
-    verify: Annotated[bool, typer.Option("--verify", help="First read all files, and check their digests.")] = False,
+    verify: Verify = False,
     device: DeviceName = None,
     engine: EngineName = None,
     workers: Workers = None,
@@ -131,10 +133,11 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
 
 
 @app.command(no_args_is_help=True)
-def assign(
+def assign(  # noqa: PLR0913 (a command's options, each with a default)
     mixture: Annotated[Path, typer.Argument(help="A folder that `limiirl stream fit` or `limiirl fit` wrote.")],
     store: Store,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for a parquet file a part.")] = Path("memberships"),
+    verify: Verify = False,
     device: DeviceName = None,
     engine: EngineName = None,
     workers: Workers = None,
@@ -150,6 +153,8 @@ def assign(
     from limiirl.streams import assign as write
 
     opened = FeatureStore.open(store)
+    if verify:
+        opened.verify()
     fitted = IntentMixture.load(mixture)
     if device is not None:
         fitted.irl_.device = device  # where it was fitted need not be here

@@ -235,7 +235,8 @@ def _model(irl: Any) -> str:
     name, longest, stop = " ".join(repr(irl).split()), getattr(irl, "max_length_", None), getattr(irl, "stop", None)
     told = []
     if longest is not None:  # by the demonstrations, or by a parameter
-        told.append(f"trajectories of up to {longest} states" + (f" that stop {stop}" if stop == "anywhere" else ""))
+        length = "any length" if longest == np.inf else f"up to {longest} states"
+        told.append(f"trajectories of {length}" + (f" that stop {stop}" if stop == "anywhere" else ""))
     bounds = getattr(irl, "bounds", None)
     if bounds is not None and np.shape(bounds) == (2,) and "bounds" not in name:  # a default that few know
         told.append(f"rewards from {bounds[0]:g} to {bounds[1]:g}")
