@@ -22,7 +22,6 @@ from tests.oracles.gpu_cases import (
     NEEDS_COMPILER,
     NO_DEVICE,
     ONLY_REAL,
-    REAL,
     WORLDS,
     assert_same,
     costly_world,
@@ -30,12 +29,6 @@ from tests.oracles.gpu_cases import (
 )
 
 pytestmark = NO_DEVICE
-
-
-@pytest.fixture
-def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not REAL:
-        monkeypatch.setenv("LIMIIRL_GPU", "emulated")
 
 
 def pairs(mdp: MDP, n: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from limiirl.irl import infinite_gpu
 from limiirl.irl.devices import WORTH_IT
 from limiirl.irl.engine import InfiniteEngine
 from limiirl.irl.infinite_gpu import GpuInfiniteEngine
-from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, REAL, WORLDS, assert_same, costly_world, device
+from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, WORLDS, assert_same, costly_world, device
 
 pytestmark = NO_DEVICE
 
@@ -37,18 +37,10 @@ def with_ends(mdp: MDP) -> MDP:
     return ends.replace(feature_names=None, **given)
 
 
-class Left(Exception):
-    """Something was left to the CPU."""
-
-
 @pytest.fixture
 def nothing_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail where a device leaves to the CPU what it should settle."""
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise Left
-
-    monkeypatch.setattr(InfiniteEngine, "_factor", refuse)
+    """Make it an error to leave to the CPU what a device should settle."""
+    monkeypatch.setattr(InfiniteEngine, "_factor", None)
 
 
 def both(mdp: MDP, **options: Any) -> tuple[GpuInfiniteEngine, InfiniteEngine]:
@@ -174,9 +166,8 @@ def test_one_of_several_that_is_left_leaves_the_others() -> None:
         gpu.expectation(thetas)
 
 
+@pytest.mark.usefixtures("on_device")
 def test_a_fit_and_a_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not REAL:
-        monkeypatch.setenv("LIMIIRL_GPU", "emulated")
     mdp, thetas = costly_world(K=2)
     model = MaxEnt(np.inf, (-8, 2), solver="lbfgs", tol=1e-9)
     demos = model.sample(mdp, thetas[0], 60, 0)
@@ -202,9 +193,8 @@ def _noting(kind: Any, asked: list[int]) -> Any:
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "newton"])
+@pytest.mark.usefixtures("on_device")
 def test_intents_are_asked_for_together(monkeypatch: pytest.MonkeyPatch, solver: str) -> None:
-    if not REAL:
-        monkeypatch.setenv("LIMIIRL_GPU", "emulated")
     mdp, thetas = costly_world(K=1)
     demos = MaxEnt(np.inf).sample(mdp, thetas[0], 40, 0)
     weights = np.random.default_rng(0).random((40, 3))
@@ -222,9 +212,8 @@ def test_intents_are_asked_for_together(monkeypatch: pytest.MonkeyPatch, solver:
     np.testing.assert_allclose(on_gpu, on_cpu, rtol=1e-4, atol=1e-4)
 
 
-def test_memory_is_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not REAL:
-        monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+@pytest.mark.usefixtures("on_device")
+def test_memory_is_kept_to() -> None:
     mdp, thetas = costly_world(K=5)
     engine = MaxEnt(np.inf, max_memory=1.0, device="gpu")._engine(mdp)
     assert isinstance(engine, GpuInfiniteEngine)
@@ -232,9 +221,8 @@ def test_memory_is_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_same(engine.expectation(thetas)[0], InfiniteEngine(mdp).expectation(thetas)[0])
 
 
-def test_what_the_cpus_hessian_cannot_hold_is_no_reason_to_lose_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not REAL:
-        monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+@pytest.mark.usefixtures("on_device")
+def test_what_the_cpus_hessian_cannot_hold_is_no_reason_to_lose_a_fit() -> None:
     # Trajectories from state 2, which few pass, weigh less than floats can: log Z is known all the same.
     src, dst = [0, 0, 2, 3], [1, 2, 3, 1]
     mdp = MDP.from_edges(src, dst, 4, p0=[1, 0, 0, 0], state_features=[[0, 0], [0, 0], [1, 0], [800, 0.5]])
@@ -246,9 +234,8 @@ def test_what_the_cpus_hessian_cannot_hold_is_no_reason_to_lose_a_fit(monkeypatc
     assert model.result_.null_directions.shape == (0, 2)
 
 
-def test_auto_takes_it_where_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not REAL:
-        monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+@pytest.mark.usefixtures("on_device")
+def test_auto_takes_it_where_it_is_worth_it() -> None:
     model = MaxEnt(np.inf, device="auto")
     small, large = (MDP.from_edges(np.arange(n - 1), np.arange(1, n), n) for n in (50, WORTH_IT))
     assert type(model._engine(small)) is InfiniteEngine

@@ -24,7 +24,6 @@ from tests.oracles.gpu_cases import (
     NEEDS_COMPILER,
     NO_DEVICE,
     ONLY_REAL,
-    REAL,
     WORLDS,
     Case,
     assert_same,
@@ -42,12 +41,6 @@ class OnDeviceOnly(GpuHardValues):
 
     def solve_on_cpu(self, thetas: Any, moves: Any) -> Any:
         raise AssertionError("left to the CPU")
-
-
-@pytest.fixture
-def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not REAL:
-        monkeypatch.setenv("LIMIIRL_GPU", "emulated")
 
 
 def hard(case: Case, on: Any = None) -> None:

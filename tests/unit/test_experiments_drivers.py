@@ -477,6 +477,12 @@ class TestResume:
         for place in (copy, tmp_path / "nowhere"):
             with pytest.raises(InvalidFile, match="is not the folder of a driver experiment"):
                 read_drivers(place)
+        for nothing in ([], {"plan": [1]}, {"plan": {}}):
+            file.write_text(json.dumps(nothing))
+            with pytest.raises(
+                InvalidFile, match="other trips: it differs in n_intents, n_splits"
+            ):
+                run_drivers(data, PLAN, copy)
         file.write_text(json.dumps({"plan": {"n_train": 0}}))
         with pytest.raises(InvalidFile, match="n_train must be a whole number"):
             read_drivers(copy)

@@ -10,7 +10,7 @@ import pytest
 
 from limiirl import MaxEnt
 from limiirl.errors import DivergentPartition, LimiirlWarning
-from limiirl.irl import likelihood
+from limiirl.irl.engine import finite
 from limiirl.irl.lockstep import Lockstep
 from limiirl.irl.optimise import Box, minimise_lbfgs
 from limiirl.worlds import RoadGrid
@@ -86,7 +86,7 @@ class TestAnswers:
         monkeypatch.setattr(Lockstep, "run", lambda self, search, n: (seen.append(n), runs(self, search, n))[1])
         found = {}
         for together, states in ((True, mdp.n_states), (False, mdp.n_states + 1)):
-            monkeypatch.setattr(likelihood, "_HEAVY", states)
+            monkeypatch.setattr(finite, "_HEAVY", states)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", LimiirlWarning)  # the cap ends some searches
                 found[together] = model.fit_many(mdp, demos, weights)

@@ -213,10 +213,9 @@ def _claim(place: Path, wanted: dict[str, Any]) -> None:
                 f"{file} is damaged ({error!s:.100}), so that nobody knows what its trials are of. Choose another "
                 "folder, or remove it."
             ) from error
-        if isinstance(written, dict) and isinstance(written.get("plan"), dict):
-            written["plan"] = {"device": "cpu"} | written["plan"]  # plans did not name one at first
-        if written != wanted:
-            plan = written.get("plan", {}) if isinstance(written, dict) else {}
+        plan = written.get("plan") if isinstance(written, dict) else None
+        plan = {"device": "cpu"} | plan if isinstance(plan, dict) else {}  # plans did not name one at first
+        if not plan or written | {"plan": plan} != wanted:
             named = [name for name, value in wanted["plan"].items() if plan.get(name) != value]
             raise InvalidFile(
                 f"{place} holds a driver experiment with other settings or other trips: it differs in "

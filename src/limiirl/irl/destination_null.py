@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order
 
+from limiirl.irl.engine.features import edge_parts
 from limiirl.irl.identifiability import null_directions
 from limiirl.mdp import MDP
 
@@ -70,10 +71,7 @@ def edge_features(mdp: MDP) -> Float:
     blocks = []
     if mdp.state_features is not None:
         blocks.append(sparse.csr_array(mdp.state_features)[mdp.dst])
-    if mdp.action_features is not None:
-        blocks.append(sparse.csr_array(mdp.action_features)[mdp.pair_of_edge])
-    if mdp.edge_features is not None:
-        blocks.append(sparse.csr_array(mdp.edge_features))
+    blocks += map(sparse.csr_array, edge_parts(mdp))
     return np.asarray(sparse.hstack(blocks, format="csr").toarray())
 
 

@@ -19,6 +19,7 @@ from scipy import sparse
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.destination_gpu import Batch, GpuGoalValues
 from limiirl.irl.engine import InfiniteEngine
+from limiirl.irl.engine.features import edge_parts
 from limiirl.irl.engine.gpu import side_by_side
 from limiirl.irl.engine.infinite import NEARLY_SINGULAR
 from limiirl.kernels.gpu_device import Device, faults
@@ -148,12 +149,15 @@ class GpuInfiniteEngine(InfiniteEngine):
         for j in np.flatnonzero(batch.stuck >= 0):
             at = int(np.flatnonzero(self._values.plan.rank == batch.stuck[j])[0])
             state = int(np.flatnonzero(self._augmented.place == at)[0])
-            passed = self.graph.order[self._relevant(None if starts is None else starts[:, j])]
-            if state in passed and batch.loop_weight(int(j)) > _CLEARLY:
+            if batch.loop_weight(int(j)) > _CLEARLY and self._passes(state, None if starts is None else starts[:, j]):
                 raise DivergentPartition(
                     f"The sum over trajectories of any length is infinite: cycles through state {state} weigh more "
                     "than 1. Use lower rewards (a cost on every step), or a finite max_length."
                 )
+
+    def _passes(self, state: int, starts: Float | None) -> bool:
+        """Return whether some trajectory passes a state of the augmented graph; by start it has others too."""
+        return not self.by_start or state in self.graph.order[self._relevant(starts)]
 
     def _augment(self) -> _Augmented:
         """Return the states that matter, with entrance and exit; by start, all from which a trajectory may end."""
@@ -168,11 +172,7 @@ class GpuInfiniteEngine(InfiniteEngine):
         first = np.empty(0, dtype=np.int64) if self.by_start else place[kept[mdp.p0[kept] > 0]]
         exit_ = n if self.by_start else n + 1
         log_q = [np.log(mdp.prob[inner]), np.zeros(last.size), np.log(mdp.p0[kept[first]])]
-        parts: list[Any] = []
-        if mdp.action_features is not None:
-            parts.append(_longer(mdp.action_features[mdp.pair_of_edge[inner]], last.size + first.size))
-        if mdp.edge_features is not None:
-            parts.append(_longer(mdp.edge_features[inner], last.size + first.size))
+        parts = [_longer(part[inner], last.size + first.size) for part in edge_parts(mdp)]
         built = MDP.from_edges(
             np.concatenate([place[mdp.src[inner]], last, np.full(first.size, n)]),
             np.concatenate([place[mdp.dst[inner]], np.full(last.size, exit_), first]),

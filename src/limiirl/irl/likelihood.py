@@ -12,8 +12,6 @@ from limiirl.irl.evidence import Demonstrated, Evidence
 from limiirl.irl.optimise import Box
 
 Float = NDArray[np.float64]
-# States from which on waiting for the other intents costs less than a pass of one's own.
-_HEAVY = 2048
 # What `feasible_start` tries: features may be in any unit, so that a cost of 1 a step may need parameters of 1000.
 _COSTS = (0.0, *(4.0**power for power in range(11)))
 
@@ -41,8 +39,6 @@ class PathLikelihood:
     @property
     def heavy(self) -> bool:
         """Whether a pass over the graph costs so much that several intents should share it."""
-        if isinstance(self.engine, FiniteEngine):
-            return self.engine.mdp.n_states >= _HEAVY
         return self.engine.together
 
     def evaluate(self, thetas: Float, which: NDArray[np.intp]) -> tuple[Float, Float]:

@@ -6,7 +6,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import splu
+
+from limiirl.kernels.pivots import diagonal_lu
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -95,8 +96,7 @@ def _order(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) ->
     # SuperLU orders and factors; only the order is used. Diagonal dominance makes every order a stable one.
     degree: Float = np.asarray(-links.sum(axis=0)).ravel()
     matrix = (links + sparse.diags_array(degree + 1.0)).tocsc()
-    found = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-    return np.asarray(found.perm_c, dtype=np.int64)
+    return np.asarray(diagonal_lu(matrix).perm_c, dtype=np.int64)
 
 
 @njit(cache=True, nogil=True)

@@ -6,7 +6,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import splu
+
+from limiirl.kernels.pivots import diagonal_lu
 
 Float = NDArray[np.float64]
 
@@ -73,13 +74,7 @@ def visits_from(src: NDArray[Any], dst: NDArray[Any], weight: Float, n: int) -> 
     array([2., 2., 1.])
     """
     walks = sparse.csc_array((weight, (src, dst)), shape=(n, n))
-    # Diagonal pivots are safe: the matrix has a dominant diagonal in some scale, since its sums are finite.
-    found = splu(
-        sparse.csc_array(sparse.eye_array(n, format="csc") - walks),
-        permc_spec="MMD_AT_PLUS_A",
-        diag_pivot_thresh=0.0,
-        options={"SymmetricMode": True},
-    )
+    found = diagonal_lu(sparse.csc_array(sparse.eye_array(n, format="csc") - walks))
     lower, upper = sparse.csc_array(found.L), sparse.csr_array(found.U)
     both = sparse.csr_array(abs(lower.tocsr()) + abs(upper))
     for matrix in (lower, upper, both):

@@ -32,6 +32,12 @@ def expected_features(mdp: MDP, node: Float, edge: Float | None) -> Float:
     return np.ascontiguousarray(np.vstack(parts).T)
 
 
+def edge_parts(mdp: MDP) -> list[FeatureMatrix]:
+    """Return the features (E, c) that edges bear, of their actions and of their own, in the order of theta."""
+    parts = [] if mdp.action_features is None else [mdp.action_features[mdp.pair_of_edge]]
+    return parts if mdp.edge_features is None else [*parts, mdp.edge_features]
+
+
 def dense_features(mdp: MDP, compiled: CompiledMDP) -> tuple[Float, Float | None]:
     """Return dense features of states (S, d) and of edges sorted by target (E, d), each in its own columns of theta.
 

@@ -26,6 +26,8 @@ Float = NDArray[np.float64]
 # Intents whose rewards are computed at a time: kernels are compiled for a number of columns, and a block of a GPU has
 # a thread for each.
 _TOGETHER = 8
+# States from which on waiting for the other intents costs less than a pass of one's own.
+_HEAVY = 2048
 STOPS = ("anywhere", "terminal", "terminal_or_max_length")
 
 
@@ -109,6 +111,11 @@ class FiniteEngine:
         self._p0 = self.backend.put(mdp.p0[self.graph.order][:, None])
         self.steps = self.backend.put(self.discount)
         self._kept = KeptMessages()
+
+    @property
+    def together(self) -> bool:
+        """Whether several thetas at once cost less than one after the other."""
+        return self.mdp.n_states >= _HEAVY
 
     def buffer(self, n_columns: int) -> Messages:
         """Return the messages' memory of this thread, which is kept from one evaluation to the next."""

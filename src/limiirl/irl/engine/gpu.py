@@ -15,7 +15,7 @@ from scipy import sparse
 
 from limiirl.irl.engine.backends import EngineRewards, check_rewards
 from limiirl.irl.engine.compiled import compile_mdp
-from limiirl.irl.engine.features import dense_features
+from limiirl.irl.engine.features import dense_features, edge_parts
 from limiirl.kernels import gpu_means
 from limiirl.kernels.gpu_device import Device, faults
 from limiirl.kernels.gpu_sparse import SparseRows
@@ -99,11 +99,7 @@ class GpuBackend:
         graph, state, edge = self.host.graph, None, None
         if mdp.state_features is not None:
             state = DeviceFeatures(self.device, mdp.state_features[graph.order])
-        parts: list[Any] = []
-        if mdp.action_features is not None:
-            parts.append(mdp.action_features[mdp.pair_of_edge])
-        if mdp.edge_features is not None:
-            parts.append(mdp.edge_features)
+        parts = edge_parts(mdp)
         if parts:
             edge = DeviceFeatures(self.device, side_by_side(parts)[graph.edge_order])
         return state, edge

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order, connected_components
-from scipy.sparse.linalg import splu
 from scipy.special import logsumexp
 
 from limiirl.demos import Demonstrations
@@ -28,6 +27,7 @@ from limiirl.irl.engine.hessian import check_covariance
 from limiirl.irl.engine.sampling import Onward, draw_starts, walk
 from limiirl.kernels.graph import owners
 from limiirl.kernels.layout import Rewards
+from limiirl.kernels.pivots import diagonal_lu
 from limiirl.mdp import MDP
 
 Float = NDArray[np.float64]
@@ -305,9 +305,7 @@ def _invert(weights: Any) -> tuple[Any, Float | None]:
     """Return the LU factors of I - W, and y = (I - W)^-1 1 where it proves the radius of W to be below 1, else None."""
     n = weights.shape[0]
     try:
-        # Pivots stay on the diagonal: in this kind of matrix all terms then have one sign, and none cancel.
-        matrix = (sparse.eye_array(n) - weights).tocsc()
-        lu = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+        lu = diagonal_lu((sparse.eye_array(n) - weights).tocsc())
     except RuntimeError:  # exactly singular: the radius is exactly 1
         return None, None
     proof = np.asarray(lu.solve(np.ones(n)))

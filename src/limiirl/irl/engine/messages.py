@@ -94,7 +94,7 @@ class Messages:
 
 def _root(length: int) -> int:
     """Return how many steps make a stretch where messages are recomputed."""
-    return max(1, math.isqrt(max(1, length - 1)))
+    return math.isqrt(max(1, length - 1))
 
 
 def _bounds(length: int, stretch: int) -> list[int]:
