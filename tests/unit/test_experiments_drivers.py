@@ -479,9 +479,7 @@ class TestResume:
                 read_drivers(place)
         for nothing in ([], {"plan": [1]}, {"plan": {}}):
             file.write_text(json.dumps(nothing))
-            with pytest.raises(
-                InvalidFile, match="other trips: it differs in n_intents, n_splits"
-            ):
+            with pytest.raises(InvalidFile, match="other trips: it differs in n_intents, n_splits"):
                 run_drivers(data, PLAN, copy)
         file.write_text(json.dumps({"plan": {"n_train": 0}}))
         with pytest.raises(InvalidFile, match="n_train must be a whole number"):
