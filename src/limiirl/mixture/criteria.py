@@ -21,6 +21,7 @@ from limiirl.demos import Demonstrations
 from limiirl.demos.units import Units
 from limiirl.errors import InvalidParameter
 from limiirl.irl import MaxEnt
+from limiirl.irl import checks as irl_checks
 from limiirl.mixture import checks
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.init import is_given
@@ -220,7 +221,7 @@ def whole_numbers(n_intents: Iterable[int]) -> list[int]:
         raise InvalidParameter(
             f"n_intents must be several whole numbers, such as range(1, 7); it is {n_intents!r}."
         ) from None
-    return sorted({1, *(checks.count(k, f"n_intents[{i}]") for i, k in enumerate(given))})
+    return sorted({1, *(irl_checks.count(k, f"n_intents[{i}]") for i, k in enumerate(given))})
 
 
 def resample_size(n: int) -> int:

@@ -16,6 +16,7 @@ from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
 from limiirl.irl import MaxEnt
 from limiirl.irl.prepared import Prepared
 from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.irl import checks as irl_checks
 from limiirl.mixture import checks, storage
 from limiirl.mixture.em import Iteration, Solution, few
 from limiirl.mixture.inference import Inference
@@ -160,7 +161,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         irl = checks.fresh(MaxEnt() if self.irl is None else self.irl)
         starts = FromStart(self, irl, settings, mdp, checks.demonstrations(demos), groups)
         checks.enough(self.n_intents, starts.prepared.units)
-        n_init = checks.count(self.n_init, "n_init")
+        n_init = irl_checks.count(self.n_init, "n_init")
         seeds = checks.seeds(self.random_state, 1 if is_given(self.init) else n_init)
         with reporting(self.verbose, len(seeds), settings.max_iter, self.callback) as told:
             outcomes = starts.run(seeds, told, engine)
