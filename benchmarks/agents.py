@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.measure import describe_machine
 from limiirl import Agents, SigmaGIRL
 from limiirl.metrics import mean_interval
-from limiirl.metrics.evaluation import recover
+from limiirl.metrics.evaluate import recover
 from limiirl.mixture.init import CLUSTERINGS
 from tests.oracles.released import (
     LEVEL,

@@ -21,11 +21,11 @@ from benchmarks import choices_plain, porto
 from benchmarks.measure import describe_machine
 from limiirl import MDP, MLIRL, MaxCausalEnt, MaxEnt
 from limiirl.demos import Agents, Demonstrations
+from limiirl.demos.groups import Units
 from limiirl.demos.simulate import simulate
-from limiirl.demos.units import Units
 from limiirl.irl import SigmaGIRL
-from limiirl.irl.choice_likelihood import ChoiceLikelihood
-from limiirl.irl.likelihood import PathLikelihood
+from limiirl.irl.causal.likelihood import ChoiceLikelihood
+from limiirl.irl.maxent.likelihood import PathLikelihood
 from limiirl.worlds import ElementWorld
 
 Float = NDArray[np.float64]

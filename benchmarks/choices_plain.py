@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 from limiirl import MDP, MaxCausalEnt
-from limiirl.irl.choice_likelihood import ChoiceLikelihood
+from limiirl.irl.causal.likelihood import ChoiceLikelihood
 
 Float = NDArray[np.float64]
 _CHANGE = 1e-12

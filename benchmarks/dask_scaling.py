@@ -23,7 +23,7 @@ from benchmarks.measure import describe_machine
 from benchmarks.streaming import MODEL, START, WORLD
 from benchmarks.trials import cluster
 from limiirl import IntentMixture, select_intents
-from limiirl.engines import Engine, Session, ordered
+from limiirl.executors import Engine, Session, ordered
 from limiirl.streams import Calls, fit_streamed, write_features
 from limiirl.worlds import RoadGrid
 

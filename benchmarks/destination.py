@@ -13,7 +13,7 @@ from benchmarks import porto
 from benchmarks.measure import describe_machine
 from limiirl import MDP
 from limiirl.irl import with_choices
-from limiirl.irl.destination_values import GoalValues
+from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.worlds import RoadGrid
 
 # Parameters of every feature, tried from the left: the first that has finite sums.

@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.measure import describe_machine, peak_bytes, run_fresh
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
 from limiirl.errors import LimiirlWarning
-from limiirl.mdp.routes import Ways
+from limiirl.mdp.shortest_paths import Ways
 from limiirl.worlds import RoadGrid
 
 MAX_LENGTH, N_TRIPS, N_INTENTS, EVALUATIONS, TOLERANCE = 300, 1000, 3, 50, 1e-3

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from benchmarks.measure import describe_machine, peak_bytes, run_fresh, seconds
 from benchmarks.scipy_formulations import FORMULATIONS
 from limiirl import MDP
-from limiirl.irl.engine import FiniteEngine
-from limiirl.irl.engine.features import expected_features
+from limiirl.irl.maxent.compiled import expected_features
+from limiirl.irl.maxent.path_sums import FiniteEngine
 from limiirl.worlds import RoadGrid
 
 MAX_LENGTH = 300

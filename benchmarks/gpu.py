@@ -16,16 +16,17 @@ import numpy as np
 from benchmarks.engine import MAX_LENGTH, intents, network
 from benchmarks.measure import describe_machine, seconds
 from limiirl import MDP, MLIRL, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
-from limiirl.demos.units import Units
+from limiirl.demos.groups import Units
 from limiirl.irl import with_choices
-from limiirl.irl.choice_events import Events
-from limiirl.irl.destination_gpu import GpuGoalValues
-from limiirl.irl.destination_values import GoalValues
-from limiirl.irl.devices import choose_backend
-from limiirl.irl.engine import FiniteEngine, InfiniteEngine
-from limiirl.irl.infinite_gpu import GpuInfiniteEngine
-from limiirl.kernels.goal_tree import heights
-from limiirl.kernels.gpu_device import need_device
+from limiirl.irl.causal.likelihood import Events
+from limiirl.irl.destination.gpu import GpuGoalValues
+from limiirl.irl.destination.path_sums import GoalValues
+from limiirl.irl.device import choose_backend
+from limiirl.irl.maxent.gpu_infinite import GpuInfiniteEngine
+from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
+from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.kernels.elimination.numeric import heights
+from limiirl.kernels.gpu.device import need_device
 from limiirl.roads import RoadNetwork
 from limiirl.worlds import RoadGrid
 

@@ -14,11 +14,10 @@ import numpy as np
 
 from benchmarks.engine import MAX_LENGTH, intents, network
 from benchmarks.measure import describe_machine, seconds
-from limiirl.irl.engine.compiled import compile_mdp
-from limiirl.kernels.gpu_device import need_device
-from limiirl.kernels.gpu_sweeps import LinearSweeps
-from limiirl.kernels.graph import Neighbours, PathGraph
-from limiirl.kernels.layout import Alpha, Rewards, Tally, Weights
+from limiirl.irl.maxent.compiled import compile_mdp
+from limiirl.kernels.gpu.device import need_device
+from limiirl.kernels.gpu.forward_backward import LinearSweeps
+from limiirl.kernels.graph import Alpha, Neighbours, PathGraph, Rewards, Tally, Weights
 
 N_INTENTS = 3
 

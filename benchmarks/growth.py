@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.engine import intents
 from benchmarks.measure import describe_machine, seconds
-from limiirl.irl.engine import FiniteEngine
+from limiirl.irl.maxent.path_sums import FiniteEngine
 from limiirl.worlds import RoadGrid
 
 STATES, DEGREE, LENGTH, K = 60_000, 2.0, 60, 3

@@ -11,9 +11,9 @@ import numpy as np
 
 from benchmarks.measure import describe_machine, peak_bytes, seconds
 from limiirl import MaxEnt
-from limiirl.irl.prepared import prepare
-from limiirl.irl.prepared_maxent import PreparedMaxEnt
-from limiirl.kernels.expectation import Rows
+from limiirl.irl.maxent.problem import PreparedMaxEnt
+from limiirl.irl.problem import prepare
+from limiirl.kernels.e_step import Rows
 from limiirl.mixture.em import Settings, Start, run
 from limiirl.worlds import ElementWorld
 

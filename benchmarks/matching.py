@@ -32,9 +32,8 @@ from limiirl.errors import LimiirlWarning
 from limiirl.roads import City, Matches, RoadNetwork, Trips, build, clean, estimate_noise, match, read_trips
 from limiirl.roads import recording as record
 from limiirl.roads.matching import candidates
-from limiirl.roads.matching.agreement import length_within
+from limiirl.roads.matching.evaluation import length_within, recovered
 from limiirl.roads.matching.quality import quality
-from limiirl.roads.matching.recovery import recovered
 
 DATA = Path(os.environ.get("LIMIIRL_DATA", Path(__file__).parents[2] / "shared" / "data"))
 METHODS = ("hmm", "particles")

@@ -118,7 +118,7 @@ def compare(python: str, seconds: float, most: int) -> None:
     from benchmarks.measure import describe_machine
     from limiirl.roads import clean, match, read_trips
     from limiirl.roads.matching import candidates
-    from limiirl.roads.matching.agreement import length_within
+    from limiirl.roads.matching.evaluation import length_within
 
     print(describe_machine())
     network = porto()

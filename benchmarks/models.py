@@ -13,7 +13,7 @@ from joblib import Parallel, delayed
 
 from benchmarks.measure import describe_machine
 from limiirl.experiments import Record, method_spec, parameters, run_trial
-from limiirl.experiments.studies import BASE
+from limiirl.experiments.spec import BASE
 from limiirl.metrics import mean_interval, paired
 
 MODELS = {

@@ -15,7 +15,7 @@ from benchmarks.engine import MAX_LENGTH, intents, network
 from benchmarks.measure import describe_machine
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
 from limiirl.errors import LimiirlWarning
-from limiirl.irl.engine import FiniteEngine
+from limiirl.irl.maxent.path_sums import FiniteEngine
 
 CAPS, OFF = (50, 2000), (0.0, 1e-13, 1e-11)
 

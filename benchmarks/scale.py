@@ -33,11 +33,11 @@ from benchmarks.scale_costs import (
 )
 from benchmarks.scale_sweeps import Cut, bisected, engine_rank, evaluate, halo, in_strips
 from limiirl import MDP, Demonstrations
-from limiirl.irl.destination_likelihood import Trips, arrives_once
-from limiirl.irl.destination_values import GoalValues, Solution
-from limiirl.irl.engine import FiniteEngine
-from limiirl.irl.engine.features import expected_features
-from limiirl.irl.engine.space import LOSS, log_loss_bound
+from limiirl.irl.destination.likelihood import Trips, arrives_once
+from limiirl.irl.destination.path_sums import GoalValues, Solution
+from limiirl.irl.maxent.backends import LOSS, log_loss_bound
+from limiirl.irl.maxent.compiled import expected_features
+from limiirl.irl.maxent.path_sums import FiniteEngine
 from limiirl.roads import City
 from limiirl.worlds import RoadGrid
 

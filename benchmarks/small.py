@@ -6,11 +6,11 @@ Run as `python -m benchmarks.small`.
 import numpy as np
 
 from benchmarks.measure import describe_machine, seconds
-from limiirl.irl.engine import FiniteEngine
-from limiirl.irl.engine.features import expected_features
-from limiirl.irl.engine.passes import Pass
-from limiirl.kernels import linear
-from limiirl.kernels.layout import Tally
+from limiirl.irl.maxent.compiled import expected_features
+from limiirl.irl.maxent.messages import Pass
+from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.kernels.forward_backward import linear
+from limiirl.kernels.graph import Tally
 from limiirl.worlds import ElementWorld
 
 MAX_LENGTH = 50

@@ -20,9 +20,10 @@ from threadpoolctl import threadpool_limits
 from benchmarks.measure import describe_machine
 from limiirl import IntentMixture
 from limiirl.errors import LimiirlWarning
-from limiirl.experiments.findings_beyond import NEAR
-from limiirl.experiments.studies import BASE
-from limiirl.experiments.trial import make_mixture, make_problem
+from limiirl.experiments.claims import NEAR
+from limiirl.experiments.problem import make_problem
+from limiirl.experiments.spec import BASE
+from limiirl.experiments.trial import make_mixture
 from limiirl.metrics import evaluate, mean_interval
 
 ELEMENTS = (3, 4, 5, 6)

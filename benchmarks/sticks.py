@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture
 
 from benchmarks.measure import describe_machine
-from limiirl.mixture.stick_breaking import whiten
+from limiirl.mixture.selection.recommend import whiten
 from limiirl.worlds import ElementWorld
 
 ELEMENTS = (2, 3, 4, 5)

@@ -24,11 +24,11 @@ from scipy.special import logsumexp
 
 from benchmarks.measure import describe_machine, peak_bytes, run_fresh, seconds
 from limiirl import MaxEnt, RewardEnsemble
-from limiirl.demos.units import Units
-from limiirl.irl.prepared_rows import PreparedRows
+from limiirl.demos.groups import Units
+from limiirl.irl.maxent.problem import PreparedRows
 from limiirl.mixture.em import Settings, Start, run
 from limiirl.streams import Calls, FeatureStore, Rows, write_features
-from limiirl.streams.prepared import PreparedStream
+from limiirl.streams.passes import PreparedStream
 from limiirl.worlds import SyntheticWorld
 
 ITERATIONS, PART = 5, 2**18

@@ -16,7 +16,7 @@ from pathlib import Path
 import joblib
 
 from benchmarks.measure import describe_machine
-from limiirl.engines import Engine
+from limiirl.executors import Engine
 from limiirl.experiments import METHODS, Store, choose, run_studies
 
 LOCAL, DASK = (1, 2), (1, 2, 4)

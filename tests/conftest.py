@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.oracles.clusters import Cluster, cluster
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # Numba compiles during the first example, which is no sign of a slow strategy.
@@ -40,3 +42,20 @@ def _no_figure_is_left() -> Iterator[None]:
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two workers, which may be killed; a task may lose three of them before its scheduler gives it up."""
+    folder = tmp_path_factory.mktemp("dask")
+    with cluster(folder, workers=2, allowed_failures=3, preloaded="limiirl.experiments.trial") as opened:
+        yield opened
+
+
+@pytest.fixture
+def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let device="gpu" be the GPU, or its emulation where there is none."""
+    from tests.oracles.gpu_cases import REAL  # here: tests of clusters need none
+
+    if not REAL:
+        monkeypatch.setenv("LIMIIRL_GPU", "emulated")

@@ -4,8 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-# 400 lines need a reason, which is given in the list of exceptions; nothing justifies 600.
-MODULE_LINES, MODULE_LINES_HARD, FUNCTION_LINES = 400, 600, 80
+FUNCTION_LINES = 80
 
 _COMPARISONS = {"allclose", "isclose", "array_equal"}
 # How many positional arguments leave no room for a tolerance: hmmlearn once passed rtol=4 without noticing.
@@ -14,12 +13,6 @@ _POSITIONAL = {"assert_allclose": 2, "allclose": 2, "isclose": 2, "approx": 1, "
 # A folder of some machine, by the names that such folders have; a lone "/work" in a formula or a URL's path is none.
 _MACHINE_PATH = re.compile(r"(?<![\w.:/~*-])/(?:home|root|work|farm|Users|mnt|opt)/[\w.-]+|\b[A-Z]:\\Users\\")
 _REGISTRY = re.compile(r"index-url|find-links|trusted-host|https?://[\w.-]+/(?:[\w.-]+/)*simple\b")
-
-
-def long_module(source: str, excused: bool = False) -> list[str]:
-    lines = source.count("\n")
-    limit = MODULE_LINES_HARD if excused else MODULE_LINES
-    return [f"{lines} lines, over {limit}: split it along its ideas"] if lines > limit else []
 
 
 def long_functions(source: str) -> list[str]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from examples.mouse_labyrinth import maze, study
 from limiirl.report import Figure
-from limiirl.report.ink import INK, MUTED, PAPER, RULE, SERIES, WIDE
+from limiirl.report.svg import INK, MUTED, PAPER, RULE, SERIES, WIDE
 
 Float = NDArray[np.float64]
 _COLUMNS = 3

@@ -14,7 +14,7 @@ import limiirl as ll
 from examples.mouse_labyrinth import maze, simulated
 from examples.mouse_labyrinth.prediction import Prediction, predict, rank_test
 from examples.mouse_labyrinth.recordings import Pieces, Recordings, cut, spans
-from limiirl.mixture.selection import Selection
+from limiirl.mixture.selection.select import Selection
 
 Float = NDArray[np.float64]
 Tell = Callable[[str], None]

@@ -16,7 +16,19 @@ from typing import TYPE_CHECKING, Any
 from limiirl._version import __version__
 
 if TYPE_CHECKING:
-    from limiirl import engines, errors, experiments, forecast, metrics, report, roads, streams, testing, theory, worlds
+    from limiirl import (
+        errors,
+        executors,
+        experiments,
+        forecast,
+        metrics,
+        report,
+        roads,
+        streams,
+        testing,
+        theory,
+        worlds,
+    )
     from limiirl.demos import Agents, Demonstrations
     from limiirl.irl import MLIRL, DestinationMaxEnt, MaxCausalEnt, MaxEnt, SigmaGIRL
     from limiirl.mdp import MDP
@@ -39,8 +51,8 @@ _HOMES = {
     "select_intents": "limiirl.mixture",
 }
 _MODULES = (
-    "engines",
     "errors",
+    "executors",
     "experiments",
     "forecast",
     "metrics",
@@ -66,8 +78,8 @@ __all__ = [
     "Selection",
     "SigmaGIRL",
     "__version__",
-    "engines",
     "errors",
+    "executors",
     "experiments",
     "forecast",
     "metrics",

@@ -73,7 +73,7 @@ def cluster(
     port: int = 0,
     memory: str = "0",
     allowed_failures: int = 0,
-    preloaded: str = "limiirl.engines",
+    preloaded: str = "limiirl.executors",
     threads: int = 1,
 ) -> Iterator[Cluster]:
     """A scheduler with so many workers, of one thread unless told otherwise, each with so much memory; "0" is no limit.

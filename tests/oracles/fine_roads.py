@@ -7,7 +7,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import shortest_path
 
 from limiirl.roads import RoadNetwork
-from limiirl.roads.matching.particles import Settings
+from limiirl.roads.matching.particle_filter import Settings
 
 
 class Posterior(NamedTuple):

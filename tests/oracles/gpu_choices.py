@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from limiirl import MDP, Demonstrations
-from limiirl.demos.units import Units
-from limiirl.irl.choice_events import Events
+from limiirl.demos.groups import Units
+from limiirl.irl.causal.likelihood import Events
 from tests.oracles.gpu_cases import Case, assert_same
 
 

@@ -1,4 +1,4 @@
-"""Makes imitation_mce.json: what the package `imitation` says of a small MDP, for tests/unit/test_causal_imitation.py.
+"""Makes imitation_mce.json: what the package `imitation` says of a small MDP, for tests/irl/causal/test_imitation.py.
 
 `imitation` needs torch and stable-baselines3, which limiirl does not, so that it lives in an environment of its own:
 

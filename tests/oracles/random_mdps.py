@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
-from limiirl.irl.engine.messages import Messages
+from limiirl.irl.maxent.messages import Messages
 from limiirl.mdp import MDP
 from tests.oracles.enumeration import count_paths
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from limiirl.experiments.records import Record
 from limiirl.experiments.results import Results
+from limiirl.experiments.trial import Record
 
 
 def made(study, value, n_worlds=14, seed=0):

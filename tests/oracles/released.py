@@ -15,7 +15,7 @@ from limiirl import Agents, IntentMixture, SigmaGIRL
 from limiirl.demos.agents import Agent
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
 from limiirl.metrics import Comparison, Interval, paired
-from limiirl.metrics.evaluation import recover
+from limiirl.metrics.evaluate import recover
 
 N_SETS = 6
 TRUTH = np.array([0, 1, 1])

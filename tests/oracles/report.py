@@ -10,26 +10,12 @@ from matplotlib.figure import Figure as Drawing
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from limiirl.experiments.records import Record
+from limiirl.experiments.spec import Point, Study
 from limiirl.experiments.store import Store
 from limiirl.experiments.studies import choose
-from limiirl.experiments.study import Point, Study
-from limiirl.report import (
-    Callout,
-    Cell,
-    Code,
-    Column,
-    Facts,
-    Figure,
-    Fold,
-    Grid,
-    Report,
-    Section,
-    Table,
-    Text,
-    literal,
-)
-from limiirl.report.ink import INK, MUTED, NARROW, PAPER, SERIES, WIDE
+from limiirl.experiments.trial import Record
+from limiirl.report import Callout, Cell, Code, Column, Facts, Figure, Fold, Grid, Report, Section, Table, Text, literal
+from limiirl.report.svg import INK, MUTED, NARROW, PAPER, SERIES, WIDE
 
 OF_MODEL = {"MaxEnt": 4.7, "MaxCausalEnt": 1.0, "ML-IRL": 1.3, "ML-IRL, paper's": 3.1, "Sigma-GIRL": 14.0}
 OF_START = {"random rewards": 3.0, "random responsibilities": 2.5, "supervised": 0.8}

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from limiirl.roads import RoadNetwork
-from limiirl.roads.geodesy import Plane
+from limiirl.roads.geometry import Plane
 
 CENTRE = (41.15, -8.63)
 

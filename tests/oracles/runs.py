@@ -20,10 +20,9 @@ import psutil
 import pyarrow.parquet as pq
 
 from limiirl.cli import main
-from limiirl.experiments.records import Record
 from limiirl.experiments.store import Store
 from limiirl.experiments.studies import choose, tasks
-from limiirl.experiments.trial import attempt
+from limiirl.experiments.trial import Record, attempt
 
 COMMAND = (sys.executable, "-c", "from limiirl.cli import main; main()")
 # In the environment of a run and of all that it starts, so that orphans are found too.

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from limiirl import IntentMixture, MaxEnt
 from limiirl.cli.reproduce import told_progress
-from limiirl.experiments.running import run_studies
+from limiirl.experiments.run import run_studies
+from limiirl.experiments.spec import METHODS
 from limiirl.experiments.store import Store
-from limiirl.experiments.studies import METHODS, choose, tasks
+from limiirl.experiments.studies import choose, tasks
 from limiirl.metrics import anid
-from limiirl.mixture.align import in_order_of_labels
+from limiirl.mixture.restarts import in_order_of_labels
 from limiirl.report.studies import write_run
 from limiirl.worlds import ElementWorld
 

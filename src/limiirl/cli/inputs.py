@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from limiirl import MDP, BayesianIntentMixture, IntentMixture
     from limiirl.report import Report
 
+
 _Mixture = TypeVar("_Mixture", "IntentMixture", "BayesianIntentMixture")
 # The model that learns from agents instead of demonstrations.
 _OF_AGENTS = "SigmaGIRL"
@@ -44,7 +45,7 @@ def read_problem(demos: Path, mdp: Path | None, model: str, gamma: float | None)
 
 def _discount(model: str) -> float:
     """Return the discount of an estimated MDP: below 1 for the causal models, whose values must be finite."""
-    from limiirl.irl.causal_model import CausalModel
+    from limiirl.irl.causal.model import CausalModel
     from limiirl.irl.registry import model_class
 
     return _CAUSAL_DISCOUNT if issubclass(model_class(model), CausalModel) else 1.0
@@ -91,7 +92,7 @@ def configured(mixture: _Mixture, settings: list[str]) -> _Mixture:
             choices = ", ".join(sorted(known))
             raise InvalidParameter(f"--set takes NAME=VALUE with a NAME of {choices}; got {setting!r}.")
         if name == "irl__device":  # before anything is fitted
-            from limiirl.irl.devices import choose_device
+            from limiirl.irl.device import choose_device
 
             choose_device(text, 0)
         mixture.set_params(**{name: _value(text)})
@@ -100,7 +101,7 @@ def configured(mixture: _Mixture, settings: list[str]) -> _Mixture:
 
 def check_target(folder: Path) -> None:
     """Check that a mixture may be saved in a folder."""
-    from limiirl.mixture.storage import check_target as check
+    from limiirl.mixture.io import check_target as check
 
     check(folder)
 
@@ -108,14 +109,14 @@ def check_target(folder: Path) -> None:
 def check_page(folder: Path | None) -> None:
     """Check, before the work is done, that a page can be written to a folder, if there is to be one."""
     if folder is not None:
-        from limiirl.report.write import check_folder
+        from limiirl.report.page import check_folder
 
         check_folder(folder)
 
 
 def show_page(report: "Report", folder: Path, as_json: bool) -> None:
     """Write a page, and say where it is; beside JSON, on stderr."""
-    from limiirl.report.write import write
+    from limiirl.report.page import write
 
     typer.echo(f"The page is {write(report, folder)}", err=as_json)
 

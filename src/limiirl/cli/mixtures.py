@@ -1,4 +1,7 @@
-"""`limiirl fit`, `predict` and `select`: mixtures of intents, from files to files."""
+"""`limiirl fit`, `predict` and `select`: mixtures of intents, from files to files.
+
+`limiirl evaluate`: a mixture against demonstrations, their labels, and the true rewards.
+"""
 
 import json
 import sys
@@ -7,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limiirl.cli.bars import fits
-from limiirl.cli.device_option import DeviceName, tell_device, with_device
-from limiirl.cli.engine_options import EngineName, Scheduler, Workers, chosen_engine
+from limiirl._progress import fits
 from limiirl.cli.inputs import check_target, configured, groups_of, make_mixture, read_demos, read_problem
+from limiirl.cli.options import DeviceName, EngineName, Scheduler, Workers, chosen_engine, tell_device, with_device
 from limiirl.errors import InvalidFile
 
 if TYPE_CHECKING:
-    from limiirl import BayesianIntentMixture, IntentMixture
+    from limiirl import BayesianIntentMixture, Demonstrations, IntentMixture
+
 
 Demos = Annotated[
     Path,
@@ -147,7 +150,7 @@ def predict(
     Example: limiirl predict intents new_walks.parquet --out labels.csv
     """
     from limiirl import IntentMixture
-    from limiirl.mixture.table import check_suffix, membership
+    from limiirl.mixture.summary import check_suffix, membership
 
     if out is not None:
         check_suffix(out)
@@ -219,3 +222,58 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     if out is not None:
         found.best.save(out)
         typer.echo(f"Saved {found.recommended} intents to {out}.", err=True)
+
+
+def evaluate(
+    mixture: Annotated[Path, typer.Argument(help="A folder that `limiirl fit` wrote.")],
+    demos: Demos,
+    truth: Annotated[
+        Path | None, typer.Option(help="The true ensemble: .json of RewardEnsemble.save, or .npz with weights, thetas.")
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(help="Column with each demonstration's known intent; 'label' where there is one.")
+    ] = None,
+    by_group: ByGroup = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say how good a mixture is: its likelihood, and how near it comes to known intents and true rewards.
+
+    Example: limiirl evaluate intents test_walks.parquet --truth truth.json
+    """
+    from limiirl import Demonstrations, IntentMixture, RewardEnsemble
+    from limiirl.metrics.evaluate import evaluate as judge
+
+    true = None if truth is None else RewardEnsemble.load(truth)
+    recorded = read_demos(demos) if labels is None else _labelled(demos, labels)
+    if not isinstance(recorded, Demonstrations):
+        raise InvalidFile(
+            f"{demos} has agents, and evaluate judges demonstrations. `limiirl predict` tells agents apart."
+        )
+    found = judge(IntentMixture.load(mixture), recorded, truth=true, groups=groups_of(recorded, by_group))
+    typer.echo(json.dumps(found.to_dict()) if as_json else str(found))
+
+
+def _labelled(path: Path, column: str) -> "Demonstrations":
+    """Read demonstrations whose labels are in a column of any name."""
+    from limiirl import Demonstrations
+    from limiirl.demos.io import read_table
+
+    demos = read_demos(path)
+    if not isinstance(demos, Demonstrations):
+        raise InvalidFile(f"{path} has agents, which have no columns; --labels is for demonstrations.")
+    table = read_table(path)
+    if table is None:  # a file of ours, which has no columns to choose from but these
+        columns = {"label": demos.labels, "group": demos.groups}
+        values = columns.get(column)
+        if values is None:
+            present = ", ".join(name for name, array in columns.items() if array is not None) or "neither"
+            raise InvalidFile(
+                f"{path} has no column {column!r} to take labels from; of label and group it has {present}."
+            )
+        return demos.replace(labels=values)
+    if column not in table.column_names:
+        raise InvalidFile(f"{path} has no column {column!r}; it has {', '.join(table.column_names)}.")
+    given = table[column]
+    if "label" in table.column_names:
+        table = table.drop_columns(["label"])
+    return Demonstrations.from_frame(table.append_column("label", given))

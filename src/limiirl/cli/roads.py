@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limiirl.cli import road_changes, road_forecasts
-from limiirl.cli.bars import counted, fits, iterations, told_stages
-from limiirl.cli.device_option import DeviceName, tell_device
-from limiirl.cli.engine_options import EngineName, Scheduler, Workers, chosen_engine
+from limiirl._progress import counted, fits, iterations, told_stages
+from limiirl.cli import roads_forecast
 from limiirl.cli.inputs import check_page, check_target, show_page
-from limiirl.cli.road_forecasts import AsJson, Network, Seed
-from limiirl.cli.road_inputs import (
+from limiirl.cli.options import DeviceName, EngineName, Scheduler, Workers, chosen_engine, tell_device
+from limiirl.cli.roads_forecast import AsJson, Network, Seed
+from limiirl.cli.roads_inputs import (
     as_lines,
     check_cleaned,
     check_file,
@@ -32,7 +31,8 @@ from limiirl.cli.road_inputs import (
 from limiirl.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from limiirl.roads.drivers.fitting import DriverFit
+    from limiirl.roads.drivers.fit import DriverFit
+
 
 app = typer.Typer(
     help="Roads: from a map and GPS traces to driving styles and forecasts.", no_args_is_help=True, add_completion=False
@@ -207,7 +207,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     Example: limiirl roads fit porto.npz matches.npz --intents 3 --trips 1000 --out styles --page styles-page
     """
     from limiirl.report.roads import styles_report, styles_view
-    from limiirl.roads.drivers.fitting import fit_drivers
+    from limiirl.roads.drivers.fit import fit_drivers
 
     check_target(out)
     check_page(page)
@@ -266,6 +266,6 @@ def _tell_fit(found: DriverFit, styles: list[str], left_out: dict[str, int]) -> 
     typer.echo("\n" + "\n".join(f"Intent {k} (style {k + 1} on the page): {said}" for k, said in enumerate(styles)))
 
 
-app.command(no_args_is_help=True)(road_forecasts.forecast)
-app.command(no_args_is_help=True)(road_changes.close)
-app.command()(road_forecasts.demo)
+app.command(no_args_is_help=True)(roads_forecast.forecast)
+app.command(no_args_is_help=True)(roads_forecast.close)
+app.command()(roads_forecast.demo)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limiirl.cli.device_option import DeviceName, tell_device, with_device
-from limiirl.cli.engine_options import EngineName, Scheduler, Workers, chosen_engine
 from limiirl.cli.inputs import check_target, make_mixture
 from limiirl.cli.mixtures import AsJson, Init, Seed, Setting
+from limiirl.cli.options import DeviceName, EngineName, Scheduler, Workers, chosen_engine, tell_device, with_device
 from limiirl.errors import InvalidFile
 
 if TYPE_CHECKING:
     from limiirl.mixture.em import Iteration
+
 
 app = typer.Typer(help="Streams: demonstrations larger than memory.", no_args_is_help=True, add_completion=False)
 

@@ -2,7 +2,7 @@
 
 from limiirl.demos.agents import Agents
 from limiirl.demos.demonstrations import Demonstrations
-from limiirl.demos.selection import Demonstration
-from limiirl.demos.steps import Steps
+from limiirl.demos.indexing import Demonstration
+from limiirl.demos.transitions import Steps
 
 __all__ = ["Agents", "Demonstration", "Demonstrations", "Steps"]

@@ -1,30 +1,367 @@
-"""`Agents`: several agents, each recorded many times, for models that know no MDP and learn from batches alone."""
+"""`Agents`: several agents, each recorded many times, for models that know no MDP and learn from batches alone.
+
+What one agent did, as arrays: padded to one length, checked once, and the same for all agents.
+
+Files of agents: one npz of plain arrays and a JSON header, no pickle; and the agents released with Sigma-GIRL.
+
+Agents from grouped demonstrations in a finite MDP: what `Agents.from_demonstrations` does.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
-from limiirl.demos import agent_demos, agent_files
-from limiirl.demos.agent_checks import Agent, check_alike, checked, padded
-from limiirl.demos.agent_files import RELEASED
-from limiirl.demos.checks import as_attribute, frozen
-from limiirl.demos.selection import Subset, same
+from limiirl._io import Kind, read_archive, read_arrays, write_archive
+from limiirl._typing import FloatArray
+from limiirl.demos.groups import Units
+from limiirl.demos.indexing import Subset, same
+from limiirl.demos.validate import as_attribute, frozen, place
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
     from limiirl.demos.demonstrations import Demonstrations
     from limiirl.mdp import MDP
-    from limiirl.mdp.features import FeatureInput
+    from limiirl.mdp.features import FeatureInput, FeatureMatrix
 
-__all__ = ["RELEASED", "Agent", "Agents"]
 
-Float = NDArray[np.float64]
+class Agent(NamedTuple):
+    """What one agent did: n trajectories, padded to the H steps of the longest.
+
+    Attributes
+    ----------
+    policy_features : (n, H, p) float64
+        x_t: what the policy sees.
+    actions : (n, H, b) float64 or (n, H) int64
+        Vectors, or numbers of a finite set.
+    reward_features : (n, H, q) float64
+        phi_t: what rewards are made of; zero after the end of a trajectory.
+    live : (n, H) bool
+        The steps in which the agent chose its action. Rewards may go on after them, as at a goal that is never left.
+    """
+
+    policy_features: FloatArray
+    actions: NDArray[Any]
+    reward_features: FloatArray
+    live: NDArray[np.bool_]
+
+
+def padded(
+    given: Any, what: str, agent: int, lengths: NDArray[np.int64] | None = None
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return an agent's trajectories as one array, zeros after the end of each, and their lengths (n,).
+
+    Examples
+    --------
+    >>> array, lengths = padded([[7, 8], [9]], "actions", agent=0)
+    >>> array.tolist(), lengths.tolist()
+    ([[7, 8], [9, 0]], [2, 1])
+    """
+    try:
+        parts = [np.asarray(part) for part in given]
+    except (TypeError, ValueError) as error:
+        raise InvalidDemos(f"{what} of agent {agent} must be an array, or one a trajectory ({error}).") from None
+    found = np.array([len(part) if part.ndim else 0 for part in parts], dtype=np.int64)
+    if not parts or np.any(found == 0):
+        where = f"; trajectory {int(np.argmax(found == 0))} has none" if parts else "; it has no trajectories"
+        raise InvalidDemos(f"{what} of agent {agent} must be trajectories of at least one step{where}. Leave it out.")
+    if lengths is not None and not np.array_equal(found, lengths):
+        if found.size != lengths.size:
+            raise InvalidDemos(
+                f"{what} of agent {agent} have {found.size} trajectories, its policy_features {lengths.size}. "
+                "Record both in every step."
+            )
+        j = int(np.argmax(found != lengths))
+        raise InvalidDemos(
+            f"{what} of agent {agent}, trajectory {j}, have {found[j]} steps, its policy_features {lengths[j]}. "
+            "Record both in every step."
+        )
+    shapes = {part.shape[1:] for part in parts}
+    if len(shapes) != 1:
+        raise InvalidDemos(
+            f"{what} of agent {agent} must have the same number of columns in every trajectory; there are "
+            f"{' and '.join(str(shape) for shape in sorted(shapes))}."
+        )
+    padded = np.zeros((len(parts), int(found.max()), *parts[0].shape[1:]), dtype=np.result_type(*parts))
+    for j, part in enumerate(parts):
+        padded[j, : len(part)] = part
+    return padded, found
+
+
+def checked(record: Agent, agent: int) -> Agent:
+    """Return an agent's arrays as float64, int64 and bool, read-only; what does not fit together is an error."""
+    x, phi = (_real(getattr(record, name), name, agent) for name in ("policy_features", "reward_features"))
+    actions = np.asarray(record.actions)
+    if actions.ndim == 2 and actions.dtype.kind in "iu":
+        if np.any(actions < 0):
+            j, t = np.argwhere(actions < 0)[0]
+            raise InvalidDemos(
+                f"Discrete actions are numbered from 0; agent {agent}, trajectory {j}, step {t} has {actions[j, t]}. "
+                "Mark steps without a choice by live=False, and number the actions 0, 1, 2, ..."
+            )
+        actions = actions.astype(np.int64)
+    elif actions.ndim == 3:
+        actions = _real(actions, "actions", agent)
+    else:
+        raise InvalidDemos(
+            f"actions of agent {agent} must be real vectors (n, H, b) or integers (n, H); they have shape "
+            f"{actions.shape} and dtype {actions.dtype}. Add an axis to real numbers: actions[..., None]."
+        )
+    live = np.asarray(record.live)
+    steps = {"policy_features": x, "actions": actions, "reward_features": phi, "live": live}
+    for name, array in steps.items():
+        if array.shape[:2] != x.shape[:2]:
+            raise InvalidDemos(
+                f"{name} of agent {agent} are for {array.shape[:2]} trajectories and steps, its policy_features for "
+                f"{x.shape[:2]}. Record both in every step."
+            )
+    if live.dtype.kind != "b" or live.ndim != 2:
+        raise InvalidDemos(
+            f"live of agent {agent} must be booleans (n, H); it has shape {live.shape} and dtype {live.dtype}."
+        )
+    if not np.any(live):
+        raise InvalidDemos(f"agent {agent} never chooses an action: live is False throughout. Leave the agent out.")
+    return Agent(frozen(x), frozen(actions), frozen(phi), frozen(live))
+
+
+def check_alike(records: tuple[Agent, ...]) -> None:
+    """Raise unless all agents have the same features and the same kind of actions."""
+    for i, record in enumerate(records):
+        for name in ("policy_features", "actions", "reward_features"):
+            ours, first = _width(getattr(record, name)), _width(getattr(records[0], name))
+            if ours != first:
+                raise InvalidDemos(
+                    f"All agents must have the same {name}; those of agent {i} have {ours}, those of agent 0 "
+                    f"{first}. Record the same for all."
+                )
+
+
+def _width(array: NDArray[Any]) -> str:
+    """Say what must agree between agents."""
+    return f"{array.shape[2]} columns of real numbers" if array.ndim == 3 else "numbers of a finite set"
+
+
+def _real(given: Any, what: str, agent: int) -> FloatArray:
+    try:
+        array = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidDemos(f"{what} of agent {agent} must be numbers ({error}).") from None
+    if array.ndim != 3 or array.shape[2] == 0:
+        raise InvalidDemos(f"{what} of agent {agent} must have the shape (n, H, m); it is {array.shape}.")
+    bad = ~np.isfinite(array)
+    if np.any(bad):
+        j, t, c = np.argwhere(bad)[0]
+        raise InvalidDemos(
+            f"{what} must be finite; agent {agent}, trajectory {j}, step {t}, column {c} is {array[j, t, c]}. "
+            "Mend it, or leave the trajectory out."
+        )
+    return array
+
+
+KIND = Kind("limiirl.agents", 1, "a file of agents", "Agents.save")
+RELEASED = ("center", "up", "border")
+"""The agents of the experiment by Ramponi et al. (2020): the first has an intent to itself, the others share one."""
+
+_PARTS = ("policy_features", "actions", "reward_features")
+
+
+def save(agents: Agents, path: str | os.PathLike[str]) -> None:
+    """Write agents to `path`; see `Agents.save`."""
+    header: dict[str, Any] = {"n_agents": len(agents), "texts": {}}
+    arrays = {f"{i}.{part}": array for i, record in enumerate(agents) for part, array in record._asdict().items()}
+    for name in ("names", "labels"):
+        values = getattr(agents, name)
+        if values is not None and values.dtype.kind == "U":
+            header["texts"][name] = values.tolist()
+        elif values is not None:
+            arrays[name] = values
+    write_archive(path, KIND, header, arrays)
+
+
+def load(path: str | os.PathLike[str]) -> tuple[tuple[Agent, ...], NDArray[Any], NDArray[Any] | None]:
+    """Return records, names and labels that `save` wrote; see `Agents.load`."""
+    header, arrays = read_archive(path, KIND)
+    try:
+        texts = {name: np.array(values, dtype=np.str_) for name, values in header["texts"].items()}
+        records = [Agent._make(arrays[f"{i}.{part}"] for part in Agent._fields) for i in range(int(header["n_agents"]))]
+        names = texts["names"] if "names" in texts else arrays["names"]
+        return tuple(records), names, texts.get("labels", arrays.get("labels"))
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise InvalidFile(f"{path} is damaged: {error!s:.300} is missing or wrong. Save the agents again.") from error
+
+
+def read_released(path: str | os.PathLike[str], dataset: int, names: Sequence[str]) -> list[list[NDArray[Any]]]:
+    """Return policy features, actions and reward features of the agents named; see `Agents.from_released`."""
+    wanted = [f"{name}_{dataset}_{part}" for name in names for part in _PARTS]
+
+    def chosen(files: list[str]) -> list[str]:
+        absent = [key for key in wanted if key not in files]
+        if absent:
+            kept = sorted({key.removesuffix(f"_{_PARTS[0]}") for key in files if key.endswith(_PARTS[0])})
+            raise InvalidFile(f"{path} has no {absent[0]}. It has {', '.join(kept) or 'no agents at all'}.")
+        return wanted
+
+    arrays = read_arrays(path, "Give the npz file of the released agents.", chosen)
+    return [[arrays[key] for key in wanted[start::3]] for start in range(3)]
+
+
+# Features of every step are dense. So many numbers take 4 GiB.
+_MOST = 2**29
+
+
+def grouped(
+    mdp: MDP,
+    demos: Demonstrations,
+    groups: ArrayLike | None,
+    policy_features: FeatureInput | None,
+    reward_features: FeatureInput | None,
+) -> tuple[tuple[Agent, ...], NDArray[Any], NDArray[Any] | None]:
+    """Return one record a group, with names and labels; see `Agents.from_demonstrations`."""
+    given = demos.groups if groups is None else groups
+    if given is None:
+        raise InvalidDemos(
+            "An agent is all demonstrations of a group, and the demonstrations have no groups. Pass groups=..., whom "
+            "each belongs to."
+        )
+    if not len(demos):
+        raise InvalidDemos(
+            "There must be at least one agent; there are no demonstrations. Check the filter or the file."
+        )
+    units = Units.of(given, len(demos))
+    actions = _actions(mdp, demos)
+    seen = None if policy_features is None else _table(policy_features, "policy_features", mdp)
+    paid = None if reward_features is None else _table(reward_features, "reward_features", mdp, of_actions=True)
+    width = mdp.n_states if seen is None else seen.shape[-1]
+    steps = _Steps(demos, units)
+    _check_size(width, mdp.n_features if paid is None else paid.shape[-1], steps.n_padded)
+    x = None if seen is None else _rows(seen, demos.states)
+    phi = _of_mdp(mdp, demos) if paid is None else _of_table(paid, demos.states, actions)
+    records = []
+    for unit in range(len(units)):
+        where, present = steps.of(unit)
+        flat = where[present]
+        live = np.zeros(present.shape, dtype=np.bool_)
+        live[present] = actions[flat] >= 0
+        chosen = np.zeros(present.shape, dtype=np.int64)
+        chosen[live] = actions[where[live]]
+        ours = np.zeros((*present.shape, width))
+        if x is None:
+            ours[(*np.nonzero(present), demos.states[flat])] = 1.0
+        else:
+            ours[present] = x[flat]
+        collected = np.zeros((*present.shape, phi.shape[1]))
+        collected[present] = phi[flat]
+        records.append(Agent(ours, chosen, collected, live))
+    return tuple(records), units.names, _labels(demos, units)
+
+
+class _Steps:
+    """Where the steps of each agent stand in the flat arrays of demonstrations."""
+
+    def __init__(self, demos: Demonstrations, units: Units) -> None:
+        self._offsets, self._lengths = demos.offsets, demos.lengths
+        order = np.argsort(units.spread(np.arange(len(units))), kind="stable")
+        self._members = np.split(order, np.cumsum(units.counts.astype(np.int64))[:-1])
+        self.n_padded = sum(len(ours) * int(self._lengths[ours].max()) for ours in self._members)
+
+    def of(self, unit: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return positions (n, H) of an agent's steps, and whether a step is one, or comes after the end."""
+        ours = self._members[unit]
+        t = np.arange(int(self._lengths[ours].max()))
+        return self._offsets[ours][:, None] + t, t < self._lengths[ours][:, None]
+
+
+def _actions(mdp: MDP, demos: Demonstrations) -> NDArray[np.int64]:
+    """Return the action of each step (n,), known from the edge where it was not recorded; -1 in last states."""
+    steps = demos.steps(mdp)
+    if steps.ambiguous.size:
+        k = int(steps.ambiguous[0])
+        position = int(demos.offsets[steps.demo_of_step[k]] + steps.t_of_step[k])
+        raise InvalidDemos(
+            f"{place(demos.offsets, demos.ids, position)}: several actions lead from state {demos.states[position]} to "
+            f"state {demos.states[position + 1]}, and which of them was taken is not recorded. Record the actions."
+        )
+    found = np.full(demos.n_steps, -1, dtype=np.int64)
+    found[demos.offsets[steps.demo_of_step] + steps.t_of_step] = mdp.act[steps.edge]
+    return found
+
+
+def _of_table(table: Any, states: NDArray[np.int64], actions: NDArray[np.int64]) -> FloatArray:
+    """Return the features (n, q) of each step from those of states, or of actions in them."""
+    if table.ndim == 2:
+        return _rows(table, states)
+    return np.asarray(np.where(actions[:, None] >= 0, table[states, actions], 0.0))
+
+
+def _of_mdp(mdp: MDP, demos: Demonstrations) -> FloatArray:
+    """Return all features (n, d) of the MDP that each step collects."""
+    steps = demos.steps(mdp)
+    moves = demos.offsets[steps.demo_of_step] + steps.t_of_step
+    columns = []
+    if mdp.state_features is not None:
+        columns.append(_rows(mdp.state_features, demos.states))
+    for matrix, rows in ((mdp.action_features, mdp.pair_of_edge[steps.edge]), (mdp.edge_features, steps.edge)):
+        if matrix is not None:
+            block = np.zeros((demos.n_steps, matrix.shape[1]))
+            block[moves] = _rows(matrix, rows)
+            columns.append(block)
+    return np.concatenate(columns, axis=1)
+
+
+def _check_size(p: int, q: int, n_steps: int) -> None:
+    if n_steps * (p + q) > _MOST:
+        raise InvalidParameter(
+            f"{p} policy and {q} reward features in each of {n_steps} steps, padding included, take too much memory. "
+            "Pass policy_features or reward_features with fewer columns, or shorter demonstrations."
+        )
+
+
+def _table(given: FeatureInput, what: str, mdp: MDP, *, of_actions: bool = False) -> Any:
+    """Return features that a caller gave, dense or sparse, of the states, or where allowed of the actions in them."""
+    shapes = f"({mdp.n_states}, m)" + (f" or ({mdp.n_states}, {mdp.n_actions}, m)" if of_actions else "")
+    if sparse.issparse(given):
+        table: Any = sparse.csr_array(given)
+    else:
+        try:
+            table = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidParameter(f"{what} must be an array {shapes} of numbers ({error}).") from None
+    leading = table.shape[:-1]
+    if leading != (mdp.n_states,) and not (of_actions and leading == (mdp.n_states, mdp.n_actions)):
+        raise InvalidParameter(
+            f"{what} must have the shape {shapes}, a row for each state of the MDP; it is {table.shape}."
+        )
+    return table
+
+
+def _rows(table: FeatureMatrix, rows: NDArray[np.integer]) -> FloatArray:
+    """Return rows of a dense or sparse matrix as a dense one."""
+    found = table[rows]
+    return found if isinstance(found, np.ndarray) else np.asarray(found.toarray())
+
+
+def _labels(demos: Demonstrations, units: Units) -> NDArray[Any] | None:
+    """Return the label that all demonstrations of an agent share."""
+    if demos.labels is None:
+        return None
+    index = units.spread(np.arange(len(units)))
+    first = np.zeros(len(units), dtype=np.int64)
+    first[index[::-1]] = np.arange(len(demos))[::-1]
+    labels = demos.labels[first]
+    differs = demos.labels != labels[index]
+    if np.any(differs):
+        i = int(np.argmax(differs))
+        raise InvalidDemos(
+            f"An agent has one intent; {units.name(int(index[i]))} has the labels {labels[index[i]].item()!r} and "
+            f"{demos.labels[i].item()!r} (demonstration {i}). Group by intent too, or pass demos.replace(labels=None)."
+        )
+    return labels
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -134,7 +471,7 @@ class Agents:
         >>> Agents.from_released(path, names=["up"])[0].live[0]
         array([ True, False])
         """
-        x, actions, phi = agent_files.read_released(path, dataset, names)
+        x, actions, phi = read_released(path, dataset, names)
         try:
             return cls.from_arrays(x, actions, phi, [np.any(each != 0, axis=-1) for each in x], names=list(names))
         except InvalidDemos as error:
@@ -191,7 +528,7 @@ class Agents:
         >>> agents.labels.tolist()
         [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
         """
-        return cls(*agent_demos.grouped(mdp, demos, groups, policy_features, reward_features))
+        return cls(*grouped(mdp, demos, groups, policy_features, reward_features))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one npz file of plain arrays. It appears whole or not at all, and `load` restores exactly this value.
@@ -206,7 +543,7 @@ class Agents:
         >>> Agents.load(path) == agents
         True
         """
-        agent_files.save(self, path)
+        save(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Agents:
@@ -218,7 +555,7 @@ class Agents:
         Traceback (most recent call last):
         limiirl.errors.MissingFile: nowhere.npz does not exist. Give a file that Agents.save wrote.
         """
-        records, names, labels = agent_files.load(path)
+        records, names, labels = load(path)
         try:
             return cls(records, names, labels)
         except InvalidDemos as error:
@@ -277,7 +614,7 @@ class Agents:
             records.append(Agent._make(part[chosen] for part in record))
         return Agents(tuple(records), self.names, self.labels)
 
-    def features(self, gamma: float, of: str = "reward") -> Float:
+    def features(self, gamma: float, of: str = "reward") -> FloatArray:
         """Return (M, q) or (M, p): the mean over an agent's trajectories of sum_t gamma^t phi_t, or of gamma^t x_t.
 
         Examples

@@ -1,26 +1,158 @@
-"""`Demonstrations`: many recorded trajectories as one frozen value."""
+"""`Demonstrations`: many recorded trajectories as one frozen value.
+
+From lists of lists to flat arrays.
+
+The lines that a set of demonstrations prints of itself.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from limiirl.demos import io, rollouts
-from limiirl.demos.checks import as_actions, as_attribute, as_indices, as_offsets, frozen, place
-from limiirl.demos.lists import flatten, spread_actions
-from limiirl.demos.selection import Demonstration, Subset, joined, same, selected, single
-from limiirl.demos.statistics import feature_counts, log_path_mass
-from limiirl.demos.steps import Steps, StepsMemory
-from limiirl.demos.summary import summarise
+from limiirl.demos import io
+from limiirl.demos import io as rollouts
+from limiirl.demos.indexing import Demonstration, Subset, joined, same, selected, single
+from limiirl.demos.transitions import Steps, StepsMemory, feature_counts, log_path_mass
+from limiirl.demos.validate import NOT_RECORDED, as_actions, as_attribute, as_indices, as_offsets, frozen, place
 from limiirl.errors import InvalidDemos, InvalidFile
 
 if TYPE_CHECKING:
     from limiirl.mdp import MDP
+
+
+def flatten(sequences: Sequence[object], what: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Concatenate sequences into one array, with their lengths.
+
+    The type is left to NumPy, for a forced conversion to int64 would cut 2.5 to 2 without a word.
+
+    Examples
+    --------
+    >>> flat, lengths = flatten([[3, 4], [5]], "states")
+    >>> flat.tolist(), lengths.tolist()
+    ([3, 4, 5], [2, 1])
+    """
+    try:
+        lengths = np.fromiter(map(len, sequences), dtype=np.int64)  # type: ignore[arg-type]
+    except TypeError:
+        i = next(i for i, x in enumerate(sequences) if not isinstance(x, Sized) or getattr(x, "ndim", 1) == 0)
+        raise InvalidDemos(
+            f"{what}[{i}] is {sequences[i]!r}, not a sequence. Pass a list with one list of {what} a demonstration."
+        ) from None
+    if len(sequences) == 0:
+        return np.empty(0, dtype=np.int64), lengths
+    try:
+        # Arrays are joined as wholes; walking through them element by element would take many times longer.
+        if all(isinstance(x, np.ndarray) for x in sequences):
+            return np.concatenate(sequences), lengths  # type: ignore[arg-type]
+        values: list[object] = list(chain.from_iterable(sequences))  # type: ignore[arg-type]
+        array = np.array(values)
+        if array.dtype.kind not in "iuf":
+            # One string turns all numbers into strings; an error about them should name that one.
+            array = np.array(values, dtype=object)
+        return array, lengths
+    except ValueError as error:
+        raise InvalidDemos(f"{what} must be a list of flat lists, one a demonstration ({error}).") from None
+
+
+def spread_actions(actions: Sequence[object], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Align lists of actions with the states: -1 at the last state of each demonstration, and wherever a list is None.
+
+    Parameters
+    ----------
+    actions : list of N sequences or None
+        One action fewer than the demonstration has states, or None where it recorded none.
+    offsets : (N + 1,) int64
+        Where each demonstration begins among the states.
+
+    Returns
+    -------
+    (n,) int64
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> spread_actions([[7, 8], None, []], np.array([0, 3, 5, 6])).tolist()
+    [7, 8, -1, -1, -1, -1]
+    """
+    n = offsets.size - 1
+    if len(actions) != n:
+        raise InvalidDemos(
+            f"actions must have one list a demonstration; got {len(actions)} for {n} demonstrations. "
+            "Pass None in place of a list where none was recorded."
+        )
+    missing = np.fromiter((x is None for x in actions), dtype=np.bool_, count=n)
+    nothing = np.empty(0, dtype=np.int64)
+    flat, lengths = flatten([nothing if x is None else x for x in actions], "actions")
+    n_states = np.diff(offsets)
+    wrong = (lengths != n_states - 1) & ~missing
+    if np.any(wrong):
+        demo = int(np.argmax(wrong))
+        raise InvalidDemos(
+            f"demonstration {demo} has {n_states[demo]} states and {lengths[demo]} actions; n states have n - 1 "
+            "actions between them. Leave out the action at the last state, or add the state that it led to."
+        )
+    acted = np.repeat(~missing, n_states)
+    acted[offsets[1:] - 1] = False
+    positions = np.flatnonzero(acted)
+    spread = np.full(acted.size, NOT_RECORDED, dtype=np.int64)
+    spread[positions] = as_indices(flat, "action", NOT_RECORDED, lambda i: place(offsets, None, int(positions[i])))
+    return spread
+
+
+def summarise(demos: Demonstrations) -> str:
+    """Describe demonstrations in a few lines: how many, how long, and what is known of them.
+
+    Examples
+    --------
+    >>> import limiirl.demos
+    >>> print(summarise(limiirl.demos.Demonstrations.from_lists([[0, 1], [1, 4, 1]], labels=["a", "b"])))
+    Demonstrations: 2 demonstrations, 5 steps
+      lengths   2 to 3, median 2.5
+      states    3 distinct, 0 to 4
+      actions   not recorded
+      labels    2 distinct
+    """
+    lines = [f"Demonstrations: {_count(len(demos), 'demonstration')}, {_count(demos.n_steps, 'step')}"]
+    if len(demos) > 0:
+        lengths, states = demos.lengths, demos.states
+        lines.append(f"  lengths   {lengths.min()} to {lengths.max()}, median {np.median(lengths):g}")
+        lines.append(f"  states    {_distinct(states)} distinct, {states.min()} to {states.max()}")
+        lines.append(f"  actions   {_actions(demos)}")
+    for name in ("groups", "labels"):
+        values = getattr(demos, name)
+        if values is not None:
+            lines.append(f"  {name:<9} {np.unique(values).size} distinct")
+    return "\n".join(lines)
+
+
+def _actions(demos: Demonstrations) -> str:
+    if demos.actions is None:
+        return "not recorded"
+    recorded = demos.actions[demos.actions >= 0]
+    extent = (
+        "recorded" if recorded.size == demos.n_transitions else f"{recorded.size} of {demos.n_transitions} recorded"
+    )
+    return f"{extent}, {_distinct(recorded)} distinct"
+
+
+def _distinct(indices: NDArray[np.int64]) -> int:
+    """Count distinct indices, by marking them where that is cheaper than sorting a million of them."""
+    if indices.max() > 10 * indices.size + 1000:
+        return int(np.unique(indices).size)
+    seen = np.zeros(int(indices.max()) + 1, dtype=np.bool_)
+    seen[indices] = True
+    return int(np.count_nonzero(seen))
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -137,7 +269,7 @@ class Demonstrations:
         >>> demos.ids.tolist(), [demo.states.tolist() for demo in demos]
         (['x', 'y'], [[4, 5], [4]])
         """
-        from limiirl.mdp.frames import read_frame
+        from limiirl.mdp.estimation import read_frame
 
         rows = read_frame(df)
         return cls(**rows._asdict())

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from limiirl.demos.checks import NOT_RECORDED
+from limiirl._typing import FloatArray, IndexArray
 from limiirl.demos.demonstrations import Demonstrations
+from limiirl.demos.validate import NOT_RECORDED
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.mdp.planning import check_policy
-
-Float = NDArray[np.float64]
-Int = NDArray[np.intp]
 
 
 def simulate(
@@ -75,7 +73,7 @@ def simulate(
     return Demonstrations(flat_states.astype(np.int64), offsets.astype(np.int64), flat_actions)
 
 
-def _pick(cumulative: Float, low: Float, high: Float, rng: np.random.Generator) -> Int:
+def _pick(cumulative: FloatArray, low: FloatArray, high: FloatArray, rng: np.random.Generator) -> IndexArray:
     """Draw entries by their mass, one from each stretch of mass [low, high) of the cumulative sums.
 
     The entry is the first whose cumulative sum exceeds the point drawn, so one without mass is never drawn; a point

@@ -7,20 +7,19 @@ study as arrays over worlds. `STUDIES` are those of the paper and those that go 
 Where what is:
 
 - a trial: `spec`, `problems` and `agents_trial` (what it is about), `trial` (how it is run), `records` (what came out);
-- running many: `running`, on `limiirl.engines`; keeping them: `store`, with `folder` and `shards`;
+- running many: `running`, on `limiirl.executors`; keeping them: `store`, with `folder` and `shards`;
 - which trials: `study` (what one is), `studies_paper`, `studies_models`, `studies_beyond`; `studies` has all by name;
 - what they say: `results` (arrays), `verdicts` (rules of the tests), `findings_paper`, `findings_models`,
   `findings_beyond` (claims); `findings` has all by study; `paper` is what the paper reports.
 """
 
-from limiirl.experiments.findings import Finding, findings
-from limiirl.experiments.records import Record
+from limiirl.experiments.claims import Finding, findings
 from limiirl.experiments.results import Results
-from limiirl.experiments.running import Progress, run_studies
-from limiirl.experiments.spec import Spec, parameters
+from limiirl.experiments.run import Progress, run_studies
+from limiirl.experiments.spec import METHODS, Setting, Spec, Study, method_spec, parameters
 from limiirl.experiments.store import Store
-from limiirl.experiments.studies import GROUPS, METHODS, STUDIES, Setting, Study, choose, method_spec
-from limiirl.experiments.trial import run_trial
+from limiirl.experiments.studies import GROUPS, STUDIES, choose
+from limiirl.experiments.trial import Record, run_trial
 
 __all__ = [
     "GROUPS",

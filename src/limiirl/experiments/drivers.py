@@ -13,11 +13,19 @@ from typing import Any, Literal
 
 import numpy as np
 
+from limiirl._io import atomic_write
 from limiirl.errors import InvalidFile, InvalidParameter
-from limiirl.experiments.drivers_plan import DESTINATION_METHODS, DRIVER_METHODS, DriverData, DriverPlan, Trial
-from limiirl.experiments.drivers_trial import DriverRecord, baseline_distances, run_driver_trial
-from limiirl.files import atomic_write
-from limiirl.irl.devices import choose_device
+from limiirl.experiments.drivers_trial import (
+    DESTINATION_METHODS,
+    DRIVER_METHODS,
+    DriverData,
+    DriverPlan,
+    DriverRecord,
+    Trial,
+    baseline_distances,
+    run_driver_trial,
+)
+from limiirl.irl.device import choose_device
 from limiirl.metrics.intervals import Interval, mean_interval
 
 _PLAN = "drivers.json"

@@ -1,20 +1,24 @@
-"""The records of a study as arrays over worlds, so that methods can be compared world by world."""
+"""The records of a study as arrays over worlds, so that methods can be compared world by world.
+
+What the paper reports of ElementWorld, and whether a figure of ours agrees with it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
-from limiirl.experiments.records import FIELDS, Record
-from limiirl.experiments.studies import Point, Study
-from limiirl.metrics import Comparison, Interval, mean_interval, paired
+from limiirl.experiments.spec import Point, Study
+from limiirl.experiments.trial import FIELDS, Record
+from limiirl.metrics import Comparison, Interval, agrees, mean_interval, paired
 
-Float = NDArray[np.float64]
 Cell = tuple[str, Point | tuple[Point, ...]]
 """A method at a point of a study's axis, or at several, of which the mean in each world counts."""
 
@@ -64,7 +68,7 @@ class Results:
         spec = self.study.spec(method, x)
         return None if spec is None else self.records.get((spec.hash, seed))
 
-    def values(self, method: str, x: Point | tuple[Point, ...], measure: str) -> Float:
+    def values(self, method: str, x: Point | tuple[Point, ...], measure: str) -> FloatArray:
         """Return a measure (n,) over `seeds`, nan where a trial is missing or failed, or has no such measure.
 
         At several points it is the mean over them, world by world. The supervised baseline has neither iterations nor
@@ -91,7 +95,7 @@ class Results:
         known = self.finite(method, x, measure)
         return mean_interval(known) if known.size > 1 else None
 
-    def finite(self, method: str, x: Point, measure: str) -> Float:
+    def finite(self, method: str, x: Point, measure: str) -> FloatArray:
         """Return the values that exist."""
         values = self.values(method, x, measure)
         return values[np.isfinite(values)]
@@ -109,3 +113,71 @@ class Results:
         if both.sum() < 2:
             return None
         return paired(a[both], b[both], names, level=level, tie=TIES.get(measure, 0.0))
+
+
+class Reported(NamedTuple):
+    """A mean as printed, its half-width, and what its decimals may hide."""
+
+    mean: float
+    half_width: float
+    rounding: float = 0.005
+
+
+NAMES = MappingProxyType(
+    {
+        "k-means, MLE": "LiMIIRL-MLE",
+        "k-means, mean": "LiMIIRL-Mean",
+        "random rewards": "Random",
+        "supervised": "Supervised",
+    }
+)
+"""The paper's names of our methods."""
+
+TABLE1 = MappingProxyType(
+    {
+        "k-means, MLE": {
+            "n_iter": Reported(3.41, 0.70),
+            "seconds": Reported(33.20, 6.745),
+            "nll": Reported(19.65, 0.32),
+            "anid": Reported(0.03, 0.005),
+            "gevd": Reported(3.70, 0.555),
+        },
+        "k-means, mean": {
+            "n_iter": Reported(5.08, 0.565),
+            "seconds": Reported(21.86, 3.325),
+            "nll": Reported(19.76, 0.225),
+            "anid": Reported(0.04, 0.005),
+            "gevd": Reported(4.49, 0.49),
+        },
+        "random rewards": {
+            "n_iter": Reported(17.22, 2.40),
+            "seconds": Reported(136.58, 19.845),
+            "nll": Reported(20.05, 0.355),
+            "anid": Reported(0.13, 0.035),
+            "gevd": Reported(6.75, 1.045),
+        },
+        "supervised": {
+            "nll": Reported(19.65, 0.33),
+            "anid": Reported(0.04, 0.005),
+            "gevd": Reported(3.65, 0.635),
+        },
+    }
+)
+"""Table 1, the ElementWorld half: by method and measure. The paper's iterations and durations are no target."""
+
+TARGETS = ("nll", "anid", "gevd")
+"""Measures that are to agree: the paper's iterations end by a rule that its inexact gradient triggers."""
+
+
+def verdict(ours: Interval, reported: Reported) -> str:
+    """Return "agrees", "in rounding" if it does for some number that the paper would print so, or "differs".
+
+    Examples
+    --------
+    >>> verdict(Interval(0.043, 0.007, 0.036, 0.05, 100), TABLE1["k-means, MLE"]["anid"])
+    'in rounding'
+    """
+    target = (reported.mean, reported.half_width)
+    if agrees(ours, target):
+        return "agrees"
+    return "in rounding" if agrees(ours, target, reported.rounding) else "differs"

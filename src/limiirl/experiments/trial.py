@@ -1,6 +1,8 @@
 """One trial: make a world from a seed, fit a mixture to its demonstrations, and judge it by others and by the truth.
 
 Paper: section "ElementWorld Results", experimental configuration.
+
+What one trial came to: a flat record, the same whenever it is computed again, times apart.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,19 +21,120 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
+from limiirl._parallel import one_thread
 from limiirl.errors import InvalidParameter, LimiirlWarning
-from limiirl.experiments.agents_trial import AgentsProblem, make_agents, with_agents
-from limiirl.experiments.problems import Problem, known, make_problem
-from limiirl.experiments.records import Record
+from limiirl.experiments.problem import AgentsProblem, Problem, known, make_agents, make_problem, with_agents
 from limiirl.experiments.spec import FULL_GMM, Parameters, Spec
 from limiirl.irl.registry import model_class
-from limiirl.irl.threads import one_thread
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture import IntentMixture
-from limiirl.mixture.align import in_order_of_labels
+from limiirl.mixture.restarts import in_order_of_labels
 from limiirl.theory import inter_cluster_margin
 
-__all__ = ["Problem", "attempt", "make_mixture", "make_problem", "pose", "restore", "run_trial"]
+MEASURED = ("seconds_start", "seconds_em")
+"""Fields that are measured on a machine, and so differ between runs."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """The outcome of one trial, keyed by its specification's hash and its seed.
+
+    The scores carry the suffix `_start` for the mixture with which EM began. A trial that failed has its `error`, and
+    None for everything that was not reached.
+
+    Attributes
+    ----------
+    spec, seed : str, int
+        The key.
+    error, trace : str
+        Empty, or what went wrong in one line, and Python's trace of it.
+    max_length : int
+        L of the model.
+    n_iter, converged : int, bool
+        Of EM. The supervised baseline makes no iteration.
+    seconds_start, seconds_em : float
+        Wall time of the initialisation, and of EM.
+    margin : float
+        Mean over pairs of intents of the smallest distance between their demonstrations' features.
+    change : float
+        Realised epsilon: how far the first E-step moves from the clusters of the warm start.
+    nll, train_nll : float
+        Of the test and training demonstrations.
+    anid, anid_hard : float
+        Of the test demonstrations' posterior, and of their most likely intents, from the true labels.
+    anid_truth : float
+        The same from the posterior of the true ensemble under the same model.
+    accuracy : float
+        Share of the test demonstrations, or test agents, whose most likely intent is the true one, after the best
+        matching of intents.
+    gevd, gevd_normalised : float
+        None where rewards cannot be compared with the truth.
+    weights, thetas : (K,), (K, d)
+    history : list of float
+        Mean NLL of the training demonstrations by iteration of EM; the first is the start's.
+    """
+
+    spec: str
+    seed: int
+    error: str = ""
+    trace: str = ""
+    max_length: int | None = None
+    n_iter: int | None = None
+    converged: bool | None = None
+    seconds_start: float | None = None
+    seconds_em: float | None = None
+    margin: float | None = None
+    change: float | None = None
+    nll_start: float | None = None
+    nll: float | None = None
+    train_nll_start: float | None = None
+    train_nll: float | None = None
+    anid_start: float | None = None
+    anid: float | None = None
+    anid_hard_start: float | None = None
+    anid_hard: float | None = None
+    anid_truth_start: float | None = None
+    anid_truth: float | None = None
+    accuracy_start: float | None = None
+    accuracy: float | None = None
+    gevd_start: float | None = None
+    gevd: float | None = None
+    gevd_normalised_start: float | None = None
+    gevd_normalised: float | None = None
+    weights_start: list[float] | None = None
+    weights: list[float] | None = None
+    thetas_start: list[list[float]] | None = None
+    thetas: list[list[float]] | None = None
+    history: list[float] | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Hash of the specification, and seed."""
+        return self.spec, self.seed
+
+    @property
+    def failed(self) -> bool:
+        """Whether the trial ended in an error."""
+        return bool(self.error)
+
+    @property
+    def seconds(self) -> float | None:
+        """Wall time of initialisation and EM together: the paper's duration."""
+        if self.seconds_start is None or self.seconds_em is None:
+            return None
+        return self.seconds_start + self.seconds_em
+
+    def reproducible(self) -> dict[str, Any]:
+        """Return all fields but those that are measured: what any run of the same trial must come to.
+
+        >>> Record("ab", 0, seconds_em=1.0).reproducible() == Record("ab", 0, seconds_em=2.0).reproducible()
+        True
+        """
+        return {name: value for name, value in asdict(self).items() if name not in MEASURED}
+
+
+FIELDS = tuple(field.name for field in fields(Record))
+
 
 _GMM_STARTS = 5
 

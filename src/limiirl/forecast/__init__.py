@@ -4,13 +4,12 @@
 (`next_turns`, `destinations`, `routes`, `flows`, `what_if`) know nothing of the model behind.
 """
 
-from limiirl.forecast.changes import Change, RouteChange
 from limiirl.forecast.destinations import DestinationPosterior
 from limiirl.forecast.flows import Flows
 from limiirl.forecast.forecaster import Forecaster
-from limiirl.forecast.next_turns import NextStates
-from limiirl.forecast.predicted import cheapest_routes
-from limiirl.forecast.routes import Route
+from limiirl.forecast.next_state import NextStates
+from limiirl.forecast.routes import Route, cheapest_routes
+from limiirl.forecast.scenarios import Change, RouteChange
 
 __all__ = [
     "Change",

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
-from limiirl.demos.checks import name_demo
+from limiirl.demos.validate import name_demo
 from limiirl.errors import InvalidDemos
-from limiirl.forecast.checks import log
 from limiirl.forecast.prefixes import alone
+from limiirl.forecast.validate import log
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 # Destinations that are written out, and numbers that partial trips, candidates and intents may fill at a time.
 _SHOWN = 5
 _AT_ONCE = 2**22
@@ -41,18 +39,18 @@ class DestinationPosterior:
     (array([7]), array([[7, 4]]))
     """
 
-    candidates: Int
-    probability: Float
+    candidates: IntArray
+    probability: FloatArray
 
     def __len__(self) -> int:
         return len(self.probability)
 
     @property
-    def most_likely(self) -> Int:
+    def most_likely(self) -> IntArray:
         """The most probable destination (N,) of each trip, the first of equals."""
         return np.asarray(self.candidates[np.argmax(self.probability, axis=1)])
 
-    def top(self, n: int) -> Int:
+    def top(self, n: int) -> IntArray:
         """Return the n most probable destinations (N, n) of each trip, the most probable first."""
         order = np.argsort(-self.probability, axis=1, kind="stable")
         return np.asarray(self.candidates[order[:, :n]])
@@ -67,7 +65,7 @@ class DestinationPosterior:
 
 
 def destinations(
-    trips: Any, log_prior: Float, demos: Demonstrations, candidates: Int, prior: Float | None
+    trips: Any, log_prior: FloatArray, demos: Demonstrations, candidates: IntArray, prior: FloatArray | None
 ) -> DestinationPosterior:
     """Return the posterior over destinations of partial trips.
 
@@ -100,7 +98,9 @@ def destinations(
     return DestinationPosterior(candidates, np.exp(log_p - total[:, None]))
 
 
-def _log_joint(trips: Any, log_prior: Float, demos: Demonstrations, candidates: Int, prior: Float | None) -> Float:
+def _log_joint(
+    trips: Any, log_prior: FloatArray, demos: Demonstrations, candidates: IntArray, prior: FloatArray | None
+) -> FloatArray:
     """Return (N, G) the log of prior(g) p(prefix | s_1, g), up to a constant of each trip."""
     begun = np.logaddexp.reduce(trips.log_begin_each(demos, candidates) + log_prior[:, None], axis=2)
     if prior is None:

@@ -6,14 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from limiirl.forecast.drivers import posterior
-from limiirl.forecast.prefixes import alone
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
+from limiirl._typing import BoolArray, FloatArray, IntArray
+from limiirl.forecast.prefixes import alone, posterior
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,18 +33,18 @@ class Flows:
     flows of 3 trips: 2 edges used 3 times in all, the most is 2 (edge 0)
     """
 
-    edge_by_intent: Float
-    state_by_intent: Float
+    edge_by_intent: FloatArray
+    state_by_intent: FloatArray
     trips: float
-    cut_off: Int
+    cut_off: IntArray
 
     @property
-    def edge(self) -> Float:
+    def edge(self) -> FloatArray:
         """Expected uses of each edge (E,)."""
         return np.asarray(self.edge_by_intent.sum(axis=0))
 
     @property
-    def state(self) -> Float:
+    def state(self) -> FloatArray:
         """Expected visits to each state (S,); a trip that passes twice counts twice."""
         return np.asarray(self.state_by_intent.sum(axis=0))
 
@@ -61,7 +56,9 @@ class Flows:
         return said + (f"; {self.cut_off.size} pairs are cut off" if self.cut_off.size else "")
 
 
-def flows(trips: Any, log_prior: Float, starts: Int, goals: Int, weights: Float, closed: Bool) -> Flows:
+def flows(
+    trips: Any, log_prior: FloatArray, starts: IntArray, goals: IntArray, weights: FloatArray, closed: BoolArray
+) -> Flows:
     """Return the flows of `weights` trips between pairs of states; pairs that are not connected are left out and named.
 
     Parameters
@@ -85,7 +82,7 @@ def flows(trips: Any, log_prior: Float, starts: Int, goals: Int, weights: Float,
     return Flows(edge, state, float(weights[possible].sum()), np.flatnonzero(~possible))
 
 
-def own_flows(trips: Any, shares: Float, n_trips: float) -> Flows:
+def own_flows(trips: Any, shares: FloatArray, n_trips: float) -> Flows:
     """Return the flows of trips that begin and end as an unconditioned model says; `shares` (K,) are of intents."""
     found = [trips.own_flow(k) for k in range(shares.size)]
     scale = n_trips * shares[:, None]
@@ -93,7 +90,9 @@ def own_flows(trips: Any, shares: Float, n_trips: float) -> Flows:
     return Flows(scale * edge, scale * state, n_trips, np.empty(0, dtype=np.int64))
 
 
-def shares_of_pairs(trips: Any, log_prior: Float, starts: Int, goals: Int, closed: Bool) -> tuple[Float, Bool]:
+def shares_of_pairs(
+    trips: Any, log_prior: FloatArray, starts: IntArray, goals: IntArray, closed: BoolArray
+) -> tuple[FloatArray, BoolArray]:
     """Return (n, K) the posterior of the intent of one who goes from a start to a goal, and which pairs exist (n,)."""
     shares, possible = np.zeros((starts.size, log_prior.size)), np.zeros(starts.size, dtype=bool)
     rows = np.flatnonzero(~(closed[starts] | closed[goals]))

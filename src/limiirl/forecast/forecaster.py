@@ -7,28 +7,24 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.forecast import checks, next_turns, predicted
-from limiirl.forecast.checks import log
+from limiirl.forecast import next_state, routes, validate
 from limiirl.forecast.destinations import DestinationPosterior, destinations
-from limiirl.forecast.drivers import log_prior
 from limiirl.forecast.flows import Flows, flows, own_flows
-from limiirl.forecast.free_ends import FreeEnds
-from limiirl.forecast.given_ends import Ends, GivenEnds
-from limiirl.forecast.next_turns import NextStates
-from limiirl.forecast.prefixes import alone
+from limiirl.forecast.next_state import NextStates
+from limiirl.forecast.prefixes import alone, log_prior
 from limiirl.forecast.routes import Costs, Route, Scores, best_routes, likeliest_route
-from limiirl.forecast.what_if import WhatIf, World
+from limiirl.forecast.scenarios import WhatIf, World
+from limiirl.forecast.trip_models import Ends, FreeEnds, GivenEnds
+from limiirl.forecast.validate import log
 from limiirl.irl import MaxEnt
-from limiirl.irl.checks import count, positive
+from limiirl.irl.validate import count, positive
 from limiirl.mdp import MDP
-from limiirl.mixture.checks import fitted, trained_on
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from limiirl.mixture.validate import fitted, trained_on
 
 
 class Forecaster(WhatIf):
@@ -66,8 +62,8 @@ class Forecaster(WhatIf):
     def __init__(self, mixture: Any, demos: Demonstrations | None = None) -> None:
         fitted(mixture)
         self.mixture = mixture
-        self.shares: Float = np.asarray(mixture.weights_, dtype=np.float64)
-        self.thetas: Float = np.asarray(mixture.thetas_, dtype=np.float64)
+        self.shares: FloatArray = np.asarray(mixture.weights_, dtype=np.float64)
+        self.thetas: FloatArray = np.asarray(mixture.thetas_, dtype=np.float64)
         if demos is None:
             demos = trained_on(mixture)
         self._ends = None if demos is None else _ends_of(demos)
@@ -120,7 +116,7 @@ class Forecaster(WhatIf):
 
     def intents(
         self, partial: Any = None, goal: ArrayLike | None = None, history: Demonstrations | None = None
-    ) -> Float:
+    ) -> FloatArray:
         """Return the posterior (N, K) of the intents of those who drive N partial trips.
 
         Parameters
@@ -140,7 +136,7 @@ class Forecaster(WhatIf):
                 )
             return np.exp(self._prior(alone(np.zeros(1, dtype=np.int64)), history))
         demos, goals = self._partials(partial, goal)
-        return next_turns.intents(self._trips, self._prior(demos, history), demos, goals)
+        return next_state.intents(self._trips, self._prior(demos, history), demos, goals)
 
     def next_states(
         self, partial: Any, goal: ArrayLike | None = None, history: Demonstrations | None = None
@@ -151,7 +147,7 @@ class Forecaster(WhatIf):
         forecaster's demonstrations.
         """
         demos, goals = self._partials(partial, goal)
-        return next_turns.next_states(self._trips, self._prior(demos, history), demos, goals)
+        return next_state.next_states(self._trips, self._prior(demos, history), demos, goals)
 
     def destinations(
         self,
@@ -185,13 +181,13 @@ class Forecaster(WhatIf):
                 )
             places, weights = ends
         else:
-            places = np.unique(checks.states(candidates, "candidates", self.mdp, self._world.closed))
+            places = np.unique(validate.states(candidates, "candidates", self.mdp, self._world.closed))
             if places.size != np.size(candidates):
                 raise InvalidParameter("candidates must name each state once.")
-            places = checks.states(candidates, "candidates", self.mdp)
+            places = validate.states(candidates, "candidates", self.mdp)
             weights = np.full(places.size, 1.0 / places.size)
         if prior is not None and not own:
-            weights = checks.prior(prior, places.size)
+            weights = validate.prior(prior, places.size)
         return destinations(self._trips, self._prior(demos, history), demos, places, None if own else weights)
 
     def route(self, start: int, goal: int, history: Demonstrations | None = None, *, partial: Any = None) -> Route:
@@ -244,14 +240,12 @@ class Forecaster(WhatIf):
         threads : int, optional
             By default one for each core.
         """
-        first, last = checks.pairs(starts, goals, self.mdp)
+        first, last = validate.pairs(starts, goals, self.mdp)
         for states, name in ((first, "starts"), (last, "goals")):
-            checks.states(states, name, self.mdp, self._world.closed)
-        checks.beginnings(first, self._trips.mdp, self._world.closed)
-        given = checks.shares(self.shares if intents is None else intents, first.size, self.shares.size)
-        demos, intent, _ = predicted.predicted_routes(
-            self._trips, self._costs, log(given), first, last, threads=threads
-        )
+            validate.states(states, name, self.mdp, self._world.closed)
+        validate.beginnings(first, self._trips.mdp, self._world.closed)
+        given = validate.shares(self.shares if intents is None else intents, first.size, self.shares.size)
+        demos, intent, _ = routes.predicted_routes(self._trips, self._costs, log(given), first, last, threads=threads)
         return demos.replace(labels=intent)
 
     def flows(
@@ -277,10 +271,10 @@ class Forecaster(WhatIf):
             return own_flows(self._trips, self.shares, positive(n_trips, "n_trips"))
         if starts is None or goals is None:
             raise InvalidParameter("flows needs both starts and goals, or neither.")
-        first, last = checks.pairs(starts, goals, self.mdp)
-        checks.beginnings(first, self._trips.mdp, self._world.closed)
+        first, last = validate.pairs(starts, goals, self.mdp)
+        validate.beginnings(first, self._trips.mdp, self._world.closed)
         return flows(
-            self._trips, log(self.shares), first, last, checks.weights(weights, first.size), self._world.closed
+            self._trips, log(self.shares), first, last, validate.weights(weights, first.size), self._world.closed
         )
 
     def __repr__(self) -> str:
@@ -310,28 +304,28 @@ class Forecaster(WhatIf):
     def _costs(self) -> Costs:
         return Costs(self._trips.mdp, self.thetas)
 
-    def _prior(self, demos: Demonstrations, history: Demonstrations | None) -> Float:
+    def _prior(self, demos: Demonstrations, history: Demonstrations | None) -> FloatArray:
         """Return the log-prior (N, K) of intents; earlier trips were made in the mixture's own world."""
-        given = None if history is None else checks.history(history)
+        given = None if history is None else validate.history(history)
         return log_prior(self.shares, self.mixture.irl_, self.mixture.mdp_, self.thetas, demos, given)
 
-    def _partials(self, partial: Any, goal: ArrayLike | None) -> tuple[Demonstrations, Int | None]:
-        demos = checks.partials(partial)
-        checks.open_trips(demos, self._world.closed)
+    def _partials(self, partial: Any, goal: ArrayLike | None) -> tuple[Demonstrations, IntArray | None]:
+        demos = validate.partials(partial)
+        validate.open_trips(demos, self._world.closed)
         demos.steps(self._trips.mdp)
-        return demos, None if goal is None else checks.goals_of(goal, len(demos), self.mdp, self._world.closed)
+        return demos, None if goal is None else validate.goals_of(goal, len(demos), self.mdp, self._world.closed)
 
     def _scores(self, start: int, goal: int, history: Demonstrations | None, partial: Any = None) -> tuple[Scores, int]:
         """Return what says how likely a route from start to goal is, after a partial trip where there is one."""
-        s = checks.one_state(start, "start", self.mdp, self._world.closed)
-        g = checks.one_state(goal, "goal", self.mdp, self._world.closed)
+        s = validate.one_state(start, "start", self.mdp, self._world.closed)
+        g = validate.one_state(goal, "goal", self.mdp, self._world.closed)
         begun = alone(np.array([s])) if partial is None else self._partials(partial, None)[0]
         if len(begun) != 1 or begun.last_states[0] != s:
             raise InvalidParameter(
                 f"partial must be one trip that has come to start = {s}; there are {len(begun)}, and the first has "
                 f"come to state {begun.last_states[0]}. Pass its last state as start."
             )
-        checks.beginnings(begun.start_states, self._trips.mdp, self._world.closed)
+        validate.beginnings(begun.start_states, self._trips.mdp, self._world.closed)
         return Scores(self._trips, self._costs, self._prior(begun, history)[0], s, g, begun), g
 
     def _open_ends(self) -> Ends | None:

@@ -1,17 +1,21 @@
-"""Beginnings of trips: of one state, and each with every move that could come next."""
+"""Beginnings of trips: of one state, and each with every move that could come next.
+
+Whose trip is it? The posterior of a driver's intent, from earlier trips and from the one that is going on.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
+from limiirl.demos.validate import name_demo
+from limiirl.errors import InvalidDemos
+from limiirl.forecast.validate import log
 from limiirl.mdp import MDP
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 
 class Onward(NamedTuple):
@@ -28,18 +32,18 @@ class Onward(NamedTuple):
         Probability that the trip ends here. Both are 0 where the beginning is impossible for the intent.
     """
 
-    edge: Int
-    offsets: Int
-    move: Float
-    stop: Float
+    edge: IntArray
+    offsets: IntArray
+    move: FloatArray
+    stop: FloatArray
 
     @property
-    def owner(self) -> Int:
+    def owner(self) -> IntArray:
         """The beginning (m,) of each edge."""
         return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
 
 
-def alone(states: Int) -> Demonstrations:
+def alone(states: IntArray) -> Demonstrations:
     """Return trips that have only begun, in these states.
 
     Examples
@@ -50,7 +54,7 @@ def alone(states: Int) -> Demonstrations:
     return Demonstrations(states, np.arange(states.size + 1))
 
 
-def moves(mdp: MDP, demos: Demonstrations, may_move: NDArray[np.bool_]) -> tuple[Int, Int]:
+def moves(mdp: MDP, demos: Demonstrations, may_move: NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
     """Return the edges that leave the last state of each trip that may move, and their offsets (N + 1,).
 
     Examples
@@ -65,7 +69,7 @@ def moves(mdp: MDP, demos: Demonstrations, may_move: NDArray[np.bool_]) -> tuple
     return np.arange(offsets[-1]) + np.repeat(mdp.out_ptr[last] - offsets[:-1], sizes), offsets
 
 
-def extended(mdp: MDP, demos: Demonstrations, owner: Int, edge: Int) -> Demonstrations:
+def extended(mdp: MDP, demos: Demonstrations, owner: IntArray, edge: IntArray) -> Demonstrations:
     """Return trip owner[j] with one more move, along edge[j], for each j.
 
     Examples
@@ -101,3 +105,54 @@ def together(parts: list[Demonstrations]) -> Demonstrations:
     offsets = np.concatenate([[0], np.cumsum(np.concatenate([demos.lengths for demos in parts]))])
     actions = [np.full(demos.n_steps, -1) if demos.actions is None else demos.actions for demos in parts]
     return Demonstrations(np.concatenate([demos.states for demos in parts]), offsets, np.concatenate(actions))
+
+
+def log_prior(
+    shares: FloatArray, model: Any, mdp: Any, thetas: FloatArray, demos: Any, history: Demonstrations | None
+) -> FloatArray:
+    """Return (N, K) the log-probability of each intent of those who drive `demos`, before these trips.
+
+    ``p(k | history) prop. to rho_k prod_i p(tau_i | theta_k)``: all trips of a driver follow one intent. Where both
+    `demos` and `history` have groups, each driver is judged by the trips of the same group, and one without any by the
+    shares; elsewhere the whole history is of the one who drives them all.
+
+    Parameters
+    ----------
+    shares : (K,)
+    model, mdp, thetas : what the mixture was fitted with
+    demos : Demonstrations
+        N trips that are going on.
+    history : Demonstrations or None
+        Earlier trips, whole.
+    """
+    found = np.tile(log(shares), (len(demos), 1))
+    if history is None or len(history) == 0:
+        return found
+    log_p = np.asarray(model.log_prob(mdp, thetas, history))
+    if history.groups is None or demos.groups is None:
+        found += log_p.sum(axis=0)
+    else:
+        for group in np.unique(demos.groups):
+            found[demos.groups == group] += log_p[history.groups == group].sum(axis=0)
+    lost = np.max(found, axis=1) == -np.inf
+    if np.any(lost):
+        raise InvalidDemos(
+            f"The history of {name_demo(demos.ids, int(np.argmax(lost)))} has no probability under any intent. Check "
+            "that it was recorded in the MDP that was fitted."
+        )
+    return np.asarray(found - np.logaddexp.reduce(found, axis=1)[:, None])
+
+
+def posterior(log_joint: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Return the posterior (N, K) of joint log-probabilities (N, K), and whether each row is possible at all.
+
+    Rows that are not are zero.
+
+    Examples
+    --------
+    >>> posterior(np.log([[0.1, 0.3]]))
+    (array([[0.25, 0.75]]), array([ True]))
+    """
+    total = np.logaddexp.reduce(log_joint, axis=1)
+    possible = total > -np.inf
+    return np.exp(log_joint - np.where(possible, total, 0.0)[:, None]), possible

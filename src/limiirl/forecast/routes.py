@@ -1,4 +1,7 @@
-"""Routes between two states: the likeliest of the intents' own, and the best of all, each with its probability."""
+"""Routes between two states: the likeliest of the intents' own, and the best of all, each with its probability.
+
+Predicted routes for thousands of pairs of states, by an ensemble of intents or by any cost of edges.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.forecast.checks import log
-from limiirl.forecast.drivers import posterior
-from limiirl.forecast.prefixes import alone
+from limiirl.forecast.prefixes import alone, posterior
+from limiirl.forecast.validate import log, pairs
 from limiirl.mdp import MDP
-from limiirl.mdp.routes import Way, Ways
+from limiirl.mdp.shortest_paths import Found, Way, Ways
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 # Bounds are compared with probabilities that were added up in another order.
 _ROUNDING = 1e-12
 
@@ -46,11 +47,11 @@ class Route:
     25.0 %: 3 states, 0 - 1 - 3; intent 0 (90 %)
     """
 
-    states: Int
-    edges: Int
+    states: IntArray
+    edges: IntArray
     probability: float
     log_prob: float
-    intents: Float
+    intents: FloatArray
     exact: bool = True
 
     def __len__(self) -> int:
@@ -62,7 +63,7 @@ class Route:
         return f"{share}: {len(self)} states, {written(self.states)}; intent {k} ({100 * self.intents[k]:.0f} %)"
 
 
-def written(states: Int) -> str:
+def written(states: IntArray) -> str:
     """Return states as text, shortened in the middle.
 
     Examples
@@ -86,7 +87,7 @@ class Costs:
     array([2., 5., 5.])
     """
 
-    def __init__(self, mdp: MDP, thetas: Float) -> None:
+    def __init__(self, mdp: MDP, thetas: FloatArray) -> None:
         self.mdp = mdp
         self._state, self._edge = mdp.rewards(thetas)
         for values, what in ((self._state, "state"), (self._edge, "edge")):
@@ -104,22 +105,22 @@ class Costs:
         """K."""
         return int(self._state.shape[1])
 
-    def of(self, k: int) -> Float:
+    def of(self, k: int) -> FloatArray:
         """Return (E,) what intent k pays."""
         cost = -self._log_prob - self._state[self.mdp.dst, k]
         return np.asarray(cost if self._edge is None else cost - self._edge[:, k]) + 0.0  # no -0.0
 
-    def moves(self, k: int, edges: Int, step: Int) -> Float:
+    def moves(self, k: int, edges: IntArray, step: IntArray) -> FloatArray:
         """Return (m,) the log-weight under intent k of moves along edges (m,), each at its step (m,) of a route."""
         gamma = self.mdp.gamma
         found = self._log_prob[edges] + gamma ** (step + 1.0) * self._state[self.mdp.dst[edges], k]
         return np.asarray(found if self._edge is None else found + gamma ** (step * 1.0) * self._edge[edges, k])
 
-    def first(self, k: int, starts: Int) -> Float:
+    def first(self, k: int, starts: IntArray) -> FloatArray:
         """Return (n,) the reward of states under intent k."""
         return np.asarray(self._state[starts, k])
 
-    def log_weight(self, start: int, edges: Sequence[int]) -> Float:
+    def log_weight(self, start: int, edges: Sequence[int]) -> FloatArray:
         """Return (K,) the log-weight of a route under each intent, rewards discounted."""
         moved, step = np.array(edges, dtype=np.int64), np.arange(len(edges))
         each = [self._state[start, k] + math.fsum(self.moves(k, moved, step)) for k in range(self.n_intents)]
@@ -144,7 +145,13 @@ class Scores:
     """
 
     def __init__(
-        self, trips: Any, costs: Costs, log_prior: Float, start: int, goal: int, begun: Demonstrations | None = None
+        self,
+        trips: Any,
+        costs: Costs,
+        log_prior: FloatArray,
+        start: int,
+        goal: int,
+        begun: Demonstrations | None = None,
     ) -> None:
         so_far = alone(np.array([start])) if begun is None else begun
         last = np.array([goal])
@@ -160,7 +167,7 @@ class Scores:
         self._log_scale = log_prior + trips.log_scale(so_far.start_states, last)[0] - log_pair
         self.max_length = getattr(trips, "max_length", math.inf)
 
-    def log_joint(self, edges: Sequence[int]) -> Float:
+    def log_joint(self, edges: Sequence[int]) -> FloatArray:
         """Return (K,) the log-probability of a route and of each intent; -inf where it is too long for the model."""
         whole = [*self._driven, *edges]
         if len(whole) + 1 > self.max_length:
@@ -175,7 +182,7 @@ class Scores:
         log_prob = float(np.logaddexp.reduce(log_joint))
         return Route(states, moved, math.exp(log_prob), log_prob, posterior(log_joint[None])[0][0])
 
-    def log_bound(self, reached: Float) -> Float:
+    def log_bound(self, reached: FloatArray) -> FloatArray:
         """Return (K,) the largest log-probability with each intent of a route that costs it at least `reached` (K,).
 
         A discount makes a route of cost c weigh at most -gamma^(L - 1) c, as no step is discounted more.
@@ -239,3 +246,115 @@ def best_routes(scores: Scores, goal: int, k: int, most: int = 1000) -> list[Rou
     order = sorted(seen, key=lambda edges: (-seen[edges], len(edges), edges))
     found = [scores.route(edges) for edges in order[:k] if seen[edges] > -math.inf]
     return [replace(route, exact=route.log_prob >= bound - _ROUNDING) for route in found]
+
+
+def cheapest_routes(
+    mdp: MDP, cost: ArrayLike, starts: ArrayLike, goals: ArrayLike, *, threads: int | None = None
+) -> Demonstrations:
+    """Return the cheapest route of each pair of states for a cost of each edge, such as its length or its time.
+
+    Where edges join the same two states, the cheaper one is taken; where routes cost the same, the same one each time.
+
+    Parameters
+    ----------
+    mdp : MDP
+    cost : (E,)
+        Not negative. For a cost of entering states c (S,), pass ``c[mdp.dst]``.
+    starts, goals : (n,)
+    threads : int, optional
+        By default one for each core. The routes do not depend on it.
+
+    Examples
+    --------
+    >>> from limiirl import MDP
+    >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3])
+    >>> [demo.states.tolist() for demo in cheapest_routes(mdp, [1.0, 2.0, 1.0, 1.0], [0, 1, 0], [3, 3, 2])]
+    [[0, 1, 3], [1, 3], [0, 2]]
+    """
+    first, last = pairs(starts, goals, mdp)
+    return demonstrations(mdp, first, Ways(mdp, cost).cheapest(first, last, threads=threads), last)
+
+
+def predicted_routes(
+    trips: Any, costs: Costs, log_prior: FloatArray, starts: IntArray, goals: IntArray, *, threads: int | None = None
+) -> tuple[Demonstrations, IntArray, FloatArray]:
+    """Return for each pair, of the intents' likeliest routes, that of the largest sum_k rho_k p_k(route).
+
+    With it come the intent that it fits best, and the logarithm of that sum. Each intent's route is its cheapest,
+    rewards not discounted: one search a pair and intent. Where the discount is 1 it is its likeliest one. The logarithm
+    is -inf where the route has more states than the model allows.
+
+    Parameters
+    ----------
+    trips : FreeEnds or GivenEnds
+    costs : Costs
+    log_prior : (n, K)
+        Of the intents of those who drive.
+    starts, goals : (n,)
+    """
+    mdp, n_intents = costs.mdp, log_prior.shape[1]
+    found = [Ways(mdp, costs.of(k)).cheapest(starts, goals, threads=threads) for k in range(n_intents)]
+    _none_missing(found[0], starts, goals)
+    log_scale = log_prior + trips.log_scale(starts, goals)
+    # log_joint[j] is of the route of intent j, with each intent.
+    log_joint = np.array([log_scale + _log_weights(costs, starts, ways) for ways in found])
+    log_prob = np.logaddexp.reduce(log_joint, axis=2).T
+    lengths = np.array([np.diff(ways.offsets) for ways in found])
+    too_long: NDArray[np.bool_] = np.greater(lengths.T + 1, getattr(trips, "max_length", np.inf))
+    # A route that is too long for the model is still a prediction where no intent has a shorter one.
+    whose = np.argmax(np.where(too_long & ~np.all(too_long, axis=1, keepdims=True), -np.inf, log_prob), axis=1)
+    log_prob[too_long] = -np.inf
+    pair = np.arange(starts.size)
+    intent = np.argmax(log_joint[whose, pair], axis=1)
+    best = Found(*_chosen(found, whose, lengths[whose, pair]), np.zeros(starts.size))
+    return demonstrations(mdp, starts, best, goals), intent, log_prob[pair, whose]
+
+
+def _chosen(found: list[Found], whose: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the edges and offsets of one way a pair: that of intent `whose` (n,)."""
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    first = np.array([ways.offsets[:-1] for ways in found])[whose, np.arange(whose.size)]
+    place = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], sizes)
+    edges = np.empty(offsets[-1], dtype=np.int64)
+    owner = np.repeat(whose, sizes)
+    for k, ways in enumerate(found):
+        edges[owner == k] = ways.edges[place[owner == k]]
+    return edges, offsets
+
+
+def demonstrations(mdp: MDP, starts: IntArray, ways: Found, goals: IntArray) -> Demonstrations:
+    """Return ways as demonstrations with their actions; one that does not exist is an error."""
+    _none_missing(ways, starts, goals)
+    n = starts.size
+    offsets = ways.offsets + np.arange(n + 1)
+    states = np.empty(offsets[-1], dtype=np.int64)
+    actions = np.full(offsets[-1], -1, dtype=np.int64)
+    moved = np.ones(states.size, dtype=bool)
+    moved[offsets[:-1]] = False
+    states[offsets[:-1]], states[moved] = starts, mdp.dst[ways.edges]
+    left = np.ones(states.size, dtype=bool)
+    left[offsets[1:] - 1] = False
+    actions[left] = mdp.act[ways.edges]
+    return Demonstrations(states, offsets, actions)
+
+
+def _none_missing(ways: Found, starts: IntArray, goals: IntArray) -> None:
+    missing = np.isinf(ways.cost)
+    if np.any(missing):
+        i = int(np.argmax(missing))
+        raise InvalidParameter(
+            f"No route leads from starts[{i}] = {starts[i]} to goals[{i}] = {goals[i]} ({int(missing.sum())} of "
+            f"{starts.size} pairs have none). Leave such pairs out."
+        )
+
+
+def _log_weights(costs: Costs, starts: IntArray, ways: Found) -> FloatArray:
+    """Return (n, K) the log-weight of each way under each intent, rewards discounted; see `Costs.log_weight`."""
+    sizes = np.diff(ways.offsets)
+    owner = np.repeat(np.arange(starts.size), sizes)
+    step = np.arange(ways.edges.size) - np.repeat(ways.offsets[:-1], sizes)
+    each = [
+        costs.first(k, starts) + np.bincount(owner, weights=costs.moves(k, ways.edges, step), minlength=starts.size)
+        for k in range(costs.n_intents)
+    ]
+    return np.stack(each, axis=1)

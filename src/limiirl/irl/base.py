@@ -7,9 +7,9 @@ from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Float = NDArray[np.float64]
+from limiirl._typing import FloatArray
 
 REQUIRED = ("fit", "log_prob")
 """The methods that a model must have."""
@@ -26,11 +26,11 @@ class IRLModel(Protocol):
     has `fit_many`.
     """
 
-    def fit(self, mdp: Any, demos: Any, weights: ArrayLike | None = None, start: ArrayLike | None = None) -> Float:
+    def fit(self, mdp: Any, demos: Any, weights: ArrayLike | None = None, start: ArrayLike | None = None) -> FloatArray:
         """Return theta (d,)."""
         ...
 
-    def log_prob(self, mdp: Any, thetas: ArrayLike, demos: Any) -> Float:
+    def log_prob(self, mdp: Any, thetas: ArrayLike, demos: Any) -> FloatArray:
         """Return (N, K)."""
         ...
 
@@ -65,14 +65,14 @@ class FitResult:
         go there, and `theta` has kept what the start had.
     """
 
-    theta: Float
+    theta: FloatArray
     value: float
     status: Status
     n_evaluations: int
     n_hessians: int
     projected_gradient: float
     at_bound: tuple[str, ...] = ()
-    null_directions: Float = field(default_factory=lambda: np.empty((0, 0)))
+    null_directions: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
 
     @property
     def converged(self) -> bool:

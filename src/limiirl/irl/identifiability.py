@@ -10,17 +10,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from limiirl._typing import FloatArray
 from limiirl.mdp import MDP
 
-Float = NDArray[np.float64]
 # Relative to features of unit size; rounding leaves about 1e-13.
 _NULL = 1e-10
 
 
-def variation(mdp: MDP, max_length: float, by_start: bool) -> tuple[Float, Float]:
+def variation(mdp: MDP, max_length: float, by_start: bool) -> tuple[FloatArray, FloatArray]:
     """Return the Gram matrix (d, d) of all differences between trajectories that may stop anywhere, and sizes (d,).
 
     One who may stop anywhere shows, by going on along an edge, what that edge and its target add: gamma^t times
@@ -47,14 +46,14 @@ def variation(mdp: MDP, max_length: float, by_start: bool) -> tuple[Float, Float
     size = np.diag(gram).copy()
     if mdp.state_features is not None and not by_start:
         starts = sparse.csr_array(mdp.state_features)[np.flatnonzero(mdp.p0 > 0)]
-        mean: Float = np.asarray(starts.mean(axis=0)).ravel()
+        mean: FloatArray = np.asarray(starts.mean(axis=0)).ravel()
         products = (starts.T @ starts).toarray()
         gram[: mean.size, : mean.size] += products - starts.shape[0] * np.outer(mean, mean)
         size[: mean.size] += np.diag(products)
     return np.asarray(gram), np.sqrt(size)
 
 
-def _depth(mdp: MDP) -> Float:
+def _depth(mdp: MDP) -> FloatArray:
     """Return (S,) the least number of moves from a start state to each state, inf where there is no way."""
     depth = np.full(mdp.n_states, np.inf)
     frontier = np.flatnonzero(mdp.p0 > 0)
@@ -68,7 +67,7 @@ def _depth(mdp: MDP) -> Float:
     return depth
 
 
-def null_directions(gram: Float, size: Float) -> Float:
+def null_directions(gram: FloatArray, size: FloatArray) -> FloatArray:
     """Return an orthonormal basis (m, d) of the null space of a Gram or covariance matrix of path features.
 
     Features are first divided by their size (d,), a root mean square before centring, say: what is left of a feature's
@@ -94,7 +93,7 @@ def null_directions(gram: Float, size: Float) -> Float:
     return np.asarray(basis * np.sign(largest)[:, None])
 
 
-def describe(directions: Float, names: Sequence[str], most: int = 4) -> str:
+def describe(directions: FloatArray, names: Sequence[str], most: int = 4) -> str:
     """Say in words which features a set of null directions involves.
 
     Examples

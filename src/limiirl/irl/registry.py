@@ -6,11 +6,11 @@ from typing import Any
 
 from limiirl.errors import InvalidParameter
 from limiirl.irl.base import PARAMETERS, REQUIRED
-from limiirl.irl.causal import MaxCausalEnt
-from limiirl.irl.destination import DestinationMaxEnt
-from limiirl.irl.maxent import MaxEnt
-from limiirl.irl.mlirl import MLIRL
-from limiirl.irl.sigma_girl import SigmaGIRL
+from limiirl.irl.causal.maxcausalent import MaxCausalEnt
+from limiirl.irl.causal.mlirl import MLIRL
+from limiirl.irl.destination.model import DestinationMaxEnt
+from limiirl.irl.maxent.model import MaxEnt
+from limiirl.irl.sigma_girl.model import SigmaGIRL
 
 MODELS: dict[str, type[Any]] = {
     "MaxEnt": MaxEnt,
@@ -61,7 +61,7 @@ def model_class(name: str) -> type[Any]:
     Examples
     --------
     >>> model_class("MaxEnt")
-    <class 'limiirl.irl.maxent.MaxEnt'>
+    <class 'limiirl.irl.maxent.model.MaxEnt'>
     >>> model_class("Strict")
     Traceback (most recent call last):
     limiirl.errors.InvalidParameter: There is no model named 'Strict'; known are MaxEnt, ... Import the module ...

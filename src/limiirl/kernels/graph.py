@@ -1,4 +1,7 @@
-"""The graph as the sweeps want it: states reordered for locality, neighbours in a table, both directions."""
+"""The graph as the sweeps want it: states reordered for locality, neighbours in a table, both directions.
+
+What the sweeps read and write: rewards and weights, the forward message, and the tallies.
+"""
 
 from typing import NamedTuple
 
@@ -7,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from limiirl.kernels.parallel import BLOCK
+from limiirl.kernels.threading import BLOCK
 
 # Fewer blocks than this, and filling and draining the waves costs more than they save.
 _WAVE_BLOCKS = 48
@@ -123,3 +126,52 @@ def _table_width(degree: NDArray[np.int64]) -> int:
     widths = np.arange(3, np.clip(int(degree.max(initial=0)), 3, 64) + 1)
     beyond = np.array([np.maximum(degree - w, 0).sum() for w in widths])
     return int(widths[np.argmin(widths * degree.size + 4 * beyond)])
+
+
+class Rewards(NamedTuple):
+    """The rewards of K intents on one direction of a graph, in engine order, flat with K fastest.
+
+    `discount[t]` multiplies every reward of step t. `steady` says that it is 1 throughout, so that weights need
+    computing only once. `prob` is None where every edge has probability 1, `edge` is None where edges bring no reward.
+    """
+
+    node: NDArray[np.float64]
+    prob: NDArray[np.float64] | None
+    edge: NDArray[np.float64] | None
+    discount: NDArray[np.float64]
+    steady: bool
+
+
+class Weights(NamedTuple):
+    """Buffers for w (S K) and, unless every edge weighs 1, for x.
+
+    x has (E + table width) K entries: the last row's empty slots read past the edges.
+    """
+
+    node: NDArray[np.float64]
+    edge: NDArray[np.float64] | None
+
+
+class Alpha(NamedTuple):
+    """The forward message: `value` (2, (S + 1) K) holds alpha_t in row t % 2, `exponent` (K,) its scale.
+
+    Tallies are divided by exp(log_norm).
+    """
+
+    value: NDArray[np.float64]
+    exponent: NDArray[np.int64]
+    log_norm: NDArray[np.float64]
+
+
+class Tally(NamedTuple):
+    """What a forward sweep accumulates; None is not computed.
+
+    node (S K) and edge (E K, sorted by target) sum gain_t times the probability of being there at step t; visits (n,
+    S K) and share (n, E K) record, step by step, the probability of each state and the chance that one who stands in
+    it came by each edge.
+    """
+
+    node: NDArray[np.float64] | None
+    edge: NDArray[np.float64] | None
+    visits: NDArray[np.float64] | None
+    share: NDArray[np.float64] | None

@@ -1,5 +1,5 @@
 """Markov decision processes as sparse edge lists, and the ways to build them."""
 
-from limiirl.mdp.sparse import MDP
+from limiirl.mdp.mdp import MDP
 
 __all__ = ["MDP"]

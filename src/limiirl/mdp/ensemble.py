@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from limiirl._io import atomic_write
 from limiirl._version import __version__
 from limiirl.errors import InvalidFile, InvalidParameter
-from limiirl.files import atomic_write
 
 FORMAT = "limiirl.ensemble"
 VERSION = 1

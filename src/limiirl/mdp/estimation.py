@@ -1,25 +1,229 @@
-"""Dynamics estimated from recordings, for behaviour that has no simulator."""
+"""Dynamics estimated from recordings, for behaviour that has no simulator.
+
+Recordings in a table, one row a time step, as laboratories and loggers keep them, read into flat arrays.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._typing import BoolArray, FloatArray, Int32Array, IntArray
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mdp.features import as_features
-from limiirl.mdp.frames import read_frame
 from limiirl.mdp.indexing import number_within, row_pointers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from limiirl.mdp.features import FeatureInput
-    from limiirl.mdp.sparse import MDP
+    from limiirl.mdp.mdp import MDP
 
-Int64 = NDArray[np.int64]
-Float = NDArray[np.float64]
+
+_NULL_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
+
+
+class Trajectories(NamedTuple):
+    """Recordings as flat arrays: those of demonstration i are ``offsets[i]:offsets[i + 1]``.
+
+    `states` (n,) and `actions` (n,) are int32, with -1 for the action of each last state (nothing was seen to follow
+    it); `actions` is None when they were not recorded. `offsets` (N + 1,) is int64; `ids`, `groups` and `labels` have
+    one entry a demonstration.
+    """
+
+    states: Int32Array
+    actions: Int32Array | None
+    offsets: IntArray
+    ids: NDArray[Any]
+    groups: NDArray[Any] | None
+    labels: NDArray[Any] | None
+
+
+def read_frame(df: Any) -> Trajectories:
+    """Read a table with the columns demo, t, state and, where there are such, action, group and label.
+
+    The rows may stand in any order. They are sorted by demo and then by t, which only orders them: it may be a
+    counter, a number of seconds or a date, and need not be without gaps. States and actions are integers from 0. The
+    last action of a demonstration may be empty, NaN or -1; it is stored as -1 in any case, since its outcome was not
+    seen. `group` (a driver, an animal) and `label` must be constant within a demonstration. Other columns are
+    ignored.
+
+    Parameters
+    ----------
+    df : pandas or polars DataFrame, pyarrow Table, or mapping from names to arrays
+
+    Returns
+    -------
+    Trajectories
+        The demonstrations in increasing order of `demo`.
+
+    Examples
+    --------
+    >>> runs = read_frame({"demo": ["b", "a", "a"], "t": [0, 1, 0], "state": [7, 5, 4], "action": [None, None, 2]})
+    >>> runs.states, runs.actions, runs.offsets, runs.ids
+    (array([4, 5, 7], dtype=int32), array([ 2, -1, -1], dtype=int32), array([0, 2, 3]), array(['a', 'b'], dtype='<U1'))
+    """
+    columns = _columns(df)
+    demo = _plain(columns["demo"], "demo")
+    time = _plain(columns["t"], "t")
+    ids, member = _distinct(demo, "demo")
+    # Ranks stand for the times, so that dates, strings and numbers are all sorted alike.
+    moment = _distinct(time, "t")[1]
+    order = np.lexsort((moment, member))
+    member, moment = member[order], moment[order]
+    at = _Places(demo[order], time[order])
+    twice = np.flatnonzero((member[1:] == member[:-1]) & (moment[1:] == moment[:-1]))
+    if twice.size:
+        raise InvalidDemos(
+            f"A demonstration has one row for each t; {at.name(twice[0])} occurs twice. "
+            "Remove one of the rows, or number t anew."
+        )
+    offsets = np.zeros(ids.size + 1, dtype=np.int64)
+    np.cumsum(np.bincount(member, minlength=ids.size), out=offsets[1:])
+    states, missing = _whole_numbers(columns["state"][order], "state", at, lowest=0)
+    if missing.any():
+        where = at.name(np.flatnonzero(missing)[0])
+        raise InvalidDemos(f"Every row needs a state; {where} has none. Drop the row, or cut the demonstration there.")
+    return Trajectories(
+        states=states,
+        actions=_actions(columns["action"][order], offsets, at) if "action" in columns else None,
+        offsets=offsets,
+        ids=ids,
+        groups=_constant(columns["group"], "group", order, offsets, ids) if "group" in columns else None,
+        labels=_constant(columns["label"], "label", order, offsets, ids) if "label" in columns else None,
+    )
+
+
+class _Places(NamedTuple):
+    """Where a sorted row stands, in the words of the table."""
+
+    demo: NDArray[Any]
+    time: NDArray[Any]
+
+    def name(self, row: int | np.integer[Any]) -> str:
+        return f"demo {self.demo[row]}, t {self.time[row]}"
+
+
+def _columns(df: Any) -> dict[str, NDArray[Any]]:
+    # A pyarrow Table's `columns` are its data and `column_names` their names; the frames have their names in `columns`.
+    names = next((list(getattr(df, field)) for field in ("column_names", "columns") if hasattr(df, field)), None)
+    if names is None:
+        if not hasattr(df, "keys"):
+            raise InvalidDemos(
+                "Recordings must be a pandas or polars frame, a pyarrow Table or a mapping of columns; got "
+                f"{type(df).__name__}. Convert them, or use Demonstrations.from_lists."
+            )
+        names = list(df.keys())
+    for required in ("demo", "t", "state"):
+        if required not in names:
+            raise InvalidDemos(
+                f"The columns demo, t and state are needed; {required!r} is missing (there are "
+                f"{', '.join(map(str, names))}). Rename your column."
+            )
+    wanted = [name for name in ("demo", "t", "state", "action", "group", "label") if name in names]
+    columns = {name: _to_numpy(df[name]) for name in wanted}
+    shapes = {name: column.shape for name, column in columns.items()}
+    if len(set(shapes.values())) > 1 or columns["state"].ndim != 1:
+        raise InvalidDemos(f"Columns must be flat and of one length; the shapes are {shapes}. Cut them alike.")
+    if columns["state"].size == 0:
+        raise InvalidDemos("The table has no rows. Give at least one demonstration of one state.")
+    return columns
+
+
+def _to_numpy(column: Any) -> NDArray[Any]:
+    array: NDArray[Any] = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
+    return array
+
+
+def _nulls(column: NDArray[Any]) -> BoolArray:
+    """Return which entries are missing, in any of the ways in which frames say so."""
+    if column.dtype.kind == "O":
+        empty = (type(x).__name__ in _NULL_TYPES or (isinstance(x, float) and x != x) for x in column)
+        return np.fromiter(empty, dtype=np.bool_, count=column.size)
+    # NaN and NaT are the only values of numpy's own types that differ from themselves.
+    missing: BoolArray = column != column
+    return missing
+
+
+def _plain(column: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return a column without missing entries in a type that numpy sorts: strings as str_, numbers as numbers."""
+    missing = _nulls(column)
+    if missing.any():
+        row = int(np.flatnonzero(missing)[0])
+        raise InvalidDemos(f"The column {name!r} must be complete; row {row} is empty. Fill it, or drop the row.")
+    if column.dtype.kind != "O":
+        return column
+    kinds = {type(x) for x in column}
+    if len(kinds) > 1 and str in kinds:
+        example = next(type(x).__name__ for x in column if not isinstance(x, str))
+        raise InvalidDemos(f"The column {name!r} mixes strings with {example}. Convert it to one type, e.g. str.")
+    plain = np.array(column.tolist())
+    if plain.ndim != 1:
+        raise InvalidDemos(
+            f"The column {name!r} must hold single values; row 0 is {column[0]!r}. Make one value of it."
+        )
+    return plain
+
+
+def _distinct(values: NDArray[Any], name: str) -> tuple[NDArray[Any], IntArray]:
+    """Return the different values in increasing order, and for each entry the number of its value."""
+    try:
+        distinct, which = np.unique(values, return_inverse=True)
+    except TypeError as error:
+        raise InvalidDemos(
+            f"The column {name!r} cannot be sorted ({error}). Convert it to one type, e.g. str."
+        ) from error
+    return distinct, which.astype(np.int64, copy=False)
+
+
+def _whole_numbers(column: NDArray[Any], name: str, at: _Places, *, lowest: int) -> tuple[Int32Array, BoolArray]:
+    """Return integers from `lowest` (missing ones as -1) and the mask of the missing ones."""
+    missing = _nulls(column)
+    # Frames turn integers into floats or objects as soon as one entry is missing, so whole floats are integers here.
+    try:
+        values = np.where(missing, -1, column).astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidDemos(
+            f"The column {name!r} must hold integers from 0 ({error}). Number the values, e.g. with pandas.factorize."
+        ) from error
+    outside = (values < lowest) | (values > np.iinfo(np.int32).max) | (values != np.floor(values))
+    wrong = np.flatnonzero(outside & ~missing)
+    if wrong.size:
+        where, value = at.name(wrong[0]), column[wrong[0]]
+        raise InvalidDemos(
+            f"The column {name!r} must hold integers from 0; {where} has {value}. Number the values from 0."
+        )
+    return values.astype(np.int32), missing
+
+
+def _actions(column: NDArray[Any], offsets: IntArray, at: _Places) -> Int32Array:
+    actions, _ = _whole_numbers(column, "action", at, lowest=-1)
+    last = np.zeros(actions.size, dtype=np.bool_)
+    last[offsets[1:] - 1] = True
+    absent = np.flatnonzero((actions < 0) & ~last)
+    if absent.size:
+        raise InvalidDemos(
+            f"Every row but the last of a demonstration needs an action; {at.name(absent[0])} has none. "
+            "Fill it, or leave the column out if actions were not recorded."
+        )
+    actions[last] = -1
+    return actions
+
+
+def _constant(column: NDArray[Any], name: str, order: IntArray, offsets: IntArray, ids: NDArray[Any]) -> NDArray[Any]:
+    """Return the value of each demonstration in a column that may not change within one."""
+    values = _plain(column, name)[order]
+    first = values[offsets[:-1]]
+    change = np.flatnonzero(values != np.repeat(first, np.diff(offsets)))
+    if change.size:
+        demo = int(np.searchsorted(offsets, change[0], side="right")) - 1
+        raise InvalidDemos(
+            f"The column {name!r} must be constant within a demonstration; demo {ids[demo]} has {first[demo]} and "
+            f"{values[change[0]]}. Split the demonstration, or correct the column."
+        )
+    return first
 
 
 def from_demonstrations(
@@ -52,7 +256,7 @@ def from_demonstrations(
     Parameters
     ----------
     data : frame with the columns demo, t, state[, action], or Demonstrations
-        Frames of pandas or polars, pyarrow Tables and mappings of columns are read by `limiirl.mdp.frames.read_frame`.
+        Frames of pandas or polars, pyarrow Tables and mappings of columns; see `limiirl.mdp.estimation.read_frame`.
     n_states : int, optional
         By default the number of rows of `state_features`, or else the largest state seen plus one.
     gamma : float
@@ -104,8 +308,8 @@ def from_demonstrations(
 
 
 def _moves(
-    states: Int64, offsets: Int64, actions: Any, n_states: int, smoothing: float
-) -> tuple[Int64, Int64, Int64, NDArray[np.float64]]:
+    states: IntArray, offsets: IntArray, actions: Any, n_states: int, smoothing: float
+) -> tuple[IntArray, IntArray, IntArray, NDArray[np.float64]]:
     """Return the edges (s, a, s', p) that the moves of all recordings amount to."""
     moving = np.ones(states.size, dtype=np.bool_)
     moving[offsets[1:] - 1] = False
@@ -124,7 +328,7 @@ def _moves(
     return _frequencies(src, taken, dst, n_states, smoothing)
 
 
-def _check_range(states: Int64, offsets: Int64, n_states: int) -> None:
+def _check_range(states: IntArray, offsets: IntArray, n_states: int) -> None:
     wrong = np.flatnonzero((states < 0) | (states >= n_states))
     if wrong.size:
         demo = int(np.searchsorted(offsets, wrong[0], side="right")) - 1
@@ -134,15 +338,15 @@ def _check_range(states: Int64, offsets: Int64, n_states: int) -> None:
         )
 
 
-def _choices(src: Int64, dst: Int64, n_states: int) -> tuple[Int64, Int64, Int64, Float]:
+def _choices(src: IntArray, dst: IntArray, n_states: int) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
     """Return each distinct move as a deterministic action."""
     source, target = np.divmod(np.unique(src * n_states + dst), n_states)
     return source, number_within(source), target, np.ones(source.size)
 
 
 def _frequencies(
-    src: Int64, act: Int64, dst: Int64, n_states: int, smoothing: float
-) -> tuple[Int64, Int64, Int64, Float]:
+    src: IntArray, act: IntArray, dst: IntArray, n_states: int, smoothing: float
+) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
     """Return the smoothed frequencies of the successors of a state under each action taken there."""
     n_actions = int(act.max(initial=-1)) + 1
     pairs, pair = np.unique(src * n_actions + act, return_inverse=True)

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from limiirl._typing import FloatArray
 from limiirl.errors import InvalidMDP, InvalidParameter
 
 if TYPE_CHECKING:
-    from limiirl.mdp.sparse import MDP
+    from limiirl.mdp.mdp import MDP
 
-Float = NDArray[np.float64]
-FeatureMatrix: TypeAlias = "Float | sparse.csr_array[np.float64, tuple[int, int]]"
+FeatureMatrix: TypeAlias = "FloatArray | sparse.csr_array[np.float64, tuple[int, int]]"
 KINDS = ("state", "action", "edge")
 FeatureInput: TypeAlias = "ArrayLike | sparse.sparray[Any, Any] | sparse.spmatrix[Any]"
 
@@ -51,7 +51,7 @@ def as_features(features: FeatureInput, name: str) -> FeatureMatrix:
     return dense if frozen(dense) else np.array(dense, dtype=np.float64, order="C")
 
 
-def as_floats(values: Any, name: str) -> Float:
+def as_floats(values: Any, name: str) -> FloatArray:
     """Return `values` as a float64 array, without a copy where it is one already."""
     try:
         array = np.asarray(values)
@@ -151,7 +151,7 @@ def names_after(mdp: MDP, changes: dict[str, Any]) -> tuple[str, ...]:
     return names
 
 
-def check_thetas(mdp: MDP, thetas: ArrayLike) -> Float:
+def check_thetas(mdp: MDP, thetas: ArrayLike) -> FloatArray:
     """Return `thetas` as a C-contiguous (K, d) float64 array; see `MDP.check_thetas`."""
     try:
         array = as_floats(thetas, "thetas")
@@ -175,14 +175,14 @@ def check_thetas(mdp: MDP, thetas: ArrayLike) -> Float:
     return array
 
 
-def split(mdp: MDP, thetas: ArrayLike) -> tuple[Float, Float, Float]:
+def split(mdp: MDP, thetas: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Cut (K, d) parameters into their state, action and edge columns; see `MDP.split`."""
     array = check_thetas(mdp, thetas)
     first, second = mdp.n_state_features, mdp.n_state_features + mdp.n_action_features
     return array[:, :first], array[:, first:second], array[:, second:]
 
 
-def rewards(mdp: MDP, thetas: ArrayLike) -> tuple[Float, Float | None]:
+def rewards(mdp: MDP, thetas: ArrayLike) -> tuple[FloatArray, FloatArray | None]:
     """Return the rewards of states (S, K) and of edges (E, K) or None; see `MDP.rewards`."""
     of_state, of_action, of_edge = split(mdp, thetas)
     r_state = _product(mdp.state_features, of_state, mdp.n_states)
@@ -194,7 +194,7 @@ def rewards(mdp: MDP, thetas: ArrayLike) -> tuple[Float, Float | None]:
     return r_state, r_edge
 
 
-def _product(features: FeatureMatrix | None, thetas: Float, rows: int) -> Float:
+def _product(features: FeatureMatrix | None, thetas: FloatArray, rows: int) -> FloatArray:
     if features is None:
         return np.zeros((rows, thetas.shape[0]))
     return np.ascontiguousarray(features @ thetas.T)

@@ -3,11 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
+from limiirl._typing import Int32Array, IntArray
 
 
-def edge_order(src: NDArray[np.integer], act: NDArray[np.integer], dst: NDArray[np.integer]) -> Int64 | None:
+def edge_order(src: NDArray[np.integer], act: NDArray[np.integer], dst: NDArray[np.integer]) -> IntArray | None:
     """Return the permutation that sorts edges by (src, act, dst), or None when they are sorted already.
 
     Examples
@@ -38,7 +37,7 @@ def pair_starts(src: NDArray[np.integer], act: NDArray[np.integer]) -> NDArray[n
     return first
 
 
-def pair_index(src: NDArray[np.integer], act: NDArray[np.integer]) -> Int32:
+def pair_index(src: NDArray[np.integer], act: NDArray[np.integer]) -> Int32Array:
     """Return for each of the sorted edges the number of its (s, a) pair.
 
     Examples
@@ -50,7 +49,7 @@ def pair_index(src: NDArray[np.integer], act: NDArray[np.integer]) -> Int32:
     return (np.cumsum(pair_starts(src, act)) - 1).astype(np.int32)
 
 
-def row_pointers(rows: NDArray[np.integer], n_rows: int) -> Int64:
+def row_pointers(rows: NDArray[np.integer], n_rows: int) -> IntArray:
     """Return the pointers (n_rows + 1,) such that the entries of row i are pointers[i]:pointers[i + 1] after sorting.
 
     Examples
@@ -64,7 +63,7 @@ def row_pointers(rows: NDArray[np.integer], n_rows: int) -> Int64:
     return pointers
 
 
-def number_within(groups: NDArray[np.integer]) -> Int64:
+def number_within(groups: NDArray[np.integer]) -> IntArray:
     """Number the entries 0, 1, ... within each group, in the order in which they stand.
 
     Examples

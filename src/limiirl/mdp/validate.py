@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from limiirl._typing import BoolArray, FloatArray
 from limiirl.errors import InvalidMDP
 from limiirl.mdp.features import FeatureMatrix, as_floats, first_nonfinite
 from limiirl.mdp.indexing import descents, pair_index
-
-Float = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 # Sums of probabilities may miss 1 by this much: enough for float32 tables divided by their sums in double precision,
 # too little for a forgotten outcome.
@@ -42,7 +40,7 @@ def discount(gamma: Any) -> float:
     return value
 
 
-def start_distribution(p0: ArrayLike, n_states: int) -> Float:
+def start_distribution(p0: ArrayLike, n_states: int) -> FloatArray:
     """Return the start distribution (S,) after checking its length, signs and sum."""
     array = as_floats(p0, "p0")
     if array.shape != (n_states,):
@@ -63,7 +61,7 @@ def start_distribution(p0: ArrayLike, n_states: int) -> Float:
     return array
 
 
-def terminal_mask(terminal: ArrayLike, n_states: int) -> Bool:
+def terminal_mask(terminal: ArrayLike, n_states: int) -> BoolArray:
     """Return a boolean mask (S,) from a mask or from an array of state indices.
 
     Examples
@@ -125,7 +123,7 @@ def edge_indices(src: NDArray[np.integer], act: NDArray[np.integer], dst: NDArra
             raise InvalidMDP(f"{name} must lie in 0..{bound - 1}; edge {edge} has {int(values[edge])}. {remedy}")
 
 
-def edge_probabilities(prob: Float, n_edges: int, *, limit: float = 1.0) -> None:
+def edge_probabilities(prob: FloatArray, n_edges: int, *, limit: float = 1.0) -> None:
     """Check that every edge has a probability in [0, limit]."""
     if prob.shape != (n_edges,):
         raise InvalidMDP(
@@ -145,7 +143,7 @@ def probability_message(where: str, value: float) -> str:
 
 
 def canonical_edges(
-    src: NDArray[np.int32], act: NDArray[np.int32], dst: NDArray[np.int32], prob: Float, terminal: Bool
+    src: NDArray[np.int32], act: NDArray[np.int32], dst: NDArray[np.int32], prob: FloatArray, terminal: BoolArray
 ) -> None:
     """Check the canonical edge arrays of an MDP: ranges, order, sums over (s, a), and the states without an edge."""
     edge_indices(src, act, dst, terminal.size)
@@ -179,7 +177,7 @@ def canonical_edges(
         )
 
 
-def row_sums(src: NDArray[np.integer], act: NDArray[np.integer], prob: Float) -> None:
+def row_sums(src: NDArray[np.integer], act: NDArray[np.integer], prob: FloatArray) -> None:
     """Check that the probabilities of each (s, a) pair of the sorted edges sum to one."""
     pair = pair_index(src, act)
     sums = np.bincount(pair, weights=prob)

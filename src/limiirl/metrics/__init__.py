@@ -1,13 +1,12 @@
 """How good an ensemble is: rewards, clusters, likelihood, forecasts, and how sure a figure is."""
 
 from limiirl.metrics.clusterings import anid, hard, nid
-from limiirl.metrics.evaluation import Evaluation, Recovery, evaluate
+from limiirl.metrics.evaluate import NLL, Evaluation, Recovery, ensemble_nll, evaluate, mixture_nll
 from limiirl.metrics.evd import evd, evd_interval, ile, ile_interval
 from limiirl.metrics.gevd import GEVD, gevd
 from limiirl.metrics.intervals import Comparison, Interval, agrees, bootstrap_interval, mean_interval, paired
-from limiirl.metrics.likelihood import NLL, ensemble_nll, mixture_nll
+from limiirl.metrics.reward_distances import dard, epic
 from limiirl.metrics.routes import distance_missed, edit_distance, feature_distance, match_rate, next_action_accuracy
-from limiirl.metrics.shaping import dard, epic
 
 __all__ = [
     "GEVD",

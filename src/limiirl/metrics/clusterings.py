@@ -9,12 +9,11 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, xlogy
 
+from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
-
-Float = NDArray[np.float64]
 
 _TOLERANCE = 1e-8
 # Information below this is rounding.
@@ -81,7 +80,7 @@ def anid(U: ArrayLike, V: ArrayLike, *, null: Literal["dirichlet", "hypergeometr
     return 0.0 if information <= _NOTHING else 1.0 - information / entropy
 
 
-def hard(U: ArrayLike) -> Float:
+def hard(U: ArrayLike) -> FloatArray:
     """Return the one-hot (N, K) form of responsibilities or labels: the largest of each row, the first among equals.
 
     Examples
@@ -128,7 +127,7 @@ def expected_information(n: int, k1: int, k2: int) -> float:
     return float(k1 * k2 * _h(n, log_s, 1.0 / (k1 * k2), less, slope) - k1 * h_u - k2 * h_v)
 
 
-def _beta_nodes(k: int) -> tuple[Float, Float]:
+def _beta_nodes(k: int) -> tuple[FloatArray, FloatArray]:
     """Nodes and weights of the law Beta(1/k, 1 - 1/k), by the double exponential rule x = expit(pi sinh t).
 
     Its nodes crowd at both singular ends on every scale, so that e^-zx is integrated as well for large z as for small.
@@ -143,13 +142,13 @@ def _beta_nodes(k: int) -> tuple[Float, Float]:
     return np.exp(log_x), weights / weights.sum()
 
 
-def _laplace(z: Float, x: Float, weights: Float) -> tuple[Float, Float]:
+def _laplace(z: FloatArray, x: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return l(z) - 1 and -l'(z); what is left of 1 keeps its digits where z is small and n large."""
     power = np.expm1(-np.outer(z, x))
     return power @ weights, (power + 1.0) @ (weights * x)
 
 
-def _h(n: int, log_s: Float, mean: float, less: Float, slope: Float) -> float:
+def _h(n: int, log_s: FloatArray, mean: float, less: FloatArray, slope: FloatArray) -> float:
     """Integrate E[X log X] from l - 1 and -l' at the points s / n."""
     # For large z rounding may take l, which is positive, to 0: a logarithm of -inf is then meant.
     with np.errstate(divide="ignore"):
@@ -157,7 +156,7 @@ def _h(n: int, log_s: Float, mean: float, less: Float, slope: Float) -> float:
     return float(_LOG_STEP * np.sum(mean * np.exp(-np.exp(log_s)) - power * slope))
 
 
-def _dealt_information(rows: Float, columns: Float) -> float:
+def _dealt_information(rows: FloatArray, columns: FloatArray) -> float:
     """Return E[I] when the labels of either clustering are dealt out at random."""
     from sklearn.metrics.cluster import expected_mutual_information
 
@@ -173,7 +172,7 @@ def _dealt_information(rows: Float, columns: Float) -> float:
     return float(expected_mutual_information(table, len(rows)))
 
 
-def _information(rows: Float, columns: Float) -> tuple[float, float]:
+def _information(rows: FloatArray, columns: FloatArray) -> tuple[float, float]:
     """Return I(U, V) and max(H(U), H(V)) of two clusterings."""
     joint = rows.T @ columns / len(rows)
     h_rows, h_columns = (-float(xlogy(p, p).sum()) for p in (rows.mean(axis=0), columns.mean(axis=0)))
@@ -182,7 +181,7 @@ def _information(rows: Float, columns: Float) -> tuple[float, float]:
     return min(max(information, 0.0), h_rows, h_columns), max(h_rows, h_columns, 0.0)
 
 
-def _pair(U: ArrayLike, V: ArrayLike) -> tuple[Float, Float]:
+def _pair(U: ArrayLike, V: ArrayLike) -> tuple[FloatArray, FloatArray]:
     rows, columns = _responsibilities(U, "U"), _responsibilities(V, "V")
     if len(rows) != len(columns):
         raise InvalidParameter(
@@ -191,7 +190,7 @@ def _pair(U: ArrayLike, V: ArrayLike) -> tuple[Float, Float]:
     return rows, columns
 
 
-def _responsibilities(values: ArrayLike, name: str) -> Float:
+def _responsibilities(values: ArrayLike, name: str) -> FloatArray:
     """Return responsibilities (N, K) from themselves or from labels (N,)."""
     array = np.asarray(values)
     if array.ndim == 1 and array.size and array.dtype.kind in "iu":

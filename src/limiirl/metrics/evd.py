@@ -16,11 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.mdp import MDP
 from limiirl.mdp.planning import optimal_policy, optimal_values, policy_values
-
-Float = NDArray[np.float64]
 
 TIES = 1e-6
 """Actions whose Q differs by less than this share of the range of Q are equally good."""
@@ -111,17 +110,17 @@ class Regrets:
         With ties broken for the best, at random, and for the worst.
     """
 
-    low: Float
-    value: Float
-    high: Float
+    low: FloatArray
+    value: FloatArray
+    high: FloatArray
 
 
 def regrets(
     mdp: MDP,
-    optimum: Float,
-    truth: Float,
-    learned: Float,
-    weights: Float,
+    optimum: FloatArray,
+    truth: FloatArray,
+    learned: FloatArray,
+    weights: FloatArray,
     *,
     tol: float = TIES,
     ties: bool = True,
@@ -172,7 +171,7 @@ def regrets(
     return Regrets(low, value, high)
 
 
-def optima(mdp: MDP, thetas: Float, name: str = "truth.thetas") -> Float:
+def optima(mdp: MDP, thetas: FloatArray, name: str = "truth.thetas") -> FloatArray:
     """Return V* (K, S) of K rewards; errors tell which.
 
     Examples
@@ -188,7 +187,7 @@ def optima(mdp: MDP, thetas: Float, name: str = "truth.thetas") -> Float:
     return found
 
 
-def worst_values(mdp: MDP, theta: Float) -> Float:
+def worst_values(mdp: MDP, theta: FloatArray) -> FloatArray:
     """Return the values (S,) of the worst policy: -inf in all states where, undiscounted, one loses without bound.
 
     Examples
@@ -223,7 +222,7 @@ def blame(name: str, index: int) -> Iterator[None]:
         raise type(error)(f"{_label(name, index)}: {error}") from error
 
 
-def check_theta(mdp: MDP, theta: ArrayLike, name: str) -> Float:
+def check_theta(mdp: MDP, theta: ArrayLike, name: str) -> FloatArray:
     """Return one reward as (1, d), or raise an error that names it.
 
     Examples
@@ -245,14 +244,14 @@ def _label(name: str, index: int) -> str:
 
 
 def _single(
-    mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, weights: Float, tol: float, *, ties: bool
+    mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, weights: FloatArray, tol: float, *, ties: bool
 ) -> Regrets:
     names = ("theta_true", "theta_learned")
     truth, learned = check_theta(mdp, theta_true, names[0]), check_theta(mdp, theta_learned, names[1])
     return regrets(mdp, optima(mdp, truth, names[0]), truth, learned, weights, tol=tol, ties=ties, names=names)
 
 
-def _loss(optimum: Float, values: Float, weights: Float) -> float:
+def _loss(optimum: FloatArray, values: FloatArray, weights: FloatArray) -> float:
     """Sum V* - V over the states; what is rounding counts as nothing, so that equals lose exactly nothing."""
     loss = optimum - values
     slack = _RESOLUTION * float(np.abs(optimum[weights > 0.0]).max(initial=0.0))

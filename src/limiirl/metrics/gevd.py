@@ -2,6 +2,8 @@
 
 Paper: section "MI-IRL Performance Metrics" and its appendix. With ``e_ij = EVD(true i, learned j)``,
 ``GEVD = min sum_ij w_ij e_ij`` over flows w >= 0 whose rows sum to the true weights and columns to the learned ones.
+
+The cheapest flow between two sets of weights: discrete optimal transport, by the simplex method of HiGHS.
 """
 
 from __future__ import annotations
@@ -12,23 +14,106 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
+from scipy.optimize import linprog
 from scipy.sparse.csgraph import breadth_first_order
 
-from limiirl.errors import InvalidParameter
+from limiirl._typing import FloatArray
+from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.metrics.evd import TIES, blame, optima, regrets, worst_values
-from limiirl.metrics.shaping import shaping_distances
-from limiirl.metrics.transport import least_cost, transport
+from limiirl.metrics.reward_distances import shaping_distances
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Float = NDArray[np.float64]
-Distance = Callable[[MDP, Float, Float], float]
+
+# The least tolerance that HiGHS takes; weights are at most 1, and costs are scaled to it.
+_TOLERANCE = 1e-10
+# How often costs are scaled anew, and the largest cost then, in units of the flow's.
+_ROUNDS, _DEAREST = 3, 1e6
+# A flow this small is what the solver leaves of zero.
+_NOTHING = 1e-12
+
+
+def transport(costs: ArrayLike, rows: ArrayLike, columns: ArrayLike) -> FloatArray:
+    """Return the flow (K', K) of least cost from rows (K',) to columns (K,), nonnegative weights that sum to 1 both.
+
+    Examples
+    --------
+    >>> transport([[0.0, 1.0], [2.0, 0.0]], [0.5, 0.5], [0.75, 0.25])
+    array([[0.5 , 0.  ],
+           [0.25, 0.25]])
+    """
+    all_costs, a, b = (np.asarray(values, dtype=np.float64) for values in (costs, rows, columns))
+    flow = np.zeros(all_costs.shape)
+    live = np.ix_(a > 0.0, b > 0.0)
+    a, b, cost = a[a > 0.0], b[b > 0.0], all_costs[live]
+    if a.size == 1 or b.size == 1:
+        flow[live] = np.outer(a, b)
+        return flow
+    flow[live] = _cheapest(cost, a, b)
+    return flow
+
+
+def _cheapest(cost: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the cheapest flow by HiGHS, whose tolerance is absolute: costs are scaled, again if few of them matter.
+
+    A pair that costs a million times as much as the flow itself hides differences among the others. So costs are then
+    measured by the flow's, those far above it cut down; of all flows found the one that is cheapest in truth is taken.
+    """
+    scale = float(cost.max()) or 1.0
+    best = flow = _solve(cost / scale, a, b)
+    for _ in range(_ROUNDS):
+        value = float((flow * cost).sum())
+        if value <= 0.0 or value > 1e-3 * scale:
+            break
+        scale = value
+        flow = _solve(np.minimum(cost / scale, _DEAREST), a, b)
+        if float((flow * cost).sum()) < float((best * cost).sum()):
+            best = flow
+    return best
+
+
+def _solve(cost: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
+    sums = np.vstack([np.kron(np.eye(a.size), np.ones(b.size)), np.kron(np.ones(a.size), np.eye(b.size))])
+    found = linprog(
+        cost.ravel(),
+        # The last sum follows from the others.
+        A_eq=sums[:-1],
+        b_eq=np.concatenate([a, b])[:-1],
+        method="highs-ds",
+        options={"primal_feasibility_tolerance": _TOLERANCE, "dual_feasibility_tolerance": _TOLERANCE},
+    )
+    if found.x is None:
+        raise NumericalError(f"The transport problem was not solved: {found.message} Check the weights.")
+    return np.asarray(np.where(found.x > _NOTHING, found.x, 0.0).reshape(cost.shape))
+
+
+def least_cost(costs: FloatArray, rows: FloatArray, columns: FloatArray) -> float:
+    """Return the cost of the cheapest flow, where some pairs may cost infinitely much.
+
+    Examples
+    --------
+    >>> half = np.array([0.5, 0.5])
+    >>> least_cost(np.array([[0.0, 1.0], [np.inf, 4.0]]), half, half)
+    2.0
+    >>> least_cost(np.array([[0.0, 1.0], [np.inf, 4.0]]), half, np.array([0.75, 0.25]))
+    inf
+    """
+    finite = np.isfinite(costs)
+    # Dearer than any detour through the others, so taken only where it must be.
+    dear = (1.0 + costs[finite].max(initial=0.0)) * sum(costs.shape)
+    flow = transport(np.where(finite, costs, dear), rows, columns)
+    if flow[~finite].any():
+        return math.inf
+    return float((flow[finite] * costs[finite]).sum())
+
+
+Distance = Callable[[MDP, FloatArray, FloatArray], float]
 
 DISTANCES = ("evd", "ile", "epic", "dard")
 
@@ -90,8 +175,8 @@ class GEVD:
     normalised_tight: float
     bounds: tuple[float, float]
     interval: tuple[float, float]
-    flow: Float
-    evd: Float
+    flow: FloatArray
+    evd: FloatArray
     distance: str
 
     def largest(self, n: int = 3) -> tuple[Contribution, ...]:
@@ -133,7 +218,7 @@ class GEVD:
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         """
-        from limiirl.metrics.gevd_plot import draw
+        from limiirl.metrics.plotting import draw
 
         return draw(self, ax)
 
@@ -207,7 +292,7 @@ def gevd(
     return GEVD(value, share, share, (0.0, bound), (value, value), flow, costs, name)
 
 
-def _parts(mdp: MDP, ensemble: RewardEnsemble, name: str) -> tuple[Float, Float]:
+def _parts(mdp: MDP, ensemble: RewardEnsemble, name: str) -> tuple[FloatArray, FloatArray]:
     """Return the weights (K,) of an ensemble, with a sum of 1, and its rewards (K, d)."""
     if not isinstance(ensemble, RewardEnsemble):
         raise InvalidParameter(
@@ -218,7 +303,9 @@ def _parts(mdp: MDP, ensemble: RewardEnsemble, name: str) -> tuple[Float, Float]
         return ensemble.weights / ensemble.weights.sum(), mdp.check_thetas(ensemble.thetas)
 
 
-def _by_planning(mdp: MDP, truth: tuple[Float, Float], learned: tuple[Float, Float], distance: str, tol: float) -> GEVD:
+def _by_planning(
+    mdp: MDP, truth: tuple[FloatArray, FloatArray], learned: tuple[FloatArray, FloatArray], distance: str, tol: float
+) -> GEVD:
     (rho_true, thetas_true), (rho, thetas) = truth, learned
     weights = mdp.p0 if distance == "evd" else np.ones(mdp.n_states)
     optimum = optima(mdp, thetas_true)
@@ -240,7 +327,7 @@ def _by_planning(mdp: MDP, truth: tuple[Float, Float], learned: tuple[Float, Flo
     return GEVD(value, _share(value, loose), _share(value, tight), (0.0, tight), interval, flow, lost.value, distance)
 
 
-def _largest_range(mdp: MDP, thetas: Float, weights: Float) -> float:
+def _largest_range(mdp: MDP, thetas: FloatArray, weights: FloatArray) -> float:
     """Return ``max_k Delta_k / (1 - gamma)``, with Delta_k over what can be earned from the states that have weight."""
     sink, n = mdp.n_states, mdp.n_states + 1
     starts = np.flatnonzero(weights)
@@ -264,7 +351,9 @@ def _largest_range(mdp: MDP, thetas: Float, weights: Float) -> float:
     return width / (1.0 - mdp.gamma)
 
 
-def _own_distances(mdp: MDP, truth: Float, learned: Float, distance: Distance | ArrayLike) -> tuple[Float, str]:
+def _own_distances(
+    mdp: MDP, truth: FloatArray, learned: FloatArray, distance: Distance | ArrayLike
+) -> tuple[FloatArray, str]:
     """Return the user's own costs (K', K), checked, and their name."""
     shape = (len(truth), len(learned))
     if callable(distance):

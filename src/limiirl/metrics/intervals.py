@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
+from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter, NumericalError
-from limiirl.irl.checks import choice, count, generator
+from limiirl.irl.validate import choice, count, generator
 
-Float = NDArray[np.float64]
 # Differences smaller than this share of what they are between are rounding.
 _ROUNDING = 1e-14
 
@@ -237,7 +237,7 @@ def paired(
     return Comparison((names[0], names[1]), means, gap, t, p_t, p_w, effect, better, level)
 
 
-def _student(gaps: Float) -> tuple[float, float, float]:
+def _student(gaps: FloatArray) -> tuple[float, float, float]:
     """Return t, its two-sided p, and Cohen's d; equal gaps, none of them rounding, leave no doubt."""
     mean, spread = float(gaps.mean()), float(gaps.std(ddof=1))
     if spread <= 1e-14 * abs(mean):  # scipy would divide by a spread that is rounding
@@ -247,13 +247,13 @@ def _student(gaps: Float) -> tuple[float, float, float]:
     return t, float(2.0 * stats.t.sf(abs(t), gaps.size - 1)), effect
 
 
-def _wilcoxon(gaps: Float) -> float:
+def _wilcoxon(gaps: FloatArray) -> float:
     """Return the two-sided p of the signed-rank test; pairs without a difference are left out, as Wilcoxon did."""
     told = gaps[gaps != 0.0]
     return 1.0 if told.size == 0 else float(stats.wilcoxon(told).pvalue)
 
 
-def _rank_sum(gaps: Float) -> float:
+def _rank_sum(gaps: FloatArray) -> float:
     """Return the sum of signed ranks, whose sign is the way in which Wilcoxon's test points."""
     told = gaps[gaps != 0.0]
     return float(np.sum(np.sign(told) * stats.rankdata(np.abs(told))))
@@ -271,7 +271,7 @@ def _level(level: float) -> float:
     return level
 
 
-def _sample(values: ArrayLike, name: str) -> Float:
+def _sample(values: ArrayLike, name: str) -> FloatArray:
     """Return finite values (n,), at least two."""
     try:
         array = np.asarray(values, dtype=np.float64)

@@ -11,19 +11,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
-from limiirl.demos.checks import name_demo
+from limiirl.demos.validate import name_demo
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.mixture import checks
+from limiirl.mixture import validate
 
 if TYPE_CHECKING:
     from limiirl.mdp import MDP
     from limiirl.mixture import IntentMixture
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 # Probabilities this close, relative to the largest, tie for the most likely action; they differ by rounding.
 _TIE = 1e-9
@@ -33,7 +32,7 @@ _BATCH = 2_000_000
 
 def distance_missed(
     true: Demonstrations, forecast: Demonstrations, lengths: ArrayLike | None = None, *, mdp: MDP | None = None
-) -> Float:
+) -> FloatArray:
     """Return (N,) the share of each true trajectory's distance that its forecast leaves out, in [0, 1].
 
     ``1 - sum_{e shared} len(e) / sum_{e true} len(e)``: what is passed twice must be forecast twice, directions matter,
@@ -84,7 +83,7 @@ def match_rate(
     return float(np.mean(shared >= (share - 1e-12) * total))
 
 
-def feature_distance(mdp: MDP, true: Demonstrations, forecast: Demonstrations) -> Float:
+def feature_distance(mdp: MDP, true: Demonstrations, forecast: Demonstrations) -> FloatArray:
     """Return (N,) the distance ``|F - F'|_2`` of each pair's discounted feature counts.
 
     Examples
@@ -98,7 +97,7 @@ def feature_distance(mdp: MDP, true: Demonstrations, forecast: Demonstrations) -
     return np.asarray(np.linalg.norm(true.features(mdp) - forecast.features(mdp), axis=1))
 
 
-def edit_distance(one: Demonstrations, other: Demonstrations, *, normalised: bool = False) -> Float:
+def edit_distance(one: Demonstrations, other: Demonstrations, *, normalised: bool = False) -> FloatArray:
     """Return (N,) how many states must be inserted, removed or replaced to turn one trajectory into the other.
 
     Parameters
@@ -114,10 +113,10 @@ def edit_distance(one: Demonstrations, other: Demonstrations, *, normalised: boo
     >>> edit_distance(one, other), edit_distance(one, other, normalised=True)
     (array([2.]), array([0.5]))
     """
-    from limiirl.kernels.edits import edit_distances  # numba takes a third of a second to import
+    from limiirl.kernels.sequences import edit_distances  # numba takes a third of a second to import
 
     _check_pairs(one, other)
-    found: Float = edit_distances(one.states, one.offsets, other.states, other.offsets).astype(np.float64)
+    found: FloatArray = edit_distances(one.states, one.offsets, other.states, other.offsets).astype(np.float64)
     return found / np.maximum(one.lengths, other.lengths) if normalised else found
 
 
@@ -135,10 +134,10 @@ class NextActionAccuracy:
         What the mixture gave to the action that was taken; stopping has its share too.
     """
 
-    demo: Int
-    t: Int
-    correct: Float
-    probability: Float
+    demo: IntArray
+    t: IntArray
+    correct: FloatArray
+    probability: FloatArray
 
     @property
     def accuracy(self) -> float:
@@ -151,7 +150,7 @@ class NextActionAccuracy:
         with np.errstate(divide="ignore"):
             return -float(np.log(self.probability).mean())
 
-    def by_step(self) -> Float:
+    def by_step(self) -> FloatArray:
         """Return the accuracy at each step: how fast the mixture recognises an intent. NaN where no move is known."""
         counts = np.bincount(self.t)
         with np.errstate(invalid="ignore"):
@@ -175,8 +174,8 @@ def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextA
     >>> next_action_accuracy(mix, demos)
     87.5 % of 8 next actions foreseen, log-loss 0.300
     """
-    checks.fitted(mixture)
-    mdp, steps = mixture.mdp_, checks.demonstrations(demos).steps(mixture.mdp_)
+    validate.fitted(mixture)
+    mdp, steps = mixture.mdp_, validate.demonstrations(demos).steps(mixture.mdp_)
     known = np.flatnonzero(steps.edge >= 0)
     if known.size == 0:
         raise InvalidDemos("No move of these demonstrations has a known action. Record actions, or give longer ones.")
@@ -191,7 +190,7 @@ def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextA
     return NextActionAccuracy(demo, t, correct, probability)
 
 
-def _prefixes(demos: Demonstrations, demo: Int, t: Int) -> Demonstrations:
+def _prefixes(demos: Demonstrations, demo: IntArray, t: IntArray) -> Demonstrations:
     """Return for each move (m,) the beginning of its demonstration, up to the state in which the move is made."""
     offsets = np.concatenate([[0], np.cumsum(t + 1)])
     rows = np.arange(offsets[-1]) + np.repeat(demos.offsets[demo] - offsets[:-1], t + 1)
@@ -202,7 +201,7 @@ def _prefixes(demos: Demonstrations, demo: Int, t: Int) -> Demonstrations:
     return Demonstrations(demos.states[rows], offsets, actions)
 
 
-def _batches(sizes: Int) -> Iterator[slice]:
+def _batches(sizes: IntArray) -> Iterator[slice]:
     """Yield consecutive moves whose prefixes have a bounded number of states together, at least one move each."""
     ends = np.cumsum(sizes)
     first = 0
@@ -213,7 +212,9 @@ def _batches(sizes: Int) -> Iterator[slice]:
         first = last
 
 
-def _distances(true: Demonstrations, forecast: Demonstrations, lengths: Any, mdp: MDP | None) -> tuple[Float, Float]:
+def _distances(
+    true: Demonstrations, forecast: Demonstrations, lengths: Any, mdp: MDP | None
+) -> tuple[FloatArray, FloatArray]:
     """Return the distance that each pair shares, and that of the true one, (N,) each."""
     _check_pairs(true, forecast)
     (demo, what), (demo_f, what_f) = _passed(true, mdp), _passed(forecast, mdp)
@@ -235,7 +236,7 @@ def _distances(true: Demonstrations, forecast: Demonstrations, lengths: Any, mdp
     return shared, total
 
 
-def _passed(demos: Demonstrations, mdp: MDP | None) -> tuple[Int, Int]:
+def _passed(demos: Demonstrations, mdp: MDP | None) -> tuple[IntArray, IntArray]:
     """Return the states, or edges, that are passed, and whose they are."""
     if mdp is None:
         return np.repeat(np.arange(len(demos)), demos.lengths), demos.states
@@ -250,7 +251,7 @@ def _passed(demos: Demonstrations, mdp: MDP | None) -> tuple[Int, Int]:
     return steps.demo_of_step, steps.edge
 
 
-def _check_lengths(lengths: Any, passed: Int, mdp: MDP | None) -> Float:
+def _check_lengths(lengths: Any, passed: IntArray, mdp: MDP | None) -> FloatArray:
     """Return lengths, finite and not negative, with an entry for each of the states or edges passed (sorted)."""
     array = np.asarray(lengths, dtype=np.float64)
     n = int(passed[-1]) + 1 if passed.size else 0
@@ -267,7 +268,7 @@ def _check_lengths(lengths: Any, passed: Int, mdp: MDP | None) -> Float:
 
 def _check_pairs(one: Demonstrations, other: Demonstrations) -> None:
     for demos in (one, other):
-        checks.demonstrations(demos)
+        validate.demonstrations(demos)
     if len(one) != len(other):
         raise InvalidDemos(
             f"Trajectories are compared in pairs; there are {len(one)} and {len(other)}. Give one forecast for each."

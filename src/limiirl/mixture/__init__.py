@@ -1,7 +1,7 @@
 """Mixtures of intents: EM from warm starts, and what a fitted mixture can tell."""
 
-from limiirl.mixture.bayesian import BayesianIntentMixture
+from limiirl.mixture.bayesian.estimator import BayesianIntentMixture
 from limiirl.mixture.estimator import IntentMixture
-from limiirl.mixture.selection import Selection, select_intents
+from limiirl.mixture.selection.select import Selection, select_intents
 
 __all__ = ["BayesianIntentMixture", "IntentMixture", "Selection", "select_intents"]

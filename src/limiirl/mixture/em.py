@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition
-from limiirl.irl.prepared import Expectation, Prepared
+from limiirl.irl.problem import Expectation, Prepared
 
-Float = NDArray[np.float64]
 Callback = Callable[["Iteration"], None]
 # No share falls below this: at 0 an intent could never come back.
 SMALLEST_SHARE = 1e-8
@@ -68,7 +68,7 @@ class Iteration:
     log_likelihood: float
     objective: float
     change: float
-    weights: Float
+    weights: FloatArray
     n_evaluations: int = 0
     temperature: float = 1.0
     event: str = ""
@@ -78,9 +78,9 @@ class Iteration:
 class Start:
     """Where EM begins: an ensemble, the responsibilities (G, K) it was made from, if any, intents without members."""
 
-    rho: Float
-    thetas: Float
-    U: Float | None = None
+    rho: FloatArray
+    thetas: FloatArray
+    U: FloatArray | None = None
     empty: tuple[int, ...] = ()
 
 
@@ -100,8 +100,8 @@ class State:
     history : list of Iteration
     """
 
-    rho: Float
-    thetas: Float
+    rho: FloatArray
+    thetas: FloatArray
     U: Any
     found: Expectation
     outside: bool
@@ -113,14 +113,14 @@ class State:
 class Solution:
     """Where EM ended. Responsibilities, their sums and likelihoods belong to the parameters beside them."""
 
-    rho: Float
-    thetas: Float
-    U: Float
+    rho: FloatArray
+    thetas: FloatArray
+    U: FloatArray
     log_likelihood: float
     objective: float
     converged: bool
     history: list[Iteration] = field(default_factory=list)
-    sizes: Float = field(default_factory=lambda: np.empty(0))
+    sizes: FloatArray = field(default_factory=lambda: np.empty(0))
 
     @property
     def n_iter(self) -> int:
@@ -131,8 +131,8 @@ class Solution:
 class _Run:
     """EM on its way: the current ensemble and its E-step."""
 
-    rho: Float
-    thetas: Float
+    rho: FloatArray
+    thetas: FloatArray
     U: Any
     found: Expectation
     outside: bool
@@ -237,7 +237,7 @@ class _Run:
         return rise is not None and last.objective - before.objective < rise
 
 
-def shares(sizes: Float, total: float) -> Float:
+def shares(sizes: FloatArray, total: float) -> FloatArray:
     """Return rho (K,) that maximises sum_k sizes_k log rho_k among shares of at least `SMALLEST_SHARE`.
 
     It raises what is below the floor and scales down the rest, which keeps the likelihood from falling.
@@ -258,7 +258,7 @@ def shares(sizes: Float, total: float) -> Float:
         low |= lower
 
 
-def few(sizes: Float, n: int) -> NDArray[np.bool_]:
+def few(sizes: FloatArray, n: int) -> NDArray[np.bool_]:
     """Return (K,) which intents have less than half a unit in all, or than one in a thousand: too few to learn from.
 
     Half, because the responsibilities of an intent that has one unit to itself sum to a little less than 1.
@@ -285,7 +285,7 @@ def run(
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.prepared import prepare
+    >>> from limiirl.irl.problem import prepare
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
     >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
     >>> start = Start(np.array([0.5, 0.5]), np.array([[1.0], [-1.0]]))

@@ -10,15 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from limiirl._parallel import one_thread
+from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
-from limiirl.irl.prepared import Prepared
-from limiirl.irl.threads import one_thread
-from limiirl.mixture import checks
-from limiirl.mixture.derivatives import scores
+from limiirl.irl.problem import Prepared
+from limiirl.mixture import validate
+from limiirl.mixture.information import scores
 
-Float = NDArray[np.float64]
 Embedding = Callable[[Any, Any], Any]
 """A function of the MDP and the demonstrations, or agents, to points (N, m)."""
 # Directions in which scores have a smaller mean square than this, relative to the widest, are rounding: a thousandth of
@@ -28,13 +27,13 @@ _FLAT = 1e-6
 _EVALUATIONS = 1000
 
 
-def shares(prepared: Prepared) -> Float:
+def shares(prepared: Prepared) -> FloatArray:
     """Return (G, m): feature counts divided by the sum of their sizes, so that a walk twice as long is the same point.
 
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.prepared import prepare
+    >>> from limiirl.irl.problem import prepare
     >>> mdp = MDP.from_edges([0, 1], [1, 0], p0=[1, 0], state_features=[[1, 0], [0, 1]])
     >>> shares(prepare(MaxEnt(), mdp, Demonstrations.from_lists([[0, 1], [0, 1, 0, 1]]))).tolist()
     [[0.5, 0.5], [0.5, 0.5]]
@@ -44,7 +43,7 @@ def shares(prepared: Prepared) -> Float:
     return np.asarray(features / np.where(total > 0.0, total, 1.0))
 
 
-def gradients(prepared: Prepared) -> Float:
+def gradients(prepared: Prepared) -> FloatArray:
     r"""Return (G, r): how each unit would change the reward that explains all together.
 
     A unit's score is the gradient of its log-likelihood at that reward, a demonstration's mean; scores are divided by
@@ -54,7 +53,7 @@ def gradients(prepared: Prepared) -> Float:
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.prepared import prepare
+    >>> from limiirl.irl.problem import prepare
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
     >>> found = gradients(prepare(MaxEnt(max_length=2), mdp, Demonstrations.from_lists([[0, 1], [0, 2]])))
     >>> np.abs(found).round(6).tolist(), bool(found[0, 0] == -found[1, 0])
@@ -66,7 +65,7 @@ def gradients(prepared: Prepared) -> Float:
     return whitened(np.concatenate(parts) / prepared.units.counts[:, None])
 
 
-def whitened(points: Float) -> Float:
+def whitened(points: FloatArray) -> FloatArray:
     """Return points (G, r) whose second moments are the identity, in the directions in which they are not all zero.
 
     Examples
@@ -84,7 +83,7 @@ def whitened(points: Float) -> Float:
 
 EMBEDDINGS: dict[str, Embedding] = {}
 """The user's embeddings by name; `register_embedding` adds to them."""
-_BUILT_IN: dict[str, Callable[[Prepared], Float]] = {"shares": shares, "gradients": gradients}
+_BUILT_IN: dict[str, Callable[[Prepared], FloatArray]] = {"shares": shares, "gradients": gradients}
 
 
 def register_embedding(name: str, function: Embedding) -> None:
@@ -118,7 +117,7 @@ def embedding_names() -> list[str]:
     return [*_BUILT_IN, *EMBEDDINGS]
 
 
-def embedding(name: str) -> Callable[[Prepared], Float]:
+def embedding(name: str) -> Callable[[Prepared], FloatArray]:
     """Return an embedding by its name, as a function of the prepared model to a point a unit (G, m).
 
     Examples
@@ -134,8 +133,8 @@ def embedding(name: str) -> Callable[[Prepared], Float]:
             f"{name!r}."
         )
 
-    def of_units(prepared: Prepared) -> Float:
+    def of_units(prepared: Prepared) -> FloatArray:
         made = EMBEDDINGS[name](prepared.mdp, prepared.demos)
-        return prepared.units.mean(checks.points(made, len(prepared.demos), f"The embedding {name!r}"))
+        return prepared.units.mean(validate.points(made, len(prepared.demos), f"The embedding {name!r}"))
 
     return of_units

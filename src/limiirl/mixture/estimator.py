@@ -11,23 +11,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
+from limiirl._parallel import Mapper
 from limiirl.demos import Demonstrations
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
 from limiirl.irl import MaxEnt
-from limiirl.irl.prepared import Prepared
+from limiirl.irl import validate as irl_checks
+from limiirl.irl.problem import Prepared
 from limiirl.mdp.ensemble import RewardEnsemble
-from limiirl.irl import checks as irl_checks
-from limiirl.mixture import checks, storage
+from limiirl.mixture import io, validate
 from limiirl.mixture.em import Iteration, Solution, few
-from limiirl.mixture.inference import Inference
+from limiirl.mixture.inference import Inference, Reporting
 from limiirl.mixture.init import is_given
-from limiirl.mixture.progress import reporting
-from limiirl.mixture.reporting import Reporting
+from limiirl.mixture.monitor import reporting
 from limiirl.mixture.restarts import FromStart, Restart, compare
-from limiirl.mixture.rewards import alike, indistinct
-from limiirl.mixture.spread import Mapper
-
-Float = NDArray[np.float64]
+from limiirl.mixture.reward_init import alike, indistinct
 
 
 class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
@@ -153,16 +150,16 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         groups : (N,), optional
             Whom each demonstration belongs to: all those of a driver, an animal or a recording then share an intent.
             Weights are shares of groups. `demos.groups` has them where they were recorded.
-        engine : limiirl.engines.Engine, optional
+        engine : limiirl.executors.Engine, optional
             Where the `n_init` starts run, at once; or any executor of processes. The result is the same, bit for
             bit. `callback` is called for a start once it has ended.
         """
-        settings = checks.settings(self)
-        irl = checks.fresh(MaxEnt() if self.irl is None else self.irl)
-        starts = FromStart(self, irl, settings, mdp, checks.demonstrations(demos), groups)
-        checks.enough(self.n_intents, starts.prepared.units)
+        settings = validate.settings(self)
+        irl = validate.fresh(MaxEnt() if self.irl is None else self.irl)
+        starts = FromStart(self, irl, settings, mdp, validate.demonstrations(demos), groups)
+        validate.enough(self.n_intents, starts.prepared.units)
         n_init = irl_checks.count(self.n_init, "n_init")
-        seeds = checks.seeds(self.random_state, 1 if is_given(self.init) else n_init)
+        seeds = validate.seeds(self.random_state, 1 if is_given(self.init) else n_init)
         with reporting(self.verbose, len(seeds), settings.max_iter, self.callback) as told:
             outcomes = starts.run(seeds, told, engine)
         solutions = [outcome.solution for outcome in outcomes]
@@ -192,7 +189,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
     @property
     def ensemble_(self) -> RewardEnsemble:
         """The weights and rewards as one value."""
-        checks.fitted(self)
+        validate.fitted(self)
         return RewardEnsemble(self.weights_, self.thetas_)
 
     def _warn(self, best: Solution, n_units: int, told: set[int], *, streamed: bool = False) -> None:
@@ -241,7 +238,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         function given as `init` by the ensemble that was found, a callback, a Generator, or a function given as
         `embedding` or `reward_init` by that parameter's default. The training data are not written.
         """
-        storage.save(self, folder)
+        io.save(self, folder)
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> IntentMixture:
@@ -251,4 +248,4 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         model of your own must be registered first. The training data are not in the folder. A model that was fitted
         with device="gpu" comes back with "auto": it can be used where there is no GPU.
         """
-        return storage.load(cls, folder)
+        return io.load(cls, folder)

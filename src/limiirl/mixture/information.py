@@ -7,24 +7,195 @@ missing because they are not:
 
 with s_ik and B_ik the gradient and minus the Hessian of log rho_k + log p_ik in (rho, thetas). The first term alone,
 the information of the M-step, gives errors that are too small wherever intents overlap.
+
+Scores of units (demonstrations or groups): how each one's log-probability under each intent changes with its reward.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import block_diag, helmert
 
-from limiirl.irl import checks
-from limiirl.irl.prepared import Prepared
-from limiirl.mixture.derivatives import scores
+from limiirl._typing import BoolArray, FloatArray
+from limiirl.demos.groups import Units
+from limiirl.irl import validate
+from limiirl.irl.maxent.problem import PreparedMaxEnt, PreparedRows
+from limiirl.irl.problem import Prepared
 from limiirl.mixture.em import SMALLEST_SHARE, few
 
-Float = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+Block = tuple[slice, FloatArray]
+# Bytes of scores (block, K, d) at a time.
+_BLOCK_BYTES = 32e6
+# How far theta . F moves in a central difference: truncation is about its square, rounding 1e-15 divided by it.
+_MOVE = 1e-4
+# Shares of it that are tried near the edge of the domain, and how many steps the edge must be away: the log-probability
+# bends like a logarithm there, so that the error is about the square of step over distance.
+_SHARES = (1.0, 0.1, 0.01, 1e-3, 1e-4)
+_ROOM = 10.0
+
+
+class ExactScores:
+    """Scores of MaxEnt where features do not depend on theta.
+
+    The score of unit i under intent k is F_i - sum_s n_i(s) E_k[F | s], n_i(s) its demonstrations that start in s; in a
+    model that is not conditioned on the start, there is one s for all. E_k[F | s] is then a central difference of
+    log Z(s), which the engine gives for all s at once.
+
+    Parameters
+    ----------
+    prepared : PreparedRows
+    thetas : (K, d)
+    """
+
+    def __init__(self, prepared: PreparedRows, thetas: FloatArray) -> None:
+        self.prepared, self.thetas = prepared, thetas
+        engine, units = prepared.engine, prepared.units
+        if engine.by_start:
+            self.starts, column = np.unique(prepared.demos.start_states, return_inverse=True)
+            row = np.arange(len(prepared.demos)) if units.index is None else units.index
+            ones, shape = np.ones(column.size), (len(units), self.starts.size)
+            self.counts = sparse.coo_array((ones, (row, column)), shape=shape).tocsr()
+            self.expected = self._by_start()
+        else:
+            self.counts = sparse.csr_array(units.counts[:, None])
+            self.expected = engine.expectation(thetas)[1][None]
+
+    def _by_start(self) -> FloatArray:
+        """Return E_k[F | s] (m, K, d) of the states where demonstrations start."""
+        K, d = self.thetas.shape
+        found, steps = np.empty((self.starts.size, K, d)), _steps(self.prepared, d)
+        for j in range(d):
+            move = steps[j] * np.eye(d)[j]
+            log_Z = self.prepared.engine.log_partition_by_start(np.vstack([self.thetas + move, self.thetas - move]))
+            found[:, :, j] = (log_Z[self.starts, :K] - log_Z[self.starts, K:]) / (2.0 * steps[j])
+        return found
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield scores (b, K, d) with the units that they are of."""
+        K, d = self.thetas.shape
+        features, flat = self.prepared.rows.features, self.expected.reshape(-1, K * d)
+        for units in _slices(len(self.prepared.units), K * d):
+            yield units, features[units, None, :] - np.asarray(self.counts[units] @ flat).reshape(-1, K, d)
+
+    def curvature(self, U: FloatArray) -> FloatArray:
+        """Return (K, d, d): sum_i u_ik times minus the Hessian of log p_ik, which is a covariance of features."""
+        engine, weights = self.prepared.engine, np.asarray(self.counts.T @ U)
+        found = np.empty((U.shape[1], self.thetas.shape[1], self.thetas.shape[1]))
+        for k, theta in enumerate(self.thetas):
+            total, starts = weights[:, k].sum(), None
+            if engine.by_start:
+                starts = np.zeros(engine.mdp.n_states)
+                # An intent that nobody at all follows has no information; any distribution will do.
+                starts[self.starts] = weights[:, k] / total if total > 0.0 else 1.0 / self.starts.size
+            found[k] = total * engine.covariance(theta, starts=starts)
+        return found
+
+
+class DifferenceScores:
+    """Scores by central differences of log-probabilities, for any model that has `log_prob`.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    thetas : (K, d)
+    free : (K, d)
+        Which parameters to move; scores of the others are left 0.
+    """
+
+    def __init__(self, prepared: Prepared, thetas: FloatArray, free: BoolArray) -> None:
+        self.prepared, self.thetas, self.free = prepared, thetas, free
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield scores (b, K, d) with the units that they are of."""
+        K, d = self.thetas.shape
+        steps = _steps(self.prepared, d)
+        for units in _slices(len(self.prepared.units), K * d):
+            part, found = _part(self.prepared, units), np.zeros((units.stop - units.start, K, d))
+            for j in range(d):
+                move = np.zeros((K, d))
+                move[:, j] = steps[j] * self.free[:, j]
+                found[:, :, j] = self._slope(part, move) / (2.0 * steps[j])
+            yield units, found
+
+    def _slope(self, part: Prepared, move: FloatArray) -> FloatArray:
+        """Return (b, K): the rise of log-probabilities from thetas - move to thetas + move; of less where need be."""
+        low, high = np.array([self._ends(k, move) for k in range(len(self.thetas))]).T
+        with np.errstate(invalid="ignore"):  # -inf - -inf: impossible for this intent wherever theta is
+            rise = part.log_prob(self.thetas + high[:, None] * move) - part.log_prob(self.thetas + low[:, None] * move)
+        apart = np.where(high > low, high - low, np.inf)
+        return np.where(np.isfinite(rise), rise, 0.0) * 2.0 / apart
+
+    def _ends(self, k: int, move: FloatArray) -> tuple[float, float]:
+        """Return between which shares of a move to look at intent k; at the very edge both are on one side, or 0."""
+        theta, own = self.thetas[k : k + 1], move[k : k + 1]
+        for low, high in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0)):
+            for share in _SHARES:
+                reach = _ROOM * share * own
+                if self.prepared.finite(theta + high * reach) and self.prepared.finite(theta - low * reach):
+                    return -low * share, high * share
+        return 0.0, 0.0
+
+    def curvature(self, U: FloatArray) -> None:
+        """Return None: second derivatives are not known."""
+        del U
+
+
+Scores = ExactScores | DifferenceScores
+
+
+def scores(prepared: Prepared, thetas: FloatArray, free: BoolArray) -> Scores:
+    """Return the scores that a model offers; `free` (K, d) are the parameters whose scores are wanted.
+
+    Examples
+    --------
+    >>> from limiirl import MDP, Demonstrations, MaxEnt
+    >>> from limiirl.irl.problem import prepare
+    >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]])
+    >>> ready = prepare(MaxEnt(max_length=2), mdp, Demonstrations.from_lists([[0], [0, 1]]))
+    >>> [found.ravel().tolist() for _, found in scores(ready, np.zeros((1, 1)), np.ones((1, 1), bool)).blocks()]
+    [[-0.5, 0.5]]
+    """
+    if isinstance(prepared, PreparedRows) and (prepared.evidence is None or prepared.evidence.fixed):
+        return ExactScores(prepared, thetas)
+    return DifferenceScores(prepared, thetas, free)
+
+
+def _steps(prepared: Prepared, d: int) -> FloatArray:
+    """Return (d,) how far to move each parameter: features may be in any unit."""
+    features = prepared.features()
+    if features.shape[1] != d:  # the model clusters in another space than that of its parameters
+        return np.full(d, _MOVE)
+    size = np.sqrt(np.mean(features**2, axis=0))
+    return np.asarray(_MOVE / np.where(size > 0.0, size, 1.0))
+
+
+def _slices(n: int, width: int) -> Iterator[slice]:
+    size = max(1, int(_BLOCK_BYTES / (8 * width)))
+    return (slice(lo, min(lo + size, n)) for lo in range(0, n, size))
+
+
+def _part(prepared: Prepared, which: slice) -> Prepared:
+    """Return some of the units under the same model."""
+    units = prepared.units
+    if which == slice(0, len(units)):
+        return prepared
+    if units.index is None:
+        rows, index = np.arange(which.start, which.stop), None
+    else:
+        rows = np.flatnonzero((units.index >= which.start) & (units.index < which.stop))
+        index = units.index[rows] - which.start
+    demos, some = prepared.demos[rows], Units(index, units.counts[which], units.names[which], units.each)
+    if isinstance(prepared, PreparedMaxEnt):  # its own `prepare` would settle the largest length anew
+        return PreparedMaxEnt(prepared.model, prepared.mdp, demos, some, prepared.engine)
+    return Prepared(prepared.model, prepared.mdp, demos, some)
+
+
 # A direction involves a parameter whose component of it is larger than this.
 _INVOLVED = 1e-6
 # A parameter is lost to directions without effect whose component of them, of a length of 1, is larger than this. Less
@@ -62,10 +233,10 @@ class StandardErrors:
         without effect. BIC and AIC count these.
     """
 
-    weights: Float
-    thetas: Float
+    weights: FloatArray
+    thetas: FloatArray
     status: NDArray[np.str_]
-    covariance: Float = field(repr=False)
+    covariance: FloatArray = field(repr=False)
     n_free: int
 
 
@@ -73,8 +244,8 @@ class Free(NamedTuple):
     """What may move: status (K, d), occupied intents (K,), and a basis (K + K d, n_free) of the directions left."""
 
     status: NDArray[np.str_]
-    occupied: Mask
-    basis: Float
+    occupied: BoolArray
+    basis: FloatArray
 
     @property
     def n_free(self) -> int:
@@ -82,7 +253,7 @@ class Free(NamedTuple):
         return int(self.basis.shape[1])
 
 
-def standard_errors(prepared: Prepared, rho: Float, thetas: Float) -> StandardErrors:
+def standard_errors(prepared: Prepared, rho: FloatArray, thetas: FloatArray) -> StandardErrors:
     """Return standard errors of shares rho (K,) and rewards thetas (K, d) that were fitted to units.
 
     Examples
@@ -90,7 +261,7 @@ def standard_errors(prepared: Prepared, rho: Float, thetas: Float) -> StandardEr
     Of four demonstrations, three go on: the log-odds are log 3, and their variance is 1 / (4 * 3/4 * 1/4).
 
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.prepared import prepare
+    >>> from limiirl.irl.problem import prepare
     >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]])
     >>> demos = Demonstrations.from_lists([[0], [0, 1], [0, 1], [0, 1]])
     >>> ready = prepare(MaxEnt(max_length=2, bounds=None), mdp, demos)
@@ -112,7 +283,7 @@ def standard_errors(prepared: Prepared, rho: Float, thetas: Float) -> StandardEr
     return StandardErrors(errors[:K], errors[K:].reshape(thetas.shape), status, covariance, free.n_free)
 
 
-def information(prepared: Prepared, rho: Float, thetas: Float, free: Mask | None = None) -> Float:
+def information(prepared: Prepared, rho: FloatArray, thetas: FloatArray, free: BoolArray | None = None) -> FloatArray:
     """Return the observed information (K + K d, K + K d) of rho, then of thetas row by row.
 
     Shares are treated as K separate numbers; what is meant is its restriction to changes that sum to 0. A ridge adds
@@ -128,7 +299,7 @@ def information(prepared: Prepared, rho: Float, thetas: Float, free: Mask | None
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.prepared import prepare
+    >>> from limiirl.irl.problem import prepare
     >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]])
     >>> ready = prepare(MaxEnt(max_length=2, bounds=None), mdp, Demonstrations.from_lists([[0], [0, 1]]))
     >>> information(ready, np.ones(1), np.zeros((1, 1)))[1, 1]  # N times the variance of going on
@@ -137,7 +308,9 @@ def information(prepared: Prepared, rho: Float, thetas: Float, free: Mask | None
     return _informations(prepared, rho, thetas, np.ones(thetas.shape, dtype=bool) if free is None else free)[0]
 
 
-def _informations(prepared: Prepared, rho: Float, thetas: Float, free: Mask) -> tuple[Float, Float]:
+def _informations(
+    prepared: Prepared, rho: FloatArray, thetas: FloatArray, free: BoolArray
+) -> tuple[FloatArray, FloatArray]:
     """Return the observed information, and the diagonal of what it would be if everybody's intent were known."""
     K, d = thetas.shape
     U = np.zeros((len(prepared.units), K))
@@ -166,7 +339,7 @@ def _informations(prepared: Prepared, rho: Float, thetas: Float, free: Mask) -> 
     return np.asarray(0.5 * (found + found.T)), complete
 
 
-def _penalty_curvature(prepared: Prepared, thetas: Float) -> Float:
+def _penalty_curvature(prepared: Prepared, thetas: FloatArray) -> FloatArray:
     """Return (K, d): second differences of the penalty, exact for a ridge, which is a sum of squares."""
     found, here = np.zeros(thetas.shape), prepared.penalty(thetas)
     if here == 0.0 and prepared.penalty(thetas + 1.0) == 0.0:
@@ -178,7 +351,7 @@ def _penalty_curvature(prepared: Prepared, thetas: Float) -> Float:
     return found
 
 
-def free_parameters(model: Any, mdp: Any, rho: Float, thetas: Float, n_units: int) -> Free:
+def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n_units: int) -> Free:
     """Return which parameters may move, and a basis of the directions in which they do.
 
     A model that knows directions without effect says so by a method `null_directions(mdp, theta)`, which is called once
@@ -193,7 +366,7 @@ def free_parameters(model: Any, mdp: Any, rho: Float, thetas: Float, n_units: in
     ([['not identified', 'ok', 'bound']], 1)
     """
     K, d = thetas.shape
-    box = checks.box(getattr(model, "bounds", None), [f"parameter {j}" for j in range(d)])
+    box = validate.box(getattr(model, "bounds", None), [f"parameter {j}" for j in range(d)])
     occupied = ~few(rho * n_units, n_units) & (rho > SMALLEST_SHARE * (1.0 + 1e-6))
     status = np.full((K, d), "not identified")  # the longest, so that all fit
     blocks = [_tangent(occupied)]
@@ -210,7 +383,7 @@ def free_parameters(model: Any, mdp: Any, rho: Float, thetas: Float, n_units: in
     return Free(status, occupied, np.asarray(block_diag(*blocks)))
 
 
-def _null_directions(model: Any, mdp: Any, thetas: Float, wanted: Mask) -> list[Float]:
+def _null_directions(model: Any, mdp: Any, thetas: FloatArray, wanted: BoolArray) -> list[FloatArray]:
     """Return for each of thetas (K, d) that is wanted (K,) a basis (m, d) of its null directions, else none.
 
     Where theta does not matter they are found once: in a causal model that takes a linear system in all states.
@@ -224,7 +397,7 @@ def _null_directions(model: Any, mdp: Any, thetas: Float, wanted: Mask) -> list[
     return [found(mdp, thetas[0])] * K
 
 
-def _tangent(occupied: Mask) -> Float:
+def _tangent(occupied: BoolArray) -> FloatArray:
     """Return (K, m - 1): an orthonormal basis of changes of the m occupied shares that sum to 0; none is privileged."""
     m = int(np.count_nonzero(occupied))
     found = np.zeros((occupied.size, max(m - 1, 0)))
@@ -233,7 +406,7 @@ def _tangent(occupied: Mask) -> Float:
     return found
 
 
-def _identified(null: Float, inside: Mask) -> tuple[Float, Mask]:
+def _identified(null: FloatArray, inside: BoolArray) -> tuple[FloatArray, BoolArray]:
     """Return a basis (d, r) of the directions that move only rewards inside their bounds and have an effect.
 
     And which rewards (d,) are lost to the directions without effect. These directions are null ones that leave the
@@ -251,7 +424,7 @@ def _identified(null: Float, inside: Mask) -> tuple[Float, Mask]:
     return np.hstack([alone, rest]), lost
 
 
-def _invert(matrix: Float, complete: Float) -> tuple[Float, Mask]:
+def _invert(matrix: FloatArray, complete: FloatArray) -> tuple[FloatArray, BoolArray]:
     """Return the inverse of an information (m, m) where it is positive, and the coordinates (m,) where it is not.
 
     Coordinates are first scaled to an information of 1 each, so that units do not matter. Where next to nothing is left

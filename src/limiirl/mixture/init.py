@@ -1,15 +1,19 @@
 """Where EM begins: clusters in feature space (the paper's warm start), random draws, or what the user knows already.
 
 Paper: section "The LiMIIRL algorithm". Anything that says who belongs together becomes responsibilities (G, K), which
-`limiirl.mixture.rewards` turns into rewards.
+`limiirl.mixture.reward_init` turns into rewards.
+
+`init="best"`: several clusterings, of which the one whose rewards explain the demonstrations best begins EM.
+
+Where a mixture begins: an `init` together with the data that it is applied to, for either estimator.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +22,20 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from limiirl.demos.units import Units
-from limiirl.errors import InvalidParameter
-from limiirl.irl.threads import one_thread
+from limiirl._parallel import one_thread
+from limiirl._typing import FloatArray
+from limiirl.demos.groups import Units
+from limiirl.errors import DivergentPartition, InvalidParameter
+from limiirl.irl.problem import Prepared
 from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mixture import validate
+from limiirl.mixture.em import Settings, Start, run
+from limiirl.mixture.embeddings import embedding as by_name
+from limiirl.mixture.embeddings import gradients
+from limiirl.mixture.reward_init import separated, start_from
 
-Float = NDArray[np.float64]
 Rng = np.random.Generator
-Clustering = Callable[[Float, int, Rng], Any]
+Clustering = Callable[[FloatArray, int, Rng], Any]
 
 _KMEANS_STARTS = 20
 _GMM_STARTS = 5
@@ -33,7 +43,7 @@ _GMM_STARTS = 5
 _LEAST_VARIANCE = 1e-3
 
 
-def kmeans(points: Float, n_intents: int, rng: Rng, n_starts: int = _KMEANS_STARTS) -> NDArray[np.int64]:
+def kmeans(points: FloatArray, n_intents: int, rng: Rng, n_starts: int = _KMEANS_STARTS) -> NDArray[np.int64]:
     """Return labels (G,) by k-means on points (G, m) as they are: the paper neither centres nor scales them."""
     clusterer = KMeans(n_intents, n_init=n_starts, random_state=_seed(rng))
     with warnings.catch_warnings():
@@ -43,7 +53,7 @@ def kmeans(points: Float, n_intents: int, rng: Rng, n_starts: int = _KMEANS_STAR
     return labels
 
 
-def gmm(points: Float, n_intents: int, rng: Rng, n_starts: int = _GMM_STARTS) -> Float:
+def gmm(points: FloatArray, n_intents: int, rng: Rng, n_starts: int = _GMM_STARTS) -> FloatArray:
     """Return responsibilities (G, K) of a Gaussian mixture with one covariance for all, which cannot collapse.
 
     With a covariance each, a component of few or collinear points shrinks onto them.
@@ -59,7 +69,7 @@ def gmm(points: Float, n_intents: int, rng: Rng, n_starts: int = _GMM_STARTS) ->
         return np.asarray(mixture.fit(scaled).predict_proba(scaled))
 
 
-def standardised(points: Float) -> Float:
+def standardised(points: FloatArray) -> FloatArray:
     """Return points (G, r) of mean 0 and variance 1, without the columns that do not vary but for rounding.
 
     Examples
@@ -72,12 +82,12 @@ def standardised(points: Float) -> Float:
     return np.asarray((points - points.mean(axis=0))[:, varies] / spread[varies])
 
 
-def random_responsibilities(points: Float, n_intents: int, rng: Rng) -> Float:
+def random_responsibilities(points: FloatArray, n_intents: int, rng: Rng) -> FloatArray:
     """Return rows (G, K) uniform on the simplex."""
     return rng.dirichlet(np.ones(n_intents), size=len(points))
 
 
-def random_rewards(lower: Float, upper: Float, n_intents: int, rng: Rng) -> RewardEnsemble:
+def random_rewards(lower: FloatArray, upper: FloatArray, n_intents: int, rng: Rng) -> RewardEnsemble:
     """Return the paper's baseline: rewards uniform within bounds, weights Dir(1 / K).
 
     Without bounds they lie between -10 and 0; beside a single bound, within 10 of it.
@@ -124,8 +134,8 @@ def register_init(name: str, clustering: Clustering) -> None:
 
 
 def grouping(
-    init: Any, points: Float, n_intents: int, units: Units, rng: Rng, *, first: bool
-) -> Float | RewardEnsemble:
+    init: Any, points: FloatArray, n_intents: int, units: Units, rng: Rng, *, first: bool
+) -> FloatArray | RewardEnsemble:
     """Return responsibilities (G, K), or an ensemble, from any form of `init` but "best" and "random_rewards".
 
     Parameters
@@ -155,7 +165,7 @@ def grouping(
     return found if isinstance(found, RewardEnsemble) else as_responsibilities(found, n_intents, units)
 
 
-def _by_clusterer(init: Any, points: Float, n_intents: int, rng: Rng) -> Any:
+def _by_clusterer(init: Any, points: FloatArray, n_intents: int, rng: Rng) -> Any:
     """Return labels or responsibilities of a scikit-learn clusterer, told K and a seed where it takes them."""
     clusterer = clone(init)
     known = clusterer.get_params()  # those of a pipeline's steps included
@@ -189,7 +199,7 @@ def _per_unit(init: Any, units: Units) -> NDArray[Any]:
     return np.asarray(given[first])
 
 
-def as_responsibilities(found: Any, n_intents: int, units: Units) -> Float:
+def as_responsibilities(found: Any, n_intents: int, units: Units) -> FloatArray:
     """Return responsibilities (G, K) from labels (G,) or rows of probabilities (G, K), checked."""
     given = np.asarray(found)
     if given.ndim == 1:
@@ -212,7 +222,7 @@ def as_responsibilities(found: Any, n_intents: int, units: Units) -> Float:
     return np.asarray(U / U.sum(axis=1, keepdims=True))
 
 
-def _one_hot(labels: NDArray[Any], n_intents: int, units: Units) -> Float:
+def _one_hot(labels: NDArray[Any], n_intents: int, units: Units) -> FloatArray:
     """Return (G, K); integers from 0 to K - 1 name their intents, other labels are numbered in sorted order."""
     if labels.shape != (len(units),):
         raise InvalidParameter(
@@ -244,3 +254,186 @@ def _one_hot(labels: NDArray[Any], n_intents: int, units: Units) -> Float:
 
 def _seed(rng: Rng) -> int:
     return int(rng.integers(2**31 - 1))
+
+
+BEST = "best"
+# Clusters that differ by less (in responsibility) are the same: their rewards would be, too.
+_SAME = 1e-3
+
+
+class Candidate(NamedTuple):
+    """A clustering by name, and the points (G, m) that it is given."""
+
+    init: str
+    points: FloatArray
+
+
+def candidates(prepared: Prepared, points: FloatArray, *, with_gradients: bool) -> list[Candidate]:
+    """Return what to try: k-means and a Gaussian mixture of the points, and k-means of gradients.
+
+    Parameters
+    ----------
+    points : (G, m)
+        Feature counts, or the user's embedding.
+    with_gradients : bool
+        Whether to try the gradients, beside the points.
+    """
+    found = [Candidate("kmeans", points), Candidate("gmm", points)]
+    if with_gradients:
+        found.append(Candidate("kmeans", gradients(prepared)))
+    return found
+
+
+def best_start(
+    prepared: Prepared, tried: list[Candidate], n_intents: int, reward_init: Any, rng: Rng, *, first: bool
+) -> Start:
+    """Return the start of the highest objective among those of some clusterings, the first of equals.
+
+    Warnings are those of the start that is taken.
+
+    Examples
+    --------
+    >>> from limiirl import MDP, Demonstrations, MaxEnt
+    >>> from limiirl.irl.problem import prepare
+    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+    >>> ready = prepare(MaxEnt(2, bounds=(-3, 3)), mdp, Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]]))
+    >>> tried = candidates(ready, ready.features(), with_gradients=True)
+    >>> start = best_start(ready, tried, 2, "mle", np.random.default_rng(0), first=True)
+    >>> sorted(start.rho.round(2).tolist())
+    [0.33, 0.67]
+    """
+    known: list[FloatArray] = []
+    best, told, highest, failed = None, [], -np.inf, None
+    for candidate in tried:
+        U = _clusters(candidate, n_intents, prepared.units, rng, first=first)
+        if any(_same(U, other) for other in known):
+            continue
+        known.append(U)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            start = start_from(prepared, U, reward_init, rng)
+            try:
+                objective = run(prepared, start, Settings(max_iter=0)).objective
+            except DivergentPartition as error:
+                failed = error
+                continue
+        if best is None or objective > highest:
+            best, told, highest = start, said, objective
+    if best is None:
+        assert failed is not None  # there is at least one candidate
+        raise failed
+    for warning in told:
+        warnings.warn(warning.message, stacklevel=4)
+    return best
+
+
+def _clusters(candidate: Candidate, n_intents: int, units: Units, rng: Rng, *, first: bool) -> FloatArray:
+    found = grouping(candidate.init, candidate.points, n_intents, units, rng, first=first)
+    assert not isinstance(found, RewardEnsemble)  # k-means and Gaussian mixtures say who belongs together
+    return found
+
+
+def _same(U: FloatArray, other: FloatArray) -> bool:
+    """Whether two clusterings are the same but for the numbers of clusters."""
+    order = np.argmax(U.T @ other, axis=1)
+    if np.unique(order).size < order.size:
+        return False
+    return bool(np.max(np.abs(U - other[:, order])) < _SAME)
+
+
+def points(embedding: Any, prepared: Prepared) -> FloatArray:
+    """Return (G, m), what a warm start clusters: feature counts, or the embedding.
+
+    Examples
+    --------
+    >>> from limiirl import MDP, Demonstrations, MaxEnt
+    >>> from limiirl.irl.problem import prepare
+    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+    >>> ready = prepare(MaxEnt(), mdp, Demonstrations.from_lists([[0, 1], [0, 2]]))
+    >>> points(None, ready).tolist(), points([[3], [4]], ready).tolist()
+    ([[1.0], [-1.0]], [[3.0], [4.0]])
+    """
+    if embedding is None:
+        return validate.points(prepared.features(), len(prepared.units), "The feature counts")
+    if isinstance(embedding, str):
+        return validate.points(by_name(embedding)(prepared), len(prepared.units), "The embedding")
+    made = embedding(prepared.mdp, prepared.demos) if callable(embedding) else embedding
+    found = validate.points(made, len(prepared.demos), "embedding")
+    return prepared.units.mean(found)
+
+
+class Starts:
+    """An `init` with what it is applied to.
+
+    Parameters
+    ----------
+    init, embedding : Any
+        Those of `IntentMixture`.
+    prepared : Prepared
+    n_parameters : int, optional
+        d, where the model does not say it; otherwise it is taken to have one for each feature.
+
+    Examples
+    --------
+    >>> from limiirl import MDP, Demonstrations, MaxEnt
+    >>> from limiirl.irl.problem import prepare
+    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+    >>> ready = prepare(MaxEnt(2, bounds=(-3, 3)), mdp, Demonstrations.from_lists([[0, 1], [0, 2]]))
+    >>> starts = Starts([0, 1], None, ready)
+    >>> starts.guess(2, np.random.default_rng(0)).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    >>> starts.begin(2, "mle", np.random.default_rng(0)).thetas.tolist()
+    [[3.0], [-3.0]]
+    """
+
+    def __init__(self, init: Any, embedding: Any, prepared: Prepared, n_parameters: int | None = None) -> None:
+        self.init, self.embedding, self.prepared = init, embedding, prepared
+        self._n_parameters = n_parameters
+
+    @cached_property
+    def points(self) -> FloatArray:
+        """(G, m), what is clustered; nobody asks where the start is given."""
+        return points(self.embedding, self.prepared)
+
+    @property
+    def seeks_best(self) -> bool:
+        """Whether several clusterings are compared by the rewards that they lead to."""
+        return isinstance(self.init, str) and self.init == BEST
+
+    @cached_property
+    def _tried(self) -> list[Candidate]:
+        return candidates(self.prepared, self.points, with_gradients=self.embedding is None)
+
+    def guess(
+        self, n_intents: int, rng: Rng, *, first: bool = True, order: NDArray[np.intp] | None = None
+    ) -> FloatArray | RewardEnsemble:
+        """Return responsibilities (G, K), or an ensemble, as any `init` but "best" has it.
+
+        Parameters
+        ----------
+        first : bool
+            Whether this is the first of several starts; the others cluster from one random start each.
+        order : (G,), optional
+            In which a clusterer is shown the points.
+        """
+        shown = np.empty((len(self.prepared.units), 0)) if is_given(self.init) else self.points
+        if isinstance(self.init, str) and self.init == "random_rewards":
+            d = self._n_parameters or self.prepared.n_parameters or self.prepared.features().shape[1]
+            box = self.prepared.box(d)
+            return random_rewards(box.lower, box.upper, n_intents, rng)
+        if order is None:
+            return grouping(self.init, shown, n_intents, self.prepared.units, rng, first=first)
+        found = grouping(self.init, shown[order], n_intents, self.prepared.units, rng, first=first)
+        return found if isinstance(found, RewardEnsemble) else found[np.argsort(order)]
+
+    def begin(self, n_intents: int, reward_init: Any, rng: Rng, *, first: bool = True) -> Start:
+        """Return where EM begins: rewards by `reward_init` from responsibilities, or an ensemble as it is."""
+        prepared = self.prepared
+        if self.seeks_best:
+            return best_start(prepared, self._tried, n_intents, reward_init, rng, first=first)
+        found = self.guess(n_intents, rng, first=first)
+        if isinstance(found, RewardEnsemble):
+            validate.ensemble(found, n_intents, prepared)
+            thetas = separated(np.array(found.thetas), found.weights > 0, prepared, rng)
+            return Start(found.weights, thetas)
+        return start_from(prepared, found, reward_init, rng)

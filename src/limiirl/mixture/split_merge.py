@@ -13,15 +13,14 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from limiirl.irl.prepared import Prepared
-from limiirl.irl.threads import one_thread
+from limiirl._parallel import one_thread
+from limiirl._typing import FloatArray
+from limiirl.irl.problem import Prepared
 from limiirl.mixture.em import Callback, Iteration, Settings, Solution, Start, few, run
 from limiirl.mixture.embeddings import shares
 
-Float = NDArray[np.float64]
 # Moves that are taken in one fit, and moves that are tried before one is, at most.
 _MOVES, _TRIES = 10, 3
 # Iterations that a move is given to show what it is worth.
@@ -58,7 +57,7 @@ def refine(prepared: Prepared, found: Solution, settings: Settings, callback: Ca
     There are three kinds of walks. Intents 0 and 1 begin with one of them, intent 2 with the others; EM stays there.
 
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.prepared import prepare
+    >>> from limiirl.irl.problem import prepare
     >>> mdp = MDP.from_edges([0, 0, 0, 1, 2, 3, 3], [1, 2, 6, 3, 3, 4, 5], p0=[1, 0, 0, 0, 0, 0, 0])
     >>> demos = Demonstrations.from_lists([[0, 6]] * 4 + [[0, 1, 3, 4], [0, 2, 3, 5]] * 4)
     >>> ready = prepare(MaxEnt(4, bounds=(-4, 4)), mdp, demos)
@@ -150,7 +149,7 @@ def _called(i: int, split: int, K: int) -> str:
     return "a half" if i in (split, K) else str(i)
 
 
-def cheapest_merger(log_p: Float, rho: Float, split: int) -> tuple[float, int, int]:
+def cheapest_merger(log_p: FloatArray, rho: FloatArray, split: int) -> tuple[float, int, int]:
     """Return the highest log-likelihood after a merger of two intents, who is kept, and who is gone.
 
     Parameters
@@ -188,7 +187,7 @@ def cheapest_merger(log_p: Float, rho: Float, split: int) -> tuple[float, int, i
     return best
 
 
-def split_in_two(points: Float, weights: Float, seed: int) -> Float | None:
+def split_in_two(points: FloatArray, weights: FloatArray, seed: int) -> FloatArray | None:
     """Return (G, 2) which of two halves each unit belongs to, by k-means of those who follow an intent; or None.
 
     Units count by how much they follow it, weights (G,). There is nothing to split where all are at one point (G, m).

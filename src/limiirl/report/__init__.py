@@ -1,20 +1,10 @@
 """Reports: a document of text, tables, figures and maps, written as one page that needs nothing but itself."""
 
-from limiirl.report.cells import Cell, Column, Table
-from limiirl.report.document import (
-    Callout,
-    Code,
-    Facts,
-    Figure,
-    Fold,
-    Grid,
-    Report,
-    Section,
-    Text,
-)
-from limiirl.report.inline import literal
-from limiirl.report.map_item import Layer, Map, Stroke
-from limiirl.report.write import write
+from limiirl.report.document import Callout, Code, Facts, Figure, Fold, Grid, Report, Section, Text
+from limiirl.report.maps import Layer, Map, Stroke
+from limiirl.report.markup import literal
+from limiirl.report.page import write
+from limiirl.report.tables import Cell, Column, Table
 
 __all__ = [
     "Callout",

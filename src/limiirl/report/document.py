@@ -1,7 +1,7 @@
 """What a report consists of: sections of text, facts, tables, figures and maps, as plain values.
 
 Titles, cells, keys and alternatives are plain text. Leads, captions, notes and paragraphs are prose, with the little
-markup of `limiirl.report.inline`; wrap a user's text in `literal` there. All of it is escaped when it is written.
+markup of `limiirl.report.markup`; wrap a user's text in `literal` there. All of it is escaped when it is written.
 """
 
 import re
@@ -11,12 +11,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from limiirl.errors import InvalidParameter
-from limiirl.report.cells import Table
-from limiirl.report.checks import check_choice, check_filled, check_name
-from limiirl.report.map_item import Map
+from limiirl.report.maps import Map
+from limiirl.report.tables import Table, check_choice, check_filled, check_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
+
 
 Verdict: TypeAlias = Literal["holds", "fails", "open", "note"]
 
@@ -36,7 +36,7 @@ class Figure:
     caption : str
         Prose that says how to read it.
     draw : callable
-        Returns a matplotlib Figure; called once, under `limiirl.report.ink.STYLE`.
+        Returns a matplotlib Figure; called once, under `limiirl.report.svg.STYLE`.
     data : mapping of str to sequence
         Named columns of equal length, for the CSV file.
 

@@ -1,10 +1,24 @@
-"""A table as HTML, LaTeX and Markdown."""
+"""Tables as values: cells that know their text, their number and how they compare.
 
-from collections.abc import Iterable, Mapping, Sequence
+The rules that names and texts of a report keep.
+
+A table as HTML, LaTeX and Markdown.
+
+The values of tables and figures as CSV, for those who compute on.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
+from math import isfinite
+from typing import Literal, TypeAlias, get_args
 
-from limiirl.report.cells import Cell, Column, Table
-from limiirl.report.inline import (
+from limiirl.errors import InvalidParameter
+from limiirl.report.markup import (
+    clean,
     escape_html,
     escape_latex,
     escape_markdown,
@@ -12,6 +26,204 @@ from limiirl.report.inline import (
     prose_latex,
     prose_markdown,
 )
+
+# Lower case, since some file systems do not tell cases apart.
+_NAME = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
+_RESERVED = re.compile(r"con|prn|aux|nul|(?:com|lpt)[0-9]")
+
+
+def check_choice(what: str, value: object, choices: object) -> None:
+    """A value is one of those that a Literal type lists."""
+    allowed = get_args(choices)
+    if value not in allowed:
+        raise InvalidParameter(
+            f"{what} must be one of {', '.join(map(repr, allowed))}; got {value!r}. Pass one of these."
+        )
+
+
+def check_name(what: str, name: str) -> None:
+    """A name serves as a file name on every system, and as an anchor on a page."""
+    if not (isinstance(name, str) and len(name) <= 80 and _NAME.fullmatch(name) and not _RESERVED.fullmatch(name)):
+        raise InvalidParameter(
+            f"a {what}'s name must be a file name of at most 80 lower-case letters, digits, single '-' and '_' "
+            f"between them; got {name!r}. Use a name such as 'anid-by-wind'."
+        )
+
+
+def check_filled(what: str, text: str) -> None:
+    """A text says something."""
+    if not (isinstance(text, str) and text.strip()):
+        raise InvalidParameter(f"{what} must be text that is not blank; got {text!r}. Say in words what is shown.")
+
+
+Mark: TypeAlias = Literal["agrees", "differs", "best", "certain"]
+Align: TypeAlias = Literal["left", "right", "centre"]
+Content: TypeAlias = "Cell | str | float | None"
+"""What a table's cell may be given as."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Parameters
+    ----------
+    text : str
+        What is shown.
+    mark : {"agrees", "differs", "best", "certain"}, optional
+        Shown as a sign with a legend under the table.
+    note : str
+        Prose of a footnote.
+    value : int, float, str or None
+        What the CSV file holds in place of the text.
+    spread : tuple of float
+        For the CSV file: nothing, the half-width of an interval, or its two ends.
+
+    Examples
+    --------
+    >>> Cell.number(-3.14159, digits=2).text
+    '−3.14'
+    >>> Cell.estimate(12.345, 0.5, digits=1, mark="agrees").text
+    '12.3 ± 0.5'
+    """
+
+    text: str
+    mark: Mark | None = None
+    note: str = ""
+    value: int | float | str | None = None
+    spread: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.mark is not None:
+            check_choice("mark", self.mark, Mark)
+        object.__setattr__(self, "spread", tuple(float(end) for end in self.spread))
+        if len(self.spread) > 2:
+            raise InvalidParameter(
+                f"spread has at most 2 numbers; got {len(self.spread)}. Pass a half-width or two ends."
+            )
+
+    @classmethod
+    def number(cls, value: float | None, digits: int = 2, mark: Mark | None = None, note: str = "") -> "Cell":
+        """A number with a fixed count of decimals; a dash for None and for what is not finite."""
+        if value is None or not isfinite(value):
+            return cls("–", mark, note, value="")
+        return cls(_decimal(value, digits), mark, note, value=value)
+
+    @classmethod
+    def estimate(
+        cls, value: float, half_width: float, digits: int = 2, mark: Mark | None = None, note: str = ""
+    ) -> "Cell":
+        """A number with the half-width of its interval."""
+        if not isfinite(value):
+            return cls.number(None, digits, mark, note)
+        half = _decimal(half_width, digits) if isfinite(half_width) else "–"
+        spread = (half_width,) if isfinite(half_width) else ()
+        return cls(f"{_decimal(value, digits)} ± {half}", mark, note, value, spread)
+
+    @classmethod
+    def interval(
+        cls, value: float, low: float, high: float, digits: int = 2, mark: Mark | None = None, note: str = ""
+    ) -> "Cell":
+        """A number with the two ends of its interval."""
+        text = f"{_decimal(value, digits)} [{_decimal(low, digits)}, {_decimal(high, digits)}]"
+        return cls(text, mark, note, value, (low, high))
+
+
+def _decimal(value: float, digits: int) -> str:
+    text = f"{value:.{digits}f}"
+    if float(text) == 0:
+        text = text.removeprefix("-")
+    return text.replace("-", "−")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's heading, its alignment, and the heading it shares with its neighbours.
+
+    Examples
+    --------
+    >>> Column("ours", group="ANID").align
+    'right'
+    """
+
+    title: str
+    align: Align = "right"
+    group: str = ""
+
+    def __post_init__(self) -> None:
+        check_choice("align", self.align, Align)
+
+    @property
+    def full_title(self) -> str:
+        """The heading with the one above it, for forms that have one line of headings."""
+        return f"{self.group} {self.title}".strip()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first column names the rows.
+
+    Parameters
+    ----------
+    name : str
+        File name without ending, unique in a report.
+    title : str
+        A few words.
+    caption : str
+        Prose that says how to read it.
+    columns : sequence of Column or str
+        A plain string is a column aligned right, the first one left.
+    rows : sequence of sequences of Cell, str, int, float or None
+        Numbers are shown with six digits at most and stored whole; None is an empty cell.
+
+    Examples
+    --------
+    >>> table = Table("scores", "Scores", "", ["Method", "ANID"], [["random", Cell.number(0.5)], ["ours", 1]])
+    >>> [cell.text for cell in table.cells[1]]
+    ['ours', '1']
+    """
+
+    name: str
+    title: str
+    caption: str
+    columns: Sequence[Column | str]
+    rows: Sequence[Sequence[Content]]
+    headings: tuple[Column, ...] = field(init=False, repr=False)
+    cells: tuple[tuple[Cell, ...], ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_name("table", self.name)
+        check_filled("a table's title", self.title)
+        headings = tuple(
+            column if isinstance(column, Column) else Column(column, "right" if place else "left")
+            for place, column in enumerate(self.columns)
+        )
+        if not headings:
+            raise InvalidParameter(
+                f"a table needs at least one column; table {self.name!r} has none. Name the columns."
+            )
+        cells = tuple(tuple(map(_cell, row)) for row in self.rows)
+        for place, row in enumerate(cells):
+            if len(row) != len(headings):
+                raise InvalidParameter(
+                    f"a row has one cell for each of the {len(headings)} columns; row {place} of table {self.name!r} "
+                    f"has {len(row)}. Pass None for an empty cell."
+                )
+        object.__setattr__(self, "headings", headings)
+        object.__setattr__(self, "cells", cells)
+
+
+def _cell(content: Content) -> Cell:
+    if isinstance(content, Cell):
+        return content
+    if content is None:
+        return Cell("", value="")
+    if isinstance(content, str):
+        return Cell(content)
+    number = content.item() if hasattr(content, "item") else content
+    text = f"{number:.6g}" if isinstance(number, float) else str(number)
+    return Cell(text.replace("-", "−"), value=number)
+
 
 LEGEND = {"agrees": "agrees", "differs": "differs", "best": "best of its kind", "certain": "certain"}
 """What each mark means, in the words under a table."""
@@ -242,3 +454,69 @@ def _markdown_cell(cell: Cell, letters: Mapping[str, str]) -> str:
         text = f"**{text}**"
     text += f" {_SIGNS[cell.mark]}" if cell.mark else ""
     return text + (f"<sup>{letters[cell.note]}</sup>" if cell.note else "")
+
+
+def table_csv(table: Table) -> str:
+    """The table as CSV: numbers as plain numbers, intervals in columns of their own, marks in words.
+
+    Examples
+    --------
+    >>> print(table_csv(Table("t", "T", "", ["a", "b"], [["x", Cell.estimate(-1, 0.5, mark="best")]])))
+    a,b,b ±,b mark
+    x,-1,0.5,best
+    <BLANKLINE>
+    """
+    columns: list[tuple[str, Callable[[Cell], object]]] = []
+    places: list[int] = []
+    for place, heading in enumerate(table.headings):
+        cells = [row[place] for row in table.cells]
+        parts: list[tuple[str, Callable[[Cell], object], bool]] = [
+            ("", _plain, True),
+            (
+                " ±",
+                lambda cell: cell.spread[0] if len(cell.spread) == 1 else "",
+                any(len(c.spread) == 1 for c in cells),
+            ),
+            (
+                " low",
+                lambda cell: cell.spread[0] if len(cell.spread) == 2 else "",
+                any(len(c.spread) == 2 for c in cells),
+            ),
+            (
+                " high",
+                lambda cell: cell.spread[1] if len(cell.spread) == 2 else "",
+                any(len(c.spread) == 2 for c in cells),
+            ),
+            (" mark", lambda cell: cell.mark or "", any(c.mark for c in cells)),
+        ]
+        chosen = [(heading.full_title + suffix, read) for suffix, read, present in parts if present]
+        columns += chosen
+        places += [place] * len(chosen)
+    rows = [[read(row[place]) for (_, read), place in zip(columns, places, strict=True)] for row in table.cells]
+    return _write_csv([title for title, _ in columns], rows)
+
+
+def _plain(cell: Cell) -> object:
+    return cell.text if cell.value is None else cell.value
+
+
+def data_csv(data: Mapping[str, Sequence[object]]) -> str:
+    """Named columns as CSV.
+
+    Examples
+    --------
+    >>> print(data_csv({"n": [20, 40], "label": ["a", "b,c"]}))
+    n,label
+    20,a
+    40,"b,c"
+    <BLANKLINE>
+    """
+    return _write_csv(list(data), list(zip(*data.values(), strict=True)))
+
+
+def _write_csv(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([clean(title) for title in titles])
+    writer.writerows([clean(entry) if isinstance(entry, str) else entry for entry in row] for row in rows)
+    return stream.getvalue()

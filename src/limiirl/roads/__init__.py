@@ -14,61 +14,62 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from limiirl.roads import features, privacy
-    from limiirl.roads.city.city import City
-    from limiirl.roads.city.gps_noise import Recording, record, recording
-    from limiirl.roads.city.pipeline import run_demo
     from limiirl.roads.closures import Closure, close_streets
-    from limiirl.roads.compass import REGIONS, regions
-    from limiirl.roads.drivers.fitting import DriverFit, fit_drivers
-    from limiirl.roads.facts import describe
-    from limiirl.roads.feature_choice import FeatureChoice
-    from limiirl.roads.maps.building import build, from_networkx, from_osm, from_ways
-    from limiirl.roads.matching import agreement, particles, quality
+    from limiirl.roads.drivers.fit import DriverFit, fit_drivers
+    from limiirl.roads.features import FeatureChoice
+    from limiirl.roads.geometry import regions
+    from limiirl.roads.lookup import segments_at
+    from limiirl.roads.maps.build import build, from_networkx, from_osm, from_ways
+    from limiirl.roads.matching import evaluation, particle_filter, quality
+    from limiirl.roads.matching.evaluation import recovered
+    from limiirl.roads.matching.match import estimate_noise, match
     from limiirl.roads.matching.matches import Matches
-    from limiirl.roads.matching.methods import estimate_noise, match
-    from limiirl.roads.matching.recovery import recovered
-    from limiirl.roads.nearest import segments_at
     from limiirl.roads.network import RoadNetwork
-    from limiirl.roads.traces.cleaning import Cleaned, clean
-    from limiirl.roads.traces.reading import read_trips
+    from limiirl.roads.summary import describe
+    from limiirl.roads.synthetic.city import City
+    from limiirl.roads.synthetic.demo import run_demo
+    from limiirl.roads.synthetic.gps import Recording, record, recording
+    from limiirl.roads.traces.clean import Cleaned, clean
+    from limiirl.roads.traces.read import read_trips
     from limiirl.roads.traces.trips import Skipped, Trips
+    from limiirl.worlds.roadgrid import REGIONS
+
 
 # Name: the module that holds it. No module here may be called as one of these, or it would take the name's place.
 _HOMES = {
-    "run_demo": "city.pipeline",
-    "recovered": "matching.recovery",
-    "build": "maps.building",
-    "describe": "facts",
-    "from_networkx": "maps.building",
-    "from_osm": "maps.building",
-    "from_ways": "maps.building",
-    "DriverFit": "drivers.fitting",
-    "fit_drivers": "drivers.fitting",
-    "City": "city.city",
+    "City": "synthetic.city",
+    "Cleaned": "traces.clean",
     "Closure": "closures",
-    "close_streets": "closures",
-    "segments_at": "nearest",
-    "Cleaned": "traces.cleaning",
+    "DriverFit": "drivers.fit",
+    "FeatureChoice": "features",
+    "Matches": "matching.matches",
+    "REGIONS": "geometry",
+    "Recording": "synthetic.gps",
+    "RoadNetwork": "network",
     "Skipped": "traces.trips",
     "Trips": "traces.trips",
-    "clean": "traces.cleaning",
-    "read_trips": "traces.reading",
-    "Recording": "city.gps_noise",
-    "record": "city.gps_noise",
-    "recording": "city.gps_noise",
-    "REGIONS": "compass",
-    "FeatureChoice": "feature_choice",
-    "Matches": "matching.matches",
-    "RoadNetwork": "network",
-    "regions": "compass",
-    "estimate_noise": "matching.methods",
-    "match": "matching.methods",
+    "build": "maps.build",
+    "clean": "traces.clean",
+    "close_streets": "closures",
+    "describe": "summary",
+    "estimate_noise": "matching.match",
+    "fit_drivers": "drivers.fit",
+    "from_networkx": "maps.build",
+    "from_osm": "maps.build",
+    "from_ways": "maps.build",
+    "match": "matching.match",
+    "read_trips": "traces.read",
+    "record": "synthetic.gps",
+    "recording": "synthetic.gps",
+    "recovered": "matching.evaluation",
+    "regions": "geometry",
+    "run_demo": "synthetic.demo",
+    "segments_at": "lookup",
 }
 _MODULES = {
-    "agreement": "matching.agreement",
+    "evaluation": "matching.evaluation",
     "features": "features",
-    "particles": "matching.particles",
+    "particle_filter": "matching.particle_filter",
     "privacy": "privacy",
     "quality": "matching.quality",
 }
@@ -85,19 +86,19 @@ __all__ = [
     "RoadNetwork",
     "Skipped",
     "Trips",
-    "agreement",
     "build",
     "clean",
     "close_streets",
     "describe",
     "estimate_noise",
+    "evaluation",
     "features",
     "fit_drivers",
     "from_networkx",
     "from_osm",
     "from_ways",
     "match",
-    "particles",
+    "particle_filter",
     "privacy",
     "quality",
     "read_trips",

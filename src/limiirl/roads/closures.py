@@ -1,4 +1,7 @@
-"""What if a street is closed? The same trips without it: who drives where, how much further, and who is cut off."""
+"""What if a street is closed? The same trips without it: who drives where, how much further, and who is cut off.
+
+A closure in words and in plain values: what was closed, who came there, and where they go instead.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import MaxEnt
-from limiirl.irl.destination_values import GoalValues
-from limiirl.kernels.returns import visits_from
-from limiirl.roads.small_numbers import RouteMask, drivers_by_street, drivers_of
-from limiirl.roads.street_names import parts
+from limiirl.irl.destination.path_sums import GoalValues
+from limiirl.roads.kernels.selected_inverse import visits_from
+from limiirl.roads.lookup import called, names_of, parts, place, towards, unnamed
+from limiirl.roads.privacy import RouteMask, drivers_by_street, drivers_of
 
 if TYPE_CHECKING:
     from limiirl.forecast import Forecaster
     from limiirl.roads.network import RoadNetwork
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 # Changes of fewer trips are not listed.
 _NOTHING = 0.05
@@ -83,11 +84,11 @@ class Closure:
     """
 
     network: RoadNetwork
-    closed: Int
+    closed: IntArray
     demos: Demonstrations
-    before: Float
-    after: Float
-    cut_off: Int
+    before: FloatArray
+    after: FloatArray
+    cut_off: IntArray
     passages: float
     extra_m: float
     extra_s: float
@@ -96,7 +97,7 @@ class Closure:
     drivers_after: RouteMask
 
     @cached_property
-    def passed(self) -> Int:
+    def passed(self) -> IntArray:
         """The trips (p,) that did come to what is closed."""
         return _passing(self.demos, np.isin(np.arange(self.network.n_segments), self.closed))
 
@@ -105,13 +106,13 @@ class Closure:
         """What is counted for hiding: drivers, or trips where nobody knows who drove."""
         return "trips" if self.demos.groups is None else "drivers"
 
-    def few(self, trips: Int) -> bool:
+    def few(self, trips: IntArray) -> bool:
         """Return whether too few drivers made some of the trips; nobody is not too few."""
         drivers = np.unique(drivers_of(self.demos)[trips]).size
         return 0 < drivers < self.least
 
     @cached_property
-    def shut(self) -> Bool:
+    def shut(self) -> BoolArray:
         """Streets (S,) that are closed, in one direction or both."""
         found, back = np.isin(np.arange(self.network.n_segments), self.closed), self.network.opposite
         return np.asarray(found | ((back >= 0) & found[np.maximum(back, 0)]))
@@ -127,13 +128,13 @@ class Closure:
         return self.drivers_before.least
 
     @property
-    def shown(self) -> tuple[Bool, Bool]:
+    def shown(self) -> tuple[BoolArray, BoolArray]:
         """Streets (S,) on which enough drivers are before the closure, and after it."""
         before, after = self.drivers_before, self.drivers_after
         return before.drivers >= before.least, after.drivers >= after.least
 
     @cached_property
-    def streets(self) -> tuple[Float, Float]:
+    def streets(self) -> tuple[FloatArray, FloatArray]:
         """Expected trips (S,) before and after, both directions of a street together; hidden ones included."""
         back = self.network.opposite
         both = [flow + np.where(back >= 0, flow[np.maximum(back, 0)], 0.0) for flow in (self.before, self.after)]
@@ -190,7 +191,6 @@ class Closure:
         return found
 
     def __repr__(self) -> str:
-        from limiirl.roads.closure_words import told
 
         return told(self)
 
@@ -265,7 +265,7 @@ def close_streets(
     )
 
 
-def _checked(network: RoadNetwork, segments: ArrayLike) -> Int:
+def _checked(network: RoadNetwork, segments: ArrayLike) -> IntArray:
     closed = np.unique(np.asarray(segments))
     if not closed.size or closed.dtype.kind not in "iu" or closed[0] < 0 or closed[-1] >= network.n_segments:
         raise InvalidParameter(
@@ -275,7 +275,7 @@ def _checked(network: RoadNetwork, segments: ArrayLike) -> Int:
     return closed.astype(np.int64)
 
 
-def _visits(forecaster: Forecaster) -> Float:
+def _visits(forecaster: Forecaster) -> FloatArray:
     """Return (K, S) how often those who come to a segment pass it: more than once where a round costs them little.
 
     Flows count visits, and who drives round a roundabout twice is still one trip. `MaxEnt` bounds the length of trips,
@@ -289,19 +289,19 @@ def _visits(forecaster: Forecaster) -> Float:
     return np.stack([visits_from(mdp.src, mdp.dst, weight, mdp.n_states) for weight in weights])
 
 
-def _entries(network: RoadNetwork, flows: Any, starts: Int, shut: Bool) -> float:
+def _entries(network: RoadNetwork, flows: Any, starts: IntArray, shut: BoolArray) -> float:
     """Return how often trips come to closed segments from outside, or begin there."""
     into = ~shut[network.turn_from] & shut[network.turn_to]
     begun = np.isin(np.arange(starts.size), flows.cut_off, invert=True) & shut[starts]
     return float(flows.edge[into].sum() + np.count_nonzero(begun))
 
 
-def _passing(demos: Demonstrations, shut: Bool) -> Int:
+def _passing(demos: Demonstrations, shut: BoolArray) -> IntArray:
     """Return the trips that pass closed segments."""
     return np.flatnonzero(np.add.reduceat(shut[demos.states], demos.offsets[:-1]))
 
 
-def _rerouted(around: Forecaster, trips: Demonstrations, ways: Bool, shut: Bool) -> Demonstrations:
+def _rerouted(around: Forecaster, trips: Demonstrations, ways: BoolArray, shut: BoolArray) -> Demonstrations:
     """Return the trips that can be driven, those that passed the closure by their likeliest route around it."""
     passing = np.isin(np.arange(len(trips)), _passing(trips, shut))
     routes, chosen = around.predicted_routes(trips.start_states[passing & ways], trips.last_states[passing & ways]), []
@@ -311,3 +311,146 @@ def _rerouted(around: Forecaster, trips: Demonstrations, ways: Bool, shut: Bool)
         if len(some):
             chosen.append(Demonstrations(some.states, some.offsets, groups=who[drivers]))
     return Demonstrations.concat(chosen) if chosen else trips[:0]
+
+
+def told(closure: Closure) -> str:
+    """Return what a closure changes, in lines."""
+    trips, least = len(closure.demos), closure.least
+    lines = [f"Closed: {closed_words(closure)}.", passed_words(closure)]
+    lines += [detour_words(closure), cut_words(closure)]
+    for title, found in (("More trips", closure.gains()), ("Fewer trips", closure.losses())):
+        if found:
+            lines.append(f"\n{title} (expected, both ways, where the street changes most):")
+            names, changes = [street_words(closure.network, row) for row in found], [change_words(row) for row in found]
+            wide, far = max(map(len, names)), max(map(len, changes))
+            lines += [
+                f"  {name:<{wide}}  {change:>{far}}  over {row.km:.1f} km"
+                for name, change, row in zip(names, changes, found, strict=True)
+            ]
+    lines.append(
+        f"\nOf {trips:,} trips. Streets with fewer than {least} {closure.counted} are left out, and numbers behind "
+        "which fewer stand are called few."
+    )
+    return "\n".join(line for line in lines if line)
+
+
+def closed_words(closure: Closure) -> str:
+    """Return what was closed: street, class, length and segments."""
+    network, closed = closure.network, closure.closed
+    names = names_of(network, closed) or [called(network, int(closed[0]))]
+    classes = network.road_class[closed]
+    word = network.class_names[np.bincount(classes).argmax()].replace("_", " ")
+    some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    ways = "in both directions together" if _both(network, closed) else f"one way, {towards(network, int(closed[0]))}"
+    numbers = ", ".join(str(s) for s in closed[:6]) + (" ..." if closed.size > 6 else "")
+    metres = network.length_m[closed].sum()
+    return f"{some}; {word}, {metres:,.0f} m {ways} ({closed.size} segment{'s' * (closed.size != 1)}: {numbers})"
+
+
+def passed_words(closure: Closure) -> str:
+    """Return how many trips came to the closure, as driven and as expected."""
+    n = closure.passed.size
+    if n == 0:
+        return f"Before: none of the trips passed it; the styles expect {closure.passages:.1f}."
+    if closure.hidden:
+        return (
+            f"Before: trips of fewer than {closure.least} {closure.counted} passed it, so that nothing more is said of "
+            "what they do instead. Ask with more trips."
+        )
+    return f"Before: {n:,} of {len(closure.demos):,} trips passed it; the styles expect {closure.passages:.1f}."
+
+
+def detour_words(closure: Closure) -> str:
+    """Return how much further those drive who came to the closure; nothing where that is not known or hidden."""
+    metres, seconds = closure.detour_m, closure.detour_s
+    if metres is None:
+        return ""
+    said = (
+        f"Detour: those who came there drive {abs(metres):,.0f} m {'further' if metres >= 0.0 else 'less'} in the mean"
+    )
+    if seconds is None:
+        return said + "; how much longer is not known, since the map has no speed limits."
+    known = f"{closure.limits_known:.0%} of the way has a known one, elsewhere what is usual for the class"
+    word = "longer" if seconds >= 0.0 else "less"
+    return said + f", {abs(seconds) / 60.0:.1f} minutes {word} at the speed limits ({known})."
+
+
+def cut_words(closure: Closure) -> str:
+    """Return how many trips cannot be driven any more."""
+    lost = closure.cut_off
+    if lost.size == 0:
+        return "Cut off: no trip."
+    if closure.few(lost):
+        return f"Cut off: trips of fewer than {closure.least} {closure.counted}."
+    ends = np.isin(closure.demos.start_states[lost], closure.closed)
+    ends |= np.isin(closure.demos.last_states[lost], closure.closed)
+    rest = "" if ends.all() else " The others have no other way on, as on a ramp that leads only there."
+    n = np.count_nonzero(ends)
+    return f"Cut off: {lost.size:,} trips, of which {n:,} begin or end on what is closed.{rest}"
+
+
+def street_words(network: RoadNetwork, row: StreetChange) -> str:
+    """Return which street changes: its name, direction and class, or its class and where it is."""
+    name, s = network.street(row.segment), row.segment
+    way = "" if network.opposite[s] >= 0 else f" {towards(network, s)}"
+    return f"{name}{way}, {unnamed(network, s)}" if name else f"{called(network, s)}{way}"
+
+
+def change_words(row: StreetChange) -> str:
+    """Return how many trips a street has before and after.
+
+    Examples
+    --------
+    >>> from limiirl.roads.closures import StreetChange
+    >>> change_words(StreetChange(4, 2.0, 13.5, 11.5, 0.3)), change_words(StreetChange(4, None, 13.5, None, 0.3))
+    ('+11.5 (2.0 to 13.5)', 'few to 13.5')
+    """
+    before, after = ("few" if value is None else f"{value:.1f}" for value in (row.before, row.after))
+    return f"{before} to {after}" if row.change is None else f"{row.change:+.1f} ({before} to {after})"
+
+
+def facts(closure: Closure) -> dict[str, Any]:
+    """Return what a closure changes as plain values, ready for JSON; None for what is hidden or unknown."""
+    network = closure.network
+    seconds = closure.detour_s
+
+    def rows(found: list[StreetChange]) -> list[dict[str, Any]]:
+        return [
+            {
+                "street": network.street(row.segment),
+                "class": network.class_names[network.road_class[row.segment]],
+                "near": [float(value) for value in place(network, row.segment).split(",")],
+                "segment": row.segment,
+                "trips_before": row.before,
+                "trips_after": row.after,
+                "change": row.change,
+                "km": row.km,
+            }
+            for row in found
+        ]
+
+    return {
+        "closed": {
+            "segments": closure.closed.tolist(),
+            "streets": names_of(network, closure.closed),
+            "classes": sorted({network.class_names[c] for c in network.road_class[closure.closed].tolist()}),
+            "metres": float(network.length_m[closure.closed].sum()),
+        },
+        "trips": len(closure.demos),
+        "trips_passed": None if closure.hidden else int(closure.passed.size),
+        "trips_passed_expected": None if closure.hidden else closure.passages,
+        "detour_m": closure.detour_m,
+        "detour_minutes": None if seconds is None else seconds / 60.0,
+        "limits_known": closure.limits_known,
+        "trips_cut_off": None if closure.few(closure.cut_off) else int(closure.cut_off.size),
+        "gain": rows(closure.gains()),
+        "lose": rows(closure.losses()),
+        "least": closure.least,
+        "counted": closure.counted,
+    }
+
+
+def _both(network: RoadNetwork, closed: Any) -> bool:
+    """Return whether something is closed in both directions: of one line, or of two that run opposite ways."""
+    bend = np.abs((network.bearing[closed] - network.bearing[closed[0]] + 180.0) % 360.0 - 180.0)
+    return bool(np.isin(network.opposite[closed], closed).any() or (bend > 120.0).any())

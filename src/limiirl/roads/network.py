@@ -1,29 +1,291 @@
-"""`RoadNetwork`: directed segments, the turns from one to the next, and what is known of each."""
+"""`RoadNetwork`: directed segments, the turns from one to the next, and what is known of each.
+
+The rules of a road network, and building one from plain arrays.
+
+One npz file for a road network: plain arrays and a JSON header.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from limiirl.roads import checks, storage
-from limiirl.roads.geodesy import Plane
+from limiirl._io import Kind, read_archive, write_archive
+from limiirl._typing import FloatArray, Int32Array, IntArray
+from limiirl.errors import InvalidFile, InvalidNetwork
+from limiirl.roads.geometry import Plane, distance_m
 
 if TYPE_CHECKING:
-    from limiirl.kernels.candidates import GridIndex
     from limiirl.mdp import MDP
     from limiirl.roads.features import FeatureChoice
-    from limiirl.roads.nearest import Nearest
+    from limiirl.roads.kernels.spatial_index import GridIndex
+    from limiirl.roads.lookup import Nearest
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
-Int32 = NDArray[np.int32]
+
+_Array = TypeVar("_Array", bound=NDArray[Any])
+_USUAL_KMH = 50.0
+
+
+def frozen(array: _Array) -> _Array:
+    """Return an array that nobody can write to any more."""
+    array.flags.writeable = False
+    return array
+
+
+def from_segments(
+    cls: type[RoadNetwork],
+    /,
+    lat: ArrayLike,
+    lon: ArrayLike,
+    tail: ArrayLike,
+    head: ArrayLike,
+    *,
+    turns: ArrayLike | None = None,
+    u_turns: bool = False,
+    **known: Any,
+) -> RoadNetwork:
+    """Build a network from nodes and the segments between them.
+
+    Parameters
+    ----------
+    lat, lon : (V,)
+        Of nodes, in degrees.
+    tail, head : (S,)
+        Nodes at the start and the end of each segment.
+    turns : (E, 2), optional
+        From and to segment; all that join head to tail by default, back only if `u_turns`.
+    u_turns : bool
+        Whether a turn back to where one came from is legal.
+    **known
+        Other fields of `RoadNetwork`: `length_m` (on the ellipsoid by default), `road_class` with `class_names` (all
+        "road" by default), `lanes`, `speed_kmh` (unknown by default), `node_id`, `way_id`, `centre`, `attribution`,
+        `notes`, `street_names` with `street_of`.
+    """
+    lat, lon = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
+    _one_a_node(lat, lon)
+    tail, head = (_indices(values, name, lat.size) for values, name in ((tail, "tail"), (head, "head")))
+    if tail.shape != head.shape:
+        raise InvalidNetwork(f"tail and head must have one entry a segment; they have {tail.size} and {head.size}.")
+    n = tail.size
+    pairs = joined(tail, head, u_turns=u_turns) if turns is None else _pairs(turns)
+    pairs = np.unique(pairs, axis=0)
+    fields: dict[str, Any] = {
+        "lat": lat,
+        "lon": lon,
+        "tail": tail,
+        "head": head,
+        "turn_from": pairs[:, 0],
+        "turn_to": pairs[:, 1],
+        "node_id": np.arange(lat.size),
+        "length_m": distance_m(lat[tail], lon[tail], lat[head], lon[head]),
+        "road_class": np.zeros(n, dtype=np.int32),
+        "class_names": ("road",),
+        "lanes": np.full(n, np.nan),
+        "speed_kmh": np.full(n, np.nan),
+        "way_id": np.full(n, -1),
+        "centre": (float(lat.mean()), float(lon.mean())) if lat.size else (0.0, 0.0),
+    }
+    return cls(**(fields | known))
+
+
+def joined(tail: NDArray[Any], head: NDArray[Any], *, u_turns: bool = False) -> NDArray[np.int64]:
+    """Return (E, 2) all pairs of segments of which the second begins where the first ends, sorted.
+
+    Examples
+    --------
+    >>> joined(np.array([0, 1, 1]), np.array([1, 0, 2]))  # 1-0 would be a U-turn
+    array([[0, 2]])
+    """
+    order = np.argsort(tail, kind="stable")
+    low, high = (np.searchsorted(tail, head, side, sorter=order) for side in ("left", "right"))
+    source = np.repeat(np.arange(head.size), high - low)
+    target = order[np.arange(source.size) - np.repeat(np.cumsum(high - low) - high, high - low)]
+    onward = np.ones(source.size, dtype=np.bool_) if u_turns else head[target] != tail[source]
+    pairs = np.column_stack([source, target])[onward]
+    return np.asarray(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))])
+
+
+def checked(network: RoadNetwork) -> dict[str, Any]:
+    """Return the fields of a network as private, read-only arrays, or say which rule is broken where."""
+    fields: dict[str, Any] = {name: np.array(getattr(network, name), dtype=np.float64) for name in ("lat", "lon")}
+    n_nodes, n = fields["lat"].size, np.size(network.tail)
+    if n == 0:
+        raise InvalidNetwork("A network needs at least one segment; there is none. Check the map and what was kept.")
+    _one_a_node(fields["lat"], fields["lon"])
+    _degrees(fields["lat"], fields["lon"])
+    centre = centre_of(network.centre)
+    _degrees(np.array(centre[:1]), np.array(centre[1:]), of="centre ")
+    fields |= {name: _indices(getattr(network, name), name, n_nodes).astype(np.int32) for name in ("tail", "head")}
+    fields |= {name: np.array(getattr(network, name), dtype=np.int64) for name in ("node_id", "way_id")}
+    fields |= {name: np.array(getattr(network, name), dtype=np.float64) for name in ("length_m", "lanes", "speed_kmh")}
+    names = tuple(str(name) for name in network.class_names)
+    fields["road_class"] = _indices(network.road_class, "road_class", len(names), "class_names").astype(np.int32)
+    streets = tuple(str(name) for name in network.street_names)
+    if streets[:1] != ("",):
+        raise InvalidNetwork(f"street_names must begin with '', of streets without a name; they are {streets[:3]}.")
+    given = network.street_of if np.size(network.street_of) else np.zeros(n, dtype=np.int32)
+    fields["street_of"] = _indices(given, "street_of", len(streets), "street_names").astype(np.int32)
+    for name in ("turn_from", "turn_to"):
+        fields[name] = _indices(getattr(network, name), name, n, "segments").astype(np.int32)
+    for name, size in {
+        "node_id": n_nodes, "head": n, "way_id": n, "length_m": n, "lanes": n, "speed_kmh": n,
+        "road_class": n, "street_of": n, "turn_to": fields["turn_from"].size,
+    }.items():  # fmt: skip
+        if fields[name].shape != (size,):
+            raise InvalidNetwork(f"{name} must have shape ({size},); it has {fields[name].shape}.")
+    _positive(fields["length_m"], "length_m", unknown=False)
+    _positive(fields["lanes"], "lanes", unknown=True)
+    _positive(fields["speed_kmh"], "speed_kmh", unknown=True)
+    _turns(fields)
+    words = {"class_names": names, "street_names": streets, "centre": centre, "notes": dict(network.notes)}
+    return {name: frozen(array) for name, array in fields.items()} | words
+
+
+def centre_of(given: Any) -> tuple[float, float]:
+    """Return a latitude and a longitude, or say that these are no two numbers.
+
+    Examples
+    --------
+    >>> centre_of([41, -8.63])
+    (41.0, -8.63)
+    """
+    try:
+        lat, lon = (float(value) for value in given)
+    except (TypeError, ValueError):
+        raise InvalidNetwork(f"centre must be (lat, lon), two numbers in degrees; got {given!r}.") from None
+    return lat, lon
+
+
+def usual_speed(network: RoadNetwork) -> NDArray[np.float64]:
+    """Return km/h (S,): the limit, or where it is unknown the median limit of the class, or 50."""
+    speed, usual = network.speed_kmh.copy(), np.full(len(network.class_names), _USUAL_KMH)
+    for k in range(usual.size):
+        limits = speed[(network.road_class == k) & np.isfinite(speed)]
+        usual[k] = np.median(limits) if limits.size else _USUAL_KMH
+    unknown = ~np.isfinite(speed)
+    speed[unknown] = usual[network.road_class[unknown]]
+    return speed
+
+
+def _indices(values: Any, name: str, size: int, of: str = "nodes") -> NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InvalidNetwork(f"{name} must be whole numbers in one dimension; it has {array.dtype}, {array.shape}.")
+    array = array.astype(np.int64)
+    wrong = (array < 0) | (array >= size)
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        raise InvalidNetwork(f"{name}[{i}] is {array[i]}, but there are {size} {of}, numbered from 0.")
+    return array
+
+
+def _pairs(turns: ArrayLike) -> NDArray[np.int64]:
+    pairs = np.asarray(turns)
+    if pairs.size and (pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2):
+        raise InvalidNetwork(
+            f"turns must be pairs (E, 2) of segments, from and to; it has shape {pairs.shape} of {pairs.dtype}."
+        )
+    return pairs.astype(np.int64).reshape(-1, 2)
+
+
+def _one_a_node(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> None:
+    if lat.ndim != 1 or lat.shape != lon.shape:
+        raise InvalidNetwork(f"lat and lon must have one entry a node; they have shapes {lat.shape} and {lon.shape}.")
+
+
+def _degrees(lat: NDArray[np.float64], lon: NDArray[np.float64], of: str = "") -> None:
+    for name, values, most in (("lat", lat, 90.0), ("lon", lon, 180.0)):
+        wrong = ~(np.abs(values) <= most)
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            hint = " Are latitude and longitude swapped?" if name == "lat" else ""
+            raise InvalidNetwork(f"{of}{name}[{i}] is {values[i]}; degrees lie within {most:g} of 0.{hint}")
+
+
+def _positive(values: NDArray[np.float64], name: str, *, unknown: bool) -> None:
+    good = np.isfinite(values) & (values > 0.0)
+    wrong = ~(good | np.isnan(values)) if unknown else ~good
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        rule = "positive, or NaN where unknown" if unknown else "positive and finite"
+        raise InvalidNetwork(f"{name} must be {rule}; {name}[{i}] is {values[i]}. Mend or drop that segment.")
+
+
+def _turns(fields: dict[str, Any]) -> None:
+    """Check that turns join segments that meet, and that they are sorted, each once."""
+    source, target = fields["turn_from"].astype(np.int64), fields["turn_to"].astype(np.int64)
+    apart = fields["head"][source] != fields["tail"][target]
+    if apart.any():
+        i = int(np.argmax(apart))
+        raise InvalidNetwork(
+            f"turn {i} leads from segment {source[i]} to segment {target[i]}, which does not begin where that one ends."
+        )
+    key = source * fields["tail"].size + target
+    if np.any(np.diff(key) <= 0):
+        i = int(np.argmax(np.diff(key) <= 0))
+        raise InvalidNetwork(f"turns must be sorted by (from, to), each once; turn {i + 1} is not after turn {i}.")
+
+
+KIND = Kind("limiirl.roads", 2, "a road network", "RoadNetwork.save or `limiirl roads build`")
+_WORDS = ("class_names", "centre", "attribution", "notes", "street_names")
+# What files of the first version do not have: names of streets.
+_LATER: dict[str, Any] = {"street_names": ("",)}
+
+
+def _split(network: RoadNetwork) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what goes to the header, and the arrays."""
+    fields = {part.name: getattr(network, part.name) for part in dataclasses.fields(network)}
+    words = {name: fields.pop(name) for name in _WORDS}
+    return words | {"notes": dict(words["notes"])}, fields
+
+
+def save(network: RoadNetwork, path: str | PathLike[str]) -> None:
+    """Write a network to `path`; see `RoadNetwork.save`."""
+    write_archive(path, KIND, *_split(network))
+
+
+def load(cls: type[RoadNetwork], path: str | PathLike[str]) -> RoadNetwork:
+    """Read a network that `save` wrote; a file that is truncated or foreign is an `InvalidFile` that says so.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from limiirl.roads import RoadNetwork
+    >>> network = RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0, 1], [1, 0])
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "town.npz"
+    >>> network.save(path)
+    >>> RoadNetwork.load(path) == network
+    True
+    """
+    header, arrays = read_archive(path, KIND)
+    try:
+        known = _LATER | header
+        fields: dict[str, Any] = arrays | {name: known[name] for name in _WORDS}
+        lists = ("class_names", "centre", "street_names")
+        return cls(**(fields | {name: tuple(fields[name]) for name in lists}))
+    except (KeyError, TypeError, ValueError, InvalidNetwork) as error:
+        raise InvalidFile(f"{path} is damaged: {error!s:.300} Build the network again.") from error
+
+
+def digest(network: RoadNetwork) -> str:
+    """Return the sha256 of the content in hexadecimal; notes, attribution and names of streets are no content."""
+    words, arrays = _split(network)
+    del arrays["street_of"]
+    sha = hashlib.sha256(json.dumps([words["class_names"], words["centre"]]).encode())
+    for name, array in sorted(arrays.items()):
+        values = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+        sha.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
+        sha.update(values.data)
+    return sha.hexdigest()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,31 +336,31 @@ class RoadNetwork:
     array([1111.,  839., 1392.])
     """
 
-    lat: Float
-    lon: Float
-    node_id: Int
-    tail: Int32
-    head: Int32
-    length_m: Float
-    road_class: Int32
+    lat: FloatArray
+    lon: FloatArray
+    node_id: IntArray
+    tail: Int32Array
+    head: Int32Array
+    length_m: FloatArray
+    road_class: Int32Array
     class_names: tuple[str, ...]
-    lanes: Float
-    speed_kmh: Float
-    way_id: Int
-    turn_from: Int32
-    turn_to: Int32
+    lanes: FloatArray
+    speed_kmh: FloatArray
+    way_id: IntArray
+    turn_from: Int32Array
+    turn_to: Int32Array
     centre: tuple[float, float]
     attribution: str = ""
     notes: Mapping[str, Any] = field(default_factory=dict)
     street_names: tuple[str, ...] = ("",)
-    street_of: Int32 = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    street_of: Int32Array = field(default_factory=lambda: np.empty(0, dtype=np.int32))
 
-    from_segments = classmethod(checks.from_segments)
-    load = classmethod(storage.load)
+    from_segments = classmethod(from_segments)
+    load = classmethod(load)
 
     def __post_init__(self) -> None:
         """Check every rule once and take private, read-only copies."""
-        for name, value in checks.checked(self).items():
+        for name, value in checked(self).items():
             object.__setattr__(self, name, value)
 
     @property
@@ -122,45 +384,45 @@ class RoadNetwork:
         return Plane(*self.centre)
 
     @cached_property
-    def node_xy(self) -> Float:
+    def node_xy(self) -> FloatArray:
         """Metres (V, 2) east and north of the centre."""
-        return checks.frozen(self.plane.xy(self.lat, self.lon))
+        return frozen(self.plane.xy(self.lat, self.lon))
 
     @cached_property
-    def out_ptr(self) -> Int:
+    def out_ptr(self) -> IntArray:
         """Pointers (S + 1,): the turns out of segment s are ``out_ptr[s]:out_ptr[s + 1]``."""
         counts = np.bincount(self.turn_from, minlength=self.n_segments)
-        return checks.frozen(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+        return frozen(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
     @cached_property
-    def opposite(self) -> Int:
+    def opposite(self) -> IntArray:
         """The segment (S,) that is driven the other way between the same nodes; -1 where there is none."""
         key = self.tail.astype(np.int64) * self.n_nodes + self.head
         other = self.head.astype(np.int64) * self.n_nodes + self.tail
         order = np.argsort(key, kind="stable")
         at = np.minimum(np.searchsorted(key, other, sorter=order), key.size - 1)
-        return checks.frozen(np.where(key[order[at]] == other, order[at], -1).astype(np.int64))
+        return frozen(np.where(key[order[at]] == other, order[at], -1).astype(np.int64))
 
     @cached_property
-    def bearing(self) -> Float:
+    def bearing(self) -> FloatArray:
         """Direction (S,) in which each segment is driven, in degrees clockwise from north, in [0, 360)."""
         east, north = (self.node_xy[self.head] - self.node_xy[self.tail]).T
-        return checks.frozen(np.degrees(np.arctan2(east, north)) % 360.0)
+        return frozen(np.degrees(np.arctan2(east, north)) % 360.0)
 
     @cached_property
-    def turn_angle(self) -> Float:
+    def turn_angle(self) -> FloatArray:
         """How far (E,) each turn bends, in degrees in [-180, 180): 0 is straight on, positive is to the right."""
         bend = self.bearing[self.turn_to] - self.bearing[self.turn_from]
-        return checks.frozen((bend + 180.0) % 360.0 - 180.0)
+        return frozen((bend + 180.0) % 360.0 - 180.0)
 
     @cached_property
-    def duration_s(self) -> Float:
+    def duration_s(self) -> FloatArray:
         """Seconds (S,) to drive each segment at its speed limit, or at the usual speed of its class where unknown.
 
         The usual speed is the median of the class's known limits, or 50 km/h where none is known: for comparing routes
         by time, never a feature.
         """
-        return checks.frozen(self.length_m / (checks.usual_speed(self) / 3.6))
+        return frozen(self.length_m / (usual_speed(self) / 3.6))
 
     @cached_property
     def grid(self) -> GridIndex:
@@ -192,7 +454,7 @@ class RoadNetwork:
         >>> found.segments, found.distance_m.round(1)
         (array([0, 1]), array([8.4]))
         """
-        from limiirl.roads.nearest import nearest
+        from limiirl.roads.lookup import nearest
 
         return nearest(self, lat, lon, within_m)
 
@@ -208,7 +470,7 @@ class RoadNetwork:
         """
         return str(self.street_names[self.street_of[segment]])
 
-    def find(self, name: str) -> Int:
+    def find(self, name: str) -> IntArray:
         """Return the segments, in both directions, of the streets of a name or a part of it.
 
         Capitals and accents do not count. Streets that are called just so come before those whose names only contain
@@ -221,7 +483,7 @@ class RoadNetwork:
         >>> RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63] * 3, [0, 1], [1, 2], **names).find("arrabida")
         array([1])
         """
-        from limiirl.roads.street_names import find
+        from limiirl.roads.lookup import find
 
         return find(self, name)
 
@@ -245,19 +507,19 @@ class RoadNetwork:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to one npz file, atomically; `RoadNetwork.load` gives an equal network back."""
-        storage.save(self, path)
+        save(self, path)
 
     def fingerprint(self) -> str:
         """Return 16 hexadecimal digits that identify the content, the same on every machine."""
-        return storage.digest(self)[:16]
+        return digest(self)[:16]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RoadNetwork):
             return NotImplemented
-        return self is other or storage.digest(self) == storage.digest(other)
+        return self is other or digest(self) == digest(other)
 
     def __hash__(self) -> int:
-        return int(storage.digest(self)[:15], 16)
+        return int(digest(self)[:15], 16)
 
     def __repr__(self) -> str:
         km = self.length_m.sum() / 1000.0

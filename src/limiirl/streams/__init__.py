@@ -6,11 +6,11 @@ sums up a pass, `prepared` gives EM what it asks, `fitting` fits, `checkpoint` l
 `assigning` writes who follows which intent.
 """
 
-from limiirl.kernels.expectation import Rows
-from limiirl.streams.assigning import assign
-from limiirl.streams.fitting import fit_streamed
+from limiirl.kernels.e_step import Rows
+from limiirl.streams.assign import assign
+from limiirl.streams.fit import fit_streamed
 from limiirl.streams.sources import Calls
 from limiirl.streams.store import FeatureStore
-from limiirl.streams.writing import write_features
+from limiirl.streams.write import write_features
 
 __all__ = ["Calls", "FeatureStore", "Rows", "assign", "fit_streamed", "write_features"]

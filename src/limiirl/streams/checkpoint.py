@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl.archives import Kind, read_archive, write_archive
+from limiirl._io import Kind, read_archive, write_archive
 from limiirl.errors import InvalidFile, InvalidParameter
-from limiirl.irl.prepared import Expectation
-from limiirl.irl.prepared_rows import Moments
-from limiirl.kernels.expectation import Weighed
+from limiirl.irl.maxent.problem import Moments
+from limiirl.irl.problem import Expectation
+from limiirl.kernels.e_step import Weighed
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture
 from limiirl.mixture.em import Iteration, State
-from limiirl.mixture.encoding import Unwritable, Writer, decode, decode_history
-from limiirl.streams.generated import name_of
-from limiirl.streams.prepared import Remembered
-from limiirl.streams.store import FeatureStore
+from limiirl.mixture.io import Unwritable, Writer, decode, decode_history
+from limiirl.streams.passes import Remembered
+from limiirl.streams.store import FeatureStore, name_of
 
 # K intents, d features.
 _SHAPES = dict.fromkeys(("rho", "log_Z", "log_rho", "sizes", "counts"), "K")
@@ -43,7 +42,7 @@ def identity(mixture: IntentMixture, irl: Any, mdp: MDP, store: FeatureStore, sa
     Examples
     --------
     >>> from limiirl import MaxEnt
-    >>> from limiirl.kernels.expectation import Rows
+    >>> from limiirl.kernels.e_step import Rows
     >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=np.eye(2))
     >>> store = FeatureStore.generated(lambda i: Rows(np.eye(2), np.zeros(2), np.ones(2)), [2], 2, longest=2)
     >>> a, b, c = (IntentMixture(2, max_iter=m, random_state=s) for m, s in ((5, 0), (9, 0), (5, 1)))

@@ -3,26 +3,65 @@
 A part's sums are those of the in-memory E-step on the same rows, to the last bit, whatever the size of the windows and
 wherever it runs. Parts are added up exactly and rounded once, so that neither their order nor the number of workers
 changes a bit.
+
+Workers that stay for all passes over a stream.
+
+Which models can be fitted to sums of features alone, and whether demonstrations belong to one.
+
+A MaxEnt model with a store of features: what EM asks of data that it never sees as a whole.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from limiirl.errors import InvalidDemos
-from limiirl.kernels.expectation import Blocks, Weighed, expect_forgetfully
-from limiirl.kernels.parallel import BLOCK
-from limiirl.mixture.spread import spread
-from limiirl.streams.parts import Part
-from limiirl.streams.store import FeatureStore
-from limiirl.streams.workers import Workers
+from limiirl._parallel import spread
+from limiirl._typing import FloatArray
+from limiirl.demos.groups import Units
+from limiirl.errors import InvalidDemos, InvalidParameter
+from limiirl.executors import Engine, Session
+from limiirl.irl import MaxEnt
+from limiirl.irl.maxent.problem import Moments, PreparedRows, PreparedSums
+from limiirl.irl.problem import Expectation
+from limiirl.irl.validate import max_length
+from limiirl.kernels.e_step import Blocks, Weighed, expect_forgetfully
+from limiirl.kernels.threading import BLOCK
+from limiirl.mdp import MDP
+from limiirl.mixture import IntentMixture, validate
+from limiirl.streams.store import Facts, FeatureStore, Part
 
-Float = NDArray[np.float64]
+Workers = Engine | Session | None
+
+
+@contextmanager
+def opened(engine: Workers) -> Iterator[Workers]:
+    """Yield an engine whose workers stay until the end of the block, for many passes.
+
+    Examples
+    --------
+    >>> with opened(Engine(workers=1)) as workers:
+    ...     list(workers.map(abs, [-2])), list(workers.map(abs, [-3]))
+    ([2], [3])
+    """
+    if isinstance(engine, Engine):
+        with engine.session() as session:
+            yield session
+    else:
+        yield engine
+
+
+def check_progress(progress: object) -> None:
+    """Check that there is somebody to tell, if anybody."""
+    if progress is not None and not callable(progress):
+        raise InvalidParameter(f"progress must be a function of what is done and of all, or None; it is {progress!r}.")
+
+
 # Rows that are mapped at a time; a multiple of the kernel's block, so that it does not matter for the result.
 WINDOW = 32 * BLOCK
 
@@ -50,9 +89,9 @@ class PartSums(NamedTuple):
 
     log_likelihood: float
     change: float
-    sizes: Float
-    features: Float
-    counts: Float
+    sizes: FloatArray
+    features: FloatArray
+    counts: FloatArray
 
 
 def sum_part(task: SumTask) -> PartSums:
@@ -60,7 +99,7 @@ def sum_part(task: SumTask) -> PartSums:
 
     Examples
     --------
-    >>> from limiirl.kernels.expectation import Rows
+    >>> from limiirl.kernels.e_step import Rows
     >>> made = FeatureStore.generated(lambda i: Rows(np.eye(2), np.zeros(2), np.ones(2)), [2], 2, longest=2)
     >>> now = Weighed(np.zeros((1, 2)), np.log([3.0]), np.zeros(1))
     >>> found = sum_part(SumTask(made.parts[0], now, None))
@@ -99,7 +138,7 @@ def combine(parts: Iterable[PartSums]) -> PartSums:
     return PartSums(math.fsum(columns[0]), math.fsum(columns[1]), *(_exactly(arrays) for arrays in columns[2:]))
 
 
-def _exactly(arrays: tuple[Float, ...]) -> Float:
+def _exactly(arrays: tuple[FloatArray, ...]) -> FloatArray:
     table = np.stack(arrays).reshape(len(arrays), -1)
     return np.array([math.fsum(column) for column in table.T.tolist()]).reshape(arrays[0].shape)
 
@@ -130,3 +169,149 @@ def sweep(
                 progress(begun, store.n)
 
     return combine(spread(sum_part, tasks(), engine))
+
+
+_INSTEAD = "Fit it in memory with IntentMixture.fit, on a sample of the demonstrations if need be."
+
+
+def check_mixture(mixture: Any) -> None:
+    """Check that it is EM that a stream is to serve."""
+    if not isinstance(mixture, IntentMixture):
+        raise InvalidParameter(f"mixture must be an IntentMixture for a stream; it is a {type(mixture).__name__}.")
+
+
+def check_model(irl: Any) -> MaxEnt:
+    """Return a model whose log-probabilities are theta . F(tau) + log q - log Z, so that sums of features say all.
+
+    Examples
+    --------
+    >>> from limiirl import MaxCausalEnt
+    >>> check_model(MaxCausalEnt())
+    Traceback (most recent call last):
+    limiirl.errors.InvalidParameter: A stream keeps one row of feature sums a demonstration, which is all that MaxEnt...
+    """
+    validate.model(irl)
+    if not isinstance(irl, MaxEnt):
+        raise InvalidParameter(
+            "A stream keeps one row of feature sums a demonstration, which is all that MaxEnt looks at; "
+            f"{type(irl).__name__} looks at every step. {_INSTEAD}"
+        )
+    kind = type(irl)
+    if any(getattr(kind, name) is not getattr(MaxEnt, name) for name in ("log_prob", "fit", "_fit", "prepare")):
+        raise InvalidParameter(
+            f"{kind.__name__} has a likelihood of its own, which sums of features may not determine. {_INSTEAD}"
+        )
+    if irl.condition != "none":
+        raise InvalidParameter(
+            f"condition={irl.condition!r} needs where each demonstration begins, which sums of features do not say. "
+            f"Use condition='none'. {_INSTEAD}"
+        )
+    return irl
+
+
+def check_facts(irl: MaxEnt, facts: Facts, name: str, mdp: MDP, longest: float | None = None) -> None:
+    """Check that the demonstrations of a part are among the trajectories of a model.
+
+    Parameters
+    ----------
+    longest : float, optional
+        The model's largest length where the longest demonstration settles it, and it is known.
+    """
+    if irl.max_length is not None:
+        longest = max_length(irl.max_length)
+    if longest is not None and facts.longest > longest:
+        raise InvalidDemos(
+            f"{name}: demonstration {facts.longest_at} has {facts.longest} states, more than max_length = {longest}. "
+            "Shorten it, or use a larger max_length."
+        )
+    if irl.stop == "anywhere" or facts.loose is None:
+        return
+    if irl.stop == "terminal_or_max_length" and (longest is None or facts.loose == (longest, longest)):
+        return
+    raise InvalidDemos(
+        f"{name}: demonstration {facts.loose_at} does not end in one of the {int(mdp.terminal.sum())} terminal states, "
+        f"but the model has stop={irl.stop!r}. Use stop='anywhere', or mark its last state as terminal."
+    )
+
+
+@dataclass
+class Remembered:
+    """Stands for responsibilities (G, K): the ensemble that they belong to, from which any row's can be made."""
+
+    ensemble: Weighed | None = None
+
+
+@dataclass(frozen=True)
+class Uncounted:
+    """Units that are known by number only."""
+
+    n: int
+    noun: str
+    grouped: bool
+
+    def __len__(self) -> int:
+        return self.n
+
+
+class PreparedStream(PreparedSums):
+    """The rows of a store under a MaxEnt model: an E-step is one pass, whatever their number.
+
+    Parameters
+    ----------
+    model : MaxEnt
+        Its `max_length_` is settled by the longest demonstration of the store, unless it is given.
+    store : FeatureStore
+    workers : Engine or Session, optional
+        Where passes run; by default in this process, on its threads.
+    window : int
+        Rows in memory at a time.
+    progress : callable, optional
+        Called with the rows done in a pass, and all.
+    """
+
+    def __init__(
+        self,
+        model: MaxEnt,
+        mdp: MDP,
+        store: FeatureStore,
+        *,
+        workers: Workers = None,
+        window: int = WINDOW,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        store.check(mdp)
+        check_model(model)
+        longest = store.longest if model.max_length is None else max_length(model.max_length)
+        for part in store.parts:
+            check_facts(model, part.facts, part.name, mdp, longest)
+        units = Uncounted(store.n, store.noun, store.by_group)
+        super().__init__(model, mdp, None, units, model.settle(mdp, store.longest), store.n_demos)
+        self.store, self.workers, self.window, self.progress = store, workers, window, progress
+
+    def blank(self, n_intents: int) -> Remembered:
+        """Return what `expect` overwrites."""
+        del n_intents
+        return Remembered()
+
+    def expect(self, rho: FloatArray, thetas: FloatArray, U: Any, temperature: float = 1.0) -> Expectation:
+        """Make U (a `Remembered`) that of an ensemble; see `Prepared.expect`."""
+        now = Weighed(thetas, self.engine.log_partition(thetas), np.log(rho), 1.0 / temperature)
+        found = sweep(self.store, now, U.ensemble, engine=self.workers, window=self.window, progress=self.progress)
+        U.ensemble = now
+        counts = found.counts if self.units.grouped else found.sizes
+        return Expectation(
+            found.log_likelihood, found.change / len(self.units), found.sizes, Moments(found.features, counts, None)
+        )
+
+    def sample(self, n: int, rng: np.random.Generator) -> PreparedRows:
+        """Return n rows drawn at random without replacement, in order, under the same model; all where there are fewer.
+
+        Which they are depends on the number of rows in the store, and not on its parts.
+        """
+        total = len(self.units)
+        # Numpy draws a small share of many without a table of all.
+        chosen = np.arange(total) if n >= total else np.sort(rng.choice(total, size=n, replace=False, shuffle=False))
+        rows = self.store.take(chosen.astype(np.int64))
+        index = np.arange(len(chosen), dtype=np.int64) if self.units.grouped else None
+        units = Units(index, rows.counts, chosen)
+        return PreparedRows(self.model, self.mdp, None, units, self.engine, rows)

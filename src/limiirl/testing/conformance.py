@@ -9,21 +9,28 @@ from typing import Any
 
 from limiirl.errors import ConformanceError, InvalidParameter
 from limiirl.irl.base import PARAMETERS, REQUIRED
-from limiirl.testing import rules_fit, rules_log_prob, rules_mixture, rules_parameters, rules_weights
-from limiirl.testing.problems import Problem, given, problems
-from limiirl.testing.rules_fit import fit_returns_theta
-from limiirl.testing.rules_log_prob import log_prob_is_a_matrix
-from limiirl.testing.trial import Failure, Rule, Trial, Unmet
+from limiirl.testing import rules
+from limiirl.testing.rules import (
+    Failure,
+    Problem,
+    Rule,
+    Trial,
+    Unmet,
+    fit_returns_theta,
+    given,
+    log_prob_is_a_matrix,
+    problems,
+)
 
 # Without these on a problem, the rules that follow would only say the same again.
 _GATES = (Rule(fit_returns_theta), Rule(log_prob_is_a_matrix))
 _RULES = (
-    *rules_parameters.RULES,
+    *rules.PARAMETER_RULES,
     *_GATES,
-    *rules_fit.RULES,
-    *rules_weights.RULES,
-    *rules_log_prob.RULES,
-    *rules_mixture.RULES,
+    *rules.FIT_RULES,
+    *rules.WEIGHT_RULES,
+    *rules.LOG_PROB_RULES,
+    *rules.MIXTURE_RULES,
 )
 
 

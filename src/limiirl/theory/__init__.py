@@ -1,10 +1,8 @@
 """Should a warm start work? The quantities of the paper's theory, its bound, and what the data themselves say."""
 
-from limiirl.theory.bound import Bound, Quantities, bound
-from limiirl.theory.extremes import Extremes, extremes, feature_law
-from limiirl.theory.realised import inter_cluster_margin, realised_epsilon
+from limiirl.theory.bound import Bound, Quantities, bound, inter_cluster_margin, realised_epsilon
+from limiirl.theory.feature_sets import Extremes, PathSet, extremes, feature_law
 from limiirl.theory.separation import Separation, separation
-from limiirl.theory.typical import PathSet
 
 __all__ = [
     "Bound",

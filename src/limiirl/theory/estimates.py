@@ -11,18 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.mdp import MDP
 from limiirl.theory.bound import Bound, Quantities, bound
-from limiirl.theory.extremes import Law, outside_max
-from limiirl.theory.typical import PathSet
-
-Float = NDArray[np.float64]
-Bool = NDArray[np.bool_]
-Int = NDArray[np.int64]
+from limiirl.theory.feature_sets import Law, PathSet, outside_max
 
 ZETAS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.49)
 # A demonstration is a point of a law if its features are as near as this, relative to the largest.
@@ -53,17 +48,17 @@ class Cloud:
         Like `outside`, for the members.
     """
 
-    points: Float
-    log_mass: Float
-    outside: Float
-    shared: Bool
+    points: FloatArray
+    log_mass: FloatArray
+    outside: FloatArray
+    shared: BoolArray
     log_Q: float
     log_Q_other: float
-    members: Float
-    place: Int
-    members_outside: Float
+    members: FloatArray
+    place: IntArray
+    members_outside: FloatArray
 
-    def typical(self, zeta: float) -> Bool:
+    def typical(self, zeta: float) -> BoolArray:
         """Return (m,) which points are typical when a share zeta of the mass may be trimmed, the farthest first."""
         share = self._share()
         weight = np.where(self.shared, 0.0, share)
@@ -76,11 +71,11 @@ class Cloud:
         kept[order[trimmed]] = False
         return kept
 
-    def trimmed_share(self, typical: Bool) -> float:
+    def trimmed_share(self, typical: BoolArray) -> float:
         """Return the share of the mass that is not typical."""
         return float(np.clip(self._share()[~typical].sum(), 0.0, 1.0))
 
-    def _share(self) -> Float:
+    def _share(self) -> FloatArray:
         return np.exp(self.log_mass - logsumexp(self.log_mass)) if self.log_mass.size else np.empty(0)
 
 
@@ -120,17 +115,17 @@ def sweep(clouds: list[Cloud], zetas: tuple[float, ...] = ZETAS) -> Bound:
 class _Part:
     """A cloud cut into typical and atypical points, with the inner products of both."""
 
-    def __init__(self, cloud: Cloud, typical: Bool) -> None:
+    def __init__(self, cloud: Cloud, typical: BoolArray) -> None:
         self.cloud, self.typical = cloud, typical
         self.core, self.fringe = cloud.points[typical], cloud.points[~typical]
         inside = np.zeros(len(cloud.members), dtype=np.bool_)
         inside[cloud.place >= 0] = typical[cloud.place[cloud.place >= 0]]
         self.misfits = ~inside
 
-    def between(self, rows: Bool) -> float:
+    def between(self, rows: BoolArray) -> float:
         return _least(self._lowest(self.cloud.points[rows]) - self.cloud.outside[rows])
 
-    def within(self, rows: Bool) -> float:
+    def within(self, rows: BoolArray) -> float:
         return self._within(self.cloud.points[rows])
 
     def misfit_between(self) -> float:
@@ -146,21 +141,21 @@ class _Part:
         squares = np.diag(gram)[:, None] + np.diag(gram)[None, :] - 2.0 * gram
         return float(np.sqrt(max(squares.max(), 0.0))) / 2.0
 
-    def _within(self, projectors: Float) -> float:
+    def _within(self, projectors: FloatArray) -> float:
         if not len(self.fringe):
             return np.inf
         return _least(self._lowest(projectors) - (projectors @ self.fringe.T).max(axis=1))
 
-    def _lowest(self, projectors: Float) -> Float:
+    def _lowest(self, projectors: FloatArray) -> FloatArray:
         """The least inner product of each projector with a typical point; inf where there is none to separate."""
         return (projectors @ self.core.T).min(axis=1) if len(self.core) else np.full(len(projectors), np.inf)
 
 
-def _least(values: Float) -> float:
+def _least(values: FloatArray) -> float:
     return float(values.min(initial=np.inf))
 
 
-def demonstrated_clouds(mdp: MDP, demos: Demonstrations, labels: Int, clusters: Int) -> list[Cloud]:
+def demonstrated_clouds(mdp: MDP, demos: Demonstrations, labels: IntArray, clusters: IntArray) -> list[Cloud]:
     """Return clouds in which the demonstrations are all the trajectories there are: T_k are those labelled k.
 
     What it says of the assumptions is optimistic, because nobody has demonstrated the trajectories that nobody takes.
@@ -198,7 +193,7 @@ def demonstrated_clouds(mdp: MDP, demos: Demonstrations, labels: Int, clusters: 
 
 
 def all_clouds(
-    paths: PathSet, demos: Demonstrations, labels: Int, clusters: Int, laws: Sequence[Law | None]
+    paths: PathSet, demos: Demonstrations, labels: IntArray, clusters: IntArray, laws: Sequence[Law | None]
 ) -> list[Cloud]:
     """Return clouds whose outside is every trajectory of the model, by dynamic programming.
 
@@ -247,7 +242,7 @@ def all_clouds(
     return found
 
 
-def distinct(demos: Demonstrations) -> Int:
+def distinct(demos: Demonstrations) -> IntArray:
     """Return (N,) a number for each demonstration, the same for those with the same states and actions.
 
     Examples
@@ -260,16 +255,16 @@ def distinct(demos: Demonstrations) -> Int:
     return np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int64)
 
 
-def _outside(paths: PathSet, k: int, points: Float, mean: Float) -> Float:
+def _outside(paths: PathSet, k: int, points: FloatArray, mean: FloatArray) -> FloatArray:
     # The features of the trajectories that the programme runs over are not centred yet.
     return np.asarray(outside_max(paths, k, points) - points @ mean)
 
 
-def _highest(projectors: Float, others: Float) -> Float:
+def _highest(projectors: FloatArray, others: FloatArray) -> FloatArray:
     return np.asarray((projectors @ others.T).max(axis=1, initial=-np.inf))
 
 
-def _nearest(members: Float, members_experts: Bool, points: Float, experts: Bool) -> Int:
+def _nearest(members: FloatArray, members_experts: BoolArray, points: FloatArray, experts: BoolArray) -> IntArray:
     """Return (c,) the point that each member is, with the same experts; -1 for none."""
     if not len(points):
         return np.full(len(members), -1)

@@ -1,32 +1,95 @@
-"""Are these intents separable in feature space, and will a warm start help? The theory's answer beside the data's."""
+"""Are these intents separable in feature space, and will a warm start help? The theory's answer beside the data's.
+
+What a `Separation` says, in words.
+
+Figure 1 (middle) of the paper for one's own data: intents in feature space, and the margins between them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
+from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.irl import MaxEnt
-from limiirl.irl.checks import demonstrations, positive
-from limiirl.irl.checks import mdp as check_mdp
+from limiirl.irl.validate import demonstrations, positive
+from limiirl.irl.validate import mdp as check_mdp
 from limiirl.mdp import MDP
-from limiirl.theory.bound import Bound
+from limiirl.theory.bound import Bound, aligned, check_labels, inter_cluster_margin, kmeans_clusters, realised_epsilon
 from limiirl.theory.estimates import all_clouds, demonstrated_clouds, sweep
-from limiirl.theory.extremes import feature_law
-from limiirl.theory.realised import aligned, check_labels, inter_cluster_margin, kmeans_clusters, realised_epsilon
-from limiirl.theory.typical import PathSet, observed_supports
-from limiirl.theory.words import GOOD_PURITY, lines
+from limiirl.theory.feature_sets import PathSet, feature_law, observed_supports
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+# Clusters that agree with the intents for a smaller share of the demonstrations are no good start.
+GOOD_PURITY = 0.9
+# A realised epsilon below this: EM keeps nearly everybody where the clusters have them.
+_SMALL = 0.05
+# Demonstrations at the fringe of an intent that an answer may leave out, if it says so.
+_OUTERMOST = 0.05
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+
+def lines(found: Separation) -> list[str]:
+    """Return the answer, one sentence or two a line."""
+    listed, q = ", ".join(map(str, found.names.tolist())), found.over_all.quantities
+    radius = f"r up to {np.max(q.r):.3g}"
+    mass = f"log Q_all / Q_k up to {np.max(found.log_Q_all - found.log_Q):.3g}"
+    return [
+        f"Separable: {_separable(found)}.",
+        f"Intents {listed}: the least distances between them are {found.margin:.3g} on average.",
+        f"Warm start: {_helps(found)}.",
+        f"Clusters agree with the intents for {100 * found.purity:.3g} % of {found.labels.size} demonstrations.",
+        f"Realised epsilon: {found.epsilon:.3g} with mean rewards, {found.epsilon_mle:.3g} with fitted ones.",
+        *_theorem(found),
+        f"Its quantities over all trajectories: zeta {q.zeta:.3g}, delta {q.delta:.3g},",
+        f"  margin_between {q.margin_between:.3g}, margin_within {q.margin_within:.3g}, {radius}, {mass}.",
+    ]
+
+
+def _separable(found: Separation) -> str:
+    k = int(np.argmin(found.gaps))
+    name, gap = found.names[k].item(), found.gaps[k]
+    if found.separable:
+        return f"yes, among the demonstrations; the nearest to others is intent {name}, by {gap:.3g} along its mean"
+    overlap = f"intent {name} overlaps with others by {-gap:.3g} along its mean"
+    if np.all(found.gaps_but_for(_OUTERMOST) > 0.0):
+        return f"nearly, but for the outermost {100 * _OUTERMOST:.0f} % of demonstrations; {overlap}"
+    return f"no; {overlap}"
+
+
+def _helps(found: Separation) -> str:
+    if found.helps and found.epsilon_mle < _SMALL:
+        return "should help"
+    if found.helps:
+        return "should help, though EM still moves some demonstrations"
+    if found.purity < GOOD_PURITY:
+        return "do not rely on it: clusters in feature space are not these intents. Try several starts, or an embedding"
+    return "do not rely on it: EM moves away from the clusters at once. Try several starts"
+
+
+def _theorem(found: Separation) -> list[str]:
+    how = "exact" if found.exact else f"experts' trajectories estimated from {found.n_looked_at} demonstrations"
+    basis = f"  ({how}; supports from {found.supports})"
+    told = [f"Theorem 1: epsilon <= {found.over_all.epsilon:.3g}; both assumptions hold over all trajectories", basis]
+    if not found.guaranteed:
+        told = ["Theorem 1: promises nothing here. Over all trajectories", basis, *_listed(found.over_all)]
+        alone = f"epsilon <= {found.among_demos.epsilon:.3g}" if found.among_demos.applies else "nothing either:"
+        told += [f"  Among the demonstrations alone it would promise {alone}", *_listed(found.among_demos)]
+    if not found.maxent:
+        told.append("  It is about MaxEnt, not about the model given; the realised epsilon is about that model.")
+    return told
+
+
+def _listed(found: Bound) -> list[str]:
+    return [f"  - {text}" for text in found.failures]
+
 
 # Points an intent that are listed, or demonstrations that stand for it, when all trajectories are looked at.
 _POINTS = 1000
@@ -72,9 +135,9 @@ class Separation:
     """
 
     names: NDArray[Any]
-    labels: Int
-    clusters: Int
-    features: Float
+    labels: IntArray
+    clusters: IntArray
+    features: FloatArray
     purity: float
     margin: float
     epsilon: float
@@ -85,16 +148,16 @@ class Separation:
     exact: bool
     n_looked_at: int
     supports: str
-    log_Q: Float
+    log_Q: FloatArray
     log_Q_all: float
     maxent: bool
 
     @cached_property
-    def means(self) -> Float:
+    def means(self) -> FloatArray:
         """Phi_k (K, d): the centred mean features of each cluster."""
         return np.array([self.features[self.clusters == k].mean(axis=0) for k in range(self.names.size)])
 
-    def gaps_but_for(self, share: float) -> Float:
+    def gaps_but_for(self, share: float) -> FloatArray:
         """Return (K,) how far an intent's demonstrations are from all others along its cluster's mean.
 
         Negative gaps are overlaps. The outermost `share` of either side is left out.
@@ -107,7 +170,7 @@ class Separation:
         return np.array(found)
 
     @property
-    def gaps(self) -> Float:
+    def gaps(self) -> FloatArray:
         """(K,) how far an intent's demonstrations are from all others along its cluster's mean; negative: overlap."""
         return self.gaps_but_for(0.0)
 
@@ -128,8 +191,6 @@ class Separation:
 
     def plot(self) -> Figure:
         """Draw the demonstrations in feature space, and how far each intent stands from the others."""
-        from limiirl.theory.plot import draw
-
         return draw(self)
 
     def __str__(self) -> str:
@@ -220,7 +281,7 @@ def separation(
     )
 
 
-def path_set(mdp: MDP, demos: Demonstrations, labels: Int, irl: Any, policies: ArrayLike | None = None) -> PathSet:
+def path_set(mdp: MDP, demos: Demonstrations, labels: IntArray, irl: Any, policies: ArrayLike | None = None) -> PathSet:
     """Return the trajectories of a model and of the experts behind labelled demonstrations.
 
     Experts end in a terminal state or after `max_length` states if all demonstrations do; otherwise anywhere.
@@ -244,7 +305,7 @@ def path_set(mdp: MDP, demos: Demonstrations, labels: Int, irl: Any, policies: A
 
 
 def _over_all(
-    paths: PathSet, demos: Demonstrations, labels: Int, clusters: Int, max_work: float
+    paths: PathSet, demos: Demonstrations, labels: IntArray, clusters: IntArray, max_work: float
 ) -> tuple[Bound, bool, int]:
     """Return theorem 1 over all trajectories, whether it is exact, and the number of demonstrations looked at.
 
@@ -258,7 +319,7 @@ def _over_all(
     return found, all(law is not None for law in laws) and some.size == len(demos), some.size
 
 
-def _sample(clusters: Int, most: int) -> Int:
+def _sample(clusters: IntArray, most: int) -> IntArray:
     """Return about `most` demonstrations, the same share of each cluster and at least one."""
     members = [np.flatnonzero(clusters == k) for k in np.unique(clusters)]
     share = min(1.0, most / clusters.size)
@@ -266,10 +327,102 @@ def _sample(clusters: Int, most: int) -> Int:
     return np.sort(np.concatenate(chosen))
 
 
-def _as_many(clusters: Int, n_intents: int) -> Int:
+def _as_many(clusters: IntArray, n_intents: int) -> IntArray:
     if int(clusters.max()) + 1 != n_intents:
         raise InvalidParameter(
             f"clusters must be as many as intents, {n_intents}; there are {int(clusters.max()) + 1}. Cluster again, or "
             "merge labels."
         )
     return clusters
+
+
+# Okabe and Ito's colours, told apart by most kinds of colour vision; more intents than these repeat them.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#000000")
+_OTHERS, _GAP, _OVERLAP = "#999999", "#009e73", "#d55e00"
+
+
+def draw(found: Separation) -> Figure:
+    """Draw the plane of the first two principal components, and the projections on each cluster's mean beside it.
+
+    A ring marks a demonstration whose cluster is not that of its intent. On the right, as in the paper's figure, all
+    demonstrations are projected on Phi_k: the band between an intent's own and all others is green where they are
+    apart and red where they overlap.
+    """
+    n_intents = found.names.size
+    figure = plt.figure(figsize=(10.0, max(4.0, 1.1 * n_intents + 1.6)), layout="constrained")
+    grid = figure.add_gridspec(n_intents, 2, width_ratios=(1.1, 1.0))
+    _draw_plane(found, figure.add_subplot(grid[:, 0]))
+    shared: Axes | None = None
+    for k in range(n_intents):
+        ax = figure.add_subplot(grid[k, 1], sharex=shared)
+        shared = shared or ax
+        _draw_projection(found, k, ax)
+        ax.tick_params(labelbottom=k == n_intents - 1)
+    ax.set_xlabel("projection on the cluster's mean, in units of the features", fontsize=8)
+    verdict = "theorem 1 applies" if found.guaranteed else "theorem 1 does not apply"
+    figure.suptitle(
+        f"clusters are {100 * found.purity:.3g} % pure, realised epsilon {found.epsilon:.2g}; {verdict}", fontsize=10
+    )
+    return figure
+
+
+def _draw_plane(found: Separation, ax: Axes) -> None:
+    axes, shares = _components(found.features)
+    where, means = found.features @ axes.T, found.means @ axes.T
+    for k, name in enumerate(found.names.tolist()):
+        mine, colour = found.labels == k, _colour(k)
+        ax.plot(*where[mine].T, "o", markersize=5, color=colour, alpha=0.5, markeredgewidth=0.0, label=f"intent {name}")
+        ax.annotate(
+            "", means[k], (0.0, 0.0), arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 2}, zorder=3
+        )
+    wrong = found.labels != found.clusters
+    if np.any(wrong):
+        ax.plot(*where[wrong].T, "o", markersize=9, markerfacecolor="none", color="black", label="in another cluster")
+    ax.plot(0.0, 0.0, "+", color="black", markersize=9)
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.set_title("demonstrations, centred; arrows: means of clusters", fontsize=9)
+    for side, label, share in (("x", "first", shares[0]), ("y", "second", shares[1])):
+        getattr(ax, f"set_{side}label")(f"{label} principal component ({100 * share:.0f} % of variance)", fontsize=8)
+    ax.legend(fontsize=8, frameon=False)
+    _plain(ax)
+
+
+def _draw_projection(found: Separation, k: int, ax: Axes) -> None:
+    """Draw all demonstrations along Phi_k, intent k's own above the others."""
+    mean, gap = found.means[k], float(found.gaps[k])
+    along = found.features @ mean / max(float(np.linalg.norm(mean)), 1e-300)
+    mine = found.labels == k
+    # Spread over the row by rank, so that equal projections stay visible without chance in the picture.
+    spread = np.argsort(np.argsort(along, kind="stable"), kind="stable") % 7 / 20.0
+    ax.plot(along[mine], 0.6 + spread[mine], "o", color=_colour(k), markersize=4, alpha=0.5, markeredgewidth=0.0)
+    ax.plot(along[~mine], spread[~mine], "o", color=_OTHERS, markersize=4, alpha=0.5, markeredgewidth=0.0)
+    low, high = float(along[mine].min()), float(along[~mine].max())
+    ax.axvspan(min(low, high), max(low, high), color=_GAP if gap > 0.0 else _OVERLAP, alpha=0.15, linewidth=0.0)
+    for edge in (low, high):
+        ax.axvline(edge, color="black", linewidth=0.8, linestyle="--")
+    told = f"apart by {gap:.3g}" if gap > 0.0 else f"overlap by {-gap:.3g}"
+    ax.set_title(f"intent {found.names[k].item()}: {told} on its mean", fontsize=9)
+    ax.set_ylim(-0.1, 1.0)
+    ax.set_yticks([0.15, 0.75], ["others", "its own"], fontsize=8)
+    _plain(ax)
+
+
+def _components(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return two directions (2, d) of most variance, and their shares of it; zeros where there is one feature only."""
+    _, scale, rows = np.linalg.svd(points, full_matrices=False)
+    axes, variance = np.zeros((2, points.shape[1])), np.zeros(2)
+    n = min(2, len(rows))
+    # A direction's sign is arbitrary: its largest entry is positive, so that the same data give the same picture.
+    largest = rows[np.arange(n), np.abs(rows[:n]).argmax(axis=1)]
+    axes[:n] = rows[:n] * np.where(largest < 0.0, -1.0, 1.0)[:, None]
+    variance[:n] = scale[:n] ** 2
+    return axes, variance / max(float(np.sum(scale**2)), 1e-300)
+
+
+def _colour(k: int) -> str:
+    return _COLOURS[k % len(_COLOURS)]
+
+
+def _plain(ax: Axes) -> None:
+    ax.tick_params(labelsize=8)
+    ax.spines[["top", "right"]].set_visible(False)

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from limiirl.worlds.base import IntentWorld, World
+from limiirl.worlds.base import IntentWorld, World, boltzmann_policy, geometric_weights
 from limiirl.worlds.continuous_puddleworld import ContinuousPuddleWorld
-from limiirl.worlds.demonstrators import boltzmann_policy, geometric_weights
 from limiirl.worlds.elementworld import ElementWorld
 from limiirl.worlds.objectworld import ObjectWorld
 from limiirl.worlds.puddleworld import PuddleWorld

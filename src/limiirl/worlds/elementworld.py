@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
-from limiirl.worlds.grid import ACTIONS, GridWorld, grid_edges
-from limiirl.worlds.parameters import check_count, check_gamma, check_seed, check_wind
-
-__all__ = ["ACTIONS", "GOAL", "START", "ElementWorld"]
+from limiirl.worlds.base import check_count, check_gamma, check_seed, check_wind
+from limiirl.worlds.gridworld import GridWorld, grid_edges
 
 START, GOAL = 0, 1
 """Cell types of the first and last column; element e of 0..E-1 has type 2 + e. A cell's type is its feature's index."""

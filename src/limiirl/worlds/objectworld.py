@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
-from limiirl.worlds.grid import GridWorld, grid_edges
-from limiirl.worlds.parameters import check_count, check_gamma, check_seed, check_wind
+from limiirl.worlds.base import check_count, check_gamma, check_seed, check_wind
+from limiirl.worlds.gridworld import GridWorld, grid_edges
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from limiirl.worlds.drawing import Picture
+    from limiirl.worlds.plotting import Picture
+
 
 # Rewards of a step near no object, and near each outer colour that the intent dislikes; near the one it likes: 0.
 _CLEAR, _DISLIKED = -2.0, -5.0
@@ -201,6 +202,6 @@ class ObjectWorld(GridWorld):
 
     def draw(self, rewards: NDArray[np.float64] | None, ax: "Axes | None", *, faded: bool) -> "Picture":
         """Draw the cells and the objects; see `plot`."""
-        from limiirl.worlds.drawing_grid import draw_objects
+        from limiirl.worlds.plotting import draw_objects
 
         return draw_objects(self, rewards, ax, faded=faded)

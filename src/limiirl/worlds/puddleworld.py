@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
-from limiirl.worlds.grid import GridWorld, grid_edges
-from limiirl.worlds.parameters import check_count, check_gamma, check_seed, check_wind
+from limiirl.worlds.base import check_count, check_gamma, check_seed, check_wind
+from limiirl.worlds.gridworld import GridWorld, grid_edges
 
 DRY, PUDDLE, GOAL = 0, 1, 2
 """Kinds of cells. A cell's kind is its feature's index."""

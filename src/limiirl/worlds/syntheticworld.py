@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
-from limiirl.worlds.base import IntentWorld
-from limiirl.worlds.parameters import check_count, check_gamma, check_seed, check_share
+from limiirl.worlds.base import IntentWorld, check_count, check_gamma, check_seed, check_share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from limiirl.worlds.drawing import Picture
+    from limiirl.worlds.plotting import Picture
+
 
 # The range of the rewards that all intents share, and what others' features cost besides at a separation of 1. A cost
 # of twice the range leaves the dial an effect over its whole length: one far larger would have it all at the start.
@@ -172,7 +172,7 @@ class SyntheticWorld(IntentWorld):
 
     def draw(self, rewards: NDArray[np.float64] | None, ax: "Axes | None", *, faded: bool) -> "Picture":
         """Draw the layers; see `plot`."""
-        from limiirl.worlds.drawing_layers import draw_layers
+        from limiirl.worlds.plotting import draw_layers
 
         return draw_layers(self, rewards, ax, faded=faded)
 

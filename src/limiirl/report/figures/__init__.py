@@ -1,18 +1,10 @@
 """The figures of a report: plain numbers in, a matplotlib figure with its data and its text alternative out."""
 
-from limiirl.report.figures.boxes import FiveNumbers, boxes, five_numbers
-from limiirl.report.figures.counted import counted
-from limiirl.report.figures.flow import flow
-from limiirl.report.figures.look import MEASURES, Drawn
-from limiirl.report.figures.memberships import responsibilities, shares
-from limiirl.report.figures.method_styles import MethodStyle, model_styles, styles
-from limiirl.report.figures.model_sweeps import by_model, by_start
-from limiirl.report.figures.paired import differences
+from limiirl.report.figures.comparisons import FiveNumbers, boxes, counted, differences, five_numbers
+from limiirl.report.figures.intents import flow, responsibilities, rewards, shares, traces
 from limiirl.report.figures.quality import quality
-from limiirl.report.figures.rewards import rewards
-from limiirl.report.figures.scaling import scaling
-from limiirl.report.figures.sweeps import margin, sweep
-from limiirl.report.figures.traces import traces
+from limiirl.report.figures.style import MEASURES, Drawn, MethodStyle, model_styles, styles
+from limiirl.report.figures.sweeps import by_model, by_start, margin, scaling, sweep
 
 __all__ = [
     "MEASURES",

@@ -1,4 +1,9 @@
-"""Sensitivity: every measure against a swept parameter, one line a method; and the margin against the wind."""
+"""Sensitivity: every measure against a swept parameter, one line a method; and the margin against the wind.
+
+Models of behaviour against a swept parameter: a line a model, and a panel a model with a line a start.
+
+How much faster more workers are: seconds and speed-up against the number of workers, beside the ideal.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +11,35 @@ from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import ArrayLike
 
+from limiirl._typing import FloatArray
 from limiirl.metrics.intervals import Interval, mean_interval
-from limiirl.report.figures.look import (
+from limiirl.report.figures.style import (
     Drawn,
-    Float,
     Keywords,
     Measure,
+    MethodStyle,
     Row,
     blank,
+    handle,
     in_ink,
     legend,
+    line,
     log_axis,
     measure,
+    model_styles,
     numbers,
+    open_dashed,
     panels,
     root_axis,
     spans,
+    styles,
     told,
 )
-from limiirl.report.figures.method_styles import MethodStyle, handle, line, styles
-from limiirl.report.ink import INK, MUTED, NARROW, RULE, SERIES
+from limiirl.report.svg import INK, MUTED, NARROW, RULE, SERIES
 
 # Points by which neighbouring lines stand apart, so that whiskers do not hide each other; and all of them together at
 # most, so that nobody takes a mark for one of the next value.
@@ -154,7 +165,7 @@ def points_of(points: Mapping[float, ArrayLike]) -> dict[float, Row]:
     return found
 
 
-def _arrays(points: Mapping[float, Row]) -> tuple[Float, Float, Float, Float]:
+def _arrays(points: Mapping[float, Row]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     mean, low, high = (np.array([row[key] for row in points.values()]) for key in ("mean", "low", "high"))
     return np.array(list(points)), mean, low, high
 
@@ -214,7 +225,7 @@ def finish(
     ax.grid(visible=True, axis="y", color=RULE)
 
 
-def _room(xs: Float, *, log: bool) -> tuple[float, float]:
+def _room(xs: FloatArray, *, log: bool) -> tuple[float, float]:
     """Return the ends of an axis that leaves a little room beside its first and last value."""
     ends = np.array([xs.min(), xs.max()])
     ends = np.log(ends) if log else ends
@@ -235,3 +246,193 @@ def _alt(rows: list[Row], parameter: str, look: Mapping[str, MethodStyle]) -> st
             parts.append(f"{measure(name).title} from {' to '.join(ends_told)}")
     reach = f" from {xs[0]:g} to {xs[-1]:g}. At {xs[-1]:g}, best to worst: {'; '.join(parts)}" if xs else ""
     return f"Means with 95 % intervals by method against {parameter}{reach}."
+
+
+Points = Mapping[float, ArrayLike]
+
+
+def _about(name: str) -> Measure:
+    """Return a measure as it is drawn here: models differ in GEVD by more than a linear axis can show."""
+    return measure(name)._replace(log=True) if name == "gevd" else measure(name)
+
+
+@in_ink
+def by_model(
+    values: Mapping[str, Mapping[str, Points]],
+    floors: Mapping[str, Mapping[str, Points]],
+    parameter: str,
+    *,
+    floor: str = "true labels given",
+) -> Drawn:
+    """Draw every measure against a swept parameter, a panel a measure and a line a model.
+
+    Parameters
+    ----------
+    values : measure -> model -> parameter -> (n,)
+        One value a world; None or NaN where a trial failed.
+    floors : measure -> model -> parameter -> (n,)
+        What each model could reach at best: dashed, in its colour, without an interval.
+    parameter : str
+        What is swept, for the axis.
+    floor : str
+        What the floors are, for the legend.
+
+    Examples
+    --------
+    >>> drawn = by_model({"anid": {"MaxEnt": {2: [0.1, 0.3]}}}, {"anid": {"MaxEnt": {2: [0.0, 0.1]}}}, "elements E")
+    >>> [(row["model"], row["floor"], row["mean"]) for row in drawn.rows]
+    [('MaxEnt', False, 0.2), ('MaxEnt', True, 0.05)]
+    """
+    models = list(dict.fromkeys(name for by in (*values.values(), *floors.values()) for name in by))
+    look = model_styles(models)
+    figure, axes, _ = panels(len(values), 2.0, columns=1)
+    rows: list[Row] = []
+    for ax, (name, by) in zip(axes, values.items(), strict=True):
+        drawn: list[Row] = []
+        for place, model in enumerate(models):
+            shift = aside(place, len(models))
+            for known, is_floor in ((by.get(model, {}), False), (floors.get(name, {}).get(model, {}), True)):
+                points = points_of(known)
+                if is_floor:
+                    style = {**line(open_dashed(look[model], "")), "markersize": 3.2, "linewidth": 1.0}
+                    ax.plot(list(points), [row["mean"] for row in points.values()], **style)
+                else:
+                    draw_line(ax, points, look[model], shift)
+                at = {"measure": name, "model": model, "floor": is_floor}
+                drawn += [{**at, parameter: x, **row} for x, row in points.items()]
+        finish(ax, _about(name), drawn, parameter, root=name == "anid")
+        rows += drawn
+    below = Line2D([], [], color=MUTED, linestyle=(0, (4, 1.5)), marker="o", markerfacecolor="none", markersize=3.2)
+    below.set_label(floor)
+    legend(figure, [*(handle(look[model]) for model in models), below])
+    return Drawn(figure, rows, _alt_models(rows, parameter))
+
+
+@in_ink
+def by_start(values: Mapping[str, Mapping[str, Points]], name: str, parameter: str) -> Drawn:
+    """Draw one measure against a swept parameter, a panel a model and a line a start, all on one scale.
+
+    Parameters
+    ----------
+    values : model -> start -> parameter -> (n,)
+        One value a world; None or NaN where a trial failed.
+    name : str
+        The measure.
+    parameter : str
+        What is swept, for the axis.
+
+    Examples
+    --------
+    >>> drawn = by_start({"MaxEnt": {"k-means, MLE": {2: [0.1, 0.3]}}}, "anid", "elements E")
+    >>> [(row["model"], row["start"], row["mean"]) for row in drawn.rows]
+    [('MaxEnt', 'k-means, MLE', 0.2)]
+    """
+    starts = list(dict.fromkeys(start for by in values.values() for start in by))
+    look = styles(starts)
+    figure, axes, spare = panels(len(values), 1.85)
+    rows: list[Row] = []
+    for ax, (model, by) in zip(axes, values.items(), strict=True):
+        for start, known in by.items():
+            points = points_of(known)
+            draw_line(ax, points, look[start], aside(starts.index(start), len(starts)))
+            rows += [{"model": model, "start": start, parameter: x, **row} for x, row in points.items()]
+    for ax, model in zip(axes, values, strict=True):
+        # All rows: one scale, so that panels compare.
+        finish(ax, _about(name)._replace(title=model, axis=""), rows, parameter, root=name == "anid")
+        ax.set_ylabel(measure(name).title)
+    legend(figure, [handle(look[start]) for start in starts], spare)
+    return Drawn(figure, rows, _alt_starts(rows, name, parameter))
+
+
+def _alt_models(rows: list[Row], parameter: str) -> str:
+    parts = []
+    for name in dict.fromkeys(row["measure"] for row in rows):
+        mine = [row for row in rows if row["measure"] == name and not row["floor"] and row["n"]]
+        last = max((row[parameter] for row in mine), default=None)
+        ends = sorted((row for row in mine if row[parameter] == last), key=lambda row: row["mean"])
+        if ends:
+            said = [f"{row['model']} ({told(row['mean'])})" for row in (ends[0], ends[-1])]
+            parts.append(f"{measure(name).title} at {last:g} from {' to '.join(said)}")
+    return f"Means with 95 % intervals by model against {parameter}, lowest to highest: {'; '.join(parts) or 'none'}."
+
+
+def _alt_starts(rows: list[Row], name: str, parameter: str) -> str:
+    parts = []
+    for model in dict.fromkeys(row["model"] for row in rows):
+        mine = [row for row in rows if row["model"] == model and row["n"]]
+        last = max((row[parameter] for row in mine), default=None)
+        ends = sorted((row for row in mine if row[parameter] == last), key=lambda row: row["mean"])
+        if ends:
+            said = [f"{row['start']} ({told(row['mean'])})" for row in (ends[0], ends[-1])]
+            parts.append(f"{model} at {last:g} from {' to '.join(said)}")
+    title = measure(name).title
+    return f"{title} by start against {parameter}, a panel a model, lowest to highest: {'; '.join(parts) or 'none'}."
+
+
+_IDEAL: Keywords = {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1.2}
+
+
+@in_ink
+def scaling(seconds: Mapping[str, Mapping[int, ArrayLike]]) -> Drawn:
+    """Draw wall time and speed-up against workers, one line an engine.
+
+    The speed-up is over an engine's own time with its fewest workers, and the ideal divides that time evenly.
+
+    Parameters
+    ----------
+    seconds : engine -> workers -> seconds, or seconds of several runs
+        Of several runs the fastest counts: the others were disturbed.
+
+    Examples
+    --------
+    >>> drawn = scaling({"local": {1: 10.0, 2: [6.0, 5.0]}})
+    >>> [(row["workers"], row["speedup"], row["efficiency"]) for row in drawn.rows]
+    [(1, 1.0, 1.0), (2, 2.0, 1.0)]
+    """
+    look = styles(seconds)
+    figure, (time, gain), _ = panels(2, 2.1)
+    rows: list[Row] = []
+    for engine, by_workers in seconds.items():
+        mine = _rows(engine, by_workers)
+        if not mine:
+            continue
+        workers = np.array([row["workers"] for row in mine])
+        time.plot(workers, mine[0]["seconds"] * workers[0] / workers, zorder=1.0, **_IDEAL)
+        time.plot(workers, [row["seconds"] for row in mine], **line(look[engine]))
+        gain.plot(workers, [row["speedup"] for row in mine], **line(look[engine]))
+        rows += mine
+    counts = np.array(sorted({row["workers"] for row in rows}), dtype=np.float64)
+    if counts.size:
+        gain.plot(counts, counts / counts[0], zorder=1.0, **_IDEAL)
+        log_axis(time, "y", np.array([row["seconds"] for row in rows]))
+    time.set(title="Wall time, seconds")
+    gain.set(title="Speed-up")
+    for ax in (time, gain):
+        ax.set_xlabel("workers")
+        ax.set_xscale("log")
+        ax.minorticks_off()
+        ax.set_xticks(counts, [f"{x:g}" for x in counts])
+        ax.grid(visible=True, axis="y", color=RULE)
+    gain.set_ylim(bottom=0.0)
+    legend(figure, [*(handle(style) for style in look.values()), Line2D([], [], label="ideal", **_IDEAL)], columns=3)
+    parts = [f"{row['engine']} with {row['workers']}: {told(row['speedup'])}" for row in rows]
+    return Drawn(figure, rows, f"Wall time and speed-up against workers. Speed-ups: {', '.join(parts)}.")
+
+
+def _rows(engine: str, by_workers: Mapping[int, ArrayLike]) -> list[Row]:
+    known = {int(w): numbers(values) for w, values in sorted(by_workers.items())}
+    best = {w: float(np.nanmin(values)) for w, values in known.items() if np.isfinite(values).any()}
+    if not best:
+        return []
+    fewest = min(best)
+    return [
+        {
+            "engine": engine,
+            "workers": w,
+            "runs": int(np.isfinite(known[w]).sum()),
+            "seconds": s,
+            "speedup": best[fewest] / s,
+            "efficiency": best[fewest] / s * fewest / w,
+        }
+        for w, s in best.items()
+    ]

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
-from limiirl.report.cells import Cell, Column, Content, Table
 from limiirl.report.document import Callout, Item, Report, Section, Text
-from limiirl.report.ink import INK, SERIES
-from limiirl.report.inline import literal
-from limiirl.report.map_item import WIDEST, Layer, Map, Stroke
+from limiirl.report.maps import WIDEST, Layer, Map, Stroke
+from limiirl.report.markup import literal
 from limiirl.report.roads.layers import class_word, near, route, streets, way, window
 from limiirl.report.roads.view import DriversView, ForecastExample
+from limiirl.report.svg import INK, SERIES
+from limiirl.report.tables import Cell, Column, Content, Table
 from limiirl.roads import RoadNetwork
 from limiirl.roads.features import STRAIGHT
 
 if TYPE_CHECKING:
     from limiirl.forecast import Forecaster
 
-Float = NDArray[np.float64]
 
 # Destinations less probable than this are not drawn, and classes of those that are.
 _LEAST = 0.005
@@ -193,7 +193,7 @@ def _destinations(network: RoadNetwork, found: ForecastExample, probable: NDArra
     return Layer("Destinations", at, strokes=strokes, stroke=codes, facts=facts, kind="points", shown=True)
 
 
-def _middles(network: RoadNetwork, segments: ArrayLike) -> Float:
+def _middles(network: RoadNetwork, segments: ArrayLike) -> FloatArray:
     s = np.asarray(segments, dtype=np.int64)
     nodes = np.stack([network.tail[s], network.head[s]])
     return np.stack([network.lat[nodes].mean(axis=0), network.lon[nodes].mean(axis=0)], axis=1)

@@ -7,19 +7,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mdp.ensemble import RewardEnsemble
-from limiirl.report.cells import Table
+from limiirl.report.tables import Table
 from limiirl.roads import RoadNetwork
-from limiirl.roads.drivers.gauge import Gauged, check_groups, fixed_gauge, matched
-from limiirl.roads.drivers.styles import StyleWords, style_words
-from limiirl.roads.small_numbers import drivers_by_street, drivers_of
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from limiirl.roads.drivers.styles import Gauged, StyleWords, check_groups, fixed_gauge, matched, style_words
+from limiirl.roads.privacy import drivers_by_street, drivers_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +38,13 @@ class ForecastExample:
     """
 
     title: str
-    driven: Int
-    actual: Int
+    driven: IntArray
+    actual: IntArray
     turns: Sequence[tuple[int, float]] = ()
-    routes: Sequence[tuple[Int, float]] = ()
-    destinations: Int = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    probability: Float = field(default_factory=lambda: np.empty(0))
-    intents: Float = field(default_factory=lambda: np.empty(0))
+    routes: Sequence[tuple[IntArray, float]] = ()
+    destinations: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    probability: FloatArray = field(default_factory=lambda: np.empty(0))
+    intents: FloatArray = field(default_factory=lambda: np.empty(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +110,9 @@ class DriversView:
     groups: Mapping[str, Sequence[int]]
     ensembles: Mapping[str, RewardEnsemble]
     demos: Demonstrations
-    responsibilities: Float
-    features: Float
-    flows: Float | None = None
+    responsibilities: FloatArray
+    features: FloatArray
+    flows: FloatArray | None = None
     flow_unit: str = "trips"
     forecasts: Sequence[ForecastExample] = ()
     trained: bool | None = None
@@ -163,17 +159,17 @@ class DriversView:
         return tuple(given[k] if k < len(given) else f"style {k + 1}" for k in range(self.main.n_intents))
 
     @cached_property
-    def km(self) -> Float:
+    def km(self) -> FloatArray:
         """How much (d,) of each feature all trips drove."""
         return np.asarray(self.features.sum(axis=0))
 
     @cached_property
-    def labels(self) -> Int:
+    def labels(self) -> IntArray:
         """The likeliest style (N,) of each trip."""
         return np.asarray(self.responsibilities.argmax(axis=1))
 
     @cached_property
-    def mean_features(self) -> Float:
+    def mean_features(self) -> FloatArray:
         """Of the trips of each style (K, d), each trip counted by how much it is of that style."""
         weight = self.responsibilities.sum(axis=0)
         return np.asarray(self.responsibilities.T @ self.features / np.maximum(weight, 1e-300)[:, None])
@@ -184,7 +180,7 @@ class DriversView:
         return {start: fixed_gauge(found.thetas, self.groups, self.km) for start, found in self.ensembles.items()}
 
     @cached_property
-    def panels(self) -> dict[str, tuple[Float, Float, Float]]:
+    def panels(self) -> dict[str, tuple[FloatArray, FloatArray, FloatArray]]:
         """For each start weights, levels and rewards, in the order of the first one's intents; NaN for one it lacks."""
         first = next(iter(self.gauged.values()))
         found = {}
@@ -207,7 +203,7 @@ class DriversView:
         return style_words(gauged, self.mean_features, self.main.weights, self.feature_names, self.groups)
 
     @cached_property
-    def counted_flows(self) -> Float:
+    def counted_flows(self) -> FloatArray:
         """How often (K, S) trips of each style use each segment: as given, or counted."""
         if self.flows is not None:
             return self.flows
@@ -219,7 +215,7 @@ class DriversView:
         return np.stack(uses)
 
     @cached_property
-    def passed_by(self) -> Int:
+    def passed_by(self) -> IntArray:
         """How many drivers (K, S) with trips of each style pass a street, either way: few of them are people.
 
         A trip is of its likeliest style, however unsure. Trips are counted where drivers are not known.
@@ -228,7 +224,7 @@ class DriversView:
         return np.array([drivers_by_street(demos, self.network.opposite) for demos in own])
 
     @cached_property
-    def drivers(self) -> Int:
+    def drivers(self) -> IntArray:
         """How many drivers (K,) have trips of each style; trips, where drivers are not known."""
         return np.array([np.unique(drivers_of(self.demos)[self.labels == k]).size for k in range(self.main.n_intents)])
 

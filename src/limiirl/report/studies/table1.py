@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from limiirl.experiments.findings import RANDOM, SUPERVISED
-from limiirl.experiments.paper import NAMES, TABLE1, TARGETS, verdict
-from limiirl.experiments.results import MEASURES, Results
-from limiirl.experiments.studies import EARLY_STOPS, FIXED_LENGTH, METHODS, PAPER_LENGTH, WARM, Point
+from limiirl.experiments.claims import RANDOM, SUPERVISED
+from limiirl.experiments.results import MEASURES, NAMES, TABLE1, TARGETS, Results, verdict
+from limiirl.experiments.spec import METHODS, Point
+from limiirl.experiments.studies import EARLY_STOPS, FIXED_LENGTH, PAPER_LENGTH, WARM
 from limiirl.metrics import Comparison
-from limiirl.report.cells import Cell, Column, Mark, Table
+from limiirl.report.tables import Cell, Column, Mark, Table
 
 LEAST_WORLDS = 20
 _FEWER = sorted(EARLY_STOPS, key=lambda name: -EARLY_STOPS[name])

@@ -1,4 +1,7 @@
-"""From a table of ways to a road network: pieces, turns, the connected part, and an account of what was dropped."""
+"""From a table of ways to a road network: pieces, turns, the connected part, and an account of what was dropped.
+
+The part of a map in which one can drive from anywhere to anywhere.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,93 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
+from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import DisconnectedWarning, InvalidNetwork, InvalidParameter
-from limiirl.roads.checks import centre_of, joined
-from limiirl.roads.geodesy import distance_m
-from limiirl.roads.maps import connect, rules
-from limiirl.roads.maps.restrictions import Segments, forbidden
-from limiirl.roads.maps.way_table import Restriction, Way, WayTable
-from limiirl.roads.network import RoadNetwork
-from limiirl.roads.street_names import indexed, tagged
+from limiirl.roads.geometry import distance_m
+from limiirl.roads.lookup import indexed, tagged
+from limiirl.roads.maps import osm
+from limiirl.roads.maps.osm import Segments, forbidden
+from limiirl.roads.maps.tables import Restriction, Way, WayTable
+from limiirl.roads.network import RoadNetwork, centre_of, joined
 
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
+
+class Part(NamedTuple):
+    """The largest strongly connected part: which segments (S,) lie in it, and how many parts there are."""
+
+    kept: NDArray[np.bool_]
+    n_parts: int
+
+
+def street_part(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> Part:
+    """Return the segments between nodes of the part in which every node can be reached from every other.
+
+    The part of most nodes; of two as large, the one with the smallest node. Turns play no role: a dead end belongs to
+    it, since its street leads back, though no turn does.
+
+    Examples
+    --------
+    >>> street_part(np.array([0, 1, 1]), np.array([1, 0, 2]), 3)  # nothing leads back from node 2
+    Part(kept=array([ True,  True, False]), n_parts=2)
+    """
+    label = _labels(tail, head, n_nodes)
+    used = np.zeros(n_nodes, dtype=np.bool_)
+    used[tail] = used[head] = True
+    best = _largest(label[used])
+    return Part((label[tail] == best) & (label[head] == best), int(np.unique(label[used]).size))
+
+
+def within_parts(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> NDArray[np.bool_]:
+    """Return which segments (S,) lie within some strongly connected part of the nodes; the others never come back.
+
+    Examples
+    --------
+    >>> within_parts(np.array([0, 1, 1, 2, 3]), np.array([1, 0, 2, 3, 2]), 4)
+    array([ True,  True, False,  True,  True])
+    """
+    label = _labels(tail, head, n_nodes)
+    return np.asarray(label[tail] == label[head])
+
+
+def turn_part(turn_from: NDArray[Any], turn_to: NDArray[Any], n_segments: int) -> Part:
+    """Return the segments of the part in which every segment can be reached from every other by legal turns.
+
+    Examples
+    --------
+    >>> turn_part(np.array([0, 1, 1]), np.array([1, 0, 2]), 3)
+    Part(kept=array([ True,  True, False]), n_parts=2)
+    """
+    label = _labels(turn_from, turn_to, n_segments)
+    return Part(label == _largest(label), int(np.unique(label).size))
+
+
+def joined_nodes(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> NDArray[np.int64]:
+    """Return for each node (V,) the first of all those that the given pairs make one.
+
+    Examples
+    --------
+    >>> joined_nodes(np.array([1]), np.array([2]), 4)
+    array([0, 1, 1, 3])
+    """
+    graph = sparse.csr_array((np.ones(tail.size, dtype=np.int8), (tail, head)), shape=(n_nodes, n_nodes))
+    _, label = connected_components(graph, directed=False)
+    _, first, inverse = np.unique(label, return_index=True, return_inverse=True)
+    return np.asarray(first[inverse], dtype=np.int64)
+
+
+def _labels(source: NDArray[Any], target: NDArray[Any], n: int) -> NDArray[np.int64]:
+    graph = sparse.csr_array((np.ones(source.size, dtype=np.int8), (source, target)), shape=(n, n))
+    _, label = connected_components(graph, directed=True, connection="strong")
+    return np.asarray(label, dtype=np.int64)
+
+
+def _largest(label: NDArray[np.int64]) -> int:
+    """Return the label that occurs most often, and of two the one that occurs first."""
+    names, first, counts = np.unique(label, return_index=True, return_counts=True)
+    return int(names[np.lexsort((first, -counts))[0]])
+
 
 _MUCH_LOST = 0.2  # of the length
 
@@ -53,11 +131,11 @@ class Options:
 class Pieces(NamedTuple):
     """Directed straight pieces between nodes, each pair of nodes once; nodes are indices into the table's."""
 
-    tail: Int
-    head: Int
-    way: Int  # index into the ways that were kept
-    speed_kmh: Float
-    length_m: Float
+    tail: IntArray
+    head: IntArray
+    way: IntArray  # index into the ways that were kept
+    speed_kmh: FloatArray
+    length_m: FloatArray
 
     def take(self, which: Any) -> Pieces:
         """Return some of them."""
@@ -69,7 +147,7 @@ def assemble(table: WayTable, options: Options) -> RoadNetwork:
 
     Examples
     --------
-    >>> from limiirl.roads.maps.way_files import read_ways
+    >>> from limiirl.roads.maps.tables import read_ways
     >>> street = {"id": 1, "nodes": [5, 6, 7], "tags": {"highway": "residential"}}
     >>> network = assemble(read_ways([street], {5: (41.0, -8.0), 6: (41.001, -8.0), 7: (41.002, -8.0)}), Options())
     >>> network.n_segments, network.n_turns  # both ways, and no way to turn round
@@ -95,7 +173,7 @@ def _roads(table: WayTable, options: Options, notes: dict[str, Any]) -> list[Way
     kept: list[Way] = []
     dropped: Counter[str] = Counter()
     for way in table.ways:
-        reason = rules.why_not(way.tags, service=options.service, public=options.public)
+        reason = osm.why_not(way.tags, service=options.service, public=options.public)
         if reason is None and len(way.nodes) < 2:
             reason = "fewer than two nodes"
         if reason is None:
@@ -105,8 +183,8 @@ def _roads(table: WayTable, options: Options, notes: dict[str, Any]) -> list[Way
     notes["ways"] = {
         "kept": len(kept),
         "dropped": dict(dropped),
-        "kept_though_closed_to_the_public": sum(rules.is_closed(way.tags) for way in kept),
-        "directions": dict(Counter(rules.directions(way.tags).rule for way in kept)),
+        "kept_though_closed_to_the_public": sum(osm.is_closed(way.tags) for way in kept),
+        "directions": dict(Counter(osm.directions(way.tags).rule for way in kept)),
     }
     if not kept:
         words = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "it is empty"
@@ -114,7 +192,7 @@ def _roads(table: WayTable, options: Options, notes: dict[str, Any]) -> list[Way
     return kept
 
 
-def _pieces(table: WayTable, ways: list[Way], notes: dict[str, Any]) -> tuple[Pieces, Int]:
+def _pieces(table: WayTable, ways: list[Way], notes: dict[str, Any]) -> tuple[Pieces, IntArray]:
     """Cut ways between consecutive nodes, both ways where allowed; and return which node each node was joined to."""
     sizes = np.fromiter((len(way.nodes) for way in ways), dtype=np.int64, count=len(ways))
     flat = np.fromiter(chain.from_iterable(way.nodes for way in ways), dtype=np.int64, count=int(sizes.sum()))
@@ -132,7 +210,7 @@ def _pieces(table: WayTable, ways: list[Way], notes: dict[str, Any]) -> tuple[Pi
     length = distance_m(table.lat[tail], table.lon[tail], table.lat[head], table.lon[head])
     # Two nodes in one place are one: to drop the piece between them would cut the street.
     short = (length <= 0.0) & (tail != head)
-    node_of = connect.joined_nodes(tail[short], head[short], table.node_id.size)
+    node_of = joined_nodes(tail[short], head[short], table.node_id.size)
     tail, head = node_of[tail], node_of[head]
     dropped["no length"] = int(np.count_nonzero(tail == head))
     unknown = np.full(tail.size, np.nan)
@@ -150,8 +228,8 @@ def _pieces(table: WayTable, ways: list[Way], notes: dict[str, Any]) -> tuple[Pi
 
 def _directed(pieces: Pieces, ways: list[Way]) -> Pieces:
     """Return the pieces along and against their ways where one may drive so: way by way, first along it, then back."""
-    allowed = np.array([rules.directions(way.tags)[:2] for way in ways], dtype=np.bool_)
-    limit = np.array([rules.limits(way.tags) for way in ways], dtype=np.float64)
+    allowed = np.array([osm.directions(way.tags)[:2] for way in ways], dtype=np.bool_)
+    limit = np.array([osm.limits(way.tags) for way in ways], dtype=np.float64)
     way, n = pieces.way, pieces.tail.size
     along, against = (np.flatnonzero(allowed[way, side]) for side in (0, 1))
     ahead = pieces.take(along)._replace(speed_kmh=limit[way[along], 0])
@@ -164,7 +242,7 @@ def _directed(pieces: Pieces, ways: list[Way]) -> Pieces:
     return both.take(np.lexsort((place, side, both.way)))
 
 
-def _moved(rule: Restriction, table: WayTable, node_of: Int) -> Restriction:
+def _moved(rule: Restriction, table: WayTable, node_of: IntArray) -> Restriction:
     """Return a restriction at the node to which its node was joined."""
     at = int(table.places(np.array(-1 if rule.via is None else rule.via)))
     return rule if rule.via is None or at < 0 else rule._replace(via=int(table.node_id[node_of[at]]))
@@ -172,25 +250,25 @@ def _moved(rule: Restriction, table: WayTable, node_of: Int) -> Restriction:
 
 def _connected(
     table: WayTable, ways: list[Way], pieces: Pieces, options: Options
-) -> tuple[Pieces, Int, dict[str, Any], connect.Part | None]:
+) -> tuple[Pieces, IntArray, dict[str, Any], Part | None]:
     """Return the pieces that are kept, the turns between them with counts, and the part of all that they are."""
     n, part = pieces.tail.size, None
     ends = pieces.tail, pieces.head, table.node_id.size
     if options.component == "street_nodes":
-        part = connect.street_part(*ends)
+        part = street_part(*ends)
         pieces = pieces.take(part.kept)
     elif options.component == "turns":
         # Where the only way on never comes back, a street ends as dead as any, and one may turn round if asked.
-        inner = connect.within_parts(*ends)
+        inner = within_parts(*ends)
         pieces = pieces.take(inner)
     turns, counts = _turns(table, ways, pieces, options)
     if options.component == "turns" and pieces.tail.size:
-        found = connect.turn_part(turns[:, 0], turns[:, 1], pieces.tail.size)
+        found = turn_part(turns[:, 0], turns[:, 1], pieces.tail.size)
         pieces, place = pieces.take(found.kept), np.cumsum(found.kept) - 1
         turns = place[turns[np.all(found.kept[turns], axis=1)]]
         n_parts = found.n_parts + int(np.count_nonzero(~inner))
         inner[inner] = found.kept
-        part = connect.Part(inner, n_parts)
+        part = Part(inner, n_parts)
     if not pieces.tail.size or (options.component == "turns" and not turns.size):
         raise InvalidNetwork(
             f"Nobody drives in a circle on the map's {n} segments. Is the extract too small? Pass component=None to "
@@ -199,7 +277,7 @@ def _connected(
     return pieces, turns, counts, part
 
 
-def _turns(table: WayTable, ways: list[Way], pieces: Pieces, options: Options) -> tuple[Int, dict[str, Any]]:
+def _turns(table: WayTable, ways: list[Way], pieces: Pieces, options: Options) -> tuple[IntArray, dict[str, Any]]:
     """Return the legal turns (E, 2), sorted, and counts of them."""
     turns = joined(pieces.tail, pieces.head, u_turns=options.u_turns is True)
     counts: dict[str, Any] = {"joined": len(turns)}
@@ -222,7 +300,7 @@ def _turns(table: WayTable, ways: list[Way], pieces: Pieces, options: Options) -
     return turns, counts
 
 
-def _loss(part: connect.Part, whole: Pieces, pieces: Pieces, rule: str) -> dict[str, Any]:
+def _loss(part: Part, whole: Pieces, pieces: Pieces, rule: str) -> dict[str, Any]:
     """Return what lies outside of the connected part, and warn where it is much."""
     km, kept = (float(these.length_m.sum()) / 1000.0 for these in (whole, pieces))
     lost = int(np.count_nonzero(~part.kept))
@@ -244,14 +322,14 @@ def _loss(part: connect.Part, whole: Pieces, pieces: Pieces, rule: str) -> dict[
 
 
 def _network(
-    table: WayTable, ways: list[Way], pieces: Pieces, turns: Int, options: Options, notes: dict[str, Any]
+    table: WayTable, ways: list[Way], pieces: Pieces, turns: IntArray, options: Options, notes: dict[str, Any]
 ) -> RoadNetwork:
     used, ends = np.unique(np.stack([pieces.tail, pieces.head]), return_inverse=True)
     tail, head = ends.reshape(2, -1)
     present = {way.tags["highway"] for way in ways}
-    names = tuple(name for name in (*rules.DRIVABLE, rules.SERVICE) if name in present)
+    names = tuple(name for name in (*osm.DRIVABLE, osm.SERVICE) if name in present)
     classes = np.array([names.index(way.tags["highway"]) for way in ways])
-    lanes = np.array([rules.lane_count(way.tags.get("lanes")) for way in ways])
+    lanes = np.array([osm.lane_count(way.tags.get("lanes")) for way in ways])
     numbers = np.array([way.id for way in ways], dtype=np.int64)
     streets, street_of = indexed([tagged(way.tags) for way in ways])
     known: dict[str, Any] = {} if options.centre is None else {"centre": checked_centre(options.centre, table, used)}
@@ -276,7 +354,7 @@ def _network(
     )
 
 
-def checked_centre(centre: tuple[float, float], table: WayTable, used: Int) -> tuple[float, float]:
+def checked_centre(centre: tuple[float, float], table: WayTable, used: IntArray) -> tuple[float, float]:
     """Return a centre that lies near the map, or say that it does not: it may be swapped, or the map may be."""
     lat, lon = centre
     here = float(np.median(table.lat[used])), float(np.median(table.lon[used]))

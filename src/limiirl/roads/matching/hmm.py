@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from limiirl.kernels.candidates import GridIndex
-from limiirl.kernels.matched_path import match_trip
-from limiirl.kernels.routing import Router
-from limiirl.kernels.viterbi_matching import Model
-from limiirl.roads.matching.candidates import streets_of
+from limiirl.roads.kernels.hmm import Model
+from limiirl.roads.kernels.matched_path import match_trip
+from limiirl.roads.kernels.routing import Router
+from limiirl.roads.kernels.spatial_index import GridIndex
+from limiirl.roads.matching.candidates import Progress, Radii, check_numbers, match_each, radii, reasons_of, streets_of
 from limiirl.roads.matching.matches import Piece, TripMatch
-from limiirl.roads.matching.pool import Progress, match_each
-from limiirl.roads.matching.reasons import reasons_of
-from limiirl.roads.matching.settings import Radii, check_numbers, radii
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
 

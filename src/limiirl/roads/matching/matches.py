@@ -1,4 +1,7 @@
-"""`Matches`: trips as paths of segments, with how sure each is and what was dropped."""
+"""`Matches`: trips as paths of segments, with how sure each is and what was dropped.
+
+One npz file for matched trips; and the rules that their arrays keep.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,97 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._io import Kind, read_archive, write_archive
+from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidDemos, InvalidTrips
-from limiirl.roads.checks import frozen
-from limiirl.roads.matching import storage
+from limiirl.errors import InvalidDemos, InvalidFile, InvalidTrips
+from limiirl.roads.network import frozen
 
 if TYPE_CHECKING:
     from limiirl.roads.network import RoadNetwork
     from limiirl.roads.traces.trips import Trips
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+
+KIND = Kind("limiirl.matches", 1, "matched trips", "Matches.save or `limiirl roads match`")
+WORDS = ("reasons", "settings")
+
+
+def save(matches: Matches, path: str | PathLike[str]) -> None:
+    """Write matches to `path`; see `Matches.save`."""
+    arrays = {part.name: getattr(matches, part.name) for part in fields(matches) if part.name not in WORDS}
+    words: dict[str, Any] = {name: dict(getattr(matches, name)) for name in WORDS}
+    for name in ("ids", "groups"):
+        if arrays[name] is None or arrays[name].dtype.kind == "U":
+            words[name] = None if arrays[name] is None else arrays[name].tolist()
+            del arrays[name]
+    write_archive(path, KIND, words, arrays)
+
+
+def load(cls: type[Matches], path: str | PathLike[str]) -> Matches:
+    """Read what `save` wrote; a file that is truncated or foreign is an `InvalidFile` that says so.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from limiirl.roads import Matches, Trips
+    >>> from limiirl.roads.matching.matches import Piece, TripMatch
+    >>> trips = Trips.from_lists([[41.15, 41.16]], [[-8.63, -8.63]], ids=["a"])
+    >>> piece = Piece(0, 1, np.array([0]), 1.0)
+    >>> match = TripMatch((piece,), np.zeros(2, dtype=np.int64), np.zeros(2), np.zeros(2))
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "matches.npz"
+    >>> Matches.from_trips(trips, [match]).save(path)
+    >>> Matches.load(path).ids
+    array(['a'], dtype='<U1')
+    """
+    header, arrays = read_archive(path, KIND)
+    try:
+        words: dict[str, Any] = {name: header[name] for name in (*WORDS, "ids", "groups") if name in header}
+        for name in ("ids", "groups"):
+            if words.get(name) is not None:
+                words[name] = np.asarray(words[name], dtype=np.str_)
+        return cls(**(words | arrays))
+    except (KeyError, TypeError, ValueError, InvalidTrips) as error:
+        raise InvalidFile(f"{path} is damaged: {error!s:.300} Match the trips again.") from error
+
+
+def same(one: Any, two: Any) -> bool:
+    """Return whether two fields are equal; NaN, which stands where a fix is unmatched, equals itself."""
+    if not isinstance(one, np.ndarray) or not isinstance(two, np.ndarray):
+        return bool(one == two) if type(one) is type(two) else False
+    return np.array_equal(one, two, equal_nan=one.dtype.kind == "f" and two.dtype.kind == "f")
+
+
+def check(matches: Matches) -> None:
+    """Check that lengths fit; the content is the matcher's word."""
+    m, n_fixes = matches.offsets.size - 1, matches.fix_segment.size
+    if m < 0 or matches.offsets[0] != 0 or matches.offsets[-1] != matches.segments.size:
+        raise InvalidTrips(f"offsets must run from 0 to {matches.segments.size} segments.")
+    if np.any(np.diff(matches.offsets) < 1):
+        raise InvalidTrips(f"piece {int(np.argmax(np.diff(matches.offsets) < 1))} has no segments; leave it out.")
+    for name, shape in {
+        "trip": (m,), "ids": (m,), "groups": (m,), "confidence": (m,), "whole": (m,), "span": (m, 2),
+        "fix_along_m": (n_fixes,), "fix_distance_m": (n_fixes,),
+    }.items():  # fmt: skip
+        array = getattr(matches, name)
+        if array is not None and array.shape != shape:
+            raise InvalidTrips(f"{name} must have shape {shape}; it has {array.shape}.")
+    low = int(matches.segments.min(initial=0))
+    if low < 0:
+        raise InvalidTrips(f"segments must be numbers from 0 on; one is {low}.")
+    if matches.fix_segment.min(initial=0) < -1:
+        raise InvalidTrips(f"fix_segment must be from -1 on; one is {matches.fix_segment.min()}.")
+    if matches.fix_offsets.ndim != 1 or not matches.fix_offsets.size or matches.fix_offsets[0] != 0:
+        raise InvalidTrips("fix_offsets must be a row of numbers that begins with 0.")
+    if matches.fix_offsets[-1] != n_fixes:
+        raise InvalidTrips(f"fix_offsets must end with {n_fixes} fixes; they end with {matches.fix_offsets[-1]}.")
+    if np.any(np.diff(matches.fix_offsets) < 0):
+        raise InvalidTrips("fix_offsets must not fall.")
+    if matches.trip.size and not 0 <= matches.trip.min() <= matches.trip.max() < matches.fix_offsets.size - 1:
+        raise InvalidTrips(f"trip must name one of {matches.fix_offsets.size - 1} trips.")
+    first, last = matches.span.T
+    if np.any((first < 0) | (first > last) | (last >= n_fixes)):
+        raise InvalidTrips(f"span must be a first and a last of {n_fixes} fixes, in order.")
+
 
 UNMATCHED = -1
 
@@ -41,7 +124,7 @@ class Piece(NamedTuple):
 
     first: int
     last: int
-    segments: Int
+    segments: IntArray
     confidence: float
 
 
@@ -61,9 +144,9 @@ class TripMatch(NamedTuple):
     """
 
     pieces: tuple[Piece, ...]
-    segment: Int
-    along_m: Float
-    distance_m: Float
+    segment: IntArray
+    along_m: FloatArray
+    distance_m: FloatArray
     reasons: tuple[str, ...] = ()
 
 
@@ -99,32 +182,32 @@ class Matches:
         Method, numbers, where `sigma_m` among them comes from, and the fingerprint of the network.
     """
 
-    segments: Int
-    offsets: Int
-    trip: Int
+    segments: IntArray
+    offsets: IntArray
+    trip: IntArray
     ids: NDArray[Any]
     groups: NDArray[Any] | None
-    confidence: Float
+    confidence: FloatArray
     whole: NDArray[np.bool_]
-    span: Int
-    fix_segment: Int
-    fix_along_m: Float
-    fix_distance_m: Float
-    fix_offsets: Int
+    span: IntArray
+    fix_segment: IntArray
+    fix_along_m: FloatArray
+    fix_distance_m: FloatArray
+    fix_offsets: IntArray
     reasons: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    load = classmethod(storage.load)
+    load = classmethod(load)
 
     def __post_init__(self) -> None:
         """Check that the arrays fit each other, and take private, read-only copies."""
         for part in fields(self):
             value = getattr(self, part.name)
-            if part.name in storage.WORDS:
+            if part.name in WORDS:
                 object.__setattr__(self, part.name, dict(value))
             elif value is not None:
                 object.__setattr__(self, part.name, frozen(np.array(value)))
-        storage.check(self)
+        check(self)
 
     @classmethod
     def from_trips(
@@ -174,7 +257,7 @@ class Matches:
         )
 
     @property
-    def lengths(self) -> Int:
+    def lengths(self) -> IntArray:
         """Segments (M,) of each piece."""
         return np.diff(self.offsets)
 
@@ -183,19 +266,19 @@ class Matches:
         """How many trips were matched end to end."""
         return int(self.whole.sum())
 
-    def path(self, i: int) -> Int:
+    def path(self, i: int) -> IntArray:
         """Return the segments of piece i, counted from 0; from the last, -1, where i is negative."""
         if not -len(self) <= i < len(self):
             raise IndexError(f"there is no piece {i} among {len(self)}; count from 0.")
         i %= len(self)
         return self.segments[self.offsets[i] : self.offsets[i + 1]]
 
-    def lengths_m(self, network: RoadNetwork) -> Float:
+    def lengths_m(self, network: RoadNetwork) -> FloatArray:
         """Return the length (M,) of each piece's path in metres, its first and last segments counted whole."""
         total = np.concatenate([[0.0], np.cumsum(network.length_m[self.on(network)])])
         return np.asarray(np.diff(total[self.offsets]))
 
-    def geometry(self, network: RoadNetwork, i: int, *, clip: bool = False) -> Float:
+    def geometry(self, network: RoadNetwork, i: int, *, clip: bool = False) -> FloatArray:
         """Return the line (k, 2) of piece i: latitudes and longitudes, corner by corner.
 
         Parameters
@@ -223,7 +306,7 @@ class Matches:
         min_confidence: float = 0.0,
         whole: bool = True,
         drop_cycles: bool = False,
-    ) -> tuple[Int, dict[str, int]]:
+    ) -> tuple[IntArray, dict[str, int]]:
         """Return which pieces pass, and how many fail by each rule; a piece is counted under the first it breaks."""
         rules = {
             "not matched end to end": ~self.whole & whole,
@@ -277,9 +360,9 @@ class Matches:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to one npz file, atomically; `Matches.load` gives an equal value back."""
-        storage.save(self, path)
+        save(self, path)
 
-    def on(self, network: RoadNetwork) -> Int:
+    def on(self, network: RoadNetwork) -> IntArray:
         """Return all segments, or say that the network is not the one they were matched to."""
         if self.segments.size and self.segments.max() >= network.n_segments:
             raise InvalidTrips(
@@ -313,7 +396,7 @@ class Matches:
         if not isinstance(other, Matches):
             return NotImplemented
         mine, theirs = ([getattr(one, part.name) for part in fields(one)] for one in (self, other))
-        return all(storage.same(one, two) for one, two in zip(mine, theirs, strict=True))
+        return all(same(one, two) for one, two in zip(mine, theirs, strict=True))
 
     def __hash__(self) -> int:
         return hash((self.segments.tobytes(), self.offsets.tobytes()))

@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import InvalidTrips
-from limiirl.kernels.progress import path_progress
+from limiirl.roads.kernels.matched_path import path_progress
 from limiirl.roads.matching.matches import UNMATCHED, Matches
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
 
 if TYPE_CHECKING:
-    from limiirl.roads.traces.cleaning import Cleaned
+    from limiirl.roads.traces.clean import Cleaned
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 """Of the quantiles."""
@@ -81,16 +79,16 @@ class Quality:
     unread: Mapping[str, int]
     n_fixes: int
     n_fixes_matched: int
-    distance_m: Float
+    distance_m: FloatArray
     within: Mapping[float, float]
-    gap_s: Float
-    gap_m: Float
+    gap_s: FloatArray
+    gap_m: FloatArray
     n_gaps: int
     gap_share: float
-    length_ratio: Float
-    confidence: Float
-    worst: Int
-    typical: Int
+    length_ratio: FloatArray
+    confidence: FloatArray
+    worst: IntArray
+    typical: IntArray
 
     @property
     def share_whole(self) -> float:
@@ -181,7 +179,7 @@ def quality(network: RoadNetwork, trips: Trips | Cleaned, matches: Matches, *, e
     )
 
 
-def _stretches(network: RoadNetwork, trips: Trips, matches: Matches) -> tuple[Float, Float, Float]:
+def _stretches(network: RoadNetwork, trips: Trips, matches: Matches) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return seconds and routed metres between neighbouring matched fixes, and the ratio (M,) of lengths."""
     xy = network.plane.xy(trips.lat, trips.lon)
     seconds, metres, ratio = [np.empty(0)], [np.empty(0)], np.full(len(matches), np.nan)
@@ -198,6 +196,6 @@ def _stretches(network: RoadNetwork, trips: Trips, matches: Matches) -> tuple[Fl
     return np.concatenate(seconds), np.concatenate(metres), ratio
 
 
-def _quantiles(values: Float) -> Float:
+def _quantiles(values: FloatArray) -> FloatArray:
     known = values[np.isfinite(values)]
     return np.quantile(known, LEVELS) if known.size else np.full(len(LEVELS), np.nan)

@@ -11,13 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl.demos.checks import frozen
+from limiirl._typing import BoolArray, FloatArray, IntArray
+from limiirl.demos.validate import frozen
 from limiirl.errors import InvalidTrips
 from limiirl.roads.traces.trips import Skipped, Trips
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 SWAPPED = (
     "its latitudes are beyond 90 degrees, and would not be if latitude and longitude changed places; "
@@ -45,17 +42,17 @@ class Raw:
         Which piece of its trip each one is, where the file says so.
     """
 
-    lat: Float
-    lon: Float
-    time: Float | None
-    start: Float | None
-    counts: Int
-    rows: Int
+    lat: FloatArray
+    lon: FloatArray
+    time: FloatArray | None
+    start: FloatArray | None
+    counts: IntArray
+    rows: IntArray
     ids: NDArray[Any]
     groups: NDArray[Any] | None
     skipped: list[Skipped] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
-    pieces: Int | None = None
+    pieces: IntArray | None = None
 
 
 def assemble(raw: Raw, step_s: float) -> Trips:
@@ -89,7 +86,7 @@ def assemble(raw: Raw, step_s: float) -> Trips:
     return _distinct(first, pieces, raw.rows[keep], skipped, notes)
 
 
-def unit_s(values: Float, notes: Counter[str]) -> Float:
+def unit_s(values: FloatArray, notes: Counter[str]) -> FloatArray:
     """Return times in seconds; those so large that they must be milliseconds or less are divided, and that is noted.
 
     Examples
@@ -154,14 +151,14 @@ def merge(parts: Sequence[Raw]) -> Raw:
     )
 
 
-def _starts(raw: Raw) -> Float:
+def _starts(raw: Raw) -> FloatArray:
     """Return the start (N,) of each trip, NaN for trips whose fixes have times, 0 where the file knows no time."""
     if raw.start is not None:
         return raw.start
     return np.full(raw.counts.size, 0.0 if raw.time is None else np.nan)
 
 
-def _times(raw: Raw, trip: Int, step_s: float) -> Float:
+def _times(raw: Raw, trip: IntArray, step_s: float) -> FloatArray:
     """Return the time (n,) of every fix: one step a fix from its trip's start, or its own."""
     fix = np.arange(trip.size) - np.repeat(np.cumsum(raw.counts) - raw.counts, raw.counts)
     counted = np.repeat(_starts(raw), raw.counts) + step_s * fix
@@ -169,8 +166,14 @@ def _times(raw: Raw, trip: Int, step_s: float) -> Float:
 
 
 def _good_fixes(
-    lat: Float, lon: Float, time_s: Float, trip: Int, counts: Int, reason: Int, notes: Counter[str]
-) -> Bool:
+    lat: FloatArray,
+    lon: FloatArray,
+    time_s: FloatArray,
+    trip: IntArray,
+    counts: IntArray,
+    reason: IntArray,
+    notes: Counter[str],
+) -> BoolArray:
     """Return which fixes (n,) can be used; give trips that have none a `reason`."""
     known = np.isfinite(lat) & np.isfinite(lon) & np.isfinite(time_s)
     on_globe = (np.abs(lat) <= 90.0) & (np.abs(lon) <= 180.0)
@@ -191,7 +194,9 @@ def _good_fixes(
     return good
 
 
-def _in_order(lat: Float, lon: Float, time_s: Float, counts: Int, notes: Counter[str]) -> tuple[Float, Float, Float]:
+def _in_order(
+    lat: FloatArray, lon: FloatArray, time_s: FloatArray, counts: IntArray, notes: Counter[str]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the fixes sorted by time within each trip; fixes of one time stay in the order of the file."""
     trip = np.repeat(np.arange(counts.size), counts)
     fall = (np.diff(time_s) < 0.0) & (np.diff(trip) == 0)
@@ -202,7 +207,7 @@ def _in_order(lat: Float, lon: Float, time_s: Float, counts: Int, notes: Counter
     return lat[order], lon[order], time_s[order]
 
 
-def _distinct(trips: Trips, pieces: Int, rows: Int, skipped: list[Skipped], notes: Counter[str]) -> Trips:
+def _distinct(trips: Trips, pieces: IntArray, rows: IntArray, skipped: list[Skipped], notes: Counter[str]) -> Trips:
     """Return trips told apart: a copy is left out, another trip of the same name is kept as ``name#2``.
 
     Pieces of one trip have one id and one driver, and a number each.
@@ -242,7 +247,7 @@ def _distinct(trips: Trips, pieces: Int, rows: Int, skipped: list[Skipped], note
     return Trips(*fixes, frozen(ids[keep]), chosen.groups, skips, kept, pieces[keep])
 
 
-def _only_pieces(name: Int, pieces: Int, groups: NDArray[Any] | None) -> bool:
+def _only_pieces(name: IntArray, pieces: IntArray, groups: NDArray[Any] | None) -> bool:
     """Whether trips of one name are pieces of one trip, all of them: of one driver, and no two of one number."""
     order = np.lexsort((pieces, name))
     together = np.diff(name[order]) == 0

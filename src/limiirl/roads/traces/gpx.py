@@ -14,7 +14,7 @@ import numpy as np
 
 from limiirl.errors import InvalidFile
 from limiirl.roads.traces.assembly import Raw
-from limiirl.roads.traces.cells import float_or_nan, moment_s
+from limiirl.roads.traces.tables import float_or_nan, moment_s
 from limiirl.roads.traces.trips import Skipped
 
 _DAMAGES = (ET.ParseError, EOFError, gzip.BadGzipFile, zlib.error)

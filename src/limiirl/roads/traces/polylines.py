@@ -7,16 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from limiirl.kernels.polylines import read_polylines
+from limiirl._typing import FloatArray, IntArray
+from limiirl.roads.kernels.gps import read_polylines
 from limiirl.roads.traces.assembly import Raw, unit_s
-from limiirl.roads.traces.cells import Cells, as_text
-from limiirl.roads.traces.tables import GUESSES
+from limiirl.roads.traces.tables import GUESSES, Cells, as_text
 from limiirl.roads.traces.trips import Skipped
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 _INCOMPLETE = "the file marks it as incomplete (fixes are missing)"
 
@@ -65,7 +61,7 @@ def read_polyline_rows(batches: Iterable[dict[str, Any]], cells: Cells) -> Raw:
     )
 
 
-def read_points(column: Any) -> tuple[Float, Int, dict[int, str]]:
+def read_points(column: Any) -> tuple[FloatArray, IntArray, dict[int, str]]:
     """Return the points (n, 2) of a block of polylines, how many each has, and what is wrong with some of them.
 
     Examples
@@ -106,7 +102,7 @@ def read_points(column: Any) -> tuple[Float, Int, dict[int, str]]:
     return xy, counts, faults
 
 
-def _pairs(column: Any) -> tuple[Float, Int] | None:
+def _pairs(column: Any) -> tuple[FloatArray, IntArray] | None:
     """Return points and counts of lists of pairs, or None where they are not just that."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -140,7 +136,7 @@ def _by_name(point: dict[str, Any], role: str) -> Any:
     return next((value for key, value in point.items() if key.lower() in GUESSES[role]), None)
 
 
-def _slowly(text: str) -> Float | str:
+def _slowly(text: str) -> FloatArray | str:
     """Return the points (k, 2) of a polyline in any JSON, NaN for a number that is not there; or what is wrong."""
     if not text.strip():
         return "it has no polyline"

@@ -1,18 +1,35 @@
-"""Tables of trips: which column is what; parquet in and out."""
+"""Tables of trips: which column is what; parquet in and out.
+
+Tables of trips in CSV: block by block, whatever is broken in them.
+
+Cells of a table as text, numbers and times; a column in which nothing can be read is an error that shows a cell.
+
+Tables with a fix a row, gathered into trips.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._io import atomic_write
+from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import InvalidFile, InvalidParameter
-from limiirl.files import atomic_write
+from limiirl.roads.traces.assembly import Raw, as_names, unit_s
+from limiirl.roads.traces.trips import Skipped
 
 if TYPE_CHECKING:
     from limiirl.roads.traces.trips import Trips
+
 
 # Names of columns that are understood without being told, in lower case, the likelier first.
 GUESSES: Mapping[str, tuple[str, ...]] = {
@@ -135,3 +152,444 @@ def _as_arrow(values: NDArray[Any]) -> Any:
     import pyarrow as pa
 
     return pa.array(values, type=pa.large_string() if values.dtype.kind == "U" else None)
+
+
+# What pyarrow says of a table that ends after its head.
+_NO_ROWS = ("cannot infer number of columns", "Could not skip initial")
+_SEPARATORS = ",;\t|"
+_MOST_HEAD = 1 << 20
+_LINE_END = re.compile(r"\r\n?|\n")
+
+
+class CsvHead(NamedTuple):
+    """What the first row of a CSV file says of it.
+
+    Attributes
+    ----------
+    names : list of str
+        Of its columns.
+    separator : str
+        What stands between cells: the one of ``, ; tab |`` that makes most of them.
+    encoding : str
+        "utf-16" where the file is marked so; else "latin1", which knows every byte, so that what is no UTF-8 costs a
+        name at most.
+    """
+
+    names: list[str]
+    separator: str
+    encoding: str
+
+
+def csv_head(path: Path) -> CsvHead:
+    r"""Read the first row of a CSV file, whatever ends it: a line feed, a carriage return or both.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "trips.csv"
+    >>> _ = path.write_bytes("lat;lon\r41,15;-8,63\r".encode("utf-16"))
+    >>> csv_head(path)
+    CsvHead(names=['lat', 'lon'], separator=';', encoding='utf-16')
+    """
+    import pyarrow as pa
+
+    try:
+        with _open(path) as stream:
+            head = bytearray()
+            while not any(end in head for end in (b"\n", b"\r")) and len(head) < _MOST_HEAD:
+                block = stream.read(4096)
+                if not block:
+                    break
+                head += block
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(path, error) from None
+    wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if not wide and b"\0" in head:
+        raise InvalidFile(
+            f"{path} is no text: it has zero bytes, as a program's own format or unmarked UTF-16 has. Give CSV in "
+            "UTF-8, parquet or GPX."
+        )
+    if wide:
+        line = re.split(r"[\r\n]", head[: len(head) // 2 * 2].decode("utf-16", errors="replace"), maxsplit=1)[0]
+    else:
+        line = _decoded(re.split(rb"[\r\n]", bytes(head), maxsplit=1)[0])
+    line = line.strip()
+    if not line:
+        raise InvalidFile(f"{path} is empty, or its first row is. Was it written to the end?")
+    try:
+        rows = [next(csv.reader([line], delimiter=separator)) for separator in _SEPARATORS]
+    except csv.Error as error:
+        raise InvalidFile(f"{path} begins with no row of names ({error}). Give CSV in UTF-8, parquet or GPX.") from None
+    names = max(rows, key=len)
+    return CsvHead(names, _SEPARATORS[rows.index(names)], "utf-16" if wide else "latin1")
+
+
+def csv_batches(
+    path: Path, head: CsvHead, chosen: Mapping[str, str], broken: list[tuple[int, str]], notes: Counter[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield blocks of rows of a CSV file as {role: text}; rows of a wrong number of cells go to `broken`.
+
+    A quote that is not closed swallows the lines after it. Those are read again at the end, each for itself.
+    """
+    import pyarrow as pa
+    import pyarrow.csv as reading
+
+    swallowed: list[str] = []
+
+    def as_read(block: dict[str, Any]) -> dict[str, Any]:
+        if head.encoding != "latin1":
+            return block
+        return {role: _as_utf8(column, role, notes) for role, column in block.items()}
+
+    def handle(row: Any) -> str:
+        # Not `splitlines`: for it half a letter of UTF-8, read as Latin-1, may end a line.
+        first, *rest = _LINE_END.split(row.text)
+        # Numbered from 1 with the header.
+        broken.append((-1 if row.number is None else row.number - 2, _shown(first, head)))
+        swallowed.extend(line for line in rest if line)
+        return "skip"
+
+    places = {role: str(head.names.index(name)) for role, name in chosen.items()}
+    columns = sorted(set(places.values()))
+    try:
+        with _open(path) as stream:
+            reader = reading.open_csv(
+                stream,
+                # A trip may be long: a row must fit into a block.
+                read_options=reading.ReadOptions(
+                    use_threads=False,
+                    block_size=1 << 24,
+                    encoding=head.encoding,
+                    skip_rows=1,
+                    column_names=[str(i) for i in range(len(head.names))],
+                ),
+                parse_options=reading.ParseOptions(
+                    delimiter=head.separator, invalid_row_handler=handle, newlines_in_values=True
+                ),
+                convert_options=reading.ConvertOptions(
+                    include_columns=columns, column_types={name: pa.large_string() for name in columns}
+                ),
+            )
+            for batch in reader:
+                yield as_read({role: batch.column(place) for role, place in places.items()})
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if any(words in str(error) for words in _NO_ROWS):
+            return
+        raise unreadable(path, error) from None
+    if swallowed:
+        yield as_read(_one_by_one(swallowed, head, chosen, broken))
+
+
+def _as_utf8(column: Any, role: str, notes: Counter[str]) -> Any:
+    """Return text that was read as Latin-1 as the UTF-8 that it is; polylines have none but ASCII."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if role == "polyline" or pc.all(pc.string_is_ascii(column)).as_py() is not False:
+        return column
+    cells = []
+    for text in column.to_pylist():
+        mended = _decoded(text.encode("latin-1"))
+        # Kept as it is, so that two names stay two.
+        notes["cells that are no UTF-8, read as Latin-1"] += mended == text and not text.isascii()
+        cells.append(mended)
+    return pa.array(cells, pa.large_string())
+
+
+def _decoded(text: bytes) -> str:
+    """Return text that is UTF-8, or else Latin-1."""
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return text.decode("latin-1")
+
+
+def _shown(line: str, head: CsvHead) -> str:
+    """Return a line as it stands in the file."""
+    return _decoded(line.encode("latin-1")) if head.encoding == "latin1" else line
+
+
+def _one_by_one(
+    lines: list[str], head: CsvHead, chosen: Mapping[str, str], broken: list[tuple[int, str]]
+) -> dict[str, Any]:
+    """Return lines of a CSV file as {role: text}; those that are broken themselves go to `broken`."""
+    import pyarrow as pa
+
+    rows = []
+    for line in lines:
+        try:
+            cells = next(csv.reader([line], delimiter=head.separator), [])
+        except csv.Error:  # a cell that is too long for it
+            cells = []
+        if len(cells) == len(head.names):
+            rows.append(cells)
+        else:
+            broken.append((-1, _shown(line, head)))
+    return {
+        role: pa.array([row[head.names.index(name)] for row in rows], pa.large_string())
+        for role, name in chosen.items()
+    }
+
+
+def _open(path: Path) -> Any:
+    import pyarrow as pa
+
+    with path.open("rb") as handle:
+        zipped = handle.read(2) == b"\x1f\x8b"
+    return pa.input_stream(str(path), compression="gzip" if zipped else None)
+
+
+DECIMAL_COMMAS = "numbers with a decimal comma, read as a point"
+# What stands for nothing in a cell.
+_NOTHING = ("", "nan", "null", "none", "na", "n/a", "-")
+_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
+_TIMES = (
+    "Write times as 2013-07-02 18:05:00 (in 02/07/2013 the month could be either) or as seconds since 1970, or read "
+    "the file without them: columns={'time': None}."
+)
+_WORDS = {
+    "lat": ("latitude", "Write degrees as 41.15, or say which column has them: columns={'lat': ...}."),
+    "lon": ("longitude", "Write degrees as -8.63, or say which column has them: columns={'lon': ...}."),
+    "time": ("time", _TIMES),
+}
+
+
+class Cells:
+    """Reads numbers and times, block after block, and remembers the first cell of each role that is neither.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> cells = Cells(Path("a.csv"), {"lat": "Breite"})
+    >>> cells.numbers("lat", pa.array(["41,15", "north"]), row=0).tolist(), dict(cells.notes)
+    ([41.15, nan], {'numbers with a decimal comma, read as a point': 1})
+    >>> cells.check()  # one of them can be read
+    """
+
+    def __init__(self, path: Path, chosen: Mapping[str, str]) -> None:
+        self.path, self.notes = path, Counter[str]()
+        self._chosen = chosen
+        self._read: Counter[str] = Counter()
+        self._odd: dict[str, tuple[int, str]] = {}
+
+    def numbers(self, role: str, column: Any, row: int) -> FloatArray:
+        """Return a block of a column as float64, NaN where no number stands; `row` is that of its first cell."""
+        return self._seen(role, column, row, as_numbers(column, self.notes))
+
+    def times(self, role: str, column: Any, row: int) -> FloatArray:
+        """Return a block of a column as seconds, or in whatever unit its numbers have; see `as_times`."""
+        return self._seen(role, column, row, as_times(column, self.notes))
+
+    def check(self) -> None:
+        """Raise `InvalidFile` where a column has cells, and none of them could be read."""
+        for role, (row, text) in self._odd.items():
+            if not self._read[role]:
+                word, remedy = _WORDS[role]
+                raise InvalidFile(
+                    f"{self.path}, row {row} (the first below the head is row 0): {text[:40]!r} in column "
+                    f"{self._chosen[role]!r} is no {word} that can be read, nor is any other cell of it. {remedy}"
+                )
+
+    def _seen(self, role: str, column: Any, row: int, values: FloatArray) -> FloatArray:
+        known = np.isfinite(values)
+        self._read[role] += int(np.count_nonzero(known))
+        if role not in self._odd and not self._read[role]:
+            for i in np.flatnonzero(~known).tolist():
+                text = str(column[i].as_py())
+                if text.strip().lower() not in _NOTHING:
+                    self._odd[role] = row + i, text
+                    break
+        return values
+
+
+def as_text(column: Any) -> NDArray[Any]:
+    """Return a column as text, "" where nothing stands."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)  # NaN names nothing
+        # Whole numbers become floats in a column with gaps.
+        if pc.all(pc.equal(pc.floor(column), column)).as_py() is not False:
+            with suppress(pa.ArrowInvalid):  # beyond 64 bits they stay as they are
+                column = pc.cast(column, pa.int64())
+    try:
+        text = pc.fill_null(pc.cast(column, pa.large_string()), "").to_pylist()
+    except pa.ArrowException:  # lists and the like have no text of Arrow's
+        text = ["" if value is None else str(value) for value in column.to_pylist()]
+    return np.array(text, dtype=np.str_) if text else np.empty(0, dtype="<U1")
+
+
+def as_numbers(column: Any, notes: Counter[str] | None = None) -> FloatArray:
+    """Return a column as float64, NaN where nothing that is a number stands; decimal commas are counted in `notes`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        numbers = pc.cast(column, pa.float64(), safe=False)
+    except pa.ArrowException:
+        cells = column.to_pylist()
+        _count_commas(cells, notes)
+        return np.array([float_or_nan(text) for text in cells])
+    return np.asarray(pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def as_times(column: Any, notes: Counter[str] | None = None) -> FloatArray:
+    """Return a column of times as numbers: dates as seconds since 1970 (UTC unless they say otherwise)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_timestamp(column.type):
+        micro = pc.cast(pc.cast(column, pa.timestamp("us", tz=column.type.tz), safe=False), pa.int64())
+        return np.asarray(pc.cast(micro, pa.float64(), safe=False).to_numpy(zero_copy_only=False)) / 1e6
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return as_numbers(column)
+    try:
+        return as_numbers(pc.cast(column, pa.float64()))
+    except pa.ArrowInvalid:
+        pass
+    for kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC")):
+        try:
+            return as_times(pc.cast(column, kind))
+        except pa.ArrowInvalid:
+            continue
+    cells = column.to_pylist()
+    _count_commas(cells, notes)
+    return np.array([moment_s(text) for text in cells])
+
+
+def float_or_nan(text: Any) -> float:
+    """Return a number, NaN where the text is none; a single comma is a decimal one.
+
+    Examples
+    --------
+    >>> float_or_nan("41,15"), float_or_nan("41.15"), float_or_nan("1,372,636")
+    (41.15, 41.15, nan)
+    """
+    try:
+        return float(text or "nan")
+    except (ValueError, TypeError):
+        comma = isinstance(text, str) and _COMMA.fullmatch(text)
+        return float(text.replace(",", ".")) if comma else float("nan")
+
+
+def moment_s(text: str | None) -> float:
+    """Return a date or a number as seconds, NaN where it is neither."""
+    number = float_or_nan(text)
+    if number == number:  # a number of 8 or of 13 digits would pass for a date
+        return number
+    try:
+        moment = datetime.fromisoformat((text or "").strip().replace("/", "-"))
+    except ValueError:
+        return number
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _count_commas(cells: list[Any], notes: Counter[str] | None) -> None:
+    if notes is not None:
+        notes[DECIMAL_COMMAS] += sum(isinstance(text, str) and _COMMA.fullmatch(text) is not None for text in cells)
+
+
+def read_fix_rows(batches: Iterable[dict[str, Any]], cells: Cells) -> Raw:
+    """Read a table with a fix a row, in whatever order: trips of several drivers may alternate.
+
+    A trip is what has one id and one driver, so that ids may begin anew with every driver. Without ids, a driver makes
+    one trip; without drivers too, the file does, under its own name. Pieces of a trip that was cut stay apart.
+    """
+    lat, lon, times = [], [], []
+    words: dict[str, list[Any]] = {"trip": [], "driver": [], "piece": []}
+    row = 0
+    for batch in batches:
+        lat.append(cells.numbers("lat", batch["lat"], row))
+        lon.append(cells.numbers("lon", batch["lon"], row))
+        if "time" in batch:
+            times.append(cells.times("time", batch["time"], row))
+        row += lat[-1].size
+        for role, columns in words.items():
+            if role in batch:
+                columns.append(_encoded(batch[role]))
+    cells.check()
+    none = np.empty(0)
+    north, east = np.concatenate([none, *lat]), np.concatenate([none, *lon])
+    trip, trip_names = _codes(words["trip"], north.size)
+    driver, driver_names = _codes(words["driver"], north.size)
+    piece, piece_names = _codes(words["piece"], north.size)
+    skipped = []
+    used = trip >= 0
+    if not used.all():
+        lost = int(np.count_nonzero(~used))
+        reason = f"{lost:,} row{'s' * (lost != 1)} of the table ha{'ve' if lost != 1 else 's'} no trip id"
+        skipped.append(Skipped("", int(np.argmin(used)), reason, trip=False))
+    order, starts = _gather(trip, (driver, piece), used)
+    first = order[starts]
+    notes = cells.notes
+    if words["driver"] and (nobody := int(np.count_nonzero(driver[first] < 0))):
+        notes["trips without a driver, whose name is blank"] = nobody
+    if words["trip"]:
+        ids = trip_names[trip[first]]
+    elif words["driver"]:
+        ids = driver_names[driver[first]]
+    else:
+        ids = np.full(first.size, cells.path.name.partition(".")[0])
+    return Raw(
+        north[order],
+        east[order],
+        unit_s(np.concatenate(times)[order], notes) if times else None,
+        None,
+        np.diff(np.append(starts, order.size)),
+        first,
+        ids,
+        driver_names[driver[first]] if words["driver"] else None,
+        skipped,
+        notes,
+        _numbers(piece_names[piece[first]]) if words["piece"] else None,
+    )
+
+
+def _encoded(column: Any) -> Any:
+    """Return a column as numbers into its distinct values: a name repeats over all fixes of its trip."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        return column
+    if pa.types.is_nested(column.type):  # lists and the like, of which only the text can name a trip
+        column = pa.array(as_text(column), pa.large_string())
+    return column.dictionary_encode()
+
+
+def _codes(columns: list[Any], n: int) -> tuple[IntArray, NDArray[Any]]:
+    """Return a number (n,) for each row's name, and the names; -1 for none."""
+    import pyarrow as pa
+
+    if not columns:
+        return np.zeros(n, dtype=np.int64), np.array([""])
+    encoded = pa.chunked_array(columns).unify_dictionaries().combine_chunks()
+    names = as_text(encoded.dictionary)
+    codes = np.asarray(encoded.indices.fill_null(-1), dtype=np.int64)
+    blank = np.flatnonzero(np.char.strip(names) == "")
+    if blank.size:
+        codes[np.isin(codes, blank)] = -1
+    return codes, np.append(names, "")  # where -1 points
+
+
+def _numbers(names: NDArray[Any]) -> IntArray:
+    """Return the numbers of pieces; where they are named by anything else, those in order of the names."""
+    found = as_names(names)
+    if found.dtype.kind == "i" and found.min(initial=0) >= 0:
+        return found
+    return np.unique(names, return_inverse=True)[1].astype(np.int64)
+
+
+def _gather(trip: IntArray, parts: tuple[IntArray, ...], used: NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
+    """Return the rows in order of their trips, by first appearance, and where each trip starts in that order."""
+    key = trip
+    for part in parts:
+        key = key * (part.max(initial=0) + 2) + part + 1
+    rows = np.flatnonzero(used)
+    _, first, inverse = np.unique(key[rows], return_index=True, return_inverse=True)
+    rank = np.empty(first.size, dtype=np.int64)
+    rank[np.argsort(first, kind="stable")] = np.arange(first.size)
+    number = rank[inverse]
+    order = rows[np.argsort(number, kind="stable")]
+    counts = np.bincount(number, minlength=first.size)
+    return order, np.cumsum(counts) - counts

@@ -1,0 +1,102 @@
+"""`Units`: what follows one intent, each demonstration by itself or all demonstrations of a group together."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from limiirl._typing import FloatArray
+from limiirl.demos.validate import as_attribute
+from limiirl.errors import InvalidDemos
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """A partition of N demonstrations into G units, each of which has one intent.
+
+    Attributes
+    ----------
+    index : (N,) int64 or None
+        The unit of each demonstration; None where every demonstration is a unit of its own.
+    counts : (G,) float64
+        Demonstrations a unit.
+    names : (G,)
+        The groups, sorted; the demonstrations' numbers where each is a unit.
+    each : str
+        What the N are called in messages: "demonstrations", or "agents".
+
+    Examples
+    --------
+    >>> units = Units.of(["ann", "bob", "ann"], 3)
+    >>> units.names.tolist(), units.counts.tolist()
+    (['ann', 'bob'], [2.0, 1.0])
+    >>> units.total(np.array([1.0, 5.0, 10.0])).tolist()
+    [11.0, 5.0]
+    >>> units.spread(np.array([[0.25], [0.75]])).ravel().tolist()
+    [0.25, 0.75, 0.25]
+    """
+
+    index: NDArray[np.int64] | None
+    counts: FloatArray
+    names: NDArray[Any]
+    each: str = "demonstrations"
+
+    @classmethod
+    def of(cls, groups: ArrayLike | None, n: int, each: str = "demonstrations") -> Units:
+        """Return the units of n demonstrations, or agents: one each, or one a group where groups (N,) are given."""
+        if groups is None:
+            return cls(None, np.ones(n), np.arange(n), each)
+        checked = as_attribute(groups, "groups", n)
+        if checked is None:
+            raise InvalidDemos(f"groups must be an array of {n} names or numbers; it is {groups!r}.")
+        names, index, counts = np.unique(checked, return_inverse=True, return_counts=True)
+        return cls(index.astype(np.int64), counts.astype(np.float64), names, each)
+
+    @classmethod
+    def among(cls, groups: ArrayLike | None, demos: Sized) -> Units:
+        """Return the units of demonstrations or of agents, whichever are given."""
+        from limiirl.demos.agents import Agents  # which is built from units of demonstrations
+
+        return cls.of(groups, len(demos), "agents" if isinstance(demos, Agents) else "demonstrations")
+
+    def __len__(self) -> int:
+        return self.counts.size
+
+    @property
+    def groups(self) -> NDArray[Any] | None:
+        """The group (N,) of each demonstration, as `of` takes them; None where each is a unit of its own."""
+        return None if self.index is None else self.names[self.index]
+
+    @property
+    def grouped(self) -> bool:
+        """Whether demonstrations share units."""
+        return self.index is not None
+
+    @property
+    def noun(self) -> str:
+        """What units are called in messages."""
+        return "groups" if self.grouped else self.each
+
+    def name(self, unit: int) -> str:
+        """Return what a unit is called in messages: "demonstration 3", "agent 3", "group 'ann'"."""
+        return f"{self.noun[:-1]} {self.names[unit].item()!r}"
+
+    def total(self, values: FloatArray) -> FloatArray:
+        """Return the sum over each unit's demonstrations of values (N,) or (N, m): (G,) or (G, m)."""
+        if self.index is None:
+            return values
+        found = np.zeros((len(self), *values.shape[1:]))
+        np.add.at(found, self.index, values)
+        return found
+
+    def mean(self, values: FloatArray) -> FloatArray:
+        """Return the mean over each unit's demonstrations of values (N, m): (G, m)."""
+        return values if self.index is None else self.total(values) / self.counts[:, None]
+
+    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return for every demonstration the value (G,) or row (G, m) of its unit."""
+        return values if self.index is None else values[self.index]

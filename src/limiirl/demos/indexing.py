@@ -1,0 +1,185 @@
+"""One demonstration, some of them, several sets of them: what indexing and joining need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.demos.validate import NOT_RECORDED
+from limiirl.errors import InvalidDemos, InvalidParameter
+
+if TYPE_CHECKING:
+    from limiirl.demos.demonstrations import Demonstrations
+
+
+_ATTRIBUTES = ("groups", "labels", "ids")
+
+Subset: TypeAlias = slice | Sequence[int] | Sequence[bool] | NDArray[np.integer] | NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Demonstration:
+    """One demonstration, as `demos[i]` and iteration give it.
+
+    Attributes
+    ----------
+    states : (T,) int64
+        The states visited, T >= 1.
+    actions : (T - 1,) int64
+        The actions between them, -1 where not recorded.
+    group, label, id
+        Its entries in `Demonstrations.groups`, `labels` and `ids`, or None.
+
+    Examples
+    --------
+    >>> import limiirl.demos
+    >>> demo = limiirl.demos.Demonstrations.from_lists([[0, 1, 2]], [[5, 6]], labels=["direct"])[0]
+    >>> len(demo), demo.states.tolist(), demo.actions.tolist(), demo.label
+    (3, [0, 1, 2], [5, 6], 'direct')
+    """
+
+    states: NDArray[np.int64]
+    actions: NDArray[np.int64]
+    group: Any = None
+    label: Any = None
+    id: Any = None
+
+    def __len__(self) -> int:
+        return self.states.size
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Demonstration):
+            return NotImplemented
+        return (
+            np.array_equal(self.states, other.states)
+            and np.array_equal(self.actions, other.actions)
+            and (self.group, self.label, self.id) == (other.group, other.label, other.id)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.states.tobytes())
+
+
+def single(demos: Demonstrations, index: int) -> Demonstration:
+    """One demonstration, counted from the end where the index is negative."""
+    i = int(_as_index_array([index], len(demos))[0])
+    start, stop = int(demos.offsets[i]), int(demos.offsets[i + 1])
+    if demos.actions is None:
+        actions = np.full(stop - start - 1, NOT_RECORDED, dtype=np.int64)
+    else:
+        actions = demos.actions[start : stop - 1]
+    attributes = (None if x is None else x[i].item() for x in (demos.groups, demos.labels, demos.ids))
+    return Demonstration(demos.states[start:stop], actions, *attributes)
+
+
+def selected(demos: Demonstrations, index: Subset) -> dict[str, Any]:
+    """The fields of some demonstrations; see `Demonstrations.subset`."""
+    chosen = _as_index_array(index, len(demos))
+    lengths = demos.lengths[chosen]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    rows = np.arange(offsets[-1]) + np.repeat(demos.offsets[chosen] - offsets[:-1], lengths)
+    fields: dict[str, Any] = {"states": demos.states[rows], "offsets": offsets}
+    fields["actions"] = None if demos.actions is None else demos.actions[rows]
+    for name in _ATTRIBUTES:
+        values = getattr(demos, name)
+        fields[name] = None if values is None else values[chosen]
+    return fields
+
+
+def joined(parts: Sequence[Demonstrations]) -> dict[str, Any]:
+    """The fields of several sets one after the other; see `Demonstrations.concat`."""
+    # An empty array in front lets the concatenation of no parts be a set of none.
+    nothing = np.empty(0, dtype=np.int64)
+    lengths = np.concatenate([nothing, *(part.lengths for part in parts)])
+    actions = (np.full(x.n_steps, NOT_RECORDED) if x.actions is None else x.actions for x in parts)
+    fields: dict[str, Any] = {
+        "states": np.concatenate([nothing, *(part.states for part in parts)]),
+        "offsets": np.concatenate([[0], np.cumsum(lengths)]),
+        "actions": np.concatenate([nothing, *actions]),
+    }
+    for name in _ATTRIBUTES:
+        fields[name] = _join(name, [getattr(part, name) for part in parts])
+    return fields
+
+
+def _as_index_array(index: Subset, n: int) -> NDArray[np.int64]:
+    """Turn a slice, a mask or indices into non-negative indices below n.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> _as_index_array(slice(None, None, -1), 3).tolist(), _as_index_array(np.array([True, False, True]), 3).tolist()
+    ([2, 1, 0], [0, 2])
+    """
+    if isinstance(index, slice):
+        return np.arange(n)[index]
+    array = np.asarray(index)
+    if array.ndim != 1:
+        raise InvalidParameter(
+            f"Demonstrations are selected by a one-dimensional mask or index array; got shape {array.shape}. "
+            "For a single one write demos[i]."
+        )
+    if array.dtype.kind == "b":
+        if array.size != n:
+            raise InvalidParameter(
+                f"A mask must have one entry a demonstration, {n}; this one has {array.size}. Select by indices."
+            )
+        return np.flatnonzero(array)
+    if array.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if array.dtype.kind not in "iu":
+        raise InvalidParameter(
+            f"Demonstrations are selected by a boolean mask or by integers; got dtype {array.dtype}. Convert it first."
+        )
+    outside = (array >= n) | (array < -n)
+    if np.any(outside):
+        raise IndexError(f"there is no demonstration {array[np.argmax(outside)]} among {n}; count from 0.")
+    return array.astype(np.int64) % n
+
+
+def _join(name: str, parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    """Join the groups, labels or ids of several sets; all must have them, in one type, or none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> _join("labels", [np.array([0, 1]), None])
+    Traceback (most recent call last):
+    limiirl.errors.InvalidDemos: part 1 has no labels while part 0 has. Give them to all, or drop them: ...
+    """
+    present = [part for part in parts if part is not None]
+    if not present:
+        return None
+    drop = f"demos.replace({name}=None)"
+    if len(present) < len(parts):
+        absent = next(i for i, part in enumerate(parts) if part is None)
+        having = next(i for i, part in enumerate(parts) if part is not None)
+        raise InvalidDemos(
+            f"part {absent} has no {name} while part {having} has. Give them to all, or drop them: {drop}."
+        )
+    for i, part in enumerate(present):
+        # NumPy would turn numbers into strings to make one array.
+        if part.dtype.kind != present[0].dtype.kind:
+            raise InvalidDemos(
+                f"{name} of part {i} have type {part.dtype}, those of part 0 {present[0].dtype}. "
+                f"Convert one of them, or drop them: {drop}."
+            )
+    return np.concatenate(present)
+
+
+def same(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
+    """Whether two optional arrays have the same type of content, and the same content.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> same(None, None), same(np.array([1]), None), same(np.array(["a"]), np.array(["a"], dtype="<U9"))
+    (True, False, True)
+    """
+    if one is None or other is None:
+        return one is other
+    return one.dtype.kind == other.dtype.kind and np.array_equal(one, other)

@@ -1,0 +1,93 @@
+"""Demonstrations under a causal model, reduced to what EM asks of them: counts of distinct choices, summed over units.
+
+An E-step is one sparse product of the counts with the log-policies, and an M-step needs K weighted sums of the counts
+alone, however many demonstrations there are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from limiirl._typing import FloatArray, IndexArray
+from limiirl.demos import Demonstrations
+from limiirl.demos.groups import Units
+from limiirl.irl import validate
+from limiirl.irl.base import FitResult
+from limiirl.irl.causal.likelihood import ChoiceLikelihood, Events, feasible_start
+from limiirl.irl.causal.stationary import Engine, HardValues
+from limiirl.irl.maxent.likelihood import Evidence
+from limiirl.irl.optim.gradient_sampling import minimise_with_kinks
+from limiirl.irl.optim.solvers import minimise_lbfgs
+from limiirl.irl.problem import Maximised, PreparedFeatures
+from limiirl.mdp import MDP
+
+if TYPE_CHECKING:
+    from limiirl.irl.causal.model import CausalModel
+
+
+class Moments(NamedTuple):
+    """Responsibilities summed up: choices (m, K), and demonstrations (K,)."""
+
+    choices: FloatArray
+    counts: FloatArray
+
+
+class PreparedCausal(PreparedFeatures):
+    """Units of demonstrations under a causal model.
+
+    Parameters
+    ----------
+    model : CausalModel
+    engine : Engine
+        From rewards to policies.
+    events : Events
+        The choices of each unit.
+    """
+
+    def __init__(
+        self, model: CausalModel, mdp: MDP, demos: Demonstrations, units: Units, engine: Engine, events: Events
+    ) -> None:
+        super().__init__(model, mdp, demos, units, len(demos))
+        self.engine, self.events = engine, events
+
+    def log_prob(self, thetas: FloatArray) -> FloatArray:
+        """Return (G, K)."""
+        log_p, _ = self.events.log_prob(self.engine.solve(thetas, self.events.moves).log_choice)
+        if np.all(np.isfinite(log_p)):
+            return np.asarray(self.events.counts @ log_p + self.events.log_q[:, None])
+        # 0 times -inf is no number: impossible choices are counted apart.
+        impossible = self.events.counts @ np.isneginf(log_p).astype(np.float64)
+        found = self.events.counts @ np.where(np.isneginf(log_p), 0.0, log_p) + self.events.log_q[:, None]
+        return np.where(impossible > 0.0, -np.inf, found)
+
+    def moments(self, U: FloatArray) -> Moments:
+        """Return the sums that `maximise` needs."""
+        return Moments(self.events.total(U), self.units.counts @ U)
+
+    def maximise(
+        self, moments: Moments, starts: FloatArray | None, which: IndexArray, max_evaluations: int
+    ) -> Maximised:
+        """Return parameters (J, d) of the intents `which`; never worse than the starts."""
+        counts = moments.counts[which]
+        ridge = self.ridges(len(moments.counts), counts)
+        results = self.search(Moments(moments.choices[:, which], counts), ridge, starts, max_evaluations)
+        return Maximised(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
+
+    def search(
+        self, moments: Moments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
+    ) -> list[FitResult]:
+        """Minimise the objective of every column of the moments."""
+        objective = ChoiceLikelihood(self.engine, self.events, moments.choices, moments.counts, ridge)
+        if starts is None:
+            if self._start is None:
+                self._start = feasible_start(self.engine, self.events, self._box)
+            starts = np.tile(self._start, (len(moments.counts), 1))
+        tol = validate.positive(self.model.tol, "tol") * np.maximum(1.0, objective.n_choices)[:, None]
+        search = minimise_with_kinks if isinstance(self.engine, HardValues) else minimise_lbfgs
+        return search(objective, starts, self._box, np.broadcast_to(tol, starts.shape), max_evaluations)
+
+    def features(self) -> FloatArray:
+        """Return (G, d): mean feature counts. Unrecorded actions count as the first that they may have been."""
+        return self.units.mean(Evidence(self.mdp, self.demos).features)

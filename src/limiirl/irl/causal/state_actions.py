@@ -1,0 +1,111 @@
+"""`Choices`: an MDP as the causal models see it, choice by choice, with rewards and their derivatives.
+
+A choice, or pair, is an action in a state. What it earns by itself are its action's features and those of its edges in
+expectation; what a state earns comes with every visit. Q leaves out the latter, which no choice in the state changes.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from limiirl._typing import FloatArray
+from limiirl.kernels.soft_bellman import Graph
+from limiirl.mdp import MDP
+
+
+class Choices:
+    """The pairs of an MDP and their outcomes.
+
+    Attributes
+    ----------
+    graph : Graph
+        For the kernels.
+    alive, first_pair : (m,)
+        The states that have a choice, and where the pairs of each begin.
+    pair_features : list
+        The features (P, c) of actions, and of edges in expectation, where there are any.
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0, 0], [1, 2], action=[0, 0], prob=[0.25, 0.75], edge_features=[4.0, 8.0])
+    >>> choices = Choices(mdp)
+    >>> r_state, r_pair = choices.rewards(np.array([[1.0], [2.0]]))
+    >>> r_pair
+    array([[ 7., 14.]])
+    >>> choices.features(np.zeros((3, 2)), np.ones((1, 2)))
+    array([[7.],
+           [7.]])
+    """
+
+    def __init__(self, mdp: MDP) -> None:
+        self.mdp = mdp
+        counts = np.bincount(mdp.pair_of_edge, minlength=mdp.n_pairs)
+        edge_ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        pairs = np.bincount(mdp.pair_state, minlength=mdp.n_states)
+        pair_ptr = np.concatenate([[0], np.cumsum(pairs)]).astype(np.int64)
+        self.graph = Graph(pair_ptr, edge_ptr, mdp.dst, mdp.prob, float(mdp.gamma))
+        self.alive = np.flatnonzero(pairs)
+        self.first_pair = pair_ptr[self.alive]
+        self.moves: Any = sparse.csr_array((mdp.prob, mdp.dst, edge_ptr), shape=(mdp.n_pairs, mdp.n_states))
+        self.pair_features: list[Any] = [] if mdp.action_features is None else [mdp.action_features]
+        if mdp.edge_features is not None:
+            mean: Any = sparse.csr_array((mdp.prob, np.arange(mdp.n_edges), edge_ptr))
+            self.pair_features.append(mean @ mdp.edge_features)
+
+    def rewards(self, thetas: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return what visits to states (S, K) and choices (P, K) earn under thetas (K, d)."""
+        mdp, first = self.mdp, self.mdp.n_state_features
+        r_state = np.zeros((mdp.n_states, thetas.shape[0]))
+        if mdp.state_features is not None:
+            r_state += np.asarray(mdp.state_features @ thetas[:, :first].T)
+        r_pair = np.zeros((mdp.n_pairs, thetas.shape[0]))
+        for features in self.pair_features:
+            last = first + features.shape[1]
+            r_pair += features @ thetas[:, first:last].T
+            first = last
+        return r_state, r_pair
+
+    def features(self, node: FloatArray, pair: FloatArray) -> FloatArray:
+        """Return (K, d), the features of counts of states (S, K) and pairs (P, K): `rewards`, transposed."""
+        parts: list[Any] = [] if self.mdp.state_features is None else [self.mdp.state_features.T @ node]
+        parts += [features.T @ pair for features in self.pair_features]
+        return np.ascontiguousarray(np.vstack(parts).T)
+
+    @cached_property
+    def bandwidth(self) -> int:
+        """How far apart edges join states, at most, in the narrowest order that Cuthill and McKee's method finds."""
+        mdp = self.mdp
+        if not mdp.n_edges:
+            return 0
+        ends = np.concatenate([mdp.src, mdp.dst]), np.concatenate([mdp.dst, mdp.src])
+        links = sparse.csr_array((np.ones(2 * mdp.n_edges), ends), shape=(mdp.n_states, mdp.n_states))
+        place = np.empty(mdp.n_states, dtype=np.int64)
+        place[csgraph.reverse_cuthill_mckee(links, symmetric_mode=True)] = np.arange(mdp.n_states)
+        return int(np.max(np.abs(place[mdp.src] - place[mdp.dst])))
+
+    def feature_rows(self) -> tuple[FloatArray, FloatArray]:
+        """Return the features (S, d) of states, and (P, d) of pairs, dense; each is 0 where the other kind stands."""
+        mdp = self.mdp
+        states, pairs = np.zeros((mdp.n_states, mdp.n_features)), np.zeros((mdp.n_pairs, mdp.n_features))
+        first = mdp.n_state_features
+        if mdp.state_features is not None:
+            states[:, :first] = _dense(mdp.state_features)
+        for features in self.pair_features:
+            pairs[:, first : first + features.shape[1]] = _dense(features)
+            first += features.shape[1]
+        return states, pairs
+
+    def policy(self, pi: FloatArray) -> FloatArray:
+        """Return probabilities of pairs (P,) as a table (S, A)."""
+        table = np.zeros((self.mdp.n_states, self.mdp.n_actions))
+        table[self.mdp.pair_state, self.mdp.pair_action] = pi
+        return table
+
+
+def _dense(matrix: Any) -> FloatArray:
+    return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, dtype=np.float64)

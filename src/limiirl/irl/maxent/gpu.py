@@ -1,0 +1,173 @@
+"""`GpuBackend`: the finite engine's place on a GPU.
+
+What depends on the MDP alone goes there once; then only theta (K, d) goes there, and log Z (K,) and expected features
+(K, d) come back.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from limiirl._typing import FloatArray
+from limiirl.irl.maxent.backends import EngineRewards, check_rewards
+from limiirl.irl.maxent.compiled import compile_mdp, dense_features, edge_parts
+from limiirl.kernels.gpu import forward_backward
+from limiirl.kernels.gpu.device import Device, faults
+from limiirl.kernels.gpu.forward_backward import LinearSweeps, LogSweeps
+from limiirl.kernels.gpu.sparse import SparseRows
+from limiirl.kernels.graph import Neighbours, Rewards
+from limiirl.mdp import MDP
+
+
+class DeviceFeatures:
+    """A feature matrix (n, c) on a device: from parameters to rewards, and from counts to features."""
+
+    def __init__(self, device: Device, matrix: Any) -> None:
+        self.device = device
+        self._dense: Any = None
+        self._rows, self._turned = None, None
+        if isinstance(matrix, np.ndarray):
+            self._dense = device.put(matrix)
+        else:  # the transpose is stored too, since rows can be summed in a fixed order, and columns cannot
+            self._rows, self._turned = SparseRows(device, matrix), SparseRows(device, matrix.T.tocsr())
+
+    def rewards(self, thetas: FloatArray) -> Any:
+        """Return (n, K) for the host's thetas (K, c)."""
+        given = self.device.put(np.ascontiguousarray(thetas.T))
+        if self._rows is not None:
+            return self._rows.times(given)
+        with np.errstate(over="ignore", invalid="ignore"):  # the engine looks at what is not finite
+            return self.device.xp.ascontiguousarray(self._dense @ given)
+
+    def collect(self, counts: Any) -> FloatArray:
+        """Return (c, K), on the host, for counts (n, K)."""
+        return self.device.take(self._dense.T @ counts if self._turned is None else self._turned.times(counts))
+
+
+def side_by_side(parts: list[Any]) -> Any:
+    """Return feature matrices as one: dense where all are, csr otherwise.
+
+    Examples
+    --------
+    >>> side_by_side([np.ones((2, 1)), np.zeros((2, 2))]).shape
+    (2, 3)
+    """
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.hstack(parts)
+    return sparse.hstack([sparse.csr_array(part) for part in parts]).tocsr()
+
+
+class GpuBackend:
+    """A GPU, with an MDP's graph, weights and features on it."""
+
+    # At the paper's road size, what blocks keep of the states of eight no longer fits shared memory (ADR 0018).
+    max_columns = 4
+    step_bytes = 1e9
+
+    def __init__(self, mdp: MDP, device: Device) -> None:
+        self.device, self.xp = device, device.xp
+        self.put, self.take = device.put, device.take
+        self.host = compile_mdp(mdp)
+        graph = self.host.graph
+        self.graph = graph._replace(
+            out=self._near(graph.out),
+            into=self._near(graph.into),
+            **{name: device.put(getattr(graph, name)) for name in ("order", "rank", "edge_order", "in_edge")},
+        )
+        self._weights: dict[bool, tuple[Any, Any]] = {}
+        self._sweeps = LinearSweeps(device), LogSweeps(device)
+        self._state, self._edge = self._features(mdp)
+        self._dense: tuple[Any, Any] | None = None
+
+    @property
+    def max_bytes(self) -> float:
+        """Half of what is free on the device."""
+        return self.device.free_bytes() / 2
+
+    def _near(self, near: Neighbours) -> Neighbours:
+        return near._replace(ptr=self.put(near.ptr), idx=self.put(near.idx), table=self.put(near.table))
+
+    def _features(self, mdp: MDP) -> tuple[DeviceFeatures | None, DeviceFeatures | None]:
+        graph, state, edge = self.host.graph, None, None
+        if mdp.state_features is not None:
+            state = DeviceFeatures(self.device, mdp.state_features[graph.order])
+        parts = edge_parts(mdp)
+        if parts:
+            edge = DeviceFeatures(self.device, side_by_side(parts)[graph.edge_order])
+        return state, edge
+
+    def edge_weights(self, log: bool) -> tuple[Any, Any]:
+        """Return those of the compiled MDP, on the device."""
+        if log not in self._weights:
+            out, into = self.host.edge_weights(log)
+            self._weights[log] = (None, None) if out is None or into is None else (self.put(out), self.put(into))
+        return self._weights[log]
+
+    def sweeps(self, log: bool) -> LinearSweeps | LogSweeps:
+        """Return the twin of a number space."""
+        return self._sweeps[log]
+
+    def carry(self, *arguments: Any) -> None:
+        """Carry mean features along the edges."""
+        forward_backward.carry(self.device, *arguments)
+
+    def rewards(self, mdp: MDP, thetas: FloatArray) -> EngineRewards:
+        """Compute the rewards on the device, in engine order."""
+        ds = mdp.n_state_features
+        if self._state is None:
+            node = self.xp.zeros((mdp.n_states, thetas.shape[0]))
+        else:
+            node = self._state.rewards(thetas[:, :ds])
+        edge = None if self._edge is None else self._edge.rewards(thetas[:, ds:])
+        for values in (node, edge):
+            if values is not None and not np.all(np.isfinite(self.take(self.column_sums(values)))):
+                with np.errstate(over="ignore", invalid="ignore"):
+                    check_rewards(*mdp.rewards(thetas))  # it was the sum alone, or the error says which
+        return EngineRewards(node, edge)
+
+    def log_growth(self, rewards: Rewards, discount: FloatArray, n_columns: int) -> FloatArray:
+        """Return the bound of a step's growth."""
+        return np.asarray(forward_backward.log_growth(self.device, self.graph.out, rewards, discount, n_columns))
+
+    def column_max(self, values: Any) -> FloatArray:
+        """Return the maxima of the columns."""
+        if values.shape[0] == 0:
+            return np.zeros(values.shape[1])
+        return np.asarray(np.maximum(0.0, self.take(forward_backward.column_max(self.device, values))))
+
+    def column_sums(self, values: Any) -> Any:
+        """Return the sums of the columns, in an order that the device's size alone decides."""
+        return forward_backward.column_sums(self.device, self.xp.ascontiguousarray(values))
+
+    def dense_features(self, mdp: MDP) -> tuple[Any, Any]:
+        """Return dense features in engine order, kept for the next Hessian."""
+        if self._dense is None:
+            phi, edge_phi = dense_features(mdp, self.host)
+            self._dense = self.put(phi), None if edge_phi is None else self.put(edge_phi)
+        return self._dense
+
+    def expected_features(self, mdp: MDP, node: Any, edge: Any) -> FloatArray:
+        """Multiply counts and features on the device; only (K, d) leaves it."""
+        del mdp
+        parts = [] if self._state is None else [self._state.collect(node)]
+        if self._edge is not None:
+            by_source = self.xp.empty_like(edge)
+            by_source[self.graph.in_edge] = edge
+            parts.append(self._edge.collect(by_source))
+        return np.ascontiguousarray(np.vstack(parts).T)
+
+
+_known: weakref.WeakKeyDictionary[MDP, GpuBackend] = weakref.WeakKeyDictionary()
+
+
+@faults()
+def gpu_backend(mdp: MDP, device: Device) -> GpuBackend:
+    """Return the place of an MDP on a device, made once for as long as the MDP lives."""
+    known = _known.get(mdp)
+    if known is None or known.device is not device:
+        known = _known[mdp] = GpuBackend(mdp, device)
+    return known

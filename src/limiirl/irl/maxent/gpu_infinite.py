@@ -1,0 +1,199 @@
+"""`GpuInfiniteEngine`: sums over trajectories of any length on a GPU, several rewards at once.
+
+A trajectory is a way from an entrance, which leads to the states where it may start, to an exit, which the states where
+it may end lead to: `GpuGoalValues` sums over these. What a fit asks for again and again is computed there, log Z and
+its gradient; the rest stays on the CPU, and so does what elimination alone cannot settle.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from limiirl._typing import FloatArray, IntArray
+from limiirl.errors import DivergentPartition, NumericalError
+from limiirl.irl.destination.gpu import Batch, GpuGoalValues
+from limiirl.irl.maxent.compiled import edge_parts
+from limiirl.irl.maxent.gpu import side_by_side
+from limiirl.irl.maxent.infinite_horizon import NEARLY_SINGULAR, InfiniteEngine
+from limiirl.kernels.gpu.device import Device, faults
+from limiirl.mdp import MDP
+
+# Log-weight of loops from which on their sum is infinite beyond doubt: elimination adds positive terms only, so that
+# its relative error is a few times 1e-16 for each term. Below, rounding may decide, and the CPU does.
+_CLEARLY = 1e-9
+
+
+class _Augmented(NamedTuple):
+    """The states that lie on some trajectory, with an exit, and an entrance where trajectories start from p0.
+
+    Attributes
+    ----------
+    mdp : MDP
+        Its last feature is the logarithm of an edge's probability, or of p0: what is left of an action that may lead
+        elsewhere has probabilities that do not sum to 1.
+    place : (S,)
+        The number of each state in it; -1 for those that it leaves out.
+    exit : int
+        The entrance is the state before.
+    """
+
+    mdp: MDP
+    place: IntArray
+    exit: int
+
+
+class GpuInfiniteEngine(InfiniteEngine):
+    """`InfiniteEngine` on a device.
+
+    Parameters
+    ----------
+    mdp : MDP
+    device : Device
+    stop : {"anywhere", "terminal"}
+    by_start : bool
+    max_bytes : float, optional
+        See `GpuGoalValues`.
+    """
+
+    together = True
+
+    def __init__(
+        self,
+        mdp: MDP,
+        device: Device,
+        *,
+        stop: str = "anywhere",
+        by_start: bool = False,
+        max_bytes: float | None = None,
+    ) -> None:
+        super().__init__(mdp, stop=stop, by_start=by_start)
+        self._device, self._max_bytes = device, max_bytes
+
+    @cached_property
+    def _augmented(self) -> _Augmented:
+        known, key = _known.setdefault(self.mdp, {}), (self.stop, self.by_start)
+        if key not in known:
+            known[key] = self._augment()
+        return known[key]
+
+    @cached_property
+    def _values(self) -> GpuGoalValues:
+        return GpuGoalValues(self._augmented.mdp, self._device, self._max_bytes, last=1 if self.by_start else 2)
+
+    def log_partition(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
+        """Return log_Z (K,); the gradient costs as much again, and few ask for one without the other."""
+        return self.expectation(thetas, starts=starts)[0]
+
+    @faults()
+    def expectation(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return log_Z (K,) and its gradient (K, d), the expected features."""
+        K = thetas.shape[0]
+        if starts is not None and not self.by_start:  # the entrance leads to those of p0
+            return super().expectation(thetas, starts=starts)
+        begin, weights = self._begin(starts, K)
+        log_Z, expected = np.full(K, np.nan), np.zeros(thetas.shape)
+        if not np.any(begin < 0):  # else no trajectory from there ends, and the CPU says from where
+            for columns in self._values.columns(K):
+                part = slice(columns.start, columns.stop)
+                mine = None if starts is None else starts[:, part]
+                log_Z[part], expected[part] = self._together(thetas[part], begin, weights[:, part], mine)
+        for k in np.flatnonzero(np.isnan(log_Z)):
+            mine = None if starts is None else starts[:, k : k + 1]
+            log_Z[k : k + 1], expected[k : k + 1] = super().expectation(thetas[k : k + 1], starts=mine)
+        return log_Z, expected
+
+    def _together(
+        self, thetas: FloatArray, begin: IntArray, weights: FloatArray, starts: FloatArray | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return log_Z (K,) and what is expected (K, d); nan where it is left to the CPU."""
+        log_Z, expected = np.full(thetas.shape[0], np.nan), np.full(thetas.shape, np.nan)
+        try:
+            batch = Batch(self._values, np.column_stack([thetas, np.ones(thetas.shape[0])]), 0.0)
+        except NumericalError:
+            return log_Z, expected
+        self._check_loops(batch, starts)
+        if np.all(batch.stuck >= 0):
+            return log_Z, expected
+        goals = np.full(begin.size, self._augmented.exit)
+        found = batch.weigh(begin, goals, np.where(batch.stuck < 0, weights, 0.0))
+        fine = (batch.log_most <= math.log(NEARLY_SINGULAR)) & ~np.any(found.left, axis=0)
+        log_Z[fine], expected[fine] = found.value[fine], found.slope[fine, :-1]
+        own = self._own_features(begin, weights)
+        return log_Z + np.sum(own * thetas, axis=1), expected + own
+
+    def _own_features(self, begin: IntArray, weights: FloatArray) -> FloatArray:
+        """Return (K, d) the features of the first states: ways from a state are without them, and trajectories not."""
+        found = np.zeros((weights.shape[1], self.mdp.n_features))
+        features = self._augmented.mdp.state_features
+        if features is not None:  # the entrance has none
+            found[:, : self.mdp.n_state_features] = np.asarray((features[begin].T @ weights).T)
+        return found
+
+    def _begin(self, starts: FloatArray | None, K: int) -> tuple[IntArray, FloatArray]:
+        """Return where ways begin (m,), and the weights (m, K) of their sums' logarithms."""
+        if not self.by_start:
+            return np.array([self._augmented.exit - 1]), np.ones((1, K))
+        weights = np.broadcast_to(self.mdp.p0[:, None], (self.mdp.n_states, K)) if starts is None else starts
+        used = np.flatnonzero(np.any(weights > 0, axis=1))
+        return self._augmented.place[used], np.ascontiguousarray(weights[used])
+
+    def _check_loops(self, batch: Batch, starts: FloatArray | None) -> None:
+        """Raise if loops at a state that some trajectory passes weigh more than 1."""
+        for j in np.flatnonzero(batch.stuck >= 0):
+            at = int(np.flatnonzero(self._values.plan.rank == batch.stuck[j])[0])
+            state = int(np.flatnonzero(self._augmented.place == at)[0])
+            if batch.loop_weight(int(j)) > _CLEARLY and self._passes(state, None if starts is None else starts[:, j]):
+                raise DivergentPartition(
+                    f"The sum over trajectories of any length is infinite: cycles through state {state} weigh more "
+                    "than 1. Use lower rewards (a cost on every step), or a finite max_length."
+                )
+
+    def _passes(self, state: int, starts: FloatArray | None) -> bool:
+        """Return whether some trajectory passes a state of the augmented graph; by start it has others too."""
+        return not self.by_start or state in self.graph.order[self._relevant(starts)]
+
+    def _augment(self) -> _Augmented:
+        """Return the states that matter, with entrance and exit; by start, all from which a trajectory may end."""
+        mdp, order = self.mdp, self.graph.order
+        end, place = np.zeros(mdp.n_states, dtype=bool), np.full(mdp.n_states, -1)
+        end[order] = self._end > 0
+        kept = np.sort(order[self._ending() if self.by_start else self._relevant(None)])
+        n = kept.size
+        place[kept] = np.arange(n)
+        inner = np.flatnonzero((place[mdp.src] >= 0) & (place[mdp.dst] >= 0))
+        last = place[kept[end[kept]]]
+        first = np.empty(0, dtype=np.int64) if self.by_start else place[kept[mdp.p0[kept] > 0]]
+        exit_ = n if self.by_start else n + 1
+        log_q = [np.log(mdp.prob[inner]), np.zeros(last.size), np.log(mdp.p0[kept[first]])]
+        parts = [_longer(part[inner], last.size + first.size) for part in edge_parts(mdp)]
+        built = MDP.from_edges(
+            np.concatenate([place[mdp.src[inner]], last, np.full(first.size, n)]),
+            np.concatenate([place[mdp.dst[inner]], np.full(last.size, exit_), first]),
+            exit_ + 1,
+            state_features=None if mdp.state_features is None else _longer(mdp.state_features[kept], exit_ + 1 - n),
+            edge_features=side_by_side([*parts, np.concatenate(log_q)[:, None]]),
+        )
+        return _Augmented(built, place, exit_)
+
+
+_known: weakref.WeakKeyDictionary[MDP, dict[tuple[str, bool], _Augmented]] = weakref.WeakKeyDictionary()
+
+
+def _longer(features: Any, n: int) -> Any:
+    """Return features with n rows of zeros below.
+
+    Examples
+    --------
+    >>> _longer(np.ones((1, 2)), 2).sum(axis=1)
+    array([2., 0., 0.])
+    """
+    nothing = (n, features.shape[1])
+    if isinstance(features, np.ndarray):
+        return np.vstack([features, np.zeros(nothing)])
+    return sparse.vstack([features, sparse.csr_array(nothing)]).tocsr()

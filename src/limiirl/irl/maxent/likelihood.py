@@ -1,0 +1,237 @@
+"""The objective of a MaxEnt fit: minus the weighted mean log-likelihood of demonstrations, for K weightings at once.
+
+What demonstrations say about a reward: the unnormalised log-weight of each, and its derivative.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl._typing import FloatArray
+from limiirl.demos import Demonstrations
+from limiirl.demos.transitions import feature_counts
+from limiirl.errors import DivergentPartition, NumericalError
+from limiirl.irl.maxent.compiled import expected_features
+from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
+from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.optim.projected_newton import Box
+from limiirl.mdp import MDP
+
+
+class _Unrecorded(NamedTuple):
+    """Transitions whose action is unknown: demo, discount (m,), and candidate edges as CSR, the first the baseline."""
+
+    demo: NDArray[np.int64]
+    discount: FloatArray
+    ptr: NDArray[np.int64]
+    edge: NDArray[np.int64]
+
+
+class Demonstrated(NamedTuple):
+    """What K weightings of demonstrations, each summing to 1, say to a fit.
+
+    Attributes
+    ----------
+    mean_features : (K, d)
+    starts : (S, K) or None
+        Distribution of start states, for a model that is conditioned on them.
+    weights : (N, K) or None
+        The weights themselves, where features of unrecorded actions depend on theta.
+    """
+
+    mean_features: FloatArray
+    starts: FloatArray | None
+    weights: FloatArray | None
+
+
+class Evidence:
+    """Demonstrations in an MDP as a function of the reward: the log of q(tau) exp(theta . F(tau)).
+
+    Where actions were not recorded, it is the log of the sum over them.
+    Where every action is known, or where no reward depends on it, this is log q + theta . F with F fixed. Otherwise
+    `features` takes the first candidate of every unrecorded action, and the rest is a correction that depends on theta.
+
+    Parameters
+    ----------
+    by_start : bool
+        Leave out the start probability p0, for a model that is conditioned on the start state.
+
+    Attributes
+    ----------
+    features : (N, d)
+    log_q : (N,)
+    """
+
+    def __init__(self, mdp: MDP, demos: Demonstrations, by_start: bool = False) -> None:
+        self.mdp, self.demos, self.by_start = mdp, demos, by_start
+        self.log_q = demos.log_q(mdp)
+        if by_start:
+            self.log_q = self.log_q - np.log(mdp.p0[demos.start_states])
+        steps = demos.steps(mdp)
+        self._unrecorded: _Unrecorded | None = None
+        if steps.ambiguous.size and (mdp.n_action_features or mdp.n_edge_features):
+            demo, t = steps.demo_of_step[steps.ambiguous], steps.t_of_step[steps.ambiguous]
+            self._unrecorded = _Unrecorded(demo, mdp.gamma ** t.astype(np.float64), steps.cand_ptr, steps.cand_edge)
+            edge = steps.edge.copy()
+            edge[steps.ambiguous] = self._unrecorded.edge[self._unrecorded.ptr[:-1]]
+            self.features = feature_counts(demos, mdp, edge)
+        else:
+            self.features = demos.features(mdp)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the features of every demonstration are known, so that its log-weight is linear in theta."""
+        return self._unrecorded is None
+
+    def demonstrated(self, weights: FloatArray) -> Demonstrated:
+        """Return what weights (N, K) say to a fit; each column is first scaled to sum to 1."""
+        scaled = weights / weights.sum(axis=0)
+        starts = self.starts(scaled) if self.by_start else None
+        return Demonstrated(scaled.T @ self.features, starts, None if self.fixed else scaled)
+
+    def starts(self, weights: FloatArray) -> FloatArray:
+        """Return (S, K): how the start states of the demonstrations are distributed under weights (N, K)."""
+        found = np.zeros((self.mdp.n_states, weights.shape[1]))
+        np.add.at(found, self.demos.start_states, weights)
+        return found
+
+    def log_weight(self, thetas: FloatArray) -> FloatArray:
+        """Return (N, K) for thetas (K, d)."""
+        found = self.features @ thetas.T + self.log_q[:, None]
+        if self._unrecorded is not None:
+            for k, theta in enumerate(thetas):
+                correction, _ = self._correct(self._unrecorded, theta)
+                found[:, k] += np.bincount(self._unrecorded.demo, weights=correction, minlength=len(self.demos))
+        return found
+
+    def correction(self, theta: FloatArray, weights: FloatArray) -> tuple[float, FloatArray]:
+        """Return what unrecorded actions add to weights (N,) . log_weight at theta (d,), and its gradient (d,)."""
+        if self._unrecorded is None:
+            return 0.0, np.zeros(self.mdp.n_features)
+        demo, discount, ptr, edge = self._unrecorded
+        correction, posterior = self._correct(self._unrecorded, theta)
+        scale = weights[demo] * discount
+        pull = np.zeros(self.mdp.n_edges)
+        pull += np.bincount(edge, weights=np.repeat(scale, np.diff(ptr)) * posterior, minlength=self.mdp.n_edges)
+        pull -= np.bincount(edge[ptr[:-1]], weights=scale, minlength=self.mdp.n_edges)
+        gradient = expected_features(self.mdp, np.zeros((self.mdp.n_states, 1)), pull[:, None])[0]
+        return float(weights[demo] @ correction), gradient
+
+    def _correct(self, unrecorded: _Unrecorded, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return (m,) what each unrecorded action adds to its demonstration, and the posterior of the candidates."""
+        _, discount, ptr, edge = unrecorded
+        reward = np.asarray(self.mdp.rewards(theta)[1])[:, 0]
+        sizes = np.diff(ptr)
+        base = np.repeat(reward[edge[ptr[:-1]]], sizes)
+        log_prob = np.log(self.mdp.prob[edge])
+        power = log_prob + np.repeat(discount, sizes) * (reward[edge] - base)
+        total = _segment_logsumexp(power, ptr)
+        return total - _segment_logsumexp(log_prob, ptr), np.exp(power - np.repeat(total, sizes))
+
+
+def _segment_logsumexp(values: FloatArray, ptr: NDArray[np.int64]) -> FloatArray:
+    top = np.maximum.reduceat(values, ptr[:-1])
+    return top + np.log(np.add.reduceat(np.exp(values - np.repeat(top, np.diff(ptr))), ptr[:-1]))
+
+
+# What `feasible_start` tries: features may be in any unit, so that a cost of 1 a step may need parameters of 1000.
+_COSTS = (0.0, *(4.0**power for power in range(11)))
+
+
+class PathLikelihood:
+    """The functions f_k(theta) = log Z(theta) - sum_i w_ik log-weight_i(theta) + ridge_k / 2 |theta|^2.
+
+    The weights of each k sum to 1; all that is asked of them is in `demonstrated`.
+    Convex in theta, but for unrecorded actions; its gradient is E[F] - F_k, the expected minus the demonstrated
+    features.
+
+    Parameters
+    ----------
+    evidence : Evidence, optional
+        Asked about unrecorded actions only, where `demonstrated` has weights.
+    ridge : (K,)
+    """
+
+    def __init__(
+        self,
+        engine: FiniteEngine | InfiniteEngine,
+        evidence: Evidence | None,
+        demonstrated: Demonstrated,
+        ridge: FloatArray,
+    ) -> None:
+        self.engine, self.evidence, self.ridge = engine, evidence, ridge
+        self.mean_features, self._starts, self._weights = demonstrated
+
+    @property
+    def heavy(self) -> bool:
+        """Whether a pass over the graph costs so much that several intents should share it."""
+        return self.engine.together
+
+    def evaluate(self, thetas: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+        """Return values (J,) and gradients (J, d); infinite where the sum is, or is beyond float64."""
+        starts = None if self._starts is None else self._starts[:, which]
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                log_Z, expected = self.engine.expectation(thetas, starts=starts)
+        except (DivergentPartition, NumericalError):
+            if len(which) == 1:
+                return np.array([np.inf]), np.zeros_like(thetas)
+            parts = [self.evaluate(thetas[j : j + 1], which[j : j + 1]) for j in range(len(which))]
+            return np.concatenate([value for value, _ in parts]), np.concatenate([gradient for _, gradient in parts])
+        demonstrated = self.mean_features[which]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._join(thetas, which, log_Z, expected - demonstrated)
+
+    def _join(
+        self, thetas: FloatArray, which: NDArray[np.intp], log_Z: FloatArray, gradients: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return values and gradients from the sums over trajectories and expected minus demonstrated features."""
+        linear = np.sum(self.mean_features[which] * thetas, axis=1)
+        values = log_Z - linear + 0.5 * self.ridge[which] * np.sum(thetas**2, axis=1)
+        gradients = gradients + self.ridge[which, None] * thetas
+        if self._weights is not None and self.evidence is not None:
+            for j, k in enumerate(which):
+                value, gradient = self.evidence.correction(thetas[j], self._weights[:, k])
+                values[j] -= value
+                gradients[j] -= gradient
+        return values, gradients
+
+    def hessian(self, theta: FloatArray, k: int) -> FloatArray:
+        """Return the Hessian (d, d) of log Z plus the ridge.
+
+        Unrecorded actions would lower it, and could make it indefinite; without them it is still a descent metric.
+        """
+        starts = None if self._starts is None else self._starts[:, k]
+        found = self.engine.covariance(theta, starts=starts)
+        return np.asarray(found + self.ridge[k] * np.eye(theta.size))
+
+
+def feasible_start(engine: FiniteEngine | InfiniteEngine, box: Box) -> FloatArray:
+    """Return a point (d,) within the bounds where the sum over trajectories is finite: 0, or else growing costs.
+
+    A cost is a parameter of the sign that makes its feature, summed over states and edges, a loss.
+    """
+    mdp = engine.mdp
+    if isinstance(engine, FiniteEngine):  # a finite sum is finite everywhere
+        return box.clip(np.zeros(mdp.n_features))
+    start = box.clip(np.zeros(mdp.n_features))
+    against = np.sign(expected_features(mdp, np.ones((mdp.n_states, 1)), np.ones((mdp.n_edges, 1)))[0])
+    for cost in _COSTS:
+        trial = box.clip(start - cost * against)
+        try:
+            engine.log_partition(trial[None])
+        except DivergentPartition:
+            continue
+        except NumericalError:
+            if cost == 0.0:
+                raise
+            break  # costs have become too large for float64: larger ones are as well
+        return trial
+    raise DivergentPartition(
+        "The sum over trajectories of any length stays infinite whatever features cost within the bounds: some cycle "
+        "collects too little. Widen the bounds, pass a start where the sum is finite, add a feature that every step "
+        "has, or use a finite max_length."
+    )

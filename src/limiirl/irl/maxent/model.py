@@ -1,0 +1,378 @@
+"""`MaxEnt`: maximum entropy IRL over whole trajectories, exactly (Ziebart et al. 2008; paper, section 3)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+
+from limiirl._typing import FloatArray
+from limiirl.demos import Demonstrations
+from limiirl.demos.groups import Units
+from limiirl.errors import InvalidParameter, NotFitted, NumericalError
+from limiirl.irl import validate
+from limiirl.irl.base import FitResult
+from limiirl.irl.device import choose_backend, choose_device
+from limiirl.irl.identifiability import null_directions, variation
+from limiirl.irl.maxent import inference
+from limiirl.irl.maxent.backends import SPACES
+from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
+from limiirl.irl.maxent.likelihood import Evidence, PathLikelihood, feasible_start
+from limiirl.irl.maxent.path_sums import FiniteEngine, Totals
+from limiirl.irl.maxent.problem import PreparedMaxEnt
+from limiirl.irl.optim.solvers import SOLVERS
+from limiirl.irl.problem import Prepared
+from limiirl.mdp import MDP
+
+Engine = FiniteEngine | InfiniteEngine
+
+
+class MaxEnt(BaseEstimator):  # type: ignore[misc]
+    r"""The maximum entropy model of trajectories, p(tau | theta) = q(tau) exp(theta . F(tau)) / Z(theta).
+
+    The sum Z runs over *all* trajectories of the MDP with at most `max_length` states, exactly. q(tau) is the
+    probability of the start and of the moves' outcomes, F(tau) the discounted feature count. The model tilts start
+    and dynamics towards reward ("luck"); the causal models do not.
+
+    Parameters
+    ----------
+    max_length : int, inf or None
+        The largest number of states of a trajectory. It is part of the model: another value is another distribution.
+        None: the longest demonstration given to `fit`, recorded as `max_length_`. inf: any length, for discount 1 and
+        rewards that make the sum finite.
+    bounds : (low, high), (d, 2) array, or None
+        Bounds on theta. The paper's experiments use (-10, 0); without bounds, a feature that every demonstration
+        collects to the utmost (a goal that all reach) has no finite maximum.
+    stop : {"anywhere", "terminal", "terminal_or_max_length"}
+        Where a trajectory may end. The paper's set is "anywhere".
+    condition : {"none", "start"}
+        "start" models p(tau | first state), so that where demonstrations begin says nothing about the reward.
+    ridge : float
+        Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood.
+    solver : {"newton", "lbfgs", "bfgs"}
+        Projected Newton with the exact Hessian, L-BFGS-B, or projected BFGS. ADR 0004 measures the first two.
+    tol : float
+        Largest component of the projected gradient at the solution, relative to the feature's demonstrated mean where
+        that is above 1.
+    max_evaluations : int
+        Cap on values with gradients in `fit`; the best point is kept.
+    number_space : {"auto", "linear", "log"}
+        "auto" computes in linear space where a rigorous bound allows it, else in log space. For a finite `max_length`;
+        any length is solved in linear space.
+    max_memory : float or None
+        Bytes for messages; beyond it they are recomputed from checkpoints, for half as much time again. None: 1 GiB on
+        the CPU, half of what is free on a GPU. Where `max_length` is inf, for what elimination needs on a GPU.
+    device : {"cpu", "gpu", "auto"}
+        Where to compute. "auto" takes a GPU where one works and the MDP is large enough to gain. Samples and most
+        likely trajectories are found on the CPU, and so are Hessians where `max_length` is inf: solver="lbfgs" needs
+        none. ADR 0018 has what was measured.
+
+    Attributes
+    ----------
+    max_length_ : int or inf
+        Set by `fit`.
+    result_ : FitResult
+        What the last `fit` found, with directions that cannot be identified.
+    results_ : list of FitResult
+        What the last `fit` or `fit_many` found for each column of weights, without the directions.
+
+    Examples
+    --------
+    Two ways lead from state 0 to state 3.
+
+    >>> phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
+    >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
+    >>> demos = Demonstrations.from_lists([[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]])
+    >>> theta = MaxEnt(max_length=3, bounds=(-10, 10)).fit(mdp, demos)
+    >>> print(round(theta[0] - theta[1], 4))  # three of four go by state 1: the log-odds are log 3
+    1.0986
+    """
+
+    def __init__(  # noqa: PLR0913 (a model's parameters, each with a default)
+        self,
+        max_length: float | None = None,
+        bounds: Any = (-10.0, 0.0),
+        *,
+        stop: str = "anywhere",
+        condition: str = "none",
+        ridge: float = 0.0,
+        solver: str = "newton",
+        tol: float = 1e-6,
+        max_evaluations: int = 1000,
+        number_space: str = "auto",
+        max_memory: float | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.max_length = max_length
+        self.bounds = bounds
+        self.stop = stop
+        self.condition = condition
+        self.ridge = ridge
+        self.solver = solver
+        self.tol = tol
+        self.max_evaluations = max_evaluations
+        self.number_space = number_space
+        self.max_memory = max_memory
+        self.device = device
+
+    def log_partition(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
+        """Return log Z (K,) for thetas (K, d) or (d,); with condition="start", its mean over p0."""
+        return self._engine(mdp).log_partition(mdp.check_thetas(thetas))
+
+    def expected_features(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
+        """Return E[F] (K, d), the exact gradient of `log_partition`."""
+        return self._engine(mdp).expectation(mdp.check_thetas(thetas))[1]
+
+    def hessian(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
+        """Return the Hessian (d, d) of `log_partition` at theta (d,): the covariance of the path features."""
+        return self._engine(mdp).covariance(validate.one_theta(mdp, theta))
+
+    def state_marginals(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
+        """Return (K, S): the expected number of visits to each state, not discounted."""
+        found = self._counts(mdp, thetas)
+        return np.ascontiguousarray(found.node.T)
+
+    def edge_marginals(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
+        """Return (K, E): the expected number of times each edge of the MDP is taken, not discounted."""
+        return np.ascontiguousarray(np.asarray(self._counts(mdp, thetas).edge).T)
+
+    def time_marginals(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
+        """Return p_t(s) (L, S) for theta (d,): the probability of being in s at step t."""
+        engine = self._engine(mdp)
+        if not isinstance(engine, FiniteEngine):
+            raise InvalidParameter(
+                "time_marginals needs a last step; max_length is inf. Use a model with a finite max_length."
+            )
+        return engine.time_marginals(validate.one_theta(mdp, theta))
+
+    def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
+        """Return the log-probability (N, K) of each demonstration under each of thetas (K, d), log q included.
+
+        Where actions were not recorded, it is that of the states, summed over the actions that join them.
+        """
+        engine = self._engine(mdp)
+        validate.fits_model(mdp, demos, self.stop, engine.max_length)
+        ready = PreparedMaxEnt(self, mdp, demos, Units.of(None, len(demos)), engine)
+        return ready.log_prob(mdp.check_thetas(thetas))
+
+    def fit(
+        self, mdp: MDP, demos: Demonstrations, weights: ArrayLike | None = None, start: ArrayLike | None = None
+    ) -> FloatArray:
+        """Return the parameters (d,) that maximise the weighted log-likelihood within the bounds.
+
+        Parameters
+        ----------
+        weights : (N,), optional
+            How much each demonstration counts; equal by default.
+        start : (d,), optional
+            Where to begin: a previous solution saves most of the work. By default 0, moved into the bounds.
+        """
+        given = validate.weights(weights, validate.demonstrations(demos), columns=False)
+        result = self._fit(mdp, demos, given, None if start is None else validate.one_theta(mdp, start)[None])[0]
+        validate.warn_unless_converged(result)
+        starts = np.bincount(demos.start_states, weights=given[:, 0], minlength=mdp.n_states)
+        try:
+            directions = self._null_directions(mdp, result.theta, starts / starts.sum())
+        except NumericalError:  # of a Hessian on the CPU, beyond whose floats a GPU may find the best parameters
+            directions = np.empty((0, mdp.n_features))
+        self.result_ = validate.identified(result, directions, self.bounds, mdp)
+        return self.result_.theta
+
+    @property
+    def null_directions_vary(self) -> bool:
+        """Whether `null_directions` depend on theta: not where trajectories may stop anywhere."""
+        return self.stop != "anywhere"
+
+    def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
+        """Return an orthonormal basis (m, d) of the directions in which every trajectory's probability stays the same.
+
+        They depend on the MDP alone where trajectories may stop anywhere; elsewhere the Hessian at theta shows them.
+
+        Examples
+        --------
+        >>> mdp = MDP.from_edges([0, 1], [1, 0], state_features=[[1, 2], [3, 6]])
+        >>> MaxEnt(max_length=5).null_directions(mdp, [0, 0]).round(3)
+        array([[ 0.894, -0.447]])
+        """
+        return self._null_directions(mdp, validate.one_theta(mdp, theta), None)
+
+    def _null_directions(self, mdp: MDP, theta: FloatArray, starts: FloatArray | None) -> FloatArray:
+        """Return the null directions, of a model by start for a distribution of starts (S,), or p0."""
+        engine = self._engine(mdp)
+        if self.stop == "anywhere":
+            return null_directions(*variation(mdp, engine.max_length, engine.by_start))
+        starts = starts if engine.by_start else None
+        covariance = engine.covariance(theta, starts=starts)
+        mean = engine.expectation(theta[None], starts=None if starts is None else starts[:, None])[1][0]
+        return null_directions(covariance, np.sqrt(np.diag(covariance) + mean**2))
+
+    def fit_many(
+        self, mdp: MDP, demos: Demonstrations, weights: ArrayLike, starts: ArrayLike | None = None
+    ) -> FloatArray:
+        """Return parameters (K, d), one row for each column of weights (N, K): the M-step of a mixture, in one go.
+
+        `starts` is (K, d). Each row is what `fit` returns for that column, without its report.
+        """
+        given = validate.weights(weights, validate.demonstrations(demos), columns=True)
+        results = self._fit(mdp, demos, given, None if starts is None else mdp.check_thetas(starts))
+        return np.array([result.theta for result in results])
+
+    def sample(
+        self, mdp: MDP, theta: ArrayLike, n: int, seed: int | np.random.Generator | None = None
+    ) -> Demonstrations:
+        """Draw n trajectories from the model, exactly; starts from p0 where the model is conditioned on the start.
+
+        Examples
+        --------
+        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
+        >>> MaxEnt(max_length=3).sample(mdp, [0.0, 1.0, 0.0], 1000, seed=0).lengths.max()
+        np.int64(3)
+        """
+        engine = self._engine(mdp)
+        return engine.sample(validate.one_theta(mdp, theta), validate.count(n, "n"), validate.generator(seed))
+
+    def log_prob_prefix(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
+        """Return the log-probability (N, K) that a trajectory begins with each demonstration, itself included.
+
+        Unrecorded actions are summed over. -inf where no trajectory that begins so can end where the model allows.
+
+        Examples
+        --------
+        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
+        >>> begun = Demonstrations.from_lists([[0], [0, 1]])
+        >>> np.exp(MaxEnt(3).log_prob_prefix(mdp, [0, 0, 0], begun)).ravel()  # of 0, 0-1, 0-2, 0-1-2: all, and two
+        array([1. , 0.5])
+        """
+        return inference.log_prob_prefix(self._engine(mdp), mdp.check_thetas(thetas), demos)
+
+    def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> inference.NextActions:
+        """Return the probabilities of each next action (N, K, A) and of stopping (N, K), given that it began so.
+
+        They sum to 1, and are all 0 where `log_prob_prefix` is -inf.
+
+        Examples
+        --------
+        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
+        >>> MaxEnt(3).next_actions(mdp, [0, 0, 0], Demonstrations.from_lists([[0]]))
+        NextActions(action=array([[[0.5 , 0.25]]]), stop=array([[0.25]]))
+        """
+        return inference.next_actions(self._engine(mdp), mdp.check_thetas(thetas), demos)
+
+    def policy(self, mdp: MDP, theta: ArrayLike, step: int = 0) -> FloatArray:
+        """Return the probability (S, A) of each action for those who go on from each state at a step.
+
+        Rows are zero where nobody can go on; where `max_length` is inf the step does not matter, and rows of states
+        that no start leads to are zero too.
+
+        Examples
+        --------
+        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2])
+        >>> MaxEnt(3).policy(mdp, [0, 0, 0]).round(2)  # of 0-1, 0-1-2 and 0-2 two begin with action 0
+        array([[0.67, 0.33],
+               [1.  , 0.  ],
+               [0.  , 0.  ]])
+        """
+        return inference.policy(self._engine(mdp), validate.one_theta(mdp, theta), step)
+
+    def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
+        """Return the most probable trajectory from one state that ends in another, and its log-probability.
+
+        Exact for any discount and all features. The goal may be passed on the way. Of equally probable ones it takes
+        the shortest, then the edge of the lowest number; where `max_length` is inf, the same one each time.
+
+        Examples
+        --------
+        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
+        >>> demos, log_prob = MaxEnt(3).most_likely(mdp, [0, 1, 0], 0, 2)  # state 1 is worth a detour
+        >>> demos.states, round(log_prob, 4)
+        (array([0, 1, 2]), -1.0064)
+        """
+        return inference.most_likely(self._engine(mdp), validate.one_theta(mdp, theta), start, goal)
+
+    def _counts(self, mdp: MDP, thetas: ArrayLike) -> Totals:
+        engine, checked = self._engine(mdp), mdp.check_thetas(thetas)
+        if isinstance(engine, FiniteEngine):
+            return engine.totals(checked, gain=np.ones(engine.max_length), edges=True)
+        return engine.totals(checked, edges=True)
+
+    def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
+        """Minimise the objective of each column of weights (N, K); set `max_length_`, and forget an older `result_`."""
+        longest, engine = self._settled(mdp, demos)
+        box = validate.box(self.bounds, mdp.feature_names)
+        evidence = Evidence(mdp, demos, by_start=engine.by_start)
+        n_intents = weights.shape[1]
+        ridge = np.full(n_intents, validate.positive(self.ridge, "ridge", zero=True))
+        objective = PathLikelihood(engine, evidence, evidence.demonstrated(weights), ridge)
+        if starts is None:
+            starts = np.tile(feasible_start(engine, box), (n_intents, 1))
+        elif starts.shape[0] != n_intents:
+            raise InvalidParameter(
+                f"There must be one start for each of {n_intents} columns of weights; there are {starts.shape[0]}."
+            )
+        tol = validate.positive(self.tol, "tol") * np.maximum(1.0, np.abs(objective.mean_features))
+        cap = validate.count(self.max_evaluations, "max_evaluations")
+        results = SOLVERS[self.solver](objective, starts, box, tol, cap)
+        self.max_length_ = longest
+        self.results_ = results
+        self.__dict__.pop("result_", None)
+        return results
+
+    def prepare(self, mdp: MDP, demos: Demonstrations, units: Units) -> Prepared:
+        """Return the model with the data of a mixture, for `IntentMixture`; sets `max_length_` as `fit` does."""
+        self.max_length_, engine = self._settled(mdp, validate.demonstrations(demos))
+        kind = type(self)
+        if kind.log_prob is not MaxEnt.log_prob or kind._fit is not MaxEnt._fit or kind.fit is not MaxEnt.fit:
+            return Prepared(self, mdp, demos, units)  # a subclass with a likelihood of its own
+        return PreparedMaxEnt(self, mdp, demos, units, engine)
+
+    def settle(self, mdp: MDP, longest: int) -> Engine:
+        """Return the engine of the model's trajectories, for data that are known by their longest demonstration alone.
+
+        Sets `max_length_` as `fit` does.
+        """
+        validate.choice(self.solver, "solver", tuple(SOLVERS))
+        self.max_length_ = longest if self.max_length is None else validate.max_length(self.max_length)
+        return self._engine(mdp, self.max_length_)
+
+    def _settled(self, mdp: MDP, demos: Demonstrations) -> tuple[float, Engine]:
+        """Return the largest length, settled by demonstrations unless it is given, and the engine for it."""
+        validate.choice(self.solver, "solver", tuple(SOLVERS))
+        longest = int(demos.lengths.max()) if self.max_length is None else validate.max_length(self.max_length)
+        engine = self._engine(mdp, longest)
+        validate.fits_model(mdp, demos, self.stop, engine.max_length)
+        return longest, engine
+
+    def _engine(self, mdp: MDP, longest: float | None = None) -> Engine:
+        """Return an engine for the model's trajectories in an MDP, checking the model's parameters on the way."""
+        validate.mdp(mdp)
+        by_start = validate.choice(self.condition, "condition", ("none", "start")) == "start"
+        validate.choice(self.number_space, "number_space", SPACES)
+        if self.max_memory is not None:
+            validate.positive(self.max_memory, "max_memory", zero=True)
+        if longest is None and self.max_length is not None:
+            longest = validate.max_length(self.max_length)
+        elif longest is None:
+            longest = getattr(self, "max_length_", None)
+        if longest is None:
+            raise NotFitted(
+                "max_length=None is settled by fit, which was not called. Fit first, or pass max_length to the model."
+            )
+        if longest == math.inf:
+            device = choose_device(self.device, mdp.n_states + mdp.n_edges)
+            if device is None:
+                return InfiniteEngine(mdp, stop=self.stop, by_start=by_start)
+            from limiirl.irl.maxent.gpu_infinite import GpuInfiniteEngine
+
+            return GpuInfiniteEngine(mdp, device, stop=self.stop, by_start=by_start, max_bytes=self.max_memory)
+        return FiniteEngine(
+            mdp,
+            int(longest),
+            stop=self.stop,
+            by_start=by_start,
+            number_space=self.number_space,
+            max_bytes=self.max_memory,
+            backend=choose_backend(self.device, mdp),
+        )

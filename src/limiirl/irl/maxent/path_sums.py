@@ -1,0 +1,328 @@
+"""`FiniteEngine`: sums over all trajectories of at most `max_length` states, their derivatives, and samples.
+
+The exact MaxEnt engine: sums over every trajectory of an MDP, their derivatives, and samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl._typing import FloatArray
+from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidParameter, NumericalError
+from limiirl.irl.maxent.backends import LOSS, Backend, EngineRewards, HostBackend, check_space, log_loss_bound
+from limiirl.irl.maxent.compiled import compile_mdp
+from limiirl.irl.maxent.hessian import covariance
+from limiirl.irl.maxent.messages import KeptMessages, Messages, Pass
+from limiirl.irl.maxent.sampling import draw_starts, finite_steps, walk
+from limiirl.kernels.gpu.device import faults
+from limiirl.kernels.graph import Rewards, Tally
+from limiirl.mdp import MDP
+
+# Intents whose rewards are computed at a time: kernels are compiled for a number of columns, and a block of a GPU has
+# a thread for each.
+_TOGETHER = 8
+# States from which on waiting for the other intents costs less than a pass of one's own.
+_HEAVY = 2048
+STOPS = ("anywhere", "terminal", "terminal_or_max_length")
+
+
+class Totals(NamedTuple):
+    """What a sweep finds: log_Z (K,), and counts of the MDP's states (S, K) and of its edges (E, K) or None."""
+
+    log_Z: FloatArray
+    node: FloatArray
+    edge: FloatArray | None
+
+
+class Ahead(NamedTuple):
+    """What lies ahead of m (step, state): log_Z (K,), or None by start, and log-weights value + scale, both (m, K).
+
+    At step 0 it is the weight beta_0 of all ways to go on, stopping included; later the state's own reward is in it.
+    Everything at one step has the same scale, so that differences of values keep their digits.
+    """
+
+    log_Z: FloatArray | None
+    value: FloatArray
+    scale: FloatArray
+
+
+class FiniteEngine:
+    """All trajectories of 1 to `max_length` states of an MDP, weighted by q(tau) exp(theta . F(tau)).
+
+    Parameters
+    ----------
+    mdp : MDP
+    max_length : int
+        The largest number of states of a trajectory.
+    stop : {"anywhere", "terminal", "terminal_or_max_length"}
+        Where a trajectory may end: in any state (the paper's set), only in terminal states, or there and at
+        `max_length`.
+    by_start : bool
+        False: trajectories start from p0, and Z sums over all starts. True: the model is conditioned on the start
+        state; log_Z is then the mean of log Z(s) over the start distribution, p0 or the one given.
+    number_space : {"auto", "linear", "log"}
+    max_bytes : float, optional
+        Memory for messages, of each thread that uses the engine; beyond it they are recomputed from checkpoints. By
+        default 1 GiB on the CPU, and half of what is free on a GPU.
+    backend : Backend, optional
+        Where to compute: by default on the CPU.
+
+    Examples
+    --------
+    Two trajectories: 0 alone, and 0 then 1.
+
+    >>> mdp = MDP.from_edges([0], [1], p0=[1, 0])
+    >>> FiniteEngine(mdp, 5).log_partition(np.zeros((1, 2)))
+    array([0.69314718])
+    """
+
+    @faults()
+    def __init__(
+        self,
+        mdp: MDP,
+        max_length: int,
+        *,
+        stop: str = "anywhere",
+        by_start: bool = False,
+        number_space: str = "auto",
+        max_bytes: float | None = None,
+        backend: Backend | None = None,
+    ) -> None:
+        if max_length < 1:
+            raise InvalidParameter(f"max_length must be at least 1; it is {max_length}.")
+        if stop not in STOPS:
+            raise InvalidParameter(f"stop must be one of {', '.join(STOPS)}; it is {stop!r}.")
+        self.mdp, self.max_length, self.stop, self.by_start = mdp, max_length, stop, by_start
+        self.number_space = check_space(number_space)
+        self.compiled = compile_mdp(mdp)
+        self.backend: Backend = HostBackend(self.compiled) if backend is None else backend
+        self.max_bytes = self.backend.max_bytes if max_bytes is None else max_bytes
+        self._given_bytes = max_bytes
+        self.graph = self.compiled.graph
+        self.discount = mdp.gamma ** np.arange(max_length, dtype=np.float64)
+        end = None if stop == "anywhere" else mdp.terminal[self.graph.order].astype(np.float64)
+        self.end = None if end is None else self.backend.put(end)
+        self.end_at_last = self.end if stop == "terminal" else None
+        self._p0 = self.backend.put(mdp.p0[self.graph.order][:, None])
+        self.steps = self.backend.put(self.discount)
+        self._kept = KeptMessages()
+
+    @property
+    def together(self) -> bool:
+        """Whether several thetas at once cost less than one after the other."""
+        return self.mdp.n_states >= _HEAVY
+
+    def buffer(self, n_columns: int) -> Messages:
+        """Return the messages' memory of this thread, which is kept from one evaluation to the next."""
+        buffers = self._kept.by_columns
+        known = buffers.get(n_columns)
+        if known is None:
+            buffers.clear()
+            row = (self.mdp.n_states + 1) * n_columns
+            known = Messages(self.max_length, row, n_columns, self.max_bytes, self.backend.xp)
+            buffers[n_columns] = known
+        return known
+
+    @faults()
+    def totals(
+        self,
+        thetas: FloatArray,
+        *,
+        gain: FloatArray | None = None,
+        starts: FloatArray | None = None,
+        edges: bool | None = None,
+    ) -> Totals:
+        """Return log_Z and the expected counts sum_t gain_t p_t of states and edges.
+
+        With the default gain, the discount, counts times features are the gradient of log_Z.
+
+        Parameters
+        ----------
+        thetas : (K, d)
+        gain : (L,), optional
+        starts : (S, K), optional
+            Distribution of start states for each column, instead of p0.
+        edges : bool, optional
+            Whether to count edges; by default where they bear features.
+        """
+        gain = self.discount if gain is None else gain
+        edges = bool(self.mdp.n_action_features or self.mdp.n_edge_features) if edges is None else edges
+        log_Z, node = np.empty(thetas.shape[0]), np.empty((self.mdp.n_states, thetas.shape[0]))
+        edge = np.empty((self.mdp.n_edges, thetas.shape[0])) if edges else None
+        take = self.backend.take
+        for chosen, run in self.passes(thetas, starts):
+            node_tally, edge_tally = self._tallies(run, gain, edges)
+            log_Z[chosen] = run.log_Z
+            node[self.graph.order[:, None], chosen] = take(node_tally)
+            if edge is not None and edge_tally is not None:
+                edge[:, chosen] = self.compiled.spread(take(edge_tally))
+        return Totals(log_Z, node, edge)
+
+    @faults()
+    def expectation(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return log_Z (K,) and its gradient (K, d), the expected features; see `totals`.
+
+        Everything in between stays where the engine computes.
+        """
+        log_Z, features = np.empty(thetas.shape[0]), np.empty(thetas.shape)
+        edges = bool(self.mdp.n_action_features or self.mdp.n_edge_features)
+        for chosen, run in self.passes(thetas, starts):
+            log_Z[chosen] = run.log_Z
+            features[chosen] = self.backend.expected_features(self.mdp, *self._tallies(run, self.discount, edges))
+        return log_Z, features
+
+    def _tallies(self, run: Pass, gain: FloatArray, edges: bool) -> tuple[Any, Any]:
+        """Sweep forward; return counts of states (S, K) in engine order, and of edges (E', K) by target, or None."""
+        node = (gain[0] * run.start_visits).ravel()
+        edge = self.backend.xp.zeros(self.graph.n_edges * run.n_columns) if edges else None
+        run.forward(gain, Tally(node, edge, None, None))
+        shape = (-1, run.n_columns)
+        return self._checked(node.reshape(shape), float(gain.sum())), None if edge is None else edge.reshape(shape)
+
+    def _checked(self, counts: Any, most: float) -> Any:
+        """Return counts (S, K) in engine order whose columns are finite and sum to no more than `most`."""
+        # Rewards of 1e20, say, leave no digits for differences of order 1, which probabilities are made of.
+        sums = self.backend.take(self.backend.column_sums(counts))
+        if not np.all((sums >= 0.0) & (sums <= most * (1.0 + 1e-6))):
+            counts = self.backend.take(counts)
+            wrong = ~np.isfinite(counts) | (sums > most * (1.0 + 1e-6))
+            state = int(self.graph.order[np.argmax(wrong.any(axis=1))])
+            raise NumericalError(
+                f"The expected count of state {state} left the range or the precision of float64 by step "
+                f"{self.max_length - 1}. Use number_space='auto' or 'log', or smaller rewards."
+            )
+        return counts
+
+    @faults()
+    def log_partition(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
+        """Return log_Z (K,): of the sum over all trajectories, or, by start, its mean over the start distribution."""
+        log_Z = np.empty(thetas.shape[0])
+        for chosen, run in self.passes(thetas, starts):
+            log_Z[chosen] = run.log_Z
+        return log_Z
+
+    @faults()
+    def log_partition_by_start(self, thetas: FloatArray) -> FloatArray:
+        """Return log Z(s) (S, K): of the sum over trajectories that start in s, without p0; -inf if there is none."""
+        found = np.empty((self.mdp.n_states, thetas.shape[0]))
+        # A model by start is asked for the states that demonstrations start in; p0 may have others that lead nowhere.
+        nobody = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
+        for chosen, run in self.passes(thetas, nobody):
+            run.check_all_starts()
+            found[self.graph.order[:, None], chosen] = self.backend.take(run.log_Z_by_start)
+        return found
+
+    @faults()
+    def covariance(self, theta: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
+        """Return the Hessian (d, d) of log_Z at theta (d,): the covariance of the path features. `starts` is (S,)."""
+        return covariance(self, theta, starts)
+
+    @faults()
+    def time_marginals(self, theta: FloatArray) -> FloatArray:
+        """Return p_t(s) (L, S), the probability of being in s at step t, for theta (d,)."""
+        run = self.single(theta)
+        found = np.empty((self.max_length, self.mdp.n_states))
+        found[0, self.graph.order] = self.backend.take(run.start_visits[:, 0])
+        for first, visits in run.visits():
+            found[first : first + visits.shape[0], self.graph.order] = self.backend.take(visits)
+        self.on_host()._checked(np.ascontiguousarray(found[:, self.graph.order].T), 1.0)
+        return found
+
+    def on_host(self) -> FiniteEngine:
+        """Return this engine on the CPU: itself, or a new one."""
+        if isinstance(self.backend, HostBackend):
+            return self
+        return FiniteEngine(
+            self.mdp,
+            self.max_length,
+            stop=self.stop,
+            by_start=self.by_start,
+            number_space=self.number_space,
+            max_bytes=self._given_bytes,
+        )
+
+    @faults()
+    def ahead(self, thetas: FloatArray, step: NDArray[np.int64], state: NDArray[np.int64]) -> Ahead:
+        """Return what lies ahead of states (m,) at steps (m,) below max_length; -inf where no trajectory can end."""
+        log_Z, value = np.empty(thetas.shape[0]), np.empty((step.size, thetas.shape[0]))
+        scale, at = np.empty_like(value), self.graph.rank[state]
+        nobody = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
+        for chosen, first in self.passes(thetas, nobody):
+            run, (found, scales) = first, first.ahead(step, at)
+            # The bound that allows linear space is on shares of Z: a state of small weight may underflow nevertheless.
+            if not run.log and not np.all((found >= np.finfo(np.float64).tiny) & (found < np.inf)):
+                run = first.in_log_space()
+                found, scales = run.ahead(step, at)
+            lost = np.isnan(found) | (found == np.inf)
+            if np.any(lost):
+                i = int(np.argmax(lost.any(axis=1)))
+                raise NumericalError(
+                    f"The weights of trajectories left the range of float64 at step {step[i]}, state {state[i]}. "
+                    "Use smaller rewards."
+                )
+            log_Z[chosen], scale[:, chosen] = run.log_Z, scales
+            value[:, chosen] = found if run.log else np.log(found)
+        return Ahead(None if self.by_start else log_Z, value, scale)
+
+    def sample(self, theta: FloatArray, n: int, rng: np.random.Generator) -> Demonstrations:
+        """Draw n trajectories from the model with parameters theta (d,), on the CPU, wherever the engine computes."""
+        if not isinstance(self.backend, HostBackend):
+            return self.on_host().sample(theta, n, rng)
+        run = self.single(theta)
+        starts = draw_starts(run.start_visits[:, 0], n, rng)
+        return walk(self.mdp, self.compiled, run.out, run.log, finite_steps(run), starts, rng)
+
+    def single(self, theta: FloatArray, starts: FloatArray | None = None) -> Pass:
+        """Run the backward sweep for one intent: the start of a Hessian, of marginals step by step, or of samples."""
+        ((_, run),) = self.passes(theta[None], None if starts is None else starts[:, None])
+        return run
+
+    def passes(self, thetas: FloatArray, starts: FloatArray | None = None) -> Iterator[tuple[NDArray[np.intp], Pass]]:
+        """Yield (columns, pass) for chunks of intents that share a number space."""
+        if starts is not None:
+            starts = starts[self.graph.order]
+        # As many together as have room for their checkpoints: less than one there cannot be.
+        room = self.max_bytes / (8.0 * (self.mdp.n_states + 1) * Messages.least_rows(self.max_length))
+        most = max(1, min(self.backend.max_columns, int(room)))
+        for first in range(0, thetas.shape[0], _TOGETHER):
+            block = thetas[first : first + _TOGETHER]
+            rewards = self.backend.rewards(self.mdp, block)
+            log = self._needs_log(rewards)
+            for space in (False, True):
+                members = np.flatnonzero(log == space)
+                for i in range(0, members.size, most):
+                    chosen = members[i : i + most]
+                    part = rewards if chosen.size == block.shape[0] else self._columns(rewards, chosen)
+                    columns = first + chosen
+                    given = self._p0 if starts is None else self.backend.put(np.ascontiguousarray(starts[:, columns]))
+                    yield columns, Pass(self, part, given, space)
+
+    def _columns(self, rewards: EngineRewards, chosen: NDArray[np.intp]) -> EngineRewards:
+        xp, at = self.backend.xp, self.backend.put(chosen)
+        edge = None if rewards.edge is None else xp.ascontiguousarray(rewards.edge[:, at])
+        return EngineRewards(xp.ascontiguousarray(rewards.node[:, at]), edge)
+
+    def _needs_log(self, rewards: EngineRewards) -> NDArray[np.bool_]:
+        n_columns = rewards.node.shape[1]
+        if self.number_space != "auto":
+            return np.full(n_columns, self.number_space == "log")
+        if self.stop != "anywhere":  # the bound needs Z to be at least every forward message
+            return np.ones(n_columns, dtype=bool)
+        prob, _ = self.backend.edge_weights(False)
+        flat = Rewards(
+            rewards.node.ravel(), prob, None if rewards.edge is None else rewards.edge.ravel(), self.discount, False
+        )
+        growth = self.backend.log_growth(flat, self.discount, n_columns)
+        # The weights of an edge and of a state are applied one after the other: in between, a message may be larger
+        # than any whole step makes it.
+        alone = self.backend.column_max(rewards.node)
+        if rewards.edge is not None:
+            with np.errstate(over="ignore"):  # beyond float64 log space it is
+                alone = alone + self.backend.column_max(rewards.edge)
+        return log_loss_bound(self.mdp.n_states, self.max_length, growth, alone) >= math.log(LOSS)

@@ -1,0 +1,183 @@
+"""Demonstrations under a MaxEnt model, reduced to what EM asks of them: features summed over each unit.
+
+A trajectory's log-probability is linear in theta but for log Z. An E-step is then one pass over the features (G, d),
+and an M-step needs their K weighted means alone, however many demonstrations there are.
+
+A MaxEnt model and sums of features: all that its EM needs, wherever the sums come from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from limiirl._typing import FloatArray, IndexArray
+from limiirl.demos import Demonstrations
+from limiirl.demos.groups import Units
+from limiirl.irl import validate
+from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
+from limiirl.irl.maxent.likelihood import Demonstrated, Evidence, PathLikelihood, feasible_start
+from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.optim.solvers import SOLVERS
+from limiirl.irl.problem import Expectation, Maximised, Prepared, PreparedFeatures
+from limiirl.kernels.e_step import Rows, expect, weigh
+from limiirl.mdp import MDP
+
+if TYPE_CHECKING:
+    from limiirl.irl.maxent.model import MaxEnt
+
+
+class Moments(NamedTuple):
+    """Responsibilities summed up: features (K, d), demonstrations (K,), and U (G, K) where more than sums is needed."""
+
+    features: FloatArray
+    counts: FloatArray
+    U: FloatArray | None
+
+
+class PreparedSums(PreparedFeatures):
+    """A MaxEnt model with its engine: M-steps from sums over demonstrations that may lie anywhere.
+
+    Parameters
+    ----------
+    model : MaxEnt
+    units : Units
+        Or anything that has a length and can name its members.
+    engine : FiniteEngine or InfiniteEngine
+        The sums over trajectories, kept with their memory from one step to the next.
+    n_demos : int
+        N, all demonstrations together; the ridge is in proportion to it.
+    """
+
+    evidence: Evidence | None = None
+
+    def __init__(
+        self, model: MaxEnt, mdp: MDP, demos: Any, units: Any, engine: FiniteEngine | InfiniteEngine, n_demos: int
+    ) -> None:
+        super().__init__(model, mdp, demos, units, n_demos)
+        self.engine = engine
+
+    def maximise(
+        self, moments: Moments, starts: FloatArray | None, which: IndexArray, max_evaluations: int
+    ) -> Maximised:
+        """Return parameters (J, d) of the intents `which`, searched for in lockstep; never worse than the starts."""
+        counts = moments.counts[which]
+        demonstrated = self._demonstrated(moments, which)
+        ridge = self.ridges(len(moments.counts), counts)
+        objective = PathLikelihood(self.engine, self.evidence, demonstrated, ridge)
+        tol = validate.positive(self.model.tol, "tol") * np.maximum(1.0, np.abs(demonstrated.mean_features))
+        if starts is None:
+            starts = np.tile(self._feasible(), (len(which), 1))
+        results = SOLVERS[self.model.solver](objective, starts, self._box, tol, max_evaluations)
+        return Maximised(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
+
+    def _demonstrated(self, moments: Moments, which: IndexArray) -> Demonstrated:
+        """Return what the responsibilities of some intents say to a fit: their mean features."""
+        return Demonstrated(moments.features[which] / moments.counts[which, None], None, None)
+
+    def _feasible(self) -> FloatArray:
+        if self._start is None:
+            self._start = feasible_start(self.engine, self._box)
+        return self._start
+
+
+class PreparedRows(PreparedSums):
+    """Units of demonstrations under a MaxEnt model, each a row of summed features.
+
+    Parameters
+    ----------
+    rows : Rows
+        One for each unit.
+
+    Examples
+    --------
+    >>> from limiirl.irl import MaxEnt
+    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+    >>> engine = FiniteEngine(mdp, 2)
+    >>> rows = Rows(np.array([[1.0], [-1.0]]), np.zeros(2), np.ones(2))
+    >>> ready = PreparedRows(MaxEnt(2, bounds=(-3, 3)), mdp, None, Units.of(None, 2), engine, rows)
+    >>> ready.maximise(ready.moments(np.eye(2)), None, np.arange(2), 50).thetas.tolist()
+    [[3.0], [-3.0]]
+    """
+
+    def __init__(
+        self, model: MaxEnt, mdp: MDP, demos: Any, units: Units, engine: FiniteEngine | InfiniteEngine, rows: Rows
+    ) -> None:
+        super().__init__(model, mdp, demos, units, engine, int(rows.counts.sum()))
+        self.rows = rows
+
+    def log_prob(self, thetas: FloatArray) -> FloatArray:
+        """Return (G, K)."""
+        return self.rows.log_prob(thetas, self.engine.log_partition(thetas))
+
+    def expect(self, rho: FloatArray, thetas: FloatArray, U: FloatArray, temperature: float = 1.0) -> Expectation:
+        """Overwrite the responsibilities U (G, K); see `Prepared.expect`."""
+        found = expect(self.rows, thetas, self.engine.log_partition(thetas), np.log(rho), U, 1.0 / temperature)
+        counts = weigh(self.rows.counts[:, None], U)[:, 0] if self.units.grouped else found.sizes
+        return self._expectation(found, Moments(found.moments, counts, None))
+
+    def moments(self, U: FloatArray) -> Moments:
+        """Return the sums that `maximise` needs."""
+        return Moments(weigh(self.rows.features, U), weigh(self.rows.counts[:, None], U)[:, 0], None)
+
+    def features(self) -> FloatArray:
+        """Return (G, d): mean feature counts. Unrecorded actions count as the first that they may have been."""
+        return self.rows.features / self.rows.counts[:, None]
+
+
+class PreparedMaxEnt(PreparedRows):
+    """Units of demonstrations under a MaxEnt model.
+
+    Sums over rows say all where every feature is known and log Z is one for all starts; elsewhere this falls back to
+    log-probabilities and responsibilities one by one.
+
+    Parameters
+    ----------
+    model : MaxEnt
+    engine : FiniteEngine or InfiniteEngine
+        The sums over trajectories, kept with their memory from one step to the next.
+    """
+
+    evidence: Evidence
+
+    def __init__(
+        self, model: MaxEnt, mdp: MDP, demos: Demonstrations, units: Units, engine: FiniteEngine | InfiniteEngine
+    ) -> None:
+        evidence = Evidence(mdp, demos, by_start=engine.by_start)
+        features = np.ascontiguousarray(units.total(evidence.features))
+        rows = Rows(features, units.total(evidence.log_q), units.counts)
+        super().__init__(model, mdp, demos, units, engine, rows)
+        self.evidence = evidence
+
+    @property
+    def _linear(self) -> bool:
+        """Whether log-probabilities are theta . features - count log Z, so that sums over units say all."""
+        return self.evidence.fixed and not self.engine.by_start
+
+    def log_prob(self, thetas: FloatArray) -> FloatArray:
+        """Return (G, K)."""
+        if self._linear:
+            return super().log_prob(thetas)
+        log_weight = self.evidence.log_weight(thetas)
+        if self.engine.by_start:
+            log_weight -= self.engine.log_partition_by_start(thetas)[self.demos.start_states]
+        else:
+            log_weight -= self.engine.log_partition(thetas)
+        return self.units.total(log_weight)
+
+    def expect(self, rho: FloatArray, thetas: FloatArray, U: FloatArray, temperature: float = 1.0) -> Expectation:
+        """Overwrite the responsibilities U (G, K); see `Prepared.expect`."""
+        if self._linear:
+            return super().expect(rho, thetas, U, temperature)
+        return Prepared.expect(self, rho, thetas, U, temperature)
+
+    def moments(self, U: FloatArray) -> Moments:
+        """Return the sums that `maximise` needs."""
+        found = super().moments(U)
+        return found if self._linear else found._replace(U=U)
+
+    def _demonstrated(self, moments: Moments, which: IndexArray) -> Demonstrated:
+        if moments.U is None:
+            return super()._demonstrated(moments, which)
+        return self.evidence.demonstrated(self.units.spread(moments.U[:, which]))

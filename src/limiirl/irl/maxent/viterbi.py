@@ -1,0 +1,163 @@
+"""The heaviest trajectory between two states: layer by layer for a largest length, by shortest paths for any length."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import breadth_first_order, dijkstra
+
+from limiirl._typing import FloatArray, IntArray
+from limiirl.errors import NumericalError
+from limiirl.kernels.forward_backward import sampling
+from limiirl.mdp import MDP
+
+
+class Heaviest(NamedTuple):
+    """A trajectory by its MDP edges, and its log-weight: of its moves' outcomes and its rewards, without p0."""
+
+    edges: IntArray
+    log_weight: float
+
+
+class Layers:
+    """The log-weights of moves by target state, for steps forwards through all trajectories of an MDP.
+
+    Let V_t(s) be the largest log-weight of a trajectory of t + 1 states that ends in s. Then
+
+        V_{t+1}(s') = gamma^{t+1} r(s') + max over edges (s, a, s') of V_t(s) + log p + gamma^t r(s, a, s').
+
+    Only every sqrt(L)-th layer is kept. Going back, the layers between are computed again, and with them the one edge
+    by which the trajectory came: there are no back-pointers.
+
+    Examples
+    --------
+    Two ways from 0 to 3; state 1 costs less than state 2.
+
+    >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], state_features=[[0], [1], [5], [0]])
+    >>> Layers(mdp, np.array([-1.0])).heaviest(0, 3, 3)
+    Heaviest(edges=array([0, 2]), log_weight=-1.0)
+    """
+
+    def __init__(self, mdp: MDP, theta: FloatArray) -> None:
+        node, edge = move_rewards(mdp, theta)
+        order = mdp.in_order
+        self.mdp, self.node = mdp, np.ascontiguousarray(node)
+        log_prob = None if mdp.deterministic else np.log(mdp.prob[order])
+        self._moves = (mdp.in_ptr, mdp.src[order], log_prob, None if edge is None else edge[order])
+        # Without positive rewards a trajectory's weight falls from state to state.
+        self._falling = bool(np.all(node <= 0.0)) and (edge is None or bool(np.all(edge <= 0.0)))
+
+    def heaviest(self, start: int, goal: int, max_length: int, *, only_last: bool = False) -> Heaviest | None:
+        """Return the heaviest trajectory of at most `max_length` states, the shortest of equals; None if there is none.
+
+        With `only_last`, of exactly `max_length` states. Among equal moves the edge of the lowest number is taken.
+        """
+        spacing = max(1, math.isqrt(max_length - 1))
+        layer = np.full(self.mdp.n_states, -np.inf)
+        layer[start] = top = self.node[start]
+        spare, marks = np.empty_like(layer), list[FloatArray]()
+        best, length = -math.inf, 0
+        for t in range(max_length):
+            if t % spacing == 0:
+                marks.append(layer.copy())
+            if (t == max_length - 1 or not only_last) and layer[goal] > best:
+                best, length = float(layer[goal]), t
+            if t == max_length - 1 or top == -math.inf or (self._falling and top <= best):
+                break
+            top = self._advance(layer, t, spare)
+            layer, spare = spare, layer
+        return None if best == -math.inf else Heaviest(self._way_back(goal, length, marks, spacing), best)
+
+    def _advance(self, layer: FloatArray, t: int, out: FloatArray) -> float:
+        """Fill layer t + 1 from layer t, and return its largest entry."""
+        gamma = self.mdp.gamma
+        return float(sampling.advance(*self._moves, gamma**t, self.node, gamma ** (t + 1), layer, out))
+
+    def _way_back(self, goal: int, length: int, marks: list[FloatArray], spacing: int) -> IntArray:
+        """Return the edges of the heaviest trajectory of `length` moves to the goal."""
+        edges, at = np.empty(length, dtype=np.int64), goal
+        layers = np.empty((spacing, self.mdp.n_states))
+        for mark in range((length - 1) // spacing, -1, -1):
+            first, last = mark * spacing, min((mark + 1) * spacing, length) - 1
+            layers[0] = marks[mark]
+            for t in range(first, last):
+                self._advance(layers[t - first], t, layers[t - first + 1])
+            for t in range(last, first - 1, -1):
+                # Within a target the edges are in ascending order, so that the first of equals has the lowest number.
+                came = sampling.best_arrival(*self._moves, self.mdp.gamma**t, layers[t - first], at)
+                edges[t], at = self.mdp.in_order[came], int(self._moves[1][came])
+        return edges
+
+
+def heaviest_of_any_length(mdp: MDP, theta: FloatArray, log_beta: FloatArray, start: int, goal: int) -> Heaviest:
+    """Return the heaviest trajectory between two connected states, for discount 1.
+
+    `log_beta` (S,) is the log-weight of all ways to go on from each state. One way cannot weigh more than all, so that
+    the cost log beta(s) - log x(e) - log beta(s') of an edge, minus the log-probability that the model takes it, is
+    not negative even where rewards are positive: Dijkstra's algorithm applies. A cycle of positive log-weight makes
+    the sum infinite, so there is no beta then.
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0, 1, 1], [1, 0, 2], state_features=[[1], [1], [0]])
+    >>> heaviest_of_any_length(mdp, np.array([-1.0]), np.zeros(3), 0, 2)
+    Heaviest(edges=array([0, 2]), log_weight=-2.0)
+    """
+    node, edge = move_rewards(mdp, theta)
+    weight = np.log(mdp.prob) + node[mdp.dst] + (0.0 if edge is None else edge)
+    kept = np.flatnonzero((log_beta[mdp.src] > -np.inf) & (log_beta[mdp.dst] > -np.inf))
+    # Rounding may leave a little less than 0 where a state has only one way to go on.
+    cost = np.maximum(0.0, log_beta[mdp.src[kept]] - weight[kept] - log_beta[mdp.dst[kept]])
+    edges = kept[cheapest(mdp.src[kept], mdp.dst[kept], cost, mdp.n_states, start, goal)]
+    return Heaviest(edges, float(node[start] + weight[edges].sum()))
+
+
+def cheapest(src: Any, dst: Any, cost: FloatArray, n_states: int, start: int, goal: int) -> IntArray:
+    """Return the edges, as places in src, dst and cost (m,), of the cheapest way between two connected states.
+
+    Costs are not negative.
+
+    Examples
+    --------
+    >>> cheapest(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1.0, 3.0, 1.0]), 3, 0, 2)
+    array([0, 2])
+    """
+    # Of edges that join the same two states the cheapest counts, and of equals the first.
+    ranked = np.lexsort((np.arange(src.size), cost, dst, src))
+    pairs, place = np.unique(src[ranked].astype(np.int64) * n_states + dst[ranked], return_index=True)
+    chosen = ranked[place]
+    tail, head = np.divmod(pairs, n_states)
+    graph = sparse.csr_array((cost[chosen], (tail, head)), shape=(n_states, n_states))
+    before = dijkstra(graph, indices=[start], return_predecessors=True)[1][0]
+    way = [goal]
+    while way[-1] != start:
+        way.append(int(before[way[-1]]))
+    states = np.array(way[::-1], dtype=np.int64)
+    return np.asarray(chosen[np.searchsorted(pairs, states[:-1] * n_states + states[1:])])
+
+
+def connected(mdp: MDP, start: int, goal: int) -> bool:
+    """Return whether some sequence of moves leads from one state to another.
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0, 1], [1, 2])
+    >>> connected(mdp, 0, 2), connected(mdp, 2, 0), connected(mdp, 2, 2)
+    (True, False, True)
+    """
+    links = sparse.csr_array((np.ones(mdp.n_edges), (mdp.src, mdp.dst)), shape=(mdp.n_states, mdp.n_states))
+    return bool(np.any(breadth_first_order(links, start, return_predecessors=False) == goal))
+
+
+def move_rewards(mdp: MDP, theta: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+    """Return finite rewards of states (S,) and of edges (E,) or None, for theta (d,)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        node, edge = mdp.rewards(theta)
+    for values, what in ((node, "state"), (edge, "edge")):
+        if values is not None and not np.all(np.isfinite(values)):
+            row = int(np.argmin(np.isfinite(values[:, 0])))
+            raise NumericalError(f"The reward of {what} {row} is not finite. Use smaller parameters or features.")
+    return node[:, 0], None if edge is None else edge[:, 0]

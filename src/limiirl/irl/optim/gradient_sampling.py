@@ -1,0 +1,129 @@
+"""Minimising functions with kinks: L-BFGS-B, and where it comes to rest at a kink, a way on by gradient sampling.
+
+At a kink the gradient at the point itself may not lead down. The shortest vector in the convex hull of gradients
+sampled nearby does, unless the point is a minimum up to the radius of the sample (Burke, Lewis and Overton 2005).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from limiirl._typing import FloatArray
+from limiirl.irl.base import FitResult, Status
+from limiirl.irl.optim.projected_newton import Box, Objective
+from limiirl.irl.optim.solvers import minimise_lbfgs
+
+# Radii of samples, relative to the largest parameter: from far enough to see past a kink, to where rounding begins.
+_RADII = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+# Lengths of a step that are tried together, relative to the radius.
+_LENGTHS = 4.0 ** np.arange(2, -5, -1)
+# Gradients sampled at a time, at most; and the share of the predicted decrease that a step must achieve.
+_MOST, _SUFFICIENT = 40, 1e-4
+# A decrease smaller than this, relative to the value, is not worth another search.
+_WORTH = 1e-9
+
+
+def minimise_with_kinks(
+    objective: Objective, starts: FloatArray, box: Box, tol: float | FloatArray, max_evaluations: int
+) -> list[FitResult]:
+    """Minimise K functions one after the other; arguments as for `limiirl.irl.optim.solvers.minimise_lbfgs`.
+
+    A point at a kink counts as solved where the gradients around it, weighed against each other, cancel out to within
+    ten times the tolerance. The sample is drawn from a fixed seed.
+
+    Examples
+    --------
+    >>> class Fold:  # |x - y| + x^2 + y^2
+    ...     def evaluate(self, thetas, which):
+    ...         d = np.sign(thetas[:, :1] - thetas[:, 1:])
+    ...         return np.abs(thetas[:, 0] - thetas[:, 1]) + (thetas**2).sum(1), 2 * thetas + np.hstack([d, -d])
+    >>> box = Box(np.full(2, -9.0), np.full(2, 9.0))
+    >>> found = minimise_with_kinks(Fold(), np.array([[3.0, 3.0]]), box, 1e-6, 1000)[0]
+    >>> found.converged, bool(np.abs(found.theta).max() < 1e-5)
+    (True, True)
+    """
+    tols = np.broadcast_to(tol, starts.shape)
+    return [_minimise(objective, k, start, box, tols[k], max_evaluations) for k, start in enumerate(starts)]
+
+
+class _One:
+    """One of the K functions as a problem by itself."""
+
+    def __init__(self, objective: Objective, k: int) -> None:
+        self.objective, self.k = objective, k
+
+    def evaluate(self, thetas: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+        return self.objective.evaluate(thetas, np.full(which.shape, self.k))
+
+    def hessian(self, theta: FloatArray, k: int) -> FloatArray:
+        del k
+        return self.objective.hessian(theta, self.k)
+
+
+def _minimise(objective: Objective, k: int, start: FloatArray, box: Box, tol: FloatArray, cap: int) -> FitResult:
+    one, rng = _One(objective, k), np.random.default_rng(0)
+    found = minimise_lbfgs(one, start[None], box, tol[None], cap)[0]
+    while found.status is Status.STALLED:
+        stepped = _step(one, found, box, tol, cap, rng)
+        if stepped.status is not Status.STALLED or stepped.value >= found.value - _WORTH * (1.0 + abs(found.value)):
+            return stepped
+        left = cap - stepped.n_evaluations
+        if left < 1:
+            return replace(stepped, status=Status.EVALUATIONS)
+        found = minimise_lbfgs(one, stepped.theta[None], box, tol[None], left)[0]
+        found = replace(found, n_evaluations=found.n_evaluations + stepped.n_evaluations)
+    return found
+
+
+def _step(one: _One, at: FitResult, box: Box, tol: FloatArray, cap: int, rng: np.random.Generator) -> FitResult:
+    """Return a lower point, with the status STALLED; or the same point, solved or not."""
+    d, used = at.theta.size, at.n_evaluations
+    size, n = max(1.0, float(np.max(np.abs(at.theta)))), min(_MOST, 2 * d) + 1
+    for relative in _RADII:
+        if used + n + _LENGTHS.size > cap:
+            return replace(at, n_evaluations=used, status=Status.EVALUATIONS)
+        radius = relative * size
+        around = box.clip(at.theta + radius * np.vstack([np.zeros(d), rng.uniform(-1.0, 1.0, (n - 1, d))]))
+        values, gradients = one.evaluate(around, np.zeros(n, dtype=np.intp))
+        shortest = _shortest(gradients[np.isfinite(values)], at.theta, box)
+        length = float(np.linalg.norm(shortest))
+        used += n
+        if length > 0.0:
+            steps = radius * _LENGTHS[:, None] / length
+            trials = box.clip(at.theta - steps * shortest)
+            values, _ = one.evaluate(trials, np.zeros(len(trials), dtype=np.intp))
+            used += len(trials)
+            lower = values <= at.value - _SUFFICIENT * steps[:, 0] * length**2
+            if np.any(lower):
+                best = int(np.argmin(np.where(lower, values, np.inf)))
+                return replace(at, theta=trials[best], value=float(values[best]), n_evaluations=used)
+    residual = float(np.max(np.abs(shortest), initial=0.0))
+    solved = bool(np.all(np.abs(shortest) <= 10.0 * tol))
+    status = Status.CONVERGED if solved else Status.STALLED
+    return replace(at, n_evaluations=used, status=status, projected_gradient=residual)
+
+
+def _shortest(gradients: FloatArray, theta: FloatArray, box: Box) -> FloatArray:
+    """Return the shortest vector (d,) in the convex hull of gradients (n, d), but for what bounds hold."""
+    found = _hull(gradients)
+    held = box.held(theta, found)
+    if np.any(held):
+        found = np.zeros(theta.size)
+        found[~held] = _hull(gradients[:, ~held])
+        found[box.held(theta, found)] = 0.0
+    return found
+
+
+def _hull(gradients: FloatArray) -> FloatArray:
+    """Return the shortest vector in the convex hull of the rows, by nonnegative least squares (Lawson, Hanson)."""
+    if not gradients.size:
+        return np.zeros(gradients.shape[1])
+    scale = float(np.max(np.abs(gradients))) or 1.0
+    weights, _ = nnls(
+        np.vstack([gradients.T / scale, np.ones(len(gradients))]), np.append(np.zeros(gradients.shape[1]), 1.0)
+    )
+    return np.asarray(gradients.T @ (weights / weights.sum()))

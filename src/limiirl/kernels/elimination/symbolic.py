@@ -1,0 +1,164 @@
+"""In which order to eliminate the states of a graph, for `kernels.goals`: few moves should appear on the way.
+
+LU factors of sparse matrices whose pivots may stay on the diagonal.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import splu
+
+from limiirl._typing import FloatArray, IntArray
+
+
+def diagonal_lu(matrix: Any) -> Any:
+    """Return SuperLU's factors of a csc matrix, with pivots on the diagonal and an order of multiple minimum degree.
+
+    For I - W, where W is not negative and the sums of its powers are finite, and for what has a dominant diagonal:
+    there this is safe, and for the first all terms have one sign, so that none cancel. SuperLU's own choice of rows
+    would lose digits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> diagonal_lu(sparse.csc_array([[1.0, -0.5], [0.0, 1.0]])).solve(np.ones(2))
+    array([1.5, 1. ])
+    """
+    return splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+
+
+ROOT = -1
+"""The parent of a state that no other is above."""
+
+
+class Plan(NamedTuple):
+    """In which order to eliminate the states of a graph, and which moves appear on the way.
+
+    States are numbered by that order. The states above v, `up[up_ptr[v]:up_ptr[v + 1]]`, ascending, are those that v
+    has moves to or from when it is eliminated; all are ancestors of v in a tree. Values of moves stand in one array:
+    of v -> up[p] at p, of up[p] -> v at n + p, and of v -> v at 2 n + v, where n = up.size.
+
+    Attributes
+    ----------
+    rank : (S,)
+        Number of each state of the MDP.
+    up_ptr, up : (S + 1,), (n,)
+    low_ptr, low, place : (S + 1,), (n,), (n,)
+        The states v below each state i, and where i stands in `up` among those above v.
+    parent, depth : (S,)
+        The tree: the first state above each, and how many there are up to the root.
+    level : (n,)
+        depth[up].
+    slot : (E,)
+        Where the value of each move of the graph stands.
+    """
+
+    rank: IntArray
+    up_ptr: IntArray
+    up: IntArray
+    low_ptr: IntArray
+    low: IntArray
+    place: IntArray
+    parent: IntArray
+    depth: IntArray
+    level: NDArray[np.int32]
+    slot: IntArray
+
+    @property
+    def n_values(self) -> int:
+        """How many values of moves there are."""
+        return 2 * self.up.size + self.rank.size
+
+
+def plan(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer], last: int = 0) -> Plan:
+    """Return a plan for the graph of the moves (src[e], dst[e]), in an order of multiple minimum degree.
+
+    The `last` states of the highest numbers come after all others: an order by degrees is slow to find where a state
+    has moves to all.
+
+    Examples
+    --------
+    A chain of three is eliminated from its ends, so that no moves appear.
+
+    >>> plan(3, np.array([0, 1]), np.array([1, 2])).up.size
+    2
+    """
+    inner = (src < n_states - last) & (dst < n_states - last)
+    rank = np.append(_order(n_states - last, src[inner], dst[inner]), np.arange(n_states - last, n_states))
+    tail, head = rank[src], rank[dst]
+    low_end, high_end = np.minimum(tail, head), np.maximum(tail, head)
+    apart = low_end != high_end
+    links = np.unique(low_end[apart] * n_states + high_end[apart])
+    ptr = np.zeros(n_states + 1, dtype=np.int64)
+    np.cumsum(np.bincount(links // n_states, minlength=n_states), out=ptr[1:])
+    up_ptr, up, parent = _fill(ptr, links % n_states)
+    owner = np.repeat(np.arange(n_states), np.diff(up_ptr))
+    place = np.argsort(up, kind="stable").astype(np.int64)
+    low_ptr = np.zeros(n_states + 1, dtype=np.int64)
+    np.cumsum(np.bincount(up, minlength=n_states), out=low_ptr[1:])
+    at = np.searchsorted(owner * n_states + up, low_end * n_states + high_end)
+    slot = np.where(apart, at + np.where(tail < head, 0, up.size), 2 * up.size + tail)
+    depth = _depth(parent)
+    level = depth[up].astype(np.int32)
+    return Plan(rank, up_ptr, up, low_ptr, owner[place], place, parent, depth, level, slot)
+
+
+def _order(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> IntArray:
+    """Return the rank (S,) of each state in an order in which elimination adds few moves."""
+    links = sparse.csc_array((np.ones(src.size), (src, dst)), shape=(n_states, n_states))
+    links = links + links.T
+    links.data[:] = -1.0
+    # SuperLU orders and factors; only the order is used. Diagonal dominance makes every order a stable one.
+    degree: FloatArray = np.asarray(-links.sum(axis=0)).ravel()
+    matrix = (links + sparse.diags_array(degree + 1.0)).tocsc()
+    return np.asarray(diagonal_lu(matrix).perm_c, dtype=np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _fill(ptr: IntArray, head: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the states above each state once moves that elimination adds are there, and the tree."""
+    n = ptr.size - 1
+    up_ptr, parent = np.zeros(n + 1, dtype=np.int64), np.full(n, -1, dtype=np.int64)
+    first, beside = np.full(n, -1, dtype=np.int64), np.full(n, -1, dtype=np.int64)
+    mark = np.full(n, -1, dtype=np.int64)
+    up = np.empty(max(16, 4 * head.size), dtype=np.int64)
+    for v in range(n):
+        mark[v] = v
+        at = up_ptr[v]
+        if at + n - v > up.size:
+            larger = np.empty(2 * up.size + n, dtype=np.int64)
+            larger[:at] = up[:at]
+            up = larger
+        for e in range(ptr[v], ptr[v + 1]):
+            if mark[head[e]] != v:
+                mark[head[e]] = v
+                up[at] = head[e]
+                at += 1
+        child = first[v]
+        while child != -1:
+            for p in range(up_ptr[child], up_ptr[child + 1]):
+                if mark[up[p]] != v:
+                    mark[up[p]] = v
+                    up[at] = up[p]
+                    at += 1
+            child = beside[child]
+        up[up_ptr[v] : at].sort()
+        up_ptr[v + 1] = at
+        if at > up_ptr[v]:
+            above = up[up_ptr[v]]
+            parent[v] = above
+            beside[v], first[above] = first[above], v
+    return up_ptr, up[: up_ptr[n]].copy(), parent
+
+
+@njit(cache=True, nogil=True)
+def _depth(parent: IntArray) -> IntArray:
+    depth = np.zeros(parent.size, dtype=np.int64)
+    for v in range(parent.size - 1, -1, -1):
+        if parent[v] != -1:
+            depth[v] = depth[parent[v]] + 1
+    return depth

@@ -1,0 +1,214 @@
+"""Linear space, a block of states at a time: the innermost loops of `linear`.
+
+A row is the K neighbouring doubles of one state. Rows are summed in registers (`vector.load` and friends), over a fixed
+number of table slots, so that the loop over states has no branch that could be mispredicted. Arguments that may be None
+select a variant when numba compiles, not when it runs.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from limiirl.kernels.simd import add, exp, load, mul, scale, store
+
+_ONE = np.uint64(1)
+_TWO = np.uint64(2)
+_THREE = np.uint64(3)
+
+
+@njit(forceinline=True, error_model="numpy")
+def _term(x: Any, prev: Any, other: Any, e: Any, columns: Any) -> Any:
+    """Return the row x(edge) prev(neighbour)."""
+    n_columns = np.uint64(len(columns))
+    row = load(prev, np.uint64(other) * n_columns, columns)
+    if x is None:
+        return row
+    return mul(load(x, e * n_columns, columns), row)
+
+
+@njit(forceinline=True, error_model="numpy")
+def _gather(near: Any, x: Any, prev: Any, s: Any, narrow: bool, columns: Any) -> Any:
+    """Return the sum over the neighbours of s of x(edge) prev(neighbour); if `narrow`, three slots hold them all."""
+    width = np.uint64(near.width)
+    first = np.uint64(near.ptr[s])
+    slot = s * _THREE if narrow else s * width
+    total = _term(x, prev, near.table[slot], first, columns)
+    total = add(total, _term(x, prev, near.table[slot + _ONE], first + _ONE, columns))
+    total = add(total, _term(x, prev, near.table[slot + _TWO], first + _TWO, columns))
+    if not narrow:
+        for q in range(_THREE, width):
+            total = add(total, _term(x, prev, near.table[slot + q], first + q, columns))
+        for e in range(first + width, np.uint64(near.ptr[s + _ONE])):
+            total = add(total, _term(x, prev, near.idx[e], e, columns))
+    return total
+
+
+@njit(forceinline=True, error_model="numpy")
+def fill_nodes(weight: Any, rewards: Any, scale: float, lo: Any, hi: Any) -> None:
+    """Set entries lo to hi of w = exp(scale r)."""
+    for i in range(lo, hi):
+        weight[i] = exp(scale * rewards.node[i])
+
+
+@njit(forceinline=True, error_model="numpy")
+def fill_edges(x: Any, prob: Any, reward: Any, scale: float, lo: Any, hi: Any, columns: Any) -> None:
+    """Set x = p exp(scale r) for edges lo to hi, where edges have weights at all."""
+    if x is not None:
+        n_columns = np.uint64(len(columns))
+        for e in range(lo, hi):
+            for k in range(n_columns):
+                i = e * n_columns + k
+                x[i] = 1.0 if reward is None else exp(scale * reward[i])
+                if prob is not None:
+                    x[i] *= prob[e]
+
+
+@njit(forceinline=True, error_model="numpy")
+def refresh(near: Any, rewards: Any, weights: Any, t_node: int, t_edge: int, lo: Any, hi: Any, columns: Any) -> None:
+    """Recompute the weights of states lo to hi, and of their edges, for these steps, where rewards are discounted."""
+    if rewards.steady:
+        return
+    n_columns = np.uint64(len(columns))
+    fill_nodes(weights.node, rewards, rewards.discount[t_node], lo * n_columns, hi * n_columns)
+    first, last = np.uint64(near.ptr[lo]), np.uint64(near.ptr[hi])
+    fill_edges(weights.edge, rewards.prob, rewards.edge, rewards.discount[t_edge], first, last, columns)
+
+
+@njit(forceinline=True, error_model="numpy")
+def _stopped(stop: Any, end: Any, s: Any) -> Any:
+    if end is None:
+        return stop
+    return scale(stop, end[s])
+
+
+@njit(forceinline=True, error_model="numpy")
+def _backward_rows(
+    near: Any,
+    x: Any,
+    w: Any,
+    end: Any,
+    prev: Any,
+    out: Any,
+    scales: Any,
+    own: bool,
+    narrow: bool,
+    lo: Any,
+    hi: Any,
+    columns: Any,
+) -> None:
+    stop, factor = scales
+    n_columns = np.uint64(len(columns))
+    for s in range(lo, hi):
+        onward = mul(factor, _gather(near, x, prev, s, narrow, columns))
+        total = add(_stopped(stop, end, s), onward)
+        o = s * n_columns
+        if own:
+            total = mul(total, load(w, o, columns))
+        store(out, o, total)
+
+
+@njit(cache=True, error_model="numpy")
+def backward_block(
+    near: Any,
+    rewards: Any,
+    weights: Any,
+    end: Any,
+    prev: Any,
+    out: Any,
+    scales: Any,
+    t: int,
+    lo: Any,
+    hi: Any,
+    columns: Any,
+) -> None:
+    """Set the message of step t for states lo to hi from that of the next step; step 0 leaves out the own reward."""
+    rows = (load(scales[0], np.uint64(0), columns), load(scales[1], np.uint64(0), columns))
+    refresh(near, rewards, weights, t, t, lo, hi, columns)
+    if near.width == 3 and not near.overflows and t > 0:
+        _backward_rows(near, weights.edge, weights.node, end, prev, out, rows, True, True, lo, hi, columns)
+    else:
+        _backward_rows(near, weights.edge, weights.node, end, prev, out, rows, t > 0, False, lo, hi, columns)
+
+
+@njit(forceinline=True, error_model="numpy")
+def _tally_edges(near: Any, x: Any, cur: Any, edge: Any, gained: Any, s: Any, columns: Any) -> None:
+    """Add what each edge into s carries, times the row `gained`, to `edge`."""
+    if edge is None:
+        return
+    n_columns = np.uint64(len(columns))
+    for e in range(np.uint64(near.ptr[s]), np.uint64(near.ptr[s + _ONE])):
+        flow = _term(x, cur, near.idx[e], e, columns)
+        store(edge, e * n_columns, add(load(edge, e * n_columns, columns), mul(gained, flow)))
+
+
+@njit(forceinline=True, error_model="numpy")
+def _record_shares(near: Any, x: Any, cur: Any, share: Any, i: int, arrived: Any, s: Any, columns: Any) -> None:
+    """Set row i of `share` to the part that each edge into s has in the row `arrived`."""
+    if share is None:
+        return
+    n_columns = np.uint64(len(columns))
+    for e in range(np.uint64(near.ptr[s]), np.uint64(near.ptr[s + _ONE])):
+        flow = _term(x, cur, near.idx[e], e, columns)
+        for k in range(len(columns)):
+            share[i, e * n_columns + np.uint64(k)] = flow[k] / arrived[k] if arrived[k] > 0.0 else 0.0
+
+
+@njit(forceinline=True, error_model="numpy")
+def _tally_state(node: Any, gained: Any, o: Any, columns: Any) -> None:
+    if node is not None:
+        store(node, o, add(load(node, o, columns), gained))
+
+
+@njit(forceinline=True, error_model="numpy")
+def _record_visits(visits: Any, i: int, probability: Any, o: Any) -> None:
+    if visits is not None:
+        store(visits, np.uint64(i) * np.uint64(visits.shape[1]) + o, probability)
+
+
+@njit(forceinline=True, error_model="numpy")
+def _forward_rows(
+    near: Any, x: Any, w: Any, arrays: Any, tally: Any, i: int, gains: Any, narrow: bool, lo: Any, hi: Any, columns: Any
+) -> None:
+    cur, nxt, u = arrays
+    factor, once, node_gain, edge_gain = gains
+    n_columns = np.uint64(len(columns))
+    for s in range(lo, hi):
+        o = s * n_columns
+        arrived = _gather(near, x, cur, s, narrow, columns)
+        onward = load(u, o, columns)
+        joint = mul(arrived, onward)
+        _tally_state(tally.node, mul(node_gain, joint), o, columns)
+        _tally_edges(near, x, cur, tally.edge, mul(edge_gain, onward), s, columns)
+        _record_visits(tally.visits, i, mul(once, joint), o)
+        _record_shares(near, x, cur, tally.share, i, arrived, s, columns)
+        store(nxt, o, mul(arrived, mul(factor, load(w, o, columns))))
+
+
+@njit(cache=True, error_model="numpy")
+def forward_block(
+    near: Any,
+    rewards: Any,
+    weights: Any,
+    arrays: Any,
+    tally: Any,
+    i: int,
+    scales: Any,
+    t: int,
+    lo: Any,
+    hi: Any,
+    columns: Any,
+) -> None:
+    """Carry alpha to states lo to hi of step t and tally them in row i; `arrays` are alpha before and after, and u."""
+    zero = np.uint64(0)
+    gains = (
+        load(scales[0], zero, columns),
+        load(scales[1], zero, columns),
+        load(scales[2], zero, columns),
+        load(scales[3], zero, columns),
+    )
+    refresh(near, rewards, weights, t, t - 1, lo, hi, columns)
+    if near.width == 3 and not near.overflows:
+        _forward_rows(near, weights.edge, weights.node, arrays, tally, i, gains, True, lo, hi, columns)
+    else:
+        _forward_rows(near, weights.edge, weights.node, arrays, tally, i, gains, False, lo, hi, columns)

@@ -1,0 +1,289 @@
+"""The sweeps of `linear` in log space: several times slower, and right for any finite reward.
+
+Same functions, same arguments. Messages are logarithms, kept near zero by whole numbers in `exponents`, which are
+to be added (in `linear` they are powers of two); `weights` is not used;
+`rewards.prob` holds the logarithms of the edges' probabilities, and an impossible row is minus infinity.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from limiirl.kernels.graph import Alpha, Neighbours, Rewards, Tally, Weights
+from limiirl.kernels.simd import exp
+from limiirl.kernels.threading import BLOCK, LOCK, ONLY_PRANGE
+
+_EMPTY = -np.inf
+
+
+@njit(forceinline=True, error_model="numpy")
+def _edge_log_weight(prob: Any, reward: Any, scale: float, e: int, k: int, n_columns: int) -> float:
+    weight = 0.0 if prob is None else prob[e]
+    if reward is not None:
+        weight += scale * reward[e * n_columns + k]
+    return weight
+
+
+@njit(forceinline=True, error_model="numpy")
+def _log_sum(
+    near: Any,
+    prob: Any,
+    reward: Any,
+    scale: float,
+    prev: Any,
+    s: int,
+    k: int,
+    n_columns: int,
+    floor: float,
+    drop: float,
+) -> float:
+    """Return log(exp(floor) + sum over the neighbours of s of x(edge) exp(prev(neighbour)))."""
+    top = floor
+    for e in range(near.ptr[s], near.ptr[s + 1]):
+        top = max(
+            top, _edge_log_weight(prob, reward, scale, e, k, n_columns) + prev[near.idx[e] * n_columns + k] - drop
+        )
+    if not -np.inf < top < np.inf:
+        return top
+    total = exp(floor - top)
+    for e in range(near.ptr[s], near.ptr[s + 1]):
+        total += exp(
+            _edge_log_weight(prob, reward, scale, e, k, n_columns) + prev[near.idx[e] * n_columns + k] - drop - top
+        )
+    return top + math.log(total)
+
+
+@njit(forceinline=True, error_model="numpy")
+def _floor(end: Any, s: int) -> float:
+    """Return the logarithm of the weight of stopping in s."""
+    if end is None:
+        return 0.0
+    return 0.0 if end[s] > 0.0 else _EMPTY
+
+
+@njit(cache=True, error_model="numpy")
+def _shift_of(message: Any, columns: Any) -> Any:
+    """Return whole numbers near the maxima of a message: kept apart, they leave its digits to what differs."""
+    n_columns = len(columns)
+    shift = np.zeros(n_columns, dtype=np.int64)
+    for k in range(n_columns):
+        top = -np.inf
+        for s in range(message.size // n_columns - 1):
+            top = max(top, message[s * n_columns + k])
+        if -1e15 < top < 1e15:
+            shift[k] = np.int64(np.rint(top))
+    return shift
+
+
+@njit(cache=True, error_model="numpy")
+def _backward_scales(messages: Any, exponents: Any, i: int, columns: Any) -> Any:
+    shift = _shift_of(messages[i + 1], columns)
+    for k in range(len(columns)):
+        exponents[i, k] = exponents[i + 1, k] + shift[k]
+    return shift, exponents[i]
+
+
+@njit(cache=True, error_model="numpy")
+def _forward_scales(cur: Any, alpha_exponent: Any, exponent: Any, log_norm: Any, columns: Any) -> Any:
+    shift, offset = _shift_of(cur, columns), np.empty(len(columns))
+    for k in range(len(columns)):
+        offset[k] = (alpha_exponent[k] + exponent[k]) - log_norm[k]
+        alpha_exponent[k] += shift[k]
+    return shift, offset
+
+
+@njit(cache=True, error_model="numpy")
+def _backward_block(
+    near: Any, rewards: Any, end: Any, prev: Any, out: Any, scales: Any, t: int, lo: int, hi: int, columns: Any
+) -> None:
+    shift, exponent = scales
+    n_columns = len(columns)
+    own = rewards.discount[t] if t > 0 else 0.0
+    for s in range(lo, hi):
+        for k in range(n_columns):
+            floor = _floor(end, s) - exponent[k]
+            onward = _log_sum(
+                near, rewards.prob, rewards.edge, rewards.discount[t], prev, s, k, n_columns, floor, shift[k]
+            )
+            out[s * n_columns + k] = onward + own * rewards.node[s * n_columns + k]
+
+
+@njit(cache=True, error_model="numpy")
+def _backward_serial(
+    near: Any, rewards: Any, end: Any, messages: Any, exponents: Any, t_first: int, columns: Any
+) -> None:
+    hi = messages.shape[1] // len(columns) - 1
+    for i in range(messages.shape[0] - 2, -1, -1):
+        scales = _backward_scales(messages, exponents, i, columns)
+        _backward_block(near, rewards, end, messages[i + 1], messages[i], scales, t_first + i, 0, hi, columns)
+
+
+@njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
+def _backward_parallel(
+    near: Any, rewards: Any, end: Any, messages: Any, exponents: Any, t_first: int, columns: Any
+) -> None:
+    n_states = messages.shape[1] // len(columns) - 1
+    for i in range(messages.shape[0] - 2, -1, -1):
+        prev, out = messages[i + 1], messages[i]
+        scales = _backward_scales(messages, exponents, i, columns)
+        for b in prange((n_states + BLOCK - 1) // BLOCK):
+            lo, hi = b * BLOCK, min(n_states, (b + 1) * BLOCK)
+            _backward_block(near, rewards, end, prev, out, scales, t_first + i, lo, hi, columns)
+
+
+def backward(
+    near: Neighbours,
+    rewards: Rewards,
+    weights: Weights | None,
+    end: NDArray[np.float64] | None,
+    messages: NDArray[np.float64],
+    exponents: NDArray[np.int64],
+    t_first: int,
+    columns: tuple[int, ...],
+) -> None:
+    """Fill messages[i] with log u_t (log beta_0 at t = 0), t = t_first + i, from the last row down, which is given."""
+    if near.ptr.size - 1 > BLOCK:
+        with LOCK:
+            _backward_parallel(near, rewards, end, messages, exponents, t_first, columns)
+    else:
+        _backward_serial(near, rewards, end, messages, exponents, t_first, columns)
+
+
+@njit(forceinline=True, error_model="numpy")
+def _tally_edges(
+    near: Any,
+    prob: Any,
+    reward: Any,
+    scale: float,
+    cur: Any,
+    arrived: float,
+    onward: float,
+    edge: Any,
+    share: Any,
+    gain: float,
+    s: int,
+    k: int,
+    n_columns: int,
+) -> None:
+    if edge is None and share is None:
+        return
+    for e in range(near.ptr[s], near.ptr[s + 1]):
+        flow = _edge_log_weight(prob, reward, scale, e, k, n_columns) + cur[near.idx[e] * n_columns + k]
+        if edge is not None:
+            edge[e * n_columns + k] += gain * exp(flow + onward)
+        if share is not None:
+            share[e * n_columns + k] = exp(flow - arrived) if arrived > _EMPTY else 0.0
+
+
+@njit(forceinline=True, error_model="numpy")
+def _tally_state(node: Any, visits: Any, i: int, gain: float, probability: float) -> None:
+    if node is not None:
+        node[i] += gain * probability
+    if visits is not None:
+        visits[i] = probability
+
+
+@njit(forceinline=True, error_model="numpy")
+def _row(record: Any, i: int) -> Any:
+    if record is None:
+        return None
+    return record[i]
+
+
+@njit(cache=True, error_model="numpy")
+def _forward_block(
+    near: Any,
+    rewards: Any,
+    cur: Any,
+    nxt: Any,
+    u: Any,
+    scales: Any,
+    gain: Any,
+    tally: Any,
+    i: int,
+    t: int,
+    lo: int,
+    hi: int,
+    columns: Any,
+) -> None:
+    n_columns = len(columns)
+    shift, offset = scales
+    visits, share = _row(tally.visits, i), _row(tally.share, i)
+    prob, reward, scale = rewards.prob, rewards.edge, rewards.discount[t - 1]
+    for s in range(lo, hi):
+        for k in range(n_columns):
+            o = s * n_columns + k
+            arrived = _log_sum(near, prob, reward, scale, cur, s, k, n_columns, _EMPTY, 0.0)
+            onward = u[o] + offset[k]
+            _tally_edges(
+                near, prob, reward, scale, cur, arrived, onward, tally.edge, share, gain[t - 1], s, k, n_columns
+            )
+            _tally_state(tally.node, visits, o, gain[t], exp(arrived + onward))
+            nxt[o] = arrived - shift[k] + rewards.discount[t] * rewards.node[o]
+
+
+@njit(cache=True, error_model="numpy")
+def _forward_serial(
+    near: Any,
+    rewards: Any,
+    messages: Any,
+    exponents: Any,
+    state: Any,
+    gain: Any,
+    tally: Any,
+    t_first: int,
+    columns: Any,
+) -> None:
+    alpha, alpha_exponent, log_norm = state
+    hi = messages.shape[1] // len(columns) - 1
+    for i in range(messages.shape[0] - 1):
+        t = t_first + i + 1
+        cur, nxt, u = alpha[(t - 1) % 2], alpha[t % 2], messages[i + 1]
+        scales = _forward_scales(cur, alpha_exponent, exponents[i + 1], log_norm, columns)
+        _forward_block(near, rewards, cur, nxt, u, scales, gain, tally, i, t, 0, hi, columns)
+
+
+@njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
+def _forward_parallel(
+    near: Any,
+    rewards: Any,
+    messages: Any,
+    exponents: Any,
+    state: Any,
+    gain: Any,
+    tally: Any,
+    t_first: int,
+    columns: Any,
+) -> None:
+    alpha, alpha_exponent, log_norm = state
+    n_states = messages.shape[1] // len(columns) - 1
+    for i in range(messages.shape[0] - 1):
+        t = t_first + i + 1
+        cur, nxt, u = alpha[(t - 1) % 2], alpha[t % 2], messages[i + 1]
+        scales = _forward_scales(cur, alpha_exponent, exponents[i + 1], log_norm, columns)
+        for b in prange((n_states + BLOCK - 1) // BLOCK):
+            lo, hi = b * BLOCK, min(n_states, (b + 1) * BLOCK)
+            _forward_block(near, rewards, cur, nxt, u, scales, gain, tally, i, t, lo, hi, columns)
+
+
+def forward(
+    near: Neighbours,
+    rewards: Rewards,
+    weights: Weights | None,
+    messages: NDArray[np.float64],
+    exponents: NDArray[np.int64],
+    state: Alpha,
+    gain: NDArray[np.float64],
+    tally: Tally,
+    t_first: int,
+    columns: tuple[int, ...],
+) -> None:
+    """Carry log alpha from step t_first over the steps of `messages`, tallying every step on the way."""
+    if near.ptr.size - 1 > BLOCK:
+        with LOCK:
+            _forward_parallel(near, rewards, messages, exponents, state, gain, tally, t_first, columns)
+    else:
+        _forward_serial(near, rewards, messages, exponents, state, gain, tally, t_first, columns)

@@ -1,0 +1,137 @@
+"""Drawing the next move of many walkers from backward messages.
+
+One step of the heaviest way: the best arrival in every state from the layer before.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from limiirl.kernels.graph import Neighbours
+from limiirl.kernels.simd import exp
+
+
+@njit(forceinline=True, error_model="numpy")
+def _move_weight(prob: Any, reward: Any, scale: float, onward: float, top: float, log: bool, e: int) -> float:
+    """Return the weight of an edge, divided by exp(top) in log space."""
+    power = 0.0 if reward is None else scale * reward[e]
+    if log:
+        return exp((0.0 if prob is None else prob[e]) + power + onward - top)
+    return (1.0 if prob is None else prob[e]) * exp(power) * onward
+
+
+@njit(forceinline=True, error_model="numpy")
+def _log_top(near: Any, prob: Any, reward: Any, scale: float, onward: Any, stop: float, s: int) -> float:
+    top = stop
+    for e in range(near.ptr[s], near.ptr[s + 1]):
+        power = (0.0 if prob is None else prob[e]) + (0.0 if reward is None else scale * reward[e])
+        top = max(top, power + onward[near.idx[e]])
+    return top
+
+
+@njit(cache=True, error_model="numpy")
+def choose(
+    near: Neighbours,
+    prob: NDArray[np.float64] | None,
+    reward: NDArray[np.float64] | None,
+    scale: float,
+    onward: NDArray[np.float64],
+    stop: NDArray[np.float64],
+    log: bool,
+    at: NDArray[np.int64],
+    uniform: NDArray[np.float64],
+    chosen: NDArray[np.int64],
+) -> None:
+    """Let walker i, who is in state at[i], stop (chosen[i] = -1) or take an edge, in proportion to their weights.
+
+    Parameters
+    ----------
+    near : successors of each state
+    prob, reward : (E,) or None, as in `Rewards`, for one intent
+    scale : discount of the step
+    onward : (S + 1,) message of the next step
+    stop : (S,) weight of stopping, in the scale of `onward`
+    log : whether weights are logarithms
+    uniform : (n,) random numbers in [0, 1)
+    """
+    for i in range(at.size):
+        s = at[i]
+        top = _log_top(near, prob, reward, scale, onward, stop[s], s) if log else 0.0
+        ended = exp(stop[s] - top) if log else stop[s]
+        total = ended
+        for e in range(near.ptr[s], near.ptr[s + 1]):
+            total += _move_weight(prob, reward, scale, onward[near.idx[e]], top, log, e)
+        left = uniform[i] * total - ended
+        chosen[i] = -1
+        if left >= 0.0:
+            for e in range(near.ptr[s], near.ptr[s + 1]):
+                weight = _move_weight(prob, reward, scale, onward[near.idx[e]], top, log, e)
+                if weight > 0.0:
+                    chosen[i] = e  # kept when rounding leaves a little over after the last edge
+                    left -= weight
+                    if left < 0.0:
+                        break
+
+
+@njit(forceinline=True, error_model="numpy")
+def _arrival(layer: Any, src: Any, log_prob: Any, reward: Any, scale: float, j: int) -> float:
+    weight = layer[src[j]]
+    if log_prob is not None:
+        weight += log_prob[j]
+    if reward is not None:
+        weight += scale * reward[j]
+    return weight
+
+
+@njit(cache=True, error_model="numpy")
+def advance(
+    ptr: NDArray[np.int64],
+    src: NDArray[np.int32],
+    log_prob: NDArray[np.float64] | None,
+    reward: NDArray[np.float64] | None,
+    scale: float,
+    node: NDArray[np.float64],
+    node_scale: float,
+    layer: NDArray[np.float64],
+    out: NDArray[np.float64],
+) -> float:
+    """Fill out (S,) with the largest log-weights of arriving in each state; return the largest of all.
+
+    Parameters
+    ----------
+    ptr, src : the sources (E,) of the edges into each state, as CSR
+    log_prob, reward : (E,) or None, in the same order
+    scale : discount of the edges' rewards
+    node : (S,) rewards of states
+    node_scale : discount of the states' rewards
+    layer : (S,) log-weights at the step before
+    """
+    top = -np.inf
+    for s in range(out.size):
+        best = -np.inf
+        for j in range(ptr[s], ptr[s + 1]):
+            best = max(best, _arrival(layer, src, log_prob, reward, scale, j))
+        out[s] = best + node_scale * node[s]
+        top = max(top, out[s])
+    return top
+
+
+@njit(cache=True, error_model="numpy")
+def best_arrival(
+    ptr: NDArray[np.int64],
+    src: NDArray[np.int32],
+    log_prob: NDArray[np.float64] | None,
+    reward: NDArray[np.float64] | None,
+    scale: float,
+    layer: NDArray[np.float64],
+    s: int,
+) -> int:
+    """Return the place, within the edges sorted by target, of the first of the best edges into state s."""
+    chosen, best = ptr[s], -np.inf
+    for j in range(ptr[s], ptr[s + 1]):
+        weight = _arrival(layer, src, log_prob, reward, scale, j)
+        if weight > best:
+            chosen, best = j, weight
+    return chosen

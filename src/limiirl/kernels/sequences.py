@@ -1,0 +1,192 @@
+"""Finding the edge that each step of a recording used, by binary search in sorted edges.
+
+How many edits turn one sequence into another.
+
+GPOMDP's baseline: what may be taken off rewards without a change of the gradient's mean, so that it varies least.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from limiirl._typing import FloatArray, IntArray
+
+
+@njit(cache=True)
+def _find_recorded(
+    lo: int, hi: int, act: NDArray[np.int32], dst: NDArray[np.int32], action: int, target: int
+) -> int:  # pragma: no cover - compiled
+    """Index in lo:hi of the edge (action, target), the edges there being sorted by (act, dst); -1 if there is none."""
+    end = hi
+    while lo < hi:
+        mid = (lo + hi) // 2
+        if act[mid] < action or (act[mid] == action and dst[mid] < target):
+            lo = mid + 1
+        else:
+            hi = mid
+    if lo < end and act[lo] == action and dst[lo] == target:
+        return lo
+    return -1
+
+
+@njit(cache=True)
+def _first_from(
+    lo: int, hi: int, in_order: NDArray[np.int32], src: NDArray[np.int32], state: int
+) -> int:  # pragma: no cover - compiled
+    """First position in lo:hi whose edge comes from `state` or a later one, the edges there being sorted by source."""
+    while lo < hi:
+        mid = (lo + hi) // 2
+        if src[in_order[mid]] < state:
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo
+
+
+@njit(cache=True)
+def find_edges(
+    out_ptr: NDArray[np.int64],
+    in_ptr: NDArray[np.int64],
+    in_order: NDArray[np.int32],
+    src: NDArray[np.int32],
+    act: NDArray[np.int32],
+    dst: NDArray[np.int32],
+    states: NDArray[np.int64],
+    actions: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:  # pragma: no cover - compiled
+    """Match every transition of flat recordings to the edges that explain it.
+
+    A recorded action leaves at most one edge (s, a, s'), found among the edges out of s. For an unrecorded one, every
+    edge that joins s to s' counts; sorted by (dst, src, act) these lie side by side, so two binary searches count them.
+
+    Parameters
+    ----------
+    out_ptr, in_ptr : (S + 1,) int64
+        The edges out of s are out_ptr[s]:out_ptr[s + 1]; those into s are in_order[in_ptr[s]:in_ptr[s + 1]].
+    in_order : (E,) int32
+        The edges sorted by (dst, src, act).
+    src, act, dst : (E,) int32
+        The edges, sorted by (src, act, dst).
+    states : (n,) int64
+        The states of all recordings, one recording after the other, each in 0..S - 1 (not checked here).
+    actions : (n,) int64
+        The action taken in each state, negative where it was not recorded; of length 0 when none was.
+    offsets : (N + 1,) int64
+        Recording i owns states[offsets[i]:offsets[i + 1]], at least one of them.
+
+    Returns
+    -------
+    edge : (n - N,) int64
+        The edge of each transition, -1 where none or more than one explains it.
+    count : (n - N,) int64
+        How many edges explain it.
+    first : (n - N,) int64
+        Where count > 1: these edges are in_order[first:first + count]. Elsewhere -1.
+
+    Examples
+    --------
+    Two actions join 0 to 1; the first recording does not tell which one it used, the second does.
+
+    >>> import numpy as np
+    >>> src, act, dst = (np.array(x, dtype=np.int32) for x in ([0, 0, 1], [0, 1, 0], [1, 1, 2]))
+    >>> in_order = np.array([0, 1, 2], dtype=np.int32)
+    >>> edge, count, first = find_edges(
+    ...     np.array([0, 2, 3, 3]), np.array([0, 0, 2, 3]), in_order, src, act, dst,
+    ...     np.array([0, 1, 2, 0, 1]), np.array([-1, -1, -1, 1, -1]), np.array([0, 3, 5]))
+    >>> edge.tolist(), count.tolist(), first.tolist()
+    ([-1, 2, 1], [2, 1, 1], [0, -1, -1])
+    """
+    n_transitions = states.size - (offsets.size - 1)
+    edge = np.full(n_transitions, -1, dtype=np.int64)
+    count = np.zeros(n_transitions, dtype=np.int64)
+    first = np.full(n_transitions, -1, dtype=np.int64)
+    for i in range(offsets.size - 1):
+        for j in range(offsets[i], offsets[i + 1] - 1):
+            # Each recording before this one has one transition fewer than it has states.
+            k = j - i
+            s, target = states[j], states[j + 1]
+            if actions.size > 0 and actions[j] >= 0:
+                edge[k] = _find_recorded(out_ptr[s], out_ptr[s + 1], act, dst, actions[j], target)
+                count[k] = 1 if edge[k] >= 0 else 0
+            else:
+                lo = _first_from(in_ptr[target], in_ptr[target + 1], in_order, src, s)
+                hi = _first_from(lo, in_ptr[target + 1], in_order, src, s + 1)
+                count[k] = hi - lo
+                if hi - lo == 1:
+                    edge[k] = in_order[lo]
+                elif hi - lo > 1:
+                    first[k] = lo
+    return edge, count, first
+
+
+@njit(cache=True, nogil=True)
+def edit_distances(
+    one: IntArray, one_ptr: IntArray, other: IntArray, other_ptr: IntArray
+) -> IntArray:  # pragma: no cover - compiled
+    """Return the Levenshtein distance of N pairs of sequences, (N,).
+
+    Only one row of the table of Wagner and Fischer is kept. What both sequences begin and end with is set aside first:
+    it costs no edit, and recorded and forecast routes share much of it.
+
+    Parameters
+    ----------
+    one, other : (n,) int64
+        Sequences one after the other; those of pair i are one[one_ptr[i]:one_ptr[i + 1]], and other's likewise.
+    one_ptr, other_ptr : (N + 1,) int64
+    """
+    n = one_ptr.size - 1
+    found = np.empty(n, dtype=np.int64)
+    longest = 0
+    for i in range(n):
+        longest = max(longest, other_ptr[i + 1] - other_ptr[i])
+    row = np.empty(longest + 1, dtype=np.int64)
+    for i in range(n):
+        a, a_end, b, b_end = one_ptr[i], one_ptr[i + 1], other_ptr[i], other_ptr[i + 1]
+        while a < a_end and b < b_end and one[a] == other[b]:
+            a += 1
+            b += 1
+        while a < a_end and b < b_end and one[a_end - 1] == other[b_end - 1]:
+            a_end -= 1
+            b_end -= 1
+        width = b_end - b
+        for j in range(width + 1):
+            row[j] = j
+        for x in range(a, a_end):
+            diagonal = row[0]
+            row[0] += 1
+            for j in range(1, width + 1):
+                replaced = diagonal + (one[x] != other[b + j - 1])
+                diagonal = row[j]
+                row[j] = min(replaced, row[j] + 1, row[j - 1] + 1)
+        found[i] = row[width]
+    return found
+
+
+def baseline(G: FloatArray, collected: FloatArray, floor: float) -> FloatArray:
+    """Return (H, d) or (H, d, q): for each step, the mean over walks of what is collected, weighted by G^2.
+
+    Entry by entry, this makes the variance of ``sum_t G_t (collected_t - baseline_t)`` smallest.
+
+    Parameters
+    ----------
+    G : (n, H, d)
+        Sums of scores up to each step.
+    collected : (n, H) or (n, H, q)
+        Discounted rewards, or reward features.
+    floor : float
+        Added to the sum of G^2 by which is divided. With 0, a step at which no walk has a score has baseline 0.
+
+    Examples
+    --------
+    The second of two walks has twice the score, and counts four times.
+
+    >>> baseline(np.array([[[1.0]], [[2.0]]]), np.array([[0.0], [1.0]]), 0.0)
+    array([[0.8]])
+    """
+    squares, several = G**2, collected.ndim == 3
+    # For several columns numpy makes products of matrices of it, which for one column are slower than plain sums.
+    found = np.einsum("ntd,nt...->td...", squares, collected, optimize=several)
+    total = np.sum(squares, axis=0) + floor
+    total = np.where(total > 0.0, total, 1.0)
+    return np.asarray(found / (total[:, :, None] if several else total))

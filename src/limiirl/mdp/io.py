@@ -1,0 +1,98 @@
+"""One npz file for an MDP: plain arrays and a JSON header, no pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from limiirl._io import Kind, read_archive, write_archive
+from limiirl.errors import InvalidFile, InvalidMDP
+
+if TYPE_CHECKING:
+    from limiirl.mdp.mdp import MDP
+
+
+KIND = Kind("limiirl.mdp", 1, "an MDP", "MDP.save")
+
+_ARRAYS = ("src", "act", "dst", "prob", "p0", "terminal")
+_FEATURES = ("state_features", "action_features", "edge_features")
+
+
+def _pack(mdp: MDP) -> dict[str, NDArray[Any]]:
+    """Return everything but the names as arrays."""
+    packed: dict[str, NDArray[Any]] = {name: getattr(mdp, name) for name in _ARRAYS}
+    packed["gamma"] = np.array(mdp.gamma)
+    for name in _FEATURES:
+        matrix = getattr(mdp, name)
+        if isinstance(matrix, np.ndarray):
+            packed[name] = matrix
+        elif matrix is not None:
+            packed[f"{name}.data"] = matrix.data
+            packed[f"{name}.indices"] = matrix.indices
+            packed[f"{name}.indptr"] = matrix.indptr
+            packed[f"{name}.shape"] = np.array(matrix.shape, dtype=np.int64)
+    return packed
+
+
+def _names(mdp: MDP) -> dict[str, Any]:
+    return {"feature_names": mdp.feature_names, "state_names": mdp.state_names}
+
+
+def digest(mdp: MDP) -> str:
+    """Return the sha256 of the content in hexadecimal."""
+    sha = hashlib.sha256(json.dumps(_names(mdp)).encode("ascii"))
+    for name, array in sorted(_pack(mdp).items()):
+        # Equal content must give equal digests: zeros lose their sign, and sparse indices are hashed at one width.
+        values = array + 0.0 if array.dtype == np.float64 else array
+        if name.endswith((".indices", ".indptr")):
+            values = values.astype(np.int64)
+        values = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"), copy=False))
+        sha.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
+        sha.update(values.data)
+    return sha.hexdigest()
+
+
+def save(mdp: MDP, path: str | PathLike[str]) -> None:
+    """Write `mdp` to `path`; see `MDP.save`."""
+    write_archive(path, KIND, _names(mdp), _pack(mdp))
+
+
+def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
+    """Read an MDP that `save` wrote.
+
+    A file that is truncated, not ours or from a newer limiirl is an `InvalidFile` that says so.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from limiirl.mdp import MDP
+    >>> mdp = MDP.from_edges([0, 1], [1, 0])
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "ring.npz"
+    >>> mdp.save(path)
+    >>> MDP.load(path) == mdp
+    True
+    """
+    header, arrays = read_archive(path, KIND)
+    try:
+        return cls(
+            **{name: arrays[name] for name in _ARRAYS},
+            gamma=float(arrays["gamma"]),
+            **{name: _unpack_features(arrays, name) for name in _FEATURES},
+            feature_names=tuple(header["feature_names"]),
+            state_names=None if header["state_names"] is None else tuple(header["state_names"]),
+        )
+    except (KeyError, ValueError, TypeError, InvalidMDP) as error:
+        raise InvalidFile(f"{path} is damaged: {error!s:.300} Save the MDP again.") from error
+
+
+def _unpack_features(arrays: dict[str, NDArray[Any]], name: str) -> Any:
+    if f"{name}.data" not in arrays:
+        return arrays.get(name)
+    data, indices, indptr, shape = (arrays[f"{name}.{part}"] for part in ("data", "indices", "indptr", "shape"))
+    return sparse.csr_array((data, indices, indptr), shape=(int(shape[0]), int(shape[1])))

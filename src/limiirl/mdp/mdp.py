@@ -1,0 +1,380 @@
+"""`MDP`: one sparse representation for a grid of fifty states and for a road network of three hundred thousand.
+
+What an MDP prints about itself, and the comparison of two.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from limiirl._typing import FloatArray, Int32Array, IntArray
+from limiirl.errors import InvalidMDP
+from limiirl.mdp import estimation, from_arrays, from_libraries, indexing, io, validate
+from limiirl.mdp import features as feature_rules
+from limiirl.mdp.features import FeatureMatrix, same_features
+
+
+def describe(mdp: MDP) -> str:
+    """Return a summary of a few lines.
+
+    Examples
+    --------
+    >>> from limiirl.mdp import MDP
+    >>> print(describe(MDP.from_edges([0, 0, 2], [0, 1, 1], action=[0, 0, 0], prob=[0.2, 0.8, 1], p0=[1, 0, 0])))
+    MDP: 3 states (1 terminal), 1 action, 3 edges, discount 1
+      moves: stochastic, 1 action a state, up to 2 outcomes an action
+      starts: 1 state; 1 state out of reach
+      features: 3 on states (sparse)
+    """
+    head = (
+        f"MDP: {_count(mdp.n_states, 'state')} ({int(mdp.terminal.sum()):,} terminal), "
+        f"{_count(mdp.n_actions, 'action')}, {_count(mdp.n_edges, 'edge')}, discount {mdp.gamma:.6g}"
+    )
+    starts = f"  starts: {_count(int((mdp.p0 > 0).sum()), 'state')}"
+    lost = int((~reachable(mdp)).sum())
+    if lost:
+        starts += f"; {_count(lost, 'state')} out of reach"
+    kinds = (("states", mdp.state_features), ("actions", mdp.action_features), ("edges", mdp.edge_features))
+    parts = [_features(kind, matrix) for kind, matrix in kinds if matrix is not None]
+    return "\n".join([head, _moves(mdp), starts, "  features: " + ", ".join(parts)])
+
+
+def _moves(mdp: MDP) -> str:
+    if mdp.n_edges == 0:
+        return "  moves: none"
+    choices = np.bincount(mdp.pair_state, minlength=mdp.n_states)[~mdp.terminal]
+    low, high = int(choices.min()), int(choices.max())
+    actions = f"{_count(high, 'action')} a state" if low == high else f"{low} to {high} actions a state"
+    if mdp.deterministic:
+        return f"  moves: deterministic, {actions}"
+    outcomes = int(np.bincount(mdp.pair_of_edge).max())
+    return f"  moves: stochastic, {actions}, up to {_count(outcomes, 'outcome')} an action"
+
+
+def _features(kind: str, matrix: FeatureMatrix) -> str:
+    return f"{matrix.shape[1]:,} on {kind} ({'dense' if isinstance(matrix, np.ndarray) else 'sparse'})"
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number:,} {unit}" if number == 1 else f"{number:,} {unit}s"
+
+
+def reachable(mdp: MDP) -> NDArray[np.bool_]:
+    """Return the mask (S,) of the states that some trajectory from the start distribution visits."""
+    starts = np.flatnonzero(mdp.p0 > 0)
+    # One extra state with an edge to every start makes a single search do for all of them.
+    origin = mdp.n_states
+    rows = np.concatenate([mdp.src, np.full(starts.size, origin)])
+    columns = np.concatenate([mdp.dst, starts])
+    graph = sparse.csr_array((np.ones(rows.size), (rows, columns)), shape=(origin + 1, origin + 1))
+    visited = csgraph.breadth_first_order(graph, origin, return_predecessors=False)
+    mask = np.zeros(origin + 1, dtype=np.bool_)
+    mask[visited] = True
+    return mask[:-1]
+
+
+def same_content(one: MDP, other: MDP) -> bool:
+    """Tell whether two MDPs have the same edges, probabilities, start, discount, features and names."""
+    arrays = ("p0", "terminal", "src", "act", "dst", "prob")
+    return (
+        one.gamma == other.gamma
+        and one.feature_names == other.feature_names
+        and one.state_names == other.state_names
+        and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays)
+        and all(
+            same_features(getattr(one, name), getattr(other, name))
+            for name in ("state_features", "action_features", "edge_features")
+        )
+    )
+
+
+_Array = TypeVar("_Array", bound=NDArray[Any])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MDP:
+    """A Markov decision process without its reward: edges (s, a, s', p), start, discount, terminal states and features.
+
+    The reward of parameters theta is linear: a visit to state s earns ``state_features[s] @ theta_state``, and a move
+    along the edge (s, a, s') earns ``action_features[pair of (s, a)] @ theta_action + edge_features[edge] @
+    theta_edge``, where theta is the concatenation of the three. Build one with `from_dense`, `from_edges`,
+    `from_gymnasium`, `from_networkx` or `from_demonstrations`; the constructor itself takes arrays that are canonical
+    already. Objects are immutable, arrays included, and two are equal when their content is.
+
+    Parameters
+    ----------
+    src, act, dst : (E,) int32
+        The edges, sorted by (src, act, dst), each once. Action numbers are local to their state.
+    prob : (E,)
+        P(s' | s, a) in (0, 1]; sums to 1 over the edges of each (s, a).
+    p0 : (S,)
+        Start distribution.
+    gamma : float
+        Discount in (0, 1].
+    terminal : (S,) bool
+        States in which a trajectory stops; they have no outgoing edge.
+    state_features : (S, ds), optional
+        ndarray or scipy.sparse. When no features of any kind are given, indicators of the states (a sparse identity),
+        so that every MDP has a reward to learn.
+    action_features : (P, da), optional
+        One row for each (s, a) pair, in the order of the sorted pairs.
+    edge_features : (E, de), optional
+        One row for each edge.
+    feature_names : sequence of d strings, optional
+        By default "state[0]", ..., "action[0]", ..., "edge[0]", ...
+    state_names : sequence of S strings, optional
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.9)
+    >>> mdp
+    MDP: 3 states (1 terminal), 2 actions, 3 edges, discount 0.9
+      moves: deterministic, 1 to 2 actions a state
+      starts: 2 states
+      features: 3 on states (sparse)
+    >>> mdp.src, mdp.act, mdp.dst
+    (array([0, 0, 1], dtype=int32), array([0, 1, 0], dtype=int32), array([1, 2, 2], dtype=int32))
+    """
+
+    src: Int32Array
+    act: Int32Array
+    dst: Int32Array
+    prob: FloatArray
+    p0: FloatArray
+    gamma: float
+    terminal: NDArray[np.bool_]
+    state_features: FeatureMatrix | None = None
+    action_features: FeatureMatrix | None = None
+    edge_features: FeatureMatrix | None = None
+    feature_names: tuple[str, ...] = ()
+    state_names: tuple[str, ...] | None = None
+
+    from_dense = classmethod(from_arrays.from_dense)
+    from_edges = classmethod(from_arrays.from_edges)
+    from_gymnasium = classmethod(from_libraries.from_gymnasium)
+    from_networkx = classmethod(from_libraries.from_networkx)
+    from_demonstrations = classmethod(estimation.from_demonstrations)
+    load = classmethod(io.load)
+
+    def __post_init__(self) -> None:
+        """Check every rule once and take private, read-only copies."""
+        n_states = validate.state_count(np.size(self.p0))
+        self._set("p0", validate.start_distribution(self.p0, n_states))
+        self._set("gamma", validate.discount(self.gamma))
+        self._set("terminal", validate.terminal_mask(self.terminal, n_states))
+        src, act, dst = (validate.indices(getattr(self, name), name) for name in ("src", "act", "dst"))
+        validate.edge_indices(src, act, dst, n_states)
+        for name, values in (("src", src), ("act", act), ("dst", dst)):
+            self._set(name, values.astype(np.int32))
+        prob = feature_rules.as_floats(self.prob, "prob")
+        validate.canonical_edges(self.src, self.act, self.dst, prob, self.terminal)
+        # Rounding in a caller's division may leave 1 + 1e-16, which would make a log-probability positive.
+        self._set("prob", np.minimum(prob, 1.0))
+        self._set_features()
+        if self.state_names is not None:
+            self._set("state_names", validate.names(self.state_names, n_states, "state_names", "state"))
+
+    def _set(self, name: str, value: Any) -> None:
+        if isinstance(value, np.ndarray) and not feature_rules.frozen(value):
+            value = _frozen(np.array(value, order="C"))
+        object.__setattr__(self, name, value)
+
+    def _set_features(self) -> None:
+        if self.state_features is None and self.action_features is None and self.edge_features is None:
+            object.__setattr__(self, "state_features", sparse.eye_array(self.n_states, format="csr"))
+        places = (self._state_place, self._pair_place, self._edge_place)
+        counts = (self.n_states, self.n_pairs, self.n_edges)
+        for kind, rows, place in zip(feature_rules.KINDS, counts, places, strict=True):
+            name = f"{kind}_features"
+            given = getattr(self, name)
+            if given is None:
+                continue
+            matrix = feature_rules.as_features(given, name)
+            validate.feature_rows(matrix, rows, name, place)
+            object.__setattr__(self, name, feature_rules.freeze(matrix))
+        if self.n_features == 0:
+            raise InvalidMDP(
+                "An MDP needs at least one feature; the matrices given have no columns. Pass None instead."
+            )
+        default = sum((feature_rules.default_names(kind, self._width(kind)) for kind in feature_rules.KINDS), ())
+        chosen = self.feature_names or default
+        self._set("feature_names", validate.names(chosen, self.n_features, "feature_names", "feature"))
+
+    def _width(self, kind: str) -> int:
+        return feature_rules.width(getattr(self, f"{kind}_features"))
+
+    def _state_place(self, row: int) -> str:
+        return f"state {row}"
+
+    def _pair_place(self, row: int) -> str:
+        return f"state {self.pair_state[row]}, action {self.pair_action[row]}"
+
+    def _edge_place(self, row: int) -> str:
+        return f"edge {row} (state {self.src[row]}, action {self.act[row]}, next state {self.dst[row]})"
+
+    @property
+    def n_states(self) -> int:
+        """Number of states S."""
+        return int(self.p0.size)
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges E."""
+        return int(self.src.size)
+
+    @cached_property
+    def n_actions(self) -> int:
+        """Largest action number plus one; 0 without edges."""
+        return int(self.act.max()) + 1 if self.act.size else 0
+
+    @property
+    def n_pairs(self) -> int:
+        """Number P of (s, a) pairs that are available."""
+        return int(self.pair_state.size)
+
+    @property
+    def n_state_features(self) -> int:
+        """Number of state features ds."""
+        return self._width("state")
+
+    @property
+    def n_action_features(self) -> int:
+        """Number of action features da."""
+        return self._width("action")
+
+    @property
+    def n_edge_features(self) -> int:
+        """Number of edge features de."""
+        return self._width("edge")
+
+    @property
+    def n_features(self) -> int:
+        """Length d = ds + da + de of a parameter vector."""
+        return self.n_state_features + self.n_action_features + self.n_edge_features
+
+    @cached_property
+    def out_ptr(self) -> IntArray:
+        """Pointers (S + 1,): the edges that leave s are ``out_ptr[s]:out_ptr[s + 1]``."""
+        return _frozen(indexing.row_pointers(self.src, self.n_states))
+
+    @cached_property
+    def in_order(self) -> Int32Array:
+        """Permutation (E,) that sorts the edges by (dst, src, act)."""
+        # The edges are sorted by (src, act) already, so a stable sort by dst is enough.
+        return _frozen(np.argsort(self.dst, kind="stable").astype(np.int32))
+
+    @cached_property
+    def in_ptr(self) -> IntArray:
+        """Pointers (S + 1,): the edges that enter s are ``in_order[in_ptr[s]:in_ptr[s + 1]]``."""
+        return _frozen(indexing.row_pointers(self.dst, self.n_states))
+
+    @cached_property
+    def pair_of_edge(self) -> Int32Array:
+        """Number (E,) of each edge's (s, a) pair."""
+        return _frozen(indexing.pair_index(self.src, self.act))
+
+    @cached_property
+    def pair_state(self) -> Int32Array:
+        """State (P,) of each (s, a) pair."""
+        return _frozen(self.src[indexing.pair_starts(self.src, self.act)])
+
+    @cached_property
+    def pair_action(self) -> Int32Array:
+        """Action (P,) of each (s, a) pair."""
+        return _frozen(self.act[indexing.pair_starts(self.src, self.act)])
+
+    @cached_property
+    def deterministic(self) -> bool:
+        """Whether every action has a single outcome."""
+        return bool((self.prob == 1.0).all())
+
+    def check_thetas(self, thetas: ArrayLike) -> FloatArray:
+        """Return parameters (d,) or (K, d) as a C-contiguous float64 array (K, d), or raise `InvalidParameter`."""
+        return feature_rules.check_thetas(self, thetas)
+
+    def split(self, thetas: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Cut parameters (K, d) into those of states (K, ds), actions (K, da) and edges (K, de)."""
+        return feature_rules.split(self, thetas)
+
+    def rewards(self, thetas: ArrayLike) -> tuple[FloatArray, FloatArray | None]:
+        """Return the rewards of K parameter vectors on states and edges.
+
+        Parameters
+        ----------
+        thetas : (K, d) or (d,)
+
+        Returns
+        -------
+        r_state : (S, K)
+            Earned by each visit to a state; zero without state features.
+        r_edge : (E, K) or None
+            Earned by each move: the action reward of the edge's (s, a) plus the edge reward; None when there are
+            neither.
+
+        Examples
+        --------
+        >>> mdp = MDP.from_edges([0, 1], [1, 2], state_features=[[0.0], [1.0], [2.0]], edge_features=[[5.0], [7.0]])
+        >>> r_state, r_edge = mdp.rewards([-1.0, 10.0])
+        >>> r_state.ravel(), r_edge.ravel()
+        (array([ 0., -1., -2.]), array([50., 70.]))
+        """
+        return feature_rules.rewards(self, thetas)
+
+    def replace(self, **changes: Any) -> MDP:
+        """Return a copy with some fields changed, checked anew.
+
+        Features of a kind that changes its number of columns get default names unless `feature_names` is given too.
+
+        Examples
+        --------
+        >>> MDP.from_edges([0], [1]).replace(gamma=0.5).gamma
+        0.5
+        """
+        known = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        unknown = sorted(changes.keys() - known.keys())
+        if unknown:
+            raise InvalidMDP(f"MDP has no field {unknown[0]!r}. Choose from {', '.join(known)}.")
+        if "feature_names" not in changes and any(f"{kind}_features" in changes for kind in feature_rules.KINDS):
+            changes["feature_names"] = feature_rules.names_after(self, changes)
+        return MDP(**(known | changes))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to one npz file, atomically and without pickle; `MDP.load` gives an equal object back."""
+        io.save(self, path)
+
+    @cached_property
+    def _digest(self) -> str:
+        return io.digest(self)
+
+    def fingerprint(self) -> str:
+        """Return 16 hexadecimal digits that identify the content, the same on every machine and in every session."""
+        return self._digest[:16]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MDP):
+            return NotImplemented
+        return self is other or same_content(self, other)
+
+    def __hash__(self) -> int:
+        return int(self._digest[:15], 16)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Arrays come out of a pickle writeable; going through the constructor keeps a worker's copy frozen as well.
+        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+
+def _frozen(array: _Array) -> _Array:
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,418 @@
+"""`evaluate`: a fitted mixture judged by all that is known: demonstrations, whose they are, and the true rewards.
+
+How well a mixture explains demonstrations: negative log-likelihood, a demonstration and a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+
+from limiirl._typing import FloatArray
+from limiirl.demos import Demonstrations
+from limiirl.demos.groups import Units
+from limiirl.demos.validate import as_attribute
+from limiirl.errors import DivergentPartition, InvalidDemos, InvalidParameter, NumericalError
+from limiirl.mdp import MDP
+from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.metrics.clusterings import anid, hard, nid
+from limiirl.metrics.intervals import mean_interval
+from limiirl.mixture import validate
+
+if TYPE_CHECKING:
+    from limiirl.metrics.gevd import GEVD
+    from limiirl.mixture import IntentMixture
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NLL:
+    """Negative log-likelihood of demonstrations, or of groups that share an intent, in nats.
+
+    Attributes
+    ----------
+    values : (G,) float64
+        One of each demonstration, in their order; or of each group, all its demonstrations together.
+    names : (G,)
+        The demonstrations' numbers, or the groups, sorted.
+    n_demos, n_steps : (G,) int64
+        Demonstrations of each, and their states.
+    unit : "demonstrations" or "groups"
+
+    Examples
+    --------
+    >>> found = NLL(np.array([2.0, 4.0]), np.arange(2), np.array([1, 1]), np.array([1, 3]), "demonstrations")
+    >>> found.total, found.mean, found.per_demo, found.per_step
+    (6.0, 3.0, 3.0, 1.5)
+    >>> found
+    NLL 3.0000 a demonstration, 1.5000 a step (2 demonstrations, 4 steps)
+    """
+
+    values: FloatArray
+    names: NDArray[Any]
+    n_demos: NDArray[np.int64]
+    n_steps: NDArray[np.int64]
+    unit: str
+
+    @property
+    def total(self) -> float:
+        """Sum of all values: minus the log-likelihood of the data."""
+        return float(self.values.sum())
+
+    @property
+    def mean(self) -> float:
+        """Mean of the values: over demonstrations, or over groups."""
+        return float(self.values.mean())
+
+    @property
+    def per_demo(self) -> float:
+        """Total over the number of demonstrations; differs from the mean where groups are scored."""
+        return self.total / int(self.n_demos.sum())
+
+    @property
+    def per_step(self) -> float:
+        """Total over the number of states: on a road network, of segments."""
+        return self.total / int(self.n_steps.sum())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "unit": self.unit,
+            "mean": self.mean,
+            "per_demo": self.per_demo,
+            "per_step": self.per_step,
+            "total": self.total,
+            "n_demos": int(self.n_demos.sum()),
+            "n_steps": int(self.n_steps.sum()),
+            "names": self.names.tolist(),
+            "values": self.values.tolist(),
+        }
+
+    def __repr__(self) -> str:
+        grouped = f"{self.mean:.4f} a group, " if self.unit == "groups" else ""
+        counted = f"{self.n_demos.sum()} demonstrations, {self.n_steps.sum()} steps"
+        return f"NLL {grouped}{self.per_demo:.4f} a demonstration, {self.per_step:.4f} a step ({counted})"
+
+
+def mixture_nll(mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike | None = None) -> NLL:
+    """Return ``-log sum_k rho_k p(tau | theta_k)`` of each demonstration under a fitted mixture.
+
+    It is `IntentMixture.score_samples` with its sign turned. Start and transition probabilities are part of it, so that
+    figures compare only within one MDP, and for one largest length of the model.
+
+    Parameters
+    ----------
+    mixture : IntentMixture
+        Fitted, or loaded.
+    demos : Demonstrations
+        The same as it was fitted to, or others of the same MDP.
+    groups : (N,), optional
+        Demonstrations of a group share their intent, and are scored together.
+
+    Examples
+    --------
+    >>> from limiirl import MDP, IntentMixture, MaxEnt
+    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+    >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
+    >>> mix = IntentMixture(2, MaxEnt(2, bounds=(-3, 3)), init=[0, 0, 1]).fit(mdp, demos)
+    >>> mixture_nll(mix, demos).values.round(3)
+    array([0.454, 0.454, 1.147])
+    """
+    units, lengths = _units(demos, groups)
+    if not hasattr(mixture, "score_samples"):
+        raise InvalidParameter(
+            f"mixture must be a fitted IntentMixture; got {type(mixture).__name__}. For rewards of your own there is "
+            "ensemble_nll(irl, mdp, ensemble, demos)."
+        )
+    return _scored(-np.asarray(mixture.score_samples(demos, groups), dtype=np.float64), units, lengths)
+
+
+def ensemble_nll(
+    irl: Any, mdp: Any, ensemble: RewardEnsemble, demos: Demonstrations, groups: ArrayLike | None = None
+) -> NLL:
+    """Return the negative log-likelihood of demonstrations under an ensemble: a single-intent model says what it means.
+
+    Parameters
+    ----------
+    irl : model
+        Anything with ``log_prob(mdp, thetas, demos)``. Its largest length must be known: ``MaxEnt(50)``, or fitted.
+    mdp : MDP
+    ensemble : RewardEnsemble
+        Intents of weight 0 play no part.
+    demos, groups
+        See `mixture_nll`.
+
+    Examples
+    --------
+    >>> from limiirl import MDP, MaxEnt
+    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+    >>> demos = Demonstrations.from_lists([[0, 1], [0, 2]])
+    >>> ensemble_nll(MaxEnt(2), mdp, RewardEnsemble([0.5, 0.5], [[3.0], [-3.0]]), demos).values.round(4)
+    array([0.7416, 0.7416])
+    """
+    units, lengths = _units(demos, groups)
+    if not isinstance(ensemble, RewardEnsemble):
+        raise InvalidParameter(
+            f"ensemble must be a RewardEnsemble; got {type(ensemble).__name__}. A fitted mixture has one: ensemble_."
+        )
+    if not hasattr(irl, "log_prob"):
+        raise InvalidParameter(
+            f"irl must be a single-intent model such as MaxEnt(50); got {type(irl).__name__}. The order is irl, mdp, "
+            "ensemble, demos."
+        )
+    used = ensemble.weights > 0.0
+    log_p = units.total(np.asarray(irl.log_prob(mdp, ensemble.thetas[used], demos), dtype=np.float64))
+    values = -np.logaddexp.reduce(log_p + np.log(ensemble.weights[used]), axis=1)
+    impossible = np.flatnonzero(~np.isfinite(values))
+    if impossible.size:
+        raise InvalidDemos(
+            f"{units.name(int(impossible[0]))} has no probability under any intent. Check that it was recorded in the "
+            "MDP given."
+        )
+    return _scored(values, units, lengths)
+
+
+def _units(demos: Demonstrations, groups: ArrayLike | None) -> tuple[Units, NDArray[np.int64]]:
+    if not isinstance(demos, Demonstrations) or len(demos) == 0:
+        given = "there are none" if isinstance(demos, Demonstrations) else f"got {type(demos).__name__}"
+        raise InvalidDemos(f"A likelihood needs Demonstrations, at least one; {given}.")
+    return Units.of(groups, len(demos)), demos.lengths
+
+
+def _scored(values: FloatArray, units: Units, lengths: NDArray[np.int64]) -> NLL:
+    steps = np.rint(units.total(lengths.astype(np.float64))).astype(np.int64)
+    return NLL(values, units.names, units.counts.astype(np.int64), steps, units.noun)
+
+
+_SHOWN = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Recovery:
+    """How well a mixture tells apart demonstrations whose intents are known.
+
+    Attributes
+    ----------
+    labels : (L,)
+        The known intents, sorted.
+    counts : (L, K) int64
+        Demonstrations of each known intent (rows) whose most likely learned intent is each (columns).
+    intent : (L,) int64
+        The learned intent that each known one is matched with, each at most once; -1 for none.
+    accuracy : float
+        Share of demonstrations that are given the intent matched with theirs.
+    nid, anid : float
+        Distances from the posterior: soft, as in the paper.
+    nid_hard, anid_hard : float
+        Distances from the most likely intents.
+    """
+
+    labels: NDArray[Any]
+    counts: NDArray[np.int64]
+    intent: NDArray[np.int64]
+    accuracy: float
+    nid: float
+    anid: float
+    nid_hard: float
+    anid_hard: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        fields = asdict(self).items()
+        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields}
+
+    def __str__(self) -> str:
+        n, (L, K) = int(self.counts.sum()), self.counts.shape
+        width = max(len(str(label)) for label in [*self.labels[:_SHOWN], "label"])
+        intents = "intent" if L == 1 else "intents"
+        lines = [
+            f"Against {n} labels of {L} {intents}: {100 * self.accuracy:.1f} % right after matching",
+            f"  NID   {self.nid:.4f} soft, {self.nid_hard:.4f} hard",
+            f"  ANID  {self.anid:.4f} soft, {self.anid_hard:.4f} hard (0 is perfect, 1 is chance)",
+            f"  {'label':>{width}}  {'  '.join(f'intent {k}' for k in range(K))}  matched with",
+        ]
+        for label, row, intent in zip(self.labels[:_SHOWN], self.counts, self.intent, strict=False):
+            cells = "  ".join(f"{count:>{len(f'intent {k}')}}" for k, count in enumerate(row))
+            lines.append(f"  {label!s:>{width}}  {cells}  {'nobody' if intent < 0 else f'intent {intent}'}")
+        return "\n".join(lines + ([f"  ... {L - _SHOWN} more"] if L > _SHOWN else []))
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The true ensemble under the mixture's own model, for comparison.
+
+    Attributes
+    ----------
+    nll : float
+        Mean NLL of the demonstrations, or groups, under the true rewards and shares.
+    anid, anid_hard : float
+        Distance of the learned posterior from the true ensemble's.
+    """
+
+    nll: float
+    anid: float
+    anid_hard: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    """All that `evaluate` found; parts are None where nothing to compare with was given.
+
+    Attributes
+    ----------
+    n_intents : int
+    nll : NLL
+    recovery : Recovery or None
+    gevd : GEVD or None
+    reference : Reference or None
+        None also where the true rewards have no likelihood under the model.
+    """
+
+    n_intents: int
+    nll: NLL
+    recovery: Recovery | None = None
+    gevd: GEVD | None = None
+    reference: Reference | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "n_intents": self.n_intents,
+            "nll": self.nll.to_dict(),
+            "recovery": None if self.recovery is None else self.recovery.to_dict(),
+            "gevd": None if self.gevd is None else self.gevd.to_dict(),
+            "reference": None if self.reference is None else asdict(self.reference),
+        }
+
+    def __str__(self) -> str:
+        score, n = self.nll, self.nll.values.size
+        mean = f"{score.mean:.4f}" if n < 2 else f"{mean_interval(score.values)} (95 %)"
+        counted = f"{score.n_demos.sum()} demonstrations, {score.n_steps.sum()} steps"
+        grouped = f" in {n} groups" if score.unit == "groups" else ""
+        head = f"{self.n_intents} intents on {counted}{grouped}"
+        parts = [f"{head}\n  NLL   {mean} a {score.unit[:-1]}, {score.per_step:.4f} a step"]
+        if self.recovery is not None:
+            parts.append(str(self.recovery))
+        if self.reference is not None:
+            found = self.reference
+            parts.append(
+                "Against the true rewards under the same model\n"
+                f"  NLL   {found.nll:.4f} a {score.unit[:-1]} with the true rewards\n"
+                f"  ANID  {found.anid:.4f} soft, {found.anid_hard:.4f} hard from their posterior"
+            )
+        if self.gevd is not None:
+            parts.append(str(self.gevd))
+        return "\n\n".join(parts)
+
+    __repr__ = __str__
+
+
+def evaluate(
+    mixture: IntentMixture,
+    demos: Demonstrations,
+    labels: ArrayLike | None = None,
+    truth: RewardEnsemble | None = None,
+    groups: ArrayLike | None = None,
+) -> Evaluation:
+    """Judge a fitted mixture: its likelihood, and where they are known, the true intents and the true rewards.
+
+    Parameters
+    ----------
+    mixture : IntentMixture
+        Fitted, or loaded.
+    demos : Demonstrations
+        Best others than it was fitted to.
+    labels : (N,), optional
+        The known intent of each demonstration; `demos.labels` where there are such.
+    truth : RewardEnsemble, optional
+        The true shares and rewards, of the MDP that was fitted.
+    groups : (N,), optional
+        Demonstrations of a group share their intent.
+
+    Examples
+    --------
+    >>> from limiirl import MDP, IntentMixture, MaxEnt
+    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], gamma=0.5, state_features=[[0], [1], [-1]])
+    >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]], labels=["left", "left", "right"])
+    >>> mix = IntentMixture(2, MaxEnt(2, bounds=(-9, 9)), init=[1, 1, 0]).fit(mdp, demos)
+    >>> print(evaluate(mix, demos))
+    2 intents on 3 demonstrations, 6 steps
+      NLL   0.65 ± 0.99 (95 %) a demonstration, 0.3238 a step
+    <BLANKLINE>
+    Against 3 labels of 2 intents: 100.0 % right after matching
+      NID   0.0019 soft, 0.0000 hard
+      ANID  0.0021 soft, 0.0000 hard (0 is perfect, 1 is chance)
+      label  intent 0  intent 1  matched with
+       left         0         2  intent 1
+      right         1         0  intent 0
+    >>> found = evaluate(mix, demos, truth=RewardEnsemble([0.5, 0.5], [[2.0], [-2.0]]))
+    >>> round(found.gevd.value, 2), found.gevd.largest(1)[0].evd
+    (0.33, 2.0)
+    """
+    if isinstance(labels, RewardEnsemble):
+        raise InvalidParameter("labels must be known intents (N,); a RewardEnsemble was given. Pass it as truth=.")
+    score = mixture_nll(mixture, demos, groups)
+    U = mixture.predict_proba(demos, groups)
+    known = demos.labels if labels is None else labels
+    recovery = None if known is None else recover(known, U)
+    K = len(mixture.weights_)
+    if truth is None:
+        return Evaluation(K, score, recovery)
+    if not isinstance(truth, RewardEnsemble):
+        raise InvalidParameter(f"truth must be a RewardEnsemble; got {type(truth).__name__}. Wrap weights and thetas.")
+    if not isinstance(mixture.mdp_, MDP):
+        raise InvalidParameter("GEVD plans in the MDP, and this mixture was fitted without one. Leave out truth.")
+    from limiirl.metrics.gevd import gevd
+
+    found = gevd(mixture.mdp_, truth, mixture.ensemble_)
+    return Evaluation(K, score, recovery, found, _reference(mixture, demos, truth, groups, U))
+
+
+def recover(labels: ArrayLike, U: ArrayLike) -> Recovery:
+    """Compare known intents (N,), numbers or names, with a posterior (N, K).
+
+    Examples
+    --------
+    >>> found = recover(["a", "a", "b"], [[0.1, 0.9], [0.6, 0.4], [0.9, 0.1]])
+    >>> found.counts.tolist(), found.intent.tolist(), round(found.accuracy, 3)
+    ([[1, 1], [1, 0]], [1, 0], 0.667)
+    """
+    posterior = np.asarray(U, dtype=np.float64)
+    told = hard(posterior)
+    given = cast("NDArray[Any]", as_attribute(labels, "labels", len(posterior)))
+    names, index = np.unique(given, return_inverse=True)
+    counts = np.rint(np.eye(names.size)[index].T @ told).astype(np.int64)
+    rows, columns = linear_sum_assignment(-counts)
+    intent = np.full(names.size, -1)
+    intent[rows] = columns
+    return Recovery(
+        labels=names,
+        counts=counts,
+        intent=intent,
+        accuracy=float(counts[rows, columns].sum() / index.size),
+        nid=nid(index, posterior),
+        anid=anid(index, posterior),
+        nid_hard=nid(index, told),
+        anid_hard=anid(index, told),
+    )
+
+
+def _reference(
+    mixture: IntentMixture, demos: Demonstrations, truth: RewardEnsemble, groups: ArrayLike | None, U: FloatArray
+) -> Reference | None:
+    """Return what the true ensemble says about the demonstrations under the mixture's model, if it says anything."""
+    validate.fitted(mixture)
+    units, used = Units.of(groups, len(demos)), truth.weights > 0.0
+    try:
+        log_p = units.total(np.asarray(mixture.irl_.log_prob(mixture.mdp_, truth.thetas[used], demos)))
+    except (DivergentPartition, NumericalError):
+        return None  # the true rewards may lie where this model has no finite sum
+    joint = log_p + np.log(truth.weights[used])
+    log_lik = np.logaddexp.reduce(joint, axis=1)
+    if not np.all(np.isfinite(log_lik)):
+        return None
+    V = units.spread(np.exp(joint - log_lik[:, None]))
+    return Reference(-float(log_lik.mean()), anid(V, U), anid(hard(V), hard(U)))

@@ -1,0 +1,124 @@
+"""The picture of a GEVD: ribbons from learned to true intents. Importing this imports matplotlib."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.path import Path
+
+from limiirl._typing import FloatArray
+
+if TYPE_CHECKING:
+    from limiirl.metrics.gevd import GEVD
+
+
+# Learned intents stand on the left, true ones on the right, as in the paper's figure.
+_LEFT, _RIGHT, _BAR = 0.0, 1.0, 0.03
+# Space between the intents of a side, as a share of their whole height.
+_GAP = 0.12
+# Ribbons wide enough to carry their distance as a number.
+_LEGIBLE = 0.04
+_INK, _MUTED = "#1a1b1e", "#5c6069"
+
+
+def draw(found: GEVD, ax: Axes | None) -> Figure:
+    """Draw the flow as ribbons; see `GEVD.plot`."""
+    if ax is None:
+        height = 1.6 + 0.7 * max(found.flow.shape)
+        figure, ax = plt.subplots(figsize=(6.4, height), layout="constrained")
+    else:
+        figure = ax.get_figure(root=True) or plt.gcf()
+    draw_flow(ax, found.flow, found.evd, found.distance)
+    ax.set_title(f"GEVD {found.value:.4g}: the cheapest pairing of learned and true intents", fontsize=10)
+    return figure
+
+
+def draw_flow(
+    ax: Axes, flow: FloatArray, evd: FloatArray, distance: str, *, ink: str = _INK, muted: str = _MUTED
+) -> None:
+    """Draw ribbons from learned intents to true ones, and the scale of their colours; no title.
+
+    Parameters
+    ----------
+    flow, evd : (K', K)
+        Share and distance of every pair of a true and a learned intent.
+    distance : str
+        Its name, for the scale.
+    ink, muted : colours
+        Of texts, and of bars and edges.
+
+    Examples
+    --------
+    >>> ax = Figure().add_subplot()
+    >>> draw_flow(ax, np.eye(2) / 2, np.array([[0.0, 3.0], [4.0, 9.0]]), "evd")
+    >>> [text.get_text() for text in ax.texts][:2]
+    ['0', '9']
+    """
+    name = distance.upper() if len(distance) <= 4 else distance
+    shading = ScalarMappable(Normalize(0.0, float(evd.max()) or 1.0), plt.get_cmap("YlOrRd"))
+    left, right = (_tops(flow.sum(axis=axis)) for axis in (0, 1))
+    _ribbons(ax, flow, evd, (left, right), shading, muted)
+    _bars(ax, flow.sum(axis=0), left, _LEFT - _BAR, "learned", (ink, muted))
+    _bars(ax, flow.sum(axis=1), right, _RIGHT, "true", (ink, muted))
+    figure = ax.get_figure(root=True)
+    if figure is not None:
+        scale = figure.colorbar(shading, ax=ax, shrink=0.8, pad=0.02)
+        scale.set_label(f"{name} of the pair", color=ink)
+        scale.ax.tick_params(color=muted, labelcolor=ink)
+        scale.outline.set_edgecolor(muted)
+    ax.set_xlim(_LEFT - 0.35, _RIGHT + 0.3)
+    ax.set_ylim(-1.02 - _GAP, 0.06)
+    ax.axis("off")
+
+
+def _tops(weights: FloatArray) -> FloatArray:
+    """Return the upper edge (K,) of every intent of a side, from the top down."""
+    gap = _GAP / max(weights.size - 1, 1)
+    return np.asarray(-np.concatenate([[0.0], np.cumsum(weights + gap)[:-1]]))
+
+
+def _ribbons(
+    ax: Axes, flow: FloatArray, evd: FloatArray, tops: tuple[FloatArray, FloatArray], shading: ScalarMappable, edge: str
+) -> None:
+    """Draw a band for each pair, stacked at both ends in the order of the other side, so that few cross."""
+    at_left, at_right = (side.copy() for side in tops)
+    middle = 0.5 * (_LEFT + _RIGHT)
+    codes = [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3]
+    for (i, j), width in np.ndenumerate(flow):
+        if width == 0.0:
+            continue
+        a, b = float(at_left[j]), float(at_right[i])
+        at_left[j] -= width
+        at_right[i] -= width
+        upper = [(_LEFT, a), (middle, a), (middle, b), (_RIGHT, b)]
+        lower = [(_RIGHT, b - width), (middle, b - width), (middle, a - width), (_LEFT, a - width)]
+        colour = shading.to_rgba(evd[i, j])
+        ax.add_patch(PathPatch(Path([*upper, *lower], codes), facecolor=colour, edgecolor=edge, linewidth=0.4))
+        if width >= _LEGIBLE:
+            # Near the left end, where ribbons have not crossed yet.
+            place, said = (_LEFT + 0.02, a - width / 2), f"{evd[i, j]:.3g}"
+            ax.text(*place, said, va="center", fontsize=8, color=_readable(colour), zorder=3)
+
+
+def _readable(ground: Any) -> str:
+    """Return black or white, whichever has the higher contrast (WCAG) to the ground that it is written on."""
+    channels = np.asarray(ground[:3], dtype=np.float64)
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    luminance = float(linear @ (0.2126, 0.7152, 0.0722))
+    return "#000000" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "#ffffff"
+
+
+def _bars(ax: Axes, weights: FloatArray, tops: FloatArray, x: float, side: str, colours: tuple[str, str]) -> None:
+    ink, fill = colours
+    for k, (weight, top) in enumerate(zip(weights, tops, strict=True)):
+        ax.add_patch(Rectangle((x, top - weight), _BAR, weight, color=fill))
+        align, place = ("right", x - 0.015) if side == "learned" else ("left", x + _BAR + 0.015)
+        text = f"{side} {k}  ({100 * weight:.3g} %)"
+        ax.text(place, top - weight / 2, text, ha=align, va="center", fontsize=9, color=ink)

@@ -1,0 +1,413 @@
+"""A folder for a fitted mixture: JSON for a reader, npz for the arrays, and no pickle.
+
+`mixture.json` has the parameters, the model by its registered name, the results and the history, and the sha256 of the
+two files beside it: `arrays.npz`, and `mdp.npz` as `MDP.save` writes it.
+
+Parameters and results as JSON, with the arrays set aside: what a folder of a saved mixture holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import secrets
+import shutil
+import warnings
+from collections.abc import Mapping
+from dataclasses import fields
+from inspect import signature
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl._io import atomic_write
+from limiirl._version import __version__
+from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
+from limiirl.irl.device import anywhere
+from limiirl.irl.registry import model_class, model_name
+from limiirl.mdp import MDP
+from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mixture import validate
+from limiirl.mixture.em import Iteration
+from limiirl.mixture.restarts import Restart
+
+if TYPE_CHECKING:
+    from limiirl.mixture.estimator import IntentMixture
+
+
+Arrays = dict[str, NDArray[Any]]
+# Numbers and texts; an array of objects could only be pickled.
+_KINDS = "biufUS"
+
+
+class Unwritable(InvalidParameter):
+    """A value that has no form in JSON or npz, such as a function."""
+
+
+class Writer:
+    """Turns values into JSON; arrays go to `arrays` under their place's name, and JSON refers to them.
+
+    None, booleans, whole numbers and texts are themselves. Floats are exact, since JSON has as many digits as they
+    need; what JSON lacks is an object of one entry that says what it is.
+
+    Examples
+    --------
+    >>> writer = Writer()
+    >>> writer.encode((1.5, np.inf, np.zeros(2)), "bounds")
+    {'tuple': [1.5, {'float': 'inf'}, {'array': 'bounds.2'}]}
+    >>> decode({"tuple": [1.5, {"float": "inf"}, {"array": "bounds.2"}]}, writer.arrays)
+    (1.5, inf, array([0., 0.]))
+    """
+
+    def __init__(self) -> None:
+        self.arrays: Arrays = {}
+
+    def encode(self, value: Any, place: str) -> Any:
+        """Return JSON for a value, or raise `Unwritable`."""
+        if isinstance(value, np.generic):
+            value = value.item()
+        if value is None or isinstance(value, bool | int | str):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"float": str(value)}
+        if isinstance(value, list | tuple):
+            listed = [self.encode(item, f"{place}.{i}") for i, item in enumerate(value)]
+            return listed if isinstance(value, list) else {"tuple": listed}
+        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            return {"dict": {key: self.encode(item, f"{place}.{key}") for key, item in value.items()}}
+        if isinstance(value, RewardEnsemble):
+            parts = (value.weights, value.thetas)
+            return {"ensemble": [self.encode(part, f"{place}.{i}") for i, part in enumerate(parts)]}
+        return self._array(value, place)
+
+    def _array(self, value: Any, place: str) -> dict[str, str]:
+        array = np.asarray(value) if hasattr(value, "__array__") else np.empty(0, dtype=object)
+        if array.dtype.kind not in _KINDS:
+            raise Unwritable(f"{place} is a {type(value).__name__}, which has no form in JSON or npz.")
+        self.arrays[place] = array
+        return {"array": place}
+
+    def model(self, model: Any, place: str) -> dict[str, Any]:
+        """Return JSON for a single-intent model: its name, its parameters, and what `fit` found out about it.
+
+        A parameter that cannot be written is an error, since the model would be another without it. Of the attributes
+        with a trailing underscore, those are kept that can be written.
+        """
+        name, parameters, fitted = model_name(model), {}, {}
+        for key, value in model.get_params(deep=False).items():
+            try:
+                parameters[key] = self.encode(value, f"{place}.parameters.{key}")
+            except Unwritable:
+                raise InvalidParameter(
+                    f"{name} cannot be written: its parameter {key} is a {type(value).__name__}. Give the model a "
+                    "name, a number or an array instead, and look up the rest in its fit."
+                ) from None
+        for key, value in vars(model).items():
+            if key.endswith("_") and not key.startswith("_"):
+                try:
+                    fitted[key] = self.encode(value, f"{place}.fitted.{key}")
+                except Unwritable:
+                    continue  # a report of the last fit, say
+        return {"name": name, "parameters": parameters, "fitted": fitted}
+
+    def history(self, entries: list[Iteration]) -> dict[str, Any]:
+        """Return JSON for iterations, a column for each field."""
+        columns = {field.name: [getattr(entry, field.name) for entry in entries] for field in fields(Iteration)}
+        columns["weights"] = np.array(columns["weights"])  # type: ignore[assignment]
+        return {name: self.encode(column, f"history.{name}") for name, column in columns.items()}
+
+    def restarts(self, entries: list[Restart]) -> dict[str, Any]:
+        """Return JSON for restarts, a column for each field."""
+        columns: dict[str, Any] = {
+            field.name: [getattr(entry, field.name) for entry in entries]
+            for field in fields(Restart)
+            if field.name != "ensemble"
+        }
+        columns["weights"] = np.array([entry.ensemble.weights for entry in entries])
+        columns["thetas"] = np.array([entry.ensemble.thetas for entry in entries])
+        return {name: self.encode(column, f"restarts.{name}") for name, column in columns.items()}
+
+
+def decode(written: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """Return the value that `Writer.encode` wrote."""
+    if isinstance(written, list):
+        return [decode(item, arrays) for item in written]
+    if not isinstance(written, dict):
+        return written
+    ((kind, content),) = written.items()
+    if kind == "float":
+        return float(content)
+    if kind == "array":
+        return arrays[content]
+    if kind == "tuple":
+        return tuple(decode(item, arrays) for item in content)
+    if kind == "dict":
+        return {key: decode(item, arrays) for key, item in content.items()}
+    if kind == "ensemble":
+        weights, thetas = (decode(part, arrays) for part in content)
+        return RewardEnsemble(weights, thetas)
+    raise ValueError(f"nothing is written as {kind!r}")
+
+
+def decode_model(written: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """Return the model that `Writer.model` wrote."""
+    parameters = {key: decode(value, arrays) for key, value in written["parameters"].items()}
+    model = model_class(written["name"])(**parameters)
+    for key, value in written["fitted"].items():
+        setattr(model, key, decode(value, arrays))
+    return model
+
+
+def decode_history(written: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[Iteration]:
+    """Return the iterations that `Writer.history` wrote."""
+    return [Iteration(**row) for row in _rows(written, arrays)]
+
+
+def decode_restarts(written: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[Restart]:
+    """Return the restarts that `Writer.restarts` wrote."""
+    rows = _rows(written, arrays)
+    return [Restart(ensemble=RewardEnsemble(row.pop("weights"), row.pop("thetas")), **row) for row in rows]
+
+
+def _rows(written: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
+    columns = {name: decode(column, arrays) for name, column in written.items()}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+FORMAT = "limiirl.mixture"
+VERSION = 1
+
+_HEADER, _ARRAYS, _MDP = "mixture.json", "arrays.npz", "mdp.npz"
+_RESULTS = (
+    "weights_",
+    "thetas_",
+    "responsibilities_",
+    "labels_",
+    "groups_",
+    "group_responsibilities_",
+    "log_likelihood_",
+    "objective_",
+    "n_iter_",
+    "converged_",
+)
+_Mixture = TypeVar("_Mixture", bound="IntentMixture")
+
+
+def save(mixture: IntentMixture, folder: str | PathLike[str]) -> None:
+    """Write a fitted mixture; see `IntentMixture.save`."""
+    validate.fitted(mixture)
+    if not (mixture.mdp_ is None or isinstance(mixture.mdp_, MDP)):
+        raise InvalidParameter(f"Only an MDP of limiirl can be written; this is a {type(mixture.mdp_).__name__}.")
+    target = Path(folder).resolve()
+    check_target(target)
+    header, arrays = _described(mixture)
+    lost = [name for name in ("init", "reward_init", "embedding") if name in header["replaced"]]
+    if lost:  # it tells how the fit began; that a callback is gone surprises nobody
+        warnings.warn(
+            f"{', '.join(lost)} cannot be written. A mixture that is loaded has the fitted ensemble for its init, and "
+            "defaults for the others; what it predicts is the same.",
+            LimiirlWarning,
+            stacklevel=3,
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = _sibling(target)
+    scratch.mkdir()
+    try:
+        with atomic_write(scratch / _ARRAYS) as part, part.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, **arrays)
+        if mixture.mdp_ is not None:
+            mixture.mdp_.save(scratch / _MDP)
+        header["files"] = {path.name: _sha256(path) for path in sorted(scratch.iterdir())}
+        with atomic_write(scratch / _HEADER) as part:
+            part.write_text(json.dumps(header, indent=1, allow_nan=False) + "\n", encoding="ascii")
+        _put(scratch, target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _described(mixture: IntentMixture) -> tuple[dict[str, Any], Arrays]:
+    """Return everything but the MDP as JSON and arrays."""
+    writer = Writer()
+    parameters, replaced = _parameters(mixture, writer)
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "limiirl": __version__,
+        "parameters": parameters,
+        "replaced": replaced,
+        "irl": None if mixture.irl is None else writer.model(mixture.irl, "irl"),
+        "irl_": writer.model(mixture.irl_, "irl_"),
+        "results": {name: writer.encode(getattr(mixture, name), name) for name in _RESULTS},
+        "history": writer.history(mixture.history_),
+        "restarts": writer.restarts(mixture.restarts_),
+    }
+    return header, writer.arrays
+
+
+def _parameters(mixture: IntentMixture, writer: Writer) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the parameters but for irl, and the type of those that cannot be written.
+
+    An init that cannot be written becomes the ensemble that was found with it, any other parameter its default.
+    """
+    defaults = {name: parameter.default for name, parameter in signature(type(mixture).__init__).parameters.items()}
+    written, replaced = {}, {}
+    for name, value in mixture.get_params(deep=False).items():
+        if name == "irl":
+            continue
+        try:
+            written[name] = writer.encode(value, f"parameters.{name}")
+        except Unwritable:
+            replaced[name] = type(value).__name__
+            instead = mixture.ensemble_ if name == "init" else defaults[name]
+            written[name] = writer.encode(instead, f"parameters.{name}")
+    return written, replaced
+
+
+def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
+    """Read a mixture that `save` wrote; see `IntentMixture.load`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from limiirl import Demonstrations, IntentMixture, MaxEnt
+    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0])
+    >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
+    >>> mix = IntentMixture(2, MaxEnt(bounds=(-3, 3)), tol=0.05, random_state=0).fit(mdp, demos)
+    >>> folder = Path(tempfile.mkdtemp()) / "routes"
+    >>> mix.save(folder)
+    >>> sorted(path.name for path in folder.iterdir())
+    ['arrays.npz', 'mdp.npz', 'mixture.json']
+    >>> np.array_equal(IntentMixture.load(folder).predict_proba(demos), mix.predict_proba(demos))
+    True
+    """
+    place = Path(folder)
+    header = _header(place)
+    _check_files(place, header)
+    for key in ("irl", "irl_"):
+        _check_model(place, header.get(key))
+    mdp = MDP.load(place / _MDP) if _MDP in header["files"] else None
+    try:
+        with np.load(place / _ARRAYS, allow_pickle=False) as stored:
+            arrays = dict(stored)
+        mixture = cls(**{name: decode(value, arrays) for name, value in header["parameters"].items()})
+        mixture.irl = None if header["irl"] is None else anywhere(decode_model(header["irl"], arrays))
+        for name in _RESULTS:
+            setattr(mixture, name, decode(header["results"][name], arrays))
+        mixture.history_ = decode_history(header["history"], arrays)
+        mixture.restarts_ = decode_restarts(header["restarts"], arrays)
+        mixture.irl_, mixture.mdp_ = anywhere(decode_model(header["irl_"], arrays)), mdp
+        RewardEnsemble(mixture.weights_, mixture.thetas_)  # shapes that belong together, shares that sum to 1
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidFile(
+            f"{place / _HEADER} is damaged, or its classes have changed ({error!s:.300}). Save the mixture again."
+        ) from error
+    return mixture
+
+
+def _header(folder: Path) -> dict[str, Any]:
+    """Return mixture.json, of our format and of a version that we know."""
+    path = folder / _HEADER
+    try:
+        header = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        what = "it has no mixture.json" if folder.is_dir() else "there is no such folder"
+        raise InvalidFile(
+            f"{folder} is not a mixture of limiirl: {what}. Give a folder that IntentMixture.save wrote."
+        ) from None
+    except ValueError as error:
+        raise InvalidFile(
+            f"{path} is truncated or not JSON ({error!s:.200}). Copy the folder again, or save the mixture again."
+        ) from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT or not isinstance(header.get("version"), int):
+        raise InvalidFile(f"{path} is not a mixture of limiirl. Give a folder that IntentMixture.save wrote.")
+    if header["version"] < 1:
+        raise InvalidFile(f"{path} has format version {header['version']}, which never was. Save the mixture again.")
+    if header["version"] > VERSION:
+        raise InvalidFile(
+            f"{folder} has format version {header['version']}, written by limiirl {header.get('limiirl')}; this "
+            f"limiirl reads up to {VERSION}. Upgrade limiirl."
+        )
+    return header
+
+
+def _check_files(folder: Path, header: dict[str, Any]) -> None:
+    """Check that the other files are those that mixture.json was written with."""
+    written = header.get("files")
+    if not isinstance(written, dict) or _ARRAYS not in written or not set(written) <= {_ARRAYS, _MDP}:
+        raise InvalidFile(f"{folder / _HEADER} is damaged: it does not list its files. Save the mixture again.")
+    for name, digest in written.items():
+        path = folder / name
+        if not path.is_file():
+            raise InvalidFile(f"{folder} is incomplete: {name} is missing. Copy the whole folder again.")
+        if _sha256(path) != digest:
+            raise InvalidFile(
+                f"{path} is not the file that mixture.json was written with: it is truncated, changed, or from another "
+                "mixture. Copy the whole folder again, or save the mixture again."
+            )
+
+
+def _check_model(folder: Path, written: Any) -> None:
+    """Check that a model's name is known; other faults are found when it is made."""
+    if isinstance(written, dict) and "name" in written:
+        try:
+            model_class(written["name"])
+        except InvalidParameter as error:
+            raise InvalidFile(f"{folder} cannot be read: {error}") from None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def check_target(folder: str | PathLike[str]) -> None:
+    """Check that a mixture may be saved there: that nothing would be lost but one that was saved before."""
+    target = Path(folder).resolve()
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise InvalidFile(f"{target} is a file; a mixture is a folder. Give another name.")
+    names = {path.name for path in target.iterdir()}
+    if not names:
+        return
+    foreign = sorted(names - {_HEADER, _ARRAYS, _MDP})
+    if foreign or _HEADER not in names or not _is_ours(target / _HEADER):
+        what = foreign[0] if foreign else "other files"
+        raise InvalidFile(
+            f"{target} is not a mixture of limiirl alone (it has {what}), so it is not overwritten. "
+            "Give another folder, or remove this one."
+        )
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        header = json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return isinstance(header, dict) and header.get("format") == FORMAT
+
+
+def _sibling(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+
+
+def _put(scratch: Path, target: Path) -> None:
+    """Rename a complete folder into place.
+
+    No file system can swap two folders everywhere: for an instant a reader may find none, but never half of one.
+    """
+    if not target.exists():
+        scratch.rename(target)
+        return
+    old = _sibling(target)
+    target.rename(old)
+    try:
+        scratch.rename(target)
+    except OSError:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

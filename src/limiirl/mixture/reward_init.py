@@ -1,0 +1,179 @@
+"""From clusters to first rewards: the maximum likelihood fit to each, or the cluster's mean features themselves.
+
+Paper: section "The LiMIIRL algorithm", the two ways to initialise rewards. The mean is centred on all demonstrations;
+uncentred counts are positive and would reward going in circles.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl._typing import FloatArray
+from limiirl.errors import DegenerateIntentWarning, InvalidParameter
+from limiirl.irl.optim.solvers import minimise_ray
+from limiirl.irl.problem import Prepared
+from limiirl.mixture.em import Start
+
+RewardInit = Callable[[Prepared, FloatArray], FloatArray]
+# Rewards closer than this (relative to their size) count as the same.
+_SAME = 1e-9
+# Two intents between which nobody's log-odds differ by more than this are one to anybody who looks at the data.
+_INDISTINCT = 0.05
+# How far the same rewards are stirred apart, relative to their size, and how often that is tried.
+_STIR, _STIRS = 0.1, 10
+# Most evaluations for the rewards of a cluster, where the model does not say.
+_EVALUATIONS = 1000
+# Largest difference in log-probability between a cluster's mean and that of all that `mean_ray` looks at.
+_LARGEST_GAP = 1e3
+
+
+def mle(prepared: Prepared, U: FloatArray) -> FloatArray:
+    """Return (K, d): the rewards that explain each cluster best."""
+    # The start is far away, and the mixture's cap is about the M-steps that follow: the model's own, where it has one.
+    evaluations = getattr(prepared.model, "max_evaluations", _EVALUATIONS)
+    return prepared.maximise(prepared.moments(U), None, np.arange(U.shape[1]), evaluations).thetas
+
+
+def mean(prepared: Prepared, U: FloatArray) -> FloatArray:
+    """Return (K, d): the mean features of each cluster less those of all demonstrations; bounds are not looked at."""
+    features, weights = prepared.features(), U * prepared.units.counts[:, None]
+    counts = prepared.units.counts / prepared.units.counts.sum()
+    return np.asarray((weights.T @ features) / weights.sum(axis=0)[:, None] - counts @ features)
+
+
+def mean_clipped(prepared: Prepared, U: FloatArray) -> FloatArray:
+    """Return (K, d): `mean`, moved into the bounds."""
+    return prepared.project(mean(prepared, U))
+
+
+def mean_ray(prepared: Prepared, U: FloatArray) -> FloatArray:
+    """Return (K, d): `mean`, times the factor that explains the cluster best.
+
+    A feature in metres gives rewards a million times too strong for one in kilometres; the factor is free of units.
+    """
+    direction = mean(prepared, U)
+    weights = U / U.sum(axis=0)
+    found = np.zeros_like(direction)
+    for k, theta in enumerate(direction):
+
+        def loss(factor: float, theta: FloatArray = theta, k: int = k) -> float:
+            log_p = prepared.log_prob((factor * theta)[None])[:, 0]
+            return -float(weights[:, k] @ log_p)
+
+        length = float(theta @ theta)
+        found[k] = minimise_ray(loss, _LARGEST_GAP / length) * theta if length > 0.0 else 0.0
+    return found
+
+
+REWARDS: dict[str, RewardInit] = {"mle": mle, "mean": mean, "mean_ray": mean_ray, "mean_clipped": mean_clipped}
+"""Ways to a first reward by name; `register_reward_init` adds to them."""
+_BUILT_IN = frozenset(REWARDS)
+
+
+def register_reward_init(name: str, function: RewardInit) -> None:
+    """Make `reward_init=name` available: a function of the prepared model and responsibilities (G, K) to thetas (K, d).
+
+    Examples
+    --------
+    >>> register_reward_init("zero", lambda prepared, U: np.zeros((U.shape[1], prepared.features().shape[1])))
+    >>> "zero" in REWARDS
+    True
+    >>> del REWARDS["zero"]
+    """
+    if not isinstance(name, str) or not callable(function):
+        raise InvalidParameter(f"register_reward_init needs a name and a function; got {name!r} and {function!r}.")
+    if name in _BUILT_IN:
+        raise InvalidParameter(f"reward_init={name!r} is built in. Choose another name.")
+    REWARDS[name] = function
+
+
+def start_from(prepared: Prepared, U: FloatArray, reward_init: Any, rng: np.random.Generator) -> Start:
+    """Return the ensemble that responsibilities (G, K) begin with.
+
+    A cluster without members takes the rewards of all demonstrations together.
+    """
+    make = REWARDS.get(reward_init) if isinstance(reward_init, str) else reward_init
+    if not callable(make):
+        raise InvalidParameter(f"reward_init must be one of {', '.join(REWARDS)} or a function; it is {reward_init!r}.")
+    sizes = U.sum(axis=0)
+    empty = sizes == 0.0
+    if np.any(empty):
+        listed = ", ".join(map(str, np.flatnonzero(empty)))
+        warnings.warn(
+            f"No {prepared.units.noun} begin in intent {listed}: there are fewer distinct ones, or labels, than "
+            f"n_intents={len(sizes)}. It starts from the rewards of all together, with next to no share; "
+            "use fewer intents.",
+            DegenerateIntentWarning,
+            stacklevel=4,
+        )
+    thetas = _checked(make(prepared, np.where(empty, 1.0, U)), len(sizes), prepared)
+    return Start(sizes / len(U), separated(thetas, ~empty, prepared, rng), U, tuple(np.flatnonzero(empty).tolist()))
+
+
+def separated(
+    thetas: FloatArray, counted: NDArray[np.bool_], prepared: Prepared, rng: np.random.Generator
+) -> FloatArray:
+    """Return rewards (K, d) of which no two counted ones are the same.
+
+    EM treats the same rewards alike for ever, so that they are stirred, unless no demonstration differs from another.
+    """
+    pair = alike(thetas, counted)
+    if pair is None or not np.any(np.ptp(prepared.features(), axis=0) > 0):
+        return thetas
+    warnings.warn(
+        f"Intents {pair[0]} and {pair[1]} begin with the same rewards, which EM cannot tell apart; they were stirred "
+        "at random. Pass initial responsibilities or rewards that differ, or init='kmeans'.",
+        DegenerateIntentWarning,
+        stacklevel=5,
+    )
+    found = thetas
+    for _ in range(_STIRS):
+        found = prepared.project(thetas + _STIR * (1.0 + np.abs(thetas)) * rng.normal(size=thetas.shape))
+        if alike(found, counted) is None:
+            break
+    return found
+
+
+def _checked(thetas: Any, n_intents: int, prepared: Prepared) -> FloatArray:
+    found = np.ascontiguousarray(thetas, dtype=np.float64)
+    d = prepared.n_parameters
+    wrong = found.ndim != 2 or found.shape[0] != n_intents or (d is not None and found.shape[1] != d)
+    if wrong or not np.all(np.isfinite(found)):
+        raise InvalidParameter(
+            f"Initial rewards must be finite numbers of shape ({n_intents}, {'d' if d is None else d}); got shape "
+            f"{found.shape}. Use reward_init='mle', or mend the function."
+        )
+    return found
+
+
+def alike(thetas: FloatArray, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
+    """Return two intents with the same rewards, or None."""
+    for k in np.flatnonzero(counted):
+        for other in np.flatnonzero(counted[:k]):
+            if np.all(np.abs(thetas[k] - thetas[other]) <= _SAME * (1.0 + np.abs(thetas[k]))):
+                return int(other), int(k)
+    return None
+
+
+def indistinct(U: FloatArray, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
+    """Return two intents that explain all demonstrations alike, by responsibilities (n, K), or None.
+
+    Examples
+    --------
+    Both say of each of two demonstrations that it is the second's twice as likely.
+
+    >>> indistinct(np.array([[0.2, 0.4, 0.4], [0.3, 0.6, 0.1]]), np.ones(3, dtype=bool))
+    (0, 1)
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_U = np.log(U)
+        for k in np.flatnonzero(counted):
+            for other in np.flatnonzero(counted[:k]):
+                if np.ptp(log_U[:, k] - log_U[:, other]) <= _INDISTINCT:
+                    return int(other), int(k)
+    return None

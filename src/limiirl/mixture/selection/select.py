@@ -1,0 +1,368 @@
+"""`select_intents`: how many intents there are, by several criteria in one table.
+
+The picture of a `Selection`: a small panel for each criterion. Importing this imports matplotlib.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from limiirl._parallel import Mapper, spread
+from limiirl._typing import FloatArray
+from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidParameter, LimiirlError
+from limiirl.irl.problem import prepare
+from limiirl.mixture.em import few
+from limiirl.mixture.estimator import IntentMixture
+from limiirl.mixture.init import points
+from limiirl.mixture.selection.cross_validation import (
+    RESAMPLE,
+    WHOLE,
+    Found,
+    Notes,
+    Part,
+    Problem,
+    Refits,
+    Tick,
+    agreement,
+    held_out,
+    parts,
+    whole_numbers,
+)
+from limiirl.mixture.selection.recommend import NAMES, Row, compare_held_out, explain, recommend, stick_breaking
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What `select_intents` found; prints as a table with the recommendation below it.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+        One for each number of intents, in ascending order.
+    recommended : int
+    recommendations : dict
+        The number of intents by criterion ("held_out", "bic", "icl", "aic", "stability", "stick_breaking"), as far as
+        known.
+    reason : str
+        Why that number, which criteria agree, and why the others may not.
+    mixtures : dict
+        The `IntentMixture` fitted to all demonstrations, by number of intents; without those that failed.
+    noun : str
+        What follows one intent: "demonstrations" or "groups".
+
+    Examples
+    --------
+    >>> row = Row(1, log_likelihood=-2.0, bic=12.0)
+    >>> found = Selection((row,), 1, {"bic": 1}, "1 intent, by BIC.", {}, "demonstrations")
+    >>> found.to_dict()["rows"][0]["bic"]
+    12.0
+    """
+
+    rows: tuple[Row, ...]
+    recommended: int
+    recommendations: dict[str, int]
+    reason: str
+    mixtures: dict[int, IntentMixture]
+    noun: str = "demonstrations"
+
+    @property
+    def best(self) -> IntentMixture:
+        """The mixture with the recommended number of intents, fitted to all demonstrations."""
+        return self.mixtures[self.recommended]
+
+    def table(self) -> str:
+        """Return the rows as text; a star marks each criterion's choice, an arrow the recommendation."""
+        shown = ("log_likelihood", "held_out", "behind", "bic", "icl", "aic", "stability")
+        heads = ("K", "log-likelihood", "held out", "behind best", "BIC", "ICL", "AIC", "stability", "")
+        lines = [list(heads)]
+        for row in self.rows:
+            cells = [self._cell(row, name) for name in shown]
+            lines.append([str(row.n_intents), *cells, self._remarks(row)])
+        widths = [max(len(line[j]) for line in lines) for j in range(len(heads))]
+        # A remark is text and stands left; all else are numbers.
+        return "\n".join(
+            "  ".join([*(cell.rjust(width) for cell, width in zip(line[:-1], widths, strict=False)), line[-1]]).rstrip()
+            for line in lines
+        )
+
+    def _cell(self, row: Row, name: str) -> str:
+        value = getattr(row, name)
+        if not math.isfinite(value):
+            return "- "
+        digits = {"bic": 1, "icl": 1, "aic": 1, "stability": 2}.get(name, 3)
+        error = {"held_out": row.held_out_se, "behind": row.behind_se}.get(name)
+        text = f"{value:.{digits}f}" + ("" if error is None else f" ± {error:.3f}")
+        return text + ("*" if self.recommendations.get(name) == row.n_intents else " ")
+
+    def _remarks(self, row: Row) -> str:
+        said = []
+        if row.n_intents == self.recommended:
+            said.append("<- recommended")
+        if row.n_intents in self.mixtures and not row.converged:
+            said.append("did not converge")
+        if row.n_empty:
+            said.append(f"{row.n_empty} of them without followers")
+        if row.n_warnings:
+            said.append(f"{row.n_warnings} {'warning' if row.n_warnings == 1 else 'warnings'}")
+        if row.error:
+            said.append(f"failed: {row.error}")
+        return ", ".join(said)
+
+    def __str__(self) -> str:
+        sticks = self.recommendations.get("stick_breaking")
+        told = [] if sticks is None else [f"The stick-breaking GMM: {sticks}"]
+        return "\n".join([self.table(), *told, self.reason])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all but the mixtures, ready for JSON: what is unknown is None."""
+        rows = [
+            {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in asdict(row).items()}
+            | {"warnings": list(row.warnings)}
+            for row in self.rows
+        ]
+        return {
+            "recommended": self.recommended,
+            "recommendations": dict(self.recommendations),
+            "reason": self.reason,
+            "unit": self.noun,
+            "rows": rows,
+        }
+
+    def plot(self, ax: Axes | None = None) -> Figure:
+        """Draw a panel for each criterion, the recommended number marked.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw the most trusted criterion alone.
+        """
+        return draw(self, ax)
+
+
+def select_intents(  # noqa: PLR0913 (the data, and independent choices that all have a default)
+    mdp: Any,
+    demos: Demonstrations,
+    n_intents: Iterable[int] = range(1, 7),
+    *,
+    mixture: IntentMixture | None = None,
+    groups: ArrayLike | None = None,
+    fold_groups: ArrayLike | None = None,
+    folds: int = 5,
+    resamples: int = 10,
+    random_state: Any = None,
+    verbose: bool = False,
+    callback: Progress | None = None,
+    engine: Mapper | None = None,
+) -> Selection:
+    """Fit mixtures of several numbers of intents, and say which number the data support.
+
+    It reports BIC, AIC and ICL; the likelihood of left-out demonstrations by cross-validation; how stable memberships
+    are under resampling; and the number of clusters that the paper's stick-breaking GMM sees. Recommended is the
+    number of the lowest BIC among those that predict left-out demonstrations within two standard errors of the best;
+    `reason` says which criteria agree and which do not. A fit that fails costs its own figures alone.
+
+    Parameters
+    ----------
+    mdp : MDP
+    demos : Demonstrations
+    n_intents : iterable of int
+        The numbers to try; 1 is always added.
+    mixture : IntentMixture, optional
+        Whose other parameters to use. A `max_length=None` is settled by all demonstrations first: it is part of the
+        model, which must be the same in every fold. Its callback and progress bar are not used.
+    groups : (N,), optional
+        Whom each demonstration belongs to, as for `IntentMixture.fit`. No group is split between folds.
+    fold_groups : (N,), optional
+        The same, where each demonstration has an intent of its own: the pieces of an animal's recording are held out
+        together, so that held-out likelihood is that of other animals, and so are its standard errors.
+    folds : int
+        Of the cross-validation; 0 leaves it out.
+    resamples : int
+        Fits to random 80 % of the units, for the stability; 0 leaves it out.
+    random_state : int, Generator, RandomState or None
+        None: that of the mixture. Figures for a number of intents do not depend on which others are tried, but for
+        the stick-breaking GMM's.
+    verbose : bool
+        Show a progress bar.
+    callback : callable, optional
+        Called with (fits done, fits in all, text).
+    engine : limiirl.executors.Engine, optional
+        Where the fits run, many at once; or any executor of processes. The result is the same, bit for bit.
+
+    Examples
+    --------
+    >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, select_intents
+    >>> mdp = MDP.from_edges([0, 0, 1, 1, 2, 2], [1, 2, 1, 2, 2, 1], p0=[1, 0, 0])
+    >>> demos = Demonstrations.from_lists([[0, 1, 1, 1]] * 8 + [[0, 2, 2, 2]] * 8)
+    >>> mixture = IntentMixture(irl=MaxEnt(bounds=(-3, 3)))
+    >>> found = select_intents(mdp, demos, [1, 2], mixture=mixture, folds=4, resamples=3, random_state=0)
+    >>> found.recommended, found.best.weights_
+    (2, array([0.5, 0.5]))
+    """
+    if mixture is not None and not isinstance(mixture, IntentMixture):
+        raise InvalidParameter(f"mixture must be an IntentMixture or None; it is a {type(mixture).__name__}.")
+    problem = Problem.of(mixture or IntentMixture(), mdp, demos, groups, random_state, fold_groups)
+    numbers = whole_numbers(n_intents)
+    problem.check(numbers[-1], folds, resamples)
+    with _reporting(verbose, callback, len(numbers) * (1 + folds + resamples) + 1) as tick:
+        found = _fits(problem, numbers, (folds, resamples), engine, tick)
+        sticks = _sticks(problem, numbers[-1])
+        tick("stick-breaking GMM")
+    rows, scores, mixtures = [], {}, {}
+    for k in numbers:
+        row, scores[k], fitted = _row(problem, k, found, folds)
+        rows.append(row)
+        if fitted is not None:
+            mixtures[k] = fitted
+    rows = compare_held_out(rows, scores, problem.blocks)
+    recommendations = recommend(rows, sticks)
+    recommended, reason = explain(rows, recommendations, problem.units.noun)
+    return Selection(tuple(rows), recommended, recommendations, reason, mixtures, problem.units.noun)
+
+
+def _fits(
+    problem: Problem, numbers: list[int], refits: tuple[int, int], engine: Mapper | None, tick: Tick
+) -> dict[Part, Found]:
+    """Return what all fits found, in the order of the parts; `refits` are the numbers of folds and of resamples."""
+    found: dict[Part, Found] = {}
+    failed: set[int] = set()
+    for fit in spread(Refits(problem, refits[0]), parts(numbers, *refits, failed, tick), engine):
+        found[fit.part] = fit
+        if fit.part.kind == WHOLE and fit.value is None:
+            failed.add(fit.part.n_intents)
+        tick(f"K = {fit.part.n_intents}, {fit.part}")
+    if len(failed) == len(numbers):
+        raise LimiirlError(f"No number of intents could be fitted. {found[Part(1, WHOLE)].notes.errors[0]}")
+    return found
+
+
+def _row(
+    problem: Problem, k: int, found: dict[Part, Found], folds: int
+) -> tuple[Row, FloatArray, IntentMixture | None]:
+    """Return what concerns k intents: the row, held-out log-likelihoods (G,), and the fit to all if there is one."""
+    whole, first = found[Part(k, WHOLE)].value, found[Part(k, WHOLE)].notes
+    if whole is None:
+        told = tuple(first.warnings)
+        return Row(k, n_warnings=len(told), warnings=told, error=first.errors[0]), np.empty(0), None
+    # In the order of the parts, for fits come back in it.
+    notes = [entry.notes for part, entry in found.items() if part.n_intents == k]
+    labels = [entry.value for part, entry in found.items() if part.n_intents == k and part.kind == RESAMPLE]
+    fitted = whole.with_data(problem).mixture
+    row = Row(
+        k,
+        log_likelihood=fitted.log_likelihood_,
+        **{name: math.nan if value is None else value for name, value in whole.criteria.items()},
+        stability=agreement([known for known in labels if known is not None]),
+        n_iter=fitted.n_iter_,
+        converged=fitted.converged_,
+        n_empty=int(np.count_nonzero(few(fitted.weights_ * len(problem.units), len(problem.units)))),
+        n_warnings=sum(len(noted.warnings) for noted in notes),
+        warnings=whole.warnings,
+        error="; ".join(error for noted in notes for error in noted.errors),
+    )
+    return row, held_out(problem, found, k, folds), fitted
+
+
+def _sticks(problem: Problem, most: int) -> int | None:
+    """Return the stick-breaking GMM's number, on what the warm start clusters; None where there is nothing to."""
+    if most < 2:
+        return None
+
+    def count() -> int:
+        ready = prepare(problem.mixture.irl, problem.mdp, problem.demos, problem.groups)
+        return stick_breaking(points(problem.mixture.embedding, ready), most, problem.sticks_seed())
+
+    return Notes().attempt("stick-breaking GMM", count)  # a model may have no features to cluster
+
+
+@contextmanager
+def _reporting(verbose: bool, callback: Progress | None, total: int) -> Iterator[Tick]:
+    """Yield a function that counts a fit and tells of it."""
+    done = 0
+
+    def count(text: str, show: Progress | None = None) -> None:
+        nonlocal done
+        done += 1
+        for told in (show, callback):
+            if told is not None:
+                told(done, total, text)
+
+    if not verbose:
+        yield count
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    # On stderr, so that a command's output stays clean.
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("select", total=total)
+        yield lambda text: count(text, lambda n, _, what: bar.update(task, completed=n, description=what))
+
+
+# A criterion's field, its standard error, its title, and the direction that speaks for a number of intents.
+_PANELS = (
+    ("behind", "behind_se", "held-out log-likelihood below the best", "lower is better"),
+    ("bic", None, "BIC", "lower is better"),
+    ("icl", None, "ICL", "lower is better"),
+    ("aic", None, "AIC", "lower is better"),
+    ("stability", None, "stability (adjusted Rand index)", "higher is better"),
+    ("log_likelihood", None, "log-likelihood of all data", "rises with K: no criterion"),
+)
+_LINE, _MARK, _FAINT = "#0072b2", "#d55e00", "#999999"
+_WIDTH, _HEIGHT, _COLUMNS = 3.4, 2.4, 3
+
+
+def draw(selection: Selection, ax: Axes | None) -> Figure:
+    """Draw a panel for each known criterion, or the most trusted one alone; see `Selection.plot`."""
+    known = [panel for panel in _PANELS if any(np.isfinite(getattr(row, panel[0])) for row in selection.rows)]
+    if ax is not None:
+        _draw_panel(selection, known[0], ax)
+        return ax.get_figure(root=True) or plt.gcf()
+    columns = min(_COLUMNS, len(known))
+    lines = -(-len(known) // columns)
+    figure, axes = plt.subplots(
+        lines, columns, figsize=(_WIDTH * columns, _HEIGHT * lines + 0.5), squeeze=False, layout="constrained"
+    )
+    for panel, place in zip(known, axes.flat, strict=False):
+        _draw_panel(selection, panel, place)
+    for place in axes.flat[len(known) :]:
+        place.remove()
+    sticks = selection.recommendations.get("stick_breaking")
+    told = "" if sticks is None else f"; {NAMES['stick_breaking']} sees {sticks}"
+    number = f"{selection.recommended} {'intent' if selection.recommended == 1 else 'intents'}"
+    figure.suptitle(f"{number} recommended (line); a criterion's own choice is ringed{told}", fontsize=10)
+    return figure
+
+
+def _draw_panel(selection: Selection, panel: tuple[str, str | None, str, str], ax: Axes) -> None:
+    name, error, title, direction = panel
+    numbers = [row.n_intents for row in selection.rows]
+    values = np.array([getattr(row, name) for row in selection.rows])
+    ax.axvline(selection.recommended, color=_MARK, alpha=0.35, linewidth=6, zorder=0)
+    if error is None:
+        ax.plot(numbers, values, "o-", color=_LINE, markersize=4)
+    else:
+        errors = np.array([getattr(row, error) for row in selection.rows])
+        ax.errorbar(numbers, values, errors, fmt="o-", color=_LINE, markersize=4, capsize=3)
+        ax.axhline(0.0, color=_FAINT, linewidth=0.8, linestyle=":", zorder=0)
+    chosen = selection.recommendations.get("held_out" if name == "behind" else name)
+    if chosen is not None:
+        ax.plot(chosen, values[numbers.index(chosen)], "o", markersize=11, markerfacecolor="none", color=_MARK)
+    ax.set_title(title, fontsize=9)
+    ax.set_xlabel(f"intents ({direction})", fontsize=8)
+    ax.set_xticks(numbers)
+    ax.tick_params(labelsize=8)
+    ax.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,201 @@
+"""Lengths, bearings and a flat map on the WGS84 ellipsoid, for distances of a city.
+
+Regions of a city: the centre, and sixteen compass points around it, by the paper's rule.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from limiirl._typing import FloatArray
+from limiirl.errors import InvalidParameter
+from limiirl.worlds.roadgrid import SECTORS
+
+if TYPE_CHECKING:
+    from limiirl.roads.network import RoadNetwork
+
+
+_SEMI_MAJOR_M = 6_378_137.0
+_FLATTENING = 1.0 / 298.257223563
+_ECCENTRICITY2 = _FLATTENING * (2.0 - _FLATTENING)
+
+
+def radii_m(lat: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return the ellipsoid's radii of curvature at latitudes, in metres: along the meridian, and across it.
+
+    Examples
+    --------
+    >>> along, across = radii_m(0.0)
+    >>> round(float(across))
+    6378137
+    """
+    bulge = 1.0 - _ECCENTRICITY2 * np.sin(np.radians(lat)) ** 2
+    along = _SEMI_MAJOR_M * (1.0 - _ECCENTRICITY2) / bulge**1.5
+    return np.asarray(along), np.asarray(_SEMI_MAJOR_M / np.sqrt(bulge))
+
+
+def distance_m(lat: ArrayLike, lon: ArrayLike, to_lat: ArrayLike, to_lon: ArrayLike) -> FloatArray:
+    """Return the distances between points in metres, by the radii of curvature halfway between them.
+
+    Within one part in a million of the geodesic up to 10 km (at most 70 degrees from the equator); a street is far
+    shorter.
+
+    Examples
+    --------
+    >>> round(float(distance_m(41.15, -8.63, 41.16, -8.63)), 1)  # a hundredth of a degree north
+    1110.6
+    """
+    lat, lon, to_lat, to_lon = (np.asarray(values, dtype=np.float64) for values in (lat, lon, to_lat, to_lon))
+    middle = 0.5 * (lat + to_lat)
+    along, across = radii_m(middle)
+    # Around the globe the shorter way.
+    turn = np.radians((to_lon - lon + 180.0) % 360.0 - 180.0)
+    return np.asarray(np.hypot(along * np.radians(to_lat - lat), across * np.cos(np.radians(middle)) * turn))
+
+
+def seen_m(lat: ArrayLike, lon: ArrayLike, to_lat: ArrayLike, to_lon: ArrayLike) -> FloatArray:
+    """Return (n, 2) metres east and north of points as seen from others, on the flat map about these; see `Plane`.
+
+    Examples
+    --------
+    >>> seen_m([41.15, 0.0], [-8.63, 0.0], [41.16, 0.0], [-8.63, 0.01]).round(1)
+    array([[   0. , 1110.6],
+           [1113.2,    0. ]])
+    """
+    lat, lon, to_lat, to_lon = (np.asarray(values, dtype=np.float64) for values in (lat, lon, to_lat, to_lon))
+    east, north = _metres_a_degree(lat)
+    turn = (to_lon - lon + 180.0) % 360.0 - 180.0
+    return np.stack([turn * east, (to_lat - lat) * north], axis=-1)
+
+
+class Plane(NamedTuple):
+    """A flat map about a point: metres east and north of it.
+
+    True at the point's latitude; 10 km north or south of it, distances along a parallel are off by 0.14 % in Porto.
+    Good for where a fix lies beside a street; lengths are `distance_m`.
+
+    Parameters
+    ----------
+    lat, lon : float
+        The point, in degrees.
+
+    Examples
+    --------
+    >>> plane = Plane(41.15, -8.63)
+    >>> plane.xy([41.15, 41.16], [-8.63, -8.63]).round(1)
+    array([[   0. ,    0. ],
+           [   0. , 1110.6]])
+    >>> plane.degrees([[0.0, 1110.6]]).round(4)
+    array([[41.16, -8.63]])
+    """
+
+    lat: float
+    lon: float
+
+    def xy(self, lat: ArrayLike, lon: ArrayLike) -> FloatArray:
+        """Return (n, 2) metres east and north of points in degrees."""
+        return seen_m(self.lat, self.lon, lat, lon)
+
+    def degrees(self, xy: ArrayLike) -> FloatArray:
+        """Return (n, 2) latitudes and longitudes of points in metres: the inverse of `xy`."""
+        east, north = _metres_a_degree(self.lat)
+        given = np.asarray(xy, dtype=np.float64)
+        return np.stack([self.lat + given[..., 1] / north, self.lon + given[..., 0] / east], axis=-1)
+
+
+def _metres_a_degree(lat: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return how long a degree is at latitudes: along the parallel, and along the meridian."""
+    along, across = radii_m(lat)
+    return np.asarray(np.radians(across * np.cos(np.radians(lat)))), np.asarray(np.radians(along))
+
+
+def passing_m(p: FloatArray, q: FloatArray) -> FloatArray:
+    """Return how near (n,) the straight lines from p (n, 2) to q pass the origin.
+
+    Examples
+    --------
+    >>> passing_m(np.array([[-1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 2.0], [6.0, 8.0]]))
+    array([2., 5.])
+    """
+    way = q - p
+    square = np.maximum(np.sum(way**2, axis=1), 1e-12)
+    share = np.clip(-np.sum(p * way, axis=1) / square, 0.0, 1.0)
+    return np.asarray(np.hypot(*(p + share[:, None] * way).T))
+
+
+PORTO_CENTRE = (41.1480637, -8.6329584)
+"""The middle of the paper's centre, in degrees."""
+
+_MEAN_RADIUS_M = 6_371_008.8
+
+
+def regions(
+    network: RoadNetwork,
+    centre: tuple[float, float] | None = None,
+    radius_km: float = 2.0,
+    *,
+    corrected: bool = False,
+) -> NDArray[np.int64]:
+    """Return the region (S,) of each segment's middle, as an index into `REGIONS`: "centre", "E", "ENE", and so on.
+
+    The paper's rule: "centre" within `radius_km` of the centre on the great circle, else the nearest of 16 compass
+    points by atan2(dlat, dlon) of differences in degrees, as if a degree of longitude were as long as one of latitude.
+
+    Parameters
+    ----------
+    network : RoadNetwork
+    centre : (lat, lon), optional
+        In degrees; the network's by default.
+    radius_km : float
+        Of the centre; 0 for none.
+    corrected : bool
+        True for distances on the ellipsoid and directions in metres, on which a compass would agree. In Porto a degree
+        of longitude is 0.75 of one of latitude, so that the paper's points lie up to 8 degrees beside the true ones.
+
+    Examples
+    --------
+    >>> from limiirl.roads import RoadNetwork
+    >>> east = RoadNetwork.from_segments([41.15, 41.15, 41.15], [-8.63, -8.62, -8.5], [0, 1], [1, 2])
+    >>> [REGIONS[i] for i in regions(east, centre=(41.15, -8.63))]
+    ['centre', 'E']
+    """
+    lat, lon = network.centre if centre is None else centre
+    if not (abs(lat) <= 90.0 and abs(lon) <= 180.0):
+        raise InvalidParameter(f"centre must be (latitude, longitude) in degrees; got {(lat, lon)}.")
+    if not (np.isfinite(radius_km) and radius_km >= 0.0):
+        raise InvalidParameter(f"radius_km must be finite and not negative; got {radius_km}.")
+    # The shorter way around the globe, for a street that crosses the 180th meridian.
+    step = (network.lon[network.head] - network.lon[network.tail] + 180.0) % 360.0 - 180.0
+    middle_lat = 0.5 * (network.lat[network.tail] + network.lat[network.head])
+    middle_lon = network.lon[network.tail] + 0.5 * step
+    north, east = middle_lat - lat, (middle_lon - lon + 180.0) % 360.0 - 180.0
+    if corrected:
+        east = east * _longitude_scale(lat)
+        away_m = distance_m(lat, lon, middle_lat, middle_lon)
+    else:
+        away_m = great_circle_m(lat, lon, middle_lat, middle_lon)
+    share = np.degrees(np.arctan2(north, east)) / (360.0 / len(SECTORS))
+    sector = np.rint(share).astype(np.int64) % len(SECTORS)
+    return np.where(away_m <= 1000.0 * radius_km, 0, 1 + sector)
+
+
+def great_circle_m(lat: Any, lon: Any, to_lat: Any, to_lon: Any) -> NDArray[np.float64]:
+    """Return the distances on a globe of the Earth's mean radius, in metres, by the haversine formula.
+
+    Examples
+    --------
+    >>> round(float(great_circle_m(0.0, 0.0, 0.0, 1.0)))
+    111195
+    """
+    lat, lon, to_lat, to_lon = (np.radians(values) for values in (lat, lon, to_lat, to_lon))
+    half = np.sin((to_lat - lat) / 2.0) ** 2 + np.cos(lat) * np.cos(to_lat) * np.sin((to_lon - lon) / 2.0) ** 2
+    return np.asarray(2.0 * _MEAN_RADIUS_M * np.arcsin(np.sqrt(half)))
+
+
+def _longitude_scale(lat: float) -> float:
+    """Return how long a degree of longitude is in degrees of latitude, at a latitude."""
+    step = 1e-4
+    return float(distance_m(lat, 0.0, lat, step) / distance_m(lat - step / 2.0, 0.0, lat + step / 2.0, 0.0))

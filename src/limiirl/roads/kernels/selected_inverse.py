@@ -1,0 +1,97 @@
+"""How often a walk comes to where it is: the diagonal of (I - W)^-1, without the rest of that inverse."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy import sparse
+
+from limiirl._typing import FloatArray
+from limiirl.kernels.elimination.symbolic import diagonal_lu
+
+
+@njit(cache=True, nogil=True)
+def _at(ptr: Any, columns: Any, row: int, column: int) -> int:
+    """Return where an entry of a sparse matrix is stored; -1 where it is not."""
+    place = ptr[row] + np.searchsorted(columns[ptr[row] : ptr[row + 1]], column)
+    return place if place < ptr[row + 1] and columns[place] == column else -1
+
+
+@njit(cache=True, nogil=True)
+def _fill(pattern: Any, lower: Any, upper: Any, z: Any) -> None:
+    """Write into z the entries (j, i) of (L U)^-1 for every entry (i, j) of L + U, from the last pivot to the first.
+
+    With ``U = D U'`` and unit diagonals, ``Z = D^-1 L^-1 - (U' - I) Z = U'^-1 D^-1 - Z (L - I)``: an entry follows from
+    later ones, and by the rule of fill those that it needs are among the stored (Erisman and Tinney 1975).
+    """
+    ptr, columns = pattern
+    low_ptr, low_row, low = lower
+    up_ptr, up_col, up = upper
+    for i in range(ptr.size - 2, -1, -1):
+        pivot = up[up_ptr[i]]
+        for a in range(up_ptr[i] + 1, up_ptr[i + 1]):
+            total = 0.0
+            for b in range(low_ptr[i] + 1, low_ptr[i + 1]):
+                place = _at(ptr, columns, low_row[b], up_col[a])
+                if place >= 0:
+                    total -= z[place] * low[b]
+            z[_at(ptr, columns, i, up_col[a])] = total
+        for b in range(low_ptr[i] + 1, low_ptr[i + 1]):
+            total = 0.0
+            for a in range(up_ptr[i] + 1, up_ptr[i + 1]):
+                place = _at(ptr, columns, low_row[b], up_col[a])
+                if place >= 0:
+                    total -= up[a] / pivot * z[place]
+            z[_at(ptr, columns, low_row[b], i)] = total
+        total = 1.0 / pivot
+        for a in range(up_ptr[i] + 1, up_ptr[i + 1]):
+            total -= up[a] / pivot * z[_at(ptr, columns, i, up_col[a])]
+        z[_at(ptr, columns, i, i)] = total
+
+
+def visits_from(src: NDArray[Any], dst: NDArray[Any], weight: FloatArray, n: int) -> FloatArray:
+    """Return (n,) the sum of weights of all walks from each state back to it, the one of no step included.
+
+    Of a walk that ends somewhere else it is the expected number of visits to a state, once it is there, wherever it is
+    bound for: the weights of what follows cancel, if that place is on none of the ways back.
+
+    Parameters
+    ----------
+    src, dst : (E,)
+        Edges.
+    weight : (E,)
+        Not negative; every cycle weighs so little that the sums are finite.
+    n : int
+        Number of states.
+
+    Examples
+    --------
+    A ring of two edges, whose round weighs a half:
+
+    >>> visits_from(np.array([0, 1, 1]), np.array([1, 0, 2]), np.array([0.5, 1.0, 0.3]), 3)
+    array([2., 2., 1.])
+    """
+    walks = sparse.csc_array((weight, (src, dst)), shape=(n, n))
+    found = diagonal_lu(sparse.csc_array(sparse.eye_array(n, format="csc") - walks))
+    lower, upper = sparse.csc_array(found.L), sparse.csr_array(found.U)
+    both = sparse.csr_array(abs(lower.tocsr()) + abs(upper))
+    for matrix in (lower, upper, both):
+        matrix.sort_indices()
+    z = np.zeros(both.nnz)
+    _fill(
+        (both.indptr, both.indices),
+        (lower.indptr, lower.indices, lower.data),
+        (upper.indptr, upper.indices, upper.data),
+        z,
+    )
+    return _diagonal(both.indptr, both.indices, z, found.perm_r, found.perm_c)
+
+
+@njit(cache=True, nogil=True)
+def _diagonal(ptr: Any, columns: Any, z: Any, rows: Any, cols: Any) -> Any:
+    """Return the diagonal in the order of the states; it was an entry of the matrix, and so is one of L + U."""
+    found = np.empty(rows.size)
+    for s in range(rows.size):
+        found[s] = z[_at(ptr, columns, rows[s], cols[s])]
+    return found

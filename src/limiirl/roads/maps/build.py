@@ -1,0 +1,142 @@
+"""`build`: a road network from a map, whatever its form; and its parts, a function for each form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from limiirl.errors import InvalidParameter
+from limiirl.roads.maps.assembly import Options, assemble
+from limiirl.roads.maps.networkx import read_networkx
+from limiirl.roads.maps.osm import read_osm
+from limiirl.roads.maps.tables import Source, find_files, read_ways
+from limiirl.roads.network import RoadNetwork
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+def build(
+    source: Source | nx.Graph[Any],
+    *,
+    nodes: Source | None = None,
+    service: bool = False,
+    public: bool = False,
+    u_turns: bool | str = False,
+    restrictions: bool = True,
+    component: str | None = "street_nodes",
+    centre: tuple[float, float] | None = None,
+) -> RoadNetwork:
+    """Build the network of a map: directed straight segments between nodes, and the legal turns between them.
+
+    Cars drive on the classes `rules.DRIVABLE`, along one-ways, roundabouts and motorways in their one direction. Lanes
+    and limits are those that the map states, NaN elsewhere. Lengths are on the ellipsoid. The network's notes count
+    what was read, kept and dropped.
+
+    Parameters
+    ----------
+    source : path or networkx graph
+        An OpenStreetMap file: .osm (XML; .gz and .bz2 too) or .osm.pbf (needs osmium). Or ways.jsonl(.gz), with
+        `nodes`. Or a folder that holds one such map. Or a graph as OSMnx makes them.
+    nodes : path, optional
+        CSV of id, lat and lon, where the ways are in a file of their own.
+    service : bool
+        Whether to keep service roads: to yards, car parks and houses.
+    public : bool
+        Whether to drop roads that access tags close to the public. By default they stay: many such tags are newer than
+        the trips, and taxis have permits.
+    u_turns : bool or "dead_ends"
+        Whether one may turn back everywhere, nowhere, or where there is no other way on. Without U-turns the segment
+        into a dead end is terminal.
+    restrictions : bool
+        Whether to obey turn restrictions, where the map has them.
+    component : "street_nodes", "turns" or None
+        What is kept of a map that falls apart: the segments between nodes that can all be reached from each other; or
+        those segments that can all be reached from each other by legal turns; or everything.
+    centre : (lat, lon), optional
+        Of the flat map and the regions; the mean of the nodes by default.
+
+    Warns
+    -----
+    DisconnectedWarning
+        If more than 20 % of the length lies outside of the largest part.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "street.osm"
+    >>> _ = path.write_text('''<osm><node id="5" lat="41.0" lon="-8.0"/><node id="6" lat="41.01" lon="-8.0"/>
+    ... <way id="1"><nd ref="5"/><nd ref="6"/><tag k="highway" v="tertiary"/></way></osm>''')
+    >>> build(path)
+    RoadNetwork: 2 directed segments of 2.2 km in all, 0 turns, 2 nodes
+    >>> build(path, u_turns="dead_ends").n_turns
+    2
+    """
+    options = Options(service, public, u_turns, restrictions, component, centre)
+    if not isinstance(source, str | PathLike):
+        return assemble(read_networkx(source), options)
+    path = Path(source)
+    if path.is_dir():
+        path, found = find_files(path)
+        nodes = found if nodes is None else nodes
+    if path.name.endswith((".jsonl", ".jsonl.gz")):
+        if nodes is None:
+            raise InvalidParameter(f"{path.name} has ways only: pass nodes=, a CSV file of id, lat and lon, as well.")
+        return assemble(read_ways(path, nodes), options)
+    return assemble(read_osm(path), options)
+
+
+def from_osm(path: Source, **options: Any) -> RoadNetwork:
+    """Build a network from an OpenStreetMap file, .osm or .osm.pbf; options as in `build`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "street.osm"
+    >>> _ = path.write_text('''<osm><node id="5" lat="41.0" lon="-8.0"/><node id="6" lat="41.01" lon="-8.0"/>
+    ... <way id="1"><nd ref="5"/><nd ref="6"/><tag k="highway" v="tertiary"/></way></osm>''')
+    >>> from_osm(path).class_names
+    ('tertiary',)
+    """
+    return assemble(read_osm(path), Options(**options))
+
+
+def from_ways(
+    ways: Source | Iterable[Mapping[str, Any]], nodes: Source | Mapping[int, tuple[float, float]], **options: Any
+) -> RoadNetwork:
+    """Build a network from ways and nodes, in files or in memory; options as in `build`.
+
+    Parameters
+    ----------
+    ways : path of JSON lines, or iterable of mappings with "id", "nodes" and "tags"
+    nodes : path of a CSV file with id, lat and lon, or mapping of a number to (lat, lon)
+    **options
+        As in `build`.
+
+    Examples
+    --------
+    >>> street = {"id": 1, "nodes": [5, 6], "tags": {"highway": "residential", "maxspeed": "30"}}
+    >>> from_ways([street], {5: (41.0, -8.0), 6: (41.01, -8.0)}).speed_kmh
+    array([30., 30.])
+    """
+    return assemble(read_ways(ways, nodes), Options(**options))
+
+
+def from_networkx(graph: nx.Graph[Any], **options: Any) -> RoadNetwork:
+    """Build a network from a networkx graph as OSMnx makes them; options as in `build`.
+
+    Edges with a geometry are cut at its points, so that segments are straight.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> graph = nx.MultiDiGraph()
+    >>> graph.add_nodes_from([(1, {"x": -8.0, "y": 41.0}), (2, {"x": -8.0, "y": 41.01})])
+    >>> for u, v in [(1, 2), (2, 1)]:
+    ...     _ = graph.add_edge(u, v, highway="residential", lanes=["1", "2"])
+    >>> from_networkx(graph).lanes
+    array([nan, nan])
+    """
+    return assemble(read_networkx(graph), Options(**options))

@@ -1,0 +1,178 @@
+"""Maps as networkx graphs, as OSMnx makes them: every edge a way of one direction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limiirl.errors import InvalidNetwork
+from limiirl.roads.geometry import distance_m
+from limiirl.roads.maps.osm import DRIVABLE, SERVICE
+from limiirl.roads.maps.tables import OSM_ATTRIBUTION, Way, WayTable, way_table
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+_ORDER = {name: rank for rank, name in enumerate((*DRIVABLE, SERVICE))}
+_TAGS = ("lanes", "maxspeed", "access", "junction", "name", "ref", "bridge:name", "tunnel:name")
+_FURTHEST_M = 1.0
+_MOST_NUMBER = 2**62  # points of lines are numbered below the lowest node
+
+
+def read_networkx(graph: nx.Graph[Any]) -> WayTable:
+    """Return a graph's edges as ways, each along its geometry.
+
+    Nodes need `x` (longitude) and `y` (latitude) in degrees. Edges may have `highway` ("road" where no edge has it),
+    `lanes`, `maxspeed`, `name`, `ref`, `osmid`, each of them one value or a list, and `geometry`, a line from the
+    edge's first node to its second (or the reverse), which is cut at its points. An undirected graph is driven both
+    ways. Lists come from edges that were merged: the most important class counts, and lanes or limits that disagree are
+    unknown.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> graph = nx.MultiDiGraph()
+    >>> graph.add_nodes_from([(1, {"x": -8.0, "y": 41.0}), (2, {"x": -8.0, "y": 41.1})])
+    >>> _ = graph.add_edge(1, 2, highway="residential", osmid=7)
+    >>> read_networkx(graph).ways
+    [Way(id=7, nodes=(1, 2), tags={'highway': 'residential', 'oneway': 'yes'})]
+    """
+    if not (hasattr(graph, "edges") and hasattr(graph, "is_directed")):
+        raise InvalidNetwork(f"A map must be a file, a folder or a networkx graph; got {type(graph).__name__}.")
+    _check_degrees(graph)
+    names = list(graph.nodes)
+    whole = all(isinstance(name, int | np.integer) and abs(int(name)) < _MOST_NUMBER for name in names)
+    number = {name: int(name) if whole else i for i, name in enumerate(names)}
+    shapes = _Shapes(min(number.values(), default=0))
+    places = [(number[name], *_place(graph.nodes[name], name)) for name in names]
+    degrees = {node: (lat, lon) for node, lat, lon in places}
+    oneway = "yes" if graph.is_directed() else "no"
+    untyped = not any("highway" in data for _, _, data in graph.edges(data=True))
+    ways: list[Way] = []
+    stretch: list[float] = []
+    for u, v, data in graph.edges(data=True):
+        inner = shapes.between(number[u], number[v], data.get("geometry"), degrees, f"edge ({u!r}, {v!r})")
+        tags = _tags(data, untyped=untyped) | {"oneway": oneway}
+        ways.append(Way(_number(data.get("osmid")), (number[u], *inner, number[v]), tags))
+        if length := _metres(data.get("length")):
+            path = np.array([degrees[node] if node in degrees else shapes.place[node] for node in ways[-1].nodes])
+            line = distance_m(path[:-1, 0], path[:-1, 1], path[1:, 0], path[1:, 1]).sum()
+            stretch += [length / line] if line > 0.0 else []
+    places += [(node, lat, lon) for node, (lat, lon) in shapes.place.items()]
+    columns = np.array(places, dtype=np.float64).reshape(-1, 3)
+    numbers = np.array([node for node, _, _ in places], dtype=np.int64)
+    source: dict[str, object] = {"kind": "networkx graph", "name": str(graph.graph.get("name", "")), "edges": len(ways)}
+    source["points_of_lines"] = len(shapes.place)
+    # Lengths are measured anew, on the ellipsoid; how they compare tells whether the graph meant metres.
+    source["median_length_over_measured"] = round(float(np.median(stretch)), 4) if stretch else None
+    by_osmnx = "osmnx" in str(graph.graph.get("created_with", "")).lower()
+    attribution = OSM_ATTRIBUTION if by_osmnx or any(way.id >= 0 for way in ways) else ""
+    return way_table(ways, numbers, columns[:, 1], columns[:, 2], source, attribution=attribution)
+
+
+class _Shapes:
+    """The points of lines between nodes, numbered below all nodes; the two directions of a street share them."""
+
+    def __init__(self, lowest: int) -> None:
+        self.place: dict[int, tuple[float, float]] = {}
+        self._next = min(lowest, 0) - 1
+        self._known: dict[tuple[int, int, float, float], int] = {}
+
+    def between(
+        self, u: int, v: int, geometry: Any, degrees: dict[int, tuple[float, float]], where: str
+    ) -> Sequence[int]:
+        """Return the numbers of a line's points between its two ends."""
+        if geometry is None or (isinstance(geometry, float) and np.isnan(geometry)):
+            return ()
+        points = _points(geometry, where)
+        if _apart(points, degrees[u], degrees[v]) > _apart(points[::-1], degrees[u], degrees[v]):
+            points = points[::-1]
+        away = _apart(points, degrees[u], degrees[v])
+        if away > _FURTHEST_M:
+            raise InvalidNetwork(f"{where}: its line ends {away:.0f} m from its nodes. Mend or drop the geometry.")
+        return [self._number(min(u, v), max(u, v), *point) for point in points[1:-1]]
+
+    def _number(self, low: int, high: int, lat: float, lon: float) -> int:
+        key = (low, high, lat, lon)
+        if key not in self._known:
+            self._known[key] = self._next
+            self.place[self._next] = (lat, lon)
+            self._next -= 1
+        return self._known[key]
+
+
+def _points(geometry: Any, where: str) -> list[tuple[float, float]]:
+    """Return latitudes and longitudes of a line: an object with coords, pairs, or WKT, as GraphML files have it."""
+    try:
+        if isinstance(geometry, str):
+            word, _, rest = geometry.strip().partition("(")
+            if not word.strip().upper().startswith("LINESTRING"):
+                raise ValueError("no LINESTRING")
+            geometry = [pair.split() for pair in rest.rstrip().removesuffix(")").split(",")]
+        points = [(float(point[1]), float(point[0])) for point in getattr(geometry, "coords", geometry)]
+    except (IndexError, TypeError, ValueError) as error:
+        raise InvalidNetwork(f"{where}: its geometry is no line ({error!s:.100}). Mend or drop it.") from error
+    if len(points) < 2:
+        raise InvalidNetwork(f"{where}: its geometry has {len(points)} points; a line has two or more. Drop it.")
+    return points
+
+
+def _apart(points: list[tuple[float, float]], start: tuple[float, float], end: tuple[float, float]) -> float:
+    """Return the metres between a line's ends and two places, the larger of the two."""
+    return float(max(distance_m(*points[0], *start), distance_m(*points[-1], *end)))
+
+
+def _check_degrees(graph: nx.Graph[Any]) -> None:
+    crs = str(graph.graph.get("crs", "")).lower()
+    if crs and not any(word in crs for word in ("4326", "wgs 84", "wgs84", "crs84")):
+        raise InvalidNetwork(
+            f"The graph is projected ({crs[:60]}); nodes must be in degrees (EPSG:4326). Unproject it."
+        )
+
+
+def _place(data: dict[str, Any], name: object) -> tuple[float, float]:
+    try:
+        return float(data.get("y", "nan")), float(data.get("x", "nan"))
+    except (TypeError, ValueError) as error:
+        raise InvalidNetwork(f"node {name!r} must have numbers x and y, in degrees ({error!s:.100}).") from error
+
+
+def _tags(data: dict[str, Any], *, untyped: bool) -> dict[str, str]:
+    classes = _texts(data.get("highway"))
+    tags = {"highway": min(classes, key=lambda name: _ORDER.get(name, len(_ORDER)))} if classes else {}
+    if untyped:
+        tags = {"highway": "road"}
+    return tags | {name: ";".join(texts) for name in _TAGS if (texts := _texts(data.get(name)))}
+
+
+def _texts(value: Any) -> list[str]:
+    """Return one value or a list of them as distinct texts, without those that are not known."""
+    values: Iterable[Any] = value if isinstance(value, list | tuple | set | np.ndarray) else (value,)
+    return sorted({_text(item) for item in values if _known(item)})
+
+
+def _text(item: Any) -> str:
+    return f"{item:g}" if isinstance(item, float | np.floating) else str(item)
+
+
+def _known(item: Any) -> bool:
+    return item is not None and not (isinstance(item, float | np.floating) and np.isnan(item))
+
+
+def _number(osmid: Any) -> int:
+    """Return the number of the way, -1 where there is none or where an edge was made of several."""
+    if isinstance(osmid, str) and osmid.isdecimal():
+        osmid = int(osmid)
+    return int(osmid) if isinstance(osmid, int | np.integer) and abs(int(osmid)) < _MOST_NUMBER else -1
+
+
+def _metres(length: Any) -> float | None:
+    """Return what a graph says of an edge's length, where that is a number."""
+    try:
+        number = float(length)
+    except (TypeError, ValueError):
+        return None
+    return number if np.isfinite(number) else None

@@ -1,0 +1,431 @@
+"""Readers of OpenStreetMap files: XML with nothing but the standard library, and PBF with osmium.
+
+What the tags of a way say about driving on it: whether one may, which way, how fast, on how many lanes.
+
+Turn restrictions: which turns the signs forbid.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree import ElementTree as ET
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl._typing import IntArray
+from limiirl.errors import BackendUnavailable, InvalidFile, MissingFile
+from limiirl.roads.maps.tables import BROKEN, Restriction, Source, Way, WayTable, unpacked, way_table, whole_number
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+_Member = tuple[str, str, int]  # kind ("node", "way", "relation"), role, number
+
+
+def read_osm(path: Source) -> WayTable:
+    """Read the ways that are roads, their nodes, and the turn restrictions of an OpenStreetMap file.
+
+    Parameters
+    ----------
+    path : path
+        XML (.osm, .xml, .osm.gz, .osm.bz2), or PBF (.pbf), which needs osmium.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "street.osm"
+    >>> _ = path.write_text('''<osm><node id="5" lat="41.0" lon="-8.0"/><node id="6" lat="41.1" lon="-8.0"/>
+    ... <way id="1"><nd ref="5"/><nd ref="6"/><tag k="highway" v="road"/></way></osm>''')
+    >>> read_osm(path).ways
+    [Way(id=1, nodes=(5, 6), tags={'highway': 'road'})]
+    """
+    found = _Collected()
+    name = Path(path).name
+    if name.endswith(".pbf"):
+        _read_pbf(path, found)
+    else:
+        _read_xml(path, found)
+    return found.table(name)
+
+
+@dataclass
+class _Collected:
+    """What was met so far in a file."""
+
+    ways: list[Way] = field(default_factory=list)
+    restrictions: list[Restriction] = field(default_factory=list)
+    numbers: array[int] = field(default_factory=lambda: array("q"))
+    lat: array[float] = field(default_factory=lambda: array("d"))
+    lon: array[float] = field(default_factory=lambda: array("d"))
+    n_ways: int = 0
+
+    def way(self, number: int, nodes: tuple[int, ...], tags: Mapping[str, str]) -> None:
+        self.n_ways += 1
+        if "highway" in tags:
+            self.ways.append(Way(number, nodes, tags))
+
+    def relation(self, number: int, members: Sequence[_Member], tags: Mapping[str, str]) -> None:
+        if tags.get("type") != "restriction":
+            return
+        ways = {role: tuple(ref for kind, at, ref in members if (kind, at) == ("way", role)) for role in ("from", "to")}
+        via = [(kind, ref) for kind, role, ref in members if role == "via"]
+        node = via[0][1] if len(via) == 1 and via[0][0] == "node" else None
+        self.restrictions.append(Restriction(number, ways["from"], node, ways["to"], tags))
+
+    def table(self, name: str) -> WayTable:
+        """Return what was met, nodes of other things than roads left out."""
+        numbers = np.frombuffer(self.numbers, dtype=np.int64) if self.numbers else np.empty(0, dtype=np.int64)
+        lat, lon = (np.frombuffer(x) if x else np.empty(0) for x in (self.lat, self.lon))
+        wanted = np.unique(np.array([node for way in self.ways for node in way.nodes], dtype=np.int64))
+        used = np.isin(numbers, wanted)
+        source: dict[str, object] = {"kind": "OpenStreetMap", "name": name}
+        nodes = numbers[used], lat[used], lon[used]
+        return way_table(self.ways, *nodes, source, restrictions=self.restrictions)
+
+
+def _read_xml(path: Source, found: _Collected) -> None:
+    try:
+        with unpacked(path) as stream:
+            events = ET.iterparse(stream, events=("start", "end"))
+            _, root = next(events)
+            if root.tag != "osm":
+                raise InvalidFile(f"{path} is XML of another kind: it begins with <{root.tag}>, not with <osm>.")
+            for event, item in events:
+                if event == "end" and item.tag in ("node", "way", "relation"):
+                    if item.get("visible") != "false":
+                        _element(item, found)
+                    root.clear()  # or the whole file would stay in memory
+    except ET.ParseError as error:
+        raise InvalidFile(f"{path} is truncated or not XML ({error}). Copy or download it again.") from error
+    except (KeyError, TypeError) as error:
+        raise InvalidFile(f"{path}: after {found.n_ways} ways, an element lacks {error}. Download it again.") from error
+    except InvalidFile:
+        raise
+    except (*BROKEN, StopIteration) as error:
+        raise InvalidFile(f"{path} is truncated ({error!s:.200}). Copy or download it again.") from error
+    except ValueError as error:
+        raise InvalidFile(f"{path}: after {found.n_ways} ways, {error!s:.200}. Download it again.") from error
+
+
+def _element(item: ET.Element, found: _Collected) -> None:
+    number = whole_number(item.attrib["id"])
+    if item.tag == "node":
+        found.numbers.append(number)
+        found.lat.append(float(item.get("lat", "nan")))
+        found.lon.append(float(item.get("lon", "nan")))
+        return
+    tags = {tag.attrib["k"]: tag.attrib["v"] for tag in item.iterfind("tag")}
+    if item.tag == "way":
+        found.way(number, tuple(whole_number(node.attrib["ref"]) for node in item.iterfind("nd")), tags)
+    else:
+        members = [
+            (part.attrib["type"], part.get("role", ""), whole_number(part.attrib["ref"]))
+            for part in item.iterfind("member")
+        ]
+        found.relation(number, members, tags)
+
+
+def _read_pbf(path: Source, found: _Collected) -> None:
+    """Read in two passes, so that of a whole country only the nodes of roads are kept."""
+    osmium = _osmium()
+    if not Path(path).is_file():
+        raise MissingFile(f"There is no file {path}. Give the path of a map.")
+    kinds = {"n": "node", "w": "way", "r": "relation"}
+    try:
+        marked = osmium.filter.KeyFilter("highway", "type")
+        for item in osmium.FileProcessor(str(path), osmium.osm.WAY | osmium.osm.RELATION).with_filter(marked):
+            tags = {tag.k: tag.v for tag in item.tags}
+            if item.is_way():
+                found.way(item.id, tuple(node.ref for node in item.nodes), tags)
+            else:
+                found.relation(item.id, [(kinds[part.type], part.role, part.ref) for part in item.members], tags)
+        # osmium's own filter of numbers would take a bit for every node of the planet, over a gigabyte.
+        wanted = {node for way in found.ways for node in way.nodes}
+        for item in osmium.FileProcessor(str(path), osmium.osm.NODE):
+            if item.id not in wanted:
+                continue
+            known = item.location.valid()
+            found.numbers.append(item.id)
+            found.lat.append(item.location.lat if known else np.nan)
+            found.lon.append(item.location.lon if known else np.nan)
+    except RuntimeError as error:
+        raise InvalidFile(f"{path} is truncated or no PBF file ({error!s:.200}). Copy or download it again.") from error
+
+
+def _osmium() -> Any:
+    try:
+        import osmium
+    except ImportError as error:
+        raise BackendUnavailable(
+            "Reading .osm.pbf needs osmium: pip install osmium. Or convert the map to .osm (XML)."
+        ) from error
+    module: ModuleType = osmium
+    return module
+
+
+Tags = Mapping[str, str]
+
+DRIVABLE = (
+    "motorway",
+    "motorway_link",
+    "trunk",
+    "trunk_link",
+    "primary",
+    "primary_link",
+    "secondary",
+    "secondary_link",
+    "tertiary",
+    "tertiary_link",
+    "unclassified",
+    "residential",
+    "living_street",
+    "road",
+)
+"""Values of the tag "highway" on which cars drive, the most important first."""
+SERVICE = "service"
+"""Ways to a yard, a car park or a house: kept only if asked."""
+
+_ACCESS = ("motorcar", "motor_vehicle", "vehicle", "access")
+_CLOSED = frozenset({"no", "private", "agricultural", "forestry", "emergency", "military", "permit", "residents"})
+_ALONG, _AGAINST, _BOTH = ("yes", "true", "1"), ("-1", "reverse"), ("no", "false", "0")
+_KMH = {"": 1.0, "km/h": 1.0, "kmh": 1.0, "kph": 1.0, "mph": 1.609344, "knots": 1.852}
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z/]*)")
+
+
+class Directions(NamedTuple):
+    """Whether a way is driven along and against its nodes, and the rule that says so."""
+
+    along: bool
+    against: bool
+    rule: str
+
+
+def why_not(tags: Tags, *, service: bool = False, public: bool = False) -> str | None:
+    """Return why no car may drive on a way, or None if one may.
+
+    Parameters
+    ----------
+    tags : mapping
+    service : bool
+        Whether service roads count as roads.
+    public : bool
+        Whether a way must be open to the public: not closed by the most specific of the tags motorcar, motor_vehicle,
+        vehicle and access.
+
+    Examples
+    --------
+    >>> why_not({"highway": "residential"}) is None
+    True
+    >>> why_not({"highway": "footway"})
+    'not for cars'
+    >>> why_not({"highway": "residential", "access": "private"}, public=True)
+    'closed to the public'
+    """
+    highway = tags.get("highway")
+    if highway is None:
+        return "not a road"
+    if highway == SERVICE:
+        if not service:
+            return "service road"
+    elif highway not in DRIVABLE:
+        return "not for cars"
+    if tags.get("area") == "yes":
+        return "an area"
+    return "closed to the public" if public and is_closed(tags) else None
+
+
+def is_closed(tags: Tags) -> bool:
+    """Return whether a way is closed to the public's cars.
+
+    Examples
+    --------
+    >>> is_closed({"access": "no", "motor_vehicle": "yes"})
+    False
+    """
+    value = next((tags[name] for name in _ACCESS if name in tags), "yes")
+    return all(part.strip() in _CLOSED for part in value.split(";"))
+
+
+def directions(tags: Tags) -> Directions:
+    """Return in which directions a way is driven.
+
+    `oneway` decides. Where it is absent, motorways, their links and roundabouts are driven along their nodes only, and
+    all else both ways. "reversible" and "alternating" change by the hour: both ways, at some time. A value that nobody
+    knows is taken as absent.
+
+    Examples
+    --------
+    >>> directions({"highway": "primary", "oneway": "-1"})
+    Directions(along=False, against=True, rule='against')
+    >>> directions({"highway": "motorway"})
+    Directions(along=True, against=False, rule='implied')
+    """
+    oneway = tags.get("oneway", "").strip().lower()
+    if oneway in _ALONG:
+        return Directions(True, False, "along")
+    if oneway in _AGAINST:
+        return Directions(False, True, "against")
+    if oneway in _BOTH:
+        return Directions(True, True, "both")
+    if oneway in ("reversible", "alternating"):
+        return Directions(True, True, "changing")
+    motorway = tags.get("highway", "").removesuffix("_link") == "motorway"
+    if motorway or tags.get("junction") == "roundabout":
+        return Directions(True, False, "implied")
+    return Directions(True, True, "unknown value" if oneway else "both")
+
+
+def speed_kmh(text: str | None) -> float:
+    """Return a speed limit in km/h, NaN where the text gives no one number.
+
+    "50", "50 km/h", "30 mph" and "10 knots" are numbers. A rule of the country ("PT:urban"), "walk", "none", "signals"
+    and several numbers ("50;30") are not: nothing is guessed.
+
+    Examples
+    --------
+    >>> speed_kmh("30 mph")
+    48.28032
+    >>> speed_kmh("PT:urban"), speed_kmh("50;30"), speed_kmh("50; 50")
+    (nan, nan, 50.0)
+    """
+    return _one_number(text, _KMH)
+
+
+def lane_count(text: str | None) -> float:
+    """Return the number of lanes, NaN where the text gives no one number; "1.5" is a road where two cars squeeze by.
+
+    Examples
+    --------
+    >>> lane_count("2"), lane_count("1.5"), lane_count("2;3"), lane_count(None)
+    (2.0, 1.5, nan, nan)
+    """
+    return _one_number(text, {"": 1.0})
+
+
+def limits(tags: Tags) -> tuple[float, float]:
+    """Return the speed limits in km/h along and against a way; "maxspeed:forward" goes before "maxspeed".
+
+    Examples
+    --------
+    >>> limits({"maxspeed": "50", "maxspeed:backward": "30"})
+    (50.0, 30.0)
+    """
+    both = tags.get("maxspeed")
+    return speed_kmh(tags.get("maxspeed:forward", both)), speed_kmh(tags.get("maxspeed:backward", both))
+
+
+def _one_number(text: str | None, units: Mapping[str, float]) -> float:
+    """Return the one number that a list of texts, divided by semicolons, agrees on, in a unit by its name; else NaN."""
+    found = set()
+    for part in (text or "").lower().split(";"):
+        match = _NUMBER.fullmatch(part.strip())
+        if match is None or match.group(2) not in units:
+            return math.nan
+        found.add(float(match.group(1)) * units[match.group(2)])
+    value = found.pop()
+    return value if not found and value > 0.0 else math.nan
+
+
+# The tags that bind cars, the most specific first; "restriction:hgv" and its like do not.
+_KINDS = ("restriction:motorcar", "restriction:motor_vehicle", "restriction:vehicle", "restriction")
+_CARS = frozenset({"motorcar", "motor_vehicle", "vehicle"})
+
+
+class Forbidden(NamedTuple):
+    """Which turns (E,) some restriction forbids, how many restrictions were used, and why the others were not."""
+
+    turns: NDArray[np.bool_]
+    used: int
+    unused: dict[str, int]
+
+
+class Segments(NamedTuple):
+    """What a restriction must know of the segments and the turns between them."""
+
+    way: IntArray
+    tail_node: IntArray
+    head_node: IntArray
+    turn_from: IntArray
+    turn_to: IntArray
+
+
+def forbidden(restrictions: Iterable[Restriction], segments: Segments) -> Forbidden:
+    """Return the turns that restrictions forbid.
+
+    "no_..." forbids the turns from its "from" ways to its "to" ways at its node, "only_..." those to all other ways.
+    One that passes via a way is not used, nor is one whose hours are conditional, one that excepts cars, or one that
+    does not say which of two turns it means since its way goes on beyond the node.
+
+    Parameters
+    ----------
+    restrictions : iterable of Restriction
+    segments : Segments
+        In numbers of ways and nodes of the source.
+
+    Examples
+    --------
+    >>> roads = Segments(*(np.array(x) for x in ([10, 11, 12], [1, 2, 2], [2, 3, 4], [0, 0], [1, 2])))
+    >>> forbidden([Restriction(1, (10,), 2, (11,), {"restriction": "no_left_turn"})], roads)
+    Forbidden(turns=array([ True, False]), used=1, unused={})
+    >>> forbidden([Restriction(1, (10,), 2, (11,), {"restriction": "only_left_turn"})], roads).turns
+    array([False,  True])
+    """
+    at_node: dict[int, list[int]] = {}
+    for turn, node in enumerate(segments.head_node[segments.turn_from].tolist()):
+        at_node.setdefault(node, []).append(turn)
+    banned = np.zeros(segments.turn_from.size, dtype=np.bool_)
+    unused: Counter[str] = Counter()
+    used = 0
+    for rule in restrictions:
+        reason, turns = _turns_of(rule, segments, at_node)
+        if reason:
+            unused[reason] += 1
+        else:
+            banned[turns] = True
+            used += 1
+    return Forbidden(banned, used, dict(unused))
+
+
+def _turns_of(rule: Restriction, segments: Segments, at_node: dict[int, list[int]]) -> tuple[str, list[int]]:
+    """Return why a restriction is not used, or "" and the turns that it forbids."""
+    kind = next((rule.tags[name] for name in _KINDS if name in rule.tags), None)
+    if kind is None:
+        conditional = any(name.startswith("restriction") and name.endswith(":conditional") for name in rule.tags)
+        return ("only at some hours" if conditional else "not for cars"), []
+    if not kind.startswith(("no_", "only_")):
+        return "unknown kind", []
+    if _CARS & {name.strip() for name in rule.tags.get("except", "").split(";")}:
+        return "excepts cars", []
+    if rule.via is None:
+        return "via a way", []
+    if not (rule.sources and rule.targets):
+        return "incomplete", []
+    here = np.array(at_node.get(rule.via, []), dtype=np.int64)
+    source, target = segments.turn_from[here], segments.turn_to[here]
+    leaves, arrives = np.isin(segments.way[source], rule.sources), np.isin(segments.way[target], rule.targets)
+    if not leaves.any():
+        return "no such turn", []
+    if any(_several(segments.way[these], these) for these in (source[leaves], target[arrives])):
+        return "its way goes on beyond the node", []
+    if kind.startswith("no_"):
+        hit = leaves & arrives
+        return ("" if hit.any() else "no such turn"), here[hit].tolist()
+    if not (leaves & arrives).any():
+        # Obeying it would forbid every turn, for a road that is not part of the network.
+        return "no such turn", []
+    return "", here[leaves & ~arrives].tolist()
+
+
+def _several(ways: IntArray, segments: IntArray) -> bool:
+    """Whether some way has two segments among those given."""
+    pairs = np.unique(np.stack([ways, segments]), axis=1)
+    return bool(pairs.shape[1] > np.unique(pairs[0]).size)

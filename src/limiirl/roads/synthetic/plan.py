@@ -1,0 +1,372 @@
+"""Streets of the invented city: a bent lattice of blocks, avenues with a twin 30 m away, a river with bridges.
+
+Everything is in metres about the city's centre. The module `ring` adds the ring road; `plan_city` puts both together.
+
+The ring road of the invented city: two roadways 30 m apart, and slip roads to the avenues that lead out to it.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from limiirl._typing import FloatArray, IntArray
+from limiirl.roads.network import joined
+
+CLASS_NAMES = ("motorway", "motorway_link", "primary", "secondary", "tertiary", "residential")
+MOTORWAY, LINK, PRIMARY, SECONDARY, TERTIARY, RESIDENTIAL = range(6)
+
+BLOCK_M = (72.0, 112.0)  # between one line and the next; jitter and bends make it at most 120 m
+TWIN_M = 30.0  # between the roadways of an avenue, and from an avenue to its service road
+_SPEEDS = ((90.0, 90.0), (50.0, 40.0), (60.0, 50.0), (50.0, 50.0), (50.0, 40.0), (30.0, 30.0, 20.0))  # by class
+_LANES = ((3.0, 2.0), (1.0,), (2.0,), (1.0, 2.0), (1.0,), (1.0,))
+_SPEED_UNKNOWN = (0.0, 0.1, 0.0, 0.05, 0.1, 0.2)
+_LANES_UNKNOWN = (0.0, 0.2, 0.1, 0.3, 0.5, 0.8)
+_ONE_WAY = 0.4  # of stretches of residential streets
+_MISSING = 0.10  # of residential streets
+_CURVED = 0.15  # of local streets: they have a shape point halfway
+_NO_GAP = 0.4  # of the places where a residential street meets a twin: no way across to the other roadway
+_NO_LEFT = 0.12  # of left turns off primary roads: forbidden
+
+
+class Street(NamedTuple):
+    """A chain of map nodes along one street.
+
+    Attributes
+    ----------
+    nodes : tuple of int
+        In the direction in which a one-way street is driven.
+    road_class : int
+        Index into `CLASS_NAMES`.
+    way : int
+        Streets of one way share their limit and their lanes.
+    one_way : bool
+    """
+
+    nodes: tuple[int, ...]
+    road_class: int
+    way: int
+    one_way: bool
+
+
+@dataclass(frozen=True)
+class CityPlan:
+    """What a `RoadNetwork` needs, in metres.
+
+    Attributes
+    ----------
+    node_xy : (V, 2)
+        East and north of the centre.
+    tail, head, road_class, way : (S,) int64
+    speed_kmh, lanes : (S,)
+        NaN where nobody has said.
+    turns : (E, 2) int64
+        Legal ones, which make the segments strongly connected.
+    river : (k, 2)
+        Its course, from west to east.
+    """
+
+    node_xy: FloatArray
+    tail: IntArray
+    head: IntArray
+    road_class: IntArray
+    way: IntArray
+    speed_kmh: FloatArray
+    lanes: FloatArray
+    turns: IntArray
+    river: FloatArray
+
+
+@dataclass
+class Drawing:
+    """Nodes and streets as they are laid, one after the other, beside a river (k, 2)."""
+
+    river: FloatArray
+    xy: list[tuple[float, float]] = field(default_factory=list)
+    streets: list[Street] = field(default_factory=list)
+    n_ways: int = 0
+
+    def node(self, point: FloatArray) -> int:
+        """Add a node, and return its number."""
+        self.xy.append((float(point[0]), float(point[1])))
+        return len(self.xy) - 1
+
+    def way(self) -> int:
+        """Return a new way's number."""
+        self.n_ways += 1
+        return self.n_ways - 1
+
+    def street(self, nodes: list[int], road_class: int, way: int, *, one_way: bool = False) -> None:
+        """Add a street along nodes."""
+        self.streets.append(Street(tuple(nodes), road_class, way, one_way))
+
+
+class Lines(NamedTuple):
+    """Parallel lines of the lattice.
+
+    Attributes
+    ----------
+    at : (n,)
+        Metres from the centre, ascending.
+    road_class : (n,)
+    sense : (n,)
+        1 and -1 where the whole line is one-way, up and down; 0 elsewhere.
+    stretch : (n,)
+        Number of arterials up to each line: cross streets change there.
+    twin : (n,) bool
+        Whether the next line is 30 m away.
+    """
+
+    at: FloatArray
+    road_class: IntArray
+    sense: IntArray
+    stretch: IntArray
+    twin: NDArray[np.bool_]
+
+
+def lay_lattice(radius_m: float, outline: FloatArray, rng: np.random.Generator) -> tuple[Drawing, list[int]]:
+    """Lay the streets within an outline, and return them with the nodes at the edge where secondary roads end.
+
+    Parameters
+    ----------
+    radius_m : float
+        Of the lattice.
+    outline : (360,)
+        How far from the centre it reaches in each direction (degrees from east), as a share of the radius.
+    rng : numpy Generator
+    """
+    columns, rows = _lines(radius_m, -1, rng), _lines(radius_m, 1, rng)
+    xy = _bent(columns.at, rows.at, radius_m, rng)
+    angle = np.degrees(np.arctan2(xy[..., 1], xy[..., 0])).astype(np.int64) % 360
+    away = np.hypot(xy[..., 0], xy[..., 1])
+    inside = away <= radius_m * outline[angle]
+    drawing = Drawing(_river(radius_m, rng))
+    south = xy[..., 1] < np.interp(xy[..., 0], *drawing.river.T)
+    number = np.full(inside.shape, -1)
+    for i, j in np.argwhere(inside):
+        number[i, j] = drawing.node(xy[i, j])
+    for axis, lines, across in ((0, columns, rows), (1, rows, columns)):
+        nodes, bank = (number, south) if axis == 0 else (number.T, south.T)
+        for i in range(lines.at.size):
+            _lay_line(drawing, nodes[i], bank[i], (lines, i, across), bridges=axis == 0, rng=rng)
+    ends = [n for s in drawing.streets if s.road_class == SECONDARY for n in (s.nodes[0], s.nodes[-1])]
+    # An arterial that ends at the river ends far within.
+    edge = set(number[inside & (away > 0.85 * radius_m * outline[angle])].tolist())
+    return drawing, sorted(n for n in edge if ends.count(n) == 1)
+
+
+def plan_city(drawing: Drawing, rng: np.random.Generator) -> CityPlan:
+    """Direct the streets of a drawing, allow turns, and keep the largest part in which all reach all."""
+    pieces = [(a, b, s.road_class, s.way) for s in drawing.streets for a, b in zip(s.nodes, s.nodes[1:], strict=False)]
+    pieces += [
+        (b, a, s.road_class, s.way)
+        for s in drawing.streets
+        if not s.one_way
+        for a, b in zip(s.nodes[::-1][1:], s.nodes[::-1], strict=False)
+    ]
+    tail, head, road_class, way = np.array(pieces, dtype=np.int64).T
+    of_way = np.full(drawing.n_ways, RESIDENTIAL)
+    of_way[way] = road_class
+    speed = _known(of_way, _SPEEDS, _SPEED_UNKNOWN, rng)
+    lanes = _known(of_way, _LANES, _LANES_UNKNOWN, rng)
+    xy = np.array(drawing.xy)
+    turns = _legal(xy, tail, head, road_class, rng)
+    graph = csr_array((np.ones(len(turns), dtype=np.int8), tuple(turns.T)), shape=(tail.size, tail.size))
+    _, part = connected_components(graph, directed=True, connection="strong")
+    kept = np.flatnonzero(part == np.bincount(part).argmax())
+    kept = kept[np.lexsort((kept, way[kept]))]
+    number = np.full(tail.size, -1)
+    number[kept] = np.arange(kept.size)
+    turns = number[turns]
+    used, ends = np.unique(np.stack([tail[kept], head[kept]]), return_inverse=True)
+    tail, head = ends.reshape(2, -1)
+    return CityPlan(
+        node_xy=xy[used],
+        tail=tail,
+        head=head,
+        road_class=road_class[kept],
+        way=way[kept],
+        speed_kmh=speed[way[kept]],
+        lanes=lanes[way[kept]],
+        turns=turns[(turns >= 0).all(axis=1)],
+        river=drawing.river,
+    )
+
+
+def _lines(radius_m: float, keep_right: int, rng: np.random.Generator) -> Lines:
+    """Lay parallel lines: an avenue of two roadways through the centre, then arterials every 5 or 6 blocks.
+
+    `keep_right` is the sense of the roadway at the lower coordinate: -1 for columns (the western one leads south), 1
+    for rows (the southern one leads east). Every other arterial has a service road beside it.
+    """
+    found = [(-TWIN_M / 2.0, PRIMARY, keep_right), (TWIN_M / 2.0, PRIMARY, -keep_right)]
+    for outwards in (1, -1):
+        at, service = TWIN_M / 2.0, rng.random() < 0.5
+        while at < radius_m:
+            n = int(rng.integers(5, 7))
+            collector = int(rng.integers(2, n - 1)) if rng.random() < 0.6 else 0
+            for k in range(1, n + 1):
+                at += rng.uniform(*BLOCK_M)
+                road_class = SECONDARY if k == n else TERTIARY if k == collector else RESIDENTIAL
+                found.append((outwards * at, road_class, 0))
+            if service:
+                at += TWIN_M
+                found.append((outwards * at, RESIDENTIAL, 0))
+            service = not service
+    found = sorted(line for line in found if abs(line[0]) <= radius_m)
+    places = np.array([line[0] for line in found])
+    classes = np.array([line[1] for line in found])
+    sense = np.array([line[2] for line in found])
+    twin = np.append(np.diff(places) < TWIN_M + 1.0, False)
+    return Lines(places, classes, sense, np.cumsum(classes < TERTIARY), twin)
+
+
+def _bent(columns: FloatArray, rows: FloatArray, radius_m: float, rng: np.random.Generator) -> FloatArray:
+    """Return (columns, rows, 2) where lines cross: moved a little, bent by a wave each way, and turned."""
+    x, y = np.meshgrid(columns, rows, indexing="ij")
+    phase = rng.uniform(0.0, 2.0 * np.pi, size=2)
+    wave = np.pi / radius_m
+    # At most 12 m of a line's 100 m go sideways, so that twins stay 30 m apart, give or take the jitter.
+    x, y = (
+        x + 0.12 / wave * np.sin(wave * y + phase[0]),
+        y + 0.12 / wave * np.sin(wave * x + phase[1]),
+    )
+    jitter = np.clip(rng.normal(0.0, 1.2, size=(*x.shape, 2)), -2.0, 2.0)
+    angle = np.radians(rng.uniform(-20.0, 20.0))
+    turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+    return np.asarray((np.stack([x, y], axis=-1) + jitter) @ turn)
+
+
+def _river(radius_m: float, rng: np.random.Generator) -> FloatArray:
+    """Return the course (k, 2) of the river, from west to east, south of the centre."""
+    x = np.linspace(-1.6, 1.6, 81)
+    y = -0.45 + 0.08 * np.sin(2.5 * x + rng.uniform(0.0, 2.0 * np.pi))
+    return radius_m * np.stack([x, y], axis=1)
+
+
+def _lay_line(
+    drawing: Drawing, nodes: IntArray, south: NDArray[np.bool_], line: tuple[Lines, int, Lines], *, bridges: bool,
+    rng: np.random.Generator,
+) -> None:  # fmt: skip
+    """Lay the streets along one line, node by node: some missing, some one-way, some curved, few over the river."""
+    lines, i, across = line
+    road_class, sense = int(lines.road_class[i]), int(lines.sense[i])
+    local = road_class == RESIDENTIAL
+    ways: dict[int, tuple[int, int]] = {}
+    for j in range(nodes.size - 1):
+        a, b = int(nodes[j]), int(nodes[j + 1])
+        missing, median, curved = rng.random(3)
+        stretch = int(across.stretch[j])
+        if stretch not in ways:
+            one_way = sense if sense or not local or rng.random() >= _ONE_WAY else int(rng.choice([-1, 1]))
+            ways[stretch] = (drawing.way(), one_way)
+        if a < 0 or b < 0 or (south[j] != south[j + 1] and not (bridges and road_class < TERTIARY)):
+            continue
+        if local and (median < _NO_GAP if across.twin[j] else missing < _MISSING):
+            continue
+        way, one_way = ways[stretch]
+        chain = [a, b]
+        if local and curved < _CURVED and not (across.twin[j] or lines.twin[i] or (i > 0 and lines.twin[i - 1])):
+            chain.insert(1, drawing.node(_bulge(drawing, a, b, rng)))
+        drawing.street(chain[::-1] if one_way < 0 else chain, road_class, way, one_way=one_way != 0)
+
+
+def _bulge(drawing: Drawing, a: int, b: int, rng: np.random.Generator) -> FloatArray:
+    """Return a point beside the middle between two nodes, 6 to 12 m off."""
+    start, end = np.array(drawing.xy[a]), np.array(drawing.xy[b])
+    side = np.array([start[1] - end[1], end[0] - start[0]]) / np.hypot(*(end - start))
+    return np.asarray((start + end) / 2.0 + rng.choice([-1.0, 1.0]) * rng.uniform(6.0, 12.0) * side)
+
+
+def _known(
+    of_way: IntArray, values: tuple[tuple[float, ...], ...], unknown: tuple[float, ...], rng: np.random.Generator
+) -> FloatArray:
+    """Draw a way's limit, or lanes, from those of its class; NaN where nobody has said."""
+    drawn = np.array([rng.choice(values[k]) for k in of_way])
+    drawn[rng.random(of_way.size) < np.array(unknown)[of_way]] = np.nan
+    return drawn
+
+
+def _legal(xy: FloatArray, tail: IntArray, head: IntArray, road_class: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return the legal turns: none back, none from one slip road into another, some left ones off primary roads not."""
+    turns = joined(tail, head)
+    source, target = turns.T
+    before, after = (xy[head[k]] - xy[tail[k]] for k in (source, target))
+    cross = before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0]
+    left = np.arctan2(cross, (before * after).sum(axis=1)) > np.radians(45.0)
+    forbidden = left & (road_class[source] == PRIMARY) & (rng.random(len(turns)) < _NO_LEFT)
+    # A slip road's pieces follow each other; where they meet an avenue, one may not go straight back to the motorway.
+    crossing = np.bincount(tail)[head[source]] > 1
+    forbidden |= crossing & (road_class[source] == LINK) & (road_class[target] == LINK)
+    return np.asarray(turns[~forbidden])
+
+
+_PIECE_M = 120.0  # of the ring between two nodes
+_INTERCHANGES = 8
+_STREET_M = 110.0  # pieces of the avenues out to the ring
+_SLIP = 2  # pieces of the ring from a slip road to the avenue
+_APART_M = 130.0  # from the ring's inner roadway to the end of an avenue
+
+
+def ring_outline(rng: np.random.Generator) -> FloatArray:
+    """Return the ring's distance (360,) from the centre in each direction (degrees from east), 1 on average."""
+    angle = np.radians(np.arange(360.0))
+    phase = rng.uniform(0.0, 2.0 * np.pi, size=2)
+    return np.asarray(1.0 + 0.05 * np.sin(2.0 * angle + phase[0]) + 0.025 * np.sin(3.0 * angle + phase[1]))
+
+
+def lay_ring(drawing: Drawing, radius_m: float, outline: FloatArray, ends: list[int]) -> None:
+    """Lay the ring and join it to the avenues that end near it, at up to eight interchanges.
+
+    Traffic keeps to the right: the outer roadway leads anticlockwise, the inner one clockwise.
+
+    Parameters
+    ----------
+    drawing : Drawing
+        To which the streets are added.
+    radius_m : float
+        Of the ring, on average.
+    outline : (360,)
+        Of the ring, by degrees, as a share of the radius.
+    ends : list of int
+        Nodes where arterials end.
+    """
+    n = round(2.0 * np.pi * radius_m / _PIECE_M)
+    step = 2.0 * np.pi / n
+
+    def point(at: float, inwards_m: float) -> FloatArray:
+        angle = at * step
+        r = radius_m * np.interp(np.degrees(angle), np.arange(360.0), outline, period=360.0) - inwards_m
+        return np.asarray([r * np.cos(angle), r * np.sin(angle)])
+
+    outer = [drawing.node(point(k, -TWIN_M / 2.0)) for k in range(n)]
+    inner = [drawing.node(point(k, TWIN_M / 2.0)) for k in range(n)]
+    drawing.street([*outer, outer[0]], MOTORWAY, drawing.way(), one_way=True)
+    drawing.street([*inner[::-1], inner[-1]], MOTORWAY, drawing.way(), one_way=True)
+    places = np.array([drawing.xy[k] for k in ends])
+    bearing = np.arctan2(places[:, 1], places[:, 0])
+    for quarter in range(_INTERCHANGES):
+        away = np.abs((bearing - quarter * 2.0 * np.pi / _INTERCHANGES + np.pi) % (2.0 * np.pi) - np.pi)
+        chosen = int(np.argmin(away))
+        if away[chosen] > np.pi / _INTERCHANGES:
+            continue
+        k = round(bearing[chosen] / step)
+        end = drawing.node(point(k, TWIN_M / 2.0 + _APART_M))
+        drawing.street(_avenue(drawing, ends[chosen], end), SECONDARY, drawing.way())
+        # Off the ring before the avenue, onto it after: clockwise inside, anticlockwise outside.
+        for roadway, clockwise, inwards_m in ((inner, True, 75.0), (outer, False, 45.0)):
+            for off in (True, False):
+                offset = _SLIP if off == clockwise else -_SLIP
+                bend = drawing.node(point(k + 0.5 * offset, inwards_m))
+                chain = [roadway[(k + offset) % n], bend, end]
+                drawing.street(chain if off else chain[::-1], LINK, drawing.way(), one_way=True)
+
+
+def _avenue(drawing: Drawing, start: int, end: int) -> list[int]:
+    """Return the nodes of a straight avenue between two nodes, a piece every 110 m."""
+    a, b = np.array(drawing.xy[start]), np.array(drawing.xy[end])
+    n = max(1, round(float(np.hypot(*(b - a))) / _STREET_M))
+    return [start, *(drawing.node(a + (b - a) * k / n) for k in range(1, n)), end]

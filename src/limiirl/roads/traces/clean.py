@@ -1,0 +1,268 @@
+"""`clean`: trips cut into pieces that a car can have driven, with an account of every fix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl._typing import BoolArray, FloatArray, IntArray
+from limiirl.demos.validate import frozen
+from limiirl.errors import InvalidParameter, InvalidTrips
+from limiirl.roads.kernels import gps as kernel
+from limiirl.roads.traces.trips import Trips
+
+if TYPE_CHECKING:
+    from limiirl.roads.network import RoadNetwork
+
+
+REASONS = (
+    "kept",
+    "latitude and longitude swapped",
+    "same time as the fix before",
+    "outlier: an impossible speed to its neighbours",
+    "outside the network",
+    "standing still, between the first and the last fix of a stop",
+    "in a piece of too few fixes",
+    "in a piece that is too short",
+)
+"""What became of a fix, in the order of `Cleaned.fate`."""
+CUTS = (
+    "not cut",
+    "a gap in time",
+    "an impossible jump",
+    "out of the network in between",
+    "a long stop",
+)
+"""Why a trip was cut at a fix."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Cleaned:
+    """Pieces of trips, and what became of the rest.
+
+    Attributes
+    ----------
+    trips : Trips
+        M pieces, each under the id and the driver of its trip; `Trips.pieces` numbers them.
+    source : (M,) int64
+        The trip from which each piece was cut.
+    fix : (m,) int64
+        Where each fix of the pieces stands among the fixes given.
+    whole : (M,) bool
+        Whether a piece runs from the first to the last fix of its trip, and that was no piece itself (`Trips.cut`).
+    fate : (n,) int8
+        What became of each fix given: index into `REASONS`, of which 0 is "kept".
+    dropped : dict
+        Fixes dropped, by reason. With those kept they make n.
+    cuts : dict
+        How often trips were cut, by reason.
+    lost : dict
+        Trips of which no piece is left, by the reason that took most of their fixes.
+
+    Examples
+    --------
+    >>> from limiirl.roads import Trips, clean
+    >>> lat = [41.15, 41.152, 41.30, 41.156, 41.158, 41.160]  # the third is 16 km off
+    >>> found = clean(Trips.from_lists([lat], [[-8.63] * 6]))
+    >>> found
+    Cleaned: 1 piece of 1 trip, 1 whole; 5 of 6 fixes kept
+      dropped   1 fix: outlier: an impossible speed to its neighbours
+    >>> found.fix.tolist()
+    [0, 1, 3, 4, 5]
+    """
+
+    trips: Trips
+    source: IntArray
+    fix: IntArray
+    whole: BoolArray
+    fate: NDArray[np.int8]
+    dropped: Mapping[str, int]
+    cuts: Mapping[str, int]
+    lost: Mapping[str, int]
+    n_trips: int
+
+    def __post_init__(self) -> None:
+        for name in ("source", "fix", "whole", "fate"):
+            object.__setattr__(self, name, frozen(np.asarray(getattr(self, name))))
+        for name in ("dropped", "cuts", "lost"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def __len__(self) -> int:
+        return len(self.trips)
+
+    def __repr__(self) -> str:
+        pieces, n = len(self.trips), self.n_trips
+        head = f"Cleaned: {pieces:,} piece{'s' * (pieces != 1)} of {n:,} trip{'s' * (n != 1)}"
+        kept = f"{self.fix.size:,} of {self.fate.size:,} fixes kept"
+        lines = [f"{head}, {np.count_nonzero(self.whole):,} whole; {kept}"]
+        for word, counts, one, many in (
+            ("dropped", self.dropped, "fix", "fixes"),
+            ("cut", self.cuts, "time", "times"),
+            ("lost", self.lost, "trip", "trips"),
+        ):
+            lines += [f"  {word:<9} {count:,} {one if count == 1 else many}: {why}" for why, count in counts.items()]
+        return "\n".join(lines)
+
+
+def clean(  # noqa: PLR0913 (the data, and limits that all have a default)
+    trips: Trips,
+    network: RoadNetwork | None = None,
+    *,
+    max_gap_s: float = 120.0,
+    max_speed_ms: float = 45.0,
+    min_fixes: int = 5,
+    min_length_m: float = 200.0,
+    stop_radius_m: float = 15.0,
+    split_stops_s: float | None = None,
+    max_outliers: int = 5,
+    bridge_jumps: bool = False,
+    slack_m: float = 30.0,
+    margin_m: float = 200.0,
+) -> Cleaned:
+    """Drop what cannot be true, merge stops, and cut trips where something is missing.
+
+    In this order: of fixes of one time the first is kept; excursions that no car can have made, there and back, are
+    dropped; trips are cut at gaps, at jumps that remain and where they leave the network; of the fixes of a stop the
+    first and the last are kept; pieces that are too small are dropped.
+
+    Parameters
+    ----------
+    trips : Trips
+        As read.
+    network : RoadNetwork, optional
+        Fixes further than `margin_m` from its bounding box are outside.
+    max_gap_s : float
+        Seconds without a fix at which a trip is cut.
+    max_speed_ms, slack_m : float
+        Metres a second that are possible, and metres on top of it for the noise of both fixes.
+    min_fixes, min_length_m
+        Smaller pieces are dropped.
+    stop_radius_m : float
+        Fixes so near to the first of a stop belong to it; 0 keeps all but those in one place.
+    split_stops_s : float, optional
+        Cut trips at stops longer than this, as Ziebart et al. (2008) did to find trips in a day of driving.
+    max_outliers : int
+        Longest excursion that is taken for noise; a longer one is a jump there and a jump back.
+    bridge_jumps : bool
+        Where a trip goes on elsewhere after a jump, as where fixes are missing and times are counted by steps, drop the
+        fewest fixes that make it possible in the time that remains, instead of cutting there.
+    margin_m : float
+        See `network`.
+
+    Returns
+    -------
+    Cleaned
+        Every fix is in a piece or counted by its reason.
+
+    Examples
+    --------
+    >>> from limiirl.roads import Trips, clean
+    >>> trip = Trips.from_lists([[41.15, 41.16]], [[-8.63, -8.63]])
+    >>> dict(clean(trip).lost), len(clean(trip, min_fixes=2))
+    ({'in a piece of too few fixes': 1}, 0)
+    """
+    # Of one type each, or the kernel would be compiled anew for an int in place of a float.
+    limits = kernel.Limits(
+        max_gap_s=float(max_gap_s),
+        max_speed_ms=float(max_speed_ms),
+        slack_m=float(slack_m),
+        max_outliers=float(max_outliers),
+        stop_radius_m=float(stop_radius_m),
+        split_stops_s=float("inf") if split_stops_s is None else float(split_stops_s),
+        min_fixes=float(min_fixes),
+        min_length_m=float(min_length_m),
+        bridge_jumps=bool(bridge_jumps),
+    )
+    for name, value in (limits._asdict() | {"margin_m": margin_m}).items():
+        if not value >= 0.0 or (value == 0.0 and name in ("max_gap_s", "max_speed_ms")):
+            raise InvalidParameter(f"{name} must be {'positive' if value == 0.0 else 'at least 0'}; got {value}.")
+    fate, cut = np.zeros((2, trips.n_fixes), dtype=np.int8)
+    outside = np.zeros(trips.n_fixes, dtype=np.bool_)
+    if network is not None:
+        swapped, outside = refuse_swapped(trips, network, margin_m)
+        fate[np.repeat(swapped, trips.lengths)] = kernel.SWAPPED
+    kernel.clean_fixes(trips.lat, trips.lon, trips.time_s, trips.offsets, outside, fate, cut, limits)
+    return _collect(trips, fate, cut)
+
+
+def refuse_swapped(trips: Trips, network: RoadNetwork, margin_m: float = 200.0) -> tuple[BoolArray, BoolArray]:
+    """Return which trips (N,) look swapped and which fixes (n,) lie outside; raise where that makes no sense at all.
+
+    A trip looks swapped if most of its fixes lie outside the network's bounding box and most would lie inside with
+    latitude and longitude exchanged. Nothing is exchanged here: if most trips look so, or none lies inside, that is an
+    error which says what to do.
+    """
+    box = np.stack([network.node_xy.min(axis=0) - margin_m, network.node_xy.max(axis=0) + margin_m])
+
+    def inside(lat: FloatArray, lon: FloatArray) -> BoolArray:
+        xy = network.plane.xy(lat, lon)
+        return np.asarray(np.all((xy >= box[0]) & (xy <= box[1]), axis=1))
+
+    if len(trips) == 0:
+        return np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_)
+    as_given = inside(trips.lat, trips.lon)
+    exchanged = inside(trips.lon, trips.lat)
+    trip = trips.trip_of_fix
+    half = 0.5 * trips.lengths
+    given_in, exchanged_in = (np.bincount(trip[which], minlength=len(trips)) for which in (as_given, exchanged))
+    swapped = (given_in < half) & (exchanged_in > half) & (exchanged_in > given_in)
+    here = f"({np.median(trips.lat):.2f}, {np.median(trips.lon):.2f})"
+    there = f"({network.centre[0]:.2f}, {network.centre[1]:.2f})"
+    if np.count_nonzero(swapped) > 0.5 * len(trips):
+        raise InvalidTrips(
+            f"latitude and longitude look swapped in {np.count_nonzero(swapped):,} of {len(trips):,} trips: they lie "
+            f"about {here}, the network about {there}. Read them with read_trips(..., swap=True)."
+        )
+    if not as_given.any():
+        raise InvalidTrips(
+            f"no fix lies within {margin_m:g} m of the network's bounding box: trips lie about {here}, the network "
+            f"about {there}. Is it the map of another place?"
+        )
+    return swapped, ~as_given
+
+
+def _collect(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8]) -> Cleaned:
+    fix = np.flatnonzero(fate == kernel.KEPT)
+    source_of_fix = trips.trip_of_fix[fix]
+    begins = np.concatenate([[True], np.diff(source_of_fix) > 0])[: fix.size] | (cut[fix] != kernel.NO_CUT)
+    starts = np.flatnonzero(begins)
+    offsets = np.append(starts, fix.size)
+    source = source_of_fix[starts]
+    groups = None if trips.groups is None else trips.groups[source]
+    kept = trips.lat[fix], trips.lon[fix], trips.time_s[fix], offsets, trips.ids[source], groups
+    # What could not be read stays on the account.
+    pieces = Trips(*kept, skipped=trips.skipped, notes=trips.notes, pieces=trips.pieces[source])
+    # Fixes of one time are one fix: the last of them is not lost with its twin.
+    timed = np.flatnonzero(fate != kernel.SAME_TIME)
+    ends = timed[np.searchsorted(timed, trips.offsets[1:]) - 1] if timed.size else timed
+    whole = (fix[offsets[:-1]] == trips.offsets[source]) & (fix[offsets[1:] - 1] == ends[source])
+    whole &= ~trips.cut[source]
+    counts = np.bincount(fate, minlength=len(REASONS))
+    cuts = np.bincount(cut, minlength=len(CUTS))
+    return Cleaned(
+        pieces,
+        source,
+        fix,
+        whole,
+        fate,
+        {REASONS[k]: int(counts[k]) for k in range(1, len(REASONS)) if counts[k]},
+        {CUTS[k]: int(cuts[k]) for k in range(1, len(CUTS)) if cuts[k]},
+        _lost(trips, fate, source),
+        len(trips),
+    )
+
+
+def _lost(trips: Trips, fate: NDArray[np.int8], source: IntArray) -> dict[str, int]:
+    """Count trips without a piece by the reason that took most of their fixes, the first of several."""
+    gone = np.ones(len(trips), dtype=np.bool_)
+    gone[source] = False
+    mine = np.repeat(gone, trips.lengths)
+    pairs = trips.trip_of_fix[mine] * len(REASONS) + fate[mine]
+    table = np.bincount(pairs, minlength=len(trips) * len(REASONS)).reshape(len(trips), len(REASONS))
+    found = np.bincount(np.argmax(table[gone], axis=1), minlength=len(REASONS))
+    return {REASONS[k]: int(found[k]) for k in range(len(REASONS)) if found[k]}

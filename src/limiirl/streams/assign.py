@@ -1,0 +1,115 @@
+"""Who follows which intent, for a whole store: one parquet file a part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from limiirl._parallel import spread
+from limiirl._typing import FloatArray
+from limiirl.errors import InvalidDemos, InvalidFile
+from limiirl.kernels.e_step import Weighed, expect
+from limiirl.mixture import IntentMixture, validate
+from limiirl.mixture.summary import Membership
+from limiirl.streams.passes import WINDOW, Workers, check_facts, check_mixture, check_model, check_progress
+from limiirl.streams.store import FeatureStore, Part, as_store, is_scratch, make_folder
+
+
+class AssignTask(NamedTuple):
+    """A part, the ensemble, the file to write, and what a row is called."""
+
+    part: Part
+    ensemble: Weighed
+    path: str
+    unit: str
+
+
+def assign(
+    mixture: IntentMixture,
+    store: FeatureStore | str | PathLike[str],
+    folder: str | PathLike[str],
+    *,
+    engine: Workers = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Path]:
+    """Write which intent each row of a store follows: a parquet file for each part, in order; return their paths.
+
+    The columns are those of `limiirl predict`: demo (or group), intent, probability_0, ..., log_likelihood. A
+    demonstration without a name has its number within the part.
+
+    Parameters
+    ----------
+    mixture : IntentMixture
+        Fitted, to this store or to other demonstrations in the same MDP.
+    store : FeatureStore or path
+    folder : path
+        Made if it is not there. Files of the same names are replaced, each whole or not at all.
+    engine, progress
+        As `fit_streamed` has them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow.parquet as pq
+    >>> from limiirl import MDP, Demonstrations, MaxEnt
+    >>> from limiirl.streams import write_features
+    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+    >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
+    >>> place = Path(tempfile.mkdtemp())
+    >>> mix = IntentMixture(2, MaxEnt(bounds=(-3, 3)), init=[0, 0, 1]).fit(mdp, demos)
+    >>> (path,) = assign(mix, write_features(mdp, [demos], place / "features"), place / "intents")
+    >>> pq.read_table(path)["intent"].to_pylist()
+    [0, 0, 1]
+    """
+    check_mixture(mixture)
+    validate.fitted(mixture)
+    check_progress(progress)
+    irl = check_model(mixture.irl_)
+    rows = as_store(store)
+    rows.check(mixture.mdp_)
+    for part in rows.parts:
+        check_facts(irl, part.facts, part.name, mixture.mdp_, irl.max_length_)
+    place = make_folder(folder)
+    paths = [place / f"part-{index:05d}.parquet" for index in range(len(rows.parts))]
+    others = sorted({path.name for path in place.iterdir() if not is_scratch(path)} - {path.name for path in paths})
+    if others:
+        raise InvalidFile(f"{place} has {others[0]}, which is not among the {len(paths)} files. Give another folder.")
+    log_Z = irl.log_partition(mixture.mdp_, mixture.thetas_)
+    with np.errstate(divide="ignore"):  # nobody follows an intent whose weight is 0
+        ensemble = Weighed(mixture.thetas_, log_Z, np.log(mixture.weights_))
+    unit = "group" if rows.by_group else "demo"
+
+    def tasks() -> Iterator[AssignTask]:
+        begun = 0
+        for part, path in zip(rows.parts, paths, strict=True):
+            yield AssignTask(part, ensemble, str(path), unit)
+            begun += part.facts.n
+            if progress is not None:
+                progress(begun, rows.n)
+
+    return [Path(path) for path in spread(assign_part, tasks(), engine)]
+
+
+def assign_part(task: AssignTask) -> str:
+    """Write one part, and return its path."""
+    posteriors: list[FloatArray] = []
+    log_likelihoods: list[FloatArray] = []
+    thetas, log_Z, log_rho, _ = task.ensemble
+    for rows in task.part.windows(WINDOW):
+        U = np.zeros((len(rows.features), log_rho.size))
+        bad = expect(rows, thetas, log_Z, log_rho, U).bad_row
+        if bad >= 0:
+            row = bad + sum(len(known) for known in posteriors)
+            raise InvalidDemos(f"{task.part.name}, row {row}: it has no probability under any intent. Remove it.")
+        log_p = rows.log_prob(thetas, log_Z)
+        posteriors.append(U)
+        log_likelihoods.append(np.logaddexp.reduce(log_p + log_rho, axis=1))
+    posterior, names = np.concatenate(posteriors), task.part.names()
+    shown = np.arange(len(posterior)) if names is None else names
+    found = Membership(task.unit, shown, np.argmax(posterior, axis=1), posterior, np.concatenate(log_likelihoods))
+    found.write(task.path)
+    return task.path

@@ -1,0 +1,184 @@
+"""`fit_streamed`: the EM of `IntentMixture` on a store of features, with one pass over it an iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limiirl.errors import InvalidParameter, MissingFile
+from limiirl.irl import MaxEnt
+from limiirl.irl import validate as irl_checks
+from limiirl.kernels.threading import BLOCK
+from limiirl.mdp import MDP
+from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mixture import IntentMixture, validate
+from limiirl.mixture.em import Settings, Solution, Start, State, run
+from limiirl.mixture.init import Starts, is_given
+from limiirl.mixture.monitor import reporting
+from limiirl.mixture.restarts import Restart
+from limiirl.streams.checkpoint import identity, read_checkpoint, write_checkpoint
+from limiirl.streams.passes import WINDOW, PreparedStream, Workers, check_mixture, check_progress, opened
+from limiirl.streams.store import FeatureStore, a_path, as_store
+
+# Rows that a warm start clusters: their means are known to a third of a percent of their spread.
+SAMPLE = 50_000
+
+
+def fit_streamed(
+    mixture: IntentMixture,
+    mdp: MDP,
+    store: FeatureStore | str | PathLike[str],
+    *,
+    sample: int = SAMPLE,
+    checkpoint: str | PathLike[str] | None = None,
+    engine: Workers = None,
+    block: int = WINDOW,
+    progress: Callable[[int, int], None] | None = None,
+) -> IntentMixture:
+    """Fit a mixture to a store of features, which need not fit into memory, and return it.
+
+    It is the EM of `IntentMixture.fit` with the same solver and the same kernel; from the same start it finds the same
+    parameters but for rounding. What has a row for each demonstration (`responsibilities_`, `labels_`) is None;
+    `assign` writes it to files.
+
+    Parameters
+    ----------
+    mixture : IntentMixture
+        Its model must be a `MaxEnt` that is not conditioned on the start. `init` is applied to a sample; a
+        `RewardEnsemble` is taken as it is.
+    mdp : MDP
+        The one that the store was written with.
+    store : FeatureStore or path
+        Of `write_features`, or the folder of one.
+    sample : int
+        Rows, drawn at random, that the warm start clusters; at least as many as there are intents.
+    checkpoint : path, optional
+        A file that is written after every iteration. If it is there, the fit goes on from it; one that has ended is
+        returned at once, or goes on if `max_iter` was raised. One that has more iterations than `max_iter` already is
+        returned as it is, with all of them: `n_iter_` says how many. That of other data, of another MDP or of other
+        settings is refused, whatever the `device` and the `max_memory`; functions (an `init`, a generated store) are
+        told apart by their names only.
+    engine : Engine or Session, optional
+        Where the passes run; its workers stay from the first to the last. By default in this process, on its threads,
+        which is best on one machine.
+    block : int
+        Rows in memory at a time; the result does not depend on it.
+    progress : callable, optional
+        Called with the rows done in a pass, and all. The mixture's `callback` is called after every iteration.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from limiirl import Demonstrations
+    >>> from limiirl.streams import write_features
+    >>> phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
+    >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
+    >>> parts = [Demonstrations.from_lists([[0, 1, 3]] * 3), Demonstrations.from_lists([[0, 2, 3]])]
+    >>> store = write_features(mdp, parts, Path(tempfile.mkdtemp()) / "features")
+    >>> mix = fit_streamed(IntentMixture(2, MaxEnt(bounds=(-5, 5)), random_state=0), mdp, store)
+    >>> mix.weights_.round(2)
+    array([0.75, 0.25])
+    """
+    settings = _settings(mixture)
+    check_progress(progress)
+    irl = validate.fresh(MaxEnt() if mixture.irl is None else mixture.irl)
+    place = _place(checkpoint)
+    window = -(-irl_checks.count(block, "block") // BLOCK) * BLOCK
+    rows = as_store(store)
+    prepared = PreparedStream(irl, mdp, rows, window=window, progress=progress)
+    validate.enough(mixture.n_intents, prepared.units)
+    fitted = identity(mixture, irl, mdp, rows, _enough_drawn(sample, mixture.n_intents))
+    shape = (mixture.n_intents, mdp.n_features)
+    begin: Start | State | None = None if place is None else read_checkpoint(place, fitted, shape)
+    told_empty: set[int] = set()
+    if begin is None:
+        begin = _start(mixture, prepared, sample)
+        told_empty = set(begin.empty)
+
+    def keep(state: State) -> None:
+        if place is not None:
+            write_checkpoint(place, state, fitted)
+
+    with reporting(mixture.verbose, 1, settings.max_iter, mixture.callback) as told, opened(engine) as prepared.workers:
+        found = run(prepared, begin, settings, told(0), keep)
+    _keep(mixture, found, prepared)
+    mixture._warn(found, rows.n, told_empty, streamed=True)
+    return mixture
+
+
+def _place(checkpoint: Any) -> Path | None:
+    """Return where the checkpoint goes: a folder that is missing is better told before the work."""
+    place = None if checkpoint is None else a_path(checkpoint, "checkpoint")
+    if place is not None and not place.absolute().parent.is_dir():
+        raise MissingFile(
+            f"There is no folder {place.parent} for the checkpoint {place.name}. Make it, or give another."
+        )
+    return place
+
+
+def _settings(mixture: IntentMixture) -> Settings:
+    """Return EM's settings, of a mixture that asks for nothing that needs all demonstrations at once."""
+    check_mixture(mixture)
+    settings = validate.settings(mixture)
+    if mixture.n_init != 1:
+        raise InvalidParameter(
+            f"A stream is fitted from one start; n_init is {mixture.n_init}. Compare starts on a sample in memory, and "
+            "pass the best ensemble as init; or fit with several random_state and compare objective_."
+        )
+    if mixture.refine is not None:
+        raise InvalidParameter("refine needs every demonstration's responsibilities, which a stream does not keep.")
+    if mixture.degenerate == "reseed":
+        raise InvalidParameter(
+            "degenerate='reseed' plants an intent at one demonstration, for which a stream would have to be searched. "
+            "Use 'fit' or 'keep'."
+        )
+    if is_given(mixture.init) and not isinstance(mixture.init, RewardEnsemble):
+        raise InvalidParameter(
+            "init must be a name, a clusterer, a function or a RewardEnsemble for a stream; labels and "
+            "responsibilities have a row for each demonstration."
+        )
+    how = mixture.embedding
+    if how is not None and not (isinstance(how, str) and how in ("shares", "gradients")):
+        raise InvalidParameter(
+            "embedding must be None, 'shares' or 'gradients' for a stream: others are made from demonstrations, which "
+            "it does not keep."
+        )
+    return settings
+
+
+def _enough_drawn(sample: int, n_intents: int) -> int:
+    """Return how many rows to draw, of which each intent needs one."""
+    if irl_checks.count(sample, "sample") < n_intents:
+        raise InvalidParameter(
+            f"sample={sample} rows are too few to begin n_intents={n_intents} with. Use at least {n_intents}."
+        )
+    return sample
+
+
+def _start(mixture: IntentMixture, prepared: PreparedStream, sample: int) -> Start:
+    """Return where EM begins: a start on a sample of the rows, without the sample's responsibilities.
+
+    The first seed is that of `IntentMixture.fit`, so that a sample of everything starts where that does.
+    """
+    first, second = validate.seeds(mixture.random_state, 2)
+    drawn = prepared.sample(sample, np.random.default_rng(second))
+    starts = Starts(mixture.init, mixture.embedding, drawn)
+    begin = starts.begin(mixture.n_intents, mixture.reward_init, np.random.default_rng(first))
+    return Start(begin.rho, begin.thetas, None, begin.empty)
+
+
+def _keep(mixture: IntentMixture, found: Solution, prepared: PreparedStream) -> None:
+    """Give a mixture what a fit finds, but for what has a row for each demonstration."""
+    mixture.weights_, mixture.thetas_ = found.rho, found.thetas
+    mixture.log_likelihood_, mixture.objective_ = found.log_likelihood, found.objective
+    mixture.history_, mixture.n_iter_, mixture.converged_ = found.history, found.n_iter, found.converged
+    ensemble = RewardEnsemble(found.rho, found.thetas)
+    mixture.restarts_ = [Restart(found.objective, found.n_iter, found.converged, ensemble, 0.0, True)]
+    for name in ("responsibilities_", "labels_", "groups_", "group_responsibilities_"):
+        setattr(mixture, name, None)
+    mixture.irl_, mixture.mdp_ = prepared.model, prepared.mdp
+    mixture.__dict__.pop("_prepared", None)  # of an earlier fit in memory

@@ -1,0 +1,137 @@
+"""Specifications: their hashes are stable, depend on every field, and survive JSON."""
+
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from limiirl.errors import InvalidFile, InvalidParameter
+from limiirl.experiments.spec import BASE, Spec, parameters
+
+CHANGES = {
+    "world": "PuddleWorld",
+    "world_parameters": parameters(wind=0.2),
+    "n_demos": 99,
+    "n_test": 99,
+    "imbalance": 0.1,
+    "n_intents": 4,
+    "model": "Other",
+    "model_parameters": parameters(bounds=(-5, 0)),
+    "init": "gmm",
+    "reward_init": "mean",
+    "max_iter": 3,
+    "max_length": 50,
+    "mixture_parameters": parameters(n_init=10),
+    "n_agents": 2,
+}
+
+
+def test_the_hash_of_the_papers_setting_is_what_it_was_when_results_were_first_stored():
+    # A change here makes every stored result unreachable: raise PROCEDURE only where trials come to other results.
+    assert BASE.hash == "09f06c2f9d183a30"
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_field_changes_the_hash(name):
+    assert BASE.with_(**{name: CHANGES[name]}).hash != BASE.hash
+
+
+def test_no_field_is_left_out_of_the_hash():
+    assert set(CHANGES) == set(BASE.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "remedy"),
+    [
+        ("mixture_parameters", "max_iter", "the field max_iter"),
+        ("mixture_parameters", "init", "the field init"),
+        ("mixture_parameters", "irl", "the field model"),
+        ("mixture_parameters", "random_state", "the trial's seed"),
+        ("model_parameters", "max_length", "the field max_length"),
+        ("world_parameters", "seed", "the trial's seed"),
+    ],
+)
+def test_what_is_given_twice_is_refused(field, name, remedy):
+    with pytest.raises(InvalidParameter, match=f"{field} must not hold '{name}', which is {remedy}. Pass it there"):
+        Spec(**{field: {name: 3}})
+
+
+@pytest.mark.parametrize(("name", "value"), [("imbalance", 0.1), ("n_agents", 2), ("max_length", 50)])
+def test_what_has_no_effect_on_agents_of_a_worlds_own_is_refused(name, value):
+    with pytest.raises(InvalidParameter, match=f"{name} has no effect in ContinuousPuddleWorld.* got {value}"):
+        Spec(world="ContinuousPuddleWorld", **{name: value})
+
+
+def test_hashes_do_not_depend_on_the_process():
+    code = "from limiirl.experiments.studies import BASE; print(BASE.hash)"
+    for seed in ("0", "1"):
+        told = subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        )
+        assert told.stdout.strip() == BASE.hash
+
+
+def test_equal_settings_are_equal_however_they_are_written():
+    assert parameters(wind=0.1, n_elements=3) == parameters(n_elements=3, wind=0.1)
+    assert BASE.with_(imbalance=0).hash == BASE.with_(imbalance=0.0).hash
+    calm = Spec(world_parameters={"wind": 0.0, "n_elements": 3})
+    for same in (parameters(n_elements=np.int64(3), wind=0), (("wind", np.float64(0.0)), ("n_elements", 3.0))):
+        assert Spec(world_parameters=same) == calm
+        assert Spec(world_parameters=same).hash == calm.hash
+    assert Spec(mixture_parameters={"n_init": 3.0}).hash == Spec(mixture_parameters=parameters(n_init=3)).hash
+    assert Spec(model_parameters=parameters(bounds=[-10, 0])) == Spec(model_parameters=parameters(bounds=(-10.0, 0.0)))
+
+
+@given(st.integers(1, 10**6), st.floats(0, 0.9), st.text(max_size=5), st.floats(allow_nan=False, allow_infinity=False))
+def test_json_brings_back_the_same_specification(n, p, init, wind):
+    spec = Spec(n_demos=n, imbalance=p, init=init, world_parameters=parameters(wind=wind))
+    again = Spec.from_dict(json.loads(json.dumps(spec.to_dict())))
+    assert again == spec
+    assert again.hash == spec.hash
+
+
+def test_a_specification_survives_the_way_to_a_worker():
+    assert pickle.loads(pickle.dumps(BASE)).hash == BASE.hash
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"n_demos": 0}, "n_demos must be an integer of at least 1; got 0"),
+        ({"n_intents": 2.0}, "n_intents must be an integer of at least 1; got 2.0"),
+        ({"n_test": True}, "n_test must be"),
+        ({"max_length": "short"}, "max_length must be a number or 'longest'; got 'short'"),
+        ({"max_length": 0}, "max_length must be an integer of at least 1; got 0"),
+        ({"max_length": 5.5}, "max_length must be an integer of at least 1; got 5.5"),
+        ({"max_iter": -3}, "max_iter must be an integer of at least 0; got -3"),
+        ({"n_agents": 0}, "n_agents must be an integer of at least 1; got 0"),
+        ({"imbalance": 1.0}, r"imbalance must lie in \[0, 1\); got 1.0"),
+        ({"imbalance": float("nan")}, "imbalance must lie in"),
+    ],
+)
+def test_what_is_no_setting_is_refused(changes, said):
+    with pytest.raises(InvalidParameter, match=said):
+        BASE.with_(**changes)
+
+
+def test_whole_numbers_stay_whole_so_that_a_mixture_can_count_with_them():
+    (annealing,) = (value for _, value in parameters(annealing=(5.5, 10.0)))
+    assert annealing == (5.5, 10)
+    assert [type(number) for number in annealing] == [float, int]
+
+
+def test_a_parameter_that_json_cannot_hold_is_refused():
+    with pytest.raises(InvalidParameter, match="Parameter f of a specification"):
+        parameters(f=print)
+
+
+def test_unknown_and_missing_fields_are_named():
+    given = BASE.to_dict()
+    given["odd"] = given.pop("init")
+    with pytest.raises(InvalidFile, match="init, odd"):
+        Spec.from_dict(given)

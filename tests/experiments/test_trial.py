@@ -1,0 +1,189 @@
+"""A trial is a pure function of its specification and seed, and its record is what the library says of the fit."""
+
+from itertools import permutations
+
+import numba
+import numpy as np
+import pytest
+
+from limiirl import IntentMixture, MaxEnt, RewardEnsemble, metrics
+from limiirl.experiments import problem, trial
+from limiirl.experiments.problem import make_problem
+from limiirl.experiments.spec import BASE, METHODS, Spec, method_spec, parameters
+from limiirl.experiments.trial import attempt, make_mixture, restore, run_trial
+from limiirl.worlds import ElementWorld, geometric_weights
+
+SMALL = BASE.with_(n_demos=40, n_test=30)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_trial_in_two_parts_is_one_fit(method):
+    spec = method_spec(SMALL, method)
+    problem = make_problem(spec, 3)
+    whole = make_mixture(spec, 3).fit(problem.world.mdp, problem.demos)
+    record = run_trial(spec, 3)
+    np.testing.assert_array_equal(record.thetas, whole.thetas_)
+    np.testing.assert_array_equal(record.weights, whole.weights_)
+    assert record.n_iter == whole.n_iter_ == (0 if method == "supervised" else len(record.history) - 1)
+    assert record.history == [-entry.log_likelihood for entry in whole.history_]
+
+
+def test_scores_are_those_of_the_mixtures_at_the_start_and_at_the_end():
+    spec = method_spec(SMALL, "random rewards")
+    world = ElementWorld(n_elements=3, wind=0.1, height=6, gamma=0.99, seed=5)
+    demos, _ = world.sample(40, seed=10)
+    test, labels = world.sample(30, seed=11)
+    longest = int(max(demos.lengths.max(), test.lengths.max()))
+    record = run_trial(spec, 5)
+    assert record.max_length == longest
+    for suffix, n in (("_start", 0), ("", 100)):
+        mix = IntentMixture(3, MaxEnt(longest), "random_rewards", max_iter=n, random_state=5).fit(world.mdp, demos)
+        np.testing.assert_allclose(getattr(record, "nll" + suffix), -mix.score(test), rtol=1e-12)
+        np.testing.assert_allclose(getattr(record, "train_nll" + suffix), -mix.score(demos), rtol=1e-12)
+        U = mix.predict_proba(test)
+        np.testing.assert_allclose(getattr(record, "anid" + suffix), metrics.anid(labels, U), rtol=1e-12)
+        hard = metrics.anid(labels, np.argmax(U, axis=1))
+        np.testing.assert_allclose(getattr(record, "anid_hard" + suffix), hard, rtol=1e-12, atol=1e-15)
+        told = np.argmax(U, axis=1)
+        best = max(np.mean(np.array(names)[told] == labels) for names in permutations(range(3)))
+        np.testing.assert_allclose(getattr(record, "accuracy" + suffix), best, rtol=1e-12)
+        found = metrics.gevd(world.mdp, world.ensemble, mix.ensemble_)
+        np.testing.assert_allclose(getattr(record, "gevd" + suffix), found.value, rtol=1e-9)
+        log_p = mix.irl_.log_prob(world.mdp, world.ensemble.thetas, test)
+        V = np.exp(log_p - np.logaddexp.reduce(log_p, axis=1, keepdims=True))
+        np.testing.assert_allclose(getattr(record, "anid_truth" + suffix), metrics.anid(V, U), rtol=1e-9)
+
+
+def test_records_repeat_themselves_bit_for_bit_whatever_came_before():
+    spec = method_spec(SMALL, "random responsibilities")
+    first = run_trial(spec, 1)
+    run_trial(method_spec(SMALL.in_world(wind=0.2), "GMM, MLE"), 4)
+    problem._problem.cache_clear()
+    assert run_trial(spec, 1).reproducible() == first.reproducible()
+
+
+def test_methods_meet_the_same_demonstrations_and_seeds_differ():
+    one, other = (make_problem(method_spec(SMALL, method), 2) for method in ("k-means, MLE", "supervised"))
+    np.testing.assert_array_equal(one.demos.states, other.demos.states)
+    assert make_problem(SMALL, 3).demos.states.tolist() != one.demos.states.tolist()
+    assert one.demos.states.tolist() != one.test.states.tolist()
+
+
+def test_labels_do_not_leak_into_unsupervised_fits():
+    problem = make_problem(SMALL, 2)
+    fitted = [
+        make_mixture(method_spec(SMALL, "k-means, MLE"), 2).fit(problem.world.mdp, demos).thetas_
+        for demos in (problem.demos, problem.demos.replace(labels=problem.labels[::-1].copy()))
+    ]
+    np.testing.assert_array_equal(*fitted)
+
+
+def test_imbalance_sets_both_the_demonstrations_and_the_truth():
+    problem = make_problem(BASE.with_(imbalance=0.4), 0)
+    weights = geometric_weights(3, 0.4)
+    np.testing.assert_array_equal(problem.truth.weights, weights)
+    np.testing.assert_allclose(np.bincount(problem.labels) / 100, weights, atol=0.01)
+    np.testing.assert_allclose(np.bincount(problem.test_labels) / 100, weights, atol=0.01)
+
+
+def test_the_length_is_the_longest_of_both_sets_or_what_is_given():
+    problem = make_problem(SMALL, 0)
+    assert make_mixture(SMALL, 0).irl.max_length == max(problem.demos.lengths.max(), problem.test.lengths.max())
+    assert make_mixture(SMALL.with_(max_length=50), 0).irl.max_length == 50
+
+
+def test_the_margin_is_the_mean_over_pairs_of_intents_of_the_least_distance():
+    problem, record = make_problem(SMALL, 0), run_trial(method_spec(SMALL, "supervised"), 0)
+    F = problem.demos.features(problem.world.mdp)
+    least = [
+        min(np.linalg.norm(a - b) for a in F[problem.labels == i] for b in F[problem.labels == j])
+        for i, j in ((0, 1), (0, 2), (1, 2))
+    ]
+    np.testing.assert_allclose(record.margin, np.mean(least), rtol=1e-12)
+
+
+def test_the_supervised_baseline_is_one_fit_to_each_label():
+    record, problem = run_trial(method_spec(SMALL, "supervised"), 0), make_problem(SMALL, 0)
+    for k, theta in enumerate(record.thetas):
+        alone = MaxEnt(record.max_length).fit(problem.world.mdp, problem.demos[problem.labels == k])
+        np.testing.assert_allclose(theta, alone, atol=1e-4)
+    assert (record.n_iter, record.seconds_em) == (0, 0.0)
+
+
+def test_other_worlds_and_one_intent_work():
+    puddle = Spec(world="PuddleWorld", n_demos=30, n_test=20, n_intents=2)
+    assert run_trial(puddle, 0).error == ""
+    alone = BASE.in_world(n_elements=1).with_(n_demos=10, n_test=10, n_intents=1)
+    record = run_trial(alone, 0)
+    assert (record.margin, record.anid) == (None, 0.0)
+
+
+def test_a_trial_that_fails_is_a_record_that_says_how():
+    impossible = SMALL.with_(world="Nowhere")
+    record = attempt((impossible, 7))
+    assert record.failed
+    assert record.key == (impossible.hash, 7)
+    assert record.error.startswith("InvalidParameter: There is no world named 'Nowhere'")
+    assert "make_problem" in record.trace
+    assert record.nll is None
+
+
+def test_a_trial_runs_on_one_thread(monkeypatch):
+    seen = []
+    judge = problem.evaluate
+    monkeypatch.setattr(problem, "evaluate", lambda *given: (seen.append(numba.get_num_threads()), judge(*given))[1])
+    run_trial(method_spec(SMALL, "supervised"), 0)
+    assert seen == [1]
+
+
+def test_the_full_gmm_begins_at_random_five_times():
+    made = make_mixture(method_spec(SMALL, "full GMM, MLE"), 0).init
+    assert (made.covariance_type, made.init_params, made.n_init) == ("full", "random", 5)
+
+
+def test_a_trial_leaves_the_number_of_threads_as_it_was():
+    before = numba.get_num_threads()
+    attempt((method_spec(SMALL, "supervised"), 0))
+    attempt((SMALL.with_(model="None"), 0))
+    assert numba.get_num_threads() == before
+
+
+def test_a_restored_mixture_is_the_recorded_one_in_the_order_of_the_truth():
+    spec = method_spec(SMALL, "k-means, MLE")
+    record = run_trial(spec, 0)
+    mixture, problem = restore(spec, record), make_problem(spec, 0)
+    np.testing.assert_allclose(np.sort(mixture.thetas_, axis=0), np.sort(record.thetas, axis=0), rtol=1e-12)
+    assert np.mean(mixture.labels_ == problem.labels) > 0.9
+    found = RewardEnsemble(record.weights, record.thetas)
+    np.testing.assert_allclose(metrics.gevd(problem.world.mdp, found, mixture.ensemble_).value, 0.0, atol=1e-9)
+
+
+def test_parameters_of_the_model_reach_it():
+    spec = SMALL.with_(model_parameters=parameters(bounds=(-3.0, 0.0)))
+    assert np.min(run_trial(spec, 0).thetas) >= -3.0
+
+
+def test_further_parameters_reach_the_mixture_and_every_start_is_run_to_its_end():
+    spec = method_spec(SMALL, "random rewards").with_(mixture_parameters=parameters(n_init=2, tol=0.01), max_iter=20)
+    problem = make_problem(spec, 3)
+    whole = make_mixture(spec, 3)
+    assert (whole.n_init, whole.tol) == (2, 0.01)
+    whole.fit(problem.world.mdp, problem.demos)
+    record = run_trial(spec, 3)
+    np.testing.assert_array_equal(record.thetas, whole.thetas_)
+    assert (record.n_iter, len(whole.restarts_)) == (whole.n_iter_, 2)
+    best = max(restart.objective for restart in whole.restarts_)
+    np.testing.assert_allclose(record.train_nll, -best, rtol=1e-12)
+
+
+def test_what_a_model_needs_is_compiled_once_and_never_timed(monkeypatch):
+    fitted, fit = [], trial._fit
+    monkeypatch.setattr(
+        trial, "_fit", lambda mixture, problem: (fitted.append(len(problem.demos)), fit(mixture, problem))[1]
+    )
+    trial._warm_up.cache_clear()
+    spec = method_spec(SMALL, "supervised").with_(model="MaxCausalEnt", model_parameters=parameters(beta=2.0))
+    run_trial(spec, 0)
+    assert fitted == [18, 18, 40]
+    run_trial(spec, 1)
+    assert fitted[3:] == [40]

@@ -1,0 +1,257 @@
+"""A forecaster of two styles: drivers with a history, ends that are known or not, and what cannot be forecast."""
+
+import copy
+from functools import cache
+
+import numpy as np
+import pytest
+
+from limiirl import MDP, MLIRL, Demonstrations, IntentMixture, MaxEnt
+from limiirl.errors import InvalidDemos, InvalidParameter, NotFitted
+from limiirl.forecast import Forecaster
+from limiirl.irl.destination.model import DestinationMaxEnt
+from tests.oracles.forecasts import Begun, Trips, known
+from tests.oracles.mixture import TASTES, crossings, walks
+
+RHO = np.array([0.6, 0.4])
+WALKS = crossings()
+DEMOS, LABELS = walks(60, seed=8)
+# A town of four crossings in a ring, walked both ways: turning round costs, but is possible.
+RING = MDP.from_edges(
+    [0, 1, 1, 2, 2, 3, 3, 0], [1, 0, 2, 1, 3, 2, 0, 3], state_features=[[1, 0], [1, 1], [1, 0], [1, 0]]
+)
+COSTS = np.array([[-2.0, -1.0], [-2.5, 1.0]])
+
+
+def walkers(**settings: object) -> Forecaster:
+    return Forecaster(known(MaxEnt(7, None, **settings), WALKS, RHO, TASTES), DEMOS)
+
+
+def drivers(ends: list[int] | None = None) -> Forecaster:
+    demos = None if ends is None else Demonstrations.from_lists([[g] for g in ends])
+    return Forecaster(known(DestinationMaxEnt(None), RING, RHO, COSTS), demos)
+
+
+def listed(ends: np.ndarray | None = None) -> Trips:
+    """Trips of the ring, with a prior of ends."""
+    found = copy.copy(every_trip())
+    found.ends = ends
+    return found
+
+
+@cache
+def every_trip() -> Trips:
+    """Trips of the ring of up to 12 states: those that are longer weigh less than 1e-6 of them."""
+    return Trips(RING, 12, COSTS, RHO, condition="ends")
+
+
+@pytest.mark.parametrize(("states", "goal"), [((0,), 2), ((0, 1), 2), ((0, 1, 0), 2), ((0, 3, 0, 1), 3), ((1, 2), 2)])
+def test_ways_that_turn_round_on_the_way_to_a_destination(states, goal):
+    begun, forecast, trips = Begun(states, None), drivers(), listed()
+    wanted = trips.intents(begun, goal)
+    if wanted is None:  # it was there already
+        with pytest.raises(InvalidDemos, match=f"no trip that begins so ends in state {goal}.*was there already"):
+            forecast.next_states(list(states), goal)
+        return
+    np.testing.assert_allclose(forecast.intents(list(states), goal)[0], wanted, atol=1e-5)
+    found, (move, stop) = forecast.next_states(list(states), goal), trips.next(begun, goal)
+    np.testing.assert_allclose(found.probability, [move.get(e, 0.0) for e in found.edge.tolist()], atol=1e-5)
+    np.testing.assert_allclose(found.stop, [stop], atol=1e-12)
+
+
+@pytest.mark.parametrize("states", [(0, 1), (0, 3, 0, 1)], ids=["either", "was at 3 already"])
+def test_without_a_destination_the_ends_of_demonstrations_are_averaged_over(states):
+    forecast, prior = drivers([2, 2, 3]), np.array([0.0, 0.0, 2.0, 1.0]) / 3.0
+    begun, trips = Begun(states, None), listed(prior)
+    found, (move, _) = forecast.next_states(list(states)), trips.next(begun, None)
+    np.testing.assert_allclose(found.probability, [move.get(e, 0.0) for e in found.edge.tolist()], atol=1e-5)
+    np.testing.assert_allclose(found.intents[0], trips.intents(begun, None), atol=1e-5)
+    where = forecast.destinations(list(states))
+    np.testing.assert_array_equal(where.candidates, [2, 3])
+    np.testing.assert_allclose(where.probability[0], trips.destinations(begun, [2, 3], prior[2:]), atol=1e-5)
+    assert (where.probability[0, 1] == 0.0) == (3 in states)
+
+
+def test_destinations_must_come_from_somewhere():
+    with pytest.raises(InvalidParameter, match="needs destinations. Pass goal=, or make the forecaster with demos="):
+        drivers().next_states([0, 1])
+    with pytest.raises(InvalidParameter, match="no demonstrations with open ends"):
+        drivers().destinations([0, 1])
+    with pytest.raises(InvalidParameter, match="Pass starts and goals"):
+        drivers().flows()
+
+
+def test_a_trip_may_begin_where_the_fit_saw_none():
+    elsewhere = RING.replace(p0=[1.0, 0.0, 0.0, 0.0])
+    forecast = Forecaster(known(DestinationMaxEnt(None), elsewhere, RHO, COSTS))
+    np.testing.assert_array_equal(
+        forecast.next_states([2, 1], 0).probability, drivers().next_states([2, 1], 0).probability
+    )
+
+
+def test_a_history_is_the_prior_of_what_follows():
+    forecast, irl = walkers(), MaxEnt(7, None)
+    joint = np.log(RHO) + irl.log_prob(WALKS, TASTES, DEMOS[:5]).sum(axis=0)
+    prior = np.exp(joint - np.logaddexp.reduce(joint))
+    np.testing.assert_allclose(forecast.intents(history=DEMOS[:5])[0], prior, rtol=1e-10)
+    np.testing.assert_allclose(forecast.intents()[0], RHO, rtol=1e-12)
+    begun = [0, 1, 2]
+    seen = prior * np.exp(irl.log_prob_prefix(WALKS, TASTES, Demonstrations.from_lists([begun]))[0])
+    np.testing.assert_allclose(forecast.intents(begun, history=DEMOS[:5])[0], seen / seen.sum(), rtol=1e-10)
+    other = Forecaster(known(irl, WALKS, prior, TASTES))
+    one, two = forecast.next_states(begun, history=DEMOS[:5]), other.next_states(begun)
+    np.testing.assert_allclose(one.probability, two.probability, rtol=1e-10)
+    np.testing.assert_allclose(
+        forecast.destinations(begun, [15, 11, 14], history=DEMOS[:5]).probability,
+        other.destinations(begun, [15, 11, 14]).probability,
+        rtol=1e-10,
+    )
+
+
+def test_each_driver_is_judged_by_the_trips_of_the_same_group():
+    forecast = walkers()
+    history = DEMOS[:6].replace(groups=["ann", "bob", "ann", "bob", "ann", "bob"])
+    begun = Demonstrations.from_lists([[0, 1], [0, 1], [0, 4]], groups=["bob", "cid", "ann"])
+    found = forecast.intents(begun, history=history)
+    for i, own in enumerate((history[1::2], history[:0], history[::2])):
+        np.testing.assert_allclose(
+            found[i], forecast.intents(begun[[i]].replace(groups=None), history=own)[0], rtol=1e-10
+        )
+    with pytest.raises(InvalidDemos, match="history must be Demonstrations"):
+        forecast.intents([0], history=[[0, 1]])
+
+
+def test_a_route_knows_the_driver():
+    costs = -np.abs(COSTS)
+    forecast = Forecaster(known(DestinationMaxEnt(), RING, RHO, costs))
+    history = Demonstrations.from_lists([[0, 3, 2]] * 4)
+    joint = RHO * np.exp(DestinationMaxEnt().log_prob(RING, costs, history).sum(axis=0))
+    sure = Forecaster(known(DestinationMaxEnt(), RING, joint / joint.sum(), costs))
+    known_driver, wanted = forecast.routes(0, 2, k=2, history=history), sure.routes(0, 2, k=2)
+    for one, two in zip(known_driver, wanted, strict=True):
+        np.testing.assert_array_equal(one.states, two.states)
+        np.testing.assert_allclose(one.probability, two.probability, rtol=1e-10)
+    assert forecast.routes(0, 2, k=1)[0].probability < known_driver[0].probability
+
+
+def test_flows_and_changes_of_a_known_driver_are_those_of_its_posterior():
+    costs = -np.abs(COSTS)
+    forecast = Forecaster(known(DestinationMaxEnt(), RING, RHO, costs))
+    history = Demonstrations.from_lists([[0, 3, 2]] * 40)
+    driver = forecast.knowing(history)
+    sure = Forecaster(known(DestinationMaxEnt(), RING, forecast.intents(history=history)[0], costs))
+    assert abs(driver.shares[0] - RHO[0]) > 0.05
+    np.testing.assert_allclose(driver.flows([0, 1], [2, 3]).edge, sure.flows([0, 1], [2, 3]).edge, rtol=1e-12)
+    mine, theirs = (one.compare(one.closing(edges=[0]), [0], [2]) for one in (driver, sure))
+    np.testing.assert_allclose(mine.edge, theirs.edge, rtol=1e-10, atol=1e-14)
+    mine, theirs = (one.compare_routes(one.closing(edges=[0]), 0, 2) for one in (driver, sure))
+    np.testing.assert_allclose(mine.before, theirs.before, rtol=1e-10)
+    np.testing.assert_array_equal(forecast.shares, RHO)
+    with pytest.raises(InvalidDemos, match="history must be Demonstrations"):
+        forecast.knowing([[0, 1]])
+
+
+def test_a_model_of_any_length_is_the_limit_of_long_ones():
+    costs = np.array([[-2.0, -1.0], [-2.5, -0.5]])
+    anything, long = (Forecaster(known(MaxEnt(n), RING, RHO, costs)) for n in (np.inf, 60))
+    np.testing.assert_allclose(
+        anything.next_states([0, 1], 3).probability, long.next_states([0, 1], 3).probability, rtol=1e-9
+    )
+    np.testing.assert_allclose(anything.flows([0, 1], [2, 3]).edge, long.flows([0, 1], [2, 3]).edge, rtol=1e-9)
+    np.testing.assert_allclose(
+        anything.destinations([0, 1], [1, 2, 3]).probability,
+        long.destinations([0, 1], [1, 2, 3]).probability,
+        rtol=1e-9,
+    )
+    for one, two in zip(anything.routes(0, 2), long.routes(0, 2), strict=True):
+        np.testing.assert_allclose(one.probability, two.probability, rtol=1e-9)
+
+
+def test_the_mixture_that_was_fitted_gives_the_candidates():
+    mix = IntentMixture(2, MaxEnt(7, (-5, 5)), random_state=0).fit(WALKS, DEMOS)
+    found = Forecaster(mix).destinations([0, 1])
+    states, counts = np.unique(DEMOS.last_states, return_counts=True)
+    np.testing.assert_array_equal(found.candidates, states)
+    same = Forecaster(mix).destinations([0, 1], states, counts)
+    np.testing.assert_allclose(found.probability, same.probability, rtol=1e-12)
+    np.testing.assert_allclose(
+        Forecaster(mix).next_states([0, 1]).stop,
+        mix.next_actions(DEMOS[:0] + Demonstrations.from_lists([[0, 1]])).stop,
+        rtol=1e-9,
+    )
+
+
+def test_a_mixture_of_another_kind_is_refused():
+    with pytest.raises(NotFitted, match="not fitted"):
+        Forecaster(IntentMixture(2))
+    with pytest.raises(InvalidParameter, match="over MaxEnt or DestinationMaxEnt; this one is over MLIRL"):
+        Forecaster(known(MLIRL(), WALKS, RHO, TASTES))
+    with pytest.raises(InvalidParameter, match="terminal_or_max_length"):
+        walkers(stop="terminal_or_max_length")
+
+
+def test_what_cannot_be_forecast_is_said():
+    forecast = walkers()
+    for partial, said in (
+        ([], "a list of states, at least one"),
+        ([[0, 1]], "a list of states"),
+        (7, "a list of states"),
+    ):
+        with pytest.raises(InvalidDemos, match=said):
+            forecast.next_states(partial)
+    with pytest.raises(InvalidDemos, match="at least one partial trip"):
+        forecast.next_states(DEMOS[:0])
+    with pytest.raises(InvalidDemos, match="step 1: no action in state 1 leads to state 9"):
+        forecast.next_states([0, 1, 9])
+    with pytest.raises(InvalidDemos, match="99"):
+        forecast.next_states([0, 99])
+    with pytest.raises(InvalidParameter, match="goal must be a state, 0 to 15; it is 16"):
+        forecast.next_states([0, 1], 16)
+    with pytest.raises(InvalidParameter, match="one goal for all, or one for each of 1 partial trips; got 2"):
+        forecast.next_states([0, 1], [3, 4])
+    with pytest.raises(InvalidDemos, match="no trip that begins so ends in state 0. It cannot be reached from state 1"):
+        forecast.next_states([0, 1], 0)
+    with pytest.raises(InvalidDemos, match="leads to none of the 2 candidate"):
+        forecast.destinations([0, 1], [0, 4])
+    with pytest.raises(InvalidParameter, match="each state once"):
+        forecast.destinations([0, 1], [5, 5])
+    for prior in ([1.0], [0.0, 0.0], [-1.0, 2.0], "own"):
+        with pytest.raises(InvalidParameter, match="prior must"):
+            forecast.destinations([0, 1], [5, 6], prior)
+    with pytest.raises(InvalidParameter, match="Pass a partial trip too"):
+        forecast.intents(goal=3)
+    for ask in (forecast.route, forecast.flows, forecast.predicted_routes):
+        with pytest.raises(InvalidParameter, match="in which trips of the model begin; p0 of state 5 is 0"):
+            ask(5, 15)
+    with pytest.raises(InvalidParameter, match="both starts and goals"):
+        forecast.flows([0])
+    for weights in ([1.0, 2.0], [-1.0], [np.nan]):
+        with pytest.raises(InvalidParameter, match="weights"):
+            forecast.flows([0], [5], weights)
+
+
+def test_a_prefix_as_long_as_the_model_allows_ends():
+    forecast = walkers()
+    whole = [0, 1, 2, 3, 7, 11, 15]
+    found = forecast.next_states(whole)
+    assert found.state.size == 0
+    np.testing.assert_allclose(found.stop, [1.0], rtol=1e-12)
+    assert found.most_likely.tolist() == [-1]
+    assert repr(found) == "next: no way on; ends here 100.0 %"
+    with pytest.raises(InvalidDemos, match="more than max_length = 6"):
+        Forecaster(known(MaxEnt(6, None), WALKS, RHO, TASTES)).next_states(whole)
+
+
+def test_what_is_written_out():
+    forecast = walkers()
+    assert repr(forecast) == "Forecaster: 2 intents, unconditioned, 16 states"
+    assert repr(drivers().closing(edges=[0])) == "Forecaster: 2 intents, destination-conditioned, 4 states, changed"
+    both = forecast.next_states(Demonstrations.from_lists([[0], [0, 1]]))
+    assert repr(both) == "next turns of 2 partial trips, 4 in all"
+    assert repr(both[-1]) == repr(forecast.next_states([0, 1]))
+    with pytest.raises(IndexError, match="no number 2"):
+        both[2]
+    assert repr(forecast.destinations(Demonstrations.from_lists([[0], [0, 1]]), [5, 6])) == (
+        "destinations of 2 partial trips among 2 candidates"
+    )
+    assert repr(drivers().closing(states=[2]).flows([0, 1], [1, 2])).endswith("; 1 pairs are cut off")

@@ -1,0 +1,248 @@
+"""The cheapest ways and the next best ones, against networkx; costs and predicted routes; and what they refuse."""
+
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxEnt, RewardEnsemble
+from limiirl.errors import InvalidParameter
+from limiirl.forecast import Forecaster, cheapest_routes
+from limiirl.mdp.shortest_paths import Ways
+from limiirl.worlds import RoadGrid
+from tests.oracles.forecasts import known
+
+
+def random_graph(seed: int, n: int = 7, share: float = 0.45) -> tuple[MDP, np.ndarray, nx.DiGraph]:
+    """An MDP of random edges with whole costs, so that many ways cost the same, and the same as a graph."""
+    rng = np.random.default_rng(seed)
+    moves = [(a, b) for a in range(n) for b in range(n) if a != b and rng.random() < share]
+    src, dst = zip(*moves, strict=True)
+    mdp = MDP.from_edges(src, dst, n_states=n)
+    cost = rng.integers(0, 5, size=mdp.n_edges).astype(float)
+    graph = nx.DiGraph()
+    graph.add_nodes_from(range(n))
+    graph.add_weighted_edges_from(zip(mdp.src.tolist(), mdp.dst.tolist(), cost.tolist(), strict=True))
+    return mdp, cost, graph
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_ranked_ways_are_the_simple_paths_in_order(seed):
+    mdp, cost, graph = random_graph(seed)
+    ways = Ways(mdp, cost)
+    for start, goal in itertools.permutations(range(0, 7, 2), 2):
+        try:
+            paths = list(nx.shortest_simple_paths(graph, start, goal, weight="weight"))
+        except nx.NetworkXNoPath:
+            paths = []
+        wanted = [(nx.path_weight(graph, path, "weight"), path) for path in paths]
+        found = [(way.cost, [start, *mdp.dst[list(way.edges)].tolist()]) for way in ways.ranked(start, goal)]
+        assert [price for price, _ in found] == [price for price, _ in wanted]
+        assert sorted(found) == sorted(wanted)
+
+
+def two_choices(model, gamma=1.0):
+    """0 by 1 or 2 to 3, and by 4 or 5 to 6: one intent likes 1 and 4, the other 2 and 5."""
+    phi = np.zeros((7, 2))
+    phi[[1, 4], 0], phi[[2, 5], 1] = 1.0, 1.0
+    mdp = MDP.from_edges(
+        [0, 0, 1, 2, 3, 3, 4, 5], [1, 2, 3, 3, 4, 5, 6, 6], n_states=7, state_features=phi, gamma=gamma
+    )
+    start = RewardEnsemble([0.5, 0.5], [[0.0, -3.0], [-2.0, 0.0]])
+    demos = Demonstrations.from_lists([[0, 1, 3, 4, 6], [0, 2, 3, 5, 6]])
+    return IntentMixture(2, model, init=start, max_iter=0).fit(mdp, demos), mdp, start
+
+
+@pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+@pytest.mark.parametrize(
+    ("model", "gamma"),
+    [(DestinationMaxEnt(bounds=(-10, 0)), 1.0), (MaxEnt(5, (-10, 0)), 1.0), (MaxEnt(5, (-10, 0)), 0.8)],
+    ids=["given", "free", "discounted"],
+)
+def test_routes_count_intents_by_what_was_driven(model, gamma):
+    """Whole trips listed: the share of those that begin so and end there."""
+    mixture, mdp, ensemble = two_choices(model, gamma)
+    forecast = Forecaster(mixture)
+    whole = [[0, a, 3, b, 6] for a in (1, 2) for b in (4, 5)]
+    joint = np.exp(mixture.irl_.log_prob(mdp, ensemble.thetas, Demonstrations.from_lists(whole))) * ensemble.weights
+    for a, rows in ((1, joint[:2]), (2, joint[2:])):
+        found = forecast.routes(3, 6, 2, partial=[0, a, 3])
+        wanted = dict(zip((4, 5), rows.sum(axis=1) / rows.sum(), strict=True))
+        assert {int(route.states[1]) for route in found} == {4, 5}
+        for route in found:
+            np.testing.assert_allclose(route.probability, wanted[int(route.states[1])], rtol=1e-9)
+            own = rows[int(route.states[1]) - 4]
+            np.testing.assert_allclose(route.intents, own / own.sum(), rtol=1e-9)
+        likeliest = forecast.route(3, 6, partial=[0, a, 3])
+        assert likeliest.states.tolist() == [3, 4 if a == 1 else 5, 6]
+        np.testing.assert_allclose(likeliest.probability, max(wanted.values()), rtol=1e-9)
+    with pytest.raises(InvalidParameter, match="partial must be one trip that has come to start = 3"):
+        forecast.routes(3, 6, partial=[0, 1])
+
+
+def test_ranked_ways_tell_parallel_edges_apart():
+    mdp = MDP.from_edges([0, 0, 1, 1], [1, 1, 2, 2], action=[0, 1, 0, 1])
+    found = list(Ways(mdp, [1.0, 2.0, 0.0, 4.0]).ranked(0, 2))
+    assert [way.edges for way in found] == [(0, 2), (1, 2), (0, 3), (1, 3)]
+    assert [way.cost for way in found] == [1.0, 2.0, 5.0, 6.0]
+
+
+def test_a_closed_edge_is_no_way_and_nobody_need_go_to_where_they_are():
+    mdp = MDP.from_edges([0, 0, 1], [1, 2, 2])
+    ways = Ways(mdp, [np.inf, 2.0, 1.0])
+    assert [way.edges for way in ways.ranked(0, 2)] == [(1,)]
+    assert list(ways.ranked(0, 1)) == []
+    assert [tuple(way) for way in ways.ranked(1, 1)] == [((), 0.0)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_cheapest_ways_of_many_pairs(threads):
+    town = RoadGrid(n_states=400, n_edges=800, seed=3)
+    cost = town.length_km[town.mdp.dst]
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from(zip(town.mdp.src.tolist(), town.mdp.dst.tolist(), cost.tolist(), strict=True))
+    rng = np.random.default_rng(0)
+    starts, goals = rng.integers(400, size=(2, 300))
+    starts[0] = goals[0]
+    found = cheapest_routes(town.mdp, cost, starts, goals, threads=threads)
+    np.testing.assert_array_equal(found.start_states, starts)
+    np.testing.assert_array_equal(found.last_states, goals)
+    lengths = dict(nx.all_pairs_dijkstra_path_length(graph))
+    steps = found.steps(town.mdp)
+    total = np.bincount(steps.demo_of_step, weights=cost[steps.edge], minlength=300)
+    np.testing.assert_allclose(total, [lengths[s][g] for s, g in zip(starts, goals, strict=True)], rtol=1e-12)
+
+
+def test_costs_and_pairs_are_checked():
+    mdp = MDP.from_edges([0, 1], [1, 2])
+    for cost, said in (([1.0], r"shape \(2,\)"), ([1.0, -2.0], r"cost\[1\] is -2.0"), (["a", "b"], "array of numbers")):
+        with pytest.raises(InvalidParameter, match=said):
+            cheapest_routes(mdp, cost, [0], [1])
+    with pytest.raises(InvalidParameter, match=r"cost\[0\] is nan"):
+        Ways(mdp, [np.nan, 1.0])
+    with pytest.raises(InvalidParameter, match=r"starts\[1\] must be a state, 0 to 2; it is 3"):
+        cheapest_routes(mdp, [1.0, 1.0], [0, 3], [1, 1])
+    with pytest.raises(InvalidParameter, match=r"from starts\[1\] = 2 to goals\[1\] = 0 \(1 of 2 pairs have none\)"):
+        cheapest_routes(mdp, [1.0, 1.0], [0, 2], [1, 0])
+    with pytest.raises(InvalidParameter, match="a goal for each start; there are 2 and 3"):
+        cheapest_routes(mdp, [1.0, 1.0], [0, 1], [1, 1, 2])
+    with pytest.raises(InvalidParameter, match="whole number"):
+        cheapest_routes(mdp, [1.0, 1.0], [0.5], [1])
+    assert len(cheapest_routes(mdp, [1.0, 1.0], [], [])) == 0
+
+
+def town_forecaster(gamma: float = 1.0, max_length: int = 60, n_states: int = 300) -> tuple[RoadGrid, Forecaster]:
+    """Two styles of driving in a small town."""
+    town = RoadGrid(n_states=n_states, n_edges=2 * n_states, seed=1, gamma=gamma)
+    rng = np.random.default_rng(2)
+    thetas = -rng.uniform(0.5, 8.0, size=(2, town.mdp.n_features))
+    return town, Forecaster(known(MaxEnt(max_length), town.mdp, [0.7, 0.3], thetas))
+
+
+def test_predicted_routes_are_the_likeliest_of_the_mixture():
+    town, forecast = town_forecaster()
+    rng = np.random.default_rng(0)
+    starts, goals = rng.integers(town.mdp.n_states, size=(2, 40))
+    found = forecast.predicted_routes(starts, goals, threads=2)
+    own = [forecast.predicted_routes(starts, goals, np.eye(2)[k]) for k in range(2)]
+    log_joint = [forecast.mixture.irl_.log_prob(town.mdp, forecast.thetas, r) + np.log(forecast.shares) for r in own]
+    log_p = np.array([np.logaddexp.reduce(each, axis=1) for each in log_joint])
+    best = np.argmax(log_p, axis=0)
+    for i in range(40):
+        np.testing.assert_array_equal(found[i].states, own[best[i]][i].states)
+        assert found.labels[i] == np.argmax(log_joint[best[i]][i])
+    for i in range(0, 40, 8):
+        np.testing.assert_array_equal(forecast.route(int(starts[i]), int(goals[i])).states, found[i].states)
+    # The case is worth its name: both intents win pairs, and for some the route of the largest single term loses.
+    single = np.array([each[:, k] for k, each in enumerate(log_joint)])
+    assert np.any(best == 0)
+    assert np.any(best == 1)
+    assert np.any(np.argmax(single, axis=0) != best)
+
+
+def test_predicted_routes_of_one_intent_and_of_one_driver():
+    town, forecast = town_forecaster()
+    starts, goals = [3, 10, 77], [200, 150, 20]
+    by_intent = [forecast.predicted_routes(starts, goals, np.eye(2)[k]) for k in range(2)]
+    for k in range(2):
+        np.testing.assert_array_equal(by_intent[k].labels, k)
+        costs = -town.mdp.rewards(forecast.thetas)[0][town.mdp.dst, k]
+        assert by_intent[k].replace(labels=None) == cheapest_routes(town.mdp, costs, starts, goals)
+    mixed = forecast.predicted_routes(starts, goals, [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    assert mixed.labels.tolist() == [0, 1, 0]
+    assert mixed[1] == by_intent[1][1]
+    for wrong in ([0.5, 0.6], [1.0], [[1.0, 0.0]], [1.5, -0.5]):
+        with pytest.raises(InvalidParameter, match="intents must"):
+            forecast.predicted_routes(starts, goals, wrong)
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.95])
+def test_routes_that_are_too_long_for_the_model_are_not_its_own(gamma):
+    # By 1, 2 and 3 it is cheap but long; directly it is dear.
+    phi = [[0.0], [0.1], [0.1], [0.1], [0.0], [3.0]]
+    mdp = MDP.from_edges([0, 1, 2, 3, 0, 5], [1, 2, 3, 4, 5, 4], gamma=gamma, state_features=phi)
+    for length, best in ((5, [0, 1, 2, 3, 4]), (4, [0, 5, 4])):
+        mix = known(MaxEnt(length), mdp, [1.0], [[-1.0]])
+        forecast = Forecaster(mix)
+        assert forecast.routes(0, 4)[0].states.tolist() == best
+        assert len(forecast.routes(0, 4)) == (2 if length == 5 else 1)
+        assert forecast.predicted_routes([0], [4])[0].states.tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(InvalidParameter, match="more than max_length = 4 states. IntentMixture.most_likely finds"):
+        forecast.route(0, 4)
+
+
+def test_a_search_that_is_cut_short_says_what_is_certain():
+    _, forecast = town_forecaster()
+    certain = forecast.routes(3, 120, k=4)
+    assert all(route.exact for route in certain)
+    cut = forecast.routes(3, 120, k=4, most=4)
+    assert not all(route.exact for route in cut)
+    for route, other in zip(cut, certain, strict=False):
+        assert not route.exact or route.states.tolist() == other.states.tolist()
+    assert [r.probability for r in certain] == sorted((r.probability for r in certain), reverse=True)
+    assert certain[0].probability >= forecast.route(3, 120).probability * (1.0 - 1e-12)
+
+
+def test_a_discount_leaves_the_listed_probabilities_exact():
+    town, forecast = town_forecaster(gamma=0.99, max_length=40)
+    for route in forecast.routes(3, 120, k=3, most=60):
+        demo = Demonstrations.from_lists([route.states], [town.mdp.act[route.edges]])
+        joint = forecast.shares * np.exp(forecast.mixture.irl_.log_prob(town.mdp, forecast.thetas, demo)[0])
+        np.testing.assert_allclose(route.intents, joint / joint.sum(), rtol=1e-8)
+
+
+def test_with_a_discount_what_is_dearer_may_be_likelier():
+    # By 1 it costs 2 at once; by 2, 3 and 5 it costs 2.5, but so late that it counts for less.
+    phi = [[0.0], [2.0], [0.0], [0.0], [0.0], [2.5]]
+    mdp = MDP.from_edges([0, 1, 0, 2, 3, 5], [1, 4, 2, 3, 5, 4], gamma=0.5, state_features=phi)
+    forecast = Forecaster(known(MaxEnt(5), mdp, [1.0], [[-1.0]]))
+    (best,) = forecast.routes(0, 4, k=1)
+    assert best.states.tolist() == [0, 2, 3, 5, 4]
+    assert best.exact
+    (first,) = forecast.routes(0, 4, k=1, most=1)
+    assert first.states.tolist() == [0, 1, 4]
+    assert not first.exact
+
+
+def test_rewards_that_are_no_costs_are_refused():
+    mdp = MDP.from_edges([0, 1], [1, 2], state_features=[[0.0], [1.0], [0.0]], edge_features=[[0.0], [1.0]])
+    for theta, said in (([0.5, 0.0], "that of state 1 is 0.5 under intent 0"), ([0.0, 0.25], "that of edge 1 is 0.25")):
+        mix = known(MaxEnt(3, (-1, 1)), mdp, [1.0], [theta])
+        with pytest.raises(InvalidParameter, match=said):
+            Forecaster(mix).route(0, 2)
+
+
+def test_no_route_is_said():
+    mdp = MDP.from_edges([0, 1], [1, 2], state_features=[1.0, 1.0, 1.0], p0=[0.5, 0.25, 0.25])
+    mix = known(MaxEnt(3), mdp, [1.0], [[-1.0]])
+    forecast = Forecaster(mix)
+    for ask in (forecast.route, forecast.routes):
+        with pytest.raises(InvalidParameter, match="No trip of the model leads from start = 2 to goal = 0"):
+            ask(2, 0)
+    with pytest.raises(InvalidParameter, match=r"No route leads from starts\[0\] = 2"):
+        forecast.predicted_routes([2], [0])
+    (here,) = forecast.routes(1, 1)
+    assert here.states.tolist() == [1]
+    with pytest.raises(InvalidParameter, match="k must be a whole number"):
+        forecast.routes(0, 2, k=0)

@@ -1,0 +1,158 @@
+"""Closed links and other features: the changed world, who loses and gains, and what is cut off."""
+
+import numpy as np
+import pytest
+
+from limiirl import MDP, Demonstrations, MaxEnt
+from limiirl.errors import InvalidDemos, InvalidParameter
+from limiirl.forecast import Forecaster
+from limiirl.irl.destination.model import DestinationMaxEnt
+from tests.oracles.forecasts import known
+
+# Two ways from 0 to 3, by 1 or by 2; 4 hangs on 3, and 5 on nothing but 4.
+PHI = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
+EDGES = ([0, 0, 1, 2, 3, 4, 4, 5], [1, 2, 3, 3, 4, 3, 5, 4])
+TOWN = MDP.from_edges(*EDGES, state_features=PHI)
+COSTS = np.array([[-3.0, -1.0], [-3.0, 0.0]])
+MODELS = [MaxEnt(8), DestinationMaxEnt()]
+both = pytest.mark.parametrize("irl", MODELS, ids=["free", "given"])
+
+
+def forecaster(irl, mdp: MDP = TOWN) -> Forecaster:
+    return Forecaster(known(irl, mdp, [0.5, 0.5], COSTS), Demonstrations.from_lists([[3], [4]]))
+
+
+@both
+def test_closing_a_state_sends_everybody_the_other_way(irl):
+    before = forecaster(irl)
+    after = before.closing(states=[1])
+    change = before.compare(after, [0], [3], [10.0])
+    np.testing.assert_allclose(change.after.edge[[1, 3]], 10.0, rtol=1e-9)
+    np.testing.assert_array_equal(change.after.edge[[0, 2]], 0.0)
+    np.testing.assert_allclose(change.edge, change.after.edge - change.before.edge, rtol=1e-12)
+    assert set(change.gains(2)) == {1, 3}
+    assert set(change.losses()[:2]) == {0, 2}
+    assert change.cut_off.size == 0
+    np.testing.assert_allclose(after.next_states([0], 3).probability, [1.0], rtol=1e-9)
+    routes = before.compare_routes(after, 0, 3, k=2)
+    assert [states.tolist() for states in routes.routes] == [[0, 1, 3], [0, 2, 3]]
+    assert routes.after[0] == 0.0
+    assert 0.99 < routes.after[1] <= 1.0
+    np.testing.assert_allclose(routes.before, [r.probability for r in before.routes(0, 3, k=2)], rtol=1e-12)
+    assert repr(routes).splitlines()[0].endswith("-> 0.0 %: 0 - 1 - 3")
+
+
+@both
+def test_pairs_that_are_cut_off_are_said(irl):
+    before = forecaster(irl)
+    after = before.closing(edges=[4])
+    change = before.compare(after, [0, 0, 5], [3, 4, 3], [1.0, 2.0, 4.0])
+    assert change.cut_off.tolist() == [1]
+    assert change.trips_lost == 2.0
+    assert repr(change).endswith("cut off: 1 pairs, 2 trips")
+    assert after.flows([0, 0], [4, 5]).cut_off.tolist() == [0, 1]
+    assert after.flows([0, 0], [4, 5]).trips == 0.0
+    gone = before.compare_routes(after, 0, 4)
+    np.testing.assert_array_equal(gone.after, 0.0)
+    with pytest.raises(InvalidParameter, match="No trip of the model leads from start = 0 to goal = 4"):
+        after.routes(0, 4)
+    with pytest.raises(InvalidDemos, match="no trip that begins so ends in state 4"):
+        after.next_states([0, 1], 4)
+
+
+@both
+def test_closed_states_are_said(irl):
+    after = forecaster(irl).closing(states=[4])
+    assert after.flows([0, 4, 0], [3, 3, 4]).cut_off.tolist() == [1, 2]
+    with pytest.raises(InvalidParameter, match="start is state 4, which is closed"):
+        after.route(4, 3)
+    with pytest.raises(InvalidParameter, match="goal is state 4, which is closed"):
+        after.next_states([0], 4)
+    with pytest.raises(InvalidParameter, match=r"goals\[1\] is state 4, which is closed"):
+        after.predicted_routes([0, 0], [3, 4])
+    with pytest.raises(InvalidDemos, match="step 2: state 4 is closed"):
+        after.next_states([1, 3, 4])
+    np.testing.assert_array_equal(after.destinations([0]).candidates, [3])
+    nothing = after.closing(states=[3])
+    with pytest.raises(InvalidParameter, match="no demonstrations with open ends"):
+        nothing.destinations([0])
+    assert after.mdp.n_states == TOWN.n_states
+
+
+@both
+def test_closings_add_up_and_edges_keep_their_numbers(irl):
+    once = forecaster(irl).closing(edges=[0], states=[5])
+    twice = forecaster(irl).closing(states=[5]).closing(edges=[0])
+    assert once.mdp == twice.mdp
+    np.testing.assert_array_equal(once.edges, [1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(twice.edges, once.edges)
+    np.testing.assert_array_equal(once.mdp.act, TOWN.act[once.edges])
+    for edge in (0, 99, 0.5):  # closed, unknown, none
+        with pytest.raises(InvalidParameter, match=rf"edges of the MDP that are open; .*{edge}.* is not"):
+            once.closing(edges=[edge])
+    with pytest.raises(InvalidParameter, match="states must be a state"):
+        once.closing(states=["a"])
+
+
+@both
+def test_other_features_send_people_elsewhere(irl):
+    before = forecaster(irl)
+    phi = PHI.copy()
+    phi[1] = [1.0, 4.0]  # now state 1 is what one of the intents shuns
+    after = before.changing(state_features=phi)
+    change = before.compare(after, [0], [3])
+    assert change.edge[0] < -0.1
+    assert change.edge[1] > 0.1
+    np.testing.assert_allclose(change.edge[0] + change.edge[1], 0.0, atol=1e-9)
+    np.testing.assert_array_equal(after.edges, np.arange(8))
+    same = before.compare(before.changing(state_features=PHI), [0, 5], [3, 3])
+    np.testing.assert_allclose(same.edge, 0.0, atol=1e-12)
+    with pytest.raises(InvalidParameter, match="Nothing changes"):
+        before.changing()
+    with pytest.raises(InvalidParameter, match=r"state_features must have the form .* got shape \(6, 1\)"):
+        before.changing(state_features=phi[:, :1])
+    with pytest.raises(InvalidParameter, match=r"edge_features must have the form .* \(none\)"):
+        before.changing(edge_features=np.ones((8, 1)))
+
+
+def test_an_action_that_may_lead_over_a_closed_edge_is_closed():
+    mdp = MDP.from_edges(
+        [0, 0, 0, 1, 2],
+        [1, 2, 2, 0, 0],
+        action=[0, 0, 1, 0, 0],
+        prob=[0.5, 0.5, 1.0, 1.0, 1.0],
+        action_features=[[1.0], [1.0], [2.0], [3.0], [4.0]],
+        edge_features=[[1.0], [2.0], [3.0], [4.0], [5.0]],
+    )
+    after = Forecaster(known(MaxEnt(5), mdp, [1.0], [[-1.0, -1.0]])).closing(edges=[0])
+    np.testing.assert_array_equal(after.edges, [2, 3, 4])
+    np.testing.assert_array_equal(after.mdp.action_features.ravel(), [2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(after.mdp.edge_features.ravel(), [3.0, 4.0, 5.0])
+    assert after.mdp.feature_names == mdp.feature_names
+
+
+def test_dead_ends_where_nobody_may_end():
+    mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], state_features=np.ones(3))
+    before = Forecaster(known(MaxEnt(4, stop="terminal"), mdp, [1.0], [[-1.0]]))
+    with pytest.raises(InvalidParameter, match="State 1 has no way out any more, and the model has stop='terminal'"):
+        before.closing(edges=[2])
+    found = before.closing(edges=[2], states=[1])
+    assert found.route(0, 2).states.tolist() == [0, 2]
+    free = Forecaster(known(MaxEnt(4), mdp, [1.0], [[-1.0]])).closing(edges=[2])
+    assert free.mdp.terminal.tolist() == [False, True, True]
+    with pytest.raises(InvalidParameter, match="Every state in which trips begin is closed"):
+        before.closing(states=[0, 1])
+
+
+def test_only_worlds_of_one_mixture_are_compared():
+    one, other = forecaster(MaxEnt(8)), forecaster(MaxEnt(8))
+    with pytest.raises(InvalidParameter, match="Only two worlds of one mixture"):
+        one.compare(other)
+    own = one.compare(one.closing(states=[2]))
+    assert own.before.trips == own.after.trips == 1.0
+    assert own.edge[1] < 0.0
+    for flows in (own.before, own.after):
+        entered, left = (np.bincount(x, weights=flows.edge, minlength=6) for x in (TOWN.dst, TOWN.src))
+        ends = flows.state - left  # those who do not go on
+        np.testing.assert_allclose(ends.sum(), 1.0, rtol=1e-10)
+        assert np.all(flows.state - entered > -1e-12)  # those who begin

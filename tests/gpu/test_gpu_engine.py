@@ -1,0 +1,200 @@
+"""The GPU engine against the CPU engine: every figure, on every kind of MDP.
+
+Without a GPU the same CUDA source runs emulated, on small cases; with one, all of it runs there.
+"""
+
+import numpy as np
+import pytest
+
+from limiirl.kernels.gpu.emulator import EmulatedDevice
+from limiirl.kernels.graph import Rewards
+from tests.oracles.gpu_cases import NEEDS_COMPILER, NO_DEVICE, ONLY_REAL, Case, assert_same, engines, make_case
+from tests.oracles.random_mdps import lean_bytes
+
+pytestmark = NO_DEVICE
+WORLDS = {
+    "deterministic": {},
+    "stochastic": {"stochastic": True},
+    "discounted": {"gamma": 0.9},
+    "hub": {"n_states": 120, "hub": True, "length": 9},
+    "hub of weighted edges": {"n_states": 120, "hub": True, "length": 9, "stochastic": True, "gamma": 0.95},
+    "actions": {"kinds": "state action", "stochastic": True},
+    "edges": {"kinds": "edge", "gamma": 0.95},
+    "all features, sparse": {"kinds": "state action edge sparse", "stochastic": True, "gamma": 0.9},
+    "long": {"n_states": 7, "length": 150},
+    "one step": {"length": 1},
+    "two steps": {"length": 2, "n_states": 5},
+    "one state": {"n_states": 1, "length": 30},
+}
+
+
+def compare(case: Case, together: int = 1, **options: object) -> None:
+    """All intents at once on the GPU; so many `together` on the CPU, whose kernels are compiled for their number."""
+    gpu, cpu = engines(case, **options)
+    parts = [cpu.expectation(case.thetas[k : k + together]) for k in range(0, len(case.thetas), together)]
+    for found, expected in zip(gpu.expectation(case.thetas), zip(*parts, strict=True), strict=True):
+        assert_same(found, np.concatenate(expected))
+
+
+@pytest.mark.parametrize("space", ["linear", "log", "auto"])
+@pytest.mark.parametrize("world", WORLDS)
+def test_value_and_gradient(world: str, space: str) -> None:
+    compare(make_case(**WORLDS[world]), number_space=space)
+
+
+def compare_all(world: str, place: object, space: str) -> None:
+    """Sweeps from checkpoints and by start, counts, and the Hessian."""
+    case = make_case(**WORLDS[world])
+    lean = lean_bytes(case.mdp, case.length, len(case.thetas))
+    compare(case, place=place, number_space=space)
+    compare(case, place=place, number_space=space, by_start=True, max_bytes=lean)
+    gpu, cpu = engines(case, place, number_space=space)
+    for found, expected in zip(gpu.totals(case.thetas, edges=True), cpu.totals(case.thetas, edges=True), strict=True):
+        assert_same(found, expected)
+    assert_same(gpu.covariance(case.thetas[0]), cpu.covariance(case.thetas[0]))
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("threads", [32, 256])
+@pytest.mark.parametrize("space", ["linear", "log"])
+@pytest.mark.parametrize("world", ["deterministic", "hub of weighted edges", "long"])
+def test_threads_of_a_block_in_either_order(world: str, space: str, threads: int, reverse: bool) -> None:
+    compare_all(world, EmulatedDevice(n_threads=threads, reverse=reverse), space)
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("world", ["deterministic", "all features, sparse"])
+def test_kernels_compiled_for_their_columns(world: str) -> None:
+    """As they are for a GPU, of plain sweeps and of others."""
+    for space in ("linear", "log"):
+        compare(make_case(**WORLDS[world]), place=EmulatedDevice(compiled=True), number_space=space)
+
+
+@pytest.mark.parametrize("K", [1, 3, 8, 32])
+@pytest.mark.parametrize("space", ["linear", "log"])
+def test_any_number_of_intents(K: int, space: str) -> None:
+    compare(make_case(n_states=11, K=K, kinds="state edge", length=18), number_space=space)
+
+
+@pytest.mark.parametrize("space", ["linear", "log"])
+@pytest.mark.parametrize("by_start", [False, True])
+@pytest.mark.parametrize("world", ["deterministic", "all features, sparse", "long"])
+def test_from_checkpoints_and_by_start(world: str, by_start: bool, space: str) -> None:
+    """The messages are recomputed in stretches that do not begin where scales change."""
+    case = make_case(**WORLDS[world])
+    lean = lean_bytes(case.mdp, case.length, len(case.thetas))
+    compare(case, number_space=space, by_start=by_start, max_bytes=lean)
+
+
+@pytest.mark.parametrize("space", ["linear", "log", "auto"])
+@pytest.mark.parametrize("stop", ["terminal", "terminal_or_max_length"])
+@pytest.mark.parametrize("by_start", [False, True])
+def test_rules_of_stopping(stop: str, by_start: bool, space: str) -> None:
+    case = make_case(n_states=15, kinds="state edge", gamma=0.95)
+    mdp = case.mdp
+    last = mdp.n_states
+    joined = type(mdp).from_edges(
+        np.append(mdp.src, np.arange(last)), np.append(mdp.dst, np.full(last, last)), n_states=last + 1,
+        p0=np.append(mdp.p0, 0.0), gamma=mdp.gamma, terminal=np.arange(last + 1) == last,
+        state_features=np.vstack([mdp.state_features, np.zeros(3)]),
+        edge_features=np.vstack([mdp.edge_features, np.zeros((last, 3))]),
+    )  # fmt: skip
+    compare(Case(joined, case.length, case.thetas), number_space=space, stop=stop, by_start=by_start)
+
+
+@pytest.mark.parametrize("space", ["linear", "log"])
+@pytest.mark.parametrize("world", ["deterministic", "all features, sparse", "hub"])
+def test_counts_and_marginals(world: str, space: str) -> None:
+    case = make_case(**WORLDS[world])
+    gpu, cpu = engines(case, number_space=space)
+    gain = np.random.default_rng(1).uniform(0.5, 1.5, case.length)
+    for found, expected in zip(
+        gpu.totals(case.thetas, gain=gain, edges=True), cpu.totals(case.thetas, gain=gain, edges=True), strict=True
+    ):
+        assert_same(found, expected)
+    assert_same(gpu.time_marginals(case.thetas[0]), cpu.time_marginals(case.thetas[0]))
+    assert_same(gpu.log_partition(case.thetas), cpu.log_partition(case.thetas))
+    assert_same(gpu.log_partition_by_start(case.thetas), cpu.log_partition_by_start(case.thetas))
+
+
+@pytest.mark.parametrize("space", ["linear", "log"])
+@pytest.mark.parametrize("by_start", [False, True])
+@pytest.mark.parametrize("max_bytes", [0.0, 1e9])
+@pytest.mark.parametrize("world", ["deterministic", "all features, sparse", "hub of weighted edges"])
+def test_hessian(world: str, max_bytes: float, by_start: bool, space: str) -> None:
+    case = make_case(**WORLDS[world])
+    gpu, cpu = engines(case, number_space=space, by_start=by_start, max_bytes=max_bytes)
+    assert_same(gpu.covariance(case.thetas[0]), cpu.covariance(case.thetas[0]))
+
+
+def test_starts_of_demonstrations() -> None:
+    case = make_case(n_states=30)
+    starts = np.random.default_rng(2).dirichlet(np.ones(30), 3).T
+    gpu, cpu = engines(case, by_start=True)
+    for found, expected in zip(
+        gpu.expectation(case.thetas, starts=starts), cpu.expectation(case.thetas, starts=starts), strict=True
+    ):
+        assert_same(found, expected)
+    assert_same(
+        gpu.covariance(case.thetas[1], starts=starts[:, 1]), cpu.covariance(case.thetas[1], starts=starts[:, 1])
+    )
+
+
+@pytest.mark.parametrize("lean", [True, False])
+def test_what_lies_ahead(lean: bool) -> None:
+    case = make_case()
+    gpu, cpu = engines(case, max_bytes=lean_bytes(case.mdp, case.length, 3) if lean else 1e9)
+    rng = np.random.default_rng(3)
+    step, state = rng.integers(0, case.length, 40), rng.integers(0, case.mdp.n_states, 40)
+    mine, other = gpu.ahead(case.thetas, step, state), cpu.ahead(case.thetas, step, state)
+    assert_same(mine.log_Z, other.log_Z)
+    assert_same(mine.value + mine.scale, other.value + other.scale)
+
+
+def test_scales_of_extreme_rewards() -> None:
+    """Sums far beyond float64, and far below it, in both spaces; "auto" sends each intent to its own."""
+    case = make_case(n_states=12, length=80, scale=1.0)
+    thetas = np.array([[0.1, -0.2, 0.1], [25.0, 18.0, 30.0], [-60.0, -70.0, -50.0], [0.0, 0.0, 0.0]])
+    compare(case._replace(thetas=thetas))
+    compare(case._replace(thetas=thetas), number_space="log", by_start=True)
+
+
+@ONLY_REAL
+@pytest.mark.parametrize("K", [1, 3, 8, 32])
+@pytest.mark.parametrize("space", ["linear", "log"])
+@pytest.mark.parametrize(
+    "world",
+    [
+        {"n_states": 3_000, "length": 60},
+        {"n_states": 40_000, "length": 120, "seed": 1},
+        {"n_states": 20_000, "length": 40, "stochastic": True, "gamma": 0.98, "kinds": "state action edge"},
+        {"n_states": 5_000, "length": 50, "hub": True, "kinds": "state edge sparse"},
+    ],
+    ids=str,
+)
+def test_large_worlds(world: dict, space: str, K: int) -> None:
+    compare(make_case(K=K, **world), together=8, number_space=space)
+
+
+@ONLY_REAL
+@pytest.mark.parametrize("by_start", [False, True])
+@pytest.mark.parametrize("space", ["linear", "log"])
+def test_large_worlds_from_checkpoints(space: str, by_start: bool) -> None:
+    case = make_case(n_states=30_000, length=150, K=3, gamma=0.99)
+    compare(case, together=8, number_space=space, by_start=by_start, max_bytes=lean_bytes(case.mdp, case.length, 3))
+    gpu, cpu = engines(case, number_space=space, by_start=by_start, max_bytes=1e8)
+    assert_same(gpu.covariance(case.thetas[0]), cpu.covariance(case.thetas[0]))
+
+
+@pytest.mark.parametrize("world", ["discounted", "edges", "stochastic", "hub of weighted edges"])
+def test_the_bound_that_chooses_the_number_space(world: str) -> None:
+    """Late weights tend to 1 under a discount: a bound from the first step alone would be too small."""
+    case = make_case(**WORLDS[world])
+    found = []
+    for engine in engines(case):
+        rewards, (prob, _) = engine.backend.rewards(case.mdp, case.thetas), engine.backend.edge_weights(False)
+        edge = None if rewards.edge is None else rewards.edge.ravel()
+        flat = Rewards(rewards.node.ravel(), prob, edge, engine.discount, False)
+        found.append(engine.backend.log_growth(flat, engine.discount, len(case.thetas)))
+    assert_same(*found)

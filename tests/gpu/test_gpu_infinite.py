@@ -1,0 +1,250 @@
+"""Trajectories of any length on a GPU, or its emulation, against the CPU: log Z, gradients, infinite sums, and fits."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+from limiirl.errors import ConvergenceWarning, DivergentPartition, InvalidParameter, NumericalError
+from limiirl.irl.device import WORTH_IT
+from limiirl.irl.maxent import gpu_infinite
+from limiirl.irl.maxent.gpu_infinite import GpuInfiniteEngine
+from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
+from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, WORLDS, assert_same, costly_world, device
+
+pytestmark = NO_DEVICE
+
+
+def starts_of(mdp: MDP, K: int, allowed: np.ndarray | None = None) -> np.ndarray:
+    """Distributions of start states (S, K), each of some states alone."""
+    rng = np.random.default_rng(5)
+    share = rng.random((mdp.n_states, K)) * (rng.random((mdp.n_states, K)) < 0.4)
+    if allowed is not None:
+        share[~allowed] = 0.0
+    share[-1 if allowed is None else np.flatnonzero(allowed)[0]] += 0.1
+    return share / share.sum(axis=0)
+
+
+def with_ends(mdp: MDP) -> MDP:
+    """The MDP with two states that nobody leaves, and with state 2 leading to itself alone, so that it never ends."""
+    kept = ~np.isin(mdp.src, [0, 4]) & ~((mdp.src == 2) & (mdp.dst != 2))
+    src, dst = np.append(mdp.src[kept], 2), np.append(mdp.dst[kept], 2)
+    p0 = np.arange(mdp.n_states) % 3 + 0.0
+    ends = MDP.from_edges(src, dst, mdp.n_states, state_features=mdp.state_features, p0=p0 / p0.sum())
+    rng = np.random.default_rng(7)
+    given = {"action_features": rng.random((ends.n_pairs, 1)), "edge_features": rng.random((ends.n_edges, 1))}
+    return ends.replace(feature_names=None, **given)
+
+
+@pytest.fixture
+def nothing_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make it an error to leave to the CPU what a device should settle."""
+    monkeypatch.setattr(InfiniteEngine, "_factor", None)
+
+
+def both(mdp: MDP, **options: Any) -> tuple[GpuInfiniteEngine, InfiniteEngine]:
+    return GpuInfiniteEngine(mdp, device(), **options), InfiniteEngine(mdp, **options)
+
+
+def compare(mdp: MDP, thetas: np.ndarray, starts: np.ndarray | None = None, **options: Any) -> None:
+    gpu, cpu = both(mdp, **options)
+    expected = cpu.expectation(thetas, starts=starts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InfiniteEngine, "_factor", None)  # called, it would be an error
+        found = gpu.expectation(thetas, starts=starts)
+        log_Z = gpu.log_partition(thetas, starts=starts)
+    for one, other in zip(found, expected, strict=True):
+        assert_same(one, other)
+    np.testing.assert_array_equal(log_Z, found[0])
+
+
+@pytest.mark.parametrize("by_start", [False, True])
+@pytest.mark.parametrize("kind", WORLDS)
+def test_log_partitions_and_gradients(kind: str, by_start: bool) -> None:
+    compare(*costly_world(**WORLDS[kind]), by_start=by_start)
+
+
+@pytest.mark.parametrize("K", [1, 9])
+def test_any_number_of_intents(K: int) -> None:
+    compare(*costly_world(K=K))
+    mdp, thetas = costly_world(K=K, stochastic=True, kinds="state action")
+    compare(mdp, thetas, starts_of(mdp, K), by_start=True)
+
+
+@pytest.mark.parametrize("by_start", [False, True])
+def test_trajectories_that_end_in_terminal_states(by_start: bool) -> None:
+    mdp, thetas = costly_world()
+    ends, thetas = with_ends(mdp), np.column_stack([thetas, np.full((3, 2), [-0.3, 0.2])])
+    if by_start:
+        allowed = np.zeros(mdp.n_states, dtype=bool)
+        allowed[ends.terminal] = True
+        for _ in range(mdp.n_states):
+            np.logical_or.at(allowed, ends.src, allowed[ends.dst])
+        assert 3 < allowed.sum() < mdp.n_states
+        compare(ends, thetas, starts_of(ends, 3, allowed), stop="terminal", by_start=True)
+        with pytest.raises(InvalidParameter, match=r"No trajectory from state \d+ ends in a terminal state"):
+            both(ends, stop="terminal", by_start=True)[0].expectation(thetas)
+    else:
+        compare(ends, thetas, stop="terminal")
+
+
+def test_edges_side_by_side_and_rewards_of_edges_alone() -> None:
+    src, dst = np.array([0, 0, 0, 1, 2]), np.array([1, 1, 2, 2, 0])
+    mdp = MDP.from_edges(src, dst, 3, state_features=None, edge_features=[[1.0], [2.0], [1.0], [3.0], [1.0]])
+    compare(mdp, np.array([[-1.0], [-2.0]]), by_start=True)
+    compare(MDP.from_edges(src, dst, 3), np.full((1, 3), -1.0))
+
+
+def test_starts_of_ones_own_without_conditioning_are_the_cpus() -> None:
+    mdp, thetas = costly_world()
+    gpu, cpu = both(mdp)
+    starts = starts_of(mdp, 3)
+    for one, other in zip(gpu.expectation(thetas, starts=starts), cpu.expectation(thetas, starts=starts), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def two_loops(theta: float) -> tuple[MDP, np.ndarray]:
+    """Two pairs of states that lead to each other, without a way between the pairs; the second pair is costly."""
+    mdp = MDP.from_edges([0, 1, 2, 3], [1, 0, 3, 2], 4, p0=[0, 0, 1, 0], state_features=[[1, 0]] * 2 + [[0, 1]] * 2)
+    return mdp, np.array([[theta, -1.0]])
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_infinite_sums_are_told_without_the_cpu() -> None:
+    mdp, thetas = two_loops(0.5)
+    with pytest.raises(DivergentPartition, match=r"is infinite: cycles through state [01] weigh more than 1"):
+        both(mdp.replace(p0=[0.5, 0, 0.5, 0]))[0].expectation(thetas)
+    starts = np.array([[0.0, 0.5], [0, 0], [1.0, 0.5], [0, 0]])
+    with pytest.raises(DivergentPartition, match="cycles through state"):
+        both(mdp, by_start=True)[0].expectation(np.repeat(thetas, 2, axis=0), starts=starts)
+
+
+def test_what_no_trajectory_passes_does_not_matter() -> None:
+    mdp, thetas = two_loops(0.5)
+    compare(mdp, thetas)
+    gpu, cpu = both(mdp, by_start=True)  # by start others could be asked for: elimination is stuck, and the CPU is not
+    for one, other in zip(gpu.expectation(thetas), cpu.expectation(thetas), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_infinite_sum_in_a_later_batch_is_judged_by_its_own_starts() -> None:
+    mdp, thetas = two_loops(0.5)
+    starts = np.zeros((4, 9))
+    starts[2] = 1.0  # what the first eight columns start from, and the ninth does not
+    starts[:, 8] = [1.0, 0.0, 0.0, 0.0]
+    gpu = both(mdp, by_start=True)[0]
+    with pytest.raises(DivergentPartition, match="cycles through state"):
+        gpu.expectation(np.repeat(thetas, 9, axis=0), starts=starts)
+    assert np.all(np.isfinite(gpu.expectation(np.repeat(thetas, 8, axis=0), starts=starts[:, :8])[0]))
+
+
+@pytest.mark.parametrize("theta", [-1e-13, -1e-10, 0.0, 1e-12])
+def test_loops_that_weigh_nearly_one_are_the_cpus_to_judge(theta: float) -> None:
+    mdp, thetas = two_loops(theta)
+    gpu, cpu = both(mdp.replace(p0=[1, 0, 0, 0]))
+    told = []
+    for engine in (gpu, cpu):
+        try:
+            told.append(str(engine.expectation(thetas)[0][0]))
+        except DivergentPartition as error:
+            told.append(str(error))
+    assert told[0] == told[1]
+
+
+def test_one_of_several_that_is_left_leaves_the_others() -> None:
+    mdp, thetas = costly_world()
+    thetas[1, 0] = -800.0  # trajectories weigh less than floats can
+    gpu, cpu = both(mdp)
+    for one, other in zip(gpu.expectation(thetas), cpu.expectation(thetas), strict=True):
+        assert_same(one, other)
+    thetas[1, 0] = 1e3  # more than floats have for the CPU: in logarithms it is known to be infinite
+    with pytest.raises(DivergentPartition, match="weigh more than 1"):
+        gpu.expectation(thetas)
+    thetas[1] = 1.7e308
+    with pytest.raises(NumericalError, match="left the range of float64"):
+        gpu.expectation(thetas)
+
+
+@pytest.mark.usefixtures("on_device")
+def test_a_fit_and_a_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
+    mdp, thetas = costly_world(K=2)
+    model = MaxEnt(np.inf, (-8, 2), solver="lbfgs", tol=1e-9)
+    demos = model.sample(mdp, thetas[0], 60, 0)
+    asked = []
+    monkeypatch.setattr(gpu_infinite, "Batch", _noting(gpu_infinite.Batch, asked))
+    on_gpu = MaxEnt(np.inf, (-8, 2), solver="lbfgs", tol=1e-9, device="gpu").fit(mdp, demos)
+    assert asked
+    np.testing.assert_allclose(on_gpu, model.fit(mdp, demos), rtol=1e-6, atol=1e-7)
+    found = []
+    for name in ("gpu", "cpu"):
+        irl = MaxEnt(np.inf, (-8, 2), condition="start", device=name)
+        with pytest.warns(ConvergenceWarning, match="EM stopped after 3 iterations"):
+            found.append(IntentMixture(2, irl, max_iter=3, random_state=0).fit(mdp, demos).log_likelihood_)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-8)
+
+
+def _noting(kind: Any, asked: list[int]) -> Any:
+    def made(*arguments: Any) -> Any:
+        asked.append(1)
+        return kind(*arguments)
+
+    return made
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "newton"])
+@pytest.mark.usefixtures("on_device")
+def test_intents_are_asked_for_together(monkeypatch: pytest.MonkeyPatch, solver: str) -> None:
+    mdp, thetas = costly_world(K=1)
+    demos = MaxEnt(np.inf).sample(mdp, thetas[0], 40, 0)
+    weights = np.random.default_rng(0).random((40, 3))
+    asked, expectation = [], GpuInfiniteEngine.expectation
+
+    def noted(self: Any, thetas: np.ndarray, *, starts: Any = None) -> Any:
+        asked.append(len(thetas))
+        return expectation(self, thetas, starts=starts)
+
+    monkeypatch.setattr(GpuInfiniteEngine, "expectation", noted)
+    on_gpu, on_cpu = (
+        MaxEnt(np.inf, (-8, 2), solver=solver, device=name).fit_many(mdp, demos, weights) for name in ("gpu", "cpu")
+    )
+    assert asked.count(3) > len(asked) / 2
+    np.testing.assert_allclose(on_gpu, on_cpu, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.usefixtures("on_device")
+def test_memory_is_kept_to() -> None:
+    mdp, thetas = costly_world(K=5)
+    engine = MaxEnt(np.inf, max_memory=1.0, device="gpu")._engine(mdp)
+    assert isinstance(engine, GpuInfiniteEngine)
+    assert engine._values.columns(5) == [range(k, k + 1) for k in range(5)]
+    assert_same(engine.expectation(thetas)[0], InfiniteEngine(mdp).expectation(thetas)[0])
+
+
+@pytest.mark.usefixtures("on_device")
+def test_what_the_cpus_hessian_cannot_hold_is_no_reason_to_lose_a_fit() -> None:
+    # Trajectories from state 2, which few pass, weigh less than floats can: log Z is known all the same.
+    src, dst = [0, 0, 2, 3], [1, 2, 3, 1]
+    mdp = MDP.from_edges(src, dst, 4, p0=[1, 0, 0, 0], state_features=[[0, 0], [0, 0], [1, 0], [800, 0.5]])
+    demos = Demonstrations.from_lists([[0, 1]] * 3)
+    model = MaxEnt(np.inf, (-1, -0.99), stop="terminal", solver="lbfgs", device="gpu")
+    with pytest.raises(NumericalError, match="underflowed"):
+        InfiniteEngine(mdp, stop="terminal").covariance(np.array([-1.0, -1.0]))
+    assert model.fit(mdp, demos).shape == (2,)
+    assert model.result_.null_directions.shape == (0, 2)
+
+
+@pytest.mark.usefixtures("on_device")
+def test_auto_takes_it_where_it_is_worth_it() -> None:
+    model = MaxEnt(np.inf, device="auto")
+    small, large = (MDP.from_edges(np.arange(n - 1), np.arange(1, n), n) for n in (50, WORTH_IT))
+    assert type(model._engine(small)) is InfiniteEngine
+    assert type(model._engine(large)) is GpuInfiniteEngine
+
+
+@ONLY_REAL
+@pytest.mark.parametrize("by_start", [False, True])
+@pytest.mark.parametrize("options", [{"n_states": 3000}, {"n_states": 2000, "stochastic": True, "kinds": "state edge"}])
+def test_large_worlds(options: dict[str, Any], by_start: bool) -> None:
+    mdp, thetas = costly_world(**options)
+    compare(mdp, thetas, starts_of(mdp, 3) if by_start else None, by_start=by_start)

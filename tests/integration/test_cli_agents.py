@@ -1,0 +1,67 @@
+"""The command line on agents: a file of theirs in place of demonstrations, for the model that learns from them."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import limiirl as ll
+from limiirl.cli import app
+
+run = CliRunner().invoke
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory):
+    """Four agents on a line, who like to stay about 0, or about 1."""
+    rng = np.random.default_rng(0)
+    x = np.ones((40, 1, 1))
+    moves = [rng.normal(mean, 0.3, size=(40, 1, 1)) for mean in (0.0, 0.0, 1.0, 1.0)]
+    phi = [np.concatenate([-(a**2), -((a - 1) ** 2)], axis=2) for a in moves]
+    path = tmp_path_factory.mktemp("agents") / "agents.npz"
+    ll.Agents.from_arrays([x] * 4, moves, phi, names=["ann", "bob", "cid", "dan"]).save(path)
+    return path
+
+
+def test_agents_are_fitted_saved_and_told_apart(agents, tmp_path):
+    fitted = run(app, ["fit", str(agents), "-k", "2", "--model", "SigmaGIRL", "--out", str(tmp_path / "mix"), "--json"])
+    assert fitted.exit_code == 0, fitted.output
+    found = run(app, ["predict", str(tmp_path / "mix"), str(agents), "--json"])
+    assert found.exit_code == 0, found.output
+    table = json.loads(found.stdout)
+    assert table["agent"] == ["ann", "bob", "cid", "dan"]
+    first, second, third, fourth = table["intent"]
+    assert first == second != third == fourth
+    told = run(app, ["predict", str(tmp_path / "mix"), str(agents)])
+    assert told.stdout.startswith("4 agents (")
+
+
+def test_the_number_of_agents_intents_is_selected(agents):
+    found = run(app, ["select", str(agents), "--model", "SigmaGIRL", "--most", "2", "--folds", "0", "--resamples", "0"])
+    assert found.exit_code == 0, found.output
+    assert "<- recommended" in found.stdout
+
+
+def test_a_model_and_a_file_that_do_not_belong_together_are_refused(agents, tmp_path):
+    demos = tmp_path / "walks.csv"
+    demos.write_text("demo,t,state\n0,0,0\n0,1,1\n1,0,0\n1,1,2\n")
+    for arguments, words in (
+        ([str(agents)], "has agents, from whom only --model SigmaGIRL learns; the model is MaxEnt"),
+        ([str(demos), "--model", "SigmaGIRL"], "--model SigmaGIRL learns from agents"),
+        ([str(agents), "--model", "SigmaGIRL", "--mdp", str(agents)], "knows no MDP"),
+        ([str(agents), "--model", "SigmaGIRL", "--gamma", "0.9"], "set irl__gamma"),
+        ([str(agents), "--model", "SigmaGIRL", "--by-group"], "--by-group needs demonstrations with a column 'group'"),
+    ):
+        refused = run(app, ["fit", *arguments, "-k", "2", "--out", str(tmp_path / "mix")])
+        assert refused.exit_code != 0
+        assert isinstance(refused.exception, ll.errors.LimiirlError)
+        assert words in str(refused.exception)
+
+
+def test_agents_are_not_evaluated(agents, tmp_path):
+    run(app, ["fit", str(agents), "-k", "2", "--model", "SigmaGIRL", "--out", str(tmp_path / "mix")])
+    for more, words in (([], "evaluate judges demonstrations"), (["--labels", "kind"], "which have no columns")):
+        refused = run(app, ["evaluate", str(tmp_path / "mix"), str(agents), *more])
+        assert isinstance(refused.exception, ll.errors.InvalidFile)
+        assert words in str(refused.exception)

@@ -1,0 +1,229 @@
+"""`limiirl roads close` and what `roads forecast` says, on files of a tiny city, in this process."""
+
+import json
+
+import numpy as np
+import pytest
+
+from limiirl import DestinationMaxEnt, IntentMixture
+from limiirl.forecast import Forecaster
+from limiirl.report.roads import change_page, turn_words
+from limiirl.roads import City, Matches, RoadNetwork, close_streets, segments_at
+from limiirl.roads.closures import facts
+from tests.integration.test_cli import limiirl
+
+FILES = ("town.npz", "styles", "m.npz")
+
+
+@pytest.fixture(scope="module")
+def city():
+    return City(seed=1, radius_km=0.8)
+
+
+@pytest.fixture(scope="module")
+def town(city):
+    """The ring road is called so; all other streets have no name."""
+    ring = np.array(city.network.class_names)[city.network.road_class] == "motorway"
+    return city.network.replace(street_names=("", "Ring Road (R 1)"), street_of=ring.astype(np.int32))
+
+
+def matched(network, demos):
+    """Trips whose fixes lie at the beginnings of their segments."""
+    ends = np.stack([demos.offsets[:-1], demos.offsets[1:] - 1], axis=1)
+    n, nothing = len(demos), np.zeros(demos.n_steps)
+    return Matches(
+        demos.states, demos.offsets, np.arange(n), np.array([f"T{i}" for i in range(n)]), demos.groups, np.ones(n),
+        np.ones(n, dtype=bool), ends, demos.states, nothing, nothing, demos.offsets,
+        settings={"network": network.fingerprint(), "sigma_m": 1.0},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(city, town, tmp_path_factory):
+    place = tmp_path_factory.mktemp("closing")
+    demos = city.drive(12, 5, seed=0).demos
+    demos = demos[demos.lengths >= 10]
+    town.save(place / "town.npz")
+    matched(town, demos).save(place / "m.npz")
+    matched(town, demos.replace(groups=None)).save(place / "nobody.npz")
+    alone = demos.replace(groups=np.arange(len(demos)))
+    matched(town, alone).save(place / "alone.npz")
+    mixture = IntentMixture(2, DestinationMaxEnt(), random_state=0, tol=0.2).fit(town.mdp("plain"), demos)
+    mixture.save(place / "styles")
+    return place
+
+
+@pytest.fixture(scope="module")
+def trips(folder):
+    return Matches.load(folder / "m.npz").demonstrations()
+
+
+@pytest.fixture(scope="module")
+def busiest(town, trips):
+    """A segment that is driven both ways and that most trips pass."""
+    uses = np.bincount(trips.states, minlength=town.n_segments)
+    return int(np.argmax(np.where(town.opposite >= 0, uses, -1)))
+
+
+@pytest.fixture(scope="module")
+def place(town, busiest):
+    """LAT,LON of its middle."""
+    nodes = [town.tail[busiest], town.head[busiest]]
+    return f"{town.lat[nodes].mean():.6f},{town.lon[nodes].mean():.6f}"
+
+
+def closed(folder, *arguments, **more):
+    return limiirl(folder, "roads", "close", *FILES, *arguments, **more)
+
+
+class TestClose:
+    def test_is_what_the_library_says(self, folder, town, trips, busiest, place):
+        found = json.loads(closed(folder, "--at", place, "--json").stdout)
+        both = sorted([busiest, int(town.opposite[busiest])])
+        assert found["closed"]["segments"] == both
+        forecaster = Forecaster(IntentMixture.load(folder / "styles"), trips)
+        wanted = close_streets(town, forecaster, trips, both)
+        assert found == json.loads(json.dumps(facts(wanted)))
+        assert found["trips_passed"] >= 5
+
+    def test_in_words_with_a_page(self, folder, place):
+        told = closed(folder, "--at", place, "--least", "2", "--page", "closed-page")
+        for said in (
+            "Closed: ",
+            "Before: ",
+            "Detour: ",
+            "Cut off: ",
+            "More trips",
+            "Fewer trips",
+            "Streets with fewer than 2 drivers",
+        ):
+            assert said in told.stdout
+        page = (folder / "closed-page" / "index.html").read_text(encoding="utf-8")
+        assert "Where trips go instead" in page
+        assert "Single trips are not drawn" in page
+        assert (folder / "closed-page" / "figures" / "change.png").exists()
+
+    def test_by_numbers_alone_or_with_their_opposites(self, folder, town, busiest):
+        one = json.loads(closed(folder, "--segments", str(busiest), "--json").stdout)
+        two = json.loads(closed(folder, "--segments", str(busiest), "--both", "--json").stdout)
+        assert one["closed"]["segments"] == [busiest]
+        assert two["closed"]["segments"] == sorted([busiest, int(town.opposite[busiest])])
+
+    def test_by_name(self, folder, town):
+        found = json.loads(closed(folder, "--street", "ring", "--json").stdout)
+        assert found["closed"]["segments"] == np.flatnonzero(town.street_of == 1).tolist()
+        assert found["closed"]["streets"] == ["Ring Road (R 1)"]
+
+    def test_fewer_trips_if_asked(self, folder, place):
+        assert json.loads(closed(folder, "--at", place, "--trips", "20", "--json").stdout)["trips"] <= 20
+
+    def test_few_people_are_hidden(self, folder, place):
+        found = json.loads(closed(folder, "--at", place, "--least", "50", "--page", "few-page", "--json").stdout)
+        assert (found["trips_passed"], found["detour_m"], found["gain"], found["lose"]) == (None, None, [], [])
+        page = (folder / "few-page" / "index.html").read_text(encoding="utf-8")
+        assert "None that may be shown." in page
+        assert "Trips after" not in page
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            ((), "Say what to close: one of --at LAT,LON, --street NAME and --segments 1,2."),
+            (("--at", "41.1,-8.6", "--street", "ring"), "Say what to close: one of"),
+            (("--at", "here"), "--at takes LAT,LON in degrees"),
+            (("--at", "-8.61,41.15"), "Latitude and longitude look swapped"),
+            (("--street", "Rung Road"), "No street is called 'Rung Road'. Alike are Ring Road (R 1)."),
+            (("--street", "ring", "--one-way"), "--one-way does not go with --street"),
+            (("--segments", "1,x"), "--segments takes whole numbers"),
+            (("--segments", "999999", "--both"), "segments must be some of 0 to"),
+        ],
+    )
+    def test_refuses(self, folder, arguments, said):
+        assert said in " ".join(closed(folder, *arguments, code=2).stderr.split())
+
+    def test_one_way_of_a_street_must_be_named(self, folder, town, busiest, place):
+        said = " ".join(closed(folder, "--at", place, "--one-way", code=2).stderr.split())
+        assert "must be named by its segment" in said
+        assert str(busiest) in said
+
+    def test_a_name_that_several_streets_have(self, folder, town, tmp_path):
+        """All that have the name in theirs would be closed."""
+        twice = np.where(np.arange(town.n_segments) < 40, 2, town.street_of)
+        many = town.replace(street_names=("", "Ring Road (R 1)", "Old Ring"), street_of=twice)
+        many.save(folder / "many.npz")
+        told = limiirl(folder, "roads", "close", "many.npz", *FILES[1:], "--street", "ring", code=2).stderr
+        assert "2 streets have 'ring' in their names: Ring Road (R 1); Old Ring." in " ".join(told.split())
+
+    def test_styles_of_another_network(self, folder):
+        City(seed=2, radius_km=0.8).network.save(folder / "other.npz")
+        done = limiirl(folder, "roads", "close", "other.npz", *FILES[1:], "--segments", "1", code=2)
+        assert "m.npz was matched to another network" in done.stderr
+
+
+class TestForecast:
+    def told(self, folder, *arguments, matches="m.npz", **more):
+        return limiirl(folder, "roads", "forecast", *FILES[:2], matches, *arguments, **more)
+
+    def test_says_which_trip_and_how_far(self, folder, town, trips):
+        found = json.loads(self.told(folder, "--trip", "T3", "--json").stdout)
+        path = trips[3].states
+        assert found["trip"] == "T3"
+        assert found["km"] == pytest.approx(town.length_m[path].sum() / 1000.0, rel=1e-12)
+        known = path[: found["known_segments"]]
+        assert found["known_km"] == pytest.approx(town.length_m[known].sum() / 1000.0, rel=1e-12)
+        text = self.told(folder, "--trip", "T3").stdout
+        assert text.startswith(f"Trip T3, after {found['known_km']:.1f} of {found['km']:.1f} km (")
+        turns = [turn["probability"] for turn in found["next"]]
+        assert turns == sorted(turns, reverse=True)
+        likeliest = turn_words(town, int(known[-1]), found["next"][0]["segment"])
+        assert f"  next        {turns[0]:.1%}: {likeliest}\n" in text
+
+    def test_the_drivers_other_trips_tell_of_the_style(self, folder, trips):
+        found = json.loads(self.told(folder, "--trip", "T3", "--by-driver", "--json").stdout)
+        others = np.flatnonzero((trips.groups == trips.groups[3]) & (np.arange(len(trips)) != 3))
+        assert found["other_trips_of_the_driver"] == others.size
+        known = trips[3].states[: found["known_segments"]].tolist()
+        rest = trips[np.arange(len(trips)) != 3]
+        forecaster = Forecaster(IntentMixture.load(folder / "styles"), rest)
+        wanted = forecaster.knowing(trips[others]).intents(known)[0]
+        np.testing.assert_allclose(found["styles"], wanted, rtol=1e-12)
+        assert np.abs(wanted - forecaster.intents(known)[0]).max() > 1e-6
+        assert "judged by" in self.told(folder, "--trip", "T3", "--by-driver").stdout
+
+    def test_without_drivers_there_is_nobody_to_judge(self, folder):
+        said = self.told(folder, "--by-driver", matches="nobody.npz", code=2).stderr
+        assert "these trips have no drivers" in said
+        said = self.told(folder, "--by-driver", matches="alone.npz", code=2).stderr
+        assert "has no other one to be judged by" in " ".join(said.split())
+
+    def test_page(self, folder):
+        told = self.told(folder, "--page", "trip-page").stdout
+        assert "The page is " in told
+        page = (folder / "trip-page" / "index.html").read_text(encoding="utf-8")
+        assert "Forecast of trip T0" in page
+        assert "The next turn" in page
+
+
+def test_the_page_marks_what_is_closed(folder, town, trips, place):
+    lat, lon = (float(part) for part in place.split(","))
+    forecaster = Forecaster(IntentMixture.load(folder / "styles"), trips)
+    closure = close_streets(town, forecaster, trips, segments_at(town, lat, lon), least=2)
+    page = change_page(closure)
+    layers = {layer.title: layer for layer in page.maps[0].layers}
+    assert list(layers) == ["Streets", "Change", "Trips before", "Trips after", "Closed", "Where it is"]
+    assert layers["Closed"].n_things == closure.closed.size
+    change = closure.streets[1] - closure.streets[0]
+    drawn = layers["Change"].stroke >= 0
+    assert drawn.any()
+    # More is drawn after fewer, and nothing that few drivers pass on both sides.
+    shown = np.logical_or(*closure.shown)
+    assert np.abs(change[shown & ~closure.shut]).max() > 0.0
+    before, after = (layers["Change"].facts[side] for side in ("before", "after"))
+    assert all("under" not in one or "under" not in other for one, other in zip(before, after, strict=True))
+    assert [table.name for table in page.tables] == ["more", "fewer"]
+
+
+def test_a_network_without_names_says_so(folder, city):
+    assert isinstance(city.network, RoadNetwork)
+    city.network.save(folder / "bare.npz")
+    told = limiirl(folder, "roads", "close", "bare.npz", *FILES[1:], "--street", "ring", code=2).stderr
+    assert "has no names of streets" in " ".join(told.split())

@@ -1,0 +1,579 @@
+"""`limiirl roads` on files, as a user runs it: from a map and a CSV of taxis to styles, forecasts and pages."""
+
+import contextlib
+import csv
+import io
+import json
+import re
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+from limiirl import Demonstrations, IntentMixture, MaxEnt
+from limiirl.cli import app, main
+from limiirl.cli.reproduce import _plain, table
+from limiirl.experiments.drivers import DriverResults
+from limiirl.experiments.drivers_trial import DriverPlan, DriverRecord
+from limiirl.forecast import Forecaster
+from limiirl.roads import City, Matches, RoadNetwork, record
+from tests.integration.test_cli import limiirl
+from tests.oracles.town_maps import write_xml
+
+STYLES = ("--model", "DestinationMaxEnt", "--features", "plain", "--intents", "2", "--by-driver")
+
+
+@pytest.fixture(scope="module")
+def city():
+    return City(seed=1, radius_km=0.8)
+
+
+@pytest.fixture(scope="module")
+def driven(city):
+    """20 trips of 5 drivers, then one of few segments, and a lap of the ring that ends where it began."""
+    demos = city.drive(5, 4, seed=0).demos
+    ring = set(np.flatnonzero(np.array(city.network.class_names)[city.network.road_class] == "motorway").tolist())
+    onward = {a: b for a, b in zip(city.network.turn_from, city.network.turn_to, strict=True) if {a, b} <= ring}
+    lap = [min(ring)]
+    while len(lap) < 2 or lap[-1] != lap[0]:
+        lap.append(onward[lap[-1]])
+    paths = [demo.states for demo in demos] + [demos[0].states[:6], lap]
+    return Demonstrations.from_lists(paths, groups=[*demos.groups, 0, 1])
+
+
+@pytest.fixture(scope="module")
+def folder(city, driven, tmp_path_factory):
+    """Networks, and trips as the taxis of Porto have them, one of a single fix among them."""
+    place = tmp_path_factory.mktemp("roads")
+    city.network.save(place / "town.npz")
+    City(seed=2, radius_km=0.8).network.save(place / "other.npz")
+    trips = record(city.network, driven, noise_m=4.0, step_s=5.0)
+    with (place / "trips.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["TRIP_ID", "CALL_TYPE", "TAXI_ID", "TIMESTAMP", "MISSING_DATA", "POLYLINE"])
+        for i in range(len(trips)):
+            lat, lon, _ = trips[i]
+            line = json.dumps(np.column_stack([lon, lat]).round(6).tolist())
+            rows.writerow([f"T{i}", "A", int(trips.groups[i]), 1372636800 + 3600 * i, "False", line])
+        rows.writerow(["T99", "A", 1, 1372636800, "False", "[[-8.63, 41.15]]"])
+    write_xml(place / "map.osm")
+    return place
+
+
+@pytest.fixture(scope="module")
+def matched(folder):
+    """What is said of the matching, and its file beside the network."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        told = limiirl(folder, "roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "m.npz", "--json")
+    return json.loads(told.stdout)
+
+
+@pytest.fixture(scope="module")
+def fitted(folder, matched):
+    """What is said of a fit, its folder `styles`, and the page `bare-page` without trips of a person."""
+    page = ("--page", "bare-page", "--no-examples")
+    return json.loads(limiirl(folder, "roads", "fit", "town.npz", "m.npz", *STYLES, *page, "--json").stdout)
+
+
+def is_report(page: Path, *words: str) -> bool:
+    text = page.read_text(encoding="utf-8")
+    assert text.lower().startswith("<!doctype html>")
+    assert (page.parent / ".limiirl-report.json").exists()
+    return all(word in text for word in words)
+
+
+class TestBuild:
+    def test_says_what_was_made_of_a_map(self, folder):
+        found = json.loads(limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz", "--json").stdout)
+        network = RoadNetwork.load(folder / "small.npz")
+        assert (found["segments"], found["turns"]) == (network.n_segments, network.n_turns)
+        assert found["fingerprint"] == network.fingerprint()
+        assert found["saved"] == "small.npz"
+
+    def test_options_change_the_network(self, folder):
+        def segments(*options):
+            told = limiirl(folder, "roads", "build", "map.osm", "--out", "x.npz", *options, "--json")
+            return json.loads(told.stdout)["segments"], json.loads(told.stdout)["turns"]
+
+        plain, service, back = segments(), segments("--service"), segments("--u-turns")
+        assert service[0] > plain[0]
+        assert back[1] > plain[1]
+
+    def test_everything_is_kept_if_asked(self, tmp_path):
+        node = '<node id="{0}" lat="41.0{0}" lon="-8.0"/>'
+        way = '<way id="1"><nd ref="5"/><nd ref="6"/><tag k="highway" v="road"/><tag k="oneway" v="yes"/></way>'
+        (tmp_path / "street.osm").write_text(f"<osm>{node.format(5)}{node.format(6)}{way}</osm>")
+        done = limiirl(tmp_path, "roads", "build", "street.osm", code=2)
+        assert "Pass --component all to keep everything, or --u-turns." in " ".join(done.stderr.split())
+        found = json.loads(limiirl(tmp_path, "roads", "build", "street.osm", "--component", "all", "--json").stdout)
+        assert found["segments"] == 1
+
+    def test_tells_facts_a_line_each(self, folder):
+        told = limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz").stdout
+        assert "segments: " in told
+        assert "km_by_class:\n  " in told
+        assert "Saved to small.npz." in told
+
+    def test_writes_a_page_and_says_where(self, folder):
+        quiet = limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz", "--page", "map-page", "--json")
+        assert json.loads(quiet.stdout)["saved"] == "small.npz"  # machines read nothing else there
+        assert f"The page is {Path('map-page/index.html')}" in quiet.stderr
+        assert is_report(folder / "map-page" / "index.html", "segments")
+
+
+class TestMatch:
+    def test_finds_the_trips(self, folder, matched, driven):
+        found = Matches.load(folder / "m.npz")
+        assert matched["trips"] == len(driven) + 1
+        assert matched["matched_end_to_end"] == found.n_whole >= 0.9 * len(driven)
+        assert matched["fixes_matched"] == int(np.sum(found.fix_segment >= 0))
+        assert sum(matched["trips_lost"].values()) == 1  # that of a single fix
+        assert matched["unread"] == {}
+        right = 0
+        for i, name in enumerate(found.ids):
+            right += np.array_equal(found.path(i), driven[int(name[1:])].states)
+        assert right >= 0.7 * len(driven)
+        assert set(found.groups) == set(range(5))
+
+    @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+    def test_tells_what_was_dropped_and_writes_a_page(self, folder, matched):
+        given = ("roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "again.npz", "--page", "quality")
+        told = limiirl(folder, *given).stdout
+        assert "trips_lost:\n  " in told
+        assert "Saved to again.npz; `limiirl roads fit town.npz again.npz` learns styles from it." in told
+        assert f"The page is {Path('quality/index.html')}" in told
+        assert is_report(folder / "quality" / "index.html", "A sure path")
+        assert Matches.load(folder / "again.npz") == Matches.load(folder / "m.npz")
+
+    @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+    def test_options_come_through(self, folder, matched):
+        given = ("roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "x.npz", "--json")
+        limiirl(folder, *given, "--sigma", "9")
+        assert Matches.load(folder / "x.npz").settings["sigma_m"] == 9.0
+        limiirl(folder, *given, "--method", "particles", "--seed", "3")
+        found = Matches.load(folder / "x.npz")
+        assert (found.settings["method"], found.settings["seed"]) == ("particles", 3)
+        whole, trimmed = Matches.load(folder / "m.npz"), json.loads(limiirl(folder, *given, "--trim", "150").stdout)
+        assert 0 < trimmed["fixes_matched"] < matched["fixes_matched"]
+        network, short = RoadNetwork.load(folder / "town.npz"), Matches.load(folder / "x.npz")
+        assert short.lengths_m(network).sum() < whole.lengths_m(network).sum()
+
+    @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+    def test_a_zone_is_masked(self, folder, matched):
+        network, whole = RoadNetwork.load(folder / "town.npz"), Matches.load(folder / "m.npz")
+        lat, lon = whole.geometry(network, 0)[whole.path(0).size // 2]
+        zone = ("--mask", f"{lat},{lon},120")
+        given = ("roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "masked.npz", "--json", *zone)
+        told = json.loads(limiirl(folder, *given).stdout)
+        assert told["matched_end_to_end"] < matched["matched_end_to_end"]
+        assert 0 < told["fixes_matched"] < matched["fixes_matched"]
+
+    def test_columns_are_named(self, folder, matched):
+        head, rest = (folder / "trips.csv").read_text().split("\n", 1)
+        other = head.replace("TRIP_ID", "nr, neu").replace("TAXI_ID", "wer").replace("POLYLINE", "linie")
+        (folder / "german.csv").write_text(other.replace("nr, neu", '"nr, neu"') + "\n" + rest)
+        given = ("roads", "match", "town.npz", "german.csv", "--step", "5", "--out", "german.npz", "--json")
+        done = limiirl(folder, *given, code=2)
+        assert "its columns are nr, neu, CALL_TYPE, wer" in " ".join(done.stderr.split())
+        assert "--columns polyline=NAME or --columns lat=NAME,lon=NAME" in " ".join(done.stderr.split())
+        limiirl(folder, *given, "--columns", "trip=nr, neu,polyline=linie", "--columns", "driver=wer")
+        assert Matches.load(folder / "german.npz") == Matches.load(folder / "m.npz")
+        limiirl(folder, *given, "--columns", "trip=nr, neu,polyline=linie,driver=")
+        assert Matches.load(folder / "german.npz").groups is None
+
+    def test_stages_are_told_where_there_is_no_terminal(self, folder, matched):
+        given = ("roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "x.npz", "--json")
+        lines = limiirl(folder, *given).stderr.splitlines()
+        n = len(Matches.load(folder / "m.npz").fix_offsets) - 1
+        assert [line for line in lines if line.endswith(" ...")] == [
+            "reading trips.csv ...",
+            f"cleaning {matched['trips']} trips ...",
+            f"matching {n} pieces ...",
+        ]
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("TRIP_ID,POLYLINE\n", "trips.csv holds no trip that can be used. Give"),
+            ('TRIP_ID,POLYLINE\n1,"[]"\n', "Of 1 that were skipped, the first was because it has no fixes"),
+            ('TRIP_ID,POLYLINE\n1,"[[-8.63,41.15]]"\n2,"[[-8.63,41.15]]"\n', "2: in a piece of too few fixes"),
+            ('TRIP_ID,POLYLINE\n1,"[[41.15,-8.63]]"\n', "latitude and longitude look swapped in 1 of 1 trips"),
+        ],
+    )
+    @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+    def test_nothing_to_match_is_said(self, folder, tmp_path, text, words):
+        (tmp_path / "trips.csv").write_text(text)
+        done = limiirl(tmp_path, "roads", "match", str(folder / "town.npz"), "trips.csv", code=2)
+        assert words in " ".join(done.stderr.split())
+        assert "Warning" not in done.stderr  # of numpy's, about the mean of nothing
+
+
+class TestFit:
+    def test_says_what_was_learned(self, folder, matched, fitted):
+        assert fitted["unit"] == "groups"
+        assert fitted["n_units"] == 5
+        assert len(fitted["styles"]) == 2
+        assert all("of the trips" in said for said in fitted["styles"])
+        assert fitted["sticks"] >= 1
+        mixture = IntentMixture.load(folder / fitted["saved"])
+        assert fitted["saved"] == "styles"
+        assert mixture.mdp_.n_states == RoadNetwork.load(folder / "town.npz").n_segments
+        assert type(mixture.irl).__name__ == "DestinationMaxEnt"
+
+    def test_tells_what_was_left_out(self, folder, matched, fitted):
+        found = Matches.load(folder / "m.npz")
+        assert fitted["left_out"] == {"fewer than 10 segments": 1, "the end passed before": 1}
+        told = limiirl(folder, "roads", "fit", "town.npz", "m.npz", *STYLES, "--out", "told", "--page", "styles-page")
+        assert f"{len(found) - 2} trips; a stick-breaking GMM of their features sees" in told.stdout
+        assert "left out:\n  fewer than 10 segments: 1\n  the end passed before: 1\n" in told.stdout
+        for k, said in enumerate(fitted["styles"]):
+            assert f"Intent {k} (style {k + 1} on the page): {said}" in told.stdout
+        assert "Saved to told." in told.stdout
+        assert is_report(folder / "styles-page" / "index.html", "style 1", "style 2", "Forecasts")
+        assert is_report(folder / "bare-page" / "index.html", "style 1", "style 2", "nor are single trips.")
+        assert "Forecasts" not in (folder / "bare-page" / "index.html").read_text(encoding="utf-8")
+        same = IntentMixture.load(folder / "told")
+        np.testing.assert_array_equal(same.thetas_, IntentMixture.load(folder / "styles").thetas_)
+
+    def test_begins_with_a_line_where_there_is_no_terminal(self, folder, matched):
+        given = ("roads", "fit", "town.npz", "m.npz", "--features", "plain", "-k", "1", "--trips", "8", "--out", "x")
+        assert limiirl(folder, *given).stderr.splitlines()[0] == "learning styles from 8 trips ..."
+
+    def test_some_trips_are_drawn_by_seed(self, folder, matched):
+        given = ("roads", "fit", "town.npz", "m.npz", "--features", "plain", "-k", "1", "--trips", "8", "--json")
+        found = [json.loads(limiirl(folder, *given, "--seed", seed, "--out", "x").stdout) for seed in "001"]
+        assert [told["n_units"] for told in found] == [8, 8, 8]
+        assert found[0]["log_likelihood"] == found[1]["log_likelihood"] != found[2]["log_likelihood"]
+
+    def test_the_papers_model_is_the_default(self, folder, matched):
+        given = ("roads", "fit", "town.npz", "m.npz", "-k", "1", "--gamma", "0.999", "--out", "paper", "--json")
+        limiirl(folder, *given, "--features", "plain")
+        mixture = IntentMixture.load(folder / "paper")
+        assert type(mixture.irl).__name__ == "MaxEnt"
+        assert (mixture.irl.max_length, mixture.mdp_.gamma) == (300, 0.999)
+
+    def test_workers_find_what_this_process_finds(self, folder, matched):
+        given = ("roads", "fit", "town.npz", "m.npz", *STYLES, "--intents", "select", "--trips", "12", "--json")
+        found = []
+        for name, workers in (("alone", ()), ("together", ("--workers", "2"))):
+            told = json.loads(limiirl(folder, *given, *workers, "--out", name).stdout)
+            found.append({key: told[key] for key in told.keys() - {"saved", "seconds"}})
+        assert found[0] == found[1]
+        assert "stick-breaking GMM of their features" not in limiirl(folder, *given[:-1], "--out", "told-so").stdout
+        done = limiirl(folder, *given, "--engine", "dask", "--out", "nowhere", code=2)
+        assert "needs the scheduler's address" in " ".join(done.stderr.split())
+        assert not (folder / "nowhere").exists()
+        done = limiirl(folder, *given[:4], *STYLES, "--workers", "2", "--out", "nowhere", code=2)
+        assert "are for the many fits of --intents select" in " ".join(done.stderr.split())
+
+
+class TestForecast:
+    def test_is_the_forecasters(self, folder, fitted):
+        given = ("roads", "forecast", "town.npz", "styles", "m.npz")
+        demos = Matches.load(folder / "m.npz").demonstrations()
+        name = str(demos.ids[2])
+        options = ("--trip", name, "--share", "0.3", "--routes", "2")
+        told = json.loads(limiirl(folder, *given, *options, "--json").stdout)
+        path = demos[2].states
+        known = path[: told["known_segments"]].tolist()
+        assert int(0.3 * (len(path) - 1)) + 1 <= len(known) < len(path)
+        others = demos[np.arange(len(demos)) != 2]
+        forecaster = Forecaster(IntentMixture.load(folder / "styles"), others)
+        assert {end["segment"] for end in told["destinations"]} <= set(others.last_states.tolist())
+        routes = forecaster.routes(known[-1], int(path[-1]), 2, partial=known)
+        np.testing.assert_allclose(
+            [route["probability"] for route in told["routes"]], [route.probability for route in routes], rtol=1e-12
+        )
+        np.testing.assert_allclose(told["styles"], forecaster.intents(known)[0], rtol=1e-12)
+        np.testing.assert_allclose(sum(told["styles"]), 1.0, rtol=1e-9)
+        turns = forecaster.next_states(known)
+        order = np.argsort(-turns.probability, kind="stable")
+        assert [turn["segment"] for turn in told["next"]] == turns.state[order].tolist()
+        np.testing.assert_allclose([turn["probability"] for turn in told["next"]], turns.probability[order], rtol=1e-12)
+        assert 1 <= len(told["routes"]) <= 2
+        for route in told["routes"]:
+            assert (route["segments"][0], route["segments"][-1]) == (known[-1], path[-1])
+        chances = [end["probability"] for end in told["destinations"]]
+        assert chances == sorted(chances, reverse=True)
+        assert len(chances) <= 5
+        words = limiirl(folder, *given, *options).stdout
+        assert words.startswith(f"Trip {name}, after ")
+        assert f" km ({len(known)} of {len(path)} segments), on " in words
+        for kind in ("style", "next", "route", "destination"):
+            assert f"\n  {kind} " in words
+        assert f"  destination {chances[0]:.1%}: a" in words
+
+    @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+    def test_no_usable_path_is_told(self, folder, fitted, tmp_path):
+        head, *lines = (folder / "trips.csv").read_text().splitlines()
+        town, styles = str(folder / "town.npz"), str(folder / "styles")
+        (tmp_path / "few.csv").write_text("\n".join([head, *(line for line in lines if line.startswith("T20,"))]))
+        limiirl(tmp_path, "roads", "match", town, "few.csv", "--step", "5", "--out", "few.npz")
+        done = limiirl(tmp_path, "roads", "forecast", town, styles, "few.npz", code=2)
+        assert "None of 1 matched pieces passes (1: fewer than 10 segments)" in " ".join(done.stderr.split())
+        assert "Traceback" not in done.stderr
+
+    @pytest.mark.parametrize("share", ["0", "1"])
+    def test_at_both_ends_of_a_trip(self, folder, fitted, share):
+        told = limiirl(folder, "roads", "forecast", "town.npz", "styles", "m.npz", "--share", share, "--json").stdout
+        found = json.loads(told)
+        first = Matches.load(folder / "m.npz").demonstrations()[0].states
+        if share == "1":
+            assert found["known_segments"] == len(first)
+            assert found["routes"][0]["segments"] == [first[-1]]
+        else:
+            assert found["known_segments"] < len(first) / 2
+
+
+class TestDemo:
+    GIVEN = ("roads", "demo", "--radius", "0.8", "--noise", "5", "--out", "demo")
+
+    @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+    def test_shows_the_whole_chain(self, tmp_path):
+        done = limiirl(tmp_path, *self.GIVEN, "--drivers", "6", "--trips-each", "4")
+        assert "24 trips of 6 drivers" in done.stdout
+        assert 90.0 < float(re.search(r"end to end; ([0-9.]+) % of the driven length", done.stdout)[1]) <= 100.0
+        assert [line.split()[0] for line in done.stderr.splitlines() if line.endswith(" ...")] == [
+            "city", "drives", "recordings", "cleaning", "matching", "styles", "scores"
+        ]  # fmt: skip
+        for name in ("network", "matching", "styles"):
+            assert f"\n{name:<9} {Path('demo') / name / 'index.html'}\n" in done.stdout
+            assert is_report(tmp_path / "demo" / name / "index.html")
+
+    @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+    def test_prints_json_with_particles_too(self, tmp_path):
+        given = ("--drivers", "6", "--trips-each", "2", "--method", "particles", "--json")
+        told = limiirl(tmp_path, *self.GIVEN, *given).stdout
+        assert "NaN" not in told
+        found = json.loads(told)
+        assert found["trips_driven"] == 12
+        assert found["found"] > 0.9
+        assert 4.0 < found["sigma_m"] < 8.0  # of noise of 5 m and a drift of 3 m
+        assert list(found["pages"]) == ["network", "matching", "styles"]
+        for page in found["pages"].values():
+            assert is_report(tmp_path / page)
+
+
+class TestReproduce:
+    @pytest.mark.parametrize(
+        "option", [("--workers", "2"), ("--engine", "dask"), ("--scheduler", "x"), ("--retry-failed",)]
+    )
+    def test_what_drivers_cannot_use_is_refused(self, tmp_path, option):
+        done = limiirl(tmp_path, "reproduce", "drivers", *option, "--out", "run", code=2)
+        assert f"{option[0]} says nothing to reproduce drivers" in " ".join(done.stderr.split())
+        assert not (tmp_path / "run").exists()
+        done = limiirl(tmp_path, "reproduce", "table1", "--train", "5", "--out", "run", code=2)
+        assert "--train and --device are of `limiirl reproduce drivers`" in " ".join(done.stderr.split())
+
+    def test_drivers_run_by_themselves(self, tmp_path):
+        done = limiirl(tmp_path, "reproduce", "drivers", "table1", "--out", "run", code=2)
+        assert "drivers runs by itself: call `limiirl reproduce drivers`" in " ".join(done.stderr.split())
+
+    def test_a_gpu_that_is_absent_leaves_no_folder(self, folder, matched, tmp_path, monkeypatch):
+        monkeypatch.setenv("LIMIIRL_GPU", "off")
+        files = ("--network", folder / "town.npz", "--matches", folder / "m.npz", "--train", 5, "--device", "gpu")
+        done = limiirl(tmp_path, "reproduce", "drivers", *map(str, files), "--out", "run", code=2)
+        assert "LIMIIRL_GPU=off says to use no GPU" in " ".join(done.stderr.split())
+        assert not (tmp_path / "run").exists()
+
+    def test_too_few_trips_leave_no_folder(self, folder, matched, tmp_path):
+        files = ("--network", folder / "town.npz", "--matches", folder / "m.npz")
+        done = limiirl(tmp_path, "reproduce", "drivers", *map(str, files), "--out", "run", code=2)
+        assert "Lower n_train (--train of" in " ".join(done.stderr.split())
+        assert not (tmp_path / "run").exists()
+
+    def test_figures_have_names(self):
+        records = tuple(result(method, split) for method in ("one intent", "GMM, MLE") for split in range(2))
+        plain = json.loads(json.dumps(_plain(DriverResults(DriverPlan(n_splits=2), records)), allow_nan=False))
+        assert plain["rows"][1]["nll"] == {"mean": 1.0, "half_width": 0.0, "low": 1.0, "high": 1.0, "n": 2}
+        assert plain["rows"][0]["gain"] is None
+        assert plain["baselines"]["shortest time"]["surplus"]["mean"] == 1.0
+        assert plain["plan"]["n_splits"] == 2
+
+    def test_one_split_is_a_row_without_interval(self):
+        alone = DriverResults(DriverPlan(n_splits=1), (result("one intent", 0),))
+        lines = table(alone).splitlines()
+        assert lines[1].split()[:2] == ["one", "intent"]
+        assert "±" not in table(alone)
+        assert "nan" not in table(alone)
+        assert json.loads(json.dumps(_plain(alone), allow_nan=False))["rows"][0]["nll"]["half_width"] is None
+
+    def test_an_interrupted_run_says_so(self, folder, matched, tmp_path):
+        class Impatient(io.StringIO):
+            """The screen of somebody who stops the run as soon as a trial begins."""
+
+            def write(self, text):
+                if "split-0" in text:
+                    raise KeyboardInterrupt
+                return super().write(text)
+
+        files = ("--network", folder / "town.npz", "--matches", folder / "m.npz")
+        given = ["reproduce", "drivers", *map(str, files), "--train", "5", "--out", str(tmp_path / "run")]
+        with contextlib.redirect_stderr(Impatient()) as seen, pytest.raises(SystemExit) as ended:
+            main(given)
+        assert ended.value.code == 130
+        assert "interrupted. What was done is kept" in seen.getvalue()
+        done = limiirl(tmp_path, "report", "run", code=2)
+        said = " ".join(done.stderr.split())
+        assert "is a driver experiment with 0 of 96 trials" in said
+        assert "call `limiirl reproduce drivers` again" in said
+
+
+def result(method, split):
+    """A record whose figures are 1."""
+    given = dict.fromkeys(DriverRecord.__dataclass_fields__, 1.0) | {"weights": [1.0], "thetas": [[0.0]], "history": []}
+    return DriverRecord(**(given | {"split": split, "method": method, "gamma": 1.0}))
+
+
+REFUSED = [
+    (("build", "nowhere.osm"), "There is no file nowhere.osm. Give the path of a map."),
+    (("build", "trips.csv"), "trips.csv is truncated or not XML (syntax error: line 1, column 0). Copy or download"),
+    (("match", "nowhere.npz", "trips.csv"), "nowhere.npz does not exist. Give a file that `limiirl roads build` wrote"),
+    (("match", "trips.csv", "trips.csv"), "trips.csv is truncated or not an npz file (it holds objects, or"),
+    (("match", "town.npz", "nowhere.csv"), "There is no file nowhere.csv. Give a file of trips, or a folder of them."),
+    (("match", "town.npz", "map.osm"), "map.osm is XML, but no GPX: its root is <osm>. Convert it to GPX first."),
+    (("match", "m.npz", "trips.csv"), "m.npz holds 'limiirl.matches', not 'limiirl.roads'. Give a file that `limiirl"),
+    (("match", "foreign", "trips.csv"), "foreign is a folder. Name the .npz that `limiirl roads build` wrote."),
+    (("match", "town.npz", "trips.csv", "--out", "none/x.npz"), "There is no folder none for x.npz. Make it, or name"),
+    (("match", "town.npz", "trips.csv", "--out", "foreign"), "foreign is a folder. Name a file in it with --out."),
+    (("match", "town.npz", "trips.csv", "--columns", "lat"), "--columns takes ROLE=NAME with a ROLE of polyline, lat"),
+    (("match", "town.npz", "trips.csv", "--columns", "x=y"), "--columns knows no role 'x'; the roles are polyline"),
+    (("match", "town.npz", "trips.csv", "--trim", "-1"), "Invalid value for '--trim'"),
+    (("match", "town.npz", "trips.csv", "--mask", "41,x,3"), "--mask takes LAT,LON,METRES, such as 41.15,-8.61,300;"),
+    (("match", "town.npz", "trips.csv", "--mask", "41,-8"), "zones[0] is (41.0, -8.0); zones is a list of (lat, lon"),
+    (("build", "map.osm", "--out", "none/x.npz"), "There is no folder none for x.npz"),
+    (("build", "map.osm", "--component", "x"), "--component must be 'street_nodes', 'turns' or 'all'; got 'x'"),
+    (("fit", "town.npz", "foreign"), "foreign is a folder. Name the .npz that `limiirl roads match` wrote."),
+    (("forecast", "town.npz", "foreign", "m.npz"),
+     "Give a folder that `limiirl fit`, `limiirl stream fit` or `limiirl roads fit` wrote."),
+    (("match", "town.npz", "trips.csv", "--method", "magic"), "method must be one of hmm, particles; it is 'magic'"),
+    (("match", "town.npz", "trips.csv", "--step", "0"), "--step must be positive seconds"),
+    (("fit", "town.npz", "nowhere.npz"), "nowhere.npz does not exist. Give a file that `limiirl roads match` wrote."),
+    (("fit", "town.npz", "town.npz"), "town.npz holds 'limiirl.roads', not 'limiirl.matches'. Give a file that"),
+    (("fit", "other.npz", "m.npz"), "m.npz was matched to another network"),
+    (("fit", "town.npz", "m.npz", "--intents", "many"), "--intents must be a number, 'sticks' or 'select'"),
+    (("fit", "town.npz", "m.npz", "--model", "Magic"), "model must be one of MaxEnt, DestinationMaxEnt"),
+    (("fit", "town.npz", "m.npz", "--features", "all"), "--features must be 'paper' or 'plain'; got 'all'."),
+    (("fit", "town.npz", "m.npz", "--trips", "0"), "--trips must be at least 1; it is 0"),
+    (("fit", "town.npz", "m.npz", "--init", "kmeens", "-k", "2", "--features", "plain"), "init must be one of kmeans"),
+    (("fit", "town.npz", "m.npz", "--model", "DestinationMaxEnt", "--gamma", "0.9"), "needs discount 1; --gamma is"),
+    (("fit", "town.npz", "m.npz", "--out", "foreign"), "is not a mixture of limiirl alone"),
+    (("forecast", "town.npz", "nowhere", "m.npz"), "nowhere is not a mixture of limiirl: there is no such folder."),
+    (("forecast", "town.npz", "styles", "town.npz"), "town.npz holds 'limiirl.roads', not 'limiirl.matches'."),
+    (("forecast", "other.npz", "styles", "m.npz"), "m.npz was matched to another network"),
+    (("forecast", "town.npz", "styles", "m.npz", "--trip", "T77"), "No matched trip of 10 to 300 segments has the id"),
+    (("forecast", "town.npz", "small-styles", "m.npz"), "small-styles was learned on 2 states"),
+    (("forecast", "turned.npz", "styles", "turned-m.npz"), "turns, but turned.npz has"),
+    (("forecast", "replaced.npz", "styles", "replaced-m.npz"), "styles was learned on other turns than replaced.npz"),
+    (("demo", "--out", "m.npz"), "a report needs a folder at m.npz; there is a file. Move it, or choose another"),
+    (("demo", "--out", "taken"), "a report replaces only an earlier report"),
+    (("build", "map.osm", "--out", "x.npz", "--page", "m.npz"), "a report needs a folder at m.npz; there is a file."),
+    (("match", "town.npz", "trips.csv", "--out", "x.npz", "--page", "m.npz/page"), "a report needs a folder at m.npz"),
+    (("fit", "town.npz", "m.npz", "--out", "x", "--page", "m.npz"), "a report needs a folder at m.npz; there is a"),
+    (("demo", "--radius", "99", "--out", "demo"), "--radius must lie between"),
+    (("demo", "--drivers", "0", "--radius", "0.8", "--out", "demo"), "--drivers must be"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def others(folder, fitted):
+    """What does not belong to the styles: things of somebody else, and networks of other turns with trips of theirs."""
+    for name, inside in (("foreign", "thesis.tex"), ("taken/styles", "index.html")):
+        (folder / name).mkdir(parents=True)
+        (folder / name / inside).write_text("ten years of work")
+    street = RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0, 1], [1, 0], u_turns=True)
+    trips = Demonstrations.from_lists([[0, 1], [1, 0]])
+    IntentMixture(1, MaxEnt(3)).fit(street.mdp("plain"), trips).save(folder / "small-styles")
+    town, matches = RoadNetwork.load(folder / "town.npz"), Matches.load(folder / "m.npz")
+    # One U-turn more, and the same with another turn less.
+    lane = int(np.flatnonzero(town.opposite >= 0)[-1])
+    turns = np.array(sorted([*zip(town.turn_from, town.turn_to, strict=True), (lane, town.opposite[lane])]))
+    for name, kept in (("turned", turns), ("replaced", turns[1:])):
+        network = town.replace(turn_from=kept[:, 0], turn_to=kept[:, 1])
+        network.save(folder / f"{name}.npz")
+        settings = matches.settings | {"network": network.fingerprint()}
+        replace(matches, settings=settings).save(folder / f"{name}-m.npz")
+
+
+def files_in(folder):
+    """Every file, by when it was written and what it holds."""
+    return {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[" ".join(words[:4]) for words, _ in REFUSED])
+def test_bad_input_is_one_sentence_and_code_2(folder, others, arguments, message):
+    before = files_in(folder)
+    done = limiirl(folder, "roads", *arguments, code=2)
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert "pickle" not in done.stderr
+    if message.startswith("a report"):
+        assert " ..." not in done.stderr  # nothing was begun
+    assert done.stdout == ""
+    assert files_in(folder) == before
+
+
+def test_a_page_that_cannot_be_is_told_before_an_experiment(tmp_path):
+    (tmp_path / "run").write_text("not a folder")
+    done = limiirl(tmp_path, "reproduce", "drivers", "--train", "20", "--out", "run", code=2)
+    assert "a report needs a folder at run; there is a file." in " ".join(done.stderr.split())
+
+
+def test_the_seed_of_matching_says_what_it_is_not_for(tmp_path):
+    printed = " ".join(limiirl(tmp_path, "roads", "match", "--help").stdout.replace("│", " ").split())
+    assert "Of --method particles. What --trim cuts is always drawn anew" in printed
+
+
+def all_commands():
+    """Every command by its words, those of groups too, as the program itself knows them: none can be forgotten."""
+    found = {}
+
+    def walk(group, words):
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                walk(command, (*words, name))
+            else:
+                found[(*words, name)] = command
+
+    walk(typer.main.get_command(app), ())
+    return found
+
+
+COMMANDS = all_commands()
+
+
+def test_commands_of_roads_are_among_all():
+    assert {("roads", name) for name in ("build", "match", "fit", "forecast", "demo")} <= set(COMMANDS)
+    assert ("fit",) in COMMANDS
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_has_an_example_and_json(tmp_path, words):
+    printed = " ".join(limiirl(tmp_path, *words, "--help").stdout.split())
+    assert f"Example: limiirl {' '.join(words)}" in printed
+    assert words == ("report",) or "--json" in [name for part in COMMANDS[words].params for name in part.opts]
+
+
+def test_the_group_lists_its_commands(tmp_path):
+    printed = limiirl(tmp_path, "roads", "--help").stdout
+    for name in ("build", "match", "fit", "forecast", "demo"):
+        assert f" {name} " in printed
+    assert "GPS" in limiirl(tmp_path, "--help").stdout
+
+
+@pytest.mark.parametrize("words", [words for words in COMMANDS if words[0] == "roads"], ids=" ".join)
+def test_examples_name_options_that_exist(words):
+    """What an example says can be typed: its options are the command's."""
+    command = COMMANDS[words]
+    example = command.help.split("Example: limiirl ", 1)[1].split()
+    assert tuple(example[: len(words)]) == words
+    known = {name for part in command.params for name in part.opts}
+    assert {word for word in example if word.startswith("-")} <= known
+    assert len([part for part in command.params if part.param_type_name == "argument" and part.required]) <= len(
+        example
+    )

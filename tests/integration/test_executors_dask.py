@@ -1,0 +1,345 @@
+"""The engine "dask" against a plain loop, on a real scheduler and real workers that the tests start on loopback."""
+
+import functools
+import os
+import signal
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from limiirl.errors import BackendUnavailable, LimiirlWarning
+from limiirl.executors import Engine, Lost, execute, ordered
+from limiirl.executors import dask as clusters
+from limiirl.executors.local import Ticket
+from tests.oracles.clusters import Cluster, await_workers, cluster, dask, living
+
+pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+from distributed import Client, Worker
+
+TASKS = range(12)
+
+
+def spectrum(seed: int) -> bytes:
+    """The bits of a computation that threads could change."""
+    A = np.random.default_rng(seed).normal(size=(120, 120))
+    return (np.linalg.eigvalsh(A @ A.T) @ A).tobytes()
+
+
+def threads(_: int) -> tuple[int, int]:
+    import numba
+    from threadpoolctl import threadpool_info
+
+    return numba.get_num_threads(), max(library["num_threads"] for library in threadpool_info())
+
+
+def process(_: int) -> int:
+    time.sleep(0.05)
+    return os.getpid()
+
+
+def die_once(folder: Path, task: int) -> int:
+    marker = folder / "died"
+    if task == 5 and not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return task**2
+
+
+def die_at_four(task: int) -> int:
+    if task == 4:
+        os._exit(3)
+    time.sleep(0.1)  # so that it is running when its neighbour dies
+    return task**2
+
+
+def fail_at_three(task: int) -> int:
+    if task == 3:
+        raise KeyError("three")
+    return task
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("dask"), workers=2) as started:
+        yield started
+
+
+@pytest.fixture
+def engine(two: Cluster) -> Engine:
+    """Both workers, also after a test that killed one."""
+    await_workers(two.address, 2)
+    return Engine("dask", scheduler=two.address)
+
+
+def test_results_are_those_of_a_loop(engine: Engine) -> None:
+    assert dict(execute(spectrum, TASKS, engine)) == {seed: spectrum(seed) for seed in TASKS}
+
+
+def test_workers_of_another_version_are_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "__version__", "0.0")  # here, and not in the workers
+    with pytest.raises(BackendUnavailable, match=r"have limiirl .*, and here it is 0\.0: they could compute other"):
+        list(execute(abs, TASKS, engine))
+
+
+def test_a_task_has_one_thread(engine: Engine) -> None:
+    assert {result for _, result in execute(threads, TASKS, engine)} == {(1, 1)}
+
+
+def test_tasks_are_taken_only_when_there_is_room(engine: Engine) -> None:
+    taken = []
+
+    def tasks() -> Iterator[int]:
+        for task in range(16):
+            taken.append(task)
+            yield task
+
+    limited = Engine("dask", workers=1, scheduler=engine.scheduler)
+    for done, _ in enumerate(execute(process, tasks(), limited), start=1):
+        assert len(taken) <= done + 1
+    assert taken == list(range(16))
+
+
+def test_what_the_function_raises_is_raised(engine: Engine) -> None:
+    with pytest.raises(KeyError, match="three"):
+        list(execute(fail_at_three, TASKS, engine))
+
+
+def hold(folder: Path, task: int) -> None:
+    """Task 0 ends at once; the others note that they have begun, and end when they are let go."""
+    end = time.monotonic() + 60
+    if task:
+        (folder / str(task)).touch()
+        while not (folder / "go").exists() and time.monotonic() < end:
+            time.sleep(0.01)
+
+
+def waiting(dask_worker: Worker) -> int:
+    return sum(task.state == "ready" for task in dask_worker.state.tasks.values())
+
+
+@pytest.mark.parametrize("session", [False, True])
+def test_closing_early_drops_what_waits(engine: Engine, tmp_path: Path, session: bool) -> None:
+    from tests.oracles.runs import wait_until  # here: a worker imports this module, and need not wait for that one
+
+    def queued(client: Client) -> bool:
+        return any(client.run(waiting).values())
+
+    with ExitStack() as stack:
+        client = stack.enter_context(Client(engine.scheduler, set_as_default=False))
+        used = stack.enter_context(engine.session()) if session else engine
+        results = execute(functools.partial(hold, tmp_path), range(1000), used)
+        assert next(results)[0] == 0
+        # Two run, and others wait for their turn, which never comes.
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2 and queued(client), seconds=60)
+        results.close()  # type: ignore[attr-defined]
+        wait_until(lambda: not queued(client), seconds=30)
+        # Nothing stops what runs; but when it has ended, nothing follows.
+        (tmp_path / "go").touch()
+        assert dict(execute(abs, TASKS, used)) == dict(enumerate(TASKS))
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_worker_killed_midway_loses_nothing(engine: Engine) -> None:
+    results = execute(process, range(30), engine)
+    done = [next(results) for _ in range(10)]
+    killed = done[-1][1]
+    os.kill(killed, signal.SIGKILL)
+    done += results
+    assert sorted(task for task, _ in done) == list(range(30))
+    assert all(isinstance(pid, int) for _, pid in done)
+    assert {pid for _, pid in done} > {killed}
+
+
+def test_a_task_whose_worker_died_is_tried_again(engine: Engine, tmp_path: Path) -> None:
+    results = dict(execute(functools.partial(die_once, tmp_path), TASKS, engine))
+    assert results == {task: task**2 for task in TASKS}
+    assert (tmp_path / "died").exists()
+
+
+def test_a_task_that_always_kills_is_lost_and_no_other(engine: Engine) -> None:
+    results = dict(execute(die_at_four, TASKS, engine))
+    lost = results.pop(4)
+    assert isinstance(lost, Lost)
+    assert lost.attempts == 2
+    assert str(lost).startswith("2 workers died, the last while it ran this task alone. The log of the last one")
+    assert results == {task: task**2 for task in TASKS if task != 4}
+
+
+def test_a_result_whose_worker_dies_before_it_is_taken_is_kept(tmp_path: Path) -> None:
+    with cluster(tmp_path, workers=1) as (address, _):
+        pool = clusters.DaskPool(address, None)
+        try:
+            pool.use(process)
+            ticket = Ticket(0)
+            pool.submit(ticket)
+            (future,) = pool._tickets
+            while pool._ended.empty():
+                time.sleep(0.005)
+            (worker,) = living(address)
+            os.kill(worker, signal.SIGKILL)
+            end = time.monotonic() + 30
+            while future.status == "finished" and time.monotonic() < end:
+                time.sleep(0.005)
+            assert future.status != "finished"
+            assert list(pool.collect()) == [(ticket, worker)]
+        finally:
+            pool.close()
+
+
+def die_at_second(folder: Path, task: int) -> int:
+    (folder / f"{time.monotonic_ns()}").write_text(str(os.getpid()))
+    if len(list(folder.iterdir())) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return task
+
+
+def test_a_lost_result_whose_task_then_dies_is_computed_again(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask's own `as_completed` waits for such a result for ever."""
+    gather, lost = Client._gather_remote, []
+
+    async def lose_first(client: Client, *given: object) -> object:
+        if not lost and (runs := list(tmp_path.iterdir())):
+            lost.append(int(runs[0].read_text()))
+            os.kill(lost[0], signal.SIGKILL)
+        return await gather(client, *given)
+
+    monkeypatch.setattr(Client, "_gather_remote", lose_first)
+    assert list(execute(functools.partial(die_at_second, tmp_path), [7], engine)) == [(7, 7)]
+    assert len(lost) == 1
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def quick(_: int) -> bytes:
+    time.sleep(0.002)
+    return b"x" * 20_000
+
+
+# Of quick tasks some result is on its way at any moment, and fails in another manner than one that is waited for.
+@pytest.mark.parametrize(("task", "after"), [(process, 0.0), (quick, 0.2), (quick, 0.5), (quick, 0.9)])
+def test_a_scheduler_that_goes_away_midway_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], task: Callable[[int], object], after: float
+) -> None:
+    with cluster(tmp_path, workers=1) as (address, scheduler):
+        results = execute(task, range(5000), Engine("dask", scheduler=address))
+        next(results)
+        threading.Timer(after, scheduler.kill).start()
+        with pytest.raises(BackendUnavailable, match=f"at {address} has gone away. Start the run again"):
+            list(results)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_scheduler_without_workers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "_WORKERS_SECONDS", 1)
+    with (
+        cluster(tmp_path, workers=0) as (address, _),
+        pytest.raises(BackendUnavailable, match=f"had no worker within 1 seconds. Start some: dask worker {address}"),
+    ):
+        list(execute(abs, TASKS, Engine("dask", scheduler=address)))
+
+
+def test_a_run_whose_workers_have_all_gone_says_that_it_waits_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "_WORKERS_SECONDS", 1)
+    monkeypatch.setattr(clusters, "_RESIZE_SECONDS", 0.1)
+    contact = tmp_path / "scheduler.json"
+    options = ("worker", "--scheduler-file", contact, "--nthreads", 1, "--local-directory", tmp_path)
+    with cluster(tmp_path, workers=0) as (address, _), ExitStack() as stack:
+        with dask(*options):
+            await_workers(address, 1)
+            results = execute(process, range(50), Engine("dask", scheduler=address))
+            first = next(results)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            later = threading.Timer(4.0, lambda: stack.enter_context(dask(*options)))
+            later.start()
+            found = [first, *results]
+        later.join()
+    assert sorted(task for task, _ in found) == list(range(50))
+    told = [str(warning.message) for warning in said if "no worker" in str(warning.message)]
+    assert len(told) == 1
+    assert "has had no worker for 1 seconds. The run waits, and goes on" in told[0]
+
+
+def test_a_scheduler_that_does_not_answer_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "_CONNECT_SECONDS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"  # nobody listens there once it is closed
+    with pytest.raises(BackendUnavailable, match=f"No Dask scheduler answers at {address} .*Check the address"):
+        list(execute(abs, TASKS, Engine("dask", scheduler=address)))
+
+
+class Loaded:
+    """A function that holds much, and counts how often it is unpacked; it leaves a file for each time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.payload = folder, np.arange(250_000.0)
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        (self.folder / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+
+    def __call__(self, task: int) -> tuple[float, int]:
+        time.sleep(0.02)
+        return float(self.payload[task]), os.getpid()
+
+
+def test_what_a_function_holds_travels_once_to_each_worker(engine: Engine, tmp_path: Path) -> None:
+    found = dict(execute(Loaded(tmp_path), range(60), engine))
+    assert {task: value for task, (value, _) in found.items()} == {task: float(task) for task in range(60)}
+    workers = {pid for _, pid in found.values()}
+    assert len(workers) == 2, "all tasks went where the input was"
+    unpacked = [int(path.name.partition("-")[0]) for path in tmp_path.iterdir()]
+    assert set(unpacked) == workers
+    # Dask may drop a copy while no task waits for it, and fetch it again; with every task it would be 60 times.
+    assert len(unpacked) <= 2 * len(workers)
+
+
+def test_a_large_function_survives_the_death_of_the_workers_that_have_it(engine: Engine, tmp_path: Path) -> None:
+    results = execute(Loaded(tmp_path), range(80), engine)
+    found = [next(results) for _ in range(10)]
+    killed = living(str(engine.scheduler))
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    found += results
+    assert {task: value for task, (value, _) in found} == {task: float(task) for task in range(80)}
+    assert {pid for _, (_, pid) in found} - set(killed), "somebody else went on"
+
+
+class Shared:
+    """A function whose tasks share an array, as those of a fit share an engine's memory."""
+
+    def __init__(self) -> None:
+        self.memory = np.zeros(10_000)
+
+    def __call__(self, task: int) -> bool:
+        self.memory[:] = task
+        time.sleep(0.02)
+        return bool(np.all(self.memory == task))
+
+
+def test_threads_of_a_worker_take_turns(tmp_path: Path) -> None:
+    with (
+        cluster(tmp_path, workers=1, threads=4) as (address, _),
+        pytest.warns(LimiirlWarning, match="have up to 4 threads, of which a task uses one"),
+    ):
+        results = dict(execute(Shared(), range(20), Engine("dask", workers=8, scheduler=address)))
+    assert results == dict.fromkeys(range(20), True)
+
+
+def test_a_session_keeps_its_connection_and_forgets_what_was_left(engine: Engine) -> None:
+    with engine.session() as session:
+        assert ordered(abs, [-3, -1, -2], session) == [3, 1, 2]
+        results = execute(process, range(1000), session)
+        next(results)
+        results.close()  # type: ignore[attr-defined]
+        assert list(session.map(str, TASKS)) == [str(task) for task in TASKS]

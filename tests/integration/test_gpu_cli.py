@@ -1,0 +1,101 @@
+"""`--device` on the commands: it reaches the model, and a GPU that is absent is one clear sentence."""
+
+import contextlib
+import io
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from limiirl import MDP, IntentMixture
+from limiirl.cli import main
+from limiirl.cli.inputs import make_mixture
+from limiirl.cli.options import tell_device, with_device
+from limiirl.errors import InvalidParameter
+from limiirl.kernels.gpu.emulator import compiler
+from tests.oracles.mixture import crossings, walks
+
+NEEDS_COMPILER = pytest.mark.skipif(compiler() is None, reason="no C++ compiler to emulate a GPU")
+WORLD = ("walks.parquet", "--mdp", "town.npz", "--set", "irl__max_length=7", "--set", "irl__bounds=[-5, 5]")
+FIT = ("fit", *WORLD, "--intents", "2", "--json")
+COMMANDS = {
+    "fit": FIT,
+    "infer": ("infer", *WORLD, "--most", "2"),
+    "select": ("select", *WORLD, "--most", "2", "--folds", "2", "--resamples", "0"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("files")
+    crossings().save(path / "town.npz")
+    walks(40, seed=2)[0].to_parquet(path / "walks.parquet")
+    return path
+
+
+def limiirl(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    out, err, shows = io.StringIO(), io.StringIO(), warnings.showwarning
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main(list(arguments))
+        finally:
+            warnings.showwarning = shows
+    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_gpu_is_one_sentence(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMIIRL_GPU", "off")
+    code, out, err = limiirl(folder, *COMMANDS[command], "--device", "gpu")
+    assert code != 0
+    assert not out
+    assert "LIMIIRL_GPU=off says to use no GPU" in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+def test_a_model_without_a_device_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMIIRL_GPU", "off")
+    with pytest.raises(InvalidParameter, match="SigmaGIRL has no device: .* Leave --device out"):
+        make_mixture(2, "SigmaGIRL", with_device([], "gpu"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_auto_says_where_it_computes(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMIIRL_GPU", "off")
+    given = (*COMMANDS[command], "--out", f"auto_{command}")
+    _, _, err = limiirl(folder, *given, "--device", "auto")
+    assert "--device auto: computing on the CPU: a GPU gains from 10,000 states and edges on, and there are" in err
+    _, _, err = limiirl(folder, *given)
+    assert "computing on" not in err
+
+
+@NEEDS_COMPILER
+def test_auto_names_the_gpu_or_says_that_none_works(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for choice, said in (("emulated", "emulated."), ("off", "the CPU: no GPU works here (--device gpu says why)")):
+        monkeypatch.setenv("LIMIIRL_GPU", choice)
+        tell_device("auto", MDP.from_edges(np.arange(5_000), np.arange(1, 5_001), 5_001))
+        assert capsys.readouterr().err.startswith(f"--device auto: computing on {said}")
+
+
+def test_a_device_is_named_once() -> None:
+    with pytest.raises(InvalidParameter, match="--device gpu and --set irl__device=cpu name the device twice"):
+        with_device(["tol=1e-3", "irl__device=cpu"], "gpu")
+
+
+@NEEDS_COMPILER
+def test_a_fit_on_a_gpu_is_that_of_the_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+    found = []
+    for device in ("gpu", "cpu"):
+        code, out, err = limiirl(folder, *FIT, "--device", device, "--out", f"on_{device}")
+        assert code == 0, err
+        assert json.loads(out)["saved"] == f"on_{device}"
+        found.append(IntentMixture.load(folder / f"on_{device}"))
+    assert [mixture.irl.device for mixture in found] == ["auto", "cpu"]  # for who loads it where there is none
+    # EM stops before the last digits of theta: what it maximises is settled, and theta is less so.
+    np.testing.assert_allclose(found[0].log_likelihood_, found[1].log_likelihood_, rtol=1e-8)

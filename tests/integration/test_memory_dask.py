@@ -1,0 +1,71 @@
+"""Memory of Dask workers that have a limit: a run stays below it, and a task that does not costs itself alone."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from limiirl.executors import Engine, Lost, execute
+from tests.oracles.clusters import cluster
+
+pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads what Linux says of a process"),
+]
+
+LIMIT = 700  # MiB
+SIZE = 60  # MiB
+
+
+def peak() -> float:
+    """The most memory that this process has had, in MiB."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024
+
+
+class Sums:
+    """A function that holds a large input, and makes as much again for every task."""
+
+    def __init__(self) -> None:
+        self.held = np.ones(SIZE * 2**17)
+
+    def __call__(self, task: int) -> tuple[float, float, int]:
+        made = self.held * task
+        return float(made.sum()), peak(), os.getpid()
+
+
+def greedy(task: int) -> int:
+    """Take twice the limit for one task, and keep it until somebody minds."""
+    if task != 3:
+        return task
+    taken = []
+    for _ in range(2 * LIMIT // 20):
+        taken.append(np.ones(20 * 2**17))
+        time.sleep(0.02)  # a nanny looks ten times a second
+    time.sleep(60)  # but on a busy machine later
+    return len(taken)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with cluster(tmp_path_factory.mktemp("dask"), workers=1, memory=f"{LIMIT}MiB") as (address, _):
+        yield Engine("dask", scheduler=address)
+
+
+def test_many_tasks_with_a_large_input_stay_below_the_limit(engine: Engine) -> None:
+    found = dict(execute(Sums(), range(40), engine))
+    assert {task: total for task, (total, _, _) in found.items()} == {i: float(i * SIZE * 2**17) for i in range(40)}
+    assert len({pid for _, _, pid in found.values()}) == 1, "the worker was replaced on the way"
+    assert max(most for _, most, _ in found.values()) < LIMIT
+    # 40 inputs in flight, or results that nobody fetched, would be 2.4 GB. What 40 tasks take is what 4 take.
+    few, many = (max(most for task, (_, most, _) in found.items() if task < n) for n in (4, 40))
+    assert many < few + SIZE
+
+
+def test_a_task_over_the_limit_is_lost_and_no_other(engine: Engine) -> None:
+    found = dict(execute(greedy, range(6), engine))
+    assert isinstance(found.pop(3), Lost)
+    assert found == {task: task for task in range(6) if task != 3}

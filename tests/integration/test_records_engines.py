@@ -1,0 +1,36 @@
+"""The same records, to the last bit, whatever the engine and the number of workers: `limiirl reproduce` on each."""
+
+import pytest
+
+from limiirl.experiments.spec import METHODS
+from tests.oracles.runs import command, counts, expected, recorded, rows
+
+# Every method once, in one world.
+STUDY, REPEATS = "boxplots", 1
+TRIALS = len(METHODS)
+
+
+def run(folder, *arguments):
+    """Run the study on an engine, and return how many trials there were, were skipped and were run."""
+    done = command("reproduce", STUDY, "--repeats", REPEATS, "--no-report", "--json", "--out", folder, *arguments)
+    assert done.said == []
+    return counts(done)
+
+
+def check(folder):
+    """Compare what was recorded with a plain loop in this process."""
+    assert recorded(folder) == expected(STUDY, REPEATS)
+    assert rows(folder) == sorted(expected(STUDY, REPEATS))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_local_processes(tmp_path, workers):
+    assert run(tmp_path, "--engine", "local", "--workers", workers) == (TRIALS, 0, TRIALS)
+    check(tmp_path)
+
+
+def test_a_dask_cluster(tmp_path, running):
+    assert run(tmp_path, "--engine", "dask", "--scheduler", running.address) == (TRIALS, 0, TRIALS)
+    check(tmp_path)
+    # What one engine has recorded, another does not do again.
+    assert run(tmp_path, "--engine", "local", "--workers", 1) == (TRIALS, TRIALS, 0)

@@ -1,0 +1,172 @@
+"""The house rules that a program can check, on this repository; and each rule on a fault that it must find."""
+
+import importlib
+import inspect
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import limiirl
+from tests import house_rules
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+TESTS = sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
+
+# Modules of 400 to 600 lines, each with the reason why it is one idea.
+
+
+def tracked_files() -> list[Path]:
+    """What git tracks or would track; everything outside of hidden folders where there is no git."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listing.returncode:
+        paths = [path for path in ROOT.rglob("*") if not path.relative_to(ROOT).parts[0].startswith(".")]
+    else:
+        paths = [ROOT / name for name in listing.stdout.split("\0") if name]
+    return [path for path in paths if path.is_file()]
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def report(faults: dict[Path, list[str]]) -> str:
+    return "\n".join(f"{path.relative_to(ROOT)}: {fault}" for path, found in faults.items() for fault in found)
+
+
+def test_there_is_something_to_check():
+    assert len(SOURCES) > 5
+    assert len(TESTS) > 5
+
+
+def test_functions_are_short():
+    assert not report({path: house_rules.long_functions(text_of(path)) for path in SOURCES})
+
+
+def test_no_module_is_named_utils():
+    assert [path for path in SOURCES + TESTS if path.stem in {"utils", "util", "helpers", "misc"}] == []
+
+
+def test_only_the_command_line_prints():
+    library = [path for path in SOURCES if "cli" not in path.relative_to(ROOT / "src/limiirl").parts]
+    assert not report({path: house_rules.prints(text_of(path)) for path in library})
+
+
+def test_no_comparison_is_thrown_away():
+    assert not report({path: house_rules.thrown_away_comparisons(text_of(path)) for path in TESTS})
+
+
+def test_tolerances_are_named():
+    assert not report({path: house_rules.loose_tolerances(text_of(path)) for path in TESTS})
+
+
+def test_no_machine_paths_or_registries():
+    faults = {}
+    for path in tracked_files():
+        try:
+            faults[path] = house_rules.machine_paths(text_of(path))
+        except UnicodeDecodeError:
+            continue  # an image or an archive
+    assert len(faults) > 20
+    # The rules themselves spell out what they look for, and this file gives the faults that they must find.
+    for name in ("house_rules.py", "test_repository.py"):
+        faults.pop(ROOT / "tests" / name)
+    assert not report(faults)
+
+
+@pytest.mark.parametrize("name", limiirl.__all__)
+def test_public_name_is_documented_with_an_example(name: str):
+    value = getattr(limiirl, name)
+    if isinstance(value, str):
+        return  # the version
+    doc = inspect.getdoc(value)
+    assert doc, f"limiirl.{name} has no docstring"
+    if isinstance(value, types.ModuleType) or (inspect.isclass(value) and issubclass(value, BaseException | Warning)):
+        return  # a module's names have examples of their own, and an exception is met, not called
+    assert "Examples\n--------" in doc, f"limiirl.{name} needs an Examples section in its docstring"
+    assert ">>> " in doc, f"the Examples section of limiirl.{name} has nothing that runs"
+
+
+PAPER_ROWS = house_rules.paper_rows(text_of(ROOT / "docs" / "paper_map.md"))
+
+
+def test_paper_map_has_rows():
+    assert PAPER_ROWS
+
+
+@pytest.mark.parametrize("row", PAPER_ROWS, ids=[row["equation"] for row in PAPER_ROWS])
+def test_paper_map_names_code_and_tests_that_exist(row: dict[str, str]):
+    names, nodes = house_rules.code_names(row["code"]), house_rules.code_names(row["test"])
+    assert names, "a row names the code that computes its equation"
+    assert nodes, "a row names a test of its equation"
+    assert [name for name in names if not resolves(name)] == []
+    assert [node for node in nodes if not exists(node)] == []
+
+
+def resolves(dotted: str) -> bool:
+    """Whether a dotted name is a module, or an attribute of an attribute ... of a module."""
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            value = importlib.import_module(".".join(parts[:length]))
+        except ImportError:
+            continue
+        for part in parts[length:]:
+            # A dataclass's field without a default is no attribute of the class.
+            if part in getattr(value, "__dataclass_fields__", {}):
+                return True
+            if not hasattr(value, part):
+                return False
+            value = getattr(value, part)
+        return True
+    return False
+
+
+def exists(node: str) -> bool:
+    path, _, name = node.partition("::")
+    return (ROOT / path).is_file() and name in house_rules.tests_of(text_of(ROOT / path))
+
+
+def test_import_is_light():
+    heavy = ["gymnasium", "matplotlib", "networkx", "pandas", "polars", "pyarrow", "sklearn"]
+    code = f"import sys, limiirl; print([name for name in {heavy!r} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("rule", "bad", "good"),
+    [
+        (house_rules.long_functions, "def f():\n" + "    x = 1\n" * 80, "def f():\n" + "    x = 1\n" * 79),
+        (house_rules.prints, "print(1)", 'def f():\n    """>>> print(1)"""'),
+        (house_rules.thrown_away_comparisons, "np.allclose(a, b)", "assert np.allclose(a, b)"),
+        (house_rules.thrown_away_comparisons, "np.testing.assert_allclose(a, b), np.isclose(a, b)", "isclose(a) or 1"),
+        (house_rules.loose_tolerances, "assert_allclose(a, b, 4)", "assert_allclose(a, b, rtol=1e-4)"),
+        (house_rules.loose_tolerances, "np.testing.assert_allclose(a, b)", "np.testing.assert_array_equal(a, b)"),
+        (house_rules.loose_tolerances, "assert x == pytest.approx(1, 2)", "assert x == pytest.approx(1, rel=2)"),
+        (house_rules.machine_paths, "cd /home/ann/main", "see https://example.org/home/ann/main"),
+        (house_rules.machine_paths, "DATA = '/home/ann/data'", "DATA = '../shared/home/data'"),
+        (house_rules.machine_paths, "pip install --index-url x", "pip install x"),
+    ],
+)
+def test_each_rule_finds_its_fault_and_nothing_else(rule, bad, good):
+    assert len(rule(bad)) == 1
+    assert rule(good) == []
+
+
+def test_paper_map_parser_and_resolver_find_faults():
+    head = "text\n\n| equation | symbol | code | test |\n|---|---|---|---|\n"
+    body = "| (1) | $a \\| b$ | `limiirl.nope` | `tests/x.py::test_y` |\n"
+    (row,) = house_rules.paper_rows(head + body + "\n| other | table |\n|---|---|\n| a | b |\n")
+    assert row["symbol"] == "$a \\| b$"
+    assert not resolves("limiirl.nope")
+    assert not resolves("nowhere.at_all")
+    assert resolves("limiirl.errors.LimiirlError.__doc__")
+    assert not exists("tests/x.py::test_y")
+    assert not exists("tests/integration/test_repository.py::test_y")
+    assert not exists("tests/integration/test_repository.py::resolves")
+    assert exists("tests/integration/test_repository.py::test_import_is_light")

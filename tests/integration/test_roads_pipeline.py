@@ -1,0 +1,125 @@
+"""The whole chain in the invented city: what is found of the driven length, and who is told apart."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from limiirl import roads
+from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidParameter
+from limiirl.roads.matching.evaluation import recovered
+from limiirl.roads.matching.match import match
+from limiirl.roads.synthetic.demo import STAGES, run_demo
+from limiirl.roads.traces.clean import clean
+
+
+@pytest.fixture(scope="module")
+def city():
+    return roads.City(seed=0, radius_km=1.2)
+
+
+@pytest.fixture(scope="module")
+def demos(city):
+    return city.drive(6, 5, seed=1).demos
+
+
+@pytest.fixture(scope="module")
+def noisy(city, demos):
+    cleaned = clean(roads.record(city.network, demos, noise_m=30.0), city.network)
+    return cleaned, match(city.network, cleaned, threads=1)
+
+
+@pytest.fixture(scope="module")
+def told():
+    return []
+
+
+@pytest.fixture(scope="module")
+def demo(told):
+    return run_demo(3, radius_km=1.5, n_drivers=12, trips_each=12, progress=lambda *words: told.append(words))
+
+
+class TestRecovered:
+    def test_is_the_overlap_of_multisets(self, city, demos, noisy):
+        cleaned, matches = noisy
+        found = recovered(city.network, demos, matches, cleaned.source)
+        length = city.network.length_m
+        for i, demo in enumerate(demos):
+            true, seen = Counter(demo.states.tolist()), Counter()
+            for j in np.flatnonzero(cleaned.source[matches.trip] == i):
+                seen.update(matches.path(j).tolist())
+            weigh = [sum(n * length[s] for s, n in part.items()) for part in (true, true & seen, seen - true)]
+            np.testing.assert_allclose([found.driven_m[i], found.found_m[i], found.added_m[i]], weigh, rtol=1e-12)
+        assert 0.5 < found.share < 1.0
+        assert found.added > 0.0
+
+    def test_trips_of_which_nothing_is_left_count_as_missed(self, city, demos):
+        trips = roads.record(city.network, demos, noise_m=1.0)
+        some = match(city.network, trips[:20], threads=1)
+        found = recovered(city.network, demos, some, np.arange(20))
+        assert np.all(found.found_m[20:] == 0.0)
+        np.testing.assert_allclose(found.driven_m.sum(), city.network.length_m[demos.states].sum(), rtol=1e-12)
+        assert found.share < 0.8
+
+    def test_source_says_which_trip_a_match_belongs_to(self, city, demos):
+        trips = roads.record(city.network, demos, noise_m=20.0)
+        forth, back = (match(city.network, some, threads=1) for some in (trips, trips[::-1]))
+        order = np.arange(len(demos))[::-1]
+        found, again = recovered(city.network, demos, forth), recovered(city.network, demos, back, order)
+        np.testing.assert_allclose(again.found_m, found.found_m, rtol=1e-12)
+        assert found.share > 0.9
+
+    def test_what_is_driven_twice_must_be_found_twice(self, city):
+        network = city.network
+        graph = {}
+        for a, b in zip(network.turn_from.tolist(), network.turn_to.tolist(), strict=True):
+            graph.setdefault(a, []).append(b)
+        ring = np.flatnonzero(np.array(network.class_names)[network.road_class] == "motorway").tolist()
+        lap = [ring[0]]
+        while len(lap) < 2 or lap[-1] != lap[0]:
+            lap.append(next(s for s in graph[lap[-1]] if s in set(ring)))
+        once, twice = Demonstrations.from_lists([lap]), Demonstrations.from_lists([lap + lap[1:]])
+        matches = match(network, roads.record(network, once, noise_m=1.0, step_s=5.0), threads=1)
+        np.testing.assert_allclose(recovered(network, once, matches).share, 1.0, rtol=1e-12)
+        np.testing.assert_allclose(recovered(network, twice, matches).share, 0.5, atol=0.02)
+
+    def test_a_source_that_does_not_fit(self, city, demos, noisy):
+        with pytest.raises(InvalidParameter, match="source must name one of 30 true paths"):
+            recovered(city.network, demos, noisy[1], np.arange(3))
+
+
+class TestDemo:
+    def test_finds_what_was_driven(self, demo):
+        assert demo.recovered.share >= 0.98
+        assert demo.recovered.added <= 0.02
+        assert demo.matches.n_whole >= 0.95 * len(demo.driven.demos)
+
+    def test_tells_drivers_apart_and_single_trips_less(self, demo):
+        assert demo.drivers.anid < 0.1
+        assert demo.drivers.anid < demo.trips.anid < 0.8
+
+    def test_learns_from_matched_trips_not_from_true_paths(self, demo):
+        used = demo.fit.demos
+        true = demo.driven.demos
+        same = [np.array_equal(one.states, true[int(name)].states) for one, name in zip(used, used.ids, strict=True)]
+        assert not all(same)
+        np.testing.assert_array_equal(used.labels, demo.driven.style[used.groups])
+
+    def test_intents_come_in_the_order_of_styles(self, demo):
+        np.testing.assert_array_equal(demo.drivers.intent, np.arange(3))
+        # Those who love the ring pay least for a km of it; those who go round the centre pay most for one in it.
+        assert np.argmax(demo.fit.mixture.thetas_[:, 0]) == 0
+        assert np.argmin(demo.fit.mixture.thetas_[:, 3]) == 2
+
+    def test_nothing_is_silent(self, demo, told):
+        assert tuple(dict.fromkeys(stage for stage, _, _ in told)) == STAGES == tuple(demo.seconds)
+        assert ("matching", len(demo.cleaned), len(demo.cleaned)) in told
+        assert sum(stage == "styles" for stage, _, _ in told) > 2
+
+    def test_scores_are_plain_numbers(self, demo):
+        scores = demo.scores()
+        assert all(isinstance(value, int | float) for value in scores.values())
+        assert scores["trips_driven"] == 144
+        assert scores["fixes_kept"] < scores["fixes"]
+        assert f"ANID {scores['drivers_anid']:.3f}" in repr(demo)

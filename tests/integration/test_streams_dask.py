@@ -1,0 +1,142 @@
+"""Streams on a Dask cluster: features, passes and memberships with the bits of one process, whoever is killed."""
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from functools import cache
+from multiprocessing import parent_process
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from limiirl import IntentMixture, MaxEnt
+from limiirl.errors import BackendUnavailable
+from limiirl.executors import Engine
+from limiirl.streams import Calls, FeatureStore, Rows, assign, fit_streamed, write_features
+from tests.oracles.clusters import Cluster, cluster, killing
+from tests.oracles.mixture import crossings, walks
+from tests.oracles.runs import command, start
+
+pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+pytestmark = [pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")]
+
+Tell = Callable[[int, Any], None]
+MDP, PARTS, SIZE, ITERATIONS = crossings(), 6, 200, 5
+
+
+def pause() -> None:
+    """Let a worker take a while, so that somebody can be killed meanwhile; the loop in this process need not."""
+    if parent_process() is not None:
+        time.sleep(0.06)
+
+
+def demos_of(index: int) -> Any:
+    """The demonstrations of a part."""
+    pause()
+    return walks(SIZE, seed=index)[0]
+
+
+@cache
+def known(index: int) -> Rows:
+    demos, _ = walks(SIZE, seed=index)
+    return Rows(demos.features(MDP), demos.log_q(MDP), np.ones(SIZE))
+
+
+def rows_of(index: int) -> Rows:
+    """The features of a part; every pass waits for them."""
+    pause()
+    return known(index)
+
+
+def written(folder: Path, engine: Engine | None = None) -> FeatureStore:
+    return write_features(MDP, Calls(demos_of, PARTS), folder, engine=engine)
+
+
+def generated() -> FeatureStore:
+    return FeatureStore.generated(rows_of, [SIZE] * PARTS, MDP.n_features, longest=7)
+
+
+def fitted(
+    engine: Engine | None = None, checkpoint: Path | None = None, tell: Callable[..., None] | None = None
+) -> Any:
+    """Every bit of a fit."""
+    mix = IntentMixture(2, MaxEnt(7, bounds=(-5, 5)), max_iter=ITERATIONS, tol=0.0, random_state=0, callback=tell)
+    fit_streamed(mix, MDP, generated(), sample=500, checkpoint=checkpoint, engine=engine)
+    history = [(entry.iteration, entry.objective, entry.change, entry.weights.tolist()) for entry in mix.history_]
+    return repr((mix.thetas_.tolist(), mix.weights_.tolist(), history))
+
+
+@pytest.fixture(scope="module")
+def alone() -> str:
+    return fitted()
+
+
+def test_features_fit_and_memberships_have_the_bits_of_one_process(
+    tmp_path: Path, running: Cluster, alone: str
+) -> None:
+    engine = Engine("dask", scheduler=running.address)
+    here, there = written(tmp_path / "here"), written(tmp_path / "there", engine)
+    assert [part.fingerprint for part in there.parts] == [part.fingerprint for part in here.parts]
+    assert fitted(engine) == alone
+    mix = fit_streamed(IntentMixture(2, MaxEnt(7, bounds=(-5, 5)), max_iter=2, random_state=0), MDP, here)
+    tables = [
+        [pq.read_table(path) for path in assign(mix, store, tmp_path / name, engine=place)]
+        for store, name, place in ((here, "a", None), (there, "b", engine))
+    ]
+    assert len(tables[0]) == PARTS
+    assert tables[0] == tables[1]
+
+
+def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path, running: Cluster, alone: str) -> None:
+    engine = Engine("dask", scheduler=running.address)
+    with killing(running.address, times=4, seed=0) as killed:
+        store = written(tmp_path / "features", engine)
+        assert fitted(engine) == alone
+    assert killed, "all was done before anybody was killed"
+    wanted = written(tmp_path / "alone")
+    assert [part.fingerprint for part in store.parts] == [part.fingerprint for part in wanted.parts]
+
+
+def test_a_scheduler_that_goes_away_is_told_and_the_fit_goes_on_from_its_checkpoint(
+    tmp_path: Path, running: Cluster, alone: str
+) -> None:
+    checkpoint = tmp_path / "fit.npz"
+    with cluster(tmp_path, workers=1) as first:
+
+        def give_up(_: int, entry: Any) -> None:
+            if entry.iteration == 2:
+                first.scheduler.kill()
+
+        engine = Engine("dask", scheduler=first.address)
+        with pytest.raises(BackendUnavailable, match=f"at {first.address} has gone away. Start the run again"):
+            fitted(engine, checkpoint, give_up)
+    seen: list[int] = []
+    engine = Engine("dask", scheduler=running.address)
+    assert fitted(engine, checkpoint, lambda _, entry: seen.append(entry.iteration)) == alone
+    assert seen == list(range(3, ITERATIONS + 1)), "it did not go on after what was kept"
+
+
+def test_a_fit_that_is_killed_goes_on_to_the_same_intents(tmp_path: Path, running: Cluster) -> None:
+    written(tmp_path / "features")
+    checkpoint = tmp_path / "fit.npz"
+    limits = ("--set", "max_iter=12", "--set", "tol=1e-12", "--set", "irl__max_length=7", "--sample", 300, "--json")
+    fit = ("stream", "fit", tmp_path / "features", "--intents", 2, *limits)
+    wanted = command(*fit, "--out", tmp_path / "alone")
+    there = (*fit, "--out", tmp_path / "there", "--checkpoint", checkpoint)
+    there += ("--engine", "dask", "--scheduler", running.address)
+    with start(*there) as run:
+        run.until(checkpoint.exists)
+        time.sleep(random.Random(2).uniform(0.0, 0.05))
+        run.kill_group()
+    assert run.process.returncode == -signal.SIGKILL
+    assert not (tmp_path / "there").exists(), "the fit was over before it was killed"
+    done = command(*there)
+    assert done.counts | {"saved": ""} == wanted.counts | {"saved": ""}
+    assert wanted.stderr.startswith("iteration 0: ")
+    told = [line.partition(":")[0] for line in done.stderr.splitlines() if line.startswith("iteration ")]
+    assert told, "the fit was over before it was killed"
+    assert told[0] != "iteration 0", "it did not go on from the checkpoint"

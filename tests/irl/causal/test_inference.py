@@ -1,0 +1,320 @@
+"""What causal models say once rewards are known: the likeliest way, directions without effect, and all of it mixed."""
+
+from __future__ import annotations
+
+import itertools
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from limiirl.demos import Agents, Demonstrations
+from limiirl.demos.groups import Units
+from limiirl.errors import IdentifiabilityWarning, InvalidParameter
+from limiirl.irl.causal import identifiability, stationary
+from limiirl.irl.causal.finite_horizon import HorizonValues
+from limiirl.irl.causal.maxcausalent import MaxCausalEnt
+from limiirl.irl.causal.mlirl import MLIRL
+from limiirl.irl.causal.state_actions import Choices
+from limiirl.irl.optim.projected_newton import Box
+from limiirl.irl.optim.solvers import minimise_lbfgs
+from limiirl.mdp import MDP
+from limiirl.mixture import IntentMixture
+
+STATIONARY = {"soft": MaxCausalEnt(1.3), "hard": MLIRL(1.3), "bv": MLIRL(1.3, "bv", n_sweeps=400)}
+HORIZONS = {
+    "anywhere": MaxCausalEnt(1.3, horizon=5),
+    "at the end": MaxCausalEnt(1.3, horizon=5, stop="terminal_or_max_length"),
+}
+MODELS = STATIONARY | HORIZONS
+
+
+def random_mdp(seed: int, extra: np.ndarray | None = None, terminal: bool = True) -> MDP:
+    """Five states, two actions with two outcomes each, all kinds of features, and further features of states."""
+    rng = np.random.default_rng(seed)
+    n = 5
+    T = np.zeros((n, 2, n))
+    for s, a in itertools.product(range(n - terminal), range(2)):
+        T[s, a, rng.choice(n, 2, replace=False)] = rng.dirichlet([1.0, 1.0])
+    if terminal:
+        T[:2, :, n - 1] += 0.3
+    T /= np.maximum(T.sum(axis=2, keepdims=True), 1e-300)
+    states = rng.normal(size=(n, 2))
+    return MDP.from_dense(
+        T,
+        np.full(n, 1.0 / n),
+        gamma=0.8,
+        state_features=states if extra is None else np.hstack([states, extra]),
+        action_features=rng.normal(size=(n, 2, 1)),
+    )
+
+
+def all_walks(mdp: MDP, longest: int) -> Demonstrations:
+    """Every trajectory of at most so many states, from everywhere."""
+    paths = [([s], []) for s in range(mdp.n_states)]
+    found = list(paths)
+    for _ in range(longest - 1):
+        paths = [
+            ([*states, int(mdp.dst[e])], [*actions, int(mdp.act[e])])
+            for states, actions in paths
+            for e in range(mdp.out_ptr[states[-1]], mdp.out_ptr[states[-1] + 1])
+        ]
+        found += paths
+    return Demonstrations.from_lists([states for states, _ in found], [actions for _, actions in found])
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("seed", range(3))
+def test_the_likeliest_way_is_the_likeliest_of_all(name: str, seed: int) -> None:
+    mdp, model = random_mdp(seed), MODELS[name]
+    theta = np.random.default_rng(seed).normal(size=mdp.n_features)
+    demos = all_walks(mdp, 5)
+    ends = mdp.terminal[demos.last_states] | (demos.lengths == 5)
+    if name == "at the end":
+        demos = demos[np.flatnonzero(ends)]
+    log_p = model.log_prob(mdp, theta, demos)[:, 0]
+    for start, goal in itertools.product(range(mdp.n_states), repeat=2):
+        between = (demos.start_states == start) & (demos.last_states == goal)
+        if not np.any(between):
+            with pytest.raises(InvalidParameter, match=f"No trajectory.* leads from start = {start} to goal = {goal}"):
+                model.most_likely(mdp, theta, start, goal)
+            continue
+        found, log_prob = model.most_likely(mdp, theta, start, goal)
+        assert (found.start_states[0], found.last_states[0]) == (start, goal)
+        np.testing.assert_allclose(log_prob, model.log_prob(mdp, theta, found)[0, 0], rtol=1e-10)
+        # Without a horizon there are longer walks than those enumerated, but none of them is needed here.
+        np.testing.assert_allclose(log_prob, log_p[between].max(), rtol=1e-10)
+
+
+def test_a_likeliest_way_that_cannot_be_says_why() -> None:
+    mdp = MDP.from_edges([0, 1, 2], [1, 0, 0], p0=[0.5, 0.5, 0.0], gamma=0.9)
+    theta = np.zeros(3)
+    for model in (MaxCausalEnt(), MLIRL(), MaxCausalEnt(horizon=3)):
+        with pytest.raises(InvalidParameter, match=r"p0 of state 2 is 0\. Give the state a share"):
+            model.most_likely(mdp, theta, 2, 0)
+        with pytest.raises(InvalidParameter, match="goal must be the number of a state, 0 to 2; it is 3"):
+            model.most_likely(mdp, theta, 0, 3)
+        with pytest.raises(InvalidParameter, match=r"leads from start = 0 to goal = 2\. Choose another goal"):
+            model.most_likely(mdp, theta, 0, 2)
+    exact = MaxCausalEnt(horizon=4, stop="terminal_or_max_length")
+    with pytest.raises(InvalidParameter, match="No trajectory of exactly horizon = 4 states leads"):
+        exact.most_likely(mdp, theta, 0, 0)
+    assert exact.most_likely(mdp, theta, 0, 1)[0].states.tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("terminal", [False, True])
+def test_null_directions_change_no_policy_and_others_do(name: str, terminal: bool) -> None:
+    """Planted: a feature that is 1 everywhere, one that is the sum of two others, and one that nobody ever sees."""
+    plain = random_mdp(3, terminal=terminal)
+    twice = plain.state_features[:, :1] + plain.state_features[:, 1:2]
+    mdp = random_mdp(3, np.hstack([np.ones((5, 1)), twice, np.zeros((5, 1))]), terminal=terminal)
+    model, rng = MODELS[name], np.random.default_rng(0)
+    theta = rng.normal(size=mdp.n_features)
+    found = model.null_directions(mdp, theta)
+    np.testing.assert_allclose(found @ found.T, np.eye(len(found)), atol=1e-12)
+    # To pass a state more is worth something unless everybody goes on for ever, or for as long.
+    assert len(found) == 2 + (not terminal and name != "anywhere")
+
+    def policies(at: np.ndarray) -> np.ndarray:
+        if name in HORIZONS:
+            logs = HorizonValues(Choices(mdp), 1.3, 5, stop=name == "anywhere").log_policies(at)
+            return np.exp([np.append(*logs(step)) for step in range(4)])
+        return model.policy(mdp, at)
+
+    before = policies(theta)
+    for direction in found:
+        np.testing.assert_allclose(policies(theta + 0.7 * direction), before, atol=1e-9)
+    others = np.linalg.svd(found)[2][len(found) :]
+    rises = np.array([(policies(theta + 1e-4 * other) - before).ravel() for other in others]) / 1e-4
+    assert np.linalg.svd(rises, compute_uv=False).min() > 1e-3
+
+
+def test_null_directions_of_many_states_are_those_of_a_dense_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring with short cuts, by one sparse LU for all features, or by a dense solution for each."""
+    rng, n = np.random.default_rng(0), 300
+    phi = rng.normal(size=(n, 3))
+    phi = np.hstack([phi, np.ones((n, 1)), phi[:, :1] - phi[:, 1:2]])
+    mdp = MDP.from_edges(
+        np.r_[:n, :n], np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n], gamma=0.97, state_features=phi
+    )
+    found = MLIRL().null_directions(mdp, np.zeros(5))
+    monkeypatch.setattr(stationary, "DENSE", 1000)
+    wanted = MLIRL().null_directions(mdp, np.zeros(5))
+    assert len(found) == len(wanted) == 2
+    np.testing.assert_allclose(found.T @ found, wanted.T @ wanted, rtol=0, atol=1e-9)
+
+
+def test_null_directions_of_very_many_features_are_not_looked_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mdp = random_mdp(1, np.ones((5, 1)), terminal=False)  # ten choices, four features
+    for largest, number in ((40, 1), (39, 0)):
+        monkeypatch.setattr(identifiability, "LARGEST", largest)
+        assert MLIRL().null_directions(mdp, np.zeros(4)).shape == (number, 4)
+        assert ("10 choices times 4 features" in caplog.text) == (number == 0)
+
+
+def test_states_that_nobody_reaches_in_time_do_not_count() -> None:
+    """A chain from state 0: the feature of the last state matters only to those who get near it."""
+    mdp = MDP.from_edges(
+        [0, 0, 1, 1, 2, 2],
+        [1, 4, 2, 4, 3, 4],
+        n_states=5,
+        p0=[1, 0, 0, 0, 0],
+        gamma=1.0,
+        state_features=np.eye(5)[:, 3:],
+    )
+    for stop in ("anywhere", "terminal_or_max_length"):
+        counts = [
+            len(MaxCausalEnt(horizon=horizon, stop=stop).null_directions(mdp, [0.0, 0.0])) for horizon in (1, 2, 3, 4)
+        ]
+        # Who must go on for four states ends once in either; who need not may end before.
+        assert counts == [2, 1, 1, stop != "anywhere"]
+    cut = mdp.replace(p0=np.array([0.0, 0.0, 0.0, 1.0, 0.0]))
+    assert len(MLIRL().null_directions(cut, [0.0, 0.0])) == 2
+
+
+def test_a_fit_tells_which_directions_it_cannot_know() -> None:
+    phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
+    mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
+    demos = Demonstrations.from_lists([[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]])
+    for model in (MaxCausalEnt(), MLIRL(), MLIRL(q="bv")):
+        with pytest.warns(IdentifiabilityWarning, match="1 of 2 directions in reward space cannot be identified"):
+            model.fit(mdp, demos)
+        np.testing.assert_allclose(np.abs(model.result_.null_directions), np.sqrt(0.5), rtol=1e-12)
+    MaxCausalEnt(horizon=3).fit(mdp, demos)  # to stop is a choice that tells them apart: no warning
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_every_method_of_a_mixture_works(name: str) -> None:
+    ones = np.ones((5, 1))
+    mdp, model = random_mdp(1, ones, terminal=False), MODELS[name]
+    draw = MODELS[name].sample
+    thetas = np.array([[2.0, 0.0, 0.0, 0.0], [-2.0, 1.0, 0.0, 1.0]])
+    demos = Demonstrations.concat([draw(mdp, theta, 40, seed=k, max_length=5) for k, theta in enumerate(thetas)])
+    mix = IntentMixture(2, model, init=np.repeat([0, 1], 40), tol=1e-4).fit(mdp, demos)
+    summary = mix.summary()
+    identified = summary.status != "not identified"
+    assert np.all(identified == (np.array([True, True, name == "anywhere", True])))
+    assert np.all(np.isfinite(summary.errors[summary.status == "ok"]))
+    assert "demonstrations" in str(summary)
+    assert mix.policy(0).shape == (5, 2)
+    drawn, labels = mix.sample(7, seed=0)
+    assert len(drawn) == labels.size == 7
+    begun = Demonstrations.from_lists([[int(mdp.src[0]), int(mdp.dst[0])]], [[int(mdp.act[0])]])
+    np.testing.assert_allclose(mix.predict_proba(begun, partial=True).sum(), 1.0, rtol=1e-12)
+    ahead = mix.next_actions(begun)
+    np.testing.assert_allclose(ahead.action.sum(axis=1) + ahead.stop, 1.0, rtol=1e-12)
+    way = mix.most_likely(0, int(mdp.dst[0]))
+    each = [np.log(mix.weights_[k]) + model.log_prob(mdp, mix.thetas_[k], way.demos)[0, 0] for k in range(2)]
+    np.testing.assert_allclose(way.log_prob, each[way.intent], rtol=1e-10)
+    assert mix.bic(demos) > 0.0
+
+
+def test_policies_of_all_steps_are_those_of_each() -> None:
+    mdp = random_mdp(4)
+    theta = np.random.default_rng(1).normal(size=mdp.n_features)
+    for stop in (True, False):
+        engine = HorizonValues(Choices(mdp), 1.3, 6, stop=stop)
+        together, logs = engine.policies(theta), engine.log_policies(theta)
+        for step in range(7):
+            pi, stops = together(step)
+            np.testing.assert_array_equal(pi, engine.policy(theta, step)[0])
+            np.testing.assert_array_equal(stops, engine.policy(theta, step)[1])
+            log_pi, log_stop = logs(step)
+            np.testing.assert_allclose(np.exp(log_pi), pi * (1.0 - stops[mdp.pair_state]), atol=1e-12)
+            np.testing.assert_allclose(np.exp(log_stop), stops, atol=1e-12)
+
+
+def test_a_narrow_graph_is_known_from_a_random_one() -> None:
+    """A street of 400 states whose numbers are shuffled, against 400 states joined at random."""
+    rng = np.random.default_rng(0)
+    place = rng.permutation(400)
+    street = MDP.from_edges(place[np.r_[:399, 1:400]], place[np.r_[1:400, :399]], gamma=0.9)
+    lost = MDP.from_edges(np.repeat(np.arange(400), 3), rng.integers(400, size=1200), gamma=0.9)
+    narrow = stationary.NARROW * np.sqrt(400)
+    assert Choices(street).bandwidth < narrow < Choices(lost).bandwidth
+    assert Choices(street).bandwidth <= 2
+
+
+@pytest.mark.parametrize("model", [MaxCausalEnt(), MLIRL()], ids=["soft", "hard"])
+def test_every_way_of_solving_gives_the_same(model, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    n = 300  # more than are solved densely
+    mdp = MDP.from_edges(
+        np.r_[:n, :n],
+        np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n],
+        gamma=0.97,
+        state_features=rng.normal(size=(n, 3)),
+    )
+    demos = model.sample(mdp, np.array([0.5, -0.5, 0.1]), 30, seed=0, max_length=20)
+    thetas = rng.normal(size=(3, 3))
+    ready = model.prepare(mdp, demos, Units.of(None, 30))
+    weights = rng.random((ready.events.moves.pair.size, 3))
+
+    def answer() -> np.ndarray:
+        found = ready.engine.solve(thetas, ready.events.moves)
+        return np.vstack([found.log_choice, found.gradient(weights).T])
+
+    monkeypatch.setattr(stationary, "NARROW", np.inf)
+    direct = answer()
+    monkeypatch.setattr(stationary, "CORRECTIONS", 0)  # an LU of its own for every system
+    np.testing.assert_allclose(answer(), direct, rtol=1e-9, atol=1e-9)
+    monkeypatch.setattr(stationary, "NARROW", 0.0)
+    np.testing.assert_allclose(answer(), direct, rtol=1e-9, atol=1e-9)
+    monkeypatch.setattr(stationary, "DENSE", 1000)
+    np.testing.assert_allclose(answer(), direct, rtol=1e-9, atol=1e-9)
+
+
+def test_a_factor_of_another_system_is_corrected_or_replaced() -> None:
+    rng = np.random.default_rng(3)
+    n = 300
+    mdp = MDP.from_edges(np.r_[:n, :n], np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n], gamma=0.97)
+    choices, right = Choices(mdp), rng.normal(size=(n, 1))
+    near = np.full((2 * n, 1), 0.5)
+    far = np.tile([[1.0], [0.0]], (n, 1))
+    factors = stationary.Factors(np.arange(1))
+    for transposed in (False, True):
+        stationary.solve(choices, near, right, factors=factors)
+        kept = factors.of[0]
+        for omega in (near * 1.001, far):
+            found = stationary.solve(choices, omega, right, transposed=transposed, factors=factors)
+            alone = stationary.solve(choices, omega, right, transposed=transposed)
+            np.testing.assert_allclose(found, alone, rtol=1e-9, atol=1e-9)
+            assert (factors.of[0] is kept) == (omega is not far)
+
+
+def test_columns_of_one_system_share_a_factor() -> None:
+    rng, n = np.random.default_rng(4), 300
+    mdp = MDP.from_edges(np.r_[:n, :n], np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n], gamma=0.97)
+    choices, right, omega = Choices(mdp), rng.normal(size=(n, 3)), np.full((2 * n, 3), 0.5)
+    factors = stationary.Factors(np.zeros(3, dtype=np.intp))
+    found = stationary.solve(choices, omega, right, factors=factors)
+    assert len(factors.of) == 1
+    np.testing.assert_allclose(found, stationary.solve(choices, omega, right), rtol=1e-12)
+
+
+def test_lbfgs_keeps_linear_algebra_to_one_thread() -> None:
+    class Square:
+        threads: ClassVar[set[int]] = set()
+
+        def evaluate(self, thetas: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            self.threads |= {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+            return np.sum((thetas - 1.0) ** 2, axis=1), 2.0 * (thetas - 1.0)
+
+    box = Box(np.full(2, -9.0), np.full(2, 9.0))
+    with threadpool_limits(2, "blas"):
+        minimise_lbfgs(Square(), np.zeros((1, 2)), box, 1e-6, 100)
+        assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {2}
+    assert Square.threads == {1}
+
+
+def test_agents_are_called_agents() -> None:
+    agents = Agents.from_arrays([np.zeros((2, 3, 1))] * 2, [np.zeros((2, 3, 1))] * 2, [np.zeros((2, 3, 1))] * 2)
+    units = Units.among(None, agents)
+    assert units.noun == "agents"
+    assert units.name(1) == "agent 1"
+    assert Units.among(["a", "a"], agents).name(0) == "group 'a'"
+    assert Units.among(None, Demonstrations.from_lists([[0]])).noun == "demonstrations"

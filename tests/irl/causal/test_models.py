@@ -1,0 +1,342 @@
+"""`MaxCausalEnt` and `MLIRL`: what they find, what they refuse, and how they do in a mixture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from limiirl.demos import Demonstrations
+from limiirl.demos.groups import Units
+from limiirl.demos.simulate import simulate
+from limiirl.errors import ConvergenceWarning, DivergentPartition, InvalidDemos, InvalidParameter
+from limiirl.irl.causal import stationary
+from limiirl.irl.causal.likelihood import ChoiceLikelihood, Events
+from limiirl.irl.causal.maxcausalent import MaxCausalEnt
+from limiirl.irl.causal.mlirl import MLIRL
+from limiirl.irl.causal.problem import PreparedCausal
+from limiirl.irl.optim.solvers import minimise_lbfgs
+from limiirl.mdp import MDP
+from limiirl.metrics import anid
+from limiirl.mixture import IntentMixture
+from limiirl.testing import checks
+from limiirl.worlds import ElementWorld
+from tests.oracles.causal import stationary_policy
+
+MODELS = {
+    "soft": MaxCausalEnt(),
+    "soft_bounded": MaxCausalEnt(bounds=(-10.0, 10.0), ridge=0.0),
+    "horizon": MaxCausalEnt(horizon=6),
+    "hard": MLIRL(),
+    "bv": MLIRL(q="bv", n_sweeps=30),
+}
+CHECKS = [pytest.param(check, id=f"{name}-{check}") for name, model in MODELS.items() for check in checks(model)]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_keeps_the_rules_of_models(check) -> None:
+    check()
+
+
+@pytest.fixture(scope="module")
+def world() -> ElementWorld:
+    return ElementWorld(n_elements=3, seed=2)
+
+
+def ring(gamma: float = 1.0, n: int = 4) -> MDP:
+    """A ring of states, each with a way out to the goal; one feature is 1 everywhere but at the goal."""
+    src = np.repeat(np.arange(n), 2)
+    dst = np.column_stack([(np.arange(n) + 1) % n, np.full(n, n)]).ravel()
+    features = np.column_stack([np.r_[np.ones(n), 0.0], np.r_[np.arange(n), 0.0]])
+    return MDP.from_edges(
+        src, dst, n_states=n + 1, gamma=gamma, state_features=features, terminal=np.arange(n + 1) == n
+    )
+
+
+def two_fixed_points() -> MDP:
+    """Asadi and Littman 2017, the MDP behind the figures of spec A: two actions, both of which mostly stay."""
+    return MDP.from_edges(
+        [0, 0, 0, 0],
+        [0, 1, 0, 1],
+        action=[0, 0, 1, 1],
+        prob=[0.66, 0.34, 0.99, 0.01],
+        p0=[1.0, 0.0],
+        gamma=0.98,
+        action_features=[[0.122], [0.122], [0.033], [0.033]],
+        terminal=[False, True],
+    )
+
+
+def test_the_softmax_average_has_two_fixed_points_and_sweeps_find_the_one_from_r() -> None:
+    beta, mdp = 17.0, two_fixed_points()
+
+    def sweep(Q: np.ndarray) -> np.ndarray:
+        weight = np.exp(beta * (Q - Q.max()))
+        V = float(weight @ Q / weight.sum())
+        return np.array([0.122 + 0.98 * 0.66 * V, 0.033 + 0.98 * 0.99 * V])
+
+    fixed = []
+    for start in (np.array([0.122, 0.033]), np.array([2.0, 2.0])):
+        Q = start
+        for _ in range(20_000):
+            Q = sweep(Q)
+        np.testing.assert_allclose(sweep(Q), Q, rtol=1e-12)
+        fixed.append(Q)
+    assert abs(fixed[0][1] - fixed[1][1]) > 0.2
+    model = MLIRL(beta=beta, q="bv", n_sweeps=5000)
+    found = model.policy(mdp, [1.0])[0]
+    np.testing.assert_allclose(np.log(found[1] / found[0]), beta * (fixed[0][1] - fixed[0][0]), rtol=1e-9)
+    assert model.residual(mdp, [1.0])[0] < 1e-12
+
+
+def test_few_sweeps_are_the_model_and_their_residual_is_told() -> None:
+    mdp = two_fixed_points()
+    few = MLIRL(beta=17.0, q="bv", n_sweeps=10)
+    np.testing.assert_allclose(few.policy(mdp, [1.0]), stationary_policy(mdp, np.ones(1), "bv", 17.0, 10), rtol=1e-10)
+    assert few.residual(mdp, [1.0])[0] > 1e-2
+    assert MLIRL(q="bv", n_sweeps=1).residual(mdp, [1.0])[0] > 1e-2
+    for model in (MaxCausalEnt(), MLIRL(), MaxCausalEnt(horizon=3)):
+        assert model.residual(mdp, [1.0])[0] < 1e-12
+
+
+@pytest.mark.parametrize("beta", [1e-3, 1e6])
+def test_extreme_temperatures_stay_finite(beta: float, world: ElementWorld) -> None:
+    demos, _ = world.sample(20, seed=0)
+    for model in (MaxCausalEnt(beta), MLIRL(beta), MLIRL(beta, "bv"), MaxCausalEnt(beta, horizon=50)):
+        log_p = model.log_prob(world.mdp, world.ensemble.thetas, demos)
+        assert np.all(np.isfinite(log_p))
+        pi = model.policy(world.mdp, world.ensemble.thetas[0])
+        np.testing.assert_allclose(pi.sum(axis=1), ~world.mdp.terminal, atol=1e-12)
+
+
+@pytest.mark.parametrize("model", [MaxCausalEnt(1.3), MLIRL(0.7)], ids=["soft", "hard"])
+def test_sparse_and_dense_systems_agree(model, world: ElementWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    demos, labels = world.sample(60, seed=1)
+    ready = model.prepare(world.mdp, demos, Units.of(None, 60))
+    thetas, which = world.ensemble.thetas * 0.5, np.arange(3)
+    weights = ready.moments(np.eye(3)[labels] + 0.1).choices
+
+    def gradient() -> np.ndarray:
+        found = ready.engine.solve(thetas[which], ready.events.moves)
+        return np.vstack([found.log_choice, found.gradient(weights).T])
+
+    dense = gradient()
+    monkeypatch.setattr(stationary, "DENSE", 0)
+    np.testing.assert_allclose(gradient(), dense, rtol=1e-9, atol=1e-9)
+    # Where BiCGSTAB does not get there, LU does.
+    monkeypatch.setattr(stationary, "_ITERATIONS", 1)
+    np.testing.assert_allclose(gradient(), dense, rtol=1e-9, atol=1e-9)
+
+
+def test_at_discount_one_values_are_those_of_trajectories_that_end() -> None:
+    """V = log sum over all trajectories to the goal of exp(reward): a geometric series."""
+    mdp = ring()
+    model = MaxCausalEnt()
+    for cost in (-0.5, -2.0):
+        leave = model.policy(mdp, [cost, 0.0])[0, 1]
+        np.testing.assert_allclose(leave, 1.0 - np.exp(cost), rtol=1e-12)
+    with pytest.raises(DivergentPartition, match=r"soft values of thetas\[1\] are infinite"):
+        model.log_prob(mdp, [[-1.0, 0.0], [0.5, 0.0]], Demonstrations.from_lists([[0, 4]]))
+    with pytest.raises(DivergentPartition, match=r"thetas\[0\].*discount of 1"):
+        MLIRL().log_prob(mdp, [0.5, 0.0], Demonstrations.from_lists([[0, 4]]))
+
+
+def test_a_fit_at_discount_one_begins_where_values_are_finite() -> None:
+    mdp = ring()
+    demos = MaxCausalEnt().sample(mdp, [-1.0, 0.1], 400, seed=0)
+    theta = MaxCausalEnt(ridge=0.0).fit(mdp, demos)
+    np.testing.assert_allclose(theta, [-1.0, 0.1], atol=0.2)
+    hard = MLIRL(beta=1.0).fit(mdp, demos)
+    assert hard[0] < 0.0
+
+
+def test_a_fit_finds_the_reward_that_made_the_demonstrations() -> None:
+    rng = np.random.default_rng(0)
+    T = rng.dirichlet(np.full(6, 0.4), size=(6, 3))
+    mdp = MDP.from_dense(
+        T, np.full(6, 1 / 6), gamma=0.8, state_features=np.eye(6)[:, :3], action_features=rng.normal(size=(6, 3, 1))
+    )
+    truth = np.array([1.0, -1.0, 0.5, 0.7])
+    for model in (
+        MaxCausalEnt(beta=2.0, ridge=0.0),
+        MLIRL(beta=2.0, ridge=0.0),
+        MLIRL(beta=2.0, q="bv", ridge=0.0),
+        MaxCausalEnt(beta=2.0, horizon=20, stop="terminal_or_max_length", ridge=0.0),
+    ):
+        demos = model.sample(mdp, truth, 1500, seed=1, max_length=20)
+        np.testing.assert_allclose(model.fit(mdp, demos), truth, atol=0.15)
+        assert model.result_.converged
+
+
+def test_samples_of_a_horizon_have_the_models_probabilities() -> None:
+    mdp = ring(n=3)
+    model, theta = MaxCausalEnt(horizon=3), np.array([-0.3, 0.2])
+    demos = model.sample(mdp, theta, 20_000, seed=0)
+    assert demos.lengths.max() == 3
+    kinds, counts = np.unique([str(demo.states) for demo in demos], return_counts=True)
+    first = [next(i for i, demo in enumerate(demos) if str(demo.states) == kind) for kind in kinds]
+    wanted = np.exp(model.log_prob(mdp, theta, demos[np.array(first)]))[:, 0]
+    assert abs(wanted.sum() - 1.0) < 1e-9
+    np.testing.assert_allclose(counts / 20_000, wanted, atol=0.01)
+
+
+def test_prefixes_and_next_actions() -> None:
+    mdp, theta = ring(n=3), np.array([-0.3, 0.2])
+    model = MaxCausalEnt(horizon=3)
+    begun = Demonstrations.from_lists([[0], [0, 1], [0, 3], [0, 1, 2]])
+    ahead = model.next_actions(mdp, theta, begun)
+    np.testing.assert_allclose(ahead.action.sum(axis=2) + ahead.stop, 1.0, rtol=1e-12)
+    np.testing.assert_allclose(ahead.stop[2:], 1.0, rtol=0)
+    prefix = model.log_prob_prefix(mdp, theta, begun)
+    np.testing.assert_allclose(prefix[0, 0], np.log(mdp.p0[0]), rtol=1e-12)
+    np.testing.assert_allclose(prefix + np.log(ahead.stop), model.log_prob(mdp, theta, begun), rtol=1e-12)
+    np.testing.assert_allclose(prefix[1] - prefix[0], np.log(ahead.action[0, :, 0]), rtol=1e-12)
+    plain = MaxCausalEnt()
+    np.testing.assert_array_equal(plain.log_prob_prefix(mdp, theta, begun), plain.log_prob(mdp, theta, begun))
+    assert plain.next_actions(mdp, theta, begun).stop.ravel().tolist() == [0.0, 0.0, 1.0, 0.0]
+
+
+def test_counts_do_not_grow_with_the_number_of_demonstrations(world: ElementWorld) -> None:
+    demos, _ = world.sample(50, seed=3)
+    many = Demonstrations.concat([demos] * 20)
+    one, twenty = (Events(world.mdp, d, Units.of(None, len(d))) for d in (demos, many))
+    assert one.counts.shape[1] == twenty.counts.shape[1] <= world.mdp.n_pairs
+    np.testing.assert_array_equal(twenty.total(np.ones((1000, 1))), 20.0 * one.total(np.ones((50, 1))))
+    grouped = Events(world.mdp, many, Units.of(np.tile(np.arange(50), 20), 1000))
+    np.testing.assert_array_equal(grouped.counts.toarray(), 20.0 * one.counts.toarray())
+    np.testing.assert_allclose(grouped.log_q, 20.0 * one.log_q, rtol=1e-12)
+
+
+def test_where_lbfgs_rests_at_a_kink_the_hard_model_goes_on() -> None:
+    """At theta = 0 all actions are equally good: the worst of kinks, and where a fit begins."""
+    for seed in (26, 34, 35):
+        rng = np.random.default_rng(seed)
+        mdp = MDP.from_edges(
+            np.repeat(np.arange(7), 3), rng.integers(8, size=21), n_states=8, action=np.tile([0, 1, 2], 7),
+            p0=np.append(np.full(7, 1 / 7), 0.0), gamma=0.9, state_features=rng.normal(size=(8, 4)),
+            terminal=np.arange(8) == 7,
+        )  # fmt: skip
+        pi = rng.gamma(0.5, size=mdp.n_pairs) + 0.01
+        demos = simulate(mdp, pi / np.bincount(mdp.pair_state, pi)[mdp.pair_state], 40, rng, max_length=8)
+        model = MLIRL(beta=1.0)
+        model.fit(mdp, demos)
+        ready = model.prepare(mdp, demos, Units.of(None, 40))
+        plain = ready.maximise(ready.moments(np.ones((40, 1))), None, np.array([0]), 1)
+        assert plain.n_evaluations == 1  # the cap holds
+        assert model.result_.value < lbfgs_alone(ready, 40) - 0.05
+
+
+def lbfgs_alone(ready: PreparedCausal, n: int) -> float:
+    moments = ready.moments(np.ones((n, 1)))
+    f = ChoiceLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.array([ready.model.ridge]))
+    return minimise_lbfgs(f, np.zeros((1, 4)), ready.box(4), 1e-6, 1000)[0].value
+
+
+@pytest.mark.parametrize("name", ["soft", "hard", "bv", "horizon"])
+def test_a_mixture_recovers_intents_and_never_falls(name: str, world: ElementWorld) -> None:
+    demos, labels = world.sample(100, seed=1)
+    irl = clone(MODELS[name]).set_params(**({"horizon": 50} if name == "horizon" else {}))
+    mix = IntentMixture(3, irl, random_state=0).fit(world.mdp, demos)
+    objective = [entry.objective for entry in mix.history_]
+    assert np.all(np.diff(objective) >= -1e-9 * (1.0 + np.abs(objective[:-1])))
+    assert mix.converged_
+    assert anid(np.eye(3)[labels], mix.responsibilities_) < 0.02
+    # Groups: all demonstrations of an intent together are one unit.
+    grouped = IntentMixture(3, clone(irl), random_state=0).fit(world.mdp, demos, groups=labels)
+    assert anid(np.eye(3)[labels], grouped.responsibilities_) < 1e-9
+
+
+def test_em_from_mixed_responsibilities_climbs(world: ElementWorld) -> None:
+    demos, labels = world.sample(60, seed=1)
+    U = 0.5 * np.eye(3)[labels] + 0.5 / 3
+    for irl in (MaxCausalEnt(), MaxCausalEnt(bounds=(-10, 0), ridge=0.0), MLIRL(), MLIRL(q="bv")):
+        mix = IntentMixture(3, irl, init=U, max_iter=20).fit(world.mdp, demos)
+        objective = [entry.objective for entry in mix.history_]
+        assert len(objective) > 2
+        assert np.all(np.diff(objective) >= -1e-9 * (1.0 + np.abs(objective[:-1])))
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (MaxCausalEnt(beta=0.0), "beta must be a finite number above 0; it is 0.0"),
+        (MaxCausalEnt(horizon=0), "horizon must be a whole number, at least 1; it is 0"),
+        (MaxCausalEnt(stop="never"), "stop must be one of anywhere, terminal_or_max_length; it is 'never'"),
+        (MaxCausalEnt(ridge=-1.0), "ridge must be a finite number of at least 0"),
+        (MaxCausalEnt(bounds=(1, 0)), "bounds must have low < high"),
+        (MLIRL(q="soft"), "q must be one of hard, bv; it is 'soft'"),
+        (MLIRL(n_sweeps=0), "n_sweeps must be a whole number"),
+        (MLIRL(tol=0.0), "tol must be a finite number above 0"),
+        (MLIRL(max_evaluations=0), "max_evaluations must be a whole number"),
+    ],
+)
+def test_bad_parameters_are_named(model, message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        model.fit(ring(0.9), Demonstrations.from_lists([[0, 1, 4]]))
+
+
+def test_demonstrations_outside_the_horizon_are_named() -> None:
+    mdp = ring(0.9)
+    with pytest.raises(InvalidDemos, match="demonstration 1 has 3 states, more than"):
+        MaxCausalEnt(horizon=2).fit(mdp, Demonstrations.from_lists([[0, 4], [0, 1, 4]]))
+    model = MaxCausalEnt(horizon=3, stop="terminal_or_max_length")
+    with pytest.raises(InvalidDemos, match="ends in state 1, which is not terminal"):
+        model.fit(mdp, Demonstrations.from_lists([[0, 1]]))
+    assert model.log_prob_prefix(mdp, [0.0, 0.0], Demonstrations.from_lists([[0, 1]])).shape == (1, 1)
+    for step in (3, -1, 0.5):
+        with pytest.raises(
+            InvalidParameter, match="step must be a whole number, at least 0 and at most horizon - 1 = 2"
+        ):
+            model.policy(mdp, [0.0, 0.0], step)
+
+
+def test_arguments_of_fits_are_checked() -> None:
+    mdp, demos = ring(0.9), Demonstrations.from_lists([[0, 1, 4]])
+    with pytest.raises(InvalidParameter, match="one start for each of 2 columns of weights; there are 1"):
+        MaxCausalEnt().fit_many(mdp, demos, np.ones((1, 2)), [[0.0, 0.0]])
+    with pytest.raises(InvalidDemos, match="at least one demonstration"):
+        MLIRL().fit(mdp, demos[:0])
+    with pytest.raises(InvalidDemos, match="must be Demonstrations"):
+        MLIRL().fit(mdp, [[0, 1]])
+    with pytest.raises(InvalidParameter, match="mdp must be an MDP"):
+        MLIRL().log_prob(None, [0.0], demos)
+    with pytest.warns(ConvergenceWarning, match="stopped at the cap on evaluations"):
+        MaxCausalEnt(max_evaluations=2).fit(mdp, demos)
+
+
+@pytest.mark.parametrize("n_states", [2, 3, 4, 5, 8])
+def test_soft_values_that_are_infinite_are_never_taken_for_large_ones(n_states):
+    # Everybody may stay, go on to the next state, or end; without a cost there is no end to the ways.
+    stay = np.arange(n_states)
+    src = np.concatenate([stay, stay, stay])
+    dst = np.concatenate([stay, (stay + 1) % n_states, np.full(n_states, n_states)])
+    mdp = MDP.from_edges(src, dst, n_states=n_states + 1, gamma=1.0)
+    demos = Demonstrations.from_lists([[0, n_states]])
+    with pytest.raises(DivergentPartition, match="infinite, or beyond float64"):
+        MaxCausalEnt().log_prob(mdp, np.zeros((1, n_states + 1)), demos)
+    finite = MaxCausalEnt().log_prob(mdp, np.append(np.full(n_states, -2.0), 0.0)[None], demos)
+    # V = -2 + log(2 e^V + 1), so that e^V = e^-2 / (1 - 2 e^-2), and ending has probability e^(-2 - V).
+    V = -2.0 - np.log(1.0 - 2.0 * np.exp(-2.0))
+    np.testing.assert_allclose(finite[0, 0] - demos.log_q(mdp)[0], -2.0 - V, rtol=1e-10)
+
+
+@pytest.mark.parametrize("ridge", [0.02, 0.1])
+def test_a_mixture_of_unequal_intents_ends_where_its_penalised_likelihood_is_stationary(ridge):
+    # Intents of 48 and 12: a penalty in the scale of each intent's own mean would pull the small one four times harder.
+    phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
+    mdp = MDP.from_edges([0, 0, 1, 1, 2, 2], [1, 2, 1, 3, 2, 3], p0=[1, 0, 0, 0], gamma=0.9, state_features=phi)
+    demos = Demonstrations.from_lists([[0, *[1] * 20, 3]] * 48 + [[0, *[2] * 20, 3]] * 12)
+    mixture = IntentMixture(2, MaxCausalEnt(ridge=ridge), tol=1e-9, random_state=0).fit(mdp, demos)
+
+    def objective(thetas):
+        log_p = MaxCausalEnt().log_prob(mdp, thetas, demos) + np.log(mixture.weights_)
+        return np.logaddexp.reduce(log_p, axis=1).mean() - 0.5 * ridge / 2 * np.sum(thetas**2)
+
+    at = mixture.thetas_
+    np.testing.assert_allclose(objective(at), mixture.objective_, rtol=1e-12)
+    h, slope = 1e-4, np.empty(at.shape)
+    for place in np.ndindex(at.shape):
+        move = np.zeros(at.shape)
+        move[place] = h
+        slope[place] = (objective(at + move) - objective(at - move)) / (2 * h)
+    np.testing.assert_allclose(slope, 0.0, atol=1e-5)

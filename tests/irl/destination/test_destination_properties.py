@@ -1,0 +1,178 @@
+"""`DestinationMaxEnt` on small random MDPs, against 60 digits and against a list of all ways."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.special import logsumexp
+
+from limiirl import DestinationMaxEnt
+from limiirl.demos import Demonstrations
+from limiirl.errors import DivergentPartition
+from limiirl.irl.destination import path_sums
+from limiirl.irl.destination.likelihood import Trips, WayLikelihood
+from limiirl.irl.destination.path_sums import GoalValues
+from limiirl.mdp import MDP
+from tests.oracles.compare import assert_close
+from tests.oracles.goals import ExactWays, list_ways, log_weights
+from tests.oracles.random_mdps import Case, cases
+from tests.oracles.recursion import rewards
+
+
+def radius(mdp: MDP, theta: np.ndarray) -> float:
+    """The spectral radius of the weights of moves."""
+    r_state, r_edge = rewards(mdp, theta)
+    W = np.zeros((mdp.n_states, mdp.n_states))
+    np.add.at(W, (mdp.src, mdp.dst), mdp.prob * np.exp(r_edge + r_state[mdp.dst]))
+    return float(np.max(np.abs(np.linalg.eigvals(W))))
+
+
+def reachable(mdp: MDP) -> np.ndarray:
+    """Which state (row) some sequence of moves leads to which other."""
+    found = np.eye(mdp.n_states, dtype=bool)
+    for _ in range(mdp.n_states):
+        for s, t in zip(mdp.src, mdp.dst, strict=True):
+            found[s] |= found[t]
+    return found
+
+
+def all_pairs(mdp: MDP) -> tuple[np.ndarray, np.ndarray]:
+    starts, goals = np.nonzero(reachable(mdp))
+    return starts.astype(np.int64), goals.astype(np.int64)
+
+
+feasible_cases = cases(columns=(1,), discounts=(1.0,), scales=(0.3, 1.0, 3.0))
+
+
+@settings(max_examples=40)
+@given(case=feasible_cases)
+def test_values_and_flows_are_those_of_the_linear_systems(case: Case) -> None:
+    mdp, theta = case.mdp, case.thetas[0]
+    assume(radius(mdp, theta) < 0.95)
+    solution, linked = GoalValues(mdp).solve(theta), reachable(mdp)
+    starts, goals = all_pairs(mdp)
+    weights = 1.0 + np.arange(starts.size) % 3
+    found = solution.ways(starts, goals, weights)
+    assert found.flow is not None
+    flow = np.zeros(mdp.n_edges)
+    for goal in range(mdp.n_states):
+        exact = ExactWays(mdp, theta, goal)
+        wanted = np.where(linked[:, goal], exact.log_value(), -np.inf)
+        assert_close(solution.values_to(goal), wanted, "log value of all states")
+        mine = goals == goal
+        assert_close(found.log_value[mine], wanted[starts[mine]], "log value of pairs")
+        flow += sum(w * exact.flow(int(s)) for s, w in zip(starts[mine], weights[mine], strict=True))
+    assert_close(found.flow, flow, "expected uses of edges")
+
+
+@settings(max_examples=40)
+@given(case=feasible_cases)
+def test_a_frame_for_each_goal_gives_the_same(case: Case) -> None:
+    mdp, theta = case.mdp, case.thetas[0]
+    assume(radius(mdp, theta) < 0.95)
+    starts, goals = all_pairs(mdp)
+    weights = np.ones(starts.size)
+    near = GoalValues(mdp).solve(theta).ways(starts, goals, weights)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(path_sums, "_LARGEST", 1e-300)  # no sum is small enough: every goal gets its frame
+        far = GoalValues(mdp).solve(theta).ways(starts, goals, weights)
+    assert far.flow is not None
+    assert near.flow is not None
+    assert_close(far.log_value, near.log_value, "log values")
+    assert_close(far.flow, near.flow, "flows")
+
+
+@settings(max_examples=100)
+@given(case=cases(columns=(1,), discounts=(1.0,), scales=(0.3, 1.0)))
+def test_divergence_is_that_of_the_spectral_radius(case: Case) -> None:
+    mdp, theta = case.mdp, case.thetas[0]
+    rho = radius(mdp, theta)
+    assume(abs(rho - 1.0) > 1e-9)
+    values = GoalValues(mdp)
+    assert values.finite(theta) == (rho < 1.0)
+    if rho > 1.0:
+        with pytest.raises(DivergentPartition, match="infinite"):
+            values.solve(theta)
+
+
+@settings(max_examples=25)
+@given(case=cases(columns=(1,), discounts=(1.0,), acyclic=True))
+def test_acyclic_ways_are_listed_and_their_probabilities_sum_to_one(case: Case) -> None:
+    mdp, theta = case.mdp.replace(p0=np.full(case.mdp.n_states, 1.0 / case.mdp.n_states)), case.thetas[0]
+    model = DestinationMaxEnt(bounds=None)
+    for start, goal in zip(*all_pairs(mdp), strict=True):
+        ways = list_ways(mdp, int(start), int(goal), mdp.n_states)
+        log_w = log_weights(mdp, theta, ways)
+        states = [[int(start), *mdp.dst[way].tolist()] for way in ways]
+        demos = Demonstrations.from_lists(states, [mdp.act[way].tolist() for way in ways])
+        found = model.log_prob(mdp, theta, demos)[:, 0]
+        assert_close(found, log_w - logsumexp(log_w), "log-probabilities")
+        best, log_best = model.most_likely(mdp, theta, int(start), int(goal))
+        assert_close(log_best, found.max(), "log-probability of the likeliest way")
+        assert_close(model.log_prob(mdp, theta, best)[0, 0], log_best, "that of the way itself")
+
+
+@settings(max_examples=25)
+@given(case=feasible_cases, seed=st.integers(0, 1000))
+def test_gradients_are_those_of_central_differences(case: Case, seed: int) -> None:
+    mdp = case.mdp.replace(p0=np.full(case.mdp.n_states, 1.0 / case.mdp.n_states))
+    theta, model, rng = case.thetas[0], DestinationMaxEnt(bounds=None), np.random.default_rng(seed)
+    assume(radius(mdp, theta) < 0.9)
+    starts, goals = all_pairs(mdp)
+    demos = model.sample(mdp, theta, starts, goals, seed=seed)
+    stripped = Demonstrations(demos.states, demos.offsets)  # actions not recorded: where several join, all are summed
+    for given_demos in (demos, stripped):
+        weights = rng.uniform(0.1, 1.0, (len(given_demos), 2))
+        objective = WayLikelihood(GoalValues(mdp), Trips(mdp, given_demos), weights, np.array([0.0, 0.5]))
+        both = np.tile(theta, (2, 1))
+        _, gradients = objective.evaluate(both, np.arange(2))
+        for j in range(theta.size):
+            move = 1e-5 * np.eye(theta.size)[j]
+            upper, _ = objective.evaluate(both + move, np.arange(2))
+            lower, _ = objective.evaluate(both - move, np.arange(2))
+            numeric = (upper - lower) / 2e-5
+            np.testing.assert_allclose(gradients[:, j], numeric, rtol=1e-6, atol=1e-6)
+
+
+@settings(max_examples=30)
+@given(case=feasible_cases, data=st.data())
+def test_prefixes_and_policies_agree(case: Case, data: st.DataObject) -> None:
+    mdp, theta = case.mdp.replace(p0=np.full(case.mdp.n_states, 1.0 / case.mdp.n_states)), case.thetas[0]
+    assume(radius(mdp, theta) < 0.95)
+    model = DestinationMaxEnt(bounds=None)
+    goal = data.draw(st.integers(0, mdp.n_states - 1))
+    policy = model.policy_to(mdp, theta, goal)
+    total = np.bincount(mdp.src, weights=policy, minlength=mdp.n_states)
+    on = np.isfinite(model.log_value(mdp, theta, [goal])[0, :, 0]) & (np.arange(mdp.n_states) != goal)
+    np.testing.assert_allclose(total, on.astype(float), rtol=0, atol=1e-9)
+    edges = np.flatnonzero(on[mdp.src])
+    moves = Demonstrations.from_lists(
+        [[int(mdp.src[e]), int(mdp.dst[e])] for e in edges], [[int(mdp.act[e])] for e in edges]
+    )
+    if edges.size:
+        begun = model.log_prob_prefix(mdp, theta, moves, np.full(edges.size, goal))[:, 0]
+        np.testing.assert_allclose(np.exp(begun), policy[edges], rtol=1e-9, atol=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(case=feasible_cases, seed=st.integers(0, 1000))
+def test_bfgs_finds_what_newton_finds_from_several_starts(case: Case, seed: int) -> None:
+    theta, rng = case.thetas[0], np.random.default_rng(seed)
+    mdp = case.mdp.replace(p0=np.full(case.mdp.n_states, 1.0 / case.mdp.n_states))
+    assume(radius(mdp, theta) < 0.999)
+    starts, goals = all_pairs(mdp)
+    apart = starts != goals
+    assume(np.any(apart))
+    chosen = rng.choice(np.flatnonzero(apart), 8)
+    demos = DestinationMaxEnt().sample(mdp, theta, starts[chosen], goals[chosen], seed=rng)
+    # The ridge makes the optimum unique and finite; starts outside the domain are left out.
+    begin = [s for s in theta + 0.3 * rng.normal(size=(4, theta.size)) if radius(mdp, s) < 0.999]
+    options = {"bounds": (-20.0, 20.0), "ridge": 0.1, "tol": 1e-6}
+    newton = DestinationMaxEnt(solver="newton", **options)
+    best = newton._fit(mdp, demos, np.ones((len(demos), 1)), theta[None])[0]
+    assume(best.converged)
+    for start in begin:
+        found = DestinationMaxEnt(**options)._fit(mdp, demos, np.ones((len(demos), 1)), start[None])[0]
+        assert found.value <= best.value + 1e-6

@@ -1,0 +1,436 @@
+"""`DestinationMaxEnt`: what it agrees with, what it refuses, and how it works inside mixtures."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pytest
+from scipy import sparse
+
+from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxEnt, select_intents
+from limiirl.demos.groups import Units
+from limiirl.errors import DivergentPartition, IdentifiabilityWarning, InvalidDemos, InvalidParameter
+from limiirl.irl import with_choices
+from limiirl.irl.destination.likelihood import Trips, WayLikelihood
+from limiirl.irl.destination.path_sums import GoalValues, flow_features
+from limiirl.irl.destination.problem import PreparedDestination
+from limiirl.irl.identifiability import null_directions
+from limiirl.testing import checks
+from limiirl.testing.rules import problems
+from tests.oracles.goals import ExactWays, list_ways, log_weights
+
+# The problem with a discount is solved without it: the model has none.
+CHECKS = [
+    (problem.name, check)
+    for problem in problems()
+    for check in checks(
+        DestinationMaxEnt(bounds=(-10.0, 10.0)), mdp=problem.mdp.replace(gamma=1.0), demos=problem.demos
+    )
+]
+
+
+@pytest.mark.parametrize("check", [check for _, check in CHECKS], ids=[f"{name}-{check}" for name, check in CHECKS])
+def test_keeps_the_rules_of_models(check: object) -> None:
+    check()  # type: ignore[operator]
+
+
+def grid(side: int = 5, seed: int = 0, terminal: bool = False) -> MDP:
+    """Four moves on a square; two features of states and one of moves. With `terminal`, the last state has no moves."""
+    rng = np.random.default_rng(seed)
+    src, dst = [], []
+    for s in range(side * side):
+        row, column = divmod(s, side)
+        near = [(row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)]
+        for r, c in near:
+            if 0 <= r < side and 0 <= c < side and not (terminal and s == side * side - 1):
+                src.append(s)
+                dst.append(side * r + c)
+    return MDP.from_edges(
+        src,
+        dst,
+        n_states=side * side,
+        state_features=rng.uniform(0.2, 1.0, (side * side, 2)),
+        edge_features=rng.integers(0, 2, (len(src), 1)).astype(float),
+    )
+
+
+def pairs(mdp: MDP, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, mdp.n_states, n), rng.integers(0, mdp.n_states, n)
+
+
+THETA = np.array([-2.0, -3.0, -0.5])
+
+
+def test_agrees_with_maxent_where_the_goal_is_the_only_terminal_state() -> None:
+    mdp = grid(terminal=True)
+    other = MaxEnt(np.inf, bounds=None, stop="terminal", condition="start")
+    demos = DestinationMaxEnt().sample(mdp, THETA, np.arange(24), np.full(24, 24), seed=0)
+    ours, theirs = DestinationMaxEnt().log_prob(mdp, THETA, demos), other.log_prob(mdp, THETA, demos)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-10)
+    box = {"bounds": (-10.0, 0.0), "tol": 1e-8}
+    mine = DestinationMaxEnt(**box).fit(mdp, demos)
+    fitted = MaxEnt(np.inf, stop="terminal", condition="start", **box).fit(mdp, demos)
+    np.testing.assert_allclose(mine, fitted, rtol=0, atol=1e-4)
+
+
+def test_a_grid_full_of_cycles_against_sixty_digits() -> None:
+    mdp = grid(4)
+    starts, goals = np.arange(16).repeat(2), np.tile([5, 15], 16)
+    found = GoalValues(mdp).solve(THETA).ways(starts, goals, np.ones(32))
+    exact = {goal: ExactWays(mdp, THETA, goal) for goal in (5, 15)}
+    wanted = [exact[goal].log_value()[start] for start, goal in zip(starts, goals, strict=True)]
+    np.testing.assert_allclose(found.log_value, wanted, rtol=0, atol=1e-12)
+    flow = sum(exact[goal].flow(start) for start, goal in zip(starts.tolist(), goals.tolist(), strict=True))
+    np.testing.assert_allclose(found.flow, flow, rtol=0, atol=1e-11)
+
+
+def test_sums_of_ever_longer_ways_converge_to_the_value() -> None:
+    mdp = MDP.from_edges([0, 0, 1, 1, 1, 2, 2], [1, 2, 0, 2, 3, 0, 3], state_features=[[1.0], [2.0], [1.5], [1.0]])
+    theta = np.array([-1.2])
+    log_value = DestinationMaxEnt().log_value(mdp, theta, [3])[0, 0, 0]
+    sums = [np.exp(log_weights(mdp, theta, list_ways(mdp, 0, 3, n))).sum() for n in (4, 8, 16)]
+    gaps = 1.0 - np.array(sums) / np.exp(log_value)
+    assert np.all(gaps > 0)
+    assert np.all(np.diff(gaps) < 0)
+    assert gaps[-1] < 1e-6
+
+
+def test_values_far_below_the_range_of_floats() -> None:
+    n = 30
+    src = np.concatenate([np.arange(n - 1), np.arange(1, n), np.arange(n - 2)])
+    dst = np.concatenate([np.arange(1, n), np.arange(n - 1), np.arange(2, n)])
+    mdp = MDP.from_edges(src, dst, state_features=np.linspace(180, 200, n)[:, None])
+    model, exact = DestinationMaxEnt(bounds=None), ExactWays(mdp, np.array([-1.0]), n - 1)
+    wanted = exact.log_value()
+    assert wanted.min() < -2725.0
+    np.testing.assert_allclose(model.log_value(mdp, [-1.0], [n - 1])[0, :, 0], wanted, rtol=1e-13, atol=0)
+    starts = np.arange(n)
+    solution = GoalValues(mdp).solve(np.array([-1.0]))
+    np.testing.assert_allclose(solution.ways(starts, np.full(n, n - 1)).log_value, wanted, rtol=1e-13, atol=0)
+    flow = model.expected_flow(mdp, [-1.0], [0], [n - 1])
+    np.testing.assert_allclose(flow, exact.flow(0), rtol=1e-10, atol=1e-12)
+    way = model.sample(mdp, [-1.0], [0], [n - 1], seed=0)
+    assert np.isfinite(model.log_prob(mdp, [-1.0], way)).all()
+
+
+def test_far_and_near_pairs_in_one_question() -> None:
+    mdp = MDP.from_edges(np.arange(9), np.arange(1, 10), state_features=np.full((10, 1), 100.0))
+    starts, goals = np.array([0, 8, 0, 9]), np.array([9, 9, 1, 0])
+    found = GoalValues(mdp).solve(np.array([-1.0])).ways(starts, goals, np.array([1.0, 2.0, 4.0, 0.0]))
+    np.testing.assert_allclose(found.log_value, [-900.0, -100.0, -100.0, -np.inf], rtol=1e-14, atol=0)
+    np.testing.assert_allclose(found.flow, [5, 1, 1, 1, 1, 1, 1, 1, 3], rtol=1e-13, atol=0)
+
+
+def test_drawn_ways_have_the_expected_flow() -> None:
+    mdp, n = grid(4), 4000
+    drawn = DestinationMaxEnt().sample(mdp, THETA, np.zeros(n, dtype=int), np.full(n, 15), seed=3)
+    used = np.bincount(drawn.steps(mdp).edge, minlength=mdp.n_edges) / n
+    expected = DestinationMaxEnt().expected_flow(mdp, THETA, [0], [15])
+    # Each edge is used about once in a way that passes it: a standard error of at most sqrt(1 / n) times a few.
+    np.testing.assert_allclose(used, expected, rtol=0, atol=5.0 / np.sqrt(n))
+    again = DestinationMaxEnt().sample(mdp, THETA, np.zeros(n, dtype=int), np.full(n, 15), seed=3)
+    assert drawn == again
+
+
+def test_flow_is_conserved_and_adds_up() -> None:
+    mdp = grid()
+    starts, goals = pairs(mdp, 30)
+    weights = np.linspace(0.5, 2.0, 30)
+    flow = DestinationMaxEnt().expected_flow(mdp, THETA, starts, goals, weights)
+    net = np.bincount(mdp.src, flow, mdp.n_states) - np.bincount(mdp.dst, flow, mdp.n_states)
+    wanted = np.bincount(starts, weights, mdp.n_states) - np.bincount(goals, weights, mdp.n_states)
+    np.testing.assert_allclose(net, wanted, rtol=0, atol=1e-12)
+    one_by_one = sum(
+        w * DestinationMaxEnt().expected_flow(mdp, THETA, [s], [g])
+        for s, g, w in zip(starts, goals, weights, strict=True)
+    )
+    np.testing.assert_allclose(flow, one_by_one, rtol=0, atol=1e-12)
+
+
+def test_a_fit_recovers_the_reward() -> None:
+    mdp = grid()
+    starts, goals = pairs(mdp, 1500)
+    demos = DestinationMaxEnt().sample(mdp, THETA, starts, goals, seed=1)
+    model = DestinationMaxEnt(tol=1e-6)
+    theta = model.fit(mdp, demos)
+    assert model.result_.converged
+    np.testing.assert_allclose(theta, THETA, rtol=0, atol=0.5)
+    newton = DestinationMaxEnt(solver="newton", tol=1e-6).fit(mdp, demos)
+    np.testing.assert_allclose(newton, theta, rtol=0, atol=1e-4)
+
+
+def test_a_demonstration_of_one_state_is_certain() -> None:
+    mdp = grid()
+    found = DestinationMaxEnt().log_prob(mdp, THETA, Demonstrations.from_lists([[3], [0, 1]]))
+    assert found[0, 0] == 0.0
+    assert found[1, 0] < 0.0
+
+
+class TestRefuses:
+    def test_a_discount(self) -> None:
+        mdp = grid().replace(gamma=0.999)
+        with pytest.raises(InvalidParameter, match=r"discount 1; it is 0\.999.*replace\(gamma=1\.0\)"):
+            DestinationMaxEnt().log_value(mdp, THETA, [0])
+
+    def test_demonstrations_that_pass_their_goal(self) -> None:
+        mdp, demos = grid(), Demonstrations.from_lists([[0, 1], [1, 2, 1, 6, 1], [5, 6]])
+        with pytest.raises(InvalidDemos, match=r"demonstration 1 is in its last state, 1, at step 0 .* step 4; 1 of 3"):
+            DestinationMaxEnt().fit(mdp, demos)
+        model = DestinationMaxEnt()
+        assert model.admits(demos).tolist() == [True, False, True]
+        assert model.log_prob(mdp, THETA, demos[model.admits(demos)]).shape == (2, 1)
+
+    def test_rewards_that_make_sums_infinite(self) -> None:
+        with pytest.raises(DivergentPartition, match="infinite: cycles through state"):
+            DestinationMaxEnt().log_value(grid(), np.zeros(3), [0])
+
+    def test_bounds_that_leave_no_finite_sum(self) -> None:
+        mdp = grid()
+        demos = Demonstrations.from_lists([[0, 1]])
+        with pytest.raises(DivergentPartition, match="whatever features cost within the bounds"):
+            DestinationMaxEnt(bounds=(-0.01, 0.0)).fit(mdp, demos)
+
+    def test_an_infeasible_start(self) -> None:
+        with pytest.raises(DivergentPartition, match="start of column 0"):
+            DestinationMaxEnt().fit(grid(), Demonstrations.from_lists([[0, 1]]), start=np.zeros(3))
+
+    def test_ends_that_are_not_connected(self) -> None:
+        mdp = MDP.from_edges([0, 1], [1, 2], n_states=3)
+        for ask in (
+            lambda: DestinationMaxEnt().sample(mdp, np.zeros(3), [2], [0]),
+            lambda: DestinationMaxEnt().expected_flow(mdp, np.zeros(3), [2], [0]),
+            lambda: DestinationMaxEnt().most_likely(mdp, np.zeros(3), 2, 0),
+        ):
+            with pytest.raises(InvalidParameter, match="No way leads from state 2 to state 0"):
+                ask()
+
+    @pytest.mark.parametrize(
+        ("starts", "goals", "weights", "says"),
+        [
+            ([0], [1, 2], None, "Each start needs a goal; there are 1 starts and 2 goals"),
+            ([0], [25], None, "goals must be numbers of states, 0 to 24; number 0 is 25"),
+            ([0.5], [1], None, "starts must be the numbers of states"),
+            ([0], [1], [-1.0], "weights must be 1 finite numbers"),
+            ([0], [1], [1.0, 2.0], "weights must be 1 finite numbers"),
+        ],
+    )
+    def test_pairs_that_are_none(self, starts: list, goals: list, weights: list | None, says: str) -> None:
+        with pytest.raises(InvalidParameter, match=says):
+            DestinationMaxEnt().expected_flow(grid(), THETA, starts, goals, weights)
+
+    def test_questions_of_a_mixture_that_knows_no_destinations(self) -> None:
+        mdp = grid()
+        demos = two_kinds(mdp, 20)
+        mixture = IntentMixture(1, DestinationMaxEnt()).fit(mdp, demos)
+        with pytest.raises(InvalidParameter, match=r"needs goals: .*mixture\.irl_"):
+            mixture.sample(3, seed=0)
+        with pytest.raises(InvalidParameter, match=r"needs goals: .* limiirl\.forecast"):
+            mixture.predict_proba(demos[:2], partial=True)
+
+    def test_prefixes_without_a_goal_each(self) -> None:
+        with pytest.raises(InvalidParameter, match="a goal for each of 1 demonstrations; got 2"):
+            DestinationMaxEnt().log_prob_prefix(grid(), THETA, Demonstrations.from_lists([[0, 1]]), [3, 4])
+
+
+class TestChoices:
+    def test_a_small_cost_a_kilometre_is_enough(self) -> None:
+        mdp = grid().replace(edge_features=None)
+        assert not GoalValues(mdp).finite(np.full(2, -0.01))
+        assert GoalValues(with_choices(mdp)).finite(np.array([-0.01, -0.01, -1.0]))
+        demos = Demonstrations.from_lists([[0, 1, 2], [5, 6, 7, 12]])
+        with pytest.raises(DivergentPartition, match="with_choices"):
+            DestinationMaxEnt(bounds=(-0.1, 0.0)).fit(mdp, demos)
+        bounds = np.array([[-0.1, 0.0], [-0.1, 0.0], [-5.0, 0.0]])
+        assert np.all(np.isfinite(DestinationMaxEnt(bounds=bounds).fit(with_choices(mdp), demos)))
+
+    def test_the_feature_stands_after_those_of_actions(self) -> None:
+        mdp = grid()
+        first = np.arange(mdp.n_pairs, dtype=float)[:, None]
+        for given in (first, sparse.csr_array(first)):
+            found = with_choices(mdp.replace(action_features=given))
+            assert found.feature_names[-3:] == ("action[0]", "choices", "edge[0]")
+            columns = found.action_features if isinstance(given, np.ndarray) else found.action_features.toarray()
+            np.testing.assert_allclose(columns[:, 0], first[:, 0], rtol=0, atol=0)
+            inner = found.pair_state == 12
+            np.testing.assert_allclose(columns[inner, 1], np.log(4.0), rtol=1e-15, atol=0)
+
+
+def test_a_prefix_that_has_passed_its_goal_is_impossible() -> None:
+    mdp = grid()
+    begun = Demonstrations.from_lists([[0, 1, 2], [0, 1, 2], [0]])
+    found = np.exp(DestinationMaxEnt().log_prob_prefix(mdp, THETA, begun, [1, 2, 0])[:, 0])
+    whole = np.exp(DestinationMaxEnt().log_prob(mdp, THETA, begun[1:2])[0, 0])
+    np.testing.assert_allclose(found, [0.0, whole, 1.0], rtol=1e-12, atol=0)
+
+
+def two_kinds(mdp: MDP, n: int) -> Demonstrations:
+    thetas = np.array([[-6.0, -0.8, -1.0], [-0.8, -6.0, -1.0]])
+    model, parts = DestinationMaxEnt(), []
+    for k, theta in enumerate(thetas):
+        starts, goals = pairs(mdp, n, seed=k)
+        far = np.abs(starts - goals) > 4
+        drawn = model.sample(mdp, theta, starts[far], goals[far], seed=k)
+        parts.append(
+            Demonstrations(
+                drawn.states, drawn.offsets, drawn.actions, np.arange(len(drawn)) % 8 + 8 * k, np.full(len(drawn), k)
+            )
+        )
+    return Demonstrations.concat(parts)
+
+
+class TestInMixtures:
+    def test_two_kinds_of_drivers_are_told_apart_and_survive_a_file(self, tmp_path: object) -> None:
+        mdp = grid(6)
+        demos = two_kinds(mdp, 120)
+        mixture = IntentMixture(2, DestinationMaxEnt(), random_state=0).fit(mdp, demos, groups=demos.groups)
+        assert demos.labels is not None
+        driver, first = np.unique(demos.groups, return_index=True)
+        true = demos.labels[first]
+        found = mixture.group_responsibilities_.argmax(axis=1)
+        assert driver.size == 16
+        assert np.array_equal(found, true) or np.array_equal(found, 1 - true)
+        mixture.save(tmp_path)  # type: ignore[arg-type]
+        again = IntentMixture.load(tmp_path)  # type: ignore[arg-type]
+        assert isinstance(again.irl_, DestinationMaxEnt)
+        assert np.array_equal(again.thetas_, mixture.thetas_)
+
+    def test_the_number_of_intents_is_selected(self) -> None:
+        mdp = grid(6)
+        demos = two_kinds(mdp, 60)
+        mixture = IntentMixture(irl=DestinationMaxEnt(), max_iter=20, tol=1e-3)
+        found = select_intents(
+            mdp, demos, [1, 2], mixture=mixture, groups=demos.groups, folds=2, resamples=2, random_state=0
+        )
+        assert found.recommended == 2
+
+    def test_threads_change_no_bit(self) -> None:
+        mdp = grid()
+        demos = two_kinds(mdp, 40)
+        weights = np.random.default_rng(0).random((len(demos), 3))
+        before = numba.get_num_threads()
+        found = []
+        try:
+            for threads in {1, min(2, numba.config.NUMBA_NUM_THREADS)}:
+                numba.set_num_threads(threads)
+                found.append(DestinationMaxEnt().fit_many(mdp, demos, weights))
+        finally:
+            numba.set_num_threads(before)
+        assert all(np.array_equal(found[0], other) for other in found)
+
+    def test_a_warm_start_clusters_what_the_ends_do_not_explain(self) -> None:
+        mdp = grid()
+        demos = two_kinds(mdp, 40)
+        model = DestinationMaxEnt(tol=1e-7)
+        ready = PreparedDestination(model, mdp, demos, Units.of(None, len(demos)), GoalValues(mdp))
+        found = ready.features()
+        theta = model.fit(mdp, demos)
+        flows = [
+            flow_features(mdp, model.expected_flow(mdp, theta, [s], [g]))
+            for s, g in zip(demos.start_states, demos.last_states, strict=True)
+        ]
+        np.testing.assert_allclose(found, Trips(mdp, demos).features - flows, rtol=0, atol=1e-3)
+        np.testing.assert_allclose(model.features(mdp, demos), found, rtol=0, atol=1e-12)
+
+    def test_rewards_outside_the_domain_are_moved_into_it(self) -> None:
+        mdp = grid()
+        demos = two_kinds(mdp, 10)
+        ready = PreparedDestination(DestinationMaxEnt(), mdp, demos, Units.of(None, len(demos)), GoalValues(mdp))
+        given = np.array([[0.5, 0.5, 0.5], [-2.0, -3.0, -20.0]])
+        found = ready.project(given)
+        assert np.all(found <= 0.0)
+        assert np.all(np.isfinite(ready.log_prob(found)))
+        assert found[1].tolist() == [-2.0, -3.0, -10.0]
+
+
+class TestNullDirections:
+    def test_a_difference_of_potentials_has_no_effect(self) -> None:
+        mdp = grid()
+        potential = np.random.default_rng(0).normal(size=mdp.n_states)
+        shaped = np.column_stack([np.asarray(mdp.edge_features)[:, 0], potential[mdp.dst] - potential[mdp.src]])
+        mdp = mdp.replace(edge_features=shaped)
+        model = DestinationMaxEnt(bounds=None)
+        np.testing.assert_allclose(model.null_directions(mdp, np.zeros(4)), [[0, 0, 0, 1]], rtol=0, atol=1e-7)
+        theta = np.array([-2.0, -3.0, -0.5, 0.0])
+        starts, goals = pairs(mdp, 20)
+        demos = model.sample(mdp, theta, starts, goals, seed=0)
+        moved = theta + np.array([0, 0, 0, 7.0])
+        one, other = model.log_prob(mdp, theta, demos), model.log_prob(mdp, moved, demos)
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-9)
+
+    def test_they_are_those_of_the_curvature(self) -> None:
+        mdp = grid(4)
+        phi = np.asarray(mdp.state_features)
+        mdp = mdp.replace(state_features=np.column_stack([phi, phi @ [1.0, 2.0]]))
+        theta = np.array([-1.0, -1.0, -1.0, -0.5])
+        starts, goals = pairs(mdp, 30)
+        demos = DestinationMaxEnt().sample(mdp, theta, starts, goals, seed=0)
+        objective = WayLikelihood(GoalValues(mdp), Trips(mdp, demos), np.ones((30, 1)), np.zeros(1))
+        hessian = objective.hessian(theta, 0)
+        found = DestinationMaxEnt().null_directions(mdp, theta)
+        assert found.shape == (1, 4)
+        np.testing.assert_allclose(hessian @ found[0], 0.0, rtol=0, atol=1e-6)
+        rounded = null_directions(np.where(np.abs(hessian) < 1e-8, 0.0, hessian), np.ones(4) * 1e3)
+        assert rounded.shape[0] <= 1
+        assert np.linalg.eigvalsh(hessian)[1] > 1e-3
+        with pytest.warns(IdentifiabilityWarning, match="1 of 4 directions"):
+            DestinationMaxEnt().fit(mdp, demos)
+
+    def test_where_there_is_no_choice_nothing_is_identified(self) -> None:
+        ring = MDP.from_edges([0, 1, 2], [1, 2, 0])
+        assert DestinationMaxEnt().null_directions(ring, np.zeros(3)).shape == (3, 3)
+
+
+def wanderers() -> tuple[MDP, Demonstrations]:
+    """Random walks to their goals: the best reward has a spectral radius of 0.99."""
+    rng, n = np.random.default_rng(0), 30
+    moves = [(s, int(t)) for s in range(n) for t in rng.choice(n, 3, replace=False) if t != s]
+    mdp = MDP.from_edges(*zip(*moves, strict=True), n_states=n, state_features=rng.uniform(0.2, 1, (n, 3)))
+    out = {s: [t for tail, t in moves if tail == s] for s in range(n)}
+    found: list[list[int]] = []
+    while len(found) < 200:
+        goal, way = int(rng.integers(5)), [int(rng.integers(n))]
+        while way[-1] != goal and len(way) < 400:
+            way.append(int(rng.choice(out[way[-1]])))
+        if way[-1] == goal:
+            found.append(way)
+    return mdp, Demonstrations.from_lists(found)
+
+
+def test_a_fit_near_the_edge_of_the_domain_does_not_depend_on_its_start() -> None:
+    mdp, demos = wanderers()
+    newton = DestinationMaxEnt(solver="newton", tol=1e-6)
+    newton.fit(mdp, demos)
+    for start in (None, [-3.0, -3.0, -3.0], [-8.0, -1.0, -1.0], [-1.0, -1.0, -8.0], [-1.0, -8.0, -1.0]):
+        model = DestinationMaxEnt(tol=1e-6)
+        model.fit(mdp, demos, start=start)
+        assert model.result_.converged
+        assert model.result_.n_evaluations < 100
+        np.testing.assert_allclose(model.result_.value, newton.result_.value, atol=1e-6, rtol=0)
+
+
+def test_a_capped_m_step_improves_on_its_start() -> None:
+    mdp, demos = wanderers()
+    ready = DestinationMaxEnt()._prepared(mdp, demos, Units.of(None, len(demos)))
+    starts, moments = np.array([[-3.0, -3.0, -3.0], [-8.0, -1.0, -1.0]]), np.full((len(demos), 2), 0.5)
+    before = ready.log_prob(starts).sum(axis=0)
+    for cap in (2, 10, 50):
+        found = ready.maximise(moments, starts, np.arange(2), cap)
+        assert found.n_evaluations <= cap
+        assert np.all(ready.log_prob(found.thetas).sum(axis=0) > before)
+
+
+def test_null_directions_of_a_fit_are_those_of_the_pairs_demonstrated() -> None:
+    """Two ways lead from 0 to 6, but nobody went there: the trips that were made had no choice."""
+    phi = np.zeros((8, 1))
+    phi[4] = 1.0
+    mdp = MDP.from_edges([0, 2, 1, 3, 0, 0, 4, 7], [2, 5, 3, 6, 4, 7, 6, 6], n_states=8, state_features=phi)
+    demos = Demonstrations.from_lists([[0, 2, 5], [1, 3, 6]])
+    model = DestinationMaxEnt()
+    with pytest.warns(IdentifiabilityWarning):
+        model.fit(mdp, demos)
+    np.testing.assert_allclose(np.abs(model.result_.null_directions), [[1.0]], atol=1e-12)
+    np.testing.assert_allclose(np.ptp(model.log_prob(mdp, [[0.0], [-1.0], [-5.0]], demos), axis=1), 0.0, atol=1e-12)
+    assert model.null_directions(mdp, [0.0]).shape[0] == 0
+    model.fit(mdp, Demonstrations.from_lists([[0, 2, 5], [0, 4, 6], [0, 7, 6]]))
+    assert model.result_.null_directions.shape[0] == 0

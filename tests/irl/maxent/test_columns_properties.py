@@ -1,0 +1,271 @@
+"""What must not matter: how many intents share a sweep, how states are numbered, how many threads there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from limiirl.irl.maxent.compiled import expected_features
+from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.kernels.threading import BLOCK
+from limiirl.mdp import MDP
+from tests.oracles.compare import assert_close
+from tests.oracles.enumeration import Enumeration
+from tests.oracles.random_mdps import Case, cases, lean_bytes
+from tests.oracles.recursion import LogRecursion, hessian
+
+EXACT = ("linear", "log")
+
+
+@pytest.mark.parametrize("space", EXACT)
+@settings(max_examples=50)
+@given(case=cases(columns=(3,)))
+def test_columns_together_are_columns_alone(space: str, case: Case) -> None:
+    engine = FiniteEngine(case.mdp, case.max_length, number_space=space)
+    check_columns(engine, case.thetas, case.starts)
+
+
+def check_columns(engine: FiniteEngine, thetas: np.ndarray, starts: np.ndarray | None = None) -> None:
+    """Each column of a sweep has the bits that it has alone."""
+    together = engine.totals(thetas, starts=starts, edges=True)
+    by_start = engine.log_partition_by_start(thetas)
+    assert together.edge is not None
+    for k in range(len(thetas)):
+        alone = engine.totals(thetas[k : k + 1], starts=None if starts is None else starts[:, k : k + 1], edges=True)
+        assert alone.edge is not None
+        np.testing.assert_array_equal(together.log_Z[k], alone.log_Z[0])
+        np.testing.assert_array_equal(together.node[:, k], alone.node[:, 0])
+        np.testing.assert_array_equal(together.edge[:, k], alone.edge[:, 0])
+        np.testing.assert_array_equal(by_start[:, k], engine.log_partition_by_start(thetas[k : k + 1])[:, 0])
+
+
+def indicator_mdp(seed: int = 3, **fields: object) -> MDP:
+    """Five states, stochastic moves, indicators of states and edges: a product with theta rounds nothing."""
+    rng = np.random.default_rng(seed)
+    T = rng.random((5, 2, 5)) * (rng.random((5, 2, 5)) < 0.5)
+    T[:, :, 0] += 0.1
+    T[4] = 0.0
+    T[:4] /= T[:4].sum(axis=2, keepdims=True)
+    mdp = MDP.from_dense(T, p0=[0.5, 0.25, 0.25, 0.0, 0.0], gamma=0.9, state_features=np.eye(5), terminal=[4])
+    return mdp.replace(edge_features=np.eye(mdp.n_edges), **fields)
+
+
+@pytest.mark.parametrize("n_columns", [2, 9])
+@pytest.mark.parametrize("space", ["linear", "log", "auto"])
+def test_any_number_of_columns(n_columns: int, space: str) -> None:
+    """Nine is more than are swept together."""
+    mdp = indicator_mdp()
+    thetas = np.random.default_rng(0).normal(size=(n_columns, mdp.n_features))
+    starts = np.random.default_rng(1).dirichlet(np.ones(5), size=n_columns).T
+    for by_start in (False, True):
+        engine = FiniteEngine(mdp, 20, number_space=space, by_start=by_start)
+        check_columns(engine, thetas)
+        check_columns(engine, thetas, starts)
+
+
+def test_columns_of_both_number_spaces_in_one_call() -> None:
+    """Eight linear columns, then three for each space, in turns: each must be what its own space gives, in its place.
+
+    Kernels are compiled for a number of columns; eight, three and one are those of other tests here.
+    """
+    mdp = indicator_mdp()
+    thetas = np.random.default_rng(0).normal(size=(14, mdp.n_features))
+    thetas[9::2] *= 400.0
+    found = FiniteEngine(mdp, 6).totals(thetas)
+    assert found.edge is not None
+    for k, theta in enumerate(thetas):
+        engine = FiniteEngine(mdp, 6, number_space="log" if k in (9, 11, 13) else "linear")
+        alone = engine.totals(theta[None])
+        assert alone.edge is not None
+        np.testing.assert_array_equal(found.log_Z[k], alone.log_Z[0])
+        np.testing.assert_array_equal(found.node[:, k], alone.node[:, 0])
+        np.testing.assert_array_equal(found.edge[:, k], alone.edge[:, 0])
+    oracle = [LogRecursion(mdp, 6, theta) for theta in thetas]
+    assert_close(found.log_Z, [one.log_Z for one in oracle], "log_Z")
+
+
+@pytest.mark.parametrize("space", EXACT)
+@settings(max_examples=50)
+@given(case=cases(columns=(3,)))
+def test_numbering_of_states_does_not_matter(space: str, case: Case) -> None:
+    mdp, n = case.mdp, case.mdp.n_states
+    new = np.random.default_rng(n).permutation(n)
+    order = np.lexsort((new[mdp.dst], mdp.act, new[mdp.src]))
+    pairs = np.unique(new[mdp.src].astype(np.int64)[order] * 10 + mdp.act[order], return_index=True)[1]
+    old_of_new = np.argsort(new)
+    relabelled = MDP(
+        src=new[mdp.src][order].astype(np.int32),
+        act=mdp.act[order],
+        dst=new[mdp.dst][order].astype(np.int32),
+        prob=mdp.prob[order],
+        p0=mdp.p0[old_of_new],
+        gamma=mdp.gamma,
+        terminal=mdp.terminal[old_of_new],
+        state_features=None if mdp.state_features is None else mdp.state_features[old_of_new],
+        action_features=None if mdp.action_features is None else mdp.action_features[mdp.pair_of_edge[order][pairs]],
+        edge_features=None if mdp.edge_features is None else mdp.edge_features[order],
+    )
+    one = FiniteEngine(mdp, case.max_length, number_space=space)
+    other = FiniteEngine(relabelled, case.max_length, number_space=space)
+    before, after = one.totals(case.thetas, edges=True), other.totals(case.thetas, edges=True)
+    assert before.edge is not None
+    assert after.edge is not None
+    assert_close(after.log_Z, before.log_Z, "log_Z", 1e-13)
+    assert_close(after.node[new], before.node, "counts of states", 1e-13)
+    assert_close(after.edge, before.edge[order], "counts of edges", 1e-13)
+    marginals = one.time_marginals(case.thetas[0])
+    assert_close(other.time_marginals(case.thetas[0])[:, new], marginals, "time marginals", 1e-13)
+    size = float(np.linalg.norm(Enumeration(mdp, case.max_length).law(case.thetas[0]).second_moment()))
+    covariance = one.covariance(case.thetas[0])
+    assert_close(other.covariance(case.thetas[0]), covariance, "covariance", 1e-13, 1.0 + size)
+
+
+def large_mdp(kind: str, gamma: float) -> MDP:
+    """More than two blocks of states in random order: a ring with chords, self-loops, terminals and a hub.
+
+    Kind "plain" is deterministic with features on states alone (no weights on edges at all); kind "rich" has parallel
+    edges, stochastic moves and all three kinds of features.
+    """
+    rng = np.random.default_rng(17)
+    n = 2 * BLOCK + 413
+    name, ring = rng.permutation(n), np.arange(n)
+    # From each state one step or seven on; then chords, self-loops, edges parallel to the ring, and a hub.
+    src = np.concatenate([ring, ring, rng.integers(n, size=n // 2), ring[:30], ring[:500], rng.integers(n, size=50)])
+    jumps = [(ring + 1) % n, (ring + 7) % n, rng.integers(n, size=n // 2), ring[:30], ring[:500] + 1, np.zeros(50, int)]
+    dst = np.concatenate(jumps)
+    terminal = name[rng.choice(n, size=20, replace=False)]
+    features: dict[str, Any] = {"state_features": rng.integers(-8, 9, size=(n, 2)) / 8}
+    if kind == "plain":
+        src, dst = np.divmod(np.unique(src * n + dst), n)
+    else:  # the two edges of the ring are outcomes of action 0, all others are actions of their own
+        order = np.argsort(src, kind="stable")
+        rank = np.empty(src.size, dtype=np.int64)
+        rank[order] = np.arange(src.size) - np.searchsorted(src[order], src[order])
+        chance = 0.1 + 0.8 * rng.random(n)
+        features["action"] = np.maximum(rank - 1, 0)
+        features["prob"] = np.concatenate([chance, 1.0 - chance, np.ones(src.size - 2 * n)])
+        features["edge_features"] = rng.integers(-8, 9, size=(src.size, 1)) / 8
+        features["action_features"] = rng.integers(-8, 9, size=(n, int(rank.max()), 1)) / 8
+    p0 = np.where(rng.random(n) < 0.1, rng.random(n), 0.0)
+    return MDP.from_edges(name[src], name[dst], n, p0=p0 / p0.sum(), gamma=gamma, terminal=terminal, **features)
+
+
+@pytest.fixture
+def threads() -> Iterator[list[int]]:
+    before = numba.get_num_threads()
+    yield [1, 2] if numba.config.NUMBA_NUM_THREADS >= 2 else [1]
+    numba.set_num_threads(before)
+
+
+LARGE = [("plain", 1.0), ("rich", 0.97)]
+# Kernels for several threads take seconds to compile; `test_kernels_graph` has those for three columns, plain graphs.
+COLUMNS = {"plain": 1, "rich": 3}
+LENGTH = 40
+
+
+@pytest.mark.parametrize(("kind", "gamma"), LARGE)
+@pytest.mark.parametrize("space", EXACT)
+def test_large_graphs_on_any_number_of_threads(kind: str, gamma: float, space: str, threads: list[int]) -> None:
+    mdp = large_mdp(kind, gamma)
+    thetas = 0.3 * np.random.default_rng(2).normal(size=(COLUMNS[kind], mdp.n_features))
+    found = []
+    for n in threads:
+        numba.set_num_threads(n)
+        for max_bytes in (2.0**30, lean_bytes(mdp, LENGTH, len(thetas))):
+            engine = FiniteEngine(mdp, LENGTH, number_space=space, max_bytes=max_bytes)
+            totals = engine.totals(thetas, edges=True)
+            assert totals.edge is not None
+            found.append([totals.log_Z, totals.node, totals.edge])
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(one, two)
+    assert np.any(engine.graph.order != np.arange(mdp.n_states)), "the states were not reordered"
+    oracle = [LogRecursion(mdp, LENGTH, theta) for theta in thetas]
+    counts = [one.counts(one.discount) for one in oracle]
+    assert_close(found[0][0], [one.log_Z for one in oracle], "log_Z")
+    # The largest count is far below 1 here, so that a tolerance relative to 1 would say little.
+    assert_close(found[0][1], np.stack([node for node, _ in counts], axis=1), "counts of states", size=1e-4)
+    assert_close(found[0][2], np.stack([edge for _, edge in counts], axis=1), "counts of edges", size=1e-4)
+    gradient = expected_features(mdp, found[0][1], found[0][2])
+    assert_close(gradient, [one.expected_features() for one in oracle], "expected features")
+
+
+@pytest.mark.parametrize(("kind", "gamma", "space"), [("plain", 1.0, "linear"), ("rich", 0.97, "log")])
+def test_time_marginals_of_large_graphs(kind: str, gamma: float, space: str, threads: list[int]) -> None:
+    """The covariance below visits the steps of both kinds in linear space, too."""
+    mdp = large_mdp(kind, gamma)
+    theta = 0.3 * np.random.default_rng(2).normal(size=mdp.n_features)
+    oracle = LogRecursion(mdp, LENGTH, theta).visits
+    found = []
+    for n in threads:
+        numba.set_num_threads(n)
+        for max_bytes in (2.0**30, 0.0):
+            engine = FiniteEngine(mdp, LENGTH, number_space=space, max_bytes=max_bytes)
+            found.append(engine.time_marginals(theta))
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
+    # As above: far below 1.
+    assert_close(found[0], oracle, "time marginals", size=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "gamma"), LARGE)
+def test_covariance_of_large_graphs(kind: str, gamma: float, threads: list[int]) -> None:
+    mdp = large_mdp(kind, gamma)
+    theta = 0.3 * np.random.default_rng(2).normal(size=mdp.n_features)
+    expected = hessian(mdp, 12, theta)
+    for n in threads:
+        numba.set_num_threads(n)
+        mean = LogRecursion(mdp, 12, theta).expected_features()
+        size = 1.0 + float(np.linalg.norm(expected + np.outer(mean, mean)))
+        assert_close(FiniteEngine(mdp, 12).covariance(theta), expected, "covariance", size=size)
+
+
+@pytest.mark.parametrize("by_start", [False, True])
+@pytest.mark.parametrize("space", EXACT)
+def test_columns_of_large_graphs(space: str, by_start: bool) -> None:
+    mdp = large_mdp("rich", 0.97)
+    thetas = np.random.default_rng(2).integers(-32, 33, size=(3, mdp.n_features)) / 64
+    check_columns(FiniteEngine(mdp, 10, number_space=space, by_start=by_start), thetas)
+
+
+def test_steps_in_waves_against_the_recursion(threads: list[int]) -> None:
+    """A ring that is long and narrow enough for several steps to be under way at once, on any number of threads."""
+    rng = np.random.default_rng(23)
+    n = 25 * BLOCK
+    ring = np.arange(n)
+    chance = 0.1 + 0.8 * rng.random(n)
+    mdp = MDP.from_edges(
+        np.concatenate([ring, ring, ring[::3]]),
+        np.concatenate([(ring + 1) % n, (ring + 5) % n, ring[::3]]),
+        n,
+        action=np.repeat([0, 0, 1], [n, n, ring[::3].size]),
+        prob=np.concatenate([chance, 1.0 - chance, np.ones(ring[::3].size)]),
+        gamma=0.97,
+        terminal=ring[::1000],
+        state_features=rng.integers(-8, 9, size=(n, 2)) / 8,
+        edge_features=rng.integers(-8, 9, size=(2 * n + ring[::3].size, 1)) / 8,
+    )
+    thetas = rng.integers(-64, 65, size=(3, 3)) / 64
+    found = []
+    for n_threads in threads:
+        numba.set_num_threads(n_threads)
+        for max_bytes in (2.0**30, lean_bytes(mdp, 21, len(thetas))):
+            engine = FiniteEngine(mdp, 21, number_space="linear", max_bytes=max_bytes)
+            found.append(engine.totals(thetas, edges=True))
+    assert engine.graph.out.block > 0
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(one, two)
+    for k, theta in enumerate(thetas):
+        oracle = LogRecursion(mdp, 21, theta)
+        node, edge = oracle.counts(oracle.discount)
+        assert_close(found[0].log_Z[k], oracle.log_Z, "log_Z")
+        # Counts are about 1e-4 here: a tolerance relative to 1 would say little.
+        assert_close(found[0].node[:, k], node, "counts of states", size=1e-4)
+        assert found[0].edge is not None
+        assert_close(found[0].edge[:, k], edge, "counts of edges", size=1e-4)

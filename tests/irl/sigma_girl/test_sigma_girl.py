@@ -1,0 +1,200 @@
+"""Sigma-GIRL for one intent: the search on the simplex, weights that are known, and input that is refused."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import limiirl as ll
+from limiirl.demos.agents import Agents
+from limiirl.demos.groups import Units
+from limiirl.errors import InvalidDemos, InvalidParameter
+from limiirl.irl.sigma_girl.model import SigmaGIRL
+from limiirl.irl.sigma_girl.policy_gradient import spread
+from tests.oracles.sigma import best_gain, pickers, regulators
+
+TRUE = np.array([[0.8, 0.2], [0.3, 0.7]])
+BOTH = ["diagonal", "full"]
+
+
+def simplex_grid(q: int, n: int) -> np.ndarray:
+    """All points of the simplex whose coordinates are multiples of 1 / n."""
+    axes = np.meshgrid(*[np.arange(n + 1)] * q, indexing="ij")
+    points = np.stack([axis.ravel() for axis in axes], axis=1)
+    return points[points.sum(axis=1) == n] / n
+
+
+@pytest.mark.parametrize("covariance", BOTH)
+def test_known_weights_of_linear_regulators_are_recovered(covariance):
+    assert best_gain(TRUE[0], 0.5, 6, 0.9) > best_gain(TRUE[1], 0.5, 6, 0.9) + 0.1
+    agents = regulators(TRUE, n=1500, seed=0)
+    irl = SigmaGIRL(gamma=0.9, covariance=covariance)
+    for i, omega in enumerate(TRUE):
+        found = irl.fit(None, agents, weights=np.eye(2)[i])
+        np.testing.assert_allclose(found, omega, rtol=0, atol=0.03)
+        assert irl.result_.converged
+    assert np.argmax(irl.log_prob(None, TRUE, agents), axis=1).tolist() == [0, 1]
+
+
+def test_more_trajectories_make_agents_surer():
+    few, many = (SigmaGIRL(gamma=0.9).log_prob(None, TRUE, regulators(TRUE, n, seed=3)) for n in (50, 2000))
+    margin = [np.min(np.array([p[0, 0] - p[0, 1], p[1, 1] - p[1, 0]])) for p in (few, many)]
+    assert margin[1] > 10.0 > margin[0]
+
+
+@pytest.mark.parametrize("covariance", BOTH)
+def test_no_point_of_a_fine_grid_on_the_simplex_is_better(covariance):
+    agents = pickers(60, seed=1)
+    irl = SigmaGIRL(gamma=0.9, covariance=covariance)
+    grid = simplex_grid(3, 60)
+    for weights in (np.ones(3), np.array([1.0, 0.0, 0.2])):
+        omega = irl.fit(None, agents, weights=weights)
+        assert omega.min() >= 0.0
+        np.testing.assert_allclose(omega.sum(), 1.0, rtol=0, atol=1e-9)
+        best = weights @ irl.log_prob(None, grid, agents)
+        found = float(weights @ irl.log_prob(None, omega, agents)[:, 0])
+        assert found >= best.max() - 1e-6
+        assert irl.result_.value == pytest.approx(
+            -(found + 0.5 * weights @ irl.prepare(None, agents, Units.of(None, 3)).profile.log_det) / weights.sum()
+        )
+
+
+def test_one_search_alone_may_end_in_the_wrong_minimum():
+    # Two agents with opposite wishes: each is explained by a corner, and between the corners it is worse.
+    agents = regulators(np.array([[0.95, 0.05], [0.05, 0.95]]), n=400, seed=5)
+    irl = SigmaGIRL(gamma=0.9)
+    ready = irl.prepare(None, agents, Units.of(None, 2))
+    line = np.linspace(0.0, 1.0, 401)
+    values = ready.profile.values(np.stack([line, 1.0 - line], axis=1)).sum(axis=0)
+    inner = np.flatnonzero((values[1:-1] < values[:-2]) & (values[1:-1] < values[2:])) + 1
+    assert inner.size >= 2  # several minima
+    worst = int(inner[np.argmax(values[inner])])
+    start = np.array([line[worst], 1.0 - line[worst]])
+    found = irl.fit(None, agents, start=start)
+    assert ready.profile.values(found[None]).sum() <= values.min() + 1e-6 < values[worst] - 1.0
+
+
+def test_a_fit_is_never_worse_than_its_start():
+    agents = pickers(40, seed=2)
+    irl = SigmaGIRL(max_evaluations=1)
+    near = 0.95 * SigmaGIRL().fit(None, agents) + 0.05 / 3
+    with pytest.warns(ll.errors.ConvergenceWarning, match="raise max_evaluations"):
+        found = irl.fit(None, agents, start=near)
+    np.testing.assert_allclose(found, near, rtol=0, atol=1e-12)
+    assert irl.result_.n_evaluations == 6  # one for each of the start, uniform weights and four others
+
+
+def test_the_length_of_theta_does_not_matter():
+    agents = pickers(20, seed=3)
+    omega = np.array([0.2, 0.5, 0.3])
+    p = SigmaGIRL().log_prob(None, np.array([omega, 7.0 * omega, 1e-6 * omega]), agents)
+    np.testing.assert_allclose(p, np.tile(p[:, :1], 3), rtol=1e-10)
+
+
+def test_projection_onto_the_simplex():
+    ready = SigmaGIRL().prepare(None, pickers(20, seed=3), Units.of(None, 3))
+    given = np.array([[1.0, 1.0, 2.0], [-1.0, 0.0, 3.0], [-1.0, -1.0, 0.0], [0.2, 0.3, 0.5]])
+    wanted = [[0.25, 0.25, 0.5], [0.0, 0.0, 1.0], [1 / 3, 1 / 3, 1 / 3], [0.2, 0.3, 0.5]]
+    np.testing.assert_allclose(ready.project(given), wanted, rtol=1e-15)
+    random = np.random.default_rng(0).normal(size=(200, 3))
+    once = ready.project(random)
+    np.testing.assert_array_equal(ready.project(once), once)
+
+
+def test_fits_repeat_themselves_and_parameters_are_cloned():
+    agents = pickers(20, seed=4)
+    irl = SigmaGIRL(gamma=0.8, cluster_on="policy", n_starts=3)
+    assert clone(irl).get_params() == irl.get_params()
+    np.testing.assert_array_equal(irl.fit(None, agents), clone(irl).fit(None, agents))
+
+
+def test_steps_without_choice_do_not_matter():
+    agents = regulators(TRUE, n=30, seed=6)
+    lives = [np.arange(6) < np.random.default_rng(i).integers(2, 7, size=(30, 1)) for i in range(2)]
+    given = [[getattr(a, part) for a in agents] for part in ("policy_features", "actions", "reward_features")]
+    x, actions = ([np.where(lives[i][..., None], parts[i], 99.0) for i in range(2)] for parts in given[:2])
+    one, other = Agents.from_arrays(*given, lives), Agents.from_arrays(x, actions, given[2], lives)
+    irl = SigmaGIRL()
+    np.testing.assert_array_equal(irl.log_prob(None, TRUE, one), irl.log_prob(None, TRUE, other))
+    np.testing.assert_array_equal(irl.features(None, one), irl.features(None, other))
+    assert not np.array_equal(irl.log_prob(None, TRUE, one), irl.log_prob(None, TRUE, agents))
+
+
+def test_agents_are_called_agents():
+    agents, irl = pickers(8, seed=4), SigmaGIRL(gamma=0.9)
+    with pytest.raises(InvalidParameter, match=r"weights must have the shape \(3,\), one for each agent; it is \(2,\)"):
+        irl.fit(None, agents, [1.0, 1.0])
+    with pytest.raises(InvalidParameter, match="not negative; agent 1, column 0 has -1.0"):
+        irl.fit_many(None, agents, [[1.0], [-1.0], [1.0]])
+
+
+def test_a_search_has_converged_on_the_simplex_and_not_far_from_it():
+    # The gradient at twice omega is half as steep: what counts is that at the weights that are returned.
+    # In the last case, a search among weights of any length walks away and stalls.
+    last = np.array([0.0, 0.0, 1.0])
+    for agents, weights in ((pickers(60, seed=1), np.ones(3)), (pickers(8, seed=4), last)):
+        irl = SigmaGIRL(gamma=0.9)
+        profile = irl.prepare(None, agents, Units.of(None, 3)).profile
+        omega = irl.fit(None, agents, weights)
+        slopes = 0.5 * (weights / weights.sum()) @ profile.gradients(omega)[1]
+        free = np.where((omega == 0.0) & (slopes > 0.0), 0.0, slopes)
+        assert irl.result_.converged
+        assert np.abs(free).max() <= 1e-6 * max(1.0, irl.result_.value)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"gamma": 0.0}, "gamma must be a finite number above 0"),
+        ({"gamma": 1.1}, "gamma must be above 0 and at most 1; it is 1.1"),
+        ({"ridge": 0.0}, "ridge must be a finite number above 0; it is 0.0"),
+        ({"baseline_floor": -1.0}, "baseline_floor must be a finite number of at least 0; it is -1.0"),
+        ({"covariance": "identity"}, "covariance must be one of diagonal, full; it is 'identity'"),
+        ({"cluster_on": "states"}, "cluster_on must be one of reward, policy; it is 'states'"),
+        ({"n_starts": 2}, "n_starts must be at least 3.*; it is 2"),
+        ({"tol": -1.0}, "tol must be a finite number above 0"),
+        ({"max_evaluations": 0}, "max_evaluations must be a whole number, at least 1"),
+        ({"random_state": None}, "random_state must be a whole number"),
+    ],
+)
+def test_parameters_that_are_refused(parameters, message):
+    with pytest.raises(InvalidParameter, match=message):
+        SigmaGIRL(**parameters).fit(None, pickers(5, seed=0))
+
+
+def test_input_that_is_refused():
+    agents, irl = pickers(10, seed=0), SigmaGIRL()
+    mdp = ll.MDP.from_edges([0], [1])
+    with pytest.raises(InvalidParameter, match="knows no MDP: pass mdp=None.* mdp is a MDP"):
+        irl.fit(mdp, agents)
+    with pytest.raises(InvalidDemos, match="learns from Agents; got a Demonstrations"):
+        irl.fit(None, ll.Demonstrations.from_lists([[0, 1]]))
+    with pytest.raises(InvalidDemos, match="learns from Agents; got a list"):
+        irl.features(None, [])
+    with pytest.raises(InvalidParameter, match=r"shape \(K, 3\).* it is \(1, 2\)"):
+        irl.log_prob(None, [[1.0, 0.0]], agents)
+    with pytest.raises(InvalidParameter, match=r"not all zero; row 1 is \[0.0, 0.0, 0.0\]"):
+        irl.log_prob(None, [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]], agents)
+    with pytest.raises(InvalidParameter, match="row 0 is"):
+        irl.fit(None, agents, start=[np.nan, 0.0, 1.0])
+    with pytest.raises(InvalidParameter, match=r"not all zero; row 0 is \[0.0, 0.0\]"):
+        irl.null_directions(None, [0.0, 0.0])
+    with pytest.raises(InvalidParameter, match="must be numbers"):
+        irl.log_prob(None, [["a", "b", "c"]], agents)
+    with pytest.raises(InvalidParameter, match=r"weights must have the shape \(3,\)"):
+        irl.fit(None, agents, weights=[1.0, 2.0])
+    with pytest.raises(InvalidParameter, match="one start for each of 2 columns of weights; there are 1"):
+        irl.fit_many(None, agents, np.ones((3, 2)), starts=[[1.0, 0.0, 0.0]])
+
+
+def test_agents_that_tell_nothing_are_named():
+    x, phi = np.random.default_rng(0).normal(size=(2, 8, 4, 2))
+    with pytest.raises(InvalidDemos, match="Agent 0 only ever takes action 1"):
+        SigmaGIRL().fit(None, Agents.from_arrays([x], [np.ones((8, 4), int)], [phi]))
+    with pytest.raises(InvalidDemos, match="actions of agent 0 follow from its policy features without any noise"):
+        SigmaGIRL().fit(None, Agents.from_arrays([x], [np.zeros((8, 4, 1))], [phi]))
+    with pytest.raises(InvalidDemos, match="Agent 0 has 1 trajectory; a covariance needs at least 2"):
+        SigmaGIRL().fit(None, Agents.from_arrays([x[:1]], [phi[:1]], [phi[:1]]))
+    with pytest.raises(InvalidDemos, match="Agent 1 collects no reward features"):
+        SigmaGIRL().fit(None, Agents.from_arrays([x, x], [phi, phi], [phi, np.zeros_like(phi)]))
+    with pytest.raises(InvalidDemos, match="Jacobians of agent 0 do not vary over its 3 trajectories: they are copies"):
+        spread(np.ones((3, 4, 2)))

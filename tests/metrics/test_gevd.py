@@ -1,0 +1,379 @@
+"""GEVD: the transport against other solvers, hand-solved ensembles, bounds, pictures, and errors."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from limiirl.errors import InvalidParameter
+from limiirl.mdp import MDP
+from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mdp.planning import optimal_values
+from limiirl.metrics import GEVD, dard, epic, evd, evd_interval, gevd, ile
+from limiirl.metrics.gevd import least_cost, transport
+from limiirl.worlds import ElementWorld
+
+mpl.use("agg")
+
+Float = NDArray[np.float64]
+
+
+def instance(seed: int) -> tuple[Float, Float, Float]:
+    """Costs (2 to 7, 2 to 7), on any scale, with weights of two sums of 1."""
+    rng = np.random.default_rng(seed)
+    n, m = rng.integers(2, 8, size=2)
+    costs = rng.random((n, m)) ** rng.choice([1, 4]) * 10.0 ** rng.integers(-6, 7)
+    costs[rng.random((n, m)) < 0.2] = 0.0
+    rows, columns = (0.01 + rng.random(size) ** 3 for size in (n, m))
+    return costs, rows / rows.sum(), columns / columns.sum()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_transport_equals_pots_and_all_constraints_at_once(seed: int) -> None:
+    ot = pytest.importorskip("ot", reason="needs POT, the oracle of optimal transport: pip install POT")
+    costs, rows, columns = instance(seed)
+    flow = transport(costs, rows, columns)
+    np.testing.assert_allclose(flow.sum(axis=1), rows, rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(flow.sum(axis=0), columns, rtol=0.0, atol=1e-12)
+    assert flow.min() >= 0.0
+    value = (flow * costs).sum()
+    assert value == least_cost(costs, rows, columns)
+    np.testing.assert_allclose(value, ot.emd2(rows, columns, costs), rtol=1e-9, atol=1e-12 * costs.max())
+    # A second formulation: inequalities, which hold with equality because both sides sum to 1; interior point.
+    n, m = costs.shape
+    sums = [np.kron(np.eye(n), np.ones(m)), -np.kron(np.ones((1, n)), np.eye(m))]
+    other = linprog(
+        costs.ravel() / costs.max(),
+        A_ub=np.vstack(sums),
+        b_ub=np.concatenate([rows, -columns]) + 1e-15,
+        method="highs-ipm",
+    )
+    np.testing.assert_allclose(value, other.fun * costs.max(), rtol=0.0, atol=1e-6 * costs.max())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_transport_equals_min_cost_flow_on_integers(seed: int) -> None:
+    """The paper's construction, with a source and a sink. Networkx is exact on integers."""
+    networkx = pytest.importorskip("networkx", reason="needs networkx for the min-cost flow")
+    rng = np.random.default_rng(seed)
+    n, m = rng.integers(2, 6, size=2)
+    costs = rng.integers(0, 1000, size=(n, m))
+    rows, columns = (rng.multinomial(1000, rng.dirichlet(np.ones(size))) for size in (n, m))
+    graph = networkx.DiGraph()
+    graph.add_node("S", demand=-1000)
+    graph.add_node("T", demand=1000)
+    for j in range(m):
+        graph.add_edge("S", ("learned", j), capacity=int(columns[j]), weight=0)
+        for i in range(n):
+            graph.add_edge(("learned", j), ("true", i), capacity=1000, weight=int(costs[i, j]))
+    for i in range(n):
+        graph.add_edge(("true", i), "T", capacity=int(rows[i]), weight=0)
+    expected = networkx.cost_of_flow(graph, networkx.min_cost_flow(graph))
+    flow = transport(costs, rows / 1000, columns / 1000)
+    np.testing.assert_allclose((flow * costs).sum(), expected / 1000, rtol=1e-12, atol=1e-10)
+
+
+def test_tiny_weights_and_costs_are_not_lost() -> None:
+    """Solvers with absolute tolerances take costs of 1e-9 for equal; a detour of 2e-6 must be seen beside 1."""
+    costs = np.array([[1e-6, 0.0, 1.0], [0.0, 3e-6, 1.0], [1.0, 1.0, 0.0]])
+    third = np.full(3, 1 / 3)
+    for scale in (1e-12, 1.0, 1e12):
+        np.testing.assert_allclose(transport(scale * costs, third, third)[0], [0.0, 1 / 3, 0.0], rtol=0.0, atol=1e-12)
+    weights = np.array([1e-7, 1.0 - 1e-7])
+    np.testing.assert_allclose(least_cost(1.0 - np.eye(2), weights, weights[::-1]), 1.0 - 2e-7, rtol=1e-12)
+
+
+def fork(gamma: float = 0.5, starts: tuple[float, ...] = (1.0, 0.0, 0.0)) -> MDP:
+    """From 0 to the terminal states 1 or 2."""
+    return MDP.from_edges([0, 0], [1, 2], 3, gamma=gamma, p0=starts, state_features=np.eye(3))
+
+
+A, B, BOTH = [0.0, 4.0, 2.0], [0.0, 0.0, 4.0], [0.0, 1.0, 1.0]
+
+
+def test_by_hand() -> None:
+    """EVD(A, B) is 1 and EVD(B, A) is 2; a quarter of B must be given to A's policy."""
+    found = gevd(fork(), RewardEnsemble([0.5, 0.5], [A, B]), RewardEnsemble([0.75, 0.25], [A, B]))
+    np.testing.assert_array_equal(found.evd, [[0.0, 1.0], [2.0, 0.0]])
+    np.testing.assert_allclose(found.flow, [[0.5, 0.0], [0.25, 0.25]], rtol=0.0, atol=1e-15)
+    np.testing.assert_allclose(found.value, 0.5, rtol=1e-14)
+    # The worst policies lose 1 and 2; the rewards range over 4 both, 0 included.
+    np.testing.assert_allclose(found.bounds, (0.0, 1.5), rtol=1e-14)
+    np.testing.assert_allclose([found.normalised, found.normalised_tight], [0.5 / 8.0, 1 / 3], rtol=1e-14)
+    assert found.interval == (found.value, found.value)
+    assert found.distance == "evd"
+
+
+def test_a_swapped_orientation_is_detected() -> None:
+    one, other = RewardEnsemble([1.0], [A]), RewardEnsemble([1.0], [B])
+    assert gevd(fork(), one, other).value == 1.0
+    assert gevd(fork(), other, one).value == 2.0
+    found = gevd(fork(), one, RewardEnsemble([0.5, 0.5], [A, B]))
+    assert found.evd.shape == found.flow.shape == (1, 2)
+    np.testing.assert_array_equal(found.evd, [[0.0, 1.0]])
+
+
+def test_the_matrix_is_that_of_pairs() -> None:
+    world = ElementWorld()
+    learned = RewardEnsemble([0.7, 0.3], [world.ensemble.thetas[0] - 0.3, [-1.0, 0.0, -2.0, -3.0, -4.0]])
+    for name, distance in (("evd", evd), ("ile", ile), ("epic", epic), ("dard", dard)):
+        found = gevd(world.mdp, world.ensemble, learned, distance=name)
+        pairs = [[distance(world.mdp, i, j) for j in learned.thetas] for i in world.ensemble.thetas]
+        np.testing.assert_allclose(found.evd, pairs, rtol=1e-13, atol=0.0)
+        own = gevd(world.mdp, world.ensemble, learned, distance=distance)
+        np.testing.assert_array_equal(own.evd, pairs)
+        np.testing.assert_allclose(own.value, found.value, rtol=1e-13)
+        assert (own.distance, own.bounds) == (name, (0.0, math.inf))
+        assert math.isnan(own.normalised)
+        assert found.bounds[0] <= found.value <= found.bounds[1]
+        assert 0.0 < found.normalised <= found.normalised_tight <= 1.0
+
+
+def test_zero_against_itself_split_and_reordered() -> None:
+    world = ElementWorld(seed=3)
+    truth = RewardEnsemble([0.2, 0.3, 0.5], world.ensemble.thetas)
+    split = RewardEnsemble([0.1, 0.3, 0.5, 0.1], truth.thetas[[0, 1, 2, 0]])
+    shuffled = RewardEnsemble(split.weights[[3, 1, 0, 2]], 2.5 * split.thetas[[3, 1, 0, 2]])
+    for other in (truth, split, shuffled):
+        for one, two in ((truth, other), (other, truth)):
+            found = gevd(world.mdp, one, two)
+            assert (found.value, found.normalised, found.normalised_tight) == (0.0, 0.0, 0.0)
+            assert found.interval == (0.0, 0.0)
+
+
+def test_intents_of_no_weight_stay_in_the_matrix_only() -> None:
+    world = ElementWorld()
+    thetas = world.ensemble.thetas
+    plain = gevd(world.mdp, RewardEnsemble([0.4, 0.6], thetas[:2]), RewardEnsemble([0.5, 0.5], thetas[1:]))
+    # The one without weight earns most: it must not enter the bounds either.
+    more = np.vstack([50.0 * thetas[2], thetas[:2]])
+    found = gevd(world.mdp, RewardEnsemble([0.0, 0.4, 0.6], more), RewardEnsemble([0.5, 0.0, 0.5], thetas[[1, 0, 2]]))
+    assert found.flow.shape == found.evd.shape == (3, 3)
+    np.testing.assert_array_equal(found.flow[0], 0.0)
+    np.testing.assert_array_equal(found.flow[:, 1], 0.0)
+    np.testing.assert_array_equal(found.flow[1:, [0, 2]], plain.flow)
+    assert found.evd[0, 0] > 0.0
+    np.testing.assert_allclose(
+        [found.value, *found.bounds, found.normalised], [plain.value, *plain.bounds, plain.normalised], rtol=1e-12
+    )
+    assert all(pair.true > 0 and pair.learned != 1 for pair in found.largest(9))
+
+
+def test_ties_give_an_interval() -> None:
+    world = ElementWorld()
+    truth, zero = world.ensemble, RewardEnsemble([1.0], [np.zeros(5)])
+    found = gevd(world.mdp, truth, zero)
+    ends = np.array([evd_interval(world.mdp, theta, np.zeros(5)) for theta in truth.thetas])
+    np.testing.assert_allclose(found.interval, (truth.weights @ ends)[[0, 2]], rtol=1e-12)
+    np.testing.assert_allclose(found.value, 185.3, rtol=0.0, atol=0.1)
+    assert "0 to 970.463 over ties" in str(found)
+    # Half of what is tied goes where it does good.
+    tied = gevd(fork(), RewardEnsemble([0.5, 0.5], [A, B]), RewardEnsemble([1.0], [BOTH]))
+    np.testing.assert_allclose([*tied.interval, tied.value], [0.0, 1.5, 0.75], rtol=1e-14, atol=0.0)
+
+
+def test_the_papers_bound_is_over_what_can_be_reached() -> None:
+    """State 3, which costs 50, leads to 4, which pays 100, but nobody starts there."""
+    features = np.diag([-1.0, 4.0, 2.0, -50.0, 100.0])
+    mdp = MDP.from_edges([0, 0, 3], [1, 2, 4], 5, gamma=0.5, p0=[1.0, 0, 0, 0, 0], state_features=features)
+    truth, learned = RewardEnsemble([1.0], [np.ones(5)]), RewardEnsemble([1.0], [[0.0, 0.0, 1.0, 0.0, 0.0]])
+    found = gevd(mdp, truth, learned)
+    assert (found.value, found.normalised) == (1.0, 1.0 / (5.0 / 0.5))
+    # For ILE every state is a start, 5 of them.
+    assert gevd(mdp, truth, learned, distance="ile").normalised == 1.0 / (5 * 150.0 / 0.5)
+
+
+def test_zero_is_earned_after_the_end_and_edges_earn_too() -> None:
+    mdp = MDP.from_edges([0, 0], [1, 2], 3, gamma=0.5, p0=[1.0, 0, 0], edge_features=[3.0, 5.0])
+    found = gevd(mdp, RewardEnsemble([1.0], [[1.0]]), RewardEnsemble([1.0], [[-1.0]]))
+    assert (found.value, found.normalised, found.normalised_tight) == (2.0, 2.0 / (5.0 / 0.5), 1.0)
+    pays = MDP.from_edges([0, 0], [1, 2], 3, gamma=0.5, p0=[1.0, 0, 0], state_features=[3.0, 5.0, 4.0])
+    found = gevd(pays, RewardEnsemble([1.0], [[1.0]]), RewardEnsemble([1.0], [[-1.0]]))
+    assert (found.value, found.normalised) == (0.5, 0.5 / (5.0 / 0.5))
+    # Without an end only what is earned counts.
+    loop = MDP.from_edges([0, 0], [0, 0], 1, action=[0, 1], gamma=0.5, edge_features=[3.0, 5.0])
+    found = gevd(loop, RewardEnsemble([1.0], [[1.0]]), RewardEnsemble([1.0], [[-1.0]]))
+    assert (found.value, found.normalised, found.normalised_tight) == (4.0, 1.0, 1.0)
+
+
+def test_nothing_to_lose() -> None:
+    """A reward of nothing at all: 0 / 0 is 0."""
+    nothing = RewardEnsemble([1.0], [np.zeros(3)])
+    for gamma in (0.5, 1.0):
+        found = gevd(fork(gamma), nothing, RewardEnsemble([1.0], [A]))
+        assert (found.value, found.normalised, found.normalised_tight, found.bounds) == (0.0, 0.0, 0.0, (0.0, 0.0))
+
+
+def test_without_discount_the_papers_bound_is_infinite() -> None:
+    found = gevd(fork(1.0), RewardEnsemble([1.0], [A]), RewardEnsemble([1.0], [B]))
+    assert (found.value, found.bounds, found.normalised_tight) == (2.0, (0.0, 2.0), 1.0)
+    assert math.isnan(found.normalised)
+    assert found.to_dict()["normalised"] is None
+    waiting = MDP.from_edges([0, 0], [0, 1], 2, gamma=1.0, p0=[1.0, 0.0], state_features=[-1.0, 0.0])
+    found = gevd(waiting, RewardEnsemble([1.0], [[1.0]]), RewardEnsemble([0.5, 0.5], [[1.0], [0.0]]))
+    assert (found.value, found.bounds, found.interval) == (0.5, (0.0, math.inf), (0.0, math.inf))
+    assert math.isnan(found.normalised_tight)
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["interval"] == [0.0, None]
+
+
+def test_infinite_costs_are_avoided_where_they_can_be() -> None:
+    costs = np.array([[1.0, np.inf, 3.0], [2.0, 5.0, np.inf], [np.inf, 0.0, 7.0]])
+    third = np.full(3, 1 / 3)
+    # The finite pairings are 0-0, 1-1, 2-2 (13) and 0-2, 1-0, 2-1 (5).
+    np.testing.assert_allclose(least_cost(costs, third, third), 5 / 3, rtol=1e-12)
+    costs[0, 2] = np.inf
+    np.testing.assert_allclose(least_cost(costs, third, third), 13 / 3, rtol=1e-12)
+    costs[2, 2] = np.inf
+    assert least_cost(costs, third, third) == math.inf
+
+
+def test_the_largest_contributions() -> None:
+    flow = np.array([[0.5, 0.0], [0.3, 0.2]])
+    found = GEVD(1.3, 0.1, 0.2, (0.0, 6.5), (1.3, 1.3), flow, np.array([[1.0, 9.0], [1.0, 2.5]]), "evd")
+    assert [tuple(pair) for pair in found.largest(2)] == [(0, 0, 0.5, 1.0, 0.5), (1, 1, 0.2, 2.5, 0.5)]
+    assert len(found.largest()) == 3
+    assert found.largest(0) == ()
+    assert found.largest(3)[2].contribution == 0.3
+    with pytest.raises(InvalidParameter, match="n must be a number of pairs; got -1"):
+        found.largest(-1)
+    text = str(found).splitlines()
+    assert text[0] == "GEVD 1.3 (EVD), 20 % of its bound 6.5, 10 % of the paper's"
+    assert len(text) == 5
+    assert text[2].split() == ["0", "0", "0.5", "1", "0.5"]
+
+
+def test_everything_goes_to_json() -> None:
+    world = ElementWorld()
+    found = gevd(world.mdp, world.ensemble, RewardEnsemble([1.0], [np.zeros(5)]))
+    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert told["value"] == found.value
+    assert told["bounds"] == list(found.bounds)
+    assert told["interval"] == list(found.interval)
+    np.testing.assert_array_equal(told["flow"], found.flow)
+    np.testing.assert_array_equal(told["evd"], found.evd)
+    assert told["largest"][0]["contribution"] == found.largest(1)[0].contribution
+    assert told["distance"] == "evd"
+
+
+def test_a_matrix_of_distances() -> None:
+    truth, learned = RewardEnsemble([0.5, 0.5], [A, B]), RewardEnsemble([1.0], [A])
+    found = gevd(fork(), truth, learned, distance=[[3.0], [1.0]])
+    assert (found.value, found.distance) == (2.0, "matrix")
+    for distance, message in (
+        (
+            [[3.0, 1.0]],
+            r"distance must have shape \(2, 1\), a row for each true intent .*got shape \(1, 2\). Transpose",
+        ),
+        ([[3.0], [-1.0]], r"finite and nonnegative; true intent 1, learned intent 0 has -1.0"),
+        ([[np.nan], [1.0]], "true intent 0, learned intent 0 has nan"),
+        ([["a"], ["b"]], "distance must be a name, a callable or a matrix of numbers"),
+        ("emd", "distance must be one of evd, ile, epic, dard, a callable or a matrix; got 'emd'"),
+        (lambda mdp, one, other: -1.0, "true intent 0, learned intent 0 has -1.0"),
+    ):
+        with pytest.raises(InvalidParameter, match=message):
+            gevd(fork(), truth, learned, distance=distance)
+
+
+def test_a_callable_is_given_the_true_reward_first() -> None:
+    truth, learned = RewardEnsemble([1.0], [A]), RewardEnsemble([1.0], [B])
+    seen = []
+
+    def gap(mdp: MDP, true: Float, other: Float) -> float:
+        seen.append((mdp, true.tolist(), other.tolist()))
+        return float(np.abs(true - other).sum())
+
+    mdp = fork()
+    found = gevd(mdp, truth, learned, distance=gap)
+    assert seen == [(mdp, A, B)]
+    assert (found.value, found.distance) == (6.0, "gap")
+
+
+def test_ensembles_that_do_not_fit() -> None:
+    truth = RewardEnsemble([1.0], [A])
+    with pytest.raises(InvalidParameter, match=r"^learned: thetas must have shape \(K, 3\) .*got shape \(1, 2\)"):
+        gevd(fork(), truth, RewardEnsemble([1.0], [[1.0, 2.0]]))
+    with pytest.raises(InvalidParameter, match=r"^truth: thetas must have shape"):
+        gevd(fork(), RewardEnsemble([1.0], [[1.0]]), truth)
+    with pytest.raises(InvalidParameter, match=r"^truth must be a RewardEnsemble; got list. Pass RewardEnsemble\("):
+        gevd(fork(), [A], truth)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="weights must sum to 1; the 2 given sum to 0.9"):
+        gevd(fork(), truth, RewardEnsemble([0.5, 0.4], [A, B]))
+    with pytest.raises(InvalidParameter, match=r"weights\[1\] is -0.5"):
+        gevd(fork(), truth, RewardEnsemble([1.5, -0.5], [A, B]))
+    lost = MDP.from_edges([0, 1], [1, 0], gamma=1.0, state_features=[[-1.0], [-1.0]])
+    pair = RewardEnsemble([0.5, 0.5], [[0.0], [1.0]])
+    with pytest.raises(InvalidParameter, match=r"^truth.thetas\[1\]: At a discount of 1 .* no action leads on"):
+        gevd(lost, pair, pair)
+    with pytest.raises(InvalidParameter, match=r"^learned.thetas\[1\]: At a discount of 1 .* no action leads on"):
+        gevd(lost, RewardEnsemble([1.0], [[0.0]]), pair)
+
+
+def test_weights_are_renormalised() -> None:
+    """Sums may miss 1 by 1e-8; the two sides would then not match."""
+    world = ElementWorld()
+    weights = np.full(3, 1 / 3)
+    found = gevd(world.mdp, RewardEnsemble(weights + 3e-9, world.ensemble.thetas), world.ensemble)
+    np.testing.assert_allclose(found.flow.sum(), 1.0, rtol=1e-14)
+    assert found.value == 0.0
+
+
+def test_the_tolerance_of_ties_is_handed_on() -> None:
+    mdp = MDP.from_edges([0, 0, 0], [1, 2, 3], 4, gamma=0.5, p0=[1.0, 0, 0, 0], state_features=np.eye(4))
+    truth, learned = RewardEnsemble([1.0], [[0.0, 4.0, 2.0, 0.0]]), RewardEnsemble([1.0], [[0.0, 1.0, 1.0 - 1e-4, 0.0]])
+    assert gevd(mdp, truth, learned).value == 0.0
+    found = gevd(mdp, truth, learned, tol=1e-2)
+    assert (found.value, found.interval) == (0.5, (0.0, 1.0))
+
+
+def test_the_bound_is_what_the_worst_policies_lose() -> None:
+    world = ElementWorld()
+    truth = RewardEnsemble([0.2, 0.3, 0.5], world.ensemble.thetas * [[1.0], [2.0], [3.0]])
+    found = gevd(world.mdp, truth, world.ensemble)
+    lost = [
+        world.mdp.p0 @ (optimal_values(world.mdp, theta) - optimal_values(world.mdp, theta, minimise=True))
+        for theta in truth.thetas
+    ]
+    np.testing.assert_allclose(found.bounds, (0.0, truth.weights @ lost), rtol=1e-12)
+    np.testing.assert_allclose(found.normalised, found.value / 3000.0, rtol=1e-12)
+
+
+def test_plot_draws_every_ribbon() -> None:
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import PathPatch, Rectangle
+
+    found = gevd(fork(), RewardEnsemble([0.5, 0.5], [A, B]), RewardEnsemble([0.75, 0.25], [A, B]))
+    figure = found.plot()
+    ax = figure.axes[0]
+    ribbons = [patch for patch in ax.patches if isinstance(patch, PathPatch)]
+    assert len(ribbons) == 3
+    widths = sorted(float(np.ptp(patch.get_path().vertices[[0, -1], 1])) for patch in ribbons)
+    np.testing.assert_allclose(widths, [0.25, 0.25, 0.5], rtol=1e-12)
+    # At both ends the ribbons of an intent lie one below the other, and fill its bar.
+    for end, bars in (([0, -1], [(0.0, 0.75), (0.87, 1.12)]), ([3, 4], [(0.0, 0.5), (0.62, 1.12)])):
+        spans = sorted(tuple(-patch.get_path().vertices[end, 1]) for patch in ribbons)
+        assert all(one[1] <= other[0] + 1e-12 for one, other in pairwise(spans))
+        filled = [span for low, high in bars for span in spans if low - 1e-9 <= span[0] and span[1] <= high + 1e-9]
+        assert filled == spans
+    heights = [patch.get_height() for patch in ax.patches if isinstance(patch, Rectangle)]
+    np.testing.assert_allclose(heights, [0.75, 0.25, 0.5, 0.5], rtol=1e-12)
+    texts = [text.get_text() for text in ax.texts]
+    assert "learned 0  (75 %)" in texts
+    assert "true 1  (50 %)" in texts
+    own, place = plt.subplots()
+    assert found.plot(place) is own
+    # A GEVD of nothing, with a single intent on each side.
+    assert gevd(fork(), RewardEnsemble([1.0], [A]), RewardEnsemble([1.0], [A])).plot().axes
+    plt.close("all")
+
+
+def test_a_pair_that_costs_a_trillion_hides_nothing():
+    costs = np.array([[1e12, 1.0, 5.0], [2.0, 1e12, 3.0], [4.0, 2.0, 1e12]])
+    third = np.full(3, 1 / 3)
+    np.testing.assert_allclose((transport(costs, third, third) * costs).sum(), 8 / 3, rtol=1e-9)

@@ -1,0 +1,277 @@
+"""The parts of the Bayesian mixture: prior, sticks, posteriors, slopes and moves, against something independent."""
+
+import numpy as np
+import pytest
+from scipy import integrate
+from scipy.special import betaln, digamma, gammaln
+from scipy.stats import norm, truncnorm
+from sklearn.mixture import BayesianGaussianMixture
+
+from limiirl import MLIRL, Demonstrations, MaxCausalEnt, MaxEnt
+from limiirl.errors import InvalidParameter
+from limiirl.irl.optim.projected_newton import Box
+from limiirl.irl.problem import Prepared, prepare
+from limiirl.mixture.bayesian.reward_posterior import (
+    Prior,
+    Rewards,
+    expected_log_prob,
+    fresh,
+    improve,
+    log_probs,
+    loss,
+    node_weights,
+)
+from limiirl.mixture.bayesian.search import MOVES, improved, search
+from limiirl.mixture.bayesian.variational import Problem, sticks
+from limiirl.worlds import ElementWorld
+from tests.oracles.mixture import crossings, walks
+from tests.oracles.normal import Normal, numbers
+from tests.oracles.partitions import block_evidence, log_restaurant, sampled
+
+MDP = crossings()
+DEMOS, LABELS = walks(24, seed=5)
+FREE = Prior(Box(np.full(3, -np.inf), np.full(3, np.inf)), 3.0)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-10.0, 0.0), (0.0, np.inf), (-np.inf, 2.0), (3.0, 9.0), (-np.inf, np.inf)])
+def test_the_prior_is_a_normal_one_restricted_to_the_bounds(low, high):
+    prior, u = Prior(Box(np.array([low]), np.array([high])), 4.0), np.array([-4.0, -1.0, 0.0, 0.5, 3.0])[:, None]
+    expected = truncnorm(low / 4.0, high / 4.0, scale=4.0).ppf(norm.cdf(u))
+    np.testing.assert_allclose(prior.theta(u), expected, rtol=1e-9, atol=1e-12)
+    slope = (prior.theta(u + 1e-6) - prior.theta(u - 1e-6)) / 2e-6
+    np.testing.assert_allclose(prior.slope(u), slope, rtol=1e-5)
+    np.testing.assert_allclose(prior.score(expected), u, rtol=1e-6, atol=1e-9)
+
+
+def test_far_out_scores_stay_within_the_bounds():
+    theta = Prior(Box(np.array([-10.0]), np.array([0.0])), 10.0).theta(np.array([[-60.0], [60.0]]))
+    np.testing.assert_allclose(theta.ravel(), [-10.0, 0.0], atol=1e-9)
+
+
+def test_bounds_that_the_prior_all_but_excludes_are_refused():
+    with pytest.raises(InvalidParameter, match=r"prior_scale=1 .* parameter 1\. Raise prior_scale"):
+        Prior(Box(np.array([0.0, 90.0]), np.array([1.0, 91.0])), 1.0)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0, 4.0])
+def test_whole_sizes_give_the_probability_of_the_partition(alpha):
+    found = sticks(np.array([4.0, 2.0, 1.0]), alpha)
+    expected = log_restaurant((0, 0, 0, 0, 1, 1, 2), alpha)
+    np.testing.assert_allclose(found.bound + found.log_labellings, expected, rtol=1e-12)
+    assert found.bound < expected
+
+
+def test_sticks_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.normal(0.0, 1.0, (30, 1)), rng.normal(9.0, 1.0, (12, 1))])
+    theirs = BayesianGaussianMixture(
+        n_components=3, weight_concentration_prior=0.7, random_state=0, tol=1e-9, max_iter=5000
+    )
+    sizes = theirs.fit(points).predict_proba(points).sum(axis=0)
+    ours = sticks(sizes, 0.7)
+    # Theirs are of the sweep before the last, and have 1e-15 more of everybody.
+    np.testing.assert_allclose(ours.taken, theirs.weight_concentration_[0], rtol=1e-4)
+    np.testing.assert_allclose(ours.left, theirs.weight_concentration_[1], rtol=1e-4)
+    log_v = digamma(ours.taken) - digamma(ours.taken + ours.left)
+    log_rest = digamma(ours.left) - digamma(ours.taken + ours.left)
+    expected = [log_v[0], log_rest[0] + log_v[1], log_rest[0] + log_rest[1] + log_v[2]]
+    np.testing.assert_allclose(ours.log_weights, expected, rtol=1e-12)
+
+
+def test_the_bound_of_sticks_is_their_expected_log_probability_less_their_divergence():
+    sizes, alpha = np.array([5.5, 3.0, 0.5]), 1.3
+    found = sticks(sizes, alpha)
+    a, b = found.taken, found.left
+    log_v, log_rest = digamma(a) - digamma(a + b), digamma(b) - digamma(a + b)
+    explained = sizes @ found.log_weights
+    divergence = np.sum(betaln(1.0, alpha) - betaln(a, b) + (a - 1.0) * log_v + (b - alpha) * log_rest)
+    np.testing.assert_allclose(found.bound, explained - divergence, rtol=1e-10)
+
+
+def test_a_learned_concentration_is_bounded_by_the_integral_over_it():
+    sizes, (shape, rate) = np.array([6.0, 3.0, 1.0]), (2.0, 1.0)
+
+    def joint(alpha: float) -> float:
+        prior = shape * np.log(rate) - gammaln(shape) + (shape - 1.0) * np.log(alpha) - rate * alpha
+        return float(np.exp(sticks(sizes, alpha).bound + prior))
+
+    exact = np.log(integrate.quad(joint, 1e-9, 60.0)[0])
+    mean = integrate.quad(lambda alpha: alpha * joint(alpha), 1e-9, 60.0)[0] / np.exp(exact)
+    found = sticks(sizes, (shape, rate))
+    # The posterior of alpha and those of sticks are taken as independent, which costs a quarter of a nat here.
+    assert exact - 0.3 < found.bound < exact
+    np.testing.assert_allclose(found.concentration, mean, rtol=0.1)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_nodes_give_exact_means_of_cubics(d):
+    rng = np.random.default_rng(d)
+    root = rng.normal(size=(d, d))
+    root = root @ root.T / d + np.eye(d)
+    mean, slope = rng.normal(size=d), rng.normal(size=d)
+    nodes = Rewards(mean[None], root[None]).nodes[0]
+    np.testing.assert_allclose(node_weights(d).sum(), 1.0, rtol=1e-12)
+    at, spread = mean @ slope, np.sum((root @ slope) ** 2)
+    np.testing.assert_allclose(node_weights(d) @ (nodes @ slope) ** 2, at**2 + spread, rtol=1e-9)
+    cubic = at**3 + 3.0 * at * spread
+    np.testing.assert_allclose(node_weights(d) @ (nodes @ slope) ** 3, cubic, rtol=1e-9)
+
+
+def test_the_divergence_is_that_of_a_gaussian_from_the_prior():
+    rewards = Rewards(np.array([[0.5, -1.0]]), np.array([[[0.6, 0.2], [0.2, 0.4]]]))
+    covariance = rewards.root[0] @ rewards.root[0].T
+    expected = 0.5 * (np.trace(covariance) + 1.25 - 2.0 - np.log(np.linalg.det(covariance)))
+    np.testing.assert_allclose(rewards.divergence, [expected], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "irl", [MaxEnt(7), MaxEnt(7, condition="start"), MaxCausalEnt(horizon=7), MLIRL(q="bv"), MLIRL()], ids=repr
+)
+def test_slopes_are_those_of_the_log_likelihood(irl):
+    ready = prepare(irl, MDP, DEMOS, np.arange(24) // 2)
+    U = np.random.default_rng(0).random((12, 2))
+    thetas, which = np.array([[-0.4, 0.3, -0.9], [-0.7, -0.2, 0.1], [-0.1, 0.5, 0.2]]), np.array([1, 0, 1])
+    values, gradients = loss(ready, U, 3.0)(thetas, which)
+    plain = Prepared(ready.model, ready.mdp, ready.demos, ready.units)  # knows log_prob alone
+    other_values, other = loss(plain, U, 3.0)(thetas, which)
+    np.testing.assert_allclose(gradients, other, rtol=1e-4, atol=1e-5)
+    constants = (values - other_values)[[0, 2]]  # of one column: what does not depend on theta
+    np.testing.assert_allclose(constants[0], constants[1], atol=1e-9)
+
+
+@pytest.mark.parametrize("weight", [1.0, 3.0, 24.0])
+@pytest.mark.parametrize("irl", [MaxEnt(7), MaxCausalEnt(horizon=7)], ids=["MaxEnt", "MaxCausalEnt"])
+def test_a_posterior_attains_the_evidence_of_its_members(irl, weight):
+    one = crossings()
+    one = type(one).from_edges(one.src, one.dst, p0=one.p0, state_features=np.repeat([0, 0, 1, 0], 4)[:, None])
+    ready, U = prepare(irl, one, DEMOS), np.full((24, 1), weight / 24.0)
+    prior = Prior(Box(np.array([-np.inf]), np.array([np.inf])), 2.0)
+    rewards = fresh(loss(ready, U, 2.0), prior, np.zeros(1), 1, 40)
+    attained = float(np.sum(U * expected_log_prob(ready, prior, rewards)) - rewards.divergence[0])
+    grid = np.linspace(-16.0, 16.0, 801)
+    log_prior = norm.logpdf(grid, 0.0, 2.0) + np.log(grid[1] - grid[0])
+    exact = block_evidence(log_probs(ready, grid[:, None]), U[:, 0], log_prior)
+    # No Gaussian has more; the nodes' own error is of either sign, a few hundredths of a nat.
+    assert exact - 0.05 < attained < exact + 0.02
+
+
+@pytest.mark.parametrize("n_elements", [2, 6])
+def test_nodes_in_four_and_eight_dimensions_agree_with_sampling(n_elements):
+    world = ElementWorld(n_elements=n_elements, seed=0)
+    demos, labels = world.sample(25 * n_elements, seed=1)
+    ready = prepare(MaxEnt(), world.mdp, demos[labels == 0])
+    prior = Prior(ready.box(n_elements + 2), 10.0)
+    everybody = np.ones((len(ready.units), 1))
+    rewards = fresh(loss(ready, everybody, 10.0), prior, np.zeros(n_elements + 2), 1, 40)
+    nodes = float(expected_log_prob(ready, prior, rewards).sum())
+    found = sampled(lambda u: log_probs(ready, prior.theta(u)).sum(axis=0), rewards.mean[0], rewards.root[0], 8000)
+    assert found.log_p - 0.2 < nodes < found.log_p + 1.5
+    # What an intent is worth is nearer to the truth than that: the best Gaussian by nodes is no bound, but below.
+    np.testing.assert_allclose(nodes - rewards.divergence[0], found.log_evidence, atol=0.4)
+
+
+def test_improving_never_loses():
+    ready, U = prepare(MaxEnt(7), MDP, DEMOS), np.random.default_rng(1).dirichlet(np.ones(2), size=24)
+    rewards = Rewards(np.array([[0.5, 1.0, -1.0], [-1.0, 0.0, 2.0]]), np.tile(0.7 * np.eye(3), (2, 1, 1)))
+
+    def worth(some: Rewards) -> np.ndarray:
+        return np.sum(U * expected_log_prob(ready, FREE, some), axis=0) - some.divergence
+
+    values = [worth(rewards)]
+    for _ in range(6):
+        rewards = improve(loss(ready, U, 3.0), FREE, rewards, 1)
+        values.append(worth(rewards))
+    assert np.min(np.diff(values, axis=0)) > -1e-9
+    assert np.all(values[-1] > values[0] + 1.0)
+
+
+def problem() -> Problem:
+    ready = prepare(MaxEnt(7), MDP, DEMOS, LABELS * 20 + np.arange(24) // 6)
+    return Problem(ready, FREE, 1.0, ready.features())
+
+
+def test_a_sweep_never_lowers_the_bound():
+    made = problem()
+    states = [made.start(np.random.default_rng(3).dirichlet(np.ones(4), size=len(made.points)))]
+    for _ in range(25):
+        states.append(made.expect(states[-1]))
+        states.append(made.sweep(states[-1]))
+    bounds = np.array([state.bound for state in states])
+    assert np.min(np.diff(bounds)) > -1e-9 * abs(bounds[0])
+    assert bounds[-1] > bounds[0] + 1.0
+
+
+def test_intents_stand_in_falling_order_and_empty_ones_are_dropped():
+    made = problem()
+    U = np.zeros((len(made.points), 4))
+    U[:2, 1] = U[2:, 3] = 1.0
+    state = made.start(U)
+    assert state.sizes.tolist() == sorted([2.0, len(U) - 2.0], reverse=True)
+
+
+@pytest.mark.parametrize("name", list(MOVES))
+def test_moves_propose_whole_posteriors(name):
+    made = problem()
+    state = made.start(np.eye(3)[np.arange(len(made.points)) % 3])
+    if name == "prune":
+        U = np.tile([0.6, 0.38, 0.02], (len(made.points), 1))
+        state = made.state(U, state.rewards, state.log_p)
+    proposals = list(MOVES[name](made, state))
+    assert proposals
+    wanted = {"prune": 2, "merge": 2, "delete": 2, "split": 4}[name]
+    assert {proposal.n_intents for proposal in proposals} == {wanted}
+    for proposal in proposals:
+        np.testing.assert_allclose(proposal.U.sum(axis=1), 1.0, rtol=1e-12)
+        again = made.state(proposal.U, proposal.rewards, expected_log_prob(made.prepared, FREE, proposal.rewards))
+        np.testing.assert_allclose(proposal.bound, again.bound, rtol=1e-9)
+    assert [p.bound for p in proposals] == sorted((p.bound for p in proposals), reverse=True) or name == "prune"
+
+
+def test_a_move_is_taken_only_if_the_bound_rises():
+    made = problem()
+    state = made.start(np.eye(3)[np.arange(len(made.points)) % 3])
+    seen = [state]
+    while (moved := improved(made, seen[-1], 3)) is not None:
+        seen.append(moved[1])
+    bounds = [found.bound for found in seen]
+    assert len(seen) > 1
+    assert np.min(np.diff(bounds)) >= -1e-3  # the tie that fewer intents win
+
+
+def one_dimension(values: list[float], scale: float, alpha: float) -> Problem:
+    ready = prepare(Normal(), *numbers(values))
+    return Problem(ready, Prior(Box(np.array([-np.inf]), np.array([np.inf])), scale), alpha, ready.features())
+
+
+def test_moves_are_tried_again_after_sweeps_have_settled():
+    made = one_dimension([0.0, -0.5, -2.3, 0.0, 0.9, 1.0, -0.5, 2.2, 1.9], 1.0, 5.0)
+    found = search(made, np.ones((9, 1)), 6, 100, 1e-4)
+    events = [step.event for step in found.history]
+    assert "sweep" in events[: len(events) - events[::-1].index("split") - 1]
+    assert found.converged
+    assert improved(made, found.state, 6) is None
+
+
+def test_the_last_posterior_is_noted_even_if_hardly_anybody_follows_one_of_its_intents():
+    found = search(one_dimension([-0.3, -0.3, -0.2, 1.1, 0.1, 0.4, 0.0], 1.0, 0.3), np.ones((7, 1)), 6, 100, 1e-4)
+    assert found.state.sizes[-1] < 0.5
+    assert found.state.n_intents in found.evidence
+
+
+def test_only_blocks_have_names_to_exchange():
+    found = sticks(np.array([4.0, 2.0, 0.1]), 1.0)
+    np.testing.assert_allclose(found.log_labellings, np.log(7.1 / 4.0) + np.log(3.1 / 2.0), rtol=1e-12)
+
+
+def test_rewards_of_infinite_sums_have_no_probability_and_posteriors_keep_away_from_them():
+    loop = type(MDP).from_edges([0, 0], [0, 1], p0=[1, 0], state_features=[[1], [0]])
+    ready = prepare(MaxEnt(np.inf, bounds=None), loop, Demonstrations.from_lists([[0, 1], [0, 0, 1]]))
+    log_p = log_probs(ready, np.array([[-1.0], [1.0], [-2.0]]))
+    np.testing.assert_array_equal(np.isfinite(log_p), [[True, False, True]] * 2)
+    prior, wide = (
+        Prior(Box(np.array([-np.inf]), np.array([np.inf])), 2.0),
+        Rewards(np.full((1, 1), -0.5), np.ones((1, 1, 1))),
+    )
+    assert np.all(np.isneginf(expected_log_prob(ready, prior, wide)))
+    found = improve(loss(ready, np.ones((2, 1)), 2.0), prior, wide, 20)
+    assert np.all(np.isfinite(expected_log_prob(ready, prior, found)))

@@ -1,0 +1,492 @@
+"""`select_intents`: each criterion against an independent computation, the recommendation, and what may go wrong."""
+
+import json
+from dataclasses import replace
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from scipy.special import comb
+
+import limiirl as ll
+from limiirl.errors import InvalidDemos, InvalidParameter, LimiirlError
+from limiirl.mixture.selection.cross_validation import Problem, agreement, whole_numbers
+from limiirl.mixture.selection.recommend import Row, compare_held_out, explain, recommend, stick_breaking, whiten
+
+mpl.use("agg")
+IRL = ll.MaxEnt(bounds=(-4.0, 4.0))
+
+
+def two_rooms() -> ll.MDP:
+    """State 0 leads to rooms 1 and 2, in which one may stay, or change to the other."""
+    phi = [[0, 0], [1, 0], [0, 1]]
+    return ll.MDP.from_edges([0, 0, 1, 1, 2, 2], [1, 2, 1, 2, 2, 1], p0=[1, 0, 0], state_features=phi)
+
+
+def two_intents(n: int = 20, seed: int = 0) -> ll.Demonstrations:
+    """Half of them stay in room 1, half in room 2, for different times; the longest has 7 states."""
+    lengths = np.random.default_rng(seed).integers(2, 6, size=n)
+    lengths[0] = 6
+    return ll.Demonstrations.from_lists([[0, *[1 + i % 2] * int(length)] for i, length in enumerate(lengths)])
+
+
+def mixture(**changes) -> ll.IntentMixture:
+    return ll.IntentMixture(**{"irl": IRL, **changes})
+
+
+def select(numbers=(2,), demos=None, **changes) -> ll.Selection:
+    given = {"mixture": mixture(), "folds": 4, "resamples": 3, "random_state": 0, **changes}
+    return ll.select_intents(two_rooms(), two_intents() if demos is None else demos, numbers, **given)
+
+
+def failing(when) -> ll.IntentMixture:
+    """A mixture whose fit fails where `when` of the points and K says so."""
+
+    def init(points, n_intents, rng):
+        if when(points, n_intents):
+            raise InvalidParameter("no such clusters")
+        return np.arange(len(points)) % n_intents
+
+    return mixture(init=init)
+
+
+@pytest.fixture(scope="module")
+def up_to_two() -> ll.Selection:
+    return select((2,))
+
+
+@pytest.fixture(scope="module")
+def up_to_three() -> ll.Selection:
+    return select((2, 3))
+
+
+# --- the whole ---
+
+
+def test_two_intents_are_found_and_the_fit_is_handed_over(up_to_three):
+    found = up_to_three
+    assert [row.n_intents for row in found.rows] == [1, 2, 3]
+    assert found.recommended == 2
+    assert found.best is found.mixtures[2]
+    assert found.rows[1].converged
+    assert found.rows[1].stability == 1.0
+    assert found.rows[1].held_out > found.rows[0].held_out
+    np.testing.assert_array_equal(found.best.labels_ == found.best.labels_[0], np.arange(20) % 2 == 0)
+
+
+def test_elementworld_has_three_intents():
+    world = ll.worlds.ElementWorld(seed=1)
+    demos, _ = world.sample(100, seed=1)
+    found = ll.select_intents(world.mdp, demos, range(1, 5), folds=3, resamples=2, random_state=0)
+    assert found.recommended == 3
+    assert found.recommendations["held_out"] == found.recommendations["bic"] == 3
+
+
+def test_information_criteria_are_those_of_the_fit():
+    demos, groups = two_intents(), np.arange(20) % 10
+    found = select((2,), demos, groups=groups, resamples=0)
+    for row in found.rows:
+        fitted = found.mixtures[row.n_intents]
+        assert (row.bic, row.aic, row.icl) == tuple(
+            criterion(demos, groups) for criterion in (fitted.bic, fitted.aic, fitted.icl)
+        )
+        assert row.log_likelihood == fitted.log_likelihood_
+    assert found.rows[0].bic != found.rows[0].aic
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_held_out_likelihood_of_one_intent_is_that_of_single_fits(grouped):
+    mdp, demos = two_rooms(), two_intents(21)
+    groups = np.array(["ann", "bob", "cat", "dan", "eve", "fay", "gus"])[np.arange(21) % 7] if grouped else None
+    row = select((1,), demos, groups=groups, resamples=0).rows[0]
+    fold_of = Problem.of(mixture(), mdp, demos, groups, 0).folds(4)[np.arange(21) % 7 if grouped else np.arange(21)]
+    # One model for all folds: its longest trajectory is that of all the data.
+    irl = ll.MaxEnt(max_length=int(demos.lengths.max()), bounds=IRL.bounds)
+    each = np.empty(21)
+    for fold in range(4):
+        theta = irl.fit(mdp, demos[fold_of != fold])
+        each[fold_of == fold] = irl.log_prob(mdp, theta, demos[fold_of == fold])[:, 0]
+    units = np.array([each[i::7].sum() for i in range(7)]) if grouped else each
+    np.testing.assert_allclose(row.held_out, units.mean(), rtol=1e-6)
+    np.testing.assert_allclose(row.held_out_se, units.std(ddof=1) / np.sqrt(units.size), rtol=1e-5)
+    assert found_length(demos, groups) == demos.lengths.max()
+
+
+def found_length(demos, groups) -> int:
+    return select((1,), demos, groups=groups, resamples=0).best.irl_.max_length_
+
+
+def test_no_group_is_split_between_folds():
+    groups = np.repeat([7, 3, 5, 9], 5)
+    problem = Problem.of(mixture(), two_rooms(), two_intents(), groups, 0)
+    fold_of = problem.folds(2)
+    _, left = problem.part(fold_of == 0)
+    _, right = problem.part(fold_of == 1)
+    assert set(left) | set(right) == {3, 5, 7, 9}
+    assert not set(left) & set(right)
+
+
+def test_fold_groups_are_held_out_together_though_each_demonstration_has_an_intent():
+    mdp, demos = two_rooms(), two_intents()
+    animals = np.arange(20) % 5
+    problem = Problem.of(mixture(), mdp, demos, None, 0, animals)
+    for n in (2, 3, 5):
+        folds = problem.folds(n)
+        assert folds.shape == (20,)
+        np.testing.assert_array_equal(folds, folds[:5][animals])
+        assert np.ptp(np.bincount(folds[:5], minlength=n)) <= 1
+    with pytest.raises(InvalidParameter, match="folds=6 is more than the 5 fold_groups. Use at most 5"):
+        problem.check(2, 6, 0)
+    with pytest.raises(InvalidParameter, match="Pass groups or fold_groups"):
+        ll.select_intents(mdp, demos, [1], groups=animals, fold_groups=animals)
+    found = select(fold_groups=animals, folds=5, resamples=0)
+    assert len(found.best.responsibilities_) == 20
+
+
+def test_the_standard_error_of_blocks_is_that_of_their_totals():
+    values, blocks = np.array([1.0, 2.0, 4.0, 8.0, 3.0, 5.0]), np.array([0, 0, 1, 1, 2, 2])
+    (alone, _) = compare_held_out([Row(1), Row(2)], {1: -values, 2: 0 * values}, blocks)
+    means = values.reshape(3, 2).mean(axis=1)  # of blocks of one size the mean of means is the mean
+    np.testing.assert_allclose(alone.behind_se, np.std(means, ddof=1) / np.sqrt(3), rtol=1e-12)
+    single = compare_held_out([Row(1), Row(2)], {1: -values, 2: 0 * values}, np.arange(6))[0]
+    assert single.behind_se == compare_held_out([Row(1), Row(2)], {1: -values, 2: 0 * values})[0].behind_se
+
+
+def test_stability_counts_a_group_once():
+    # One group has most of the demonstrations, which would hide how the others change places.
+    mdp, demos, groups = two_rooms(), two_intents(26), np.r_[np.zeros(20), np.arange(1, 7)]
+    random = mixture(init="random", max_iter=0)
+    found = select((2,), demos, groups=groups, mixture=random, folds=0)
+    problem = Problem.of(random, mdp, demos, groups, 0)
+    fits = [problem.fit_resample(2, i, problem.resample(i)) for i in range(3)]
+    assert all(len(fit.groups_) == 5 for fit in fits)  # 80 % of seven
+    each = [fit.predict(demos, groups) for fit in fits]
+    assert found.rows[1].stability == agreement([labels[19:] for labels in each])
+    assert found.rows[1].stability != agreement(each)
+
+
+def test_stability_says_nothing_of_one_intent_and_may_be_left_out():
+    found = select((2,), folds=0, resamples=0)
+    assert np.isnan([row.stability for row in found.rows]).all()
+    assert np.isnan([row.held_out for row in found.rows]).all()
+    assert not {"stability", "held_out"} & set(found.recommendations)
+    assert "as nothing was held out" in found.reason
+    assert np.isnan(select((1,)).rows[0].stability)
+
+
+def test_the_same_seed_gives_the_same_and_other_numbers_do_not_matter(up_to_two, up_to_three):
+    found, again, wider = up_to_two, select((2,)), up_to_three
+    assert found.to_dict() == again.to_dict()
+    # `behind` compares with the others; the text of a row makes nan equal to nan.
+    without = [str(replace(row, behind=0.0, behind_se=0.0)) for row in found.rows]
+    assert without == [str(replace(row, behind=0.0, behind_se=0.0)) for row in wider.rows[:2]]
+    few = {"folds": 2, "resamples": 2}
+    generators = [select((2,), random_state=np.random.default_rng(4), **few).to_dict() for _ in range(2)]
+    assert generators[0] == generators[1]
+
+
+def test_the_seed_of_the_mixture_is_used_where_none_is_given():
+    few = {"folds": 2, "resamples": 2, "random_state": None}
+    seeded = [select((2,), mixture=mixture(random_state=seed, init="random"), **few) for seed in (5, 5, 6)]
+    assert seeded[0].to_dict() == seeded[1].to_dict()
+    assert seeded[0].rows != seeded[2].rows
+
+
+def test_the_mixture_given_is_not_changed_and_its_parameters_are_used():
+    given = mixture(n_intents=9, max_iter=7, embedding=np.arange(20.0)[:, None] % 2, callback=print, verbose=True)
+    before = given.get_params()
+    found = select((2,), mixture=given)
+    assert given.get_params() == before
+    assert not hasattr(given.irl, "max_length_")
+    assert found.best.max_iter == 7
+    assert found.best.n_intents == 2
+    assert [row.error for row in found.rows] == ["", ""]
+
+
+# --- what may go wrong ---
+
+
+def test_a_number_that_cannot_be_fitted_does_not_lose_the_rest():
+    seen = []
+    found = select(
+        (2, 3),
+        mixture=failing(lambda points, n_intents: n_intents == 3),
+        callback=lambda done, total, text: seen.append((done, total)),
+    )
+    assert found.rows[2].error == "fit: no such clusters"
+    assert sorted(found.mixtures) == [1, 2]
+    assert found.recommended == 2
+    assert "Something failed for 3" in found.reason
+    assert "failed: fit: no such clusters" in found.table()
+    assert np.isnan(found.rows[2].bic)
+    assert seen == [(i, 25) for i in range(1, 26)]
+
+
+def test_a_fold_that_fails_leaves_its_number_out_of_the_comparison():
+    found = select((2,), mixture=failing(lambda points, k: len(points) == 15 and k == 2))
+    assert np.isnan(found.rows[1].held_out)
+    assert found.rows[1].error.startswith("fold 1: no such clusters; fold 2:")
+    assert np.isfinite(found.rows[1].bic)
+    assert np.isfinite(found.rows[1].stability)
+    assert found.recommendations["held_out"] == found.recommended == 1
+
+
+def test_nothing_that_can_be_fitted_is_an_error():
+    with pytest.raises(LimiirlError, match="No number of intents could be fitted. fit: no such clusters"):
+        select((2,), mixture=failing(lambda points, n_intents: True))
+
+
+def test_warnings_are_counted_not_shown():
+    same = ll.Demonstrations.from_lists([[0, 1, 1]] * 12)
+    found = select((2,), same)  # a warning that escapes is an error here
+    assert found.rows[1].n_warnings > len(found.rows[1].warnings) > 0
+    assert any("begin in intent" in text for text in found.rows[1].warnings)
+    assert found.rows[0].n_warnings == 0
+    assert "warnings" in found.table()
+    assert found.recommended == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"numbers": (16,)}, "at most 15, since 4 folds leave 15 of 20 demonstrations to fit; the largest is 16"),
+        ({"numbers": (17,), "folds": 0}, "at most 16, since a resample has 16 of 20 demonstrations"),
+        ({"numbers": (21,), "folds": 0, "resamples": 0}, "at most 20, since there are 20 demonstrations"),
+        ({"numbers": (4,), "groups": np.arange(20) % 5}, "at most 3, since 4 folds leave 3 of 5 groups to fit"),
+        ({"numbers": 3}, "n_intents must be several whole numbers, such as range\\(1, 7\\); it is 3"),
+        ({"numbers": (2, 0)}, "n_intents\\[1\\] must be a whole number, at least 1; it is 0"),
+        ({"folds": 1}, "folds must be a whole number of at least 2, or 0 for none; it is 1"),
+        ({"folds": 21}, "folds=21 is more than the 20 demonstrations"),
+        ({"resamples": 1}, "resamples must be a whole number of at least 2, or 0 for none; it is 1"),
+        ({"resamples": True}, "resamples must be a whole number"),
+        ({"mixture": IRL}, "mixture must be an IntentMixture or None; it is a MaxEnt"),
+        (
+            {"mixture": mixture(init=np.zeros(20, dtype=int))},
+            "needs an init that works for any number.*ndarray does not",
+        ),
+        ({"mixture": mixture(max_iter=-1)}, "max_iter"),
+        ({"random_state": "x"}, "random_state must be a whole number"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_runs(changes, message):
+    with pytest.raises(InvalidParameter, match=message):
+        select(**{"callback": lambda *told: pytest.fail("something ran"), **changes})
+
+
+def test_groups_must_fit_the_demonstrations():
+    with pytest.raises(InvalidDemos, match="one entry a demonstration"):
+        select((2,), groups=[1, 2])
+
+
+# --- telling ---
+
+
+def test_progress_goes_to_stderr(capsys):
+    select((1,), folds=2, resamples=0, verbose=True)
+    assert capsys.readouterr().out == ""
+
+
+def test_table_marks_choices_and_the_recommendation(up_to_three):
+    found = up_to_three
+    lines = found.table().splitlines()
+    assert len(lines) == 4
+    assert lines[0].split()[:4] == ["K", "log-likelihood", "held", "out"]
+    assert "<- recommended" in lines[2]
+    assert f"{found.rows[1].bic:.1f}*" in lines[2]
+    assert f"{found.rows[0].bic:.1f}*" not in lines[1]
+    assert str(found).startswith(found.table())
+    assert str(found).endswith(found.reason)
+    assert "The stick-breaking GMM: " in str(found)
+
+
+def test_dict_is_json_without_nan():
+    found = select((2,), folds=0, resamples=0)
+    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert told["rows"][0]["held_out"] is None
+    assert told["rows"][1]["bic"] == found.rows[1].bic
+    assert told["recommended"] == found.recommended
+    assert told["unit"] == "demonstrations"
+
+
+def test_plot_has_a_panel_for_each_known_criterion(up_to_two):
+    import matplotlib.pyplot as plt
+
+    found = up_to_two
+    figure = found.plot()
+    assert len(figure.axes) == 6
+    assert all(ax.lines[0].get_xdata()[0] == found.recommended for ax in figure.axes)
+    assert len(select((2,), folds=0, resamples=0).plot().axes) == 4
+    own, ax = plt.subplots()
+    assert found.plot(ax) is own
+    assert own.axes == [ax]
+    assert "held-out" in ax.get_title()
+    plt.close("all")
+
+
+# --- criteria by themselves ---
+
+
+def test_agreement_is_the_adjusted_rand_index_by_counting_pairs():
+    labels = np.random.default_rng(0).integers(0, 3, size=(3, 30))
+
+    def adjusted_rand(a, b):
+        table = np.array([[np.sum((a == i) & (b == j)) for j in range(3)] for i in range(3)])
+        both, rows, columns = (comb(x, 2).sum() for x in (table, table.sum(axis=1), table.sum(axis=0)))
+        expected = rows * columns / comb(30, 2)
+        return (both - expected) / (0.5 * (rows + columns) - expected)
+
+    pairs = [adjusted_rand(labels[i], labels[j]) for i, j in ((0, 1), (0, 2), (1, 2))]
+    np.testing.assert_allclose(agreement(list(labels)), np.mean(pairs), rtol=1e-12)
+    assert np.isnan(agreement([labels[0]]))
+
+
+def test_labellings_of_one_label_agree_on_nothing():
+    assert np.isnan(agreement([[0] * 5] * 3))
+    assert agreement([[0] * 5, [0, 0, 1, 1, 1]]) == 0.0
+    assert agreement([[0] * 4, [0] * 4, [0, 0, 1, 1], [1, 1, 0, 0]]) == pytest.approx(1 / 5, rel=1e-12)
+
+
+def test_whole_numbers_have_one_and_no_repetition():
+    assert whole_numbers(iter([5, 2, 5, np.int64(3)])) == [1, 2, 3, 5]
+
+
+def test_one_standard_error_is_that_of_the_difference():
+    # Units differ by far more than numbers of intents do; the difference is nevertheless clear.
+    base = np.array([-10.0, -50.0, -90.0, -30.0])
+    rows = compare_held_out(
+        [Row(1), Row(2), Row(3)],
+        {1: base - [1.0, 1.2, 0.9, 1.1], 2: base, 3: base - [0.1, -0.1, 0.1, -0.08]},
+    )
+    assert rows[0].held_out_se > 10.0
+    assert recommend(rows, None)["held_out"] == 2
+    np.testing.assert_allclose([rows[0].behind, rows[2].behind], [1.05, 0.005], rtol=1e-12)
+    np.testing.assert_allclose(rows[0].behind_se, np.std([1.0, 1.2, 0.9, 1.1], ddof=1) / 2, rtol=1e-12)
+
+
+def test_a_number_with_a_failed_fold_is_compared_with_none():
+    rows = compare_held_out([Row(1), Row(2)], {1: np.array([-1.0, np.nan]), 2: np.array([-2.0, -3.0])})
+    assert np.isnan([rows[0].held_out, rows[0].behind]).all()
+    assert (rows[1].held_out, rows[1].behind) == (-2.5, 0.0)
+
+
+def test_ties_go_to_fewer_intents_but_for_stability_and_the_unknown_is_skipped():
+    rows = [Row(1), Row(2, bic=5.0, stability=1.0), Row(3, bic=5.0, stability=0.995), Row(4, stability=0.98)]
+    assert recommend(rows, None) == {"bic": 2, "stability": 3}
+
+
+def row(k, behind, behind_se, bic, **more):
+    return Row(k, log_likelihood=-10.0 + 0.1 * k, behind=behind, behind_se=behind_se, bic=bic, converged=True, **more)
+
+
+def test_bic_chooses_among_those_that_predict_alike_and_others_may_differ():
+    rows = [row(1, 0.5, 0.1, 90.0), row(2, 0.02, 0.1, 103.0), row(3, 0.0, 0.0, 100.0), row(4, 0.03, 0.1, 110.0)]
+    chosen, reason = explain(rows, recommend(rows, 4), "groups")
+    assert chosen == 3
+    assert reason == (
+        "3 intents, BIC's choice among those that predict left-out groups within two standard errors of the best (3): "
+        "2, 3 and 4. It would be 1 by BIC, 2 by held-out likelihood, 4 by the stick-breaking GMM."
+    )
+
+
+def test_the_fewest_of_those_that_predict_alike_where_bic_is_unknown():
+    rows = [row(1, 0.5, 0.1, np.nan), row(2, 0.02, 0.1, np.nan), row(3, 0.0, 0.0, np.nan)]
+    chosen, reason = explain(rows, recommend(rows, None), "groups")
+    assert chosen == 2
+    assert reason.startswith("2 intents, the fewest of those that predict left-out groups")
+
+
+def test_reason_names_who_agrees():
+    rows = [row(1, 0.5, 0.1, 120.0), row(2, 0.0, 0.0, 100.0), row(3, 0.3, 0.1, 110.0)]
+    chosen, reason = explain(rows, recommend(rows, None), "demonstrations")
+    assert chosen == 2
+    assert reason == (
+        "2 intents, the only number to predict left-out demonstrations within two standard errors of the best (2). "
+        "Held-out likelihood and BIC agree."
+    )
+
+
+def test_a_fit_with_an_intent_that_nobody_follows_speaks_for_no_number():
+    rows = [row(1, 0.5, 0.1, 120.0), row(2, 0.0, 0.0, 100.0), row(3, 0.01, 0.1, 90.0, n_empty=1)]
+    found = recommend(rows, None)
+    assert found == {"held_out": 2, "bic": 2}
+    chosen, reason = explain(rows, found, "demonstrations")
+    assert chosen == 2
+    assert reason.startswith("2 intents, the only number all of whose intents somebody follows to predict left-out")
+    assert reason.endswith("With 3 an intent was left without followers, so that it is one of fewer.")
+    # Where nothing else predicts as well, it is recommended all the same.
+    worse = [row(1, 0.5, 0.1, 120.0), row(2, 0.5, 0.1, 100.0), row(3, 0.0, 0.0, 90.0, n_empty=1)]
+    assert explain(worse, recommend(worse, None), "demonstrations")[0] == 3
+
+
+def test_intents_without_followers_are_counted_in_the_row():
+    world = ll.worlds.ElementWorld(seed=2)
+    demos, _ = world.sample(100, seed=2)
+    mixture = ll.IntentMixture(irl=ll.MaxCausalEnt())
+    found = ll.select_intents(world.mdp, demos, [3, 4], mixture=mixture, folds=0, resamples=0, random_state=0)
+    assert [row.n_empty for row in found.rows] == [0, 0, int(np.sum(found.mixtures[4].weights_ * 100 < 0.5))]
+    assert found.rows[2].n_empty == 1
+    assert found.rows[2].bic < found.rows[1].bic  # so that BIC alone would have it
+    assert found.recommended == 3
+    assert "1 of them without followers" in found.table()
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([row(1, 0.5, 0.1, 9.0), row(2, 0.0, 0.0, 8.0)], "the largest number that was tried: try more"),
+        ([row(1, 0.0, 0.0, 9.0, stability=0.5), row(2, 0.5, 0.1, 8.0)], "depends on the sample (stability 0.50)"),
+        ([replace(row(1, 0.0, 0.0, 9.0), converged=False), row(2, 0.5, 0.1, 8.0)], "did not converge: raise max_iter"),
+        ([row(1, 0.0, 0.0, 9.0), replace(row(2, 0.5, 0.1, 8.0), log_likelihood=-11.0)], "fit better than 2, a sign"),
+        ([row(1, 0.0, 0.0, 9.0), row(2, 0.5, 0.1, 8.0, error="fold 2: x")], "Something failed for 2"),
+    ],
+)
+def test_reason_has_cautions_only_where_due(rows, words):
+    assert words in explain(rows, recommend(rows, None), "demonstrations")[1]
+    sound = [row(1, 0.0, 0.0, 7.0, stability=0.9), row(2, 0.5, 0.1, 8.0)]
+    assert words not in explain(sound, recommend(sound, None), "demonstrations")[1]
+
+
+def test_where_nothing_was_held_out_bic_decides_then_icl_then_aic():
+    rows = [Row(1, -2.0, bic=3.0, icl=2.0, aic=9.0), Row(2, -1.0, bic=2.0, icl=3.0, aic=9.0)]
+    assert explain(rows, recommend(rows, None), "demonstrations")[0] == 2
+    rows = [replace(row, bic=np.nan) for row in rows]
+    assert explain(rows, recommend(rows, None), "demonstrations")[0] == 1
+    rows = [replace(row, icl=np.nan, aic=-row.n_intents) for row in rows]
+    assert explain(rows, recommend(rows, None), "demonstrations")[0] == 2
+    rows = [replace(row, aic=np.nan) for row in rows]
+    chosen, reason = explain(rows[1:], recommend(rows[1:], None), "demonstrations")
+    assert chosen == 2
+    assert "no criterion is known" in reason
+
+
+# --- the stick-breaking mixture ---
+
+
+@pytest.mark.parametrize("n_clusters", [1, 2, 3, 4])
+def test_sticks_find_separate_clusters(n_clusters):
+    rng = np.random.default_rng(n_clusters)
+    corners = 20.0 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]])[:n_clusters]
+    points = np.repeat(corners, 30, axis=0) + rng.normal(size=(30 * n_clusters, 2))
+    # A constant column and a combination of others leave no full covariance.
+    collinear = np.column_stack([points, np.full(len(points), 3.0), points @ [1.0, -2.0]])
+    assert stick_breaking(collinear, 6, seed=0) == n_clusters
+
+
+@pytest.mark.parametrize("points", [np.full((10, 3), 2.5), np.ones((1, 2)), np.zeros((4, 1))])
+def test_sticks_see_one_cluster_where_nothing_varies(points):
+    assert whiten(points).shape == (len(points), 0)
+    assert stick_breaking(points, 6, seed=0) == 1
+
+
+def test_sticks_are_no_more_than_asked_for():
+    points = np.repeat(np.arange(6.0), 20)[:, None] + 1e-3 * np.random.default_rng(0).normal(size=(120, 1))
+    assert stick_breaking(points, 2, seed=0) <= 2
+    assert stick_breaking(points, 1, seed=0) == 1
+    assert stick_breaking(points[:3], 6, seed=0) <= 3
+
+
+def test_sticks_do_not_keep_every_component_on_feature_counts():
+    worlds = [ll.worlds.ElementWorld(n_elements=2, seed=seed) for seed in range(10)]
+    found = [stick_breaking(world.sample(100)[0].features(world.mdp), 6, seed=0) for world in worlds]
+    assert max(found) < 6
+    assert sum(found) <= 28  # the truth is 20; without a floor under variances it is 39

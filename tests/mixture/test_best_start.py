@@ -1,0 +1,76 @@
+"""`init="best"`: never a worse start than the clusterings it tries, the same for the same seed, one set of warnings."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from limiirl import Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt
+from limiirl.errors import DegenerateIntentWarning, InvalidParameter
+from limiirl.irl.problem import prepare
+from limiirl.mixture.init import candidates, register_init
+from limiirl.worlds import ElementWorld
+from tests.oracles.mixture import crossings, walks
+
+DEMOS, LABELS = walks(80, seed=3)
+
+
+def start(model, init, **parameters):
+    return IntentMixture(2, model, init, random_state=0, max_iter=0, **parameters).fit(crossings(), DEMOS)
+
+
+@pytest.mark.parametrize("irl", [MaxEnt(7, bounds=(-5, 5)), MaxCausalEnt(bounds=(-5, 5))], ids=["MaxEnt", "causal"])
+def test_no_clustering_explains_more(irl):
+    best = start(irl, "best").objective_
+    others = [start(irl, "kmeans"), start(irl, "gmm"), start(irl, "kmeans", embedding="gradients")]
+    assert max(other.objective_ for other in others) <= best + 1e-6
+    assert min(other.objective_ for other in others) < best - 5e-5
+
+
+def test_it_finds_intents_that_k_means_confuses():
+    world = ElementWorld(n_elements=6, wind=0.1, height=6, gamma=0.99, seed=1002)
+    demos, labels = world.sample(100, seed=2004)
+    found = {}
+    for init in ("kmeans", "best"):
+        mix = IntentMixture(6, MaxEnt(int(demos.lengths.max())), init, random_state=0, max_iter=0)
+        U = mix.fit(world.mdp, demos).responsibilities_
+        found[init] = sum(np.bincount(U.argmax(axis=1)[labels == k], minlength=6).max() for k in range(6))
+    assert found["best"] > found["kmeans"]
+
+
+def test_an_embedding_of_the_users_is_all_that_is_clustered():
+    ready = prepare(MaxEnt(7), crossings(), DEMOS)
+    points = np.asarray(LABELS, dtype=np.float64)[:, None]
+    assert [c.init for c in candidates(ready, points, with_gradients=False)] == ["kmeans", "gmm"]
+    assert len(candidates(ready, points, with_gradients=True)) == 3
+    mix = start(MaxEnt(7, bounds=(-5, 5)), "best", embedding=points)
+    np.testing.assert_allclose(np.sort(mix.history_[0].weights), np.sort(np.bincount(LABELS) / 80), atol=1e-6)
+
+
+def test_groups_restarts_and_one_intent():
+    groups = np.arange(80) // 4
+    irl = MaxEnt(7, bounds=(-5, 5))
+    fits = [
+        IntentMixture(2, irl, "best", n_init=2, random_state=1, likelihood_tol=1e-3).fit(crossings(), DEMOS, groups)
+        for _ in range(2)
+    ]
+    np.testing.assert_array_equal(fits[0].thetas_, fits[1].thetas_)
+    assert len(fits[0].restarts_) == 2
+    assert IntentMixture(1, irl, "best", random_state=0).fit(crossings(), DEMOS).weights_.tolist() == [1.0]
+
+
+def test_identical_demonstrations_are_told_once():
+    same = Demonstrations.from_lists([[0, 1, 5]] * 4)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        IntentMixture(2, MaxEnt(7, bounds=(-5, 5)), "best", random_state=0).fit(crossings(), same)
+    begun = [w for w in said if "begin in intent" in str(w.message)]
+    assert len(begun) == 1
+    assert issubclass(begun[0].category, DegenerateIntentWarning)
+
+
+def test_its_name_is_taken():
+    with pytest.raises(InvalidParameter, match="built in"):
+        register_init("best", lambda points, n_intents, rng: None)
+    with pytest.raises(InvalidParameter, match="best, random_rewards"):
+        start(MaxEnt(7), "beste")

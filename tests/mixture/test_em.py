@@ -1,0 +1,328 @@
+"""EM: every step against the plain version, monotone whatever is done to M-steps, and honest about exceptions."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+
+from limiirl import IntentMixture, MaxEnt, RewardEnsemble
+from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
+from limiirl.irl.problem import Prepared, prepare
+from limiirl.mixture.em import SMALLEST_SHARE, Settings, Start, few, run, shares
+from limiirl.worlds import ElementWorld
+from tests.oracles.mixture import crossings, plain_em, responsibilities, walks
+
+MDP = crossings()
+DEMOS, LABELS = walks(120, seed=3)
+IRL = MaxEnt(max_length=7, bounds=(-5, 5))
+
+
+def falls(history) -> list[float]:
+    """How far the objective falls in each step that is not exempt."""
+    return [before.objective - after.objective for before, after in itertools.pairwise(history) if not after.event]
+
+
+def fitted(**parameters):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", DegenerateIntentWarning)
+        return IntentMixture(**{"n_intents": 2, "irl": IRL, "random_state": 0} | parameters).fit(MDP, DEMOS)
+
+
+def test_every_iteration_is_that_of_the_plain_version():
+    U = np.random.default_rng(0).dirichlet(np.ones(2), size=len(DEMOS))
+    irl = MaxEnt(max_length=7, bounds=(-5, 5), tol=1e-9)
+    rho, thetas, log_liks = plain_em(irl, MDP, DEMOS, U, n_steps=6)
+    with pytest.warns(ConvergenceWarning):
+        mix = IntentMixture(2, irl, init=U, max_iter=6).fit(MDP, DEMOS)
+    np.testing.assert_allclose([entry.log_likelihood for entry in mix.history_], log_liks, rtol=1e-9)
+    np.testing.assert_allclose(mix.weights_, rho, rtol=1e-6)
+    np.testing.assert_allclose(mix.thetas_, thetas, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("max_evaluations", [2, 3, 50])
+@pytest.mark.parametrize("init", ["kmeans", "gmm", "random", "random_rewards"])
+@pytest.mark.parametrize("reward_init", ["mle", "mean", "mean_clipped", "mean_ray"])
+def test_the_objective_never_falls(max_evaluations, init, reward_init):
+    mix = fitted(n_intents=3, init=init, reward_init=reward_init, max_evaluations=max_evaluations, max_iter=40)
+    assert len(mix.history_) > 3
+    assert max(falls(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
+    assert [entry.event for entry in mix.history_[2:]] == [""] * (mix.n_iter_ - 1)
+
+
+@pytest.mark.parametrize("solver", ["newton", "lbfgs"])
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+def test_the_penalised_objective_never_falls_by_groups_and_with_any_solver(solver, ridge):
+    irl = MaxEnt(max_length=7, bounds=(-5, 5), ridge=ridge, solver=solver)
+    groups = np.arange(len(DEMOS)) // 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        mix = IntentMixture(2, irl, init="random", max_evaluations=4, random_state=1, max_iter=30)
+        mix.fit(MDP, DEMOS, groups=groups)
+    assert max(falls(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
+    penalty = 0.5 * ridge * len(DEMOS) / 2 * np.sum(mix.thetas_**2) / len(np.unique(groups))
+    np.testing.assert_allclose(mix.history_[-1].log_likelihood - mix.history_[-1].objective, penalty, rtol=1e-9)
+
+
+@pytest.mark.parametrize("stop", ["terminal", "terminal_or_max_length"])
+@pytest.mark.parametrize("condition", ["none", "start"])
+def test_other_trajectory_sets_and_conditions(stop, condition):
+    world = ElementWorld(seed=3, gamma=1.0)
+    demos, _ = world.sample(40, seed=1)
+    irl = MaxEnt(max_length=int(demos.lengths.max()), stop=stop, condition=condition)
+    mix = IntentMixture(2, irl, random_state=0, max_iter=5, tol=1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        mix.fit(world.mdp, demos)
+    assert max(falls(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
+    U, log_lik = responsibilities(mix.irl_.log_prob(world.mdp, mix.thetas_, demos), mix.weights_)
+    np.testing.assert_allclose(mix.responsibilities_, U, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(mix.log_likelihood_, log_lik.mean(), rtol=1e-10)
+
+
+def test_unrecorded_actions_with_features_of_their_own():
+    src, dst, action = [0, 0, 0, 1, 2], [1, 1, 2, 3, 3], [0, 1, 2, 0, 0]
+    phi = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    mdp = type(MDP).from_edges(src, dst, action=action, p0=[1, 0, 0, 0], edge_features=phi)
+    demos = type(DEMOS).from_lists([[0, 1, 3]] * 6 + [[0, 2, 3]] * 5 + [[0, 1]] * 2)
+    mix = IntentMixture(2, MaxEnt(max_length=3, bounds=(-3, 3)), init="random", random_state=2, max_iter=10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        mix.fit(mdp, demos)
+    assert max(falls(mix.history_)) <= 1e-9
+    U, _ = responsibilities(mix.irl_.log_prob(mdp, mix.thetas_, demos), mix.weights_)
+    np.testing.assert_allclose(mix.responsibilities_, U, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("annealing", [None, (10.0, 4), (1000.0, 20)])
+@pytest.mark.parametrize("max_iter", [0, 1, 5, 100])
+def test_responsibilities_and_likelihood_belong_to_the_parameters(max_iter, annealing):
+    mix = fitted(init="random", max_iter=max_iter, annealing=annealing)
+    U, log_lik = responsibilities(IRL.log_prob(MDP, mix.thetas_, DEMOS), mix.weights_)
+    np.testing.assert_allclose(mix.responsibilities_, U, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(mix.log_likelihood_, log_lik.mean(), rtol=1e-12)
+    np.testing.assert_array_equal(mix.labels_, np.argmax(U, axis=1))
+    assert mix.n_iter_ <= max_iter
+    np.testing.assert_allclose(mix.predict_proba(DEMOS), U, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(mix.score(DEMOS), mix.log_likelihood_, rtol=1e-12)
+
+
+def test_the_papers_stopping_rule():
+    mix = fitted(tol=1e-4)
+    assert mix.converged_
+    changes = [entry.change for entry in mix.history_]
+    assert changes[-1] < 1e-4
+    assert min(changes[1:-1]) >= 1e-4
+    before = fitted(tol=1e-4, max_iter=mix.n_iter_ - 1)
+    wanted = np.abs(mix.responsibilities_ - before.responsibilities_).sum(axis=1).mean()
+    np.testing.assert_allclose(changes[-1], wanted, rtol=1e-6)
+
+
+def test_the_rule_of_the_likelihood():
+    mix = fitted(tol=0.0, likelihood_tol=1e-4)
+    rises = np.diff([entry.objective for entry in mix.history_])
+    assert mix.converged_
+    assert rises[-1] < 1e-4
+    assert rises[:-1].min() >= 1e-4
+
+
+def test_at_least_two_e_steps_even_from_the_solution():
+    solution = fitted()
+    again = IntentMixture(2, IRL, init=solution.ensemble_).fit(MDP, DEMOS)
+    assert again.n_iter_ >= 1
+    assert np.isnan(again.history_[0].change)
+    np.testing.assert_allclose(again.log_likelihood_, solution.log_likelihood_, rtol=1e-8)
+
+
+def test_not_converged_is_a_warning_with_a_remedy():
+    with pytest.warns(ConvergenceWarning, match=r"EM stopped after 2 iterations; .* Raise max_iter"):
+        mix = IntentMixture(2, IRL, init="random", random_state=0, max_iter=2).fit(MDP, DEMOS)
+    assert not mix.converged_
+    assert mix.n_iter_ == 2
+
+
+def test_the_first_change_is_the_realised_epsilon_of_the_warm_start():
+    mix = fitted(init=LABELS, max_iter=0)
+    wanted = np.abs(mix.responsibilities_ - np.eye(2)[LABELS]).sum(axis=1).mean()
+    np.testing.assert_allclose(mix.history_[0].change, wanted, rtol=1e-10)
+    assert mix.history_[0].event == "start"
+
+
+def test_mean_rewards_outside_the_bounds_are_marked_and_projected():
+    world = ElementWorld(seed=1)
+    demos, _ = world.sample(60, seed=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        mix = IntentMixture(3, MaxEnt(), reward_init="mean", random_state=0, max_iter=20).fit(world.mdp, demos)
+    assert [entry.event for entry in mix.history_[:3]] == ["start", "projected", ""]
+    assert np.all((mix.thetas_ >= -10) & (mix.thetas_ <= 0))
+    assert max(falls(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
+
+
+def test_the_step_into_the_bounds_does_not_count_as_convergence():
+    free = fitted(irl=MaxEnt(7, None)).ensemble_
+    narrow = fitted(irl=MaxEnt(7, (-0.1, 0.2)), init=free, likelihood_tol=1e-5)
+    assert narrow.history_[1].event == "projected"
+    assert narrow.history_[1].objective < narrow.history_[0].objective
+    assert narrow.n_iter_ >= 2
+    assert max(falls(narrow.history_)) <= 1e-9
+
+
+def test_an_end_in_the_middle_of_annealing_is_said():
+    with pytest.warns(ConvergenceWarning, match=r"EM stopped after 3 iterations; its last step was annealed"):
+        IntentMixture(2, IRL, "random", annealing=(100, 50), max_iter=3, random_state=0).fit(MDP, DEMOS)
+
+
+def test_annealing_is_marked_and_ends_at_temperature_one():
+    mix = fitted(annealing=(10.0, 4), init="random", max_iter=60)
+    temperatures = [entry.temperature for entry in mix.history_[:6]]
+    np.testing.assert_allclose(temperatures, [10.0, 10**0.75, 10**0.5, 10**0.25, 1.0, 1.0], rtol=1e-12)
+    assert [entry.event for entry in mix.history_[:6]] == ["start", *["annealed"] * 4, ""]
+    assert max(falls(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
+    U, _ = responsibilities(IRL.log_prob(MDP, mix.thetas_, DEMOS), mix.weights_)
+    np.testing.assert_allclose(mix.responsibilities_, U, rtol=1e-9, atol=1e-12)
+
+
+def lonely() -> RewardEnsemble:
+    """An ensemble whose third intent explains nobody: it wants to stay at home."""
+    return RewardEnsemble([0.5, 0.4, 0.1], [[0.5, 1.5, -0.5], [0.4, -0.5, 1.2], [-5.0, -5.0, -5.0]])
+
+
+@pytest.mark.parametrize("degenerate", ["fit", "keep", "reseed"])
+def test_an_intent_that_nobody_follows(degenerate):
+    demos = DEMOS[DEMOS.lengths >= 4]
+    mix = IntentMixture(3, IRL, init=lonely(), degenerate=degenerate, max_iter=30)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        mix.fit(MDP, demos)
+    assert np.all(np.isfinite(mix.thetas_))
+    assert np.all(np.isfinite(mix.responsibilities_))
+    assert np.all(mix.weights_ >= SMALLEST_SHARE * (1 - 1e-12))
+    np.testing.assert_allclose(mix.weights_.sum(), 1.0, rtol=1e-12)
+    assert max(falls(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
+    told = [str(warning.message) for warning in caught if warning.category is DegenerateIntentWarning]
+    if degenerate == "keep":
+        np.testing.assert_array_equal(mix.thetas_[2], lonely().thetas[2])
+        assert len(told) == 1
+        assert "intent 2" in told[0]
+        assert "degenerate='reseed'" in told[0]
+    if degenerate == "reseed":
+        assert mix.history_[1].event == "reseeded 2"
+        assert mix.weights_[2] > 1e-3
+
+
+def test_intents_that_explain_all_alike_are_told_of():
+    # Nothing distinguishes these: any two intents near each other explain them, and EM leaves them there.
+    start = RewardEnsemble([0.4, 0.6], [[0.5, 0.2, 0.1], [0.501, 0.2, 0.1]])
+    with pytest.warns(DegenerateIntentWarning, match="Intents 0 and 1 explain every demonstration equally well"):
+        IntentMixture(2, IRL, init=start, tol=0.05, max_iter=50).fit(MDP, DEMOS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DegenerateIntentWarning)
+        IntentMixture(2, IRL, init="kmeans", max_iter=50, tol=1e-3, random_state=0).fit(MDP, DEMOS)
+
+
+def test_reseeding_plants_the_intent_at_the_worst_explained():
+    demos = DEMOS[DEMOS.lengths >= 4]
+    ready = prepare(IRL, MDP, demos)
+    _, log_lik = responsibilities(ready.log_prob(np.array(lonely().thetas)), lonely().weights)
+    worst = int(np.argmin(log_lik))
+    start = Start(lonely().weights, np.array(lonely().thetas))
+    found = run(ready, start, Settings(max_iter=1, degenerate="reseed"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted = IRL.fit(MDP, demos, weights=np.arange(len(demos)) == worst, start=lonely().thetas[2])
+    np.testing.assert_allclose(found.thetas[2], wanted, rtol=1e-6, atol=1e-6)
+    assert [entry.event for entry in found.history] == ["start", "reseeded 2"]
+
+
+def test_shares_respect_the_floor_and_are_the_best_above_it():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        sizes = rng.gamma(0.05, size=5) * 10.0 ** rng.uniform(-9, 3)
+        sizes[rng.integers(5)] = 0.0
+        sizes[0] += 1.0
+        rho = shares(sizes, sizes.sum())
+        assert rho.min() >= SMALLEST_SHARE * (1 - 1e-9)
+        np.testing.assert_allclose(rho.sum(), 1.0, rtol=1e-12)
+        value = np.sum(sizes * np.log(rho))
+        for _ in range(20):
+            other = np.maximum(rng.dirichlet(0.2 * np.ones(5)), SMALLEST_SHARE)
+            other = 0.9 * rho + 0.1 * other / other.sum()
+            if other.min() >= SMALLEST_SHARE:
+                assert value >= np.sum(sizes * np.log(other)) - 1e-12 * abs(value)
+
+
+def test_few_members():
+    assert few(np.array([0.4, 0.6, 0.9999]), 10).tolist() == [True, False, False]
+    assert few(np.array([9.0, 11.0]), 10_000).tolist() == [True, False]
+
+
+def test_callback_and_history_tell_the_same():
+    seen = []
+    mix = fitted(n_init=2, init="random", callback=lambda i, entry: seen.append((i, entry)))
+    best = int(np.argmax([restart.objective for restart in mix.restarts_]))
+    assert [entry for i, entry in seen if i == best] == mix.history_
+    assert {i for i, _ in seen} == {0, 1}
+    assert [entry.iteration for entry in mix.history_] == list(range(mix.n_iter_ + 1))
+    np.testing.assert_array_equal(mix.history_[-1].weights, mix.weights_)
+
+
+def test_restarts_are_compared_with_the_best():
+    mix = fitted(n_intents=3, n_init=6, init="random_rewards", max_iter=60)
+    objectives = [restart.objective for restart in mix.restarts_]
+    assert mix.objective_ == max(objectives)
+    best = mix.restarts_[int(np.argmax(objectives))]
+    assert best.best
+    assert best.distance <= 1e-12
+    np.testing.assert_array_equal(best.ensemble.thetas, mix.thetas_)
+    for restart in mix.restarts_:
+        assert 0.0 <= restart.distance <= 1.0
+        assert restart.best == (max(objectives) - restart.objective <= 1e-5)
+    assert len({round(value, 9) for value in objectives}) > 1
+
+
+class WorseningModel:
+    """A model whose fit throws away what it is given: EM must not follow it downhill."""
+
+    bounds = (-5, 5)
+
+    def fit(self, mdp, demos, weights=None, start=None):
+        return -np.ones(mdp.n_features) if start is None else np.asarray(start) * 0.1 - 1.0
+
+    def log_prob(self, mdp, thetas, demos):
+        return IRL.log_prob(mdp, thetas, demos)
+
+
+def test_an_m_step_that_lowers_the_likelihood_is_not_taken():
+    ready = Prepared(WorseningModel(), MDP, DEMOS, prepare(IRL, MDP, DEMOS).units)
+    solution = fitted()
+    found = run(ready, Start(solution.weights_, solution.thetas_), Settings(max_iter=4))
+    np.testing.assert_array_equal(found.thetas, solution.thetas_)
+    assert max(falls(found.history)) <= 1e-9
+
+
+class PlainModel(WorseningModel):
+    """MaxEnt by `fit` and `log_prob` alone: what a user's model offers."""
+
+    def fit(self, mdp, demos, weights=None, start=None):
+        return IRL.fit(mdp, demos, weights, start)
+
+
+def test_a_model_of_two_methods_gives_the_same_mixture():
+    U = np.random.default_rng(4).dirichlet(np.ones(2), size=len(DEMOS))
+    ready = prepare(IRL, MDP, DEMOS)
+    start = Start(U.mean(axis=0), ready.maximise(ready.moments(U), None, np.arange(2), 1000).thetas, U)
+    settings = Settings(max_iter=5, max_evaluations=1000)
+    own = run(ready, start, settings)
+    plain = run(Prepared(PlainModel(), MDP, DEMOS, ready.units), start, settings)
+    np.testing.assert_allclose(plain.thetas, own.thetas, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(plain.U, own.U, rtol=1e-5, atol=1e-8)
+
+
+def test_a_progress_bar_goes_to_stderr_and_calls_back_too(capsys):
+    seen = []
+    fitted(verbose=True, n_init=2, init="random", max_iter=3, callback=lambda i, entry: seen.append(i))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert seen == [0] * 4 + [1] * 4

@@ -1,0 +1,156 @@
+"""Split-and-merge moves: out of where EM stays, never down, and harmless where there is nothing to move."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+
+from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble
+from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidParameter
+from limiirl.irl.problem import prepare
+from limiirl.mixture.em import Settings, Solution, Start, run
+from limiirl.mixture.split_merge import cheapest_merger, moves, refine, split_in_two
+from tests.oracles.mixture import crossings, walks
+
+# Three kinds of walks: by 6; by 1 and 4; by 2 and 5. No single reward has the last two without 1 and 5, 2 and 4.
+FORKS = MDP.from_edges([0, 0, 0, 1, 2, 3, 3], [1, 2, 6, 3, 3, 4, 5], p0=[1, 0, 0, 0, 0, 0, 0])
+KINDS = [[0, 6], [0, 1, 3, 4], [0, 2, 3, 5]]
+WALKS = Demonstrations.from_lists(KINDS * 6)
+IRL = MaxEnt(4, bounds=(-4, 4))
+AWAY = np.array([0, 0, 0, 0, 0, 0, -4.0])
+# Two intents for the first kind, one for the others.
+BAD = RewardEnsemble(np.ones(3) / 3, np.array([-AWAY, -0.9 * AWAY, AWAY]))
+
+
+def fitted(groups=None, **parameters):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", DegenerateIntentWarning)
+        given = {"n_intents": 3, "irl": IRL, "init": BAD, "random_state": 0, "refine": "split_merge"}
+        return IntentMixture(**given | parameters).fit(FORKS, WALKS, groups=groups)
+
+
+def moved(mix) -> list:
+    return [entry for entry in mix.history_ if entry.event.startswith("split")]
+
+
+@pytest.mark.parametrize("irl", [IRL, MaxCausalEnt(bounds=(-4, 4))], ids=["MaxEnt", "MaxCausalEnt"])
+def test_a_move_escapes_where_em_stays(irl):
+    stuck, free = fitted(irl=irl, refine=None), fitted(irl=irl)
+    assert len(set(stuck.labels_[:3])) == 2
+    assert len(set(free.labels_[:3])) == 3
+    assert free.objective_ > stuck.objective_ + 0.1
+    assert moved(free)
+    assert not moved(stuck)
+
+
+@pytest.mark.parametrize("n_intents", [2, 4])
+@pytest.mark.parametrize("init", ["kmeans", "random_rewards"])
+def test_the_objective_never_falls_and_ends_no_lower(n_intents, init):
+    plain = fitted(n_intents=n_intents, init=init, refine=None, max_iter=20)
+    mix = fitted(n_intents=n_intents, init=init, max_iter=20)
+    for before, after in itertools.pairwise(mix.history_[1:]):
+        assert after.objective >= before.objective - 1e-9 * abs(before.objective)
+        assert after.iteration > before.iteration
+    assert mix.objective_ >= plain.objective_
+    assert mix.history_[-1].objective == mix.objective_
+    assert mix.n_iter_ == mix.history_[-1].iteration
+    assert [entry.objective for entry in mix.history_[: len(plain.history_)]] == [e.objective for e in plain.history_]
+
+
+@pytest.mark.parametrize("ridge", [0.05, 0.2])
+def test_a_move_that_gains_less_than_its_penalty_is_not_taken(ridge):
+    """There are moves that raise the likelihood; the ridge takes more than that from the objective."""
+    ready = prepare(MaxEnt(4, bounds=(-4, 4), ridge=ridge), FORKS, WALKS)
+    start = Start(np.ones(3) / 3, np.random.default_rng(0).uniform(-2, 2, size=(3, 7)))
+    settings = Settings(max_iter=200, tol=1e-5)
+    found = run(ready, start, settings)
+    assert found.converged
+    offered = moves(ready, found, settings)
+    assert offered
+    assert min(move.gain for move in offered) > 0.2
+    assert refine(ready, found, settings) is found
+
+
+def test_moves_are_seen_by_the_callback_and_repeat_themselves():
+    seen = []
+    mix = fitted(callback=lambda restart, entry: seen.append(entry))
+    assert [entry.objective for entry in seen] == [entry.objective for entry in mix.history_]
+    again = fitted()
+    np.testing.assert_array_equal(again.thetas_, mix.thetas_)
+    assert [entry.event for entry in again.history_] == [entry.event for entry in mix.history_]
+
+
+def test_groups_move_as_one():
+    groups = np.repeat(np.arange(6), 3)
+    mixed = np.tile([0, 1, 2], 6)
+    by_kind = fitted(groups=mixed * 10 + groups)  # each walk by itself, under another name
+    assert len(set(by_kind.labels_[:3])) == 3
+    together = fitted(groups=groups)  # every group has all three kinds: nothing is to be told apart
+    assert not moved(together)
+
+
+def test_an_intent_that_nobody_follows_is_put_to_use():
+    start = RewardEnsemble([0.5, 0.5, 0.0], np.array([-AWAY, AWAY, -AWAY + np.eye(7)[1]]))
+    mix = fitted(init=start, degenerate="keep")
+    assert len(set(mix.labels_[:3])) == 3
+
+
+def test_nothing_to_move():
+    assert not moved(fitted(n_intents=1, init="kmeans"))
+    assert fitted(max_iter=0).history_[-1].iteration == 0
+    same = Demonstrations.from_lists([[0, 6]] * 5)
+    ready = prepare(IRL, FORKS, same)
+    assert moves(ready, run(ready, Start(np.ones(2) / 2, BAD.thetas[:2]), Settings()), Settings()) == []
+
+
+def test_a_good_solution_is_left_as_it_is():
+    demos, _ = walks(80, seed=3)
+    ready = prepare(MaxEnt(7, bounds=(-5, 5)), crossings(), demos)
+    thetas = np.array([[0.5, 1.5, -0.5], [0.4, -0.5, 1.2]])
+    found = run(ready, Start(np.array([0.6, 0.4]), thetas), Settings())
+    assert moves(ready, found, Settings()) == []  # none raises the likelihood
+    assert refine(ready, found, Settings()) is found
+
+
+def test_the_cheapest_merger_is_that_of_enumeration():
+    rng = np.random.default_rng(1)
+    log_p, rho = rng.normal(size=(20, 5)) * 3, rng.dirichlet(np.ones(5))
+    value, kept, gone = cheapest_merger(log_p, rho, split=1)
+    every = {}
+    for i, j in itertools.permutations(range(5), 2):
+        if {i, j} != {1, 4}:
+            changed = rho.copy()
+            changed[i] += changed[j]
+            changed[j] = 0.0
+            every[i, j] = float(np.sum(np.log(np.exp(log_p) @ changed)))
+    assert max(every, key=every.get) == (kept, gone)
+    np.testing.assert_allclose(value, every[kept, gone], rtol=1e-10)
+
+
+def test_a_move_gains_what_it_says():
+    ready = prepare(IRL, FORKS, WALKS)
+    stuck = run(ready, Start(BAD.weights, BAD.thetas), Settings())
+    for move in moves(ready, stuck, Settings()):
+        np.testing.assert_allclose(move.start.rho.sum(), 1.0, rtol=1e-12)
+        log_p = ready.log_prob(move.start.thetas) + np.log(move.start.rho)
+        reached = float(np.sum(np.logaddexp.reduce(log_p, axis=1)))
+        np.testing.assert_allclose(reached - len(WALKS) * stuck.log_likelihood, move.gain, rtol=1e-8)
+
+
+def test_halves_are_of_those_who_follow():
+    points = np.array([[0.0], [0.1], [1.0], [1.1], [50.0]])
+    halves = split_in_two(points, np.array([1.0, 1.0, 1.0, 1.0, 0.0]), seed=0)
+    assert halves[0, 0] == halves[1, 0] != halves[2, 0] == halves[3, 0]
+    assert split_in_two(points[[0, 0, 4]], np.array([1.0, 1.0, 0.0]), seed=0) is None
+
+
+def test_refine_is_checked():
+    with pytest.raises(InvalidParameter, match="refine must be one of split_merge; it is 'anneal'"):
+        fitted(refine="anneal")
+
+
+def test_a_solution_of_one_intent_is_itself():
+    found = Solution(np.ones(1), AWAY[None], np.ones((18, 1)), -1.0, -1.0, True)
+    assert refine(prepare(IRL, FORKS, WALKS), found, Settings()) is found

@@ -1,0 +1,430 @@
+"""A folder for a mixture: everything comes back bit for bit, and folders that are not ours say so."""
+
+import contextlib
+import copy
+import json
+import pickle
+import re
+import shutil
+import stat
+import warnings
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.cluster import KMeans
+
+import limiirl
+from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, RewardEnsemble, select_intents
+from limiirl.errors import InvalidFile, InvalidParameter, LimiirlError, LimiirlWarning, NotFitted
+from limiirl.executors import Engine
+from limiirl.irl import MODELS
+from limiirl.kernels.gpu.emulator import compiler
+from limiirl.mixture import io
+
+PHI = np.array([[0, 0], [1, 0], [0, 1], [0.25, 0.1]])
+STATES = [[0, 1, 3]] * 5 + [[0, 2, 3]] * 3 + [[0, 1], [0, 2]]
+GROUPS = ["ann"] * 5 + ["bob"] * 3 + ["ann", "cyd"]
+
+
+def problem():
+    mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], gamma=1 / 1.1, state_features=PHI)
+    return mdp, Demonstrations.from_lists(STATES)
+
+
+def mixture(groups=None, **parameters):
+    mdp, demos = problem()
+    settings = {"n_intents": 2, "max_iter": 10, "irl": MaxEnt(bounds=(-5, 5)), "random_state": 0} | parameters
+    with warnings.catch_warnings():
+        # What EM thinks of ten demonstrations is tested elsewhere.
+        warnings.simplefilter("ignore", LimiirlWarning)
+        return IntentMixture(**settings).fit(mdp, demos, groups)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return mixture(n_init=3, tol=1e-4)
+
+
+@pytest.fixture
+def saved(fitted, tmp_path):
+    fitted.save(tmp_path / "mix")
+    return tmp_path / "mix"
+
+
+def same(one, other):
+    """Equal by type and content; floats bit for bit, nan included."""
+    if isinstance(one, np.ndarray):
+        return isinstance(other, np.ndarray) and (one.dtype, one.shape, one.tobytes()) == (
+            other.dtype,
+            other.shape,
+            other.tobytes(),
+        )
+    if isinstance(one, list | tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float):
+        return isinstance(other, float) and np.float64(one).tobytes() == np.float64(other).tobytes()
+    if isinstance(one, RewardEnsemble):
+        return same(one.weights, other.weights) and same(one.thetas, other.thetas)
+    if hasattr(one, "__dataclass_fields__") and not isinstance(one, MDP):
+        return all(same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
+    return one == other
+
+
+@pytest.mark.parametrize("groups", [None, GROUPS, np.arange(10) // 3])
+def test_everything_comes_back(tmp_path, groups):
+    mix = mixture(groups, n_init=2)
+    mix.save(tmp_path / "mix")
+    back = IntentMixture.load(tmp_path / "mix")
+    kept = {name for name in vars(mix) if name.endswith("_")}
+    assert {name for name in vars(back) if name.endswith("_")} == kept
+    for name in kept - {"irl_"}:
+        assert same(getattr(mix, name), getattr(back, name)), name
+    assert back.irl_.get_params() == mix.irl_.get_params()
+    assert back.irl_.max_length_ == mix.irl_.max_length_ == 3
+    assert back.irl.get_params() == mix.irl.get_params()
+    assert {**back.get_params(), "irl": 0} == {**mix.get_params(), "irl": 0}
+    assert not hasattr(back, "_prepared")
+
+
+def test_predictions_are_bit_for_bit_the_same(fitted, saved):
+    _, demos = problem()
+    back = IntentMixture.load(saved)
+    assert fitted.predict_proba(demos).tobytes() == back.predict_proba(demos).tobytes()
+    assert fitted.score_samples(demos).tobytes() == back.score_samples(demos).tobytes()
+    assert fitted.predict_proba(demos, GROUPS).tobytes() == back.predict_proba(demos, GROUPS).tobytes()
+    assert same(fitted.ensemble_, back.ensemble_)
+
+
+def test_a_loaded_mixture_can_be_saved_and_fitted(saved, fitted, tmp_path):
+    back = IntentMixture.load(saved)
+    back.save(tmp_path / "copy")
+    assert same(IntentMixture.load(tmp_path / "copy").thetas_, fitted.thetas_)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LimiirlWarning)
+        assert same(back.fit(*problem()).thetas_, fitted.thetas_)
+
+
+LABELS = np.array([0] * 5 + [1] * 3 + [0, 1], dtype=np.int8)
+EMBEDDING = np.column_stack([LABELS * 0.1, np.arange(10.0)])
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"init": LABELS},
+        {"init": LABELS.tolist()},
+        {"init": np.array(["left", "right"])[LABELS]},
+        {"init": np.eye(2)[LABELS]},
+        {"init": RewardEnsemble([0.4, 0.6], [[1.0, 0.1], [0.0, 1 / 3]])},
+        {"embedding": EMBEDDING},
+        {"irl": MaxEnt(bounds=np.array([[-5.0, 5.0], [-1 / 3, 4.0]]))},
+        {"irl": MaxEnt(bounds=[[-5.0, 5.0], [-1 / 3, 4.0]], max_length=7)},
+        {"irl": MaxEnt(max_length=np.int64(4), bounds=(-3, np.inf), ridge=0.1)},
+        {"irl": None},
+        {"likelihood_tol": 1e-3, "annealing": (3.0, 4), "degenerate": "reseed", "max_iter": 30, "random_state": None},
+    ],
+    ids=lambda parameters: ",".join(parameters),
+)
+def test_parameters_survive(tmp_path, parameters):
+    mix = mixture(**parameters)
+    mix.save(tmp_path / "mix")
+    back = IntentMixture.load(tmp_path / "mix")
+    for name in parameters:
+        before, after = getattr(mix, name), getattr(back, name)
+        if isinstance(before, MaxEnt):
+            assert all(map(same, before.get_params().values(), after.get_params().values()))
+        else:
+            assert same(before, after)
+    assert json.loads((tmp_path / "mix" / "mixture.json").read_text())["replaced"] == {}
+
+
+def by_first(points, n_intents, rng):
+    return (points[:, 0] > np.median(points[:, 0])).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("init", by_first, "function"),
+        ("init", KMeans(n_init=2), "KMeans"),
+        ("reward_init", lambda prepared, U: np.array([[1.0, 0.0], [0.0, 1.0]]), "function"),
+        ("embedding", lambda mdp, demos: EMBEDDING, "function"),
+        ("random_state", np.random.default_rng(1), "Generator"),
+        ("callback", lambda restart, entry: None, "function"),
+    ],
+)
+def test_what_has_no_form_in_a_file_is_replaced(tmp_path, name, value, kind):
+    mix = mixture(**{name: value})
+    told = pytest.warns(LimiirlWarning, match=f"{name} cannot be written")
+    with told if name in ("init", "reward_init", "embedding") else contextlib.nullcontext():
+        mix.save(tmp_path / "mix")
+    back = IntentMixture.load(tmp_path / "mix")
+    wanted = mix.ensemble_ if name == "init" else IntentMixture().get_params()[name]
+    assert same(getattr(back, name), wanted)
+    assert json.loads((tmp_path / "mix" / "mixture.json").read_text())["replaced"] == {name: kind}
+    assert same(back.thetas_, mix.thetas_)
+
+
+class Remembering(BaseEstimator):
+    """A model whose fit settles a number, an array and something that no file holds."""
+
+    def __init__(self, scale=1.0):
+        self.scale = scale
+
+    def fit(self, mdp, demos, weights=None, start=None):
+        self.shift_, self.table_, self.report_ = 1 / 3, np.arange(3.0) / 7, object()
+        weights = np.ones(len(demos)) if weights is None else weights
+        return weights @ demos.features(mdp) / weights.sum()
+
+    def log_prob(self, mdp, thetas, demos):
+        away = demos.features(mdp)[:, None] - np.asarray(thetas)
+        return -self.scale * np.sum(away**2, axis=2) - self.shift_ * self.table_.sum()
+
+
+def test_a_registered_model_keeps_what_its_fit_settled(tmp_path, monkeypatch):
+    monkeypatch.setitem(MODELS, "Remembering", Remembering)
+    mix = mixture(irl=Remembering(scale=3.0))
+    mix.save(tmp_path / "mix")
+    back = IntentMixture.load(tmp_path / "mix")
+    assert (back.irl_.shift_, back.irl_.scale, hasattr(back.irl_, "report_")) == (1 / 3, 3.0, False)
+    assert same(back.irl_.table_, mix.irl_.table_)
+    assert same(back.predict_proba(problem()[1]), mix.predict_proba(problem()[1]))
+
+
+def test_a_model_without_a_name_says_register_model(tmp_path, monkeypatch):
+    mix = mixture(irl=Remembering())
+    with pytest.raises(
+        InvalidParameter, match=r"Remembering has no name.*register_model\('Remembering', Remembering\)"
+    ):
+        mix.save(tmp_path / "mix")
+    monkeypatch.setitem(MODELS, "Remembering", Remembering)
+    mix.save(tmp_path / "mix")
+    monkeypatch.delitem(MODELS, "Remembering")
+    with pytest.raises(InvalidFile, match=r"mix cannot be read: There is no model named 'Remembering'.*register_model"):
+        IntentMixture.load(tmp_path / "mix")
+
+
+def test_a_models_function_cannot_be_written(tmp_path, monkeypatch):
+    monkeypatch.setitem(MODELS, "Remembering", Remembering)
+    mix = mixture(irl=Remembering())
+    mix.irl_.set_params(scale=abs)
+    with pytest.raises(InvalidParameter, match="Remembering cannot be written: its parameter scale is a builtin_funct"):
+        mix.save(tmp_path / "mix")
+    assert not (tmp_path / "mix").exists()
+
+
+def test_a_model_free_mixture_has_no_mdp_file(tmp_path, fitted):
+    mix = mixture()
+    mix.mdp_ = None
+    mix.save(tmp_path / "mix")
+    assert sorted(path.name for path in (tmp_path / "mix").iterdir()) == ["arrays.npz", "mixture.json"]
+    assert IntentMixture.load(tmp_path / "mix").mdp_ is None
+    mix.mdp_ = "a simulator"
+    with pytest.raises(InvalidParameter, match="Only an MDP of limiirl can be written; this is a str"):
+        mix.save(tmp_path / "mix")
+
+
+def test_the_folder_holds_plain_json_and_npz(saved):
+    assert sorted(path.name for path in saved.iterdir()) == ["arrays.npz", "mdp.npz", "mixture.json"]
+    header = json.loads((saved / "mixture.json").read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert (header["format"], header["version"]) == ("limiirl.mixture", 1)
+    assert header["limiirl"] == limiirl.__version__
+    assert header["irl_"]["name"] == "MaxEnt"
+    with np.load(saved / "arrays.npz", allow_pickle=False) as arrays:
+        assert all(arrays[name].dtype != object for name in arrays.files)
+    assert MDP.load(saved / "mdp.npz") == problem()[0]
+
+
+def test_an_older_mixture_is_replaced_and_no_scratch_stays(saved, tmp_path):
+    other = mixture(random_state=3, n_intents=3, irl=MaxEnt(bounds=(-2, 2)))
+    other.save(str(saved))
+    assert IntentMixture.load(saved).n_intents == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["mix"]
+
+
+def test_folders_are_made_with_ordinary_permissions(fitted, tmp_path):
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "empty").mkdir()
+    for folder in (tmp_path / "new" / "deeper" / "mix", tmp_path / "made" / "empty"):
+        fitted.save(folder)
+        assert stat.S_IMODE(folder.stat().st_mode) == stat.S_IMODE((tmp_path / "made").stat().st_mode)
+        assert IntentMixture.load(folder).converged_ == fitted.converged_
+
+
+def test_an_interrupted_save_leaves_the_older_mixture(saved, tmp_path, monkeypatch):
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+
+    def fail(*arguments):
+        raise KeyboardInterrupt
+
+    for broken in ("_sha256", "_put"):
+        with monkeypatch.context() as patch:
+            patch.setattr(io, broken, fail)
+            with pytest.raises(KeyboardInterrupt):
+                mixture(random_state=3).save(saved)
+        assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+        assert [path.name for path in tmp_path.iterdir()] == ["mix"]
+
+
+def test_the_older_mixture_returns_where_the_new_one_cannot_take_its_place(saved, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        io._put(tmp_path / "nothing", saved)
+    assert IntentMixture.load(saved).n_intents == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["mix"]
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        ({"thesis.tex": "words"}, "(it has thesis.tex), so it is not overwritten. Give another folder, or remove"),
+        ({"mixture.json": '{"format": "limiirl.mixture"}', "notes": ""}, "(it has notes), so it is not overwritten"),
+        ({"mixture.json": '{"format": "recipe"}'}, "(it has other files), so it is not overwritten"),
+        ({"mixture.json": "{"}, "(it has other files), so it is not overwritten"),
+        ({"mdp.npz": ""}, "(it has other files), so it is not overwritten"),
+    ],
+)
+def test_a_folder_of_somebody_elses_is_not_overwritten(fitted, tmp_path, made, message):
+    for name, text in made.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InvalidFile, match=re.escape(message)):
+        fitted.save(tmp_path)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == made
+
+
+def test_a_file_is_no_folder(fitted, tmp_path):
+    (tmp_path / "mix").write_text("words")
+    with pytest.raises(InvalidFile, match=r"mix is a file; a mixture is a folder\. Give another name"):
+        fitted.save(tmp_path / "mix")
+    with pytest.raises(InvalidFile, match=r"mix is not a mixture of limiirl: there is no such folder\. Give a folder"):
+        IntentMixture.load(tmp_path / "mix")
+
+
+def test_an_unfitted_mixture_is_not_saved(tmp_path):
+    with pytest.raises(NotFitted, match="Call fit"):
+        IntentMixture().save(tmp_path / "mix")
+    assert not (tmp_path / "mix").exists()
+
+
+def test_a_missing_folder_or_file_is_named(saved, tmp_path):
+    with pytest.raises(
+        InvalidFile, match=r"nowhere is not a mixture of limiirl: there is no such folder\. Give a folder"
+    ):
+        IntentMixture.load(tmp_path / "nowhere")
+    for name in ("arrays.npz", "mdp.npz"):
+        copy = tmp_path / name.removesuffix(".npz")
+        shutil.copytree(saved, copy)
+        (copy / name).unlink()
+        with pytest.raises(InvalidFile, match=f"is incomplete: {re.escape(name)} is missing. Copy the whole folder"):
+            IntentMixture.load(copy)
+    (saved / "mixture.json").unlink()
+    with pytest.raises(InvalidFile, match=r"is not a mixture of limiirl: it has no mixture\.json\. Give a folder"):
+        IntentMixture.load(saved)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+@pytest.mark.parametrize("name", ["mixture.json", "arrays.npz", "mdp.npz"])
+def test_truncated_files_are_refused(saved, name, share):
+    whole = (saved / name).read_bytes()
+    (saved / name).write_bytes(whole[: int(share * len(whole))])
+    message = "is truncated or not JSON" if name == "mixture.json" else "is not the file that mixture.json was written"
+    with pytest.raises(InvalidFile, match=message):
+        IntentMixture.load(saved)
+
+
+@pytest.mark.parametrize("name", ["arrays.npz", "mdp.npz"])
+def test_files_of_another_mixture_are_refused(saved, tmp_path, name):
+    other = mixture(irl=MaxEnt(bounds=(-1, 1)))
+    other.mdp_ = other.mdp_.replace(gamma=0.5)
+    other.save(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / name, saved / name)
+    with pytest.raises(
+        InvalidFile, match=rf"{re.escape(name)} is not the file .*changed, or from another mixture\. Copy"
+    ):
+        IntentMixture.load(saved)
+
+
+def rewrite(folder, **changes):
+    path = folder / "mixture.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": "limiirl.mdp"}, "mixture.json is not a mixture of limiirl. Give a folder that IntentMixture.save"),
+        ({"version": "1"}, "mixture.json is not a mixture of limiirl. Give a folder"),
+        (
+            {"version": 2, "limiirl": "9.1"},
+            "has format version 2, written by limiirl 9.1; this limiirl reads up to 1. Upgrade limiirl",
+        ),
+        ({"files": {}}, "is damaged: it does not list its files. Save the mixture again"),
+        ({"files": {"arrays.npz": "", "../secret": ""}}, "is damaged: it does not list its files"),
+        ({"results": {}}, "is damaged, or its classes have changed ('weights_'). Save the mixture again"),
+        ({"parameters": {"n_clusters": 3}}, "is damaged, or its classes have changed"),
+        ({"irl_": {"name": "MaxEnt", "parameters": {"depth": 1}, "fitted": {}}}, "its classes have changed"),
+        ({"irl": {}}, "is damaged, or its classes have changed"),
+        ({"history": {"weights": {"ndarray": "x"}}}, "(nothing is written as 'ndarray')"),
+        ({"history": {"weights": {"array": "x", "float": "1"}}}, "is damaged, or its classes have changed"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_foreign_newer_and_damaged_json_is_refused(saved, changes, message):
+    rewrite(saved, **changes)
+    with pytest.raises(InvalidFile, match=re.escape(message)):
+        IntentMixture.load(saved)
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "null", '"limiirl.mixture"', "\xff"])
+def test_json_of_another_shape_is_refused(saved, text):
+    (saved / "mixture.json").write_text(text, encoding="latin-1")
+    with pytest.raises(InvalidFile, match=r"mixture\.json is (not a mixture of limiirl|truncated or not JSON)"):
+        IntentMixture.load(saved)
+
+
+@pytest.mark.parametrize("groups", [None, GROUPS])
+def test_a_pickle_remembers_its_data_and_not_what_was_computed_from_them(groups):
+    mix = mixture(groups)
+    packed = pickle.dumps(mix)
+    again = pickle.loads(packed)
+    for name in io._RESULTS:
+        assert same(getattr(mix, name), getattr(again, name)), name
+    assert same(mix.standard_errors().thetas, again.standard_errors().thetas)
+    assert again._prepared.engine is not mix._prepared.engine
+    assert copy.copy(mix)._prepared is mix._prepared
+    assert same(copy.deepcopy(mix).standard_errors().weights, mix.standard_errors().weights)
+    _, demos = problem()
+    assert same(again.predict_proba(demos, groups), mix.predict_proba(demos, groups))
+    large = len(pickle.dumps(mixture(irl=MaxEnt(1000, bounds=(-5, 5)))))
+    assert large < 2 * len(packed), "the messages of a thousand steps were written"
+
+
+def test_a_mixture_on_its_way_to_a_worker_keeps_its_device(monkeypatch):
+    monkeypatch.setenv("LIMIIRL_GPU", "off")
+    sent = IntentMixture(2, MaxEnt(bounds=(-5, 5), device="gpu"))
+    assert pickle.loads(pickle.dumps(sent)).irl.device == "gpu"
+    mdp, demos = problem()
+    with (
+        Engine(workers=1).session() as session,
+        pytest.raises(LimiirlError, match="LIMIIRL_GPU=off says to use no GPU"),
+    ):
+        select_intents(mdp, demos, [1, 2], mixture=sent, folds=0, resamples=0, engine=session)
+
+
+def test_pickles_and_folders_of_a_gpu_are_of_use_without_one(tmp_path, monkeypatch):
+    if compiler() is None:
+        pytest.skip("no C++ compiler to emulate a GPU")
+    monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+    mix = mixture(irl=MaxEnt(bounds=(-5, 5), device="gpu"))
+    packed = pickle.dumps(mix)
+    mix.save(tmp_path / "mix")
+    again = copy.deepcopy(mix)
+    assert (again.irl_.device, again._prepared is mix._prepared) == ("gpu", False)
+    mix.__dict__.pop("_prepared")  # as a stream leaves it
+    assert pickle.loads(pickle.dumps(mix)).irl_.device == "auto"
+    monkeypatch.setenv("LIMIIRL_GPU", "off")
+    _, demos = problem()
+    for found in (pickle.loads(packed), IntentMixture.load(tmp_path / "mix")):
+        assert (found.irl.device, found.irl_.device) == ("auto", "auto")
+        np.testing.assert_allclose(found.score_samples(demos), mixture().score_samples(demos), rtol=1e-9)

@@ -1,0 +1,266 @@
+"""The report beyond the paper: its tables and figures are those of the records, whatever was run with it."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from limiirl.experiments.claims import CAUSAL, N_HEADLINES, NEAR
+from limiirl.experiments.results import Results
+from limiirl.experiments.store import Store
+from limiirl.experiments.studies import GROUPS, STUDIES, choose, combined, model_of, start_of
+from limiirl.experiments.trial import Record
+from limiirl.report import Callout, Fold, write
+from limiirl.report.studies import run_report, told_in_text
+from limiirl.report.studies.beyond import methods_at, paper_point, score_table
+from limiirl.report.studies.report import asked
+from tests.oracles.browser import examine, require_browser
+from tests.oracles.records import made
+from tests.oracles.report import filled, half_width, made_up, reader, rows
+
+WORLDS = 9
+MODELS, ELEMENTS, WIND = (STUDIES[name] for name in GROUPS["beyond"])
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return filled(tmp_path_factory.mktemp("run"), ["beyond"], WORLDS)
+
+
+@pytest.fixture(scope="module")
+def report(store):
+    return run_report(store)
+
+
+@pytest.fixture(scope="module")
+def folder(report, tmp_path_factory):
+    return write(report, tmp_path_factory.mktemp("report")).parent
+
+
+@pytest.fixture(scope="module")
+def raw(store):
+    return reader(store, WORLDS)
+
+
+def less_ties(gap, measure):
+    """Differences of which those count as none by which two runs of EM to the same solution may differ."""
+    return np.where(np.abs(gap) <= {"anid": 1e-4, "gevd": 1e-3}[measure], 0.0, gap)
+
+
+def test_every_figure_and_table_is_there(folder):
+    figures = {path.stem for path in (folder / "figures").glob("*.svg")}
+    sweeps = {f"{name}{kind}" for name in GROUPS["beyond"][1:] for kind in ("", "-anid", "-gevd")}
+    assert figures == {"quality", *sweeps}
+    tables = {path.stem for path in (folder / "tables").glob("*.tex")}
+    along = {f"{name}-{kind}" for name in GROUPS["beyond"][1:] for kind in ("gap", "seconds")}
+    assert tables == {"claims", "beyond", "beyond-tests", "beyond-models", "beyond-models-tests", *along}
+
+
+def test_the_papers_setting_is_found():
+    for study, x in ((MODELS, 3), (ELEMENTS, 3), (WIND, 0.1)):
+        assert paper_point(Results(study, {})) == x
+    assert paper_point(Results(STUDIES["sigma-girl"], {})) is None
+
+
+def test_models_in_the_papers_setting_are_told_by_themselves(folder, raw):
+    table = {(row["Model"], row["Start"]): row for row in rows(folder, "tables/beyond-models.csv")}
+    assert len(table) == len(MODELS.settings) == 10
+    for (model, start), row in table.items():
+        np.testing.assert_allclose(
+            float(row["GEVD"]), raw(MODELS, combined(model, start), 3, "gevd").mean(), rtol=1e-12
+        )
+
+
+def test_scores_are_means_of_the_records(folder, raw):
+    table = {(row["Model"], row["Start"]): row for row in rows(folder, "tables/beyond.csv")}
+    assert list(table) == [(model_of(s.method), start_of(s.method)) for s in ELEMENTS.settings if s.x == 3]
+    for (model, start), row in table.items():
+        names = {"GEVD": "gevd", "ANID": "anid", "Accuracy": "accuracy", "Iterations": "n_iter", "Fit time": "seconds"}
+        for heading, measure in names.items():
+            if start == "supervised" and measure in ("n_iter", "seconds"):
+                assert row[heading] == ""
+                continue
+            values = raw(ELEMENTS, combined(model, start), 3, measure)
+            np.testing.assert_allclose(float(row[heading]), values.mean(), rtol=1e-12)
+            np.testing.assert_allclose(float(row[f"{heading} ±"]), half_width(values), rtol=1e-9)
+
+
+def test_the_best_are_of_those_without_labels(folder):
+    table = rows(folder, "tables/beyond.csv")
+    for heading in ("GEVD", "ANID"):
+        known = [row for row in table if row["Start"] != "supervised"]
+        best = min(known, key=lambda row: float(row[heading]))
+        assert [row for row in table if row[f"{heading} mark"] == "best"] == [best]
+
+
+def test_starts_that_end_in_one_solution_are_best_together():
+    # But for EM's tolerance: one of them has the least mean, and is no better for it.
+    def value(method, x, measure, seed):
+        return (1.0 if model_of(method) == "MaxCausalEnt" else 2.0) + 1e-6 * ("GMM" in method)
+
+    table = score_table(made(ELEMENTS, value, n_worlds=2), 3)
+    for cells in table.cells:
+        best = cells[0].text == "MaxCausalEnt" and cells[1].text != "supervised"
+        assert [cell.mark for cell in cells[2:4]] == ["best" if best else None] * 2
+
+
+def test_paired_tests_are_scipys(folder, raw):
+    table = rows(folder, "tables/beyond-tests.csv")
+    assert {row["Model"] for row in table} == {model_of(s.method) for s in ELEMENTS.settings} - {"MaxEnt"}
+    certain = 0
+    for row in table:
+        for measure in ("gevd", "anid"):
+            mine, base = (raw(ELEMENTS, combined(m, row["Start"]), 3, measure) for m in (row["Model"], "MaxEnt"))
+            gap, title = less_ties(mine - base, measure), measure.upper()
+            np.testing.assert_allclose(float(row[f"{title} difference"]), gap.mean(), rtol=1e-9)
+            np.testing.assert_allclose(float(row[f"{title} difference ±"]), half_width(gap, 0.99), rtol=1e-9)
+            p_t, p_w = stats.ttest_1samp(gap, 0.0).pvalue, stats.wilcoxon(gap).pvalue
+            np.testing.assert_allclose(float(row[f"{title} p, Student"]), p_t, rtol=1e-7)
+            np.testing.assert_allclose(float(row[f"{title} p, Wilcoxon"]), p_w, rtol=1e-9)
+            np.testing.assert_allclose(float(row[f"{title} d"]), gap.mean() / gap.std(ddof=1), rtol=1e-9)
+            sure = max(p_t, p_w) < 0.01
+            certain += sure
+            assert (row[f"{title} difference mark"] == "certain") == sure
+    assert 0 < certain < 2 * len(table)
+
+
+@pytest.mark.parametrize(("study", "symbol"), [(ELEMENTS, "E"), (WIND, "w")])
+def test_gaps_are_to_the_same_model_with_labels(folder, raw, study, symbol):
+    table = rows(folder, f"tables/{study.name}-gap.csv")
+    assert "supervised" not in {row["Start"] for row in table}
+    marks = set()
+    for row in table:
+        for x in study.points:
+            heading = f"{symbol} = {x}"
+            ours, floor = (combined(row["Model"], start) for start in (row["Start"], "supervised"))
+            if study.spec(ours, x) is None:
+                assert row[heading] == ""
+                continue
+            gap = less_ties(raw(study, ours, x, "anid") - raw(study, floor, x, "anid"), "anid")
+            np.testing.assert_allclose(float(row[heading]), gap.mean(), rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(float(row[f"{heading} ±"]), half_width(gap, 0.99), rtol=1e-9)
+            wanted = "certain" if gap.mean() + half_width(gap, 0.99) <= NEAR else ""
+            marks.add(wanted)
+            assert row[f"{heading} mark"] == wanted
+    assert marks == {"certain", ""}
+
+
+def test_times_are_from_the_papers_start(folder, raw):
+    for row in rows(folder, "tables/beyond-elements-seconds.csv"):
+        for x in ELEMENTS.points:
+            method = combined(row["Model"], "k-means, MLE")
+            if ELEMENTS.spec(method, x) is None:
+                assert row[f"E = {x}"] == ""
+                continue
+            values = raw(ELEMENTS, method, x, "seconds")
+            np.testing.assert_allclose(float(row[f"E = {x}"]), values.mean(), rtol=1e-12)
+
+
+def test_figures_have_the_records_means(folder, raw):
+    for row in rows(folder, "figures/quality.csv"):
+        method = combined(row["model"], row["start"])
+        for measure in ("anid", "gevd"):
+            np.testing.assert_allclose(float(row[measure]), raw(ELEMENTS, method, 3, measure).mean(), rtol=1e-12)
+        assert (row["seconds"] == "nan") == (row["start"] == "supervised")
+    for row in rows(folder, "figures/beyond-wind.csv"):
+        method = combined(row["model"], "supervised" if row["floor"] == "True" else "k-means, MLE")
+        values = raw(WIND, method, float(row["wind w"]), row["measure"])
+        np.testing.assert_allclose(float(row["mean"]), values.mean(), rtol=1e-12)
+    for row in rows(folder, "figures/beyond-elements-gevd.csv"):
+        values = raw(ELEMENTS, combined(row["model"], row["start"]), int(float(row["elements E = K"])), "gevd")
+        np.testing.assert_allclose(float(row["mean"]), values.mean(), rtol=1e-12)
+
+
+def test_the_page_says_what_was_run(folder):
+    page = (folder / "index.html").read_text()
+    assert "Multiple intents: every model, every start</title>" in page
+    assert "Beyond the paper: every model of behaviour with every start" in page
+    for name in ("MaxCausalEnt", "Sigma-GIRL", "ML-IRL, averaged"):
+        assert f"<dt>{name}</dt>" in page
+    assert "PuddleWorld" not in page
+    assert "agents share the demonstrations of each intent" in page
+    assert "Best start</em> is that of k-means and GMM" in page
+    assert "bounds=(-10, 0)" in page
+    assert "for 100 iterations, Sigma-GIRL in ElementWorld for 25" in page
+    assert "max_iter=25, n_agents=2: SigmaGIRL" in page
+    assert "refine=&#39;split_merge&#39;: MaxEnt" in page
+    assert "<dt>k-means, split and merge</dt>" in page
+    assert "Split and merge</em> goes on after EM" in page
+    assert "0.5 (GEVD with MaxEnt), 0.1 (GEVD with causal models)" in page
+
+
+def test_many_claims_are_folded_away(report):
+    findings = next(section for section in report.sections if section.title == "Findings")
+    assert [type(item) for item in findings.items] == [Fold]
+    (table,) = findings.items[0].items
+    assert [column.title for column in table.headings] == ["Claim", "Here", "Study"]
+    assert all(" = " not in row[0].text for row in table.cells)  # no line ends there
+    assert {row[1].text for row in table.cells} <= {"holds", "does not hold", "open"}
+    titles = [section.title for section in report.sections]
+    sweeps = ["Rewards, clusters and time", ELEMENTS.title, WIND.title]
+    assert titles == ["What is compared", "Findings", MODELS.title, *sweeps]
+    for section in report.sections[4:]:
+        shown = [item.title for item in section.items if isinstance(item, Callout)]
+        assert len(shown) == N_HEADLINES
+        assert [title.startswith(f"{model} learns better") for title, model in zip(shown, CAUSAL, strict=False)] == [
+            True
+        ] * len(CAUSAL)
+        assert "on par" in shown[-1]
+
+
+def test_numbers_of_fewer_worlds_say_so(tmp_path):
+    store = Store(tmp_path)
+    lost = ELEMENTS.spec("MaxEnt: k-means, MLE", 3)
+    records = made_up(ELEMENTS, 4)
+    store.append([Record(r.spec, r.seed, error="E: no") if r.key == (lost.hash, 2) else r for r in records])
+    report = run_report(store)
+    tables = {table.name: table for table in report.tables}
+    for cells in tables["beyond"].cells:
+        said = "Over 3 of the 4 worlds; the others failed."
+        mine = (cells[0].text, cells[1].text) == ("MaxEnt", "k-means, MLE")
+        assert all((said in cell.note) == mine for cell in cells[2:])
+    against = [row for row in tables["beyond-tests"].cells if row[1].text == "k-means, MLE"]
+    assert all("Over 3 of the 4 worlds" in row[2].note for row in against)
+    captions = {figure.name: figure.caption for figure in report.figures}
+    assert "over 4 worlds (fewer where trials failed)" in captions["beyond-elements"]
+
+
+def test_one_study_alone_still_looks_at_the_papers_setting(tmp_path):
+    report = run_report(filled(tmp_path, ["beyond-wind"], 2))
+    titles = [section.title for section in report.sections]
+    assert titles == ["What is compared", "Findings", "Rewards, clusters and time", WIND.title]
+
+
+def test_the_terminal_is_told_the_papers_setting_once(store):
+    told = told_in_text(store, choose(["beyond"]))
+    assert told.count("at the paper's setting, E = 3 and wind 0.1") == 1
+    line = next(line for line in told.splitlines() if line.startswith("  k-means, MLE"))
+    assert line.count("±") == len({model_of(s.method) for s in MODELS.settings})
+    assert "further claims, in the report" in told
+
+
+def test_a_folder_named_like_a_study_asks_for_nothing(tmp_path):
+    store = Store(tmp_path)
+    store.note(["limiirl", "reproduce", "beyond-wind", "--out", "table1"], range(2))
+    records = {record.key: record for study in (WIND, STUDIES["table1"]) for record in made_up(study, 2)}
+    store.append(list(records.values()))
+    assert all("Table 1" not in section.title for section in run_report(store).sections)
+
+
+def test_a_folder_whose_name_has_the_name_of_a_study_in_it_asks_for_nothing(tmp_path):
+    store = Store(tmp_path)
+    store.note(["limiirl", "reproduce", "beyond-wind", "--out", "my table1 run"], range(2))
+    assert [study.name for study in asked(store)] == ["beyond-wind"]
+
+
+def test_methods_are_those_of_the_point():
+    found = methods_at(Results(ELEMENTS, {}), 2)
+    assert found["MaxEnt", "k-means, MLE"] == "MaxEnt: k-means, MLE"
+    assert ("Sigma-GIRL", "k-means, mean") not in found
+    assert methods_at(Results(ELEMENTS, {}), 99) == {}
+
+
+def test_a_browser_finds_no_fault(folder):
+    require_browser()
+    found = examine(folder / "index.html")
+    assert found.faults == {}
+    assert found.n_figures == 7

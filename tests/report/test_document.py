@@ -1,0 +1,174 @@
+"""The document model: what it accepts, what it refuses, and the prose in it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure as Drawing
+
+from limiirl.errors import InvalidParameter
+from limiirl.report import Callout, Cell, Column, Facts, Figure, Fold, Grid, Report, Section, Table, Text, literal
+from limiirl.report.markup import escape_latex, escape_markdown, prose_html, prose_latex, prose_markdown, prose_text
+from tests.oracles.report import HOSTILE, every_kind
+
+
+def table(name: str) -> Table:
+    return Table(name, "T", "", ["a"], [["x"]])
+
+
+def figure(name: str) -> Figure:
+    return Figure(name, "F", "A frame.", "", Drawing, {"x": [1]})
+
+
+@pytest.mark.parametrize("name", ["a", "anid-by-n", "table_1", "2d", "a" * 80])
+def test_names_that_are_files_everywhere_are_taken(name: str) -> None:
+    assert table(name).name == figure(name).name == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "A", "a b", "../x", "a/b", ".hidden", "-a", "a-", "a--b", "é", "a.b", "nul", "com1", "a" * 81, "a\n", 3],
+)
+def test_names_that_are_not_are_refused(name: str) -> None:
+    for make in (table, figure):
+        with pytest.raises(
+            InvalidParameter, match=r"file name of at most 80 .*; got .* Use a name such as 'anid-by-wind'"
+        ):
+            make(name)
+
+
+def test_a_name_occurs_once_in_a_report_however_deep() -> None:
+    sections = [
+        Section("One", [Grid([figure("x")])]),
+        Section("Two", [Section("In", [Fold("f", [Grid([table("x")])])])]),
+    ]
+    with pytest.raises(InvalidParameter, match="'x' occurs twice. Rename one"):
+        Report("R", "", sections)
+
+
+def test_figures_and_tables_are_found_in_reading_order_wherever_they_stand() -> None:
+    sections = [
+        Section("One", [figure("a"), Section("In", [Grid([figure("b"), Fold("f", [table("s"), figure("c")])])])]),
+        Section("Two", [table("t"), figure("d")]),
+    ]
+    report = Report("R", "", sections, methods=[figure("e"), table("u")])
+    assert [item.name for item in report.figures] == ["a", "b", "c", "d", "e"]
+    assert [item.name for item in report.tables] == ["s", "t", "u"]
+
+
+def test_a_row_of_another_length_is_refused_with_its_index() -> None:
+    with pytest.raises(InvalidParameter, match="each of the 2 columns; row 1 of table 't' has 1. Pass None"):
+        Table("t", "T", "", ["a", "b"], [["x", 1], ["y"]])
+    with pytest.raises(InvalidParameter, match="at least one column"):
+        Table("t", "T", "", [], [])
+
+
+def test_data_columns_have_one_length() -> None:
+    with pytest.raises(InvalidParameter, match="in figure 'f', 'y' has 2 and 'z' 3"):
+        Figure("f", "F", "A.", "", Drawing, {"x": [1, 2], "y": [1, 2], "z": [1, 2, 3]})
+
+
+@pytest.mark.parametrize("blank", ["", "  \n"])
+def test_titles_and_alternatives_are_not_blank(blank: str) -> None:
+    makes = [
+        lambda: Figure("f", "F", blank, "", Drawing, {}),
+        lambda: Figure("f", blank, "A.", "", Drawing, {}),
+        lambda: Table("t", blank, "", ["a"], []),
+        lambda: Section(blank, []),
+        lambda: Report(blank, "", []),
+    ]
+    for make in makes:
+        with pytest.raises(InvalidParameter, match="must be text that is not blank"):
+            make()
+
+
+def test_words_outside_the_lists_are_refused() -> None:
+    for make in (
+        lambda: Cell("x", mark="worst"),  # type: ignore[arg-type]
+        lambda: Column("x", align="center"),  # type: ignore[arg-type]
+        lambda: Callout("maybe", "x"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InvalidParameter, match=r"must be one of '.*'; got '"):
+            make()
+
+
+def test_sections_nest_once() -> None:
+    with pytest.raises(InvalidParameter, match="section 'b' in 'a' holds another"):
+        Section("a", [Section("b", [Section("c", [])])])
+
+
+def test_values_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        every_kind().title = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("cell", "text", "value", "spread"),
+    [
+        (Cell.number(-0.001, 2), "0.00", -0.001, ()),
+        (Cell.number(-1.5, 1), "−1.5", -1.5, ()),
+        (Cell.number(None), "–", "", ()),
+        (Cell.number(float("nan")), "–", "", ()),
+        (Cell.estimate(1.0, 0.25), "1.00 ± 0.25", 1.0, (0.25,)),
+        (Cell.estimate(1.0, float("inf")), "1.00 ± –", 1.0, ()),
+        (Cell.estimate(float("nan"), 1.0), "–", "", ()),
+        (Cell.interval(1.0, -2.0, 3.0, 1), "1.0 [−2.0, 3.0]", 1.0, (-2.0, 3.0)),
+    ],
+)
+def test_numbers_become_cells(cell: Cell, text: str, value: object, spread: tuple[float, ...]) -> None:
+    assert (cell.text, cell.value, cell.spread) == (text, value, spread)
+
+
+def test_bare_values_become_cells() -> None:
+    row = Table("t", "T", "", list("abcde"), [["s", 1, 0.1 + 0.2, np.float64(-2.5), None]]).cells[0]
+    assert [cell.text for cell in row] == ["s", "1", "0.3", "−2.5", ""]
+    assert [cell.value for cell in row] == [None, 1, 0.1 + 0.2, -2.5, ""]
+
+
+def test_text_falls_into_paragraphs_and_lists() -> None:
+    assert Text(" one\ntwo \n \n- a\n- b\n\nthree").blocks == ("one two", ("a", "b"), "three")
+    assert Text("").blocks == ()
+
+
+def test_facts_take_a_mapping_or_pairs() -> None:
+    assert Facts({"a": 1}).entries == Facts([("a", 1)]).entries == (("a", "1"),)
+
+
+@pytest.mark.parametrize(
+    ("prose", "html"),
+    [
+        ("a *b* c", "a <em>b</em> c"),
+        ("**b**", "<strong>b</strong>"),
+        ("`<i>*x*`", "<code>&lt;i&gt;*x*</code>"),
+        ("2 * 3 * 4 and a*b*c", "2 * 3 * 4 and a*b*c"),
+        ("[w](https://a.b/c?d=1&e=2)", '<a href="https://a.b/c?d=1&amp;e=2">w</a>'),
+        ("[w](#table-x)", '<a href="#table-x">w</a>'),
+        ("[w](javascript:alert(1))", "[w](javascript:alert(1))"),
+        ('[w](https://a.b/"onclick=x)', "[w](https://a.b/&quot;onclick=x)"),
+        (r"\*b\* \\ \`c\`", r"*b* \ `c`"),
+        ("bell\x07 \ud800", "bell\ufffd \ufffd"),
+    ],
+)
+def test_markup_is_small_and_safe(prose: str, html: str) -> None:
+    assert prose_html(prose) == html
+
+
+@pytest.mark.parametrize("text", [HOSTILE, r"\*a* `b` [c](https://d.e) **f** \\", "plain", "*", "`"])
+def test_literal_text_comes_out_as_it_went_in(text: str) -> None:
+    assert prose_text(literal(text)) == text
+    assert "<" not in prose_html(literal(text))
+
+
+def test_latex_specials_are_escaped() -> None:
+    text = escape_latex("\\{}&%$#_~^<>|`[*±−θ–--repeats\nx")
+    expected = (
+        r"\textbackslash{}\{\}\&\%\$\#\_\textasciitilde{}\textasciicircum{}\textless{}\textgreater{}\textbar{}"
+        r"\textasciigrave{}{[}{*}$\pm$$-$$\theta$---{}-repeats x"
+    )
+    assert text == expected
+    assert prose_latex("*a_b* **c** `d%` [e](https://f.g)") == r"\emph{a\_b} \textbf{c} \texttt{d\%} e"
+
+
+def test_markdown_specials_are_escaped() -> None:
+    assert escape_markdown("a|b\n<i> &amp; *x* `y` _z_") == r"a\|b &lt;i> &amp;amp; \*x\* \`y\` \_z\_"
+    assert prose_markdown("*a* `b|c` [w](https://x.y) [v](#z)") == "*a* `b|c` [w](https://x.y) v"

@@ -1,0 +1,287 @@
+"""What the figures of models draw is what they were given: quality, sweeps by model and by start, few values."""
+
+import io
+import itertools
+import math
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.collections import LineCollection
+from matplotlib.text import Annotation
+from scipy import optimize, stats
+
+from limiirl.experiments.studies import BEYOND_MODELS, BEYOND_STARTS
+from limiirl.report.figures import Drawn, by_model, by_start, counted, model_styles, quality, styles
+from limiirl.report.figures.quality import apart
+from limiirl.report.figures.style import blank, root_axis
+from limiirl.report.svg import MUTED, VARIABLES
+
+NAN = float("nan")
+MODELS, STARTS = tuple(BEYOND_MODELS), tuple(BEYOND_STARTS)
+
+
+def rendered(drawn: Drawn) -> str:
+    """Render, so that what only happens then happens: ticks, layout, warnings; leave nothing with pyplot."""
+    kept = dict(mpl.rcParams)
+    out = io.StringIO()
+    drawn.figure.savefig(out, format="svg", transparent=True)
+    assert plt.get_fignums() == []
+    assert dict(mpl.rcParams) == kept
+    assert drawn.alt.endswith(".")
+    keys = [list(row) for row in drawn.rows]
+    assert all(one == keys[0] for one in keys)
+    return out.getvalue()
+
+
+def interval(values):
+    known = np.asarray(values)
+    return stats.t.interval(0.95, known.size - 1, known.mean(), stats.sem(known))
+
+
+@pytest.fixture(scope="module")
+def scores():
+    rng = np.random.default_rng(0)
+    found = {
+        model: {
+            start: {name: rng.lognormal(j, 0.2, 12) for name in ("anid", "gevd", "seconds")}
+            for start in STARTS
+            if (model, start) != ("Sigma-GIRL", "k-means, mean")
+        }
+        for j, model in enumerate(MODELS)
+    }
+    for by in found.values():
+        by["supervised"]["seconds"] = np.full(12, NAN)
+    return found
+
+
+def test_a_mark_for_each_model_and_start_at_its_means(scores):
+    drawn = quality(scores)
+    rendered(drawn)
+    colours, shapes = model_styles(MODELS), styles(STARTS)
+    for ax, name in zip(drawn.figure.axes, ("anid", "seconds"), strict=True):
+        marks = [line for line in ax.lines if line.get_marker() not in ("None", "")]
+        bars = [line for line in ax.lines if line.get_marker() in ("None", "")]
+        wanted = [(m, s) for m, by in scores.items() for s in by if (name, s) != ("seconds", "supervised")]
+        assert len(marks) == len(wanted)
+        for place, (model, start) in enumerate(wanted):
+            at = scores[model][start]
+            mark = marks[place]
+            assert (mark.get_color(), mark.get_marker()) == (colours[model].colour, shapes[start].marker)
+            np.testing.assert_allclose(mark.get_xdata(), [at[name].mean()], rtol=1e-12)
+            np.testing.assert_allclose(mark.get_ydata(), [at["gevd"].mean()], rtol=1e-12)
+            across, up = bars[2 * place : 2 * place + 2]
+            np.testing.assert_allclose(across.get_xdata(), interval(at[name]), rtol=1e-12)
+            np.testing.assert_allclose(up.get_ydata(), interval(at["gevd"]), rtol=1e-12)
+        assert ax.get_yscale() == "log"
+        low, high = ax.get_ylim()
+        assert all(low < mark.get_ydata()[0] < high for mark in marks)
+    row = next(r for r in drawn.rows if (r["model"], r["start"]) == ("Sigma-GIRL", "supervised"))
+    assert math.isnan(row["seconds"])
+    np.testing.assert_allclose(row["anid"], scores["Sigma-GIRL"]["supervised"]["anid"].mean(), rtol=1e-12)
+    assert row["n"] == 12
+
+
+def test_every_model_is_named_beside_each_panel_and_no_two_names_meet(scores):
+    drawn = quality(scores)
+    drawn.figure.canvas.draw()
+    for ax in drawn.figure.axes:
+        names = [text for text in ax.texts if isinstance(text, Annotation)]
+        assert {text.get_text() for text in names} == set(MODELS)
+        assert all(text.get_color() == model_styles(MODELS)[text.get_text()].colour for text in names)
+        extents = sorted((text.get_window_extent() for text in names), key=lambda box: box.y0)
+        assert all(below.y1 <= above.y0 + 1.0 for below, above in itertools.pairwise(extents))
+
+
+def test_quality_without_some_results():
+    values = {
+        "MaxEnt": {"k-means, MLE": {"anid": [0.0], "gevd": [2.0], "seconds": [0.5]}, "GMM, MLE": {"gevd": [None]}},
+        "mine": {"my start": {"anid": [-0.01, 0.02], "gevd": [0.0, 1.0], "seconds": [NAN, 1.0]}},
+    }
+    drawn = quality(values)
+    rendered(drawn)
+    assert [(row["model"], row["start"]) for row in drawn.rows] == [("MaxEnt", "k-means, MLE"), ("mine", "my start")]
+    assert math.isnan(drawn.rows[0]["gevd_low"])
+    assert drawn.figure.axes[0].get_yscale() == "linear"  # 2 and 0.5 are not far apart
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_names_move_as_little_as_they_can(seed: int):
+    places = np.sort(np.random.default_rng(seed).random(6))
+    found = apart(places, 0.12)
+    best = optimize.minimize(
+        lambda x: np.sum((x - places) ** 2),
+        places,
+        constraints=[{"type": "ineq", "fun": lambda x: np.diff(x) - 0.12}],
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    np.testing.assert_allclose(found, best.x, rtol=0.0, atol=1e-5)
+    assert np.diff(found).min() >= 0.12 - 1e-12
+
+
+def test_models_are_lines_and_labels_given_are_dashed():
+    rng = np.random.default_rng(1)
+    xs = (2.0, 3.0, 4.0)
+    lines, floors = (
+        {m: {model: {x: rng.lognormal(j, 0.1, 9) for x in xs} for j, model in enumerate(MODELS)} for m in names}
+        for names in (("gevd", "anid", "seconds"), ("gevd", "anid"))
+    )
+    drawn = by_model(lines, floors, "elements E")
+    rendered(drawn)
+    look = model_styles(MODELS)
+    for ax, name in zip(drawn.figure.axes, lines, strict=True):
+        solid = {line.get_label(): line for line in ax.lines if line.get_linestyle() == "-"}
+        whiskers = [c for c in ax.collections if isinstance(c, LineCollection)]
+        for place, model in enumerate(MODELS):
+            points = lines[name][model]
+            np.testing.assert_array_equal(solid[model].get_xdata(), xs)
+            np.testing.assert_allclose(solid[model].get_ydata(), [v.mean() for v in points.values()], rtol=1e-12)
+            assert solid[model].get_color() == look[model].colour
+            ends = np.array(whiskers[place].get_segments())[:, :, 1]
+            np.testing.assert_allclose(ends, [interval(v) for v in points.values()], rtol=1e-12)
+        dashed = [line for line in ax.lines if line.get_linestyle() == "--"]
+        drawn_floors = [line for line in dashed if len(line.get_xdata())]
+        assert len(drawn_floors) == (len(MODELS) if name in floors else 0)
+        for line, model in zip(drawn_floors, MODELS, strict=False):
+            np.testing.assert_allclose(line.get_ydata(), [v.mean() for v in floors[name][model].values()], rtol=1e-12)
+            assert line.get_color() == look[model].colour
+    told = {(r["measure"], r["model"], r["floor"], r["elements E"]): r["mean"] for r in drawn.rows}
+    assert len(told) == len(drawn.rows) == len(MODELS) * len(xs) * 5
+    np.testing.assert_allclose(told["anid", "MaxEnt", True, 3.0], floors["anid"]["MaxEnt"][3.0].mean(), rtol=1e-12)
+
+
+def test_starts_are_lines_and_panels_have_one_scale():
+    rng = np.random.default_rng(2)
+    values = {
+        model: {start: {w: rng.lognormal(j, 0.1, 5) for w in (0.0, 0.1, 0.2)} for start in STARTS[: j + 2]}
+        for j, model in enumerate(("MaxEnt", "MaxCausalEnt", "ML-IRL"))
+    }
+    drawn = by_start(values, "gevd", "wind w")
+    rendered(drawn)
+    axes = drawn.figure.axes[:3]
+    assert [ax.get_title(loc="left") for ax in axes] == list(values)
+    assert len({ax.get_ylim() for ax in axes}) == 1
+    assert {ax.get_yscale() for ax in axes} == {"log"}
+    for ax, by in zip(axes, values.values(), strict=True):
+        assert [line.get_label() for line in ax.lines] == list(by)
+        for line, points in zip(ax.lines, by.values(), strict=True):
+            np.testing.assert_allclose(line.get_ydata(), [v.mean() for v in points.values()], rtol=1e-12)
+    assert len(drawn.rows) == 3 * (2 + 3 + 4)
+
+
+def test_what_is_near_zero_keeps_its_room_beside_a_wide_interval():
+    wide = [-0.8, 0.0, 1.0, 0.3]
+    one = {"k-means, MLE": {2.0: [0.0, -1e-12, 0.0, 0.0], 3.0: wide}}
+    at = {"gevd": [1.0, 1.1, 1.2, 1.3], "seconds": [0.1, 0.2, 0.3, 0.4]}
+    marks = {"MaxEnt": {"k-means, MLE": at | {"anid": wide}, "best start": at | {"anid": [0.0, -1e-12, 0.0, 0.0]}}}
+    for drawn, side in ((by_start({"MaxEnt": one}, "anid", "E"), "y"), (quality(marks), "x")):
+        rendered(drawn)
+        low, high = getattr(drawn.figure.axes[0], f"get_{side}lim")()
+        assert -0.05 < low < 0.0
+        assert high > 1.0
+        assert 0.0 in getattr(drawn.figure.axes[0], f"get_{side}ticks")()
+
+
+def test_dots_are_as_large_as_values_are_frequent():
+    right = [1.0] * 9 + [2 / 3] * 3 + [None]
+    drawn = counted({"accuracy": {"5 trajectories": {"random rewards": right, "supervised": [1.0] * 12}}})
+    rendered(drawn)
+    (ax,) = drawn.figure.axes[:1]
+    dots = [line for line in ax.lines if line.get_marker() == "o"]
+    np.testing.assert_allclose([float(d.get_xdata()[0]) for d in dots], [2 / 3, 1.0, 1.0], rtol=1e-12)
+    areas = np.array([d.get_markersize() ** 2 for d in dots])
+    np.testing.assert_allclose(areas / areas[2], [3 / 12, 9 / 12, 1.0], rtol=1e-12)
+    rows = [(row["method"], row["count"], row["n"], row["failed"]) for row in drawn.rows]
+    assert rows == [("random rewards", 3, 12, 1), ("random rewards", 9, 12, 1), ("supervised", 12, 12, 0)]
+    np.testing.assert_allclose(drawn.rows[0]["mean"], 11 / 12, rtol=1e-12)
+    np.testing.assert_allclose(
+        [drawn.rows[0][end] for end in ("low", "high")], interval([v for v in right if v is not None]), rtol=1e-12
+    )
+    assert "from supervised (1) to random rewards (0.917)" in drawn.alt  # more is better
+
+
+def test_values_that_are_all_but_equal_are_one_dot():
+    drawn = counted({"anid": {"n": {"a": [0.0, 1e-4, 2e-4, 0.5, 1.0]}}})
+    rendered(drawn)
+    assert [row["count"] for row in drawn.rows] == [3, 1, 1]
+    np.testing.assert_allclose([row["value"] for row in drawn.rows], [1e-4, 0.5, 1.0], rtol=1e-12)
+
+
+def test_a_root_axis_has_a_place_for_zero_and_below():
+    figure = blank(2.0)
+    ax = figure.add_subplot()
+    ax.set_xlim(-0.05, 1.0)
+    root_axis(ax, "x", np.array([-0.04, 0.0, 0.01, 1.0]))
+    figure.canvas.draw()
+    ticks = ax.get_xticks()
+    assert 0.0 in ticks
+    assert np.all(np.diff(ticks) > 0)
+    shown = ax.transData.transform([(x, 0.5) for x in (0.0, 0.04, 0.16)])[:, 0]
+    np.testing.assert_allclose((shown[2] - shown[0]) / (shown[1] - shown[0]), 2.0, rtol=1e-9)
+
+
+def simulated(colour: str, matrix: np.ndarray) -> np.ndarray:
+    """CIELAB of a colour as eyes see it that the matrix, of linear RGB, describes."""
+    rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.clip(matrix @ np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4), 0.0, 1.0)
+    to_xyz = np.array(
+        [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.072175], [0.0193339, 0.119192, 0.9503041]]
+    )
+    x, y, z = (
+        t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116
+        for t in to_xyz @ linear / np.array([0.95047, 1.0, 1.08883])
+    )
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+# Machado, Oliveira and Fernandes (2009), severity 1: protanopia, deuteranopia, tritanopia.
+EYES = {
+    "all colours": np.eye(3),
+    "no red": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "no green": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]]
+    ),
+    "no blue": np.array(
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]]
+    ),
+}
+
+
+@pytest.mark.parametrize("eyes", EYES)
+def test_models_stay_apart_for_colour_blind_eyes(eyes: str):
+    seen = {model: simulated(style.colour, EYES[eyes]) for model, style in model_styles(MODELS).items()}
+    gaps = {pair: np.linalg.norm(seen[pair[0]] - seen[pair[1]]) for pair in itertools.combinations(seen, 2)}
+    assert min(gaps.values()) > 15.0, min(gaps, key=gaps.__getitem__)
+
+
+def test_models_have_styles_of_their_own():
+    found = model_styles([*MODELS, "my own"])
+    assert len({style.colour for style in found.values()}) == len(found)
+    assert len({style.marker for style in found.values()}) == len(found)
+    assert {style.colour for style in found.values()} <= set(VARIABLES)
+    assert MUTED not in {style.colour for style in found.values()}
+
+
+def test_starts_have_styles_of_their_own():
+    found = styles(STARTS)
+    # In some figures marks are open and coloured by model: there the marker alone tells starts apart.
+    assert len({style.marker for style in found.values()}) == len(STARTS)
+    assert len({(style.marker, style.face) for style in found.values()}) == len(STARTS)
+    assert len({style.colour for style in found.values()}) == len(STARTS)
+
+
+def test_nothing_at_all_is_still_a_figure():
+    for drawn in (
+        quality({}),
+        by_model({}, {}, "E"),
+        by_model({"anid": {}}, {}, "E"),
+        by_start({}, "anid", "E"),
+        counted({}),
+        counted({"anid": {"n": {}}}),
+    ):
+        rendered(drawn)
+        assert drawn.rows == []

@@ -1,0 +1,423 @@
+"""Maps: what is packed and how it is escaped, and what a real browser makes of it."""
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib.image
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from limiirl.errors import InvalidParameter
+from limiirl.report import Layer, Map, Report, Section, Stroke, Text, write
+from limiirl.report.map_image import still_png
+from limiirl.report.maps import UNIT_M, map_columns, map_json, packed, unpacked
+from limiirl.report.page import page_html
+from limiirl.report.svg import INK, MUTED, SERIES
+from limiirl.roads.geometry import Plane
+from tests.oracles.browser import chromium, examine, require_browser
+
+HOSTILE = '</script><script>alert(1)</script><img src=x onerror=alert(1)> & "double" \u2028'
+SQUARE = np.array([[41.15, -8.64], [41.15, -8.62], [41.17, -8.62], [41.17, -8.64], [41.15, -8.64]])
+
+
+def layers() -> list[Layer]:
+    """A square in two colourings, a diagonal, two dots and an area; hostile names everywhere."""
+    points, offsets = SQUARE[[0, 1, 1, 2, 2, 3, 3, 4]], np.array([0, 2, 4, 6, 8])
+    wide = [Stroke(HOSTILE, SERIES[0], 9.0), Stroke("other", SERIES[1], 9.0)]
+    facts = {HOSTILE: [HOSTILE, "b", None, "d"]}
+    return [
+        Layer("first", points, offsets, strokes=wide, stroke=[0, 1, 0, 1], facts=facts, group="colouring"),
+        Layer("second", points, offsets, strokes=[Stroke("", SERIES[2], 9.0)], stroke=[0, 0, 0, -1], group="colouring"),
+        Layer.of_lines(HOSTILE, [SQUARE[[0, 2]]], strokes=[Stroke("", SERIES[3], 9.0, halo=True)]),
+        Layer("dots", SQUARE[:2], strokes=[Stroke("", INK, 20.0)], kind="points", shown=False),
+        Layer.of_lines("area", [SQUARE], strokes=[Stroke("", SERIES[4])], kind="areas", shown=False),
+        Layer.of_lines("far only", [SQUARE[[1, 3]]], strokes=[Stroke("", SERIES[6], 9.0, detail=0.5)]),
+    ]
+
+
+def a_map(**changes: Any) -> Map:
+    settings: dict[str, Any] = {"attribution": f"(c) {HOSTILE}", **changes}
+    return Map("square", "A square", f"A square of streets. {HOSTILE}", "Look.", layers(), **settings)
+
+
+def a_report() -> Report:
+    return Report("Maps", "A map.", [Section("Here", [Text("Text."), a_map()]), Section("There", [Text("More.")])])
+
+
+@given(st.lists(st.integers(-(2**28), 2**28)))
+def test_numbers_are_packed_and_come_back(values: list[int]) -> None:
+    assert unpacked(packed(values)).tolist() == values
+
+
+def test_small_steps_take_a_byte_each() -> None:
+    assert len(base64.b64decode(packed(np.cumsum(np.full(500, -60))))) == 500
+
+
+def test_numbers_beyond_what_the_script_counts_are_refused() -> None:
+    with pytest.raises(InvalidParameter, match="differ by at most"):
+        packed([0, 2**31])
+
+
+def test_coordinates_are_kept_to_half_a_unit_and_south_is_down() -> None:
+    item = a_map()
+    content = json.loads(map_json(item))
+    (south, west), (north, east) = item.bounds
+    plane = Plane(0.5 * (south + north), 0.5 * (west + east))
+    shape = content["shapes"][0]
+    xy = np.stack([unpacked(shape["x"]), -unpacked(shape["y"])], axis=1) * content["unit"]
+    points = item.layers[0].points
+    np.testing.assert_allclose(xy, plane.xy(points[:, 0], points[:, 1]), atol=0.5 * UNIT_M + 1e-9)
+    assert unpacked(shape["n"]).tolist() == [2, 2, 2, 2]
+    left, top, right, bottom = content["view"]
+    assert left < right
+    assert top < bottom
+
+
+def test_layers_that_share_an_array_share_it_on_the_page() -> None:
+    content = json.loads(map_json(a_map()))
+    assert [layer["shape"] for layer in content["layers"]] == [0, 0, 1, 2, 3, 4]
+    assert len(content["shapes"]) == 5
+
+
+def test_no_text_can_leave_the_element_that_holds_it() -> None:
+    text = map_json(a_map())
+    assert not re.search("[<>&\u2028\u2029]", text)
+    assert json.loads(text)["layers"][2]["title"] == HOSTILE
+
+
+def test_facts_are_written_once_and_found_by_code() -> None:
+    layer = json.loads(map_json(a_map()))["layers"][0]
+    label, fact = layer["facts"]
+    assert [label["texts"][code] for code in unpacked(label["codes"])] == [HOSTILE, "other", HOSTILE, "other"]
+    assert [fact["texts"][code] for code in unpacked(fact["codes"])] == [HOSTILE, "b", "", "d"]
+
+
+def test_of_a_group_one_layer_is_shown_at_first() -> None:
+    assert a_map().starts_shown() == (True, False, True, False, False, True)
+
+
+def test_a_map_is_seen_as_its_layers_are_unless_told() -> None:
+    assert a_map().bounds == ((41.15, -8.64), (41.17, -8.62))
+    window = ((41.0, -8.7), (41.1, -8.6))
+    assert a_map(view=window).bounds == window
+    np.testing.assert_allclose(a_map(view=((0.0, 0.0), (1.0, 1.5))).shape, 1.5, rtol=1e-3)
+    assert a_map(aspect=0.5).shape == 0.5
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Stroke("red", "#ff0000"), "colour must be one of"),
+        (lambda: Stroke("thin", MUTED, 0.0), "width > 0"),
+        (lambda: Layer("x", [[-8.63, 141.15, 0.0]]), "rows of latitude and longitude"),
+        (lambda: Layer("x", [[141.15, -8.63]]), r"point 0 of 'x' is \[141.15, -8.63\]"),
+        (lambda: Layer("x", [[41.15, np.nan]]), "finite latitudes"),
+        (lambda: Layer("x", SQUARE, [0, 3]), "rise from 0 to the number of points, 5"),
+        (lambda: Layer("x", SQUARE, [0, 0, 5]), "at least 1 a step"),
+        (lambda: Layer("x", SQUARE, [0, 5], stroke=[1]), "one of the 1 strokes"),
+        (lambda: Layer("x", SQUARE, [0, 5], stroke=[-2]), "one of the 1 strokes"),
+        (lambda: Layer("x", SQUARE, [0, 5], strokes=[]), "1 to 127 strokes"),
+        (lambda: Layer("x", SQUARE, [0, 5], facts={"km": [1, 2]}), "'km' of layer 'x' has 2 for 1"),
+        (lambda: Layer("x", SQUARE, kind="balls"), "kind must be one of"),  # type: ignore[arg-type]
+        (lambda: Layer(" ", SQUARE), "not blank"),
+        (lambda: Map("m", "M", "A.", "", [Layer("x", np.empty((0, 2)))]), "needs something to draw"),
+        (lambda: Map("M", "M", "A.", "", layers()), "a map's name must be a file name"),
+        (lambda: Map("m", "M", "", "", layers()), "a map's alt must be text"),
+        (lambda: Map("m", "M", "A.", "", layers(), aspect=0.0), "aspect must be positive"),
+        (lambda: Report("R", "", [Section("S", [a_map(), a_map()])]), "'square' occurs twice"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_words(make: Any, words: str) -> None:
+    with pytest.raises(InvalidParameter, match=words):
+        make()
+
+
+def test_the_page_allows_its_own_script_and_no_other(tmp_path: Path) -> None:
+    page = write(a_report(), tmp_path).read_text()
+    script = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
+    assert len(script) == 1
+    digest = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'\">" in page
+    assert page.count("<script") == 2
+    plain = page_html(Report("R", "", [Section("S", [Text("x")])]), {})
+    assert "<script" not in plain
+    assert "script-src" not in plain
+    assert "map-frame" not in plain
+
+
+def test_a_maps_files_stand_beside_the_page_and_go_with_it(tmp_path: Path) -> None:
+    page = write(a_report(), tmp_path)
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "figures/square.csv").read_text())))
+    # A row a thing, those that two layers share once; the fourth street is in the first colouring only.
+    assert len(rows) == 4 + 1 + 2 + 1 + 1
+    assert rows[1]["layers"] == "first: other; second"
+    assert rows[3]["layers"] == "first: other"
+    assert rows[1]["facts"] == f"{HOSTILE}: b"
+    assert rows[0]["geometry"] == "LINESTRING (-8.64 41.15, -8.62 41.15)"
+    assert rows[5]["geometry"] == "POINT (-8.64 41.15)"
+    assert rows[7]["geometry"].startswith("POLYGON ((-8.64 41.15, ")
+    assert set(re.findall(r'href="(figures/[^"]*)" download', page.read_text())) == {
+        "figures/square.png",
+        "figures/square.csv",
+    }
+    write(Report("Maps", "None.", [Section("S", [Text("x")])]), tmp_path)
+    assert not (tmp_path / "figures").exists()
+
+
+def test_the_columns_of_a_gis_hold_what_the_map_shows() -> None:
+    assert set(map_columns(a_map())) == {"layers", "facts", "geometry"}
+
+
+def near(picture: Any, colour: str) -> int:
+    """How many pixels have nearly this colour."""
+    wanted = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    return int((np.abs(picture[..., :3] - wanted).max(axis=-1) < 0.06).sum())
+
+
+def test_the_picture_for_paper_shows_what_the_map_shows_at_first() -> None:
+    data = still_png(a_map())
+    picture = matplotlib.image.imread(io.BytesIO(data))
+    assert near(picture, SERIES[0]) > 1000
+    assert near(picture, SERIES[1]) > 1000
+    assert near(picture, SERIES[3]) > 1000
+    assert near(picture, SERIES[2]) < 20
+    assert near(picture, SERIES[6]) < 20
+    assert data == still_png(a_map())
+
+
+# In a browser.
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    require_browser()
+    written = write(a_report(), tmp_path_factory.mktemp("map"))
+    return written.rename(tmp_path_factory.mktemp("alone") / "page.html")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    require_browser()
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def tab(browser: Any, page: Path) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1000, "height": 900}, reduced_motion="reduce")
+    tab = context.new_page()
+    problems: list[str] = []
+    # The test's own reading of pixels earns a warning.
+    tab.on("console", lambda message: message.type == "error" and problems.append(message.text))
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.goto(page.resolve().as_uri())
+    settled(tab)
+    yield tab
+    assert problems == []
+    context.close()
+
+
+def settled(tab: Any) -> None:
+    """Wait until what was asked for is painted: two frames."""
+    tab.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def count(tab: Any, variable: str) -> int:
+    """How many pixels of the canvas have the colour of a CSS variable."""
+    found = tab.evaluate(
+        """variable => {
+          const canvas = document.querySelector('canvas');
+          const wanted = getComputedStyle(canvas).getPropertyValue(variable).trim();
+          const parts = [1, 3, 5].map(i => parseInt(wanted.slice(i, i + 2), 16));
+          const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+          let count = 0;
+          for (let i = 0; i < data.length; i += 4)
+            count += parts.every((part, j) => Math.abs(data[i + j] - part) < 6);
+          return count;
+        }""",
+        variable,
+    )
+    return int(found)
+
+
+def scale(tab: Any) -> str:
+    """The bar's length, in metres and in pixels."""
+    return str(
+        tab.evaluate("() => { const b = document.querySelector('.map-scale'); return b.textContent + b.style.width }")
+    )
+
+
+def middle(tab: Any) -> tuple[float, float]:
+    tab.evaluate("() => document.querySelector('canvas').scrollIntoView({behavior: 'instant', block: 'center'})")
+    box = tab.locator("canvas").bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_the_page_with_a_map_has_no_fault(page: Path) -> None:
+    faults = examine(page).faults
+    # The examiner knows pages without scripts; that this page runs its own alone is tested above.
+    faults["structure"] = [fault for fault in faults.get("structure", []) if not fault.startswith("a script:")]
+    assert {kind: found for kind, found in faults.items() if found} == {}
+
+
+def test_the_canvas_shows_the_layers(tab: Any) -> None:
+    assert count(tab, "--series-1") > 500
+    assert count(tab, "--series-2") > 500
+    assert count(tab, "--series-4") > 500
+    assert count(tab, "--series-3") == 0
+    # Only from near.
+    assert count(tab, "--series-7") == 0
+
+
+def test_layers_are_shown_and_hidden(tab: Any) -> None:
+    tab.locator("[data-layer='3']").check()
+    settled(tab)
+    assert count(tab, "--ink") > 200
+    tab.locator("[data-layer='2']").uncheck()
+    settled(tab)
+    assert count(tab, "--series-4") == 0
+
+
+def test_of_a_group_one_is_shown_at_a_time_and_what_is_not_of_a_layer_is_not_drawn(tab: Any) -> None:
+    tab.locator("[data-layer='1']").check()
+    settled(tab)
+    assert count(tab, "--series-1") == 0
+    three = count(tab, "--series-3")
+    tab.locator("[data-layer='0']").check()
+    settled(tab)
+    one, two = count(tab, "--series-1"), count(tab, "--series-2")
+    # Three sides of the square, of which the other colouring shows four.
+    assert 0.65 < three / (one + two) < 0.85
+
+
+def test_keys_zoom_move_and_tell(tab: Any) -> None:
+    settled(tab)
+    before = scale(tab)
+    tab.locator("canvas").focus()
+    tab.keyboard.press("+")
+    tab.keyboard.press("+")
+    settled(tab)
+    assert scale(tab) != before
+    tab.keyboard.press("Enter")
+    assert HOSTILE.partition(" ")[0] in tab.text_content(".map-said")
+    for _ in range(3):
+        tab.keyboard.press("ArrowLeft")
+    settled(tab)
+    assert tab.text_content(".map-said") == "nothing here"
+    tab.keyboard.press("0")
+    settled(tab)
+    assert scale(tab) == before
+
+
+def test_what_is_fine_appears_from_near(tab: Any) -> None:
+    for _ in range(4):
+        tab.locator("[data-zoom='1']").click()
+        settled(tab)
+    assert count(tab, "--series-7") > 500
+
+
+def test_buttons_zoom(tab: Any) -> None:
+    before = scale(tab)
+    tab.locator("[data-zoom='-1']").click()
+    settled(tab)
+    assert scale(tab) != before
+    tab.locator("[data-zoom='0']").click()
+    settled(tab)
+    assert scale(tab) == before
+
+
+def test_the_wheel_belongs_to_the_page_until_the_map_is_chosen(tab: Any) -> None:
+    before = scale(tab)
+    tab.mouse.move(*middle(tab))
+    tab.mouse.wheel(0, -400)
+    tab.wait_for_timeout(100)
+    assert scale(tab) == before
+    tab.mouse.click(*middle(tab))
+    for _ in range(6):
+        tab.mouse.wheel(0, -200)
+    tab.wait_for_timeout(150)
+    assert scale(tab) != before
+
+
+def test_dragging_moves(tab: Any) -> None:
+    x, y = middle(tab)
+    before = count(tab, "--series-2")
+    tab.mouse.move(x, y)
+    tab.mouse.down()
+    tab.mouse.move(x + 200, y, steps=4)
+    tab.mouse.move(x + 400, y, steps=4)
+    tab.mouse.up()
+    settled(tab)
+    assert count(tab, "--series-2") < 0.9 * before
+
+
+def test_pointing_tells_names_as_text(tab: Any) -> None:
+    x, y = middle(tab)
+    box = tab.locator("canvas").bounding_box()
+    tab.mouse.move(x, y)
+    settled(tab)
+    assert tab.text_content(".map-tip b") == HOSTILE
+    # The lower side of the square: its label is its title, its fact stands below.
+    for part in np.linspace(0.6, 0.99, 80):
+        tab.mouse.move(x, box["y"] + part * box["height"])
+        if tab.locator(".map-tip span span").count():
+            break
+    assert tab.text_content(".map-tip b") == HOSTILE
+    assert tab.text_content(".map-tip span span") == HOSTILE
+    assert tab.locator(".map-tip img, .map-tip script").count() == 0
+    assert tab.locator("canvas").get_attribute("aria-label").startswith("A square. A square of streets. </script>")
+
+
+def test_an_area_is_drawn_and_told(tab: Any) -> None:
+    tab.locator("[data-layer='4']").check()
+    settled(tab)
+    x, y = middle(tab)
+    tab.mouse.move(x - 60, y - 20)
+    settled(tab)
+    assert tab.text_content(".map-tip b") == "area"
+
+
+def test_dark_has_its_own_shades(browser: Any, page: Path) -> None:
+    context = browser.new_context(viewport={"width": 1000, "height": 900}, color_scheme="dark")
+    tab = context.new_page()
+    tab.goto(page.resolve().as_uri())
+    settled(tab)
+    assert count(tab, "--series-1") > 500
+    assert (
+        tab.evaluate("() => getComputedStyle(document.querySelector('canvas')).getPropertyValue('--series-1')")
+        != (SERIES[0])
+    )
+    tab.emulate_media(color_scheme="light")
+    settled(tab)
+    assert count(tab, "--series-1") > 500
+    context.close()
+
+
+def test_without_scripts_and_on_paper_there_is_the_picture(browser: Any, page: Path) -> None:
+    for scripts, media in ((False, "screen"), (True, "print")):
+        context = browser.new_context(viewport={"width": 1000, "height": 900}, java_script_enabled=scripts)
+        tab = context.new_page()
+        tab.goto(page.resolve().as_uri())
+        tab.emulate_media(media=media)
+        assert tab.locator(".map-still").is_visible()
+        assert not tab.locator("canvas").is_visible()
+        assert not tab.locator(".map-layers").is_visible()
+        context.close()
+
+
+def test_the_script_unpacks_as_python_packs(browser: Any) -> None:
+    source = (Path(__file__).parents[2] / "src/limiirl/report/templates/map_shapes.js").read_text()
+    values = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, 10**6, -(10**6), 2**29, 3]
+    tab = browser.new_page()
+    found = tab.evaluate(f"text => {{ {source}; return [...unpack(text)]; }}", packed(values))
+    assert found == values
+    tab.close()

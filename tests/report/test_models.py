@@ -1,0 +1,161 @@
+"""The report of other models: ML-IRL's tables, how often agents are put right, and what the page says of it."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from limiirl.experiments.results import Results
+from limiirl.experiments.spec import METHODS
+from limiirl.experiments.studies import SIGMA_METHODS, STUDIES, choose
+from limiirl.report import write
+from limiirl.report.studies import run_report, told_in_text
+from limiirl.report.studies.report import title_of
+from tests.oracles.browser import examine, require_browser
+from tests.oracles.report import filled, half_width, reader, rows
+
+REPEATS = 9
+ML, SIGMA = STUDIES["mlirl"], STUDIES["sigma-girl"]
+WARM = [name for name in SIGMA_METHODS if name.startswith(("k-means", "GMM"))]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return filled(tmp_path_factory.mktemp("run"), ["mlirl", "sigma-girl"], REPEATS)
+
+
+@pytest.fixture(scope="module")
+def report(store):
+    return run_report(store)
+
+
+@pytest.fixture(scope="module")
+def folder(report, tmp_path_factory):
+    return write(report, tmp_path_factory.mktemp("report")).parent
+
+
+@pytest.fixture(scope="module")
+def raw(store):
+    return reader(store, REPEATS)
+
+
+def test_every_figure_and_table_is_there(folder):
+    figures = {path.stem for path in (folder / "figures").glob("*.svg")}
+    boxes = {f"sigma-girl-{n}" for n in SIGMA.points}
+    assert figures == {"mlirl", "sigma-girl", "sigma-girl-lines", *boxes}
+    tables = {path.stem for path in (folder / "tables").glob("*.tex")}
+    assert tables == {"findings", "mlirl-scores", "mlirl-tests", "sigma-girl-scores", "sigma-girl-tests"}
+
+
+def test_scores_of_ml_irl_are_means_of_the_records(folder, raw):
+    table = {row["Method"]: row for row in rows(folder, "tables/mlirl-scores.csv")}
+    assert list(table) == list(METHODS)
+    for method, row in table.items():
+        for heading, measure in (("NLL", "nll"), ("ANID", "anid"), ("GEVD", "gevd")):
+            values = raw(ML, method, ML.points[0], measure)
+            np.testing.assert_allclose(float(row[heading]), values.mean(), rtol=1e-12)
+            np.testing.assert_allclose(float(row[f"{heading} ±"]), half_width(values), rtol=1e-9)
+    assert table["supervised"]["Iterations"] == ""
+
+
+def test_box_plots_of_ml_irl_have_the_records_quartiles_and_no_numbers_of_the_papers(folder, raw):
+    for row in rows(folder, "figures/mlirl.csv"):
+        if not (row["method"] == "supervised" and row["measure"] in ("n_iter", "seconds")):
+            values = raw(ML, row["method"], ML.points[0], row["measure"])
+            told = [float(row[name]) for name in ("q1", "median", "q3")]
+            np.testing.assert_allclose(told, np.percentile(values, (25, 50, 75)), rtol=1e-12)
+        assert row["paper"] == "nan"
+
+
+def test_agents_put_right_are_counted(folder, raw):
+    table = rows(folder, "tables/sigma-girl-scores.csv")
+    assert len(table) == len(SIGMA_METHODS) * len(SIGMA.points)
+    for row in table:
+        x = int(row["Trajectories"])
+        accuracy = raw(SIGMA, row["Method"], x, "accuracy")
+        np.testing.assert_allclose(float(row["Accuracy"]), accuracy.mean(), rtol=1e-12)
+        assert int(row["All right"]) == np.sum(accuracy == 1.0)
+        np.testing.assert_allclose(float(row["ANID"]), raw(SIGMA, row["Method"], x, "anid").mean(), atol=1e-12)
+    dots = rows(folder, "figures/sigma-girl.csv")
+    for row in dots:
+        x, measure = int(row["setting"].split()[0]), row["measure"]
+        values = raw(SIGMA, row["method"], x, measure)
+        near = np.isclose(values, float(row["value"]), rtol=0.0, atol=1e-9)
+        assert int(row["count"]) == near.sum()
+        np.testing.assert_allclose(float(row["mean"]), values.mean(), atol=1e-12)
+    assert {row["measure"] for row in dots} == {"accuracy", "anid"}
+
+
+def test_warm_starts_are_tested_against_both_random_ones(folder, raw):
+    table = rows(folder, "tables/sigma-girl-tests.csv")
+    assert {row["Method"] for row in table} == set(WARM)
+    assert {row["Against"] for row in table} == {"random responsibilities", "random rewards"}
+    assert len(table) == 2 * len(WARM) * len(SIGMA.points)
+    for row in table:
+        x = int(row["Trajectories"])
+        gap = raw(SIGMA, row["Method"], x, "accuracy") - raw(SIGMA, row["Against"], x, "accuracy")
+        np.testing.assert_allclose(float(row["Accuracy difference"]), gap.mean(), atol=1e-12)
+        if np.ptp(gap) > 0:
+            p = stats.ttest_1samp(gap, 0.0).pvalue
+            np.testing.assert_allclose(float(row["Accuracy p, Student"]), p, rtol=1e-7)
+
+
+def test_the_page_says_what_was_run(folder):
+    page = (folder / "index.html").read_text()
+    assert "Multiple intents with other models of behaviour</title>" in page
+    assert "The experiments of the LiMIIRL paper, computed anew: box plots with ML-IRL, paper&#39;s" in page
+    assert "three agents (center, up, border)" in page
+    assert "ElementWorlds were generated" in page
+    assert "<dt>Sigma-GIRL</dt>" in page
+    # One name for one model, here and beyond the paper.
+    assert "<dt>ML-IRL, paper&#39;s</dt>" in page
+    assert "<dt>ML-IRL</dt>" not in page
+    assert "<dt>MaxCausalEnt</dt>" not in page
+    assert "Best start</em>" not in page
+    assert "MaxEnt</em> is over whole trajectories" not in page  # it was not run
+
+
+def test_agents_alone_have_no_words_on_other_worlds(tmp_path):
+    report = run_report(filled(tmp_path, ["sigma-girl"], 2))
+    assert [section.title for section in report.sections] == ["What is compared", "Findings", "Box plots: Sigma-GIRL"]
+    assert "ElementWorld" not in report.lead
+    assert "ElementWorld" not in report.methods[0].prose
+    assert "ElementWorld" not in report.sections[0].items[0].prose
+    # And how they were fitted is said all the same.
+    for words in (
+        "changed by less than 1e-6 an agent or, unless said otherwise, for 100 iterations",
+        "*k-means* clusters mean discounted reward or policy features of the agents, the best of 20 starts",
+        "*GMM* is a Gaussian mixture",
+        "*Random responsibilities* are uniform",
+    ):
+        assert words in report.methods[0].prose
+
+
+def test_titles_are_of_what_was_run():
+    def title(*names):
+        return title_of([Results(study, {}) for study in choose(names)])
+
+    assert title("table1", "wind") == title("boxplots") == "Multiple intents in ElementWorld"
+    assert title("models") == "Multiple intents with other models of behaviour"
+    assert title("all") == "Multiple intents: the paper's experiments"
+    assert title("beyond") == "Multiple intents: every model, every start"
+    assert title("all", "beyond") == "Multiple intents: the paper's experiments, and beyond"
+
+
+def test_the_terminal_is_told_the_scores(store, raw):
+    told = told_in_text(store, choose(["mlirl", "sigma-girl"]))
+    lines = told.splitlines()
+    head = next(line for line in lines if line.startswith("  Accuracy"))
+    assert head.split() == ["Accuracy", *map(str, SIGMA.points)]
+    first = lines[lines.index(head) + 1]
+    values = raw(SIGMA, "k-means, reward features", SIGMA.points[0], "accuracy")
+    assert f"{values.mean():.3f} ± {half_width(values):.3f}" in first
+    gevd = raw(ML, "GMM, MLE", ML.points[0], "gevd")
+    line = next(line for line in lines if line.startswith("  GMM, MLE"))
+    assert f"{gevd.mean():.2f} ± {half_width(gevd):.2f}" in line
+
+
+def test_a_browser_finds_no_fault(folder):
+    require_browser()
+    found = examine(folder / "index.html")
+    assert found.faults == {}
+    assert found.n_figures == 6

@@ -1,0 +1,586 @@
+"""Pages about roads: lines of streets, the gauge, words from numbers, two routes, and what the pages count."""
+
+import re
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips
+from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.report import Table, write
+from limiirl.report.roads.figures import _free_side, driver_rewards, find_pair
+from limiirl.report.roads.forecasts import _turn_table
+from limiirl.report.roads.layers import Chains, chains, flow_layers, near, streets, way
+from limiirl.report.roads.matching import quality_page
+from limiirl.report.roads.network import network_page
+from limiirl.report.roads.styles import drivers_page
+from limiirl.report.roads.view import DriversView, ForecastExample
+from limiirl.roads import City, RoadNetwork, Trips
+from limiirl.roads.drivers.styles import Gauged, fixed_gauge, matched, style_words
+from limiirl.roads.features import FeatureChoice, state_features, turn_features
+from limiirl.roads.geometry import Plane
+from limiirl.roads.matching.matches import Matches, Piece, TripMatch
+from limiirl.roads.matching.quality import quality
+from tests.oracles.browser import examine, require_browser
+
+HOSTILE = "<script>alert(1)</script> & "
+
+
+@pytest.fixture(scope="module")
+def city() -> City:
+    return City(seed=1, radius_km=1.3)
+
+
+@pytest.fixture(scope="module")
+def demos(city: City) -> Demonstrations:
+    return city.drive(n_drivers=10, trips_each=6).demos
+
+
+@pytest.fixture(scope="module")
+def view(city: City, demos: Demonstrations) -> DriversView:
+    truth = city.ensemble
+    shuffled = RewardEnsemble(truth.weights[[2, 0, 1]], truth.thetas[[2, 0, 1]])
+    longest = int(np.argmax(np.diff(demos.offsets)))
+    path = demos.states[demos.offsets[longest] : demos.offsets[longest + 1]]
+    onward = city.network.turn_to[city.network.out_ptr[path[4]] : city.network.out_ptr[path[4] + 1]]
+    example = ForecastExample(
+        f"{HOSTILE}trip",
+        path[:5],
+        path[5:],
+        [(int(s), 0.9 / len(onward)) for s in onward],
+        [(path[4:], 0.75)],
+        city.places,
+        np.full(city.places.size, 1.0 / city.places.size),
+        np.array([0.2, 0.3, 0.5]),
+    )
+    return DriversView(
+        city.network,
+        city.mdp.feature_names,
+        city.features.groups,
+        {"hard": truth, "soft": shuffled, HOSTILE: truth},
+        demos,
+        np.eye(3)[demos.labels],
+        demos.features(city.mdp),
+        forecasts=[example],
+        tables=[Table("cv", "Cross-validation", "", ["Method", "NLL"], [["one", 2.0]])],
+        names=[f"{HOSTILE}one", "two", "three"],
+        least=2,  # a style has three or four of the ten drivers
+    )
+
+
+# Lines of streets.
+
+
+def steps(lines: Chains) -> Counter[tuple[tuple[float, ...], ...]]:
+    """Every step of every line, without direction."""
+    points = [tuple(point) for point in lines.points.tolist()]
+    ends = lines.offsets.tolist()
+    return Counter(tuple(sorted((points[i], points[i + 1]))) for a, b in pairwise(ends) for i in range(a, b - 1))
+
+
+def test_every_street_is_drawn_once(city: City) -> None:
+    network = city.network
+    lines = chains(network)
+    at = np.stack([network.lat, network.lon], axis=1).tolist()
+    wanted = {tuple(sorted((tuple(at[a]), tuple(at[b])))) for a, b in zip(network.tail, network.head, strict=True)}
+    found = steps(lines)
+    assert set(found) == wanted
+    assert set(found.values()) == {1}
+    # Fewer lines than streets, since bends do not end them.
+    assert lines.n_chains < 0.9 * len(wanted)
+
+
+def test_a_line_ends_where_a_key_changes_and_its_segments_follow_it(city: City) -> None:
+    network = city.network
+    lines = chains(network, [network.road_class, network.speed_kmh])
+    ends = lines.offsets.tolist()
+    for i, start in enumerate(lines.starts.tolist()):
+        own = lines.segments[start : start + ends[i + 1] - ends[i] - 1]
+        assert np.unique(network.road_class[own]).size == 1
+        assert np.unique(network.speed_kmh[own]).size == 1
+        for place, s in enumerate(own.tolist()):
+            step = {tuple(point) for point in lines.points[ends[i] + place : ends[i] + place + 2].tolist()}
+            assert step == {(network.lat[n], network.lon[n]) for n in (network.tail[s], network.head[s])}
+    np.testing.assert_allclose(lines.total(network.length_m).sum(), network.length_m[lines.segments].sum(), rtol=1e-12)
+
+
+def test_a_ring_is_one_closed_line() -> None:
+    ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
+    lines = chains(ring)
+    assert lines.offsets.tolist() == [0, 4]
+    assert lines.points[0].tolist() == lines.points[-1].tolist()
+
+
+def test_only_what_is_within_is_drawn(city: City) -> None:
+    network = city.network
+    chosen = network.road_class == network.road_class[0]
+    lines = chains(network, within=chosen)
+    both = np.where(network.opposite >= 0, network.opposite, np.arange(network.n_segments))
+    assert (chosen[lines.segments] | chosen[both[lines.segments]]).all()
+    assert chains(network, within=np.zeros(network.n_segments, dtype=bool)).n_chains == 0
+
+
+def test_streets_tell_what_is_known_and_what_is_not(city: City) -> None:
+    layer = streets(city.network)
+    assert "unknown" in layer.facts["limit"]
+    assert {"both ways", "one way"} == set(layer.facts["driven"])
+
+
+# The gauge.
+
+
+@cache
+def small_features() -> tuple[NDArray[np.float64], NDArray[np.float64], FeatureChoice]:
+    """Lengths, features and their groups of a small city: four groups that divide the same length."""
+    network, choice = City(seed=1, radius_km=0.8).network, FeatureChoice(lanes=True)
+    return network.length_m / 1000.0, state_features(network, choice).toarray(), choice
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_the_gauge_leaves_every_segments_reward_and_forgets_what_cannot_be_known(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    length, phi, choice = small_features()
+    thetas = rng.uniform(-10.0, 0.0, (3, phi.shape[1]))
+    km = phi.T @ rng.integers(0, 4, len(phi)) + 1e-3
+    gauged = fixed_gauge(thetas, choice.groups, km)
+    np.testing.assert_allclose(gauged.reward(phi, length), thetas @ phi.T, rtol=1e-10, atol=1e-12)
+    for places in choice.groups.values():
+        np.testing.assert_allclose(gauged.thetas[:, list(places)] @ km[list(places)], 0.0, atol=1e-9 * km.sum())
+    # Moving reward from one group to the others is seen nowhere.
+    moved = thetas.copy()
+    shifts = rng.normal(size=len(choice.groups))
+    shifts -= shifts.mean()
+    for shift, places in zip(shifts, choice.groups.values(), strict=True):
+        moved[:, list(places)] += shift
+    again = fixed_gauge(moved, choice.groups, km)
+    np.testing.assert_allclose(again.thetas, gauged.thetas, atol=1e-10)
+    np.testing.assert_allclose(again.level, gauged.level, atol=1e-10)
+
+
+def test_features_that_are_no_lengths_stay() -> None:
+    gauged = fixed_gauge([[-1.0, -3.0, -2.0]], {"road class": (0, 1), "turns": (2,)}, [1.0, 1.0, 7.0])
+    assert gauged.thetas.tolist() == [[1.0, -1.0, -2.0]]
+    assert gauged.level.tolist() == [-2.0]
+
+
+@pytest.mark.parametrize(
+    ("groups", "km", "words"),
+    [
+        ({"road class": (0,)}, [1.0, 1.0], "each of the 2 features once"),
+        ({"road class": (0, 1)}, [1.0], "km must have one entry a feature, 2"),
+        ({"road class": (0, 1)}, [0.0, 0.0], "no km were driven of any feature of group 'road class'"),
+    ],
+)
+def test_a_gauge_that_is_not_defined_is_refused(groups: Any, km: Any, words: str) -> None:
+    with pytest.raises(InvalidParameter, match=words):
+        fixed_gauge([[0.0, 0.0]], groups, km)
+
+
+def test_starts_are_paired_by_their_rewards_and_a_missing_intent_stays_empty(view: DriversView) -> None:
+    hard, soft = view.panels["hard"], view.panels["soft"]
+    for mine, theirs in zip(hard, soft, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    one, two = Gauged(np.array([-1.0, -5.0]), np.zeros((2, 1))), Gauged(np.array([-4.9]), np.zeros((1, 1)))
+    assert matched(one, two, [1.0]).tolist() == [-1, 0]
+
+
+def test_the_plot_holds_every_reward_of_every_start(view: DriversView) -> None:
+    drawn = driver_rewards(view.panels, view.feature_names, view.groups)
+    assert len(drawn.rows) == 3 * 3 * (1 + 7)
+    first = [row for row in drawn.rows if row["start"] == "hard" and row["intent"] == "1"]
+    assert [row["reward"] for row in first[1:]] == view.panels["hard"][2][1].tolist()
+    with pytest.raises(InvalidParameter, match="a panel is weights"):
+        driver_rewards({"x": ([1.0], [0.0], [[1.0, 2.0]])}, ["a"], {"g": (0,)})
+
+
+# Words.
+
+
+def test_words_follow_the_numbers() -> None:
+    names, groups = ["km of lane", "km of road", "bends"], {"road class": (0, 1), "turns": (2,)}
+    gauged = Gauged(np.array([-1.0, -4.0]), np.array([[1.0, -2.0, -0.1], [-3.0, 0.5, -2.0]]))
+    mean, shares = np.array([[8.0, 2.0, 0.0], [0.5, 1.5, 3.0]]), np.array([0.2, 0.8])
+    one, two = style_words(gauged, mean, shares, names, groups)
+    assert one.short == "long trips, more lane, less road"
+    assert "80 % are lane (all: 56 %)" in one.long
+    assert "Prefers lane (+1 a km)" in one.long
+    assert "Avoids road (−2 a km)" in one.long
+    assert "A km costs 1 on average (all: 3.4), so detours matter less to it." in one.long
+    assert "Minds bends less (−0.1 each, all: −1.6)." in one.long
+    assert two.short == "short trips, more road, less lane"
+    assert "detours" not in two.long
+    # The other way round, and so are the words.
+    back = style_words(Gauged(gauged.level[::-1], gauged.thetas[::-1]), mean[::-1], shares[::-1], names, groups)
+    assert [words.long for words in back] == [two.long, one.long]
+    equal = style_words(gauged, mean, [0.5, 0.5], names, groups)
+    assert "so it minds detours" in equal[1].long
+
+
+def test_places_and_speeds_are_kilometres() -> None:
+    gauged, mean = Gauged(np.array([-1.0, -1.0]), np.array([[0.5, -1.0], [-1.0, 0.5]])), [[8.0, 2.0], [2.0, 8.0]]
+    names, groups = ["km in centre", "km in N"], {"region": (0, 1)}
+    one, _ = style_words(gauged, mean, [0.5, 0.5], names, groups)
+    assert one.short == "more km in centre, fewer km in N"
+    assert "80 % are in centre (all: 50 %); fewer km in N (20 %, all: 50 %)." in one.long
+    assert "Prefers km in centre (+0.5 a km). Avoids km in N (−1 a km)." in one.long
+
+
+def test_styles_that_are_alike_are_said_to_be() -> None:
+    gauged = Gauged(np.array([-1.0, -1.0]), np.zeros((2, 1)))
+    words = style_words(gauged, [[5.0], [5.0]], [0.5, 0.5], ["km"], {"length": (0,)})
+    assert [style.short for style in words] == ["like all trips"] * 2
+
+
+@pytest.mark.parametrize(("theta", "said"), [
+    (-2.2e-15, "Does not mind tolls (0 each, all: −5)."),
+    (0.004, "Does not mind tolls (0 each, all: −5)."),
+    (3.0, "Likes tolls (+3 each, all: −3.5)."),
+    (-20.0, "Minds tolls (−20 each, all: −15)."),
+    (-123.4, "Minds tolls (−120 each, all: −67)."),
+])  # fmt: skip
+def test_what_is_nothing_is_said_to_be(theta: float, said: str) -> None:
+    gauged = Gauged(np.array([-1.0, -1.0]), np.array([[theta, 0.0], [-10.0, 0.0]]))
+    words = style_words(gauged, np.ones((2, 2)), [0.5, 0.5], ["tolls", "km"], {"length": (1,), "turns": (0,)})
+    assert words[0].long.endswith(said)
+    assert "e−" not in words[0].long
+
+
+def test_a_preference_within_rounding_is_none() -> None:
+    """A level that is nothing has no ratio worth a word; nor has a reward of a rounding error beside another."""
+    gauged = Gauged(np.array([-2e-15, 1e-16]), np.array([[3e-15, -1e-16], [-2e-16, 1e-15]]))
+    names, groups = ["km of lane", "bends"], {"road class": (0,), "turns": (1,)}
+    for words in style_words(gauged, np.ones((2, 2)), [0.5, 0.5], names, groups):
+        assert words.long == "50 % of the trips. Ordinary ones: 1 km on average, 1 km over all."
+    near_zero = Gauged(np.array([-0.05, -1e-12]), np.zeros((2, 2)))
+    assert all("costs" not in w.long for w in style_words(near_zero, np.ones((2, 2)), [0.5, 0.5], names, groups))
+
+
+def test_streets_around_a_place_fill_a_window() -> None:
+    """A tall place in a wide window, and a wide one in the square window of a phone."""
+    at = np.arange(9) * 0.01
+    lat, lon = (part.ravel() for part in np.meshgrid(41.0 + at, -8.0 + at, indexing="ij"))
+    pairs = [(i, i + 1) for i in range(80) if i % 9 < 8]
+    tail, head = zip(*pairs, strict=True)
+    network = RoadNetwork.from_segments(lat, lon, tail, head)
+    tall, wide = [[41.0, -7.961], [41.08, -7.959]], [[41.039, -8.0], [41.041, -7.92]]
+    columns = [sorted({pairs[i][0] % 9 for i in np.flatnonzero(near(network, tall, 1.0, widest=w))}) for w in (1, 1.5)]
+    assert columns == [[3, 4], [0, 1, 2, 3, 4, 5, 6, 7]]
+    rows = [sorted({pairs[i][0] // 9 for i in np.flatnonzero(near(network, wide, 1.0, widest=w))}) for w in (1, 1.5)]
+    assert rows == [[4], [1, 2, 3, 4, 5, 6, 7]]
+
+
+# Two routes.
+
+
+def test_words_of_ends_stand_beside_the_routes() -> None:
+    """Routes that leave the start to the right and below, and reach the end from the left."""
+    lines = [np.array([[0.0, 0.0], [1.0, 0.0], [1.0, -1.0]]), np.array([[0.0, 0.0], [0.0, -1.0], [1.0, -1.0]])]
+    half = np.array([1.5, 1.5])
+    assert _free_side(np.zeros((2, 2)), lines, half)[1] == (-1.0, 0.0)
+    assert _free_side(np.full((2, 2), [1.0, -1.0]), lines, half)[1] == (1.0, 0.0)
+    # The right is beyond the picture.
+    assert _free_side(np.full((2, 2), [1.0, -1.0]), lines, np.array([1.2, 1.5]))[1] == (0.0, -1.0)
+
+
+def test_short_names_of_styles_stand_in_one_row_in_order() -> None:
+    panel = ([0.5, 0.3, 0.2], [-2.0, -3.0, -1.0], np.zeros((3, 1)))
+    drawn = driver_rewards({"hard": panel}, ["km"], {"length": (0,)}, names=["style 1", "style 2", "style 3"])
+    box = drawn.figure.legends[0]
+    assert [text.get_text() for text in box.get_texts()] == ["style 1", "style 2", "style 3"]
+    assert box._ncols == 3
+
+
+def test_the_pair_is_the_one_that_shares_least(city: City, demos: Demonstrations) -> None:
+    network, labels = city.network, np.asarray(demos.labels)
+    paths = [demos.states[a:b] for a, b in pairwise(demos.offsets)]
+    length = [float(network.length_m[path].sum()) for path in paths]
+    best: dict[float, tuple[float, float]] = {}
+    for reach in (200.0, 400.0, 800.0):
+        for i, one in enumerate(paths):
+            for j in range(i + 1, len(paths)):
+                two = paths[j]
+                ends = [
+                    np.hypot(*(network.node_xy[node[one[at]]] - network.node_xy[node[two[at]]]))
+                    for node, at in ((network.tail, 0), (network.head, -1))
+                ]
+                usable = all(
+                    length[k] >= 1500.0
+                    and length[k] <= 2.2 * np.hypot(*(network.node_xy[network.head[paths[k][-1]]] -
+                                                     network.node_xy[network.tail[paths[k][0]]]))
+                    for k in (i, j)
+                )  # fmt: skip
+                if labels[i] != labels[j] and max(ends) <= reach and usable:
+                    both = set(one.tolist()) & set(two.tolist())
+                    shared = sum(float(network.length_m[s]) for s in both) / min(length[i], length[j])
+                    best[reach] = min(best.get(reach, (np.inf, 0.0)), (shared, float(max(ends))))
+        if reach in best and best[reach][0] < 0.5:
+            break
+    found = find_pair(network, demos, labels)
+    assert found is not None
+    np.testing.assert_allclose(found.shared, best[reach][0], atol=1e-12)
+    np.testing.assert_allclose(found.apart_m, best[reach][1], atol=1e-9)
+    assert labels[found.first] != labels[found.second]
+
+
+def test_there_is_no_pair_of_one_style(city: City, demos: Demonstrations) -> None:
+    assert find_pair(city.network, demos, np.zeros(len(demos))) is None
+
+
+# Flows.
+
+
+def test_flows_of_both_directions_are_added_and_rare_streets_are_left_out() -> None:
+    pair = RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63, -8.63, -8.63], [0, 1, 1, 2], [1, 0, 2, 1])
+    flows = np.array([[3.0, 1.0, 1.0, 0.0], [2.0, 0.0, 1.0, 1.0]])
+    leader, one, two = flow_layers(pair, flows, ["one", "two"], least=4.0)
+    assert leader.n_things == 1
+    assert leader.facts == {"one": ["4 trips"], "two": ["2 trips"]}
+    assert one.stroke.tolist() != [-1]
+    assert two.stroke.tolist() == [-1]
+    assert leader.points.tolist() == [[41.15, -8.63], [41.16, -8.63]]
+    with pytest.raises(InvalidParameter, match="flows must be"):
+        flow_layers(pair, flows[:, :2], ["one", "two"])
+
+
+def test_flows_that_are_hidden_are_said_to_be_and_not_drawn() -> None:
+    pair = RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63, -8.63, -8.63], [0, 1], [1, 2])
+    leader, one, two = flow_layers(pair, [[9.0, 9.0], [np.nan, 8.0]], ["one", "two"], hidden="few people")
+    assert leader.facts == {"one": ["9 trips"] * 2, "two": ["few people", "8 trips"]}
+    assert (one.stroke.tolist(), two.stroke.tolist()) == ([5, 5], [-1, 5])
+
+
+def test_who_drives_where_is_by_share_of_a_styles_trips_not_by_their_number() -> None:
+    pair = RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63, -8.63, -8.63], [0, 1], [1, 2])
+    leader = flow_layers(pair, [[90.0, 10.0], [1.0, 9.0]], ["many", "few"])[0]
+    labels = [leader.strokes[3 * (code // 3) + 2].label for code in leader.stroke]
+    assert labels == ["mostly many", "mostly few"]
+
+
+def drivers_of_streets(network: RoadNetwork, demos: Demonstrations) -> list[int]:
+    """How many drivers pass each segment or its opposite, one by one."""
+    seen: list[set[int]] = [set() for _ in range(network.n_segments)]
+    assert demos.groups is not None
+    for demo, driver in zip(demos, demos.groups.tolist(), strict=True):
+        for s in demo.states.tolist():
+            seen[s].add(driver)
+    return [len(own | (seen[back] if back >= 0 else set())) for own, back in zip(seen, network.opposite, strict=True)]
+
+
+def test_drivers_are_counted_by_style_and_street(view: DriversView) -> None:
+    for k in range(3):
+        own = view.demos[np.flatnonzero(view.labels == k)]
+        assert own.groups is not None
+        assert view.passed_by[k].tolist() == drivers_of_streets(view.network, own)
+        assert view.drivers[k] == len(set(own.groups.tolist()))
+
+
+@pytest.mark.parametrize("groups", [[0, 1, 2, 3, 4, 5, 6, 7], None], ids=["drivers", "trips"])
+def test_a_style_of_one_person_does_not_show_in_its_flows(groups: list[int] | None) -> None:
+    """Five drive style 1 and one style 2 along the street; two more come back, one of each style."""
+    street = RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63] * 3, [0, 1, 2, 1], [1, 2, 1, 0])
+    trips = Demonstrations.from_lists([[0, 1]] * 6 + [[2, 3]] * 2, groups=groups)
+    choice, own = FeatureChoice(speed_groups=None, regions=False), np.array([0.9] * 5 + [0.1, 0.9, 0.1])
+    mdp = street.mdp(choice)
+    rewards = RewardEnsemble([0.8, 0.2], -np.ones((2, mdp.n_features)))
+    shares = np.stack([own, 1.0 - own], axis=1)
+    view = DriversView(street, mdp.feature_names, choice.groups, {"x": rewards}, trips, shares, trips.features(mdp))
+    page = drivers_page(view)
+    leader, one, two = (layer for layer in page.maps[0].layers if layer.group == "flows")
+    assert leader.facts == {"style 1": ["5.6 trips"], "style 2": [f"under 5 {view.counted}"]}
+    assert (one.stroke.tolist(), two.stroke.tolist()) == ([5], [-1])
+    assert "Typical trips: style 2" not in [layer.title for layer in page.maps[0].layers]
+    assert f"fewer than 5 {view.counted} of a style" in str(page.methods)
+    # Six of seven are too few as well where the least number is seven.
+    bare = drivers_page(replace(view, least=7))
+    assert [layer.n_things for layer in bare.maps[0].layers if layer.group == "flows"] == [0, 0, 0]
+    assert "enough drivers" in bare.maps[0].alt
+    assert "busiest" not in bare.maps[0].alt
+
+
+def test_single_trips_do_not_show_in_the_flows(view: DriversView) -> None:
+    page = drivers_page(view)
+    (flows, *_) = page.maps
+    seen = {tuple(point) for point in flows.layers[1].points.tolist()}
+    network = view.network
+    total = drivers_of_streets(network, view.demos)
+    alone = [s for s in np.unique(view.demos.states).tolist() if total[s] < view.least]
+    assert alone
+    steps_seen = steps(Chains(flows.layers[1].points, flows.layers[1].offsets, np.empty(0, dtype=np.int64)))
+    for s in alone:
+        ends = tuple(sorted((network.lat[n].item(), network.lon[n].item()) for n in (network.tail[s], network.head[s])))
+        assert ends not in steps_seen
+    assert seen
+
+
+# The pages.
+
+
+def test_the_networks_page_counts_every_km(city: City) -> None:
+    names = tuple(f"{HOSTILE}{name}" for name in city.network.class_names)
+    network = city.network.replace(class_names=names, notes={HOSTILE: {"ways": {HOSTILE: 3}}})
+    page = network_page(network)
+    classes, regions = page.tables
+    total = network.length_m.sum() / 1000.0
+    for table in (classes, regions):
+        np.testing.assert_allclose(sum(float(row[2].value) for row in table.cells), total, rtol=1e-9)  # type: ignore[arg-type]
+        assert sum(int(row[1].value) for row in table.cells) == network.n_segments  # type: ignore[arg-type]
+    (item,) = page.maps
+    assert [layer.title for layer in item.layers] == ["Road class", "Speed limit", "Lanes", "Region"]
+    assert len({id(layer.points) for layer in item.layers}) == 1
+    assert item.attribution == network.attribution
+    for layer in item.layers:
+        assert layer.stroke.min() >= 0
+
+
+def exact(network: RoadNetwork, demos: Demonstrations) -> tuple[Trips, Matches]:
+    """Trips with a fix in the middle of every segment, matched as they were driven; the longest in two pieces."""
+    paths = [demos.states[a:b] for a, b in pairwise(demos.offsets)]
+    middles = [(way(network, path)[1:] + way(network, path)[:-1]) / 2.0 for path in paths]
+    trips = Trips.from_lists([m[:, 0] for m in middles], [m[:, 1] for m in middles], groups=demos.groups)
+    found, cut = [], int(np.argmax([path.size for path in paths]))
+    for place, path in enumerate(paths):
+        n, segment = path.size, path.copy()
+        pieces = [Piece(0, n - 1, path, 1.0 - 0.01 * place)]
+        if place == cut:
+            sixth = n // 6
+            pieces = [Piece(0, 4 * sixth, path[: 4 * sixth + 1], 0.1), Piece(5 * sixth, n - 1, path[5 * sixth :], 0.2)]
+            segment[4 * sixth + 1 : 5 * sixth] = -1
+        found.append(TripMatch(tuple(pieces), segment, network.length_m[path] / 2.0, np.full(n, 1.5)))
+    return trips, Matches.from_trips(trips, found)
+
+
+def test_the_quality_page_counts_every_trip(city: City, demos: Demonstrations, tmp_path: Path) -> None:
+    trips, matches = exact(city.network, demos)
+    page = quality_page(city.network, trips, matches, quality(city.network, trips, matches))
+    tables = {table.name: table for table in page.tables}
+    assert [row[1].value for row in tables["outcomes"].cells] == [len(trips) - 1, 0, 1, 0]
+    lost = int((matches.fix_segment < 0).sum())
+    assert sum(int(row[2].value) for row in tables["gaps"].cells) == lost > 1  # type: ignore[arg-type]
+    assert sum(int(row[1].value) for row in tables["gaps"].cells) == 1  # type: ignore[arg-type]
+    assert dict(page.highlights)["recorded trips"] == str(len(trips))
+    assert len(page.maps) == 3
+    assert "Other pieces of the trip" in [layer.title for layer in page.maps[-1].layers]
+    # Where a fix lies on its path, the thin line has no length.
+    links = next(layer for layer in page.maps[0].layers if layer.title == "From fix to path")
+    np.testing.assert_allclose(links.points[::2], links.points[1::2], atol=1e-9)
+    assert "Matched end to end" in write(page, tmp_path).read_text()
+    with pytest.raises(InvalidTrips, match="not the trips that were matched"):
+        quality_page(city.network, trips[:3], matches)
+    unread = replace(quality(city.network, trips, matches), unread={"a cell is empty": 3})
+    reasons = next(
+        table for table in quality_page(city.network, trips, matches, unread).tables if table.name == "reasons"
+    )
+    assert ("row or file not read: a cell is empty", 3) in [(row[0].text, row[1].value) for row in reasons.cells]
+    bare = quality_page(city.network, trips, matches, examples=False)
+    assert not bare.maps
+    assert [section.title for section in bare.sections] == [section.title for section in page.sections[:-1]]
+
+
+def test_a_matching_that_found_nothing_says_so(city: City, demos: Demonstrations, tmp_path: Path) -> None:
+    trips, _ = exact(city.network, demos[:6])
+    nothing = [
+        TripMatch((), np.full(n, -1), np.full(n, np.nan), np.full(n, np.nan)) for n in np.diff(trips.offsets).tolist()
+    ]
+    page = quality_page(city.network, trips, Matches.from_trips(trips, nothing))
+    assert page.lead == "None of 6 recorded trips was matched: no fix lies on a path of the network."
+    assert dict(page.highlights)["median distance"] == "–"
+    assert not page.maps
+    text = write(page, tmp_path).read_text(encoding="utf-8")
+    assert "nan" not in re.sub(r"<(script|style).*?</\1>|<svg.*?</svg>", "", text, flags=re.DOTALL).lower().split()
+
+
+def test_drivers_with_few_trips_are_a_number_only(city: City, demos: Demonstrations) -> None:
+    trips, matches = exact(city.network, demos)
+    page = quality_page(city.network, trips, matches)
+    words = str(page.methods)
+    assert "10: 10 with at least 5 paths, 0 with fewer than 5" in words
+
+
+def test_the_drivers_page_has_every_part(view: DriversView) -> None:
+    page = drivers_page(view)
+    titles = [section.title for section in page.sections]
+    assert titles == ["Styles", "Who drives where", "Two routes", "Rewards", "Forecasts", "Cross-validation"]
+    styles = page.tables[0]
+    assert [cell.value for cell in (row[1] for row in styles.cells)] == view.main.weights.tolist()
+    assert sum(int(row[2].text) for row in styles.cells) == len(view.demos)
+    assert {"two-routes", "rewards"} == {figure.name for figure in page.figures}
+
+
+def test_the_next_turns_say_which_was_taken(view: DriversView) -> None:
+    table = _turn_table(view.network, 1, view.forecasts[0])
+    assert [row[2].text for row in table.cells].count("yes") == 1
+
+
+def test_turns_are_named_as_the_features_count_them() -> None:
+    """From the south into a place with streets at some degrees from straight on."""
+    degrees = np.array([-120.0, -46.0, -44.0, 0.0, 44.0, 46.0])
+    angle = np.radians(degrees)
+    ends = Plane(41.15, -8.63).degrees(300.0 * np.stack([np.sin(angle), np.cos(angle)], axis=1))
+    before = Plane(41.15, -8.63).degrees([[0.0, -300.0], [0.0, 0.0]])
+    at = np.concatenate([before, ends])
+    star = RoadNetwork.from_segments(at[:, 0], at[:, 1], [0] + [1] * 6, [1, *range(2, 8)], centre=(41.15, -8.63))
+    found = ForecastExample("A trip", np.array([0]), np.array([2]), [(s, 0.1) for s in range(1, 7)])
+    said = [row[0].text.split(",")[:2] for row in _turn_table(star, 1, found).cells]
+    assert [words[1] for words in said] == [f" {abs(d):.0f}°" for d in degrees]
+    left, right, sharp = turn_features(star).T
+    words = np.where(left > 0, "left", np.where(right > 0, "right", "straight on"))
+    assert not sharp.any()
+    assert [words[0] for words in said] == words.tolist() == ["left"] * 2 + ["straight on"] * 3 + ["right"]
+    with pytest.raises(InvalidParameter, match="A trip: no turn leads from segment 0 to 0"):
+        _turn_table(star, 1, replace(found, turns=[(0, 0.5)]))
+
+
+def test_a_style_of_few_drivers_is_not_counted(city: City, demos: Demonstrations) -> None:
+    labels = np.zeros(len(demos), dtype=np.int64)
+    assert demos.groups is not None
+    labels[demos.groups < 4] = 1  # 24 trips
+    rare = DriversView(
+        city.network, city.mdp.feature_names, city.features.groups, {"hard": city.ensemble}, demos, np.eye(3)[labels],
+        demos.features(city.mdp),
+    )  # fmt: skip
+    styles = drivers_page(rare).tables[0]
+    assert [row[2].text for row in styles.cells] == [str(len(demos) - 24), *["under 5 drivers"] * 2]
+    assert styles.cells[1][3].text == styles.cells[1][4].text == "–"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"ensembles": {}}, "at least one ensemble"),
+        ({"responsibilities": np.ones((2, 3))}, "responsibilities must have shape"),
+        ({"flows": np.ones((3, 2))}, "flows must have shape"),
+        ({"groups": {"road class": (0, 1)}}, "each of the 7 features once"),
+        ({"ensembles": {"x": RewardEnsemble([1.0], [[0.0]])}}, "shape|features"),
+    ],
+)
+def test_a_view_that_does_not_fit_is_refused(view: DriversView, changes: Any, words: str) -> None:
+    values = {name: getattr(view, name) for name in view.__dataclass_fields__} | changes
+    with pytest.raises(InvalidParameter, match=words):
+        DriversView(**values)
+
+
+def test_trips_of_another_network_are_refused(view: DriversView) -> None:
+    small = RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0], [1])
+    with pytest.raises(InvalidDemos, match="but the network has 1. Give the network that the trips were matched to"):
+        replace(view, network=small)
+
+
+def test_the_drivers_page_has_no_fault_in_a_browser(view: DriversView, tmp_path: Path) -> None:
+    require_browser()
+    page = write(drivers_page(view), tmp_path)
+    text = page.read_text()
+    assert "<script>alert" not in text
+    assert len(re.findall(r'<figure class="figure map"', text)) == 2
+    faults = examine(page).faults
+    faults["structure"] = [fault for fault in faults.get("structure", []) if not fault.startswith("a script:")]
+    assert {kind: found for kind, found in faults.items() if found} == {}

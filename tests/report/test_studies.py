@@ -1,0 +1,158 @@
+"""The report of a run: its numbers are those of the records, its verdicts follow, a browser finds no fault in it."""
+
+import re
+
+import numpy as np
+import pytest
+
+from limiirl.errors import InvalidFile
+from limiirl.executors import Engine
+from limiirl.experiments.results import TABLE1, Results
+from limiirl.experiments.run import run_studies
+from limiirl.experiments.spec import METHODS
+from limiirl.experiments.store import Store
+from limiirl.experiments.studies import PAPER_LENGTH, STUDIES, SWEEPS, choose
+from limiirl.experiments.trial import Record
+from limiirl.metrics import mean_interval
+from limiirl.report.studies import run_report, told_in_text, write_run
+from limiirl.report.studies.methods import _ranges
+from limiirl.report.studies.sections import typical_seed
+from tests.oracles.browser import examine, require_browser
+from tests.oracles.records import made
+from tests.oracles.report import rows
+
+WORLDS = 3
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A run: real fits of the main setting, in which there is something to look into, and made-up ones elsewhere."""
+    store = Store(tmp_path_factory.mktemp("run"))
+    store.note(["limiirl", "reproduce", "all", "<b>"], range(WORLDS))
+    run_studies(choose(["boxplots"]), store, Engine(workers=1), repeats=WORLDS)
+    real = store.keys()
+    for number, study in enumerate(STUDIES.values()):
+        records = made(study, lambda m, x, k, s: 1.0 + 0.1 * s, n_worlds=WORLDS, seed=number).records.values()
+        known = store.keys()
+        store.append([record for record in records if record.key not in known])
+        store.add_specs(study.specs)
+    assert len(real) == WORLDS * len(METHODS)
+    return store
+
+
+@pytest.fixture(scope="module")
+def folder(store, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    write_run(store, folder)
+    return folder
+
+
+def test_every_figure_and_table_of_the_issue_is_there(folder):
+    figures = {path.stem for path in (folder / "figures").glob("*.svg")}
+    assert figures == {path.stem for path in (folder / "figures").glob("*.png")}
+    assert figures == {path.stem for path in (folder / "figures").glob("*.csv")}
+    assert figures == {
+        "boxplots",
+        "paired-differences",
+        *SWEEPS,
+        "margin",
+        "walks-true",
+        "walks-learned",
+        "rewards",
+        "responsibilities",
+        "shares",
+        "flow-kmeans",
+        "flow-random-rewards",
+        "traces",
+        "mlirl",
+        "sigma-girl",
+        "sigma-girl-lines",
+        *(f"sigma-girl-{n}" for n in STUDIES["sigma-girl"].points),
+    }
+    tables = {path.stem for path in (folder / "tables").glob("*.tex")}
+    assert tables == {path.stem for path in (folder / "tables").glob("*.md")}
+    wanted = {"findings", "table1", "table1-length", "table1-early", "start-and-end", "anid", "paired-tests"}
+    assert tables == wanted | {"mlirl-scores", "mlirl-tests", "sigma-girl-scores", "sigma-girl-tests"}
+
+
+def test_table_1_has_the_records_means_and_the_papers(folder, store):
+    results = Results.of(STUDIES["table1"], store.read())
+    table = {row["Method"]: row for row in rows(folder, "tables/table1.csv")}
+    for method in METHODS:
+        values = [results.record(method, PAPER_LENGTH, seed).nll for seed in range(WORLDS)]
+        np.testing.assert_allclose(float(table[method]["NLL"]), np.mean(values), rtol=1e-12)
+    assert float(table["the paper's Random"]["GEVD"]) == TABLE1["random rewards"]["gevd"].mean
+
+
+def test_the_figure_of_a_sweep_has_the_records_intervals(folder, store):
+    results = Results.of(STUDIES["wind"], store.read())
+    found = [r for r in rows(folder, "figures/wind.csv") if (r["measure"], r["method"]) == ("gevd", "GMM, MLE")]
+    for row, x in zip(found, STUDIES["wind"].points, strict=True):
+        wanted = mean_interval(results.values("GMM, MLE", x, "gevd"))
+        told = [float(row[name]) for name in ("mean", "low", "high")]
+        np.testing.assert_allclose(told, [wanted.mean, wanted.low, wanted.high], rtol=1e-12)
+
+
+def test_traces_are_the_histories_of_the_typical_world(folder, store):
+    results = Results.of(STUDIES["boxplots"], store.read())
+    seed = typical_seed(results)
+    warm, random = (results.values(name, PAPER_LENGTH, "gevd") for name in ("k-means, MLE", "random rewards"))
+    apart = np.abs(warm - random) > 1e-3
+    assert apart[seed] == apart.any()
+    for method in ("k-means, MLE", "random rewards"):
+        told = [float(r["nll"]) for r in rows(folder, "figures/traces.csv") if r["method"] == method]
+        np.testing.assert_allclose(told, results.record(method, PAPER_LENGTH, seed).history, rtol=1e-12)
+
+
+def test_the_page_names_versions_seeds_and_the_command_and_escapes_it(folder):
+    page = (folder / "index.html").read_text()
+    assert "limiirl reproduce all" in page
+    assert "&lt;b&gt;" in page
+    assert "<b>'" not in page
+    assert "numba" in page
+    assert "margin 0 to 2" in page
+
+
+def test_the_terminal_is_told_the_table_and_the_findings(store):
+    told = told_in_text(store, choose(["table1", "wind"]))
+    assert re.search(r"k-means, MLE +[\d.]+ ± [\d.]+ .*\(19\.65\)", told)  # three worlds get no verdict
+    assert "Cluster separation, 3 worlds" in told
+    assert "open           Hard clustering is ahead of soft" in told
+
+
+def test_failed_trials_are_listed_and_escaped(tmp_path):
+    study = STUDIES["margin"]
+    store = Store(tmp_path / "run")
+    results = made(study, lambda m, x, k, s: 1.0, n_worlds=2)
+    spec = study.specs[0]
+    store.append([r for r in results.records.values() if r.key != (spec.hash, 1)])
+    store.append([Record(spec.hash, 1, error="Boom: <script>alert(1)</script>")])
+    page = write_run(store, tmp_path / "report").read_text()
+    assert "Trials that failed" in page
+    assert "<script" not in page
+    assert "Boom: &lt;script&gt;" in page
+
+
+def test_a_run_without_a_whole_world_has_no_report(tmp_path):
+    store = Store(tmp_path)
+    store.append(list(made(STUDIES["margin"], lambda m, x, k, s: 1.0, n_worlds=1).records.values())[1:])
+    with pytest.raises(InvalidFile, match="no world in which every setting of one of our studies was tried"):
+        run_report(store)
+
+
+def test_box_plots_alone_still_have_the_table(tmp_path):
+    store = Store(tmp_path)
+    store.append(list(made(STUDIES["boxplots"], lambda m, x, k, s: 1.0 + s, n_worlds=2).records.values()))
+    report = run_report(store)
+    assert [section.title for section in report.sections] == ["What is compared", "Findings", "Table 1", "Box plots"]
+
+
+def test_seeds_in_words():
+    assert _ranges([0, 1, 2, 5, 7, 8]) == "0 to 2, 5, 7 to 8"
+
+
+def test_a_browser_finds_no_fault(folder):
+    require_browser()
+    found = examine(folder / "index.html")
+    assert found.faults == {}
+    assert found.n_figures == 22

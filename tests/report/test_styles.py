@@ -1,0 +1,285 @@
+"""From a fit, and from a whole experiment, to the page: whose styles, which trips and which figures are shown."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from limiirl import Demonstrations, MaxEnt, RewardEnsemble
+from limiirl.errors import InvalidParameter
+from limiirl.experiments.drivers import DriverResults, run_drivers
+from limiirl.experiments.drivers_trial import DESTINATION_METHODS, DRIVER_METHODS, DriverData, DriverPlan, Trial
+from limiirl.mixture.selection.recommend import Row
+from limiirl.mixture.selection.select import Selection
+from limiirl.report.roads import experiment_report, experiment_view, styles_report, styles_view, write_styles
+from limiirl.report.roads.styles import selection_table
+from limiirl.roads.drivers.fit import fit_drivers
+from tests.oracles.two_ways import MOTORWAY, STREET, demonstrations, drives, two_ways
+
+PLAN = DriverPlan(
+    n_intents=2, n_splits=2, n_train=15, n_test=12, max_length=9, max_evaluations=8, max_iter=3, m_tol=0.1, n_routes=10
+)
+QUICK = {"features": "plain", "tol": 1.0}
+
+
+@pytest.fixture(scope="module")
+def network():
+    return two_ways()
+
+
+@pytest.fixture(scope="module")
+def demos():
+    return demonstrations(drives(24), groups=np.arange(24) % 6)
+
+
+@pytest.fixture(scope="module")
+def fit(network, demos):
+    return fit_drivers(network, demos, 2, gamma=0.9, max_segments=9, **QUICK)
+
+
+@pytest.fixture(scope="module")
+def data(network):
+    return DriverData(network, demonstrations(drives(40)))
+
+
+@pytest.fixture(scope="module")
+def results(data, tmp_path_factory):
+    return run_drivers(data, PLAN, tmp_path_factory.mktemp("drivers"))
+
+
+def driven(example):
+    return np.concatenate([example.driven, example.actual]).tolist()
+
+
+class TestFit:
+    def test_shows_what_was_learned(self, network, demos, fit):
+        view = styles_view(network, fit, title="Taxis")
+        assert view.title == "Taxis"
+        assert view.facts == {
+            "model": "MaxEnt",
+            "trips": "24",
+            "clusters that a stick-breaking GMM sees": fit.sticks,
+            "EM iterations": fit.mixture.n_iter_,
+        }
+        assert list(view.ensembles) == ["k-means"]
+        np.testing.assert_array_equal(view.main.thetas, fit.mixture.thetas_)
+        np.testing.assert_allclose(view.responsibilities, fit.mixture.predict_proba(demos), rtol=1e-9)
+        assert view.forecasts == []
+
+    def test_kilometres_are_not_discounted(self, network, demos, fit):
+        view = styles_view(network, fit)
+        km = [network.length_m[demo.states].sum() / 1000.0 for demo in demos]
+        np.testing.assert_allclose(view.features.sum(axis=1), km, rtol=1e-12)
+
+    def test_a_start_that_was_given_has_no_name(self, network, demos):
+        start = RewardEnsemble(np.array([0.5, 0.5]), np.array([[-1.0] * 4, [-2.0] * 4]))
+        found = fit_drivers(network, demos, 2, init=start, max_segments=9, **QUICK)
+        assert list(styles_view(network, found).ensembles) == ["a start that was given"]
+
+    def test_examples_are_trips_of_middling_length(self, network):
+        lap = [0, 3, 4, 5]
+        trips = [MOTORWAY, lap * 40, lap * 10, STREET, lap * 12, lap * 9]
+        found = fit_drivers(network, Demonstrations.from_lists(trips), 1, max_segments=160, **QUICK)
+        view = styles_view(network, found, examples=3)
+        assert [driven(example) for example in view.forecasts] == [lap * 10, lap * 12]
+        assert [example.title for example in view.forecasts] == ["Trip 1", "Trip 2"]
+        assert len(styles_view(network, found, examples=1).forecasts) == 1
+
+    def test_examples_are_the_longest_where_all_are_short(self, network, demos, fit):
+        view = styles_view(network, fit, examples=2)
+        assert [len(driven(example)) for example in view.forecasts] == sorted(demos.lengths)[-1:-3:-1]
+        for example in view.forecasts:
+            np.testing.assert_allclose(example.intents.sum(), 1.0, rtol=1e-9)
+
+    def test_the_page_has_every_part_and_is_written(self, network, fit, tmp_path):
+        report = styles_report(network, fit)
+        assert [section.title for section in report.sections if section.title != "Two routes"][:3] == [
+            "Styles", "Who drives where", "Rewards"
+        ]  # fmt: skip
+        assert report.sections[-1].title == "Forecasts"
+        assert len(report.sections[-1].items) == 3
+        page = write_styles(network, fit, tmp_path / "page")
+        assert page == tmp_path / "page" / "index.html"
+        assert "Driving styles" in page.read_text(encoding="utf-8")
+
+
+class TestSelection:
+    def test_a_page_tells_how_many_styles_were_compared(self, network, demos):
+        found = fit_drivers(network, demos, "select", max_segments=9, **QUICK)
+        report = styles_report(network, found)
+        (table,) = (table for table in report.tables if table.name.startswith("cross-validation"))
+        assert [cells[0].value for cells in table.cells] == [row.n_intents for row in found.selection.rows]
+        for cells, row in zip(table.cells, found.selection.rows, strict=True):
+            assert cells[1].value == row.log_likelihood
+            assert cells[2].value == row.held_out
+            assert cells[2].text == f"{row.held_out:.2f} ± {row.held_out_se:.2f}".replace("-", "−")
+            assert [cells[4].value, cells[5].value] == [row.bic, row.icl]
+            assert (cells[0].mark == "best") == (row.n_intents == found.selection.recommended)
+            assert ("recommended" in cells[6].text) == (row.n_intents == found.selection.recommended)
+        assert report.sections[-1].title == "Cross-validation"
+        assert "in nats a trip" in table.caption
+
+    def test_what_failed_or_is_not_known_is_said(self):
+        rows = (Row(1, held_out=-3.0, converged=True), Row(2, error="no <room>"), Row(3, n_empty=2))
+        table = selection_table(Selection(rows, 1, {}, "1 intent.", {}, "groups"))
+        assert [cells[6].text for cells in table.cells] == [
+            "recommended", "failed: no <room>", "EM did not converge, 2 without trips"
+        ]  # fmt: skip
+        assert [cells[2].text for cells in table.cells] == ["−3.00", "–", "–"]
+        assert "in nats a driver" in table.caption
+
+    def test_a_number_that_was_given_has_no_table(self, network, fit):
+        assert "cross-validation-styles" not in {table.name for table in styles_report(network, fit).tables}
+
+
+class TestExamples:
+    def test_the_end_of_a_trip_is_no_candidate_for_itself(self, network):
+        """The one trip that ends in 5 may not know it."""
+        trips = Demonstrations.from_lists([[0, 3, 4, 5], STREET, MOTORWAY, STREET])
+        found = fit_drivers(network, trips, 1, max_segments=9, **QUICK)
+        examples = {tuple(driven(example)): example for example in styles_view(network, found, examples=4).forecasts}
+        assert set(examples[0, 3, 4, 5].destinations) == {4}
+        assert set(examples[tuple(MOTORWAY)].destinations) == {4, 5}
+
+    def test_a_trip_alone_has_no_forecast(self, network):
+        found = fit_drivers(network, Demonstrations.from_lists([MOTORWAY]), 1, max_segments=9, **QUICK)
+        assert styles_view(network, found, examples=3).forecasts == []
+
+    def test_pages_say_whether_trips_were_trained_on(self, network, fit, data, results):
+        assert "trained on these trips too" in styles_report(network, fit).sections[-1].lead
+        section = next(s for s in experiment_report(data, results).sections if s.title == "Forecasts")
+        assert "not trained on these trips" in section.lead
+
+    def test_streets_are_counted_by_drivers_where_these_are_known(self, network, fit):
+        trips = demonstrations([MOTORWAY] * 6 + [STREET] * 2, groups=[0, 0, 0, 0, 1, 1, 0, 1])
+        view = styles_view(network, fit)
+        # The first style has the trips of one driver, and one of another's; the second has the rest.
+        one = np.array([1, 1, 1, 1, 1, 0, 1, 0])
+        some = {"responsibilities": np.stack([0.4 + 0.2 * one, 0.6 - 0.2 * one], axis=1), "features": np.ones((8, 4))}
+        for groups, unit, motorway, street, all_of in (
+            (trips.groups, "drivers", [2, 1], [1, 1], [2, 1]),
+            (None, "trips", [5, 1], [1, 1], [6, 2]),
+        ):
+            found = replace(view, demos=trips.replace(groups=groups), **some)
+            assert found.counted == unit
+            assert found.passed_by[:, MOTORWAY[1]].tolist() == motorway
+            assert found.passed_by[:, STREET[1]].tolist() == street
+            assert found.drivers.tolist() == all_of
+
+    def test_single_trips_can_be_left_out(self, network, fit):
+        shown, hidden = styles_report(network, fit), styles_report(network, fit, examples=False)
+        assert not {"Two routes", "Forecasts"} & {section.title for section in hidden.sections}
+        names = [[layer.title for m in page.maps for layer in m.layers] for page in (shown, hidden)]
+        assert any(name.startswith("Typical trips") for name in names[0])
+        assert not any(name.startswith("Typical trips") for name in names[1])
+
+
+class TestExperiment:
+    def test_shows_the_best_of_three_starts(self, data, results):
+        view = experiment_view(data, results)
+        starts = {"hard clusters (k-means)": "k-means, MLE", "soft clusters (GMM)": "GMM, MLE"}
+        starts["random rewards"] = "random rewards"
+        assert list(view.ensembles) == list(starts)
+        hard = min(results.of("k-means, MLE", 1.0), key=lambda record: record.train_nll)
+        assert f"split {hard.split}" in view.source
+        for start, method in starts.items():
+            best = next(record for record in results.of(method, 1.0) if record.split == hard.split)
+            np.testing.assert_array_equal(view.ensembles[start].thetas, best.thetas)
+            np.testing.assert_array_equal(view.ensembles[start].weights, best.weights)
+
+    def test_styles_are_of_test_trips_of_that_split(self, data, results):
+        view = experiment_view(data, results)
+        best = min(results.of("k-means, MLE", 1.0), key=lambda record: record.train_nll)
+        test = data.split(PLAN, best.split)[1]
+        np.testing.assert_array_equal(view.demos.ids, test.ids)
+        mdp = data.mdp(PLAN, Trial(best.split, best.method, 1.0))
+        # Bayes, with the model's own likelihoods; those are checked elsewhere.
+        log_p = MaxEnt(PLAN.max_length, PLAN.bounds).log_prob(mdp, np.array(best.thetas), test)
+        joint = np.array(best.weights) * np.exp(log_p)
+        np.testing.assert_allclose(view.responsibilities, joint / joint.sum(axis=1, keepdims=True), rtol=1e-9)
+
+    def test_forecasts_name_no_styles_since_they_are_of_another_model(self, data, results):
+        view = experiment_view(data, results)
+        assert len(view.forecasts) == 3
+        for example in view.forecasts:
+            assert example.intents.size == 0
+            assert driven(example) in [demo.states.tolist() for demo in view.demos]
+
+    def test_settings_are_told(self, data, results):
+        facts = experiment_view(data, results).facts
+        assert facts["discounts"] == "1, 0.999"
+        assert facts["training trips of a split"] == "15"
+        assert facts["bounds of rewards, given the destination"] == "−50 to 0"
+        assert facts["features"] == "paper"
+        assert len(facts) == len(PLAN.as_dict())
+        assert not any("_" in name for name in facts)
+
+    def test_tables_hold_the_rows(self, data, results):
+        report = experiment_report(data, results)
+        free, bound = (table for table in report.tables if table.name.startswith("cross-validation"))
+        rows = {(row.method, f"{row.gamma:g}"): row for row in results.rows()}
+        both = [("shortest distance", "–"), ("shortest time", "–")]
+        for table, methods in (
+            (free, [(m, g) for g in ("1", "0.999") for m in DRIVER_METHODS]),
+            (bound, [(m, "1") for m in DESTINATION_METHODS]),
+        ):
+            assert [(cells[0].text, cells[1].text) for cells in table.cells] == methods + both
+            for cells, key in zip(table.cells, methods, strict=False):
+                row = rows[key]
+                assert [cells[j].value for j in (2, 3, 4, 7)] == [
+                    row.iterations.mean, row.minutes.mean, row.nll.mean, row.missed.mean
+                ]  # fmt: skip
+                assert cells[4].text == f"{row.nll.mean:.2f} ± {row.nll.half_width:.2f}"
+                if row.gain is None:
+                    assert (cells[5].text, cells[6].text) == ("–", "–")
+                else:
+                    assert cells[5].value == row.gain.mean
+                    assert cells[5].text.startswith("−") == (round(row.gain.mean, 2) < 0.0)
+                    assert cells[6].text == f"{row.n_better} of 2"
+            for cells, name in zip(table.cells[-2:], ("shortest distance", "shortest time"), strict=True):
+                assert cells[7].value == results.baselines()[name].mean
+            assert [cells[8].value for cells in table.cells[:-2]] == [rows[key].surplus.mean for key in methods]
+            assert table.cells[-1][8].value == results.baselines("surplus")["shortest time"].mean
+        assert "over 2 random splits" in free.caption
+        for words in ("overlap", "too narrow", "both halves", "machine at hand"):
+            assert words in free.caption
+
+    def test_starts_are_compared_within_one_split(self, data, results):
+        """The soft start that fits better elsewhere is of other trips."""
+        hard = results.best("k-means, MLE", 1.0).split
+        records = tuple(
+            replace(r, train_nll=r.train_nll - 100.0) if r.method == "GMM, MLE" and r.split != hard else r
+            for r in results.records
+        )
+        shown = experiment_view(data, DriverResults(PLAN, records)).ensembles["soft clusters (GMM)"]
+        np.testing.assert_array_equal(shown.thetas, results.best("GMM, MLE", 1.0, hard).thetas)
+
+    def test_gains_are_counted_where_there_are_any(self, data, results):
+        """A split that lacks one intent has no gain, and is not counted against a method."""
+        plan = replace(PLAN, n_splits=3)
+        more = [replace(record, split=2) for record in results.records if record.split == 1]
+        kept = (*results.records, *(record for record in more if record.method != "one intent"))
+        table = next(t for t in experiment_report(data, DriverResults(plan, kept)).tables if t.name.endswith("drivers"))
+        line = next(cells for cells in table.cells if cells[0].text == "GMM, MLE")
+        assert line[6].text.endswith(" of 2")
+
+    def test_figures_of_one_split_have_no_interval_and_shares_are_in_percent(self, data, results):
+        alone = results.best("k-means, MLE", 1.0).split
+        some = tuple(r for r in results.records if r.split == alone or r.method in DESTINATION_METHODS)
+        free, bound = (t for t in experiment_report(data, DriverResults(PLAN, some)).tables if t.name.startswith("cro"))
+        row = next(row for row in results.rows() if row.method in DESTINATION_METHODS)
+        for cells in free.cells[:-2]:
+            assert "±" not in "".join(cell.text for cell in cells)
+        assert bound.cells[0][7].text == f"{100 * row.missed.mean:.1f} ± {100 * row.missed.half_width:.1f}"
+        assert bound.cells[0][7].spread == (row.missed.half_width,)
+        assert "over up to 2 random splits, as far as they have been run" in free.caption
+        assert "over 2 random splits" in bound.caption
+
+    def test_an_experiment_that_is_not_done_is_refused(self, data, results):
+        for gone, message in (
+            ("random rewards", "No trial of 'random rewards' at discount 1 has been run"),
+            (list(DESTINATION_METHODS)[-1], "to a destination' in split . has not been run. Run the experiment to"),
+        ):
+            some = tuple(record for record in results.records if record.method != gone)
+            with pytest.raises(InvalidParameter, match=message):
+                experiment_report(data, DriverResults(PLAN, some))

@@ -1,0 +1,160 @@
+"""The numbers of a matching, counted by hand on a street."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from limiirl.cli.roads_inputs import without_ends
+from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips, SkippedTripsWarning
+from limiirl.roads import City, Matches, RoadNetwork, Trips, clean, match, read_trips, recording, recovered
+from limiirl.roads.geometry import Plane
+from limiirl.roads.kernels.matched_path import path_progress
+from limiirl.roads.matching.matches import Piece, TripMatch
+from limiirl.roads.matching.quality import quality
+from limiirl.roads.traces.trips import Skipped
+
+CENTRE = (41.15, -8.63)
+
+
+def street() -> RoadNetwork:
+    """Eight segments of 100 m eastward."""
+    lat, lon = Plane(*CENTRE).degrees(np.column_stack([100.0 * np.arange(9), np.zeros(9)])).T
+    return RoadNetwork.from_segments(lat, lon, np.arange(8), np.arange(1, 9), centre=CENTRE, length_m=np.full(8, 100.0))
+
+
+def trips_of(*trips: list, skipped: tuple = ()) -> Trips:
+    lat, lon = zip(*(Plane(*CENTRE).degrees(np.array(trip)[:, :2]).T for trip in trips), strict=True)
+    made = Trips.from_lists(lat, lon, [[row[2] for row in trip] for trip in trips])
+    return Trips(made.lat, made.lon, made.time_s, made.offsets, made.ids, made.groups, skipped)
+
+
+def test_numbers_of_two_trips_counted_by_hand():
+    # Along 30, 130 and 730 m, one fix of them lost; and a trip of which nothing was matched.
+    trips = trips_of(
+        [(30, 5, 0), (130, -12, 15), (400, 90, 30), (730, 0, 100)],
+        [(0, 900, 0), (9, 900, 15)],
+        skipped=(Skipped("x", 2, "no fixes"),),
+    )
+    one = TripMatch(
+        (Piece(0, 3, np.arange(8), 0.75),),
+        np.array([0, 1, -1, 7]),
+        np.array([30.0, 30.0, np.nan, 30.0]),
+        np.array([5.0, 12.0, np.nan, 0.0]),
+        ("a fix that cannot be true was skipped",),
+    )
+    none = TripMatch((), np.full(2, -1), np.full(2, np.nan), np.full(2, np.nan), ("nothing near",))
+    found = quality(street(), trips, Matches.from_trips(trips, [one, none]))
+    assert (found.n_trips, found.n_pieces_given, found.n_matched, found.n_whole, found.n_paths) == (3, 2, 1, 1, 1)
+    assert (found.n_fixes, found.n_fixes_matched, found.share_fixes) == (6, 3, 0.5)
+    assert found.lost == {"no fixes": 1}
+    assert found.reasons == {"a fix that cannot be true was skipped": 1, "nothing near": 1}
+    np.testing.assert_allclose(found.distance_m[2], 5.0, rtol=1e-12)
+    np.testing.assert_allclose(list(found.within.values()), [2 / 3, 1.0, 1.0], rtol=1e-12)
+    np.testing.assert_allclose(found.gap_m[[0, 2]], [125.0, 350.0], rtol=1e-12)  # 100 and 600 m
+    np.testing.assert_allclose(found.gap_s[2], 50.0, rtol=1e-12)  # 15 and 85 s
+    assert found.n_gaps == 1
+    np.testing.assert_allclose(found.gap_share, 600 / 700, rtol=1e-12)
+    np.testing.assert_allclose(found.length_ratio, 700.0 / (np.hypot(100, 17) + np.hypot(600, 12)), rtol=1e-6)
+    assert found.worst.tolist() == found.typical.tolist() == [0]
+    np.testing.assert_allclose(found.share_whole, 1 / 3, rtol=1e-12)
+    assert "1 of 3 trips matched end to end" in repr(found)
+
+
+def test_progress_counts_a_segment_driven_twice_and_never_falls():
+    length = np.array([100.0, 50.0, 10.0])
+    path = np.array([0, 1, 2, 0, 1])
+    segment, along = np.array([0, 0, -1, 2, 0, 1]), np.array([60.0, 55.0, np.nan, 5.0, 20.0, 50.0])
+    found = path_progress(path, length, segment, along)
+    np.testing.assert_allclose(found, [60.0, 60.0, np.nan, 155.0, 180.0, 310.0], rtol=1e-12)
+    # A fix on a segment that the path does not come to any more has come no further.
+    np.testing.assert_allclose(
+        path_progress(path[:3], length, np.array([1, 0]), np.array([9.0, 3.0])), [109.0, 109.0], rtol=1e-12
+    )
+
+
+def test_worst_and_typical_paths_are_those_of_least_and_middling_confidence():
+    trips = trips_of(*([(10, 0, 0), (50, 0, 15)] for _ in range(5)))
+    sure = [0.9, 0.2, 0.8, 0.5, 0.7]
+    match_of = [
+        TripMatch((Piece(0, 1, np.array([0]), c),), np.zeros(2, int), np.array([10.0, 50.0]), np.zeros(2)) for c in sure
+    ]
+    found = quality(street(), trips, Matches.from_trips(trips, match_of), examples=2)
+    assert found.worst.tolist() == [1, 3]
+    assert found.typical.tolist() == [4, 2]
+    np.testing.assert_allclose(found.length_ratio, np.ones(5), rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["hmm", "particles"])
+def test_cleaned_trips_are_counted_as_recorded(method: str):
+    city = City(radius_km=0.8)
+    trips = recording(city.network, city.drive(3, 2).demos, noise_m=4.0, seed=1, outliers=0.1).trips
+    cleaned = clean(trips, city.network, max_speed_ms=14.0)
+    matches = match(city.network, cleaned, method, threads=1)
+    found = quality(city.network, cleaned, matches)
+    assert (found.n_trips, found.n_pieces_given, found.n_fixes) == (len(trips), len(cleaned), cleaned.trips.n_fixes)
+    assert found.n_whole == np.count_nonzero(matches.whole)
+    assert dict(found.dropped) == dict(cleaned.dropped) != {}
+    assert sum(found.dropped.values()) + found.n_fixes == trips.n_fixes
+    assert 2.0 < found.distance_m[2] < 4.0
+    assert 0.8 < np.median(found.length_ratio) < 1.2
+
+
+def test_nothing_matched_is_said_without_a_number():
+    trips = trips_of([(0, 900, 0), (9, 900, 15)])
+    found = quality(street(), trips, match(street(), trips))
+    assert (found.n_paths, found.n_whole, found.share_fixes, found.n_gaps) == (0, 0, 0.0, 0)
+    assert np.isnan(found.distance_m).all()
+    assert np.isnan(found.gap_share)
+    assert "0 of 1 trips" in repr(found)
+
+
+def test_rows_that_cannot_be_read_are_no_trips_and_trimming_loses_no_count(tmp_path: Path):
+    rows = ["trip,time,lat,lon"]
+    # A whole trip, one that stands still for some minutes halfway, and one that is too short.
+    for trip, (least, most) in enumerate([(0, 800), (30, 700), (300, 400)]):
+        for second, x in enumerate(range(least, most, 10)):
+            lat, lon = Plane(*CENTRE).degrees([x, 0.0])
+            rows.append(f"{trip},{second + 300 * (trip == 1 and x > 350)},{lat:.7f},{lon:.7f}")
+    rows = [*rows[:5], "0,1", "0,2", *rows[5:], "0,3,4"]
+    (tmp_path / "trips.csv").write_text("\n".join(rows), encoding="utf-8")
+    with pytest.warns(SkippedTripsWarning, match="3 skipped"):
+        read = read_trips(tmp_path / "trips.csv")
+    assert (len(read), read.n_fixes) == (3, 80 + 67 + 10)
+    assert "3 trips or rows" in repr(read)
+    cleaned = clean(read, street())
+    assert cleaned.whole.tolist() == [True, False, False]
+    for given in (cleaned, without_ends(cleaned, street(), 60.0)):
+        found = quality(street(), given, match(street(), given, sigma_m=5.0, threads=1))
+        assert (found.n_trips, found.n_whole) == (3, 1)
+        assert list(found.unread.values()) == [3]
+        assert sum(found.dropped.values()) + found.n_fixes == read.n_fixes
+        assert not any("cells" in reason for reason in found.lost)
+    assert found.lost["cut before its ends could be trimmed"] == 1
+    assert found.dropped["at the ends, trimmed"] > 10
+
+
+def test_another_network_is_refused():
+    trips = trips_of([(10, 0, 0), (50, 0, 15)])
+    found = match(street(), trips)
+    other = RoadNetwork.from_segments([41.15, 41.151], [-8.63, -8.63], [0], [1])
+    with pytest.raises(InvalidTrips, match="matched to network"):
+        quality(other, trips, found)
+    truth = Demonstrations.from_lists([[0, 1]])
+    with pytest.raises(InvalidTrips, match="matched to network"):
+        recovered(other, truth, found)
+    with pytest.raises(InvalidDemos, match="a true path drives segment 8, but the network has 8"):
+        recovered(street(), Demonstrations.from_lists([[8]]), found)
+    for source in ([-1], [1], [0.0], [0, 0], [[0]]):
+        with pytest.raises(InvalidParameter, match="source must name one of 1 true paths, from 0, for each of 1 trips"):
+            recovered(street(), truth, found, source=source)
+    assert recovered(street(), truth, found, source=[0]).found_m.tolist() == [100.0]
+    nothing = match(street(), trips[:0])
+    assert recovered(street(), truth, nothing, source=[]).share == 0.0
+
+
+def test_other_trips_are_refused():
+    trips = trips_of([(10, 0, 0), (50, 0, 15)])
+    with pytest.raises(InvalidTrips, match="not the trips that were matched"):
+        quality(street(), trips_of([(10, 0, 0), (50, 0, 15), (60, 0, 30)]), match(street(), trips))

@@ -1,0 +1,196 @@
+"""`RoadNetwork`: its rules, each broken once; what it derives, by hand; files and fingerprints."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from limiirl import roads
+from limiirl.errors import InvalidFile, InvalidNetwork
+from limiirl.roads import RoadNetwork
+from limiirl.roads.geometry import distance_m
+
+# A block: nodes 0 (south-west), 1 (north-west), 2 (north-east), 3 (south-east); both ways but for 2 - 3.
+LAT, LON = [41.0, 41.01, 41.01, 41.0], [-8.01, -8.01, -8.0, -8.0]
+TAIL, HEAD = [0, 1, 1, 2, 2, 3, 0], [1, 0, 2, 1, 3, 0, 3]
+ONWARD = [(0, 2), (1, 6), (2, 4), (3, 1), (4, 5), (5, 0)]
+
+
+def block(**known: Any) -> RoadNetwork:
+    return RoadNetwork.from_segments(LAT, LON, TAIL, HEAD, **known)
+
+
+def pairs(network: RoadNetwork) -> list[tuple[int, int]]:
+    return list(zip(network.turn_from.tolist(), network.turn_to.tolist(), strict=True))
+
+
+def test_turns_join_segments_and_never_lead_back_unless_told():
+    assert pairs(block()) == ONWARD
+    back = [(0, 1), (1, 0), (2, 3), (3, 2), (5, 6), (6, 5)]
+    assert pairs(block(u_turns=True)) == sorted(ONWARD + back)
+
+
+def test_turns_of_one_s_own_are_sorted_and_each_once():
+    assert pairs(block(turns=[(5, 0), (0, 2), (5, 0)])) == [(0, 2), (5, 0)]
+    assert block(turns=[]).n_turns == 0
+    assert block(turns=np.empty((0, 2))).n_turns == 0
+
+
+def test_defaults_are_unknown_and_lengths_are_measured():
+    network = block()
+    assert np.isnan(network.lanes).all()
+    assert np.isnan(network.speed_kmh).all()
+    assert network.class_names == ("road",)
+    assert network.way_id.tolist() == [-1] * 7
+    lat, lon = np.array(LAT), np.array(LON)
+    np.testing.assert_allclose(network.length_m, distance_m(lat[TAIL], lon[TAIL], lat[HEAD], lon[HEAD]), rtol=1e-12)
+    np.testing.assert_allclose(network.centre, (41.005, -8.005), rtol=1e-12)
+    assert (network.n_nodes, network.n_segments, network.n_turns) == (4, 7, 6)
+    assert repr(network).startswith("RoadNetwork: 7 directed segments of ")
+
+
+def test_what_is_derived():
+    network = block()
+    assert network.out_ptr.tolist() == [0, 1, 2, 3, 4, 5, 6, 6]
+    assert network.opposite.tolist() == [1, 0, 3, 2, -1, 6, 5]
+    np.testing.assert_allclose(network.bearing, [0, 180, 90, 270, 180, 270, 90], atol=1e-9)
+    np.testing.assert_allclose(network.turn_angle, [90, -90, 90, -90, 90, 90], atol=1e-9)
+    np.testing.assert_allclose(block(u_turns=True).turn_angle[1], 90.0, atol=1e-9)
+    np.testing.assert_allclose(np.abs(block(u_turns=True).turn_angle[0]), 180.0, atol=1e-9)
+    np.testing.assert_allclose(network.node_xy.mean(axis=0), 0.0, atol=1e-6)
+    np.testing.assert_allclose(network.node_xy[1] - network.node_xy[0], [0.0, 1110.6], atol=0.1)
+
+
+def test_times_use_the_limit_or_the_usual_one_of_the_class_but_do_not_become_features():
+    speed = [100.0, 80.0, 30.0, np.nan, np.nan, np.nan, 120.0]
+    network = block(speed_kmh=speed, road_class=[0, 0, 1, 1, 0, 2, 0], class_names=("motorway", "road", "track"))
+    used = np.array([100.0, 80.0, 30.0, 30.0, 100.0, 50.0, 120.0])
+    np.testing.assert_allclose(network.duration_s, network.length_m / used * 3.6, rtol=1e-12)
+    np.testing.assert_array_equal(network.speed_kmh, speed)
+    unknown = network.mdp().feature_names.index("km at unknown speed")
+    assert np.flatnonzero(network.mdp().state_features.toarray()[:, unknown]).tolist() == [3, 4, 5]
+
+
+def test_nothing_can_be_written_to():
+    given = np.array(LAT)
+    network = RoadNetwork.from_segments(given, LON, TAIL, HEAD)
+    for array in (network.lat, network.tail, network.length_m, network.turn_from, network.out_ptr, network.bearing):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+    given[0] = 0.0
+    assert network.lat[0] == 41.0
+
+
+BROKEN: list[tuple[dict[str, Any], str]] = [
+    ({"lat": [41.0, 91.0, 41.0, 41.0]}, r"lat\[1\] is 91.0; .* swapped"),
+    ({"lat": [41.0, np.nan, 41.0, 41.0]}, r"lat\[1\] is nan"),
+    ({"lat": np.reshape(LAT, (2, 2))}, r"one entry a node; they have shapes \(2, 2\) and \(4,\)"),
+    ({"lon": [-8.0, -8.0, 181.0, -8.0]}, r"lon\[2\] is 181.0"),
+    ({"lon": [-8.0]}, r"one entry a node; they have shapes \(4,\) and \(1,\)"),
+    ({"node_id": [1, 2]}, r"node_id must have shape \(4,\)"),
+    ({"tail": [0, 1, 1, 2, 2, 3, 4]}, r"tail\[6\] is 4, but there are 4 nodes"),
+    ({"head": [-1, 0, 2, 1, 3, 0, 3]}, r"head\[0\] is -1"),
+    ({"head": [1.0, 0, 2, 1, 3, 0, 3]}, "head must be whole numbers"),
+    ({"head": [1, 0]}, r"head must have shape \(7,\)"),
+    ({"tail": np.empty(0, dtype=int)}, "at least one segment"),
+    ({"length_m": [1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]}, r"length_m\[2\] is 0.0"),
+    ({"length_m": np.full(7, np.nan)}, r"length_m\[0\] is nan"),
+    ({"lanes": [-1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]}, r"lanes must be positive, or NaN where unknown; lanes\[0\]"),
+    ({"speed_kmh": np.full(7, np.inf)}, r"speed_kmh\[0\] is inf"),
+    ({"road_class": np.ones(7, dtype=int)}, r"road_class\[0\] is 1, but there are 1 class_names"),
+    ({"turn_from": [0], "turn_to": [4]}, "turn 0 leads from segment 0 to segment 4, which does not begin"),
+    ({"turn_from": [0, 0], "turn_to": [2]}, r"turn_to must have shape \(2,\)"),
+    ({"turn_from": [1, 0], "turn_to": [6, 2]}, "turn 1 is not after turn 0"),
+    ({"turn_from": [0, 0], "turn_to": [2, 2]}, "each once"),
+    ({"turn_from": [7], "turn_to": [0]}, r"turn_from\[0\] is 7, but there are 7 segments"),
+    ({"centre": (-100.0, 41.0)}, r"centre lat\[0\] is -100"),
+    ({"centre": (41.0, float("nan"))}, r"centre lon\[0\] is nan"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), BROKEN, ids=[words for _, words in BROKEN])
+def test_every_rule_is_checked(changes: dict[str, Any], words: str):
+    with pytest.raises(InvalidNetwork, match=words):
+        block().replace(**changes)
+
+
+def test_building_from_arrays_is_checked():
+    with pytest.raises(InvalidNetwork, match="they have 2 and 1"):
+        RoadNetwork.from_segments(LAT, LON, [0, 1], [1])
+    with pytest.raises(InvalidNetwork, match="turns must be pairs"):
+        block(turns=[(0.5, 2.0)])
+    with pytest.raises(InvalidNetwork, match="turns must be pairs"):
+        block(turns=[0, 2, 4])
+
+
+def test_files_and_fingerprints(tmp_path: Path):
+    network = block(lanes=[1, 2, 3, 4, 5, 6, np.nan], attribution="me", notes={"how": ["by hand", 1]})
+    network.save(tmp_path / "block.npz")
+    loaded = RoadNetwork.load(tmp_path / "block.npz")
+    assert loaded == network
+    assert hash(loaded) == hash(network)
+    assert (loaded.notes, loaded.attribution) == ({"how": ["by hand", 1]}, "me")
+    assert loaded.lanes.tolist()[:6] == [1, 2, 3, 4, 5, 6]
+    assert loaded.tail.dtype == np.int32
+    assert len(network.fingerprint()) == 16
+
+
+@pytest.mark.parametrize(
+    "changes", [{"lanes": np.ones(7)}, {"class_names": ("street",)}, {"centre": (41.0, -8.0)}, {"turn_to": None}]
+)
+def test_fingerprints_tell_contents_apart(changes: dict[str, Any]):
+    network = block()
+    if "turn_to" in changes:
+        changes = {"turn_from": network.turn_from[1:], "turn_to": network.turn_to[1:]}
+    assert network.replace(**changes) != network
+    assert network.replace(notes={"other": 1}, attribution="you") == network
+    assert network != "a network"
+
+
+def test_damaged_files(tmp_path: Path):
+    path = tmp_path / "block.npz"
+    block().save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InvalidFile, match="truncated"):
+        RoadNetwork.load(path)
+    from limiirl._io import read_archive, write_archive
+    from limiirl.roads.network import KIND
+
+    block().save(path)
+    header, arrays = read_archive(path, KIND)
+    words = {name: value for name, value in header.items() if name not in ("format", "version")}
+    arrays["tail"] = arrays["tail"] + 10
+    write_archive(path, KIND, words, arrays)
+    with pytest.raises(InvalidFile, match=r"damaged: tail\[0\] is 10"):
+        RoadNetwork.load(path)
+    write_archive(path, KIND, words, {"tail": arrays["tail"]})
+    with pytest.raises(InvalidFile, match="damaged"):
+        RoadNetwork.load(path)
+
+
+def test_facts_by_hand():
+    network = block(
+        lanes=[1, 1, np.nan, np.nan, 2, 1, 1], road_class=[0, 0, 0, 0, 1, 0, 0], class_names=("road", "ramp", "unused")
+    )
+    facts = roads.describe(network)
+    km = network.length_m / 1000.0
+    assert (facts["segments"], facts["turns"], facts["nodes"]) == (7, 6, 4)
+    assert facts["km_by_class"] == {"road": round(km.sum() - km[4], 3), "ramp": round(km[4], 3)}
+    assert facts["lanes"]["km"] == {"1": round(km[[0, 1, 5, 6]].sum(), 3), "2": round(km[4], 3)}
+    np.testing.assert_allclose(facts["lanes"]["known_share"], 1.0 - km[[2, 3]].sum() / km.sum(), atol=1e-6)
+    np.testing.assert_allclose(facts["one_way_share"], km[4] / km.sum(), atol=1e-6)
+    assert facts["bounds"] == [41.0, -8.01, 41.01, -8.0]
+    assert facts["turns_out"] == {"0": 1, "1": 6}
+    assert facts["dead_ends"] == 1
+    assert facts["segment_m"]["0.5"] == round(float(np.median(network.length_m)), 3)
+    assert facts["dropped"] == {}
+
+
+@pytest.mark.parametrize("lon", [[-8.63], [[-8.63, -8.62]], []])
+def test_nodes_that_do_not_fit_are_refused_before_anything_is_measured(lon: Any):
+    with pytest.raises(InvalidNetwork, match="lat and lon must have one entry a node; they have shapes"):
+        RoadNetwork.from_segments([41.15, 41.16], lon, [0], [1])
+    with pytest.raises(InvalidNetwork, match="lat and lon must have one entry a node; they have shapes"):
+        RoadNetwork.from_segments([[41.15, 41.16]], [lon], [0], [1])

@@ -1,0 +1,211 @@
+"""OpenStreetMap files: XML, PBF and plain files give equal networks; restrictions; broken files."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from limiirl import roads
+from limiirl.errors import InvalidFile, InvalidNetwork
+from limiirl.roads.maps.assembly import Options, assemble
+from limiirl.roads.maps.osm import Segments, forbidden
+from limiirl.roads.maps.tables import Restriction, read_ways
+from tests.oracles import town_maps
+
+# From, through and to node: what signs forbid of the town's turns.
+NO_LEFT = (1, 2, 5)
+NOT_STRAIGHT_ON = {(4, 2, 1), (4, 2, 8)}
+
+
+def turns_of(network: roads.RoadNetwork) -> set[tuple[int, int, int]]:
+    tail, head = network.node_id[network.tail].tolist(), network.node_id[network.head].tolist()
+    turns = zip(network.turn_from.tolist(), network.turn_to.tolist(), strict=True)
+    return {(tail[a], head[a], head[b]) for a, b in turns}
+
+
+def test_every_form_of_a_map_gives_the_same_network(tmp_path: Path):
+    wanted = roads.build(town_maps.write_folder(tmp_path), component=None)
+    assert (wanted.n_segments, wanted.notes["ways"]["kept"]) == (18, 7)
+    for write, name in (
+        (town_maps.write_xml, "town.osm"),
+        (town_maps.write_xml, "town.osm.gz"),
+        (town_maps.write_pbf, "town.osm.pbf"),
+    ):
+        network = roads.from_osm(write(tmp_path / name), component=None, restrictions=False)
+        assert network == wanted, name
+        assert network.attribution == wanted.attribution == "(c) OpenStreetMap contributors, ODbL 1.0"
+
+
+def test_a_folder_with_one_file(tmp_path: Path):
+    wanted = roads.from_osm(town_maps.write_xml(tmp_path / "town.osm"))
+    assert roads.build(tmp_path) == wanted
+
+
+@pytest.mark.parametrize("name", ["town.osm", "town.osm.pbf"])
+def test_restrictions_of_a_file_are_obeyed(tmp_path: Path, name: str):
+    write = town_maps.write_pbf if name.endswith("pbf") else town_maps.write_xml
+    path = write(tmp_path / name)
+    free, bound = (roads.build(path, component=None, restrictions=obeyed) for obeyed in (False, True))
+    assert turns_of(free) - turns_of(bound) == {NO_LEFT} | NOT_STRAIGHT_ON
+    assert turns_of(bound) < turns_of(free)
+    assert bound.notes["turns"]["restrictions"] == {
+        "used": 2,
+        "not_used": {"via a way": 1, "excepts cars": 1},
+        "turns_forbidden": 3,
+    }
+    assert bound.notes["read"]["restrictions"] == 4
+    assert roads.describe(bound)["dropped"]["turn restrictions: via a way"] == 1
+
+
+# A star: ways 10, 11, 12 and 13 end at node 0; way 14 goes through it. All are driven both ways.
+STAR = {10: [(1, 0)], 11: [(2, 0)], 12: [(3, 0)], 13: [(4, 0)], 14: [(5, 0), (0, 6)]}
+
+
+def star() -> Segments:
+    ends = [(way, *pair) for way, pairs in STAR.items() for a, b in pairs for pair in ((a, b), (b, a))]
+    way, tail, head = np.array(ends).T
+    turns = [(i, j) for i in range(len(ends)) for j in range(len(ends)) if head[i] == tail[j] and tail[i] != head[j]]
+    return Segments(way, tail, head, *np.array(turns).T)
+
+
+def banned(kind: str, sources: tuple[int, ...], targets: tuple[int, ...], **tags: str) -> set[tuple[int, int]] | str:
+    """From and to node of the turns that one restriction forbids, or why it is not used."""
+    segments = star()
+    name = tags.pop("name", "restriction")
+    found = forbidden([Restriction(1, sources, 0, targets, {name: kind} | tags)], segments)
+    assert found.used + sum(found.unused.values()) == 1
+    if not found.used:
+        assert not found.turns.any()
+        return next(iter(found.unused))
+    source, target = segments.turn_from[found.turns], segments.turn_to[found.turns]
+    return set(zip(segments.tail_node[source].tolist(), segments.head_node[target].tolist(), strict=True))
+
+
+def test_kinds_of_restrictions():
+    assert banned("no_left_turn", (10,), (11,)) == {(1, 2)}
+    assert banned("no_exit", (10,), (11, 12)) == {(1, 2), (1, 3)}
+    assert banned("no_entry", (10, 11), (12,)) == {(1, 3), (2, 3)}
+    assert banned("only_left_turn", (10,), (11,)) == {(1, 3), (1, 4), (1, 5), (1, 6)}
+    assert banned("no_left_turn", (10,), (11,), name="restriction:motorcar") == {(1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind", "sources", "targets", "tags"),
+    [
+        ("not for cars", "no_left_turn", (10,), (11,), {"name": "restriction:hgv"}),
+        ("only at some hours", "no_left_turn @ (Mo-Fr)", (10,), (11,), {"name": "restriction:conditional"}),
+        ("unknown kind", "left", (10,), (11,), {}),
+        ("excepts cars", "no_left_turn", (10,), (11,), {"except": "bus; motor_vehicle"}),
+        ("no such turn", "no_left_turn", (99,), (11,), {}),
+        ("no such turn", "no_u_turn", (10,), (10,), {}),
+        ("no such turn", "only_left_turn", (10,), (99,), {}),
+        ("incomplete", "no_left_turn", (), (11,), {}),
+        ("its way goes on beyond the node", "no_left_turn", (14,), (11,), {}),
+        ("its way goes on beyond the node", "no_left_turn", (10,), (14,), {}),
+    ],
+)
+def test_restrictions_that_are_not_used(
+    reason: str, kind: str, sources: tuple[int, ...], targets: tuple[int, ...], tags: dict[str, str]
+):
+    assert banned(kind, sources, targets, **tags) == reason
+
+
+def test_a_u_turn_can_be_forbidden_by_sign():
+    nodes = {1: (41.0, -8.01), 2: (41.0, -8.0), 3: (41.0, -7.99)}
+    ways = [{"id": w, "nodes": pair, "tags": {"highway": "road"}} for w, pair in ((10, [1, 2]), (11, [2, 3]))]
+    table = read_ways(ways, nodes)
+    table.restrictions.append(Restriction(1, (10,), 2, (10,), {"restriction": "no_u_turn"}))
+    turns = turns_of(assemble(table, Options(u_turns=True)))
+    assert turns == {(1, 2, 3), (3, 2, 1), (3, 2, 3), (2, 1, 2), (2, 3, 2)}
+
+
+def test_a_restriction_at_a_node_that_was_joined_to_another():
+    nodes = {1: (41.0, -8.01), 2: (41.0, -8.0), 9: (41.0, -8.0), 3: (41.0, -7.99), 4: (41.01, -8.0)}
+    pairs = ((10, [1, 2, 9]), (11, [9, 3]), (12, [9, 4]))
+    ways = [{"id": w, "nodes": pair, "tags": {"highway": "road", "oneway": "yes"}} for w, pair in pairs]
+    table = read_ways(ways, nodes)
+    table.restrictions.append(Restriction(1, (10,), 9, (11,), {"restriction": "no_right_turn"}))
+    table.restrictions.append(Restriction(2, (10,), None, (12,), {"restriction": "no_left_turn"}))
+    assert turns_of(assemble(table, Options(component=None))) == {(1, 2, 4)}
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.02, 0.5, 0.9])
+@pytest.mark.parametrize("name", ["town.osm", "town.osm.gz", "town.osm.pbf"])
+def test_truncated_files_say_so(tmp_path: Path, name: str, keep: float):
+    write = town_maps.write_pbf if name.endswith("pbf") else town_maps.write_xml
+    path = write(tmp_path / name)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(keep * len(whole))])
+    with pytest.raises(InvalidFile, match="truncated"):
+        roads.build(path)
+
+
+def test_files_of_another_kind(tmp_path: Path):
+    (tmp_path / "a.osm").write_text("<gpx></gpx>")
+    with pytest.raises(InvalidFile, match="begins with <gpx>, not with <osm>"):
+        roads.build(tmp_path / "a.osm")
+    (tmp_path / "b.osm").write_text("lat,lon\n41,-8\n")
+    with pytest.raises(InvalidFile, match="not XML"):
+        roads.build(tmp_path / "b.osm")
+    (tmp_path / "c.osm.gz").write_text("<osm></osm>")
+    with pytest.raises(InvalidFile, match="[Nn]ot a gzipped file"):
+        roads.build(tmp_path / "c.osm.gz")
+    town_maps.write_xml(tmp_path / "d.osm.pbf")
+    with pytest.raises(InvalidFile, match="no PBF file"):
+        roads.build(tmp_path / "d.osm.pbf")
+
+
+def xml(tmp_path: Path, content: str) -> Path:
+    path = tmp_path / "x.osm"
+    path.write_text(f"<osm>{content}</osm>", encoding="utf-8")
+    return path
+
+
+STREET = '<way id="1"><nd ref="1"/><nd ref="2"/><tag k="highway" v="{}"/></way>'
+
+
+def test_maps_without_roads(tmp_path: Path):
+    with pytest.raises(InvalidNetwork, match="0 ways"):
+        roads.build(xml(tmp_path, ""))
+    nodes = '<node id="1" lat="41" lon="-8"/><node id="2" lat="41.01" lon="-8"/>'
+    with pytest.raises(InvalidNetwork, match="1 not for cars"):
+        roads.build(xml(tmp_path, nodes + STREET.format("footway")))
+    with pytest.raises(InvalidNetwork, match="1: node missing"):
+        roads.build(xml(tmp_path, '<node id="1"/><node id="2" lat="41.01" lon="-8"/>' + STREET.format("road")))
+    with pytest.raises(InvalidNetwork, match="latitude 121.4.*swapped"):
+        roads.build(xml(tmp_path, nodes.replace('lat="41"', 'lat="121.4"') + STREET.format("road")))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '<node lat="41" lon="-8"/>',
+        '<node id="1" lat="north" lon="-8"/>',
+        '<way id="1"><nd/></way>',
+        '<node id="99999999999999999999" lat="41" lon="-8"/>',
+        '<way id="1"><nd ref="99999999999999999999"/></way>',
+        '<relation id="1"><member type="way" ref="99999999999999999999"/></relation>',
+    ],
+)
+def test_elements_that_lack_something(tmp_path: Path, content: str):
+    with pytest.raises(InvalidFile, match="Download it again"):
+        roads.build(xml(tmp_path, content))
+
+
+def test_importing_roads_is_light_and_xml_needs_no_osmium(tmp_path: Path):
+    path = town_maps.write_xml(tmp_path / "town.osm")
+    code = (
+        "import sys; import limiirl.roads as roads; light = [m for m in ('scipy', 'numba') if m in sys.modules];"
+        f"roads.build({str(path)!r}); print(light, [m for m in ('osmium', 'shapely', 'networkx') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] []"
+
+
+def test_without_osmium_a_pbf_says_what_to_install(tmp_path: Path):
+    path = town_maps.write_pbf(tmp_path / "town.osm.pbf")
+    code = f"import sys; sys.modules['osmium'] = None; from limiirl import roads; roads.build({str(path)!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "BackendUnavailable: Reading .osm.pbf needs osmium: pip install osmium" in done.stderr

@@ -1,0 +1,23 @@
+"""Visits to a state by a walk that is there, against the whole inverse."""
+
+import numpy as np
+import pytest
+
+from limiirl.roads.kernels.selected_inverse import visits_from
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_diagonal_of_the_inverse(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 60))
+    src, dst = np.array(np.divmod(rng.choice(n * n, size=min(n * n, 3 * n), replace=False), n))
+    dense = np.zeros((n, n))
+    weight = rng.uniform(0.0, 1.0, src.size) * rng.choice([1.0, 1e-3, 0.0], size=src.size)
+    dense[src, dst] = weight
+    scale = 0.98 / max(np.abs(np.linalg.eigvals(dense)).max(), 0.5)
+    wanted = np.diag(np.linalg.inv(np.eye(n) - scale * dense))
+    np.testing.assert_allclose(visits_from(src, dst, scale * weight, n), wanted, rtol=1e-9)
+
+
+def test_no_edges_no_returns():
+    assert visits_from(np.empty(0, int), np.empty(0, int), np.empty(0), 3).tolist() == [1.0, 1.0, 1.0]

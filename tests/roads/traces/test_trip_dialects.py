@@ -1,0 +1,156 @@
+"""CSV as other programs and other countries write it: read where there is one meaning, else refused with the place."""
+
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from limiirl.errors import InvalidFile, SkippedTripsWarning
+from limiirl.roads import Trips, read_trips
+from limiirl.roads.traces.tables import DECIMAL_COMMAS
+
+PLAIN = "trip,time,lat,lon\n1,2013-07-01 00:00:00,41.15,-8.63\n1,2013-07-01 00:00:15,41.16,-8.62\n"
+START = 1372636800.0
+
+
+def quietly(*args, **known) -> Trips:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkippedTripsWarning)
+        return read_trips(*args, **known)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        PLAIN.replace("\n", "\r").encode(),
+        PLAIN.replace("\n", "\r\n").encode(),
+        PLAIN.encode("utf-8-sig"),
+        PLAIN.encode("utf-16"),
+        b"\xfe\xff" + PLAIN.encode("utf-16-be"),
+        PLAIN.replace(",", ";").encode(),
+        PLAIN.replace(",", "\t").encode(),
+        PLAIN.replace(",", "|").encode(),
+        PLAIN.replace(",", ";").replace(".", ",").encode(),
+        PLAIN.replace(",", ";").replace(".", ",").replace("\n", "\r").encode("utf-16"),
+        PLAIN.replace("41.15", '"41,15"').replace("41.16", '"41,16"').encode(),
+    ],
+    ids=["cr", "crlf", "bom", "utf16", "utf16be", "semicolon", "tab", "bar", "decimal-comma", "all", "quoted"],
+)
+def test_what_has_one_meaning_is_read(tmp_path, data):
+    path = tmp_path / "trips.csv"
+    path.write_bytes(data)
+    trips = quietly(path)
+    assert (trips.ids.tolist(), trips.lat.tolist(), trips.lon.tolist()) == ([1], [41.15, 41.16], [-8.63, -8.62])
+    assert trips.time_s.tolist() == [START, START + 15.0]
+
+
+def test_decimal_commas_are_counted_and_words_are_not(tmp_path):
+    path = tmp_path / "trips.csv"
+    path.write_text("trip;time;lat;lon\n1;5,5;41,15;-8,63\n1;7;north;-8,62\n1;8;1,234,567;-8\n", encoding="utf-8")
+    trips = quietly(path)
+    assert (trips.lat.tolist(), trips.time_s.tolist()) == ([41.15], [5.5])
+    assert trips.notes == {DECIMAL_COMMAS: 4, "fixes without latitude, longitude or time, left out": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            PLAIN.replace("2013-07-01", "01/07/2013"),
+            r"trips\.csv, row 0 .*'01/07/2013 00:00:00' in column 'time' is no time .*columns=\{'time': None\}",
+        ),
+        (PLAIN.replace("41.", "N41d"), r"row 0 .*'N41d15' in column 'lat' is no latitude .*columns=\{'lat': \.\.\.\}"),
+        (PLAIN.replace("-8.", "W"), r"'W63' in column 'lon' is no longitude"),
+        (
+            "trip,time,lat,lon\n1,2013-07-01,41,15,-8,63\n1,2013-07-02,41,16,-8,62\n",
+            r"as many cells as the first row, 4; row 0 below that is '1,2013-07-01,41,15,-8,63'.*decimal commas",
+        ),
+        (PLAIN.partition("\n")[2], r"its columns are 1, 2013-07-01 00:00:00, 41.15, .* Is its first row one of names"),
+        ("trip,when\n1,2\n", r"by a name that is known \(polyline, lat, .*\); its columns are trip, when\. "),
+        ("\n" + PLAIN, "is empty, or its first row is"),
+        (PLAIN.encode("utf-16-le"), r"is no text: it has zero bytes.*UTF-8"),
+        (bytes(range(256)) * 9, "is no text: it has zero bytes"),
+        (b'"' + b"x" * 200_000, r"begins with no row of names \(field larger than"),
+        ("id,time,lat,lon\n1,0,41,-8\n", r"column 'id' could name trips or single fixes; its columns are id, time"),
+        ("trajectory,lat,lon\n1,41,-8\n", r"Say which: columns=\{'trip': 'trajectory'\} or columns=\{'trip': None\}"),
+        ("id,path\n1,/home\n", "neither a column of polylines"),
+        ("id,points\n1,12\n", "neither a column of polylines"),
+    ],
+)  # fmt: skip
+def test_what_has_none_or_several_is_refused_with_the_place(tmp_path, text, words):
+    path = tmp_path / "trips.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InvalidFile, match=words):
+        read_trips(path)
+
+
+def test_a_doubtful_id_is_read_as_told(tmp_path):
+    path = tmp_path / "day.csv"
+    path.write_text("id,lat,lon\n1,41.1,-8.1\n2,41.2,-8.2\n", encoding="utf-8")
+    assert read_trips(path, columns={"trip": "id"}).lengths.tolist() == [1, 1]
+    assert read_trips(path, columns={"trip": None}).lengths.tolist() == [2]
+    # Beside a polyline, an id is the trip's.
+    path.write_text('id,lat,polyline\nx7,0,"[[-8.1,41.1]]"\n', encoding="utf-8")
+    assert read_trips(path).ids.tolist() == ["x7"]
+    path.write_text('trip,trajectory\nx7,"[[-8.1,41.1]]"\n', encoding="utf-8")
+    assert read_trips(path).lat.tolist() == [41.1]
+
+
+def test_times_of_another_country_beside_a_polyline(tmp_path):
+    path = tmp_path / "trips.csv"
+    path.write_text('TRIP_ID,TIMESTAMP,POLYLINE\n1,,"[[-8.1,41.1]]"\n2,13.7.2013,"[[-8.1,41.1]]"\n', encoding="utf-8")
+    with pytest.raises(InvalidFile, match=r"row 1 .*'13\.7\.2013' in column 'TIMESTAMP' is no time"):
+        read_trips(path)
+    assert read_trips(path, columns={"time": None}).time_s.tolist() == [0.0, 0.0]
+
+
+def test_columns_of_blanks_are_no_error(tmp_path):
+    path = tmp_path / "trips.csv"
+    path.write_text("trip,time,lat,lon\n1,,41,-8\n1,NA,41,-8\n", encoding="utf-8")
+    trips = quietly(path)
+    assert (len(trips), trips.skipped[0].reason[:17]) == (0, "none of its fixes")
+
+
+def test_metres_are_not_taken_for_degrees(tmp_path):
+    path = tmp_path / "trips.csv"
+    path.write_text("trip,x,y\n1,531000,4556000\n1,531100,4556000\n", encoding="utf-8")
+    assert "lies on the globe; degrees are needed" in quietly(path).skipped[0].reason
+
+
+def test_names_in_latin_1_stay_two(tmp_path):
+    path = tmp_path / "trips.csv"
+    path.write_bytes("trip,lat,länge\né,41.1,-8.1\nè,41.2,-8.1\n".encode("latin-1"))
+    with pytest.warns(SkippedTripsWarning, match="cells that are no UTF-8, read as Latin-1: 2"):
+        trips = read_trips(path, columns={"lon": "länge"})
+    assert trips.ids.tolist() == ["é", "è"]
+
+
+def test_parquet_with_columns_of_another_kind(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"trip": [[1], [1]], "lat": [41.0, 41.1], "lon": [-8.0, -8.1]}), path)
+    assert read_trips(path).ids.tolist() == ["[1]"]
+    pq.write_table(pa.table({"trip": [1], "lat": [[41.0]], "lon": [-8.0]}), path)
+    with pytest.raises(InvalidFile, match=r"a\.parquet, row 0 .*'\[41\.0\]' in column 'lat' is no latitude"):
+        read_trips(path)
+
+
+def test_the_row_is_counted_over_blocks(tmp_path):
+    n, path = 40_000, tmp_path / "a.parquet"
+    table = {"trip": [1] * n, "time": [None] * (n - 1) + ["soon"], "lat": [41.0] * n, "lon": [-8.0] * n}
+    pq.write_table(pa.table(table), path)
+    with pytest.raises(InvalidFile, match=r"row 39999 .*'soon' in column 'time' is no time"):
+        read_trips(path)
+
+
+def test_nothing_to_read_beside_a_network_is_silent(tmp_path):
+    from limiirl.roads import RoadNetwork
+
+    network = RoadNetwork.from_segments([41.1, 41.2, 41.2], [-8.7, -8.7, -8.5], [0, 1, 2], [1, 2, 0])
+    path = tmp_path / "head.csv"
+    path.write_text("trip,lat,lon\n", encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # numpy once warned of the mean of nothing
+        assert len(read_trips(path, network=network)) == 0
+    assert np.array_equal(read_trips(path).offsets, [0])

@@ -1,0 +1,327 @@
+"""Fits to streams: the parameters of the fit in memory, from the same start and after the same iterations."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from limiirl import Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble
+from limiirl.errors import ConvergenceWarning, InvalidDemos, InvalidFile, InvalidParameter, MissingFile
+from limiirl.kernels.e_step import Rows
+from limiirl.streams import FeatureStore, assign, fit_streamed, write_features
+from limiirl.streams.passes import PreparedStream
+from limiirl.streams.store import Facts, StoredPart
+from limiirl.worlds import SyntheticWorld
+from tests.oracles.mixture import TASTES, crossings, walks
+
+pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
+
+NEAR = RewardEnsemble([0.5, 0.5], TASTES * 0.5)
+
+
+def cut(demos: Demonstrations, *ends: int) -> list[Demonstrations]:
+    return [demos[lo:hi] for lo, hi in zip((0, *ends), (*ends, len(demos)), strict=True)]
+
+
+def mixture(irl=None, **parameters) -> IntentMixture:
+    settings = {"init": NEAR, "max_iter": 4, "tol": 0.0, "random_state": 3} | parameters
+    return IntentMixture(2, MaxEnt(bounds=(-5, 5)) if irl is None else irl, **settings)
+
+
+def assert_same_fit(streamed: IntentMixture, whole: IntentMixture, rtol: float) -> None:
+    assert streamed.n_iter_ == whole.n_iter_
+    assert streamed.converged_ == whole.converged_
+    np.testing.assert_allclose(streamed.weights_, whole.weights_, rtol=rtol)
+    # Rewards are about 1; a ridge alone may pull one to 0, where rounding is all that is left of it.
+    np.testing.assert_allclose(streamed.thetas_, whole.thetas_, rtol=rtol, atol=1e-11)
+    np.testing.assert_allclose(streamed.log_likelihood_, whole.log_likelihood_, rtol=rtol)
+    for one, other in zip(streamed.history_[1:], whole.history_[1:], strict=True):
+        np.testing.assert_allclose(one.change, other.change, rtol=1e-7, atol=1e-12)
+        assert one.n_evaluations == other.n_evaluations
+
+
+def test_one_part_gives_the_bits_of_the_fit_in_memory(tmp_path):
+    demos, _ = walks(5000, seed=1)
+    streamed = fit_streamed(mixture(), crossings(), write_features(crossings(), [demos], tmp_path), block=2048)
+    whole = mixture().fit(crossings(), demos)
+    np.testing.assert_array_equal(streamed.thetas_, whole.thetas_)
+    np.testing.assert_array_equal(streamed.weights_, whole.weights_)
+    assert [(e.objective, e.change) for e in streamed.history_[1:]] == [
+        (e.objective, e.change) for e in whole.history_[1:]
+    ]
+
+
+def test_a_hundred_thousand_demonstrations_of_24_features_agree_to_1e_8(tmp_path):
+    world = SyntheticWorld(n_intents=3, n_features=24, n_states=60, separation=0.3, seed=1)
+    demos, _ = world.sample(100_000, seed=2)
+    start = RewardEnsemble(np.full(3, 1 / 3), world.ensemble.thetas * 0.7)
+    mix = IntentMixture(3, MaxEnt(bounds=(-15, 0)), init=start, max_iter=3, tol=0.0)
+    store = write_features(world.mdp, cut(demos, 30_000, 30_001, 64_000), tmp_path)
+    assert (store.n, store.n_features) == (100_000, 24)
+    streamed = fit_streamed(mix, world.mdp, store, block=4096)
+    assert streamed.responsibilities_ is None
+    whole = IntentMixture(3, MaxEnt(bounds=(-15, 0)), init=start, max_iter=3, tol=0.0).fit(world.mdp, demos)
+    assert_same_fit(streamed, whole, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"irl": MaxEnt(bounds=(-5, 5), ridge=0.1)},
+        {"irl": MaxEnt(max_length=12, bounds=None, ridge=0.01)},
+        {"irl": MaxEnt(max_length=np.inf, bounds=(-5, 5))},
+        {"irl": MaxEnt(bounds=(-5, 5), solver="bfgs")},
+        {"annealing": (3.0, 3)},
+        {"degenerate": "keep"},
+        {"max_iter": 200, "tol": 1e-4},
+        {"max_iter": 200, "tol": 0.0, "likelihood_tol": 1e-5},
+        {"max_iter": 0},
+        {"init": RewardEnsemble([0.5, 0.5], TASTES * 9.0)},  # outside the bounds: projected
+    ],
+    ids=str,
+)
+def test_every_variant_agrees_with_memory(tmp_path, parameters):
+    demos, _ = walks(600, seed=4)
+    store = write_features(crossings(), cut(demos, 100, 350), tmp_path)
+    streamed = fit_streamed(mixture(**parameters), crossings(), store)
+    whole = mixture(**parameters).fit(crossings(), demos)
+    assert_same_fit(streamed, whole, rtol=1e-9)
+    assert [entry.event for entry in streamed.history_] == [entry.event for entry in whole.history_]
+
+
+def test_trajectories_that_must_end_in_a_terminal_state(tmp_path):
+    world = SyntheticWorld(n_intents=2, n_features=4, n_states=21, seed=0)
+    demos, _ = world.sample(300, seed=1)
+    # All walks have the same length: without a ridge, what every feature costs besides could not be told.
+    irl = MaxEnt(stop="terminal", bounds=(-15, 0), ridge=0.01)
+    start = RewardEnsemble([0.5, 0.5], world.ensemble.thetas * 0.8)
+    store = write_features(world.mdp, cut(demos, 100), tmp_path / "a", irl=irl)
+    streamed = fit_streamed(mixture(irl, init=start), world.mdp, store)
+    assert_same_fit(streamed, mixture(irl, init=start).fit(world.mdp, demos), rtol=1e-9)
+    short = Demonstrations.from_lists([demos[0].states.tolist(), demos[1].states[:-1].tolist()])
+    with pytest.raises(InvalidDemos, match=r"^part 1: demonstration 1 does not end in one of the 1 terminal states"):
+        write_features(world.mdp, [demos, short], tmp_path / "b", irl=irl)
+    unchecked = write_features(world.mdp, [demos, short], tmp_path / "c")
+    with pytest.raises(InvalidDemos, match=r"^part 1: demonstration 1 does not end"):
+        fit_streamed(mixture(irl, init=start), world.mdp, unchecked)
+    with pytest.raises(InvalidDemos, match=r"does not end.*stop='terminal_or_max_length'"):
+        fit_streamed(mixture(irl.set_params(stop="terminal_or_max_length"), init=start), world.mdp, unchecked)
+
+
+def test_trajectories_that_end_by_their_length(tmp_path):
+    demos, _ = walks(2000, seed=4)
+    irl = MaxEnt(stop="terminal_or_max_length", bounds=(-5, 5), ridge=0.01)
+    full, ragged = demos[demos.lengths == 5], demos[demos.lengths <= 5]
+    assert len(full) < len(ragged)
+    store = write_features(crossings(), cut(full, 5), tmp_path / "full", irl=irl)
+    assert_same_fit(fit_streamed(mixture(irl), crossings(), store), mixture(irl).fit(crossings(), full), rtol=1e-9)
+    both = write_features(crossings(), [full, ragged], tmp_path / "both")
+    with pytest.raises(InvalidDemos, match="^part 1: demonstration .* does not end in one of the 1 terminal states"):
+        fit_streamed(mixture(irl), crossings(), both)
+
+
+def test_groups_share_an_intent(tmp_path):
+    demos, _ = walks(900, seed=5)
+    groups = np.sort(np.random.default_rng(0).integers(120, size=900))
+    demos = demos.replace(groups=[f"driver {g}" for g in groups])
+    edges = [int(np.searchsorted(groups, g)) for g in (40, 41, 90)]
+    store = write_features(crossings(), cut(demos, *edges), tmp_path, by_group=True)
+    assert store.n == np.unique(groups).size
+    assert store.n_demos == 900
+    irl = MaxEnt(bounds=(-5, 5), ridge=0.05)
+    streamed = fit_streamed(mixture(irl), crossings(), store)
+    assert_same_fit(streamed, mixture(irl).fit(crossings(), demos, demos.groups), rtol=1e-9)
+
+
+@pytest.mark.parametrize("init", ["kmeans", "gmm", "best", "random"])
+def test_a_sample_of_everything_starts_where_memory_does(tmp_path, init):
+    demos, _ = walks(400, seed=6)
+    store = write_features(crossings(), cut(demos, 150), tmp_path)
+    streamed = fit_streamed(mixture(init=init), crossings(), store)
+    whole = mixture(init=init).fit(crossings(), demos)
+    assert_same_fit(streamed, whole, rtol=1e-9)
+    assert np.isnan(streamed.history_[0].change)  # it knows the sample's clusters only
+    assert whole.history_[0].change > 0
+
+
+@pytest.mark.parametrize("embedding", ["shares", "gradients"])
+def test_other_spaces_to_cluster_in(tmp_path, embedding):
+    demos, _ = walks(300, seed=6)
+    store = write_features(crossings(), cut(demos, 150), tmp_path)
+    made = {"init": "kmeans", "embedding": embedding}
+    assert_same_fit(
+        fit_streamed(mixture(**made), crossings(), store), mixture(**made).fit(crossings(), demos), rtol=1e-9
+    )
+
+
+def test_a_sample_does_not_depend_on_the_parts(tmp_path):
+    demos, _ = walks(1000, seed=7)
+    one = write_features(crossings(), [demos], tmp_path / "one")
+    many = write_features(crossings(), cut(demos, 7, 400, 401), tmp_path / "many")
+    drawn = [
+        PreparedStream(MaxEnt(), crossings(), store).sample(60, np.random.default_rng(1)).rows for store in (one, many)
+    ]
+    np.testing.assert_array_equal(drawn[0].features, drawn[1].features)
+    np.testing.assert_array_equal(drawn[0].log_q, drawn[1].log_q)
+    assert len(drawn[0].features) == 60
+    starts = [
+        fit_streamed(mixture(init="kmeans", max_iter=0), crossings(), store, sample=60).thetas_ for store in (one, many)
+    ]
+    np.testing.assert_array_equal(*starts)
+
+
+def test_a_sample_is_uniform_and_without_repeats(tmp_path):
+    counted = np.arange(500.0)
+    store = FeatureStore.generated(
+        lambda i: Rows(np.tile(counted[100 * i : 100 * (i + 1), None], 3), np.zeros(100), np.ones(100)),
+        [100] * 5,
+        3,
+        longest=4,
+    )
+    ready = PreparedStream(MaxEnt(), crossings(), store)
+    rng = np.random.default_rng(0)
+    drawn = np.array([ready.sample(50, rng).rows.features[:, 0] for _ in range(200)])
+    assert all(np.unique(row).size == 50 for row in drawn)
+    hits = np.bincount(drawn.astype(int).ravel(), minlength=500)
+    # 200 draws of one in ten: 20 expected, standard deviation 4.2; five of them hold for all 500 at once.
+    assert np.all(np.abs(hits - 20) < 21)
+    assert abs(hits[:250].sum() - 5000) < 250
+
+
+def test_one_pass_an_iteration_is_told(tmp_path):
+    demos, _ = walks(300, seed=9)
+    store = write_features(crossings(), cut(demos, 100, 200), tmp_path)
+    seen, entries = [], []
+    mix = mixture(max_iter=2, callback=lambda start, entry: entries.append((start, entry.iteration)))
+    fit_streamed(mix, crossings(), store, progress=lambda done, total: seen.append((done, total)))
+    assert entries == [(0, 0), (0, 1), (0, 2)]
+    assert seen == [(100, 300), (200, 300), (300, 300)] * 3
+
+
+def test_warns_as_memory_does_with_advice_for_a_stream(tmp_path):
+    demos, _ = walks(300, seed=9)
+    store = write_features(crossings(), [demos], tmp_path)
+    with pytest.warns(ConvergenceWarning, match="EM stopped after 1 iterations.* another random_state may help"):
+        fit_streamed(mixture(max_iter=1), crossings(), store)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_streamed(mixture(max_iter=300, tol=1e-3), crossings(), store)
+
+
+def test_a_streamed_mixture_predicts_saves_and_loads(tmp_path):
+    demos, _ = walks(300, seed=9)
+    store = write_features(crossings(), cut(demos, 100), tmp_path / "features")
+    mix = fit_streamed(mixture().fit(crossings(), demos), crossings(), store)
+    assert mix.labels_ is None
+    mix.save(tmp_path / "saved")
+    loaded = IntentMixture.load(tmp_path / "saved")
+    np.testing.assert_array_equal(loaded.predict_proba(demos), mix.predict_proba(demos))
+    assert mix.summary(demos).n_free > 0
+    with pytest.raises(InvalidParameter, match="fitted to a stream, and has no responsibilities"):
+        mix.summary()
+
+
+class Own(MaxEnt):
+    def log_prob(self, mdp, thetas, demos):
+        return super().log_prob(mdp, thetas, demos) / 2
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"irl": MaxCausalEnt()}, "MaxCausalEnt looks at every step"),
+        ({"irl": MaxEnt(condition="start")}, "needs where each demonstration begins"),
+        ({"irl": Own()}, "Own has a likelihood of its own"),
+        ({"n_init": 3}, "fitted from one start; n_init is 3"),
+        ({"refine": "split_merge"}, "refine needs every demonstration"),
+        ({"degenerate": "reseed"}, "plants an intent at one demonstration"),
+        ({"init": np.zeros(300, dtype=int)}, "labels and responsibilities have a row for each"),
+        ({"embedding": np.zeros((300, 2))}, "embedding must be None, 'shares' or 'gradients'"),
+        ({"embedding": len}, "embedding must be None, 'shares' or 'gradients'"),
+        ({"irl": MaxEnt(max_length=3)}, r"part 0: demonstration \d+ has 7 states, more than max_length = 3"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
+)
+def test_what_a_stream_cannot_do_is_told(tmp_path, parameters, message):
+    demos, _ = walks(300, seed=9)
+    store = write_features(crossings(), [demos], tmp_path)
+    with pytest.raises((InvalidParameter, InvalidDemos), match=message):
+        fit_streamed(mixture(**parameters), crossings(), store)
+
+
+def test_more_intents_than_rows(tmp_path):
+    store = write_features(crossings(), [Demonstrations.from_lists([[0, 1]])], tmp_path)
+    with pytest.raises(InvalidParameter, match="n_intents=2 is more than the 1 demonstrations"):
+        fit_streamed(mixture(), crossings(), store)
+
+
+def test_the_store_of_another_mdp_is_refused(tmp_path):
+    demos, _ = walks(50, seed=9)
+    store = write_features(crossings(), [demos], tmp_path)
+    other = crossings().replace(gamma=0.9)
+    with pytest.raises(InvalidParameter, match=f"of the MDP {crossings().fingerprint()}; this one is"):
+        fit_streamed(mixture(), other, store)
+    assert store.mdp() == crossings()
+
+
+def test_a_row_that_is_not_a_number_is_named():
+    def make(index: int) -> Rows:
+        features = np.zeros((3000, 3))
+        if index == 1:
+            features[2500, 1] = np.nan
+        return Rows(features, np.zeros(3000), np.ones(3000))
+
+    store = FeatureStore.generated(make, [3000, 3000], 3, longest=4)
+    with pytest.raises(InvalidDemos, match="^part 1, row 2500: it has no probability"):
+        fit_streamed(mixture(), crossings(), store)
+
+
+def test_a_row_is_named_wherever_its_window_begins(tmp_path):
+    rows = Rows(np.zeros((7000, 3)), np.zeros(7000), np.ones(7000))
+    rows.features[6500] = np.nan
+    about = {"source": "damaged", "mark": "", "mdp": "", "by_group": False}
+    StoredPart.write(tmp_path / "part.json", rows, None, Facts(7000, 7000, 4, 0, None, 0), about)
+    store = FeatureStore((StoredPart.open(tmp_path / "part.json"),), 3)
+    with pytest.raises(InvalidDemos, match="^damaged, row 6500: it has no probability"):
+        fit_streamed(mixture(), crossings(), store, block=2000)
+
+
+def test_a_function_that_makes_other_rows_than_it_announced():
+    store = FeatureStore.generated(lambda i: Rows(np.zeros((2, 3)), np.zeros(2), np.ones(2)), [3], 3, longest=4)
+    with pytest.raises(InvalidParameter, match="part 0: the function made 2 rows"):
+        fit_streamed(mixture(), crossings(), store)
+
+
+def test_generated_rows_are_demonstrations():
+    counts = np.array([1.0, 1.0, 2.0])
+    store = FeatureStore.generated(lambda i: Rows(np.zeros((3, 3)), np.zeros(3), counts), [3], 3, longest=4)
+    with pytest.raises(InvalidParameter, match=r"part 0, row 2: its count is 2.*by_group=True"):
+        fit_streamed(mixture(), crossings(), store)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"), [([], "sizes is empty"), ([4, 0], "part 1 has 0"), ([2.5], "part 0 has 2.5")]
+)
+def test_generated_parts_have_rows(sizes, message):
+    with pytest.raises(InvalidParameter, match=message):
+        FeatureStore.generated(lambda i: Rows(np.zeros((4, 3)), np.zeros(4), np.ones(4)), sizes, 3, longest=4)
+
+
+def test_a_checkpoint_without_a_folder_is_told_before_the_work(tmp_path):
+    made = []
+    store = FeatureStore.generated(made.append, [4], 3, longest=4)
+    with pytest.raises(MissingFile, match="There is no folder .*nowhere for the checkpoint fit.npz"):
+        fit_streamed(mixture(), crossings(), store, checkpoint=tmp_path / "nowhere" / "fit.npz")
+    assert made == []
+
+
+def test_what_a_killed_assignment_left_is_not_in_the_way(tmp_path):
+    demos, _ = walks(100, seed=2)
+    store = write_features(crossings(), [demos], tmp_path / "features")
+    fitted = fit_streamed(mixture(), crossings(), store)
+    (tmp_path / "intents").mkdir()
+    (tmp_path / "intents" / ".part-00000.parquet.x1.tmp").write_text("half")
+    assert [path.name for path in assign(fitted, store, tmp_path / "intents")] == ["part-00000.parquet"]
+    (tmp_path / "intents" / "notes.txt").write_text("mine")
+    with pytest.raises(InvalidFile, match="has notes.txt, which is not among"):
+        assign(fitted, store, tmp_path / "intents")

@@ -1,0 +1,117 @@
+"""Passes over streams, on random rows and partitions: against an oracle, and what changes no bit or rounding alone."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from limiirl.kernels.e_step import Rows, Weighed, expect, expect_forgetfully, weigh
+from limiirl.kernels.threading import BLOCK
+from limiirl.streams import FeatureStore
+from limiirl.streams.passes import SumTask, combine, sum_part, sweep
+from limiirl.streams.store import Facts, GeneratedPart, StoredPart
+from tests.oracles.mixture import responsibilities
+
+
+def table(n: int, d: int, seed: int) -> Rows:
+    rng = np.random.default_rng(seed)
+    return Rows(rng.normal(size=(n, d)), rng.normal(size=n), rng.integers(1, 5, size=n).astype(float))
+
+
+def ensemble(K: int, d: int, seed: int, coldness: float = 1.0) -> Weighed:
+    rng = np.random.default_rng(seed)
+    return Weighed(rng.normal(size=(K, d)), rng.normal(size=K), np.log(rng.dirichlet(np.ones(K))), coldness)
+
+
+def some(rows: Rows, lo: int, hi: int) -> Rows:
+    return Rows(*(np.ascontiguousarray(array[lo:hi]) for array in rows))
+
+
+def in_parts(rows: Rows, ends: list[int]) -> FeatureStore:
+    edges = [0, *ends, len(rows.log_q)]
+
+    def make(i: int) -> Rows:
+        return some(rows, edges[i], edges[i + 1])
+
+    facts = [Facts(n, n, 9, 0, None, 0) for n in np.diff(edges).tolist()]
+    parts = tuple(GeneratedPart(i, make, facts[i], rows.features.shape[1], by_group=True) for i in range(len(facts)))
+    return FeatureStore(parts, rows.features.shape[1])
+
+
+sizes = st.integers(1, 5), st.integers(1, 6), st.integers(0, 2**32 - 1)
+
+
+@given(st.integers(1, 40), *sizes, st.sampled_from([1.0, 0.3]))
+def test_a_pass_is_what_a_table_of_log_probabilities_says(n, K, d, seed, coldness):
+    rows, now, before = table(n, d, seed), ensemble(K, d, seed, coldness), ensemble(K, d, seed + 1)
+    tables = [rows.features @ e.thetas.T + rows.log_q[:, None] - np.outer(rows.counts, e.log_Z) for e in (now, before)]
+    _, log_lik = responsibilities(tables[0], np.exp(now.log_rho))
+    U, _ = responsibilities(coldness * (tables[0] + now.log_rho), np.ones(K))
+    V, _ = responsibilities(tables[1], np.exp(before.log_rho))
+    found = sum_part(SumTask(in_parts(rows, []).parts[0], now, before))
+    np.testing.assert_allclose(found.log_likelihood, log_lik.sum(), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(found.change, np.abs(U - V).sum(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.sizes, U.sum(axis=0), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.counts, rows.counts @ U, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.features, U.T @ rows.features, rtol=1e-9, atol=1e-9)
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 3 * BLOCK), *sizes)
+@example(BLOCK, 2, 3, 0)
+@example(2 * BLOCK + 1, 3, 2, 1)
+def test_forgetting_responsibilities_changes_no_bit(n, K, d, seed):
+    rows, now, before = table(n, d, seed), ensemble(K, d, seed), ensemble(K, d, seed + 1, 0.5)
+    U = np.zeros((n, K))
+    expect(rows, *before[:3], U, before.coldness)
+    kept = expect(rows, *now[:3], U, now.coldness)
+    forgot = expect_forgetfully(rows, now, before)
+    for one, other in zip(kept, forgot.total(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(forgot.counts.sum(axis=0), weigh(rows.counts[:, None], U)[:, 0])
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A part on disk of several blocks, with its rows."""
+    rows = table(5 * BLOCK + 77, 4, 3)
+    path = tmp_path_factory.mktemp("store") / "part-00000.json"
+    about = {"source": "made", "mark": "", "mdp": "", "by_group": False}
+    StoredPart.write(path, rows, None, Facts(len(rows.log_q), len(rows.log_q), 9, 0, None, 0), about)
+    return StoredPart.open(path), rows
+
+
+@settings(max_examples=15)
+@given(st.integers(1, 8), st.integers(0, 1000))
+def test_the_size_of_windows_changes_no_bit(stored, windows, seed):
+    part, rows = stored
+    now, before = ensemble(3, 4, seed), ensemble(3, 4, seed + 1)
+    found = sum_part(SumTask(part, now, before, windows * BLOCK))
+    whole = sum_part(SumTask(in_parts(rows, []).parts[0], now, before))
+    for one, other in zip(found, whole, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(1, 2999), max_size=12, unique=True), st.integers(0, 1000))
+def test_parts_change_rounding_alone_and_their_order_nothing(ends, seed):
+    rows = table(3000, 3, seed)
+    now, before = ensemble(2, 3, seed), ensemble(2, 3, seed + 1)
+    store, whole = in_parts(rows, sorted(ends)), in_parts(rows, [])
+    found, one = sweep(store, now, before), sweep(whole, now, before)
+    for name, value in one._asdict().items():
+        # Sums of terms of either sign: relative to the sum of their sizes, which is below that of absolute features.
+        scale = np.abs(rows.features).sum() if name == "features" else 3000.0 * 10
+        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-13, atol=1e-15 * scale)
+    sums = [sum_part(SumTask(part, now, before)) for part in store.parts]
+    for forwards, backwards in zip(combine(sums), combine(reversed(sums)), strict=True):
+        np.testing.assert_array_equal(forwards, backwards)
+
+
+@given(st.integers(1, 200), st.lists(st.integers(1, 199), max_size=6, unique=True), st.integers(0, 100))
+def test_rows_are_found_wherever_they_lie(n, ends, seed):
+    rows = table(n, 2, seed)
+    chosen = np.sort(np.random.default_rng(seed).choice(n, size=max(1, n // 3), replace=False))
+    store = in_parts(rows, sorted(end for end in ends if end < n))
+    for one, other in zip(store.take(chosen), rows, strict=True):
+        np.testing.assert_array_equal(one, other[chosen])

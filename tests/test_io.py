@@ -1,0 +1,118 @@
+"""Archives: what is written comes back, and every broken or foreign file says what it is."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from limiirl._io import Kind, read_archive, write_archive
+from limiirl.errors import InvalidFile
+
+KIND = Kind("limiirl.thing", 2, "a thing", "Thing.save")
+ARRAYS = {"a": np.arange(6).reshape(2, 3), "b": np.array([np.nan, -0.0, np.inf]), "c": np.zeros((0, 4), dtype=np.int8)}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "thing.npz"
+
+
+def test_header_and_arrays_come_back(path: Path):
+    words = {"name": "Foz do Douro \u00e9 \u0000", "nested": {"list": [1, 2.5, None, True]}}
+    write_archive(path, KIND, words, ARRAYS)
+    header, arrays = read_archive(path, KIND)
+    assert header == {"format": "limiirl.thing", "version": 2} | words
+    assert arrays.keys() == ARRAYS.keys()
+    for name, wanted in ARRAYS.items():
+        np.testing.assert_array_equal(arrays[name], wanted)
+        assert arrays[name].dtype == wanted.dtype
+
+
+def test_nothing_stays_behind_where_writing_fails(path: Path):
+    with pytest.raises(TypeError):
+        write_archive(path, KIND, {"not JSON": object()}, ARRAYS)
+    with pytest.raises(ValueError, match="allow_pickle"):
+        write_archive(path, KIND, {}, {"objects": np.array([{}], dtype=object)})
+    assert list(path.parent.iterdir()) == []
+
+
+def test_an_old_file_stays_whole_where_writing_fails(path: Path):
+    write_archive(path, KIND, {"n": 1}, ARRAYS)
+    with pytest.raises(ValueError, match="allow_pickle"):
+        write_archive(path, KIND, {"n": 2}, {"objects": np.array([{}], dtype=object)})
+    assert read_archive(path, KIND)[0]["n"] == 1
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_truncated(path: Path, keep: float):
+    write_archive(path, KIND, {}, {"a": np.random.default_rng(0).normal(size=300)})
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(keep * len(whole))])
+    with pytest.raises(InvalidFile, match=r"thing\.npz is truncated or not an npz file.*Thing\.save wrote"):
+        read_archive(path, KIND)
+
+
+def test_a_flipped_byte_is_found(path: Path):
+    write_archive(path, KIND, {}, {"a": np.random.default_rng(0).normal(size=3000)})
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2] ^= 0xFF
+    path.write_bytes(whole)
+    with pytest.raises(InvalidFile, match="truncated or not an npz file"):
+        read_archive(path, KIND)
+
+
+def test_absent_or_a_folder(tmp_path: Path):
+    with pytest.raises(InvalidFile, match=r"x\.npz does not exist"):
+        read_archive(tmp_path / "x.npz", KIND)
+    with pytest.raises(InvalidFile, match="is a folder. Give a file"):
+        read_archive(tmp_path, KIND)
+
+
+def test_files_of_another_kind(path: Path):
+    path.write_text("id,lat,lon\n")
+    with pytest.raises(InvalidFile, match="begins like no npz file") as caught:
+        read_archive(path, KIND)
+    assert "pickle" not in str(caught.value)
+    with path.open("wb") as stream:
+        np.save(stream, np.arange(3))
+    with pytest.raises(InvalidFile, match="a single array"):
+        read_archive(path, KIND)
+    write_archive(path, Kind("limiirl.other", 1, "another", "Other.save"), {}, ARRAYS)
+    with pytest.raises(InvalidFile, match=r"holds 'limiirl\.other', not 'limiirl\.thing'"):
+        read_archive(path, KIND)
+
+
+@pytest.mark.parametrize("header", [b"", b"[1]", b"\xff", b'{"format": "limiirl.thing"}', b"3"])
+def test_headers_that_are_none(path: Path, header: bytes):
+    np.savez(path, header=np.frombuffer(header, dtype=np.uint8))
+    with pytest.raises(InvalidFile, match="it has no header"):
+        read_archive(path, KIND)
+    np.savez(path, a=np.arange(3))
+    with pytest.raises(InvalidFile, match="it has no header"):
+        read_archive(path, KIND)
+
+
+@pytest.mark.parametrize(("version", "words"), [(3, "reads up to 2. Upgrade limiirl"), ("2", "not 'limiirl.thing'")])
+def test_versions(path: Path, version: Any, words: str):
+    text = json.dumps({"format": KIND.format, "version": version}).encode()
+    np.savez(path, header=np.frombuffer(text, dtype=np.uint8))
+    with pytest.raises(InvalidFile, match=words):
+        read_archive(path, KIND)
+
+
+def test_older_versions_are_read(path: Path):
+    write_archive(path, KIND._replace(version=1), {}, ARRAYS)
+    assert read_archive(path, KIND)[0]["version"] == 1
+
+
+def test_no_pickle_is_ever_opened(path: Path):
+    inner = io.BytesIO()
+    np.save(inner, np.array([{"evil": 1}], dtype=object), allow_pickle=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.npy", inner.getvalue())
+    with pytest.raises(InvalidFile, match="truncated or not an npz file"):
+        read_archive(path, KIND)

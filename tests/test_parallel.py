@@ -1,0 +1,223 @@
+"""Restarts and selections on engines: the bits, the warnings and the errors of a plain loop."""
+
+import pickle
+import threading
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
+from typing import Any
+
+import numpy as np
+import pytest
+
+import limiirl as ll
+from limiirl._parallel import spread
+from limiirl.errors import ConvergenceWarning, InvalidParameter, LimiirlError
+from limiirl.executors import Engine, Session
+from limiirl.mixture.selection.cross_validation import WHOLE, Part, Problem, Refits
+from tests.oracles.mixture import crossings, walks
+
+IRL = ll.MaxEnt(max_length=7, bounds=(-5, 5))
+MDP, (DEMOS, _) = crossings(), walks(60, seed=1)
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    """Two workers of this machine for all tests: each loads what it runs once."""
+    with Engine(workers=2).session() as opened:
+        yield opened
+
+
+def bits(mix: ll.IntentMixture) -> list[Any]:
+    """All that a fit finds, to the last bit."""
+    arrays = (mix.weights_, mix.thetas_, mix.responsibilities_, mix.labels_)
+    starts = [(r.objective, r.n_iter, r.distance, r.best, r.ensemble.thetas.tobytes()) for r in mix.restarts_]
+    history = [(entry.objective, entry.n_evaluations, entry.event) for entry in mix.history_]
+    return [*(array.tobytes() for array in arrays), mix.log_likelihood_, mix.converged_, starts, history]
+
+
+def restarts(**changes: Any) -> ll.IntentMixture:
+    given = {"init": "random", "n_init": 4, "random_state": 3, "max_iter": 300, "tol": 1e-3}
+    return ll.IntentMixture(2, IRL, **(given | changes))
+
+
+def chosen(engine: Any = None, **changes: Any) -> ll.Selection:
+    given = {"mixture": ll.IntentMixture(irl=IRL, tol=1e-3), "folds": 3, "resamples": 2, "random_state": 0}
+    return ll.select_intents(MDP, DEMOS, (1, 2, 3), engine=engine, **(given | changes))
+
+
+@pytest.mark.parametrize("refine", [None, "split_merge"])
+def test_starts_at_once_find_what_starts_one_by_one_find(refine: str | None, session: Session) -> None:
+    alone, spread_out = restarts(refine=refine).fit(MDP, DEMOS), restarts(refine=refine)
+    spread_out.fit(MDP, DEMOS, engine=session)
+    assert bits(spread_out) == bits(alone)
+    assert len({restart.objective for restart in alone.restarts_}) > 1, "starts that differ in nothing test nothing"
+    # The data are the caller's, not copies from afar.
+    assert spread_out.mdp_ is MDP
+    assert spread_out.summary().to_dict() == alone.summary().to_dict()
+    assert "engine" not in spread_out.get_params()
+
+
+def test_groups_and_the_longest_demonstration_are_the_same_elsewhere(session: Session) -> None:
+    groups = np.arange(len(DEMOS)) // 3
+    mixes = [ll.IntentMixture(2, ll.MaxEnt(bounds=(-5, 5)), n_init=2, random_state=0) for _ in range(2)]
+    alone = mixes[0].fit(MDP, DEMOS, groups)
+    spread_out = mixes[1].fit(MDP, DEMOS, groups, engine=session)
+    assert bits(spread_out) == bits(alone)
+    assert spread_out.irl_.max_length_ == alone.irl_.max_length_ == DEMOS.lengths.max()
+    np.testing.assert_array_equal(spread_out.predict(DEMOS), alone.predict(DEMOS))
+
+
+class Settling:
+    """A model without `prepare` that settles something in `fit` and needs it in `log_prob`."""
+
+    def fit(self, mdp: Any, demos: Any, weights: Any = None, start: Any = None) -> Any:
+        self.settled_ = len(demos)
+        return IRL.fit(mdp, demos, weights, start)
+
+    def log_prob(self, mdp: Any, thetas: Any, demos: Any) -> Any:
+        assert self.settled_ > 0
+        return IRL.log_prob(mdp, thetas, demos)
+
+
+def test_what_a_model_settles_in_its_fit_comes_back(session: Session) -> None:
+    alone, spread_out = (
+        ll.IntentMixture(2, Settling(), n_init=2, random_state=0, max_iter=3, tol=1e-2).fit(MDP, DEMOS, engine=engine)
+        for engine in (None, session)
+    )
+    assert bits(spread_out) == bits(alone)
+    assert spread_out.irl_.settled_ == len(DEMOS)
+    np.testing.assert_array_equal(spread_out.predict_proba(DEMOS), alone.predict_proba(DEMOS))
+
+
+def test_each_start_is_told_of_when_it_has_ended(session: Session) -> None:
+    told: dict[bool, list[tuple[int, float]]] = {True: [], False: []}
+    for elsewhere, seen in told.items():
+        mix = restarts(callback=lambda i, entry, seen=seen: seen.append((i, entry.objective)))
+        mix.fit(MDP, DEMOS, engine=session if elsewhere else None)
+    assert told[True] == told[False]
+
+
+def test_a_selection_is_the_same_whatever_does_its_fits(session: Session) -> None:
+    alone = chosen()
+    with ThreadPoolExecutor(1) as pool:
+        for engine in (session, pool):
+            ticks: list[tuple[int, int]] = []
+            found = chosen(engine, callback=lambda done, total, _, ticks=ticks: ticks.append((done, total)))
+            assert found.to_dict() == alone.to_dict()
+            assert {k: bits(mix) for k, mix in found.mixtures.items()} == {
+                k: bits(mix) for k, mix in alone.mixtures.items()
+            }
+            assert ticks == [(i, 19) for i in range(1, 20)]
+            assert found.best.mdp_ is MDP
+            assert found.best.standard_errors().weights.tolist() == alone.best.standard_errors().weights.tolist()
+
+
+def fails_at_two(points: Any, n_intents: int, rng: Any) -> Any:
+    """An init that cannot make two clusters, nor three of 40 points, which is how many a fold leaves."""
+    del rng
+    if n_intents == 2 or (n_intents == 3 and len(points) == 40):
+        raise InvalidParameter("no such clusters")
+    return np.arange(len(points)) % n_intents
+
+
+def test_failures_are_noted_alike(session: Session) -> None:
+    given = {"mixture": ll.IntentMixture(irl=IRL, init=fails_at_two), "resamples": 0}
+    alone, elsewhere = chosen(**given), chosen(session, **given)
+    assert elsewhere.to_dict() == alone.to_dict()
+    assert [row.error for row in alone.rows] == [
+        "",
+        "fit: no such clusters",
+        "; ".join(f"fold {i}: no such clusters" for i in (1, 2, 3)),
+    ]
+
+
+def never(points: Any, n_intents: int, rng: Any) -> Any:
+    raise InvalidParameter(f"no {n_intents} clusters of {len(points)} by {type(rng).__name__}")
+
+
+def test_nothing_that_can_be_fitted_is_the_same_error(session: Session) -> None:
+    for engine in (None, session):
+        with pytest.raises(LimiirlError, match="No number of intents could be fitted. fit: no 1 clusters of 60"):
+            chosen(engine, mixture=ll.IntentMixture(irl=IRL, init=never))
+
+
+def test_fits_of_a_number_that_failed_are_left_out() -> None:
+    seen: list[Part] = []
+
+    class Watched(Refits):
+        def __call__(self, part: Part) -> Any:
+            seen.append(part)
+            return super().__call__(part)
+
+    class Here:
+        def map(self, function: Any, tasks: Any) -> Any:
+            return map(type(function)(Watched(**vars(function.function))), tasks)
+
+    chosen(Here(), mixture=ll.IntentMixture(irl=IRL, init=fails_at_two), resamples=0)
+    assert [part for part in seen if part.n_intents == 2] == [Part(2, WHOLE)]
+    assert len(seen) == 1 + 3 + 1 + 1 + 3
+
+
+def test_a_fit_comes_back_without_its_data() -> None:
+    demos, _ = walks(2000, seed=1)
+    problem = Problem.of(ll.IntentMixture(irl=IRL, max_iter=2), MDP, demos, None, 0)
+    whole = Refits(problem, 3)(Part(1, WHOLE)).value
+    travelled = pickle.loads(pickle.dumps(whole))
+    assert len(pickle.dumps(whole)) < 0.5 * len(pickle.dumps(demos))
+    assert not hasattr(travelled.mixture, "mdp_")
+    assert hasattr(whole.mixture, "mdp_"), "the one that stays keeps them"
+    assert travelled.with_data(problem).mixture.mdp_ is MDP
+    assert whole.with_data(problem) is whole
+
+
+def warns(task: int) -> int:
+    warnings.warn(f"task {task} did not converge", ConvergenceWarning, stacklevel=2)
+    return task
+
+
+def test_warnings_come_home(session: Session) -> None:
+    with pytest.warns(ConvergenceWarning, match="task 5 did not converge"):
+        assert list(spread(warns, [5], session)) == [5]
+
+
+def test_without_an_engine_tasks_are_taken_one_by_one_in_this_thread() -> None:
+    taken: list[int] = []
+
+    def tasks() -> Any:
+        for i in range(3):
+            taken.append(i)
+            yield i
+
+    results = spread(lambda _: threading.get_ident(), tasks(), None)
+    assert next(results) == threading.get_ident()
+    assert taken == [0]
+
+
+@pytest.mark.parametrize("pool", [ThreadPoolExecutor, ThreadPool])
+def test_several_threads_are_refused(pool: Any) -> None:
+    with pool(4) as engine, pytest.raises(InvalidParameter, match="of 4 threads, which would share.*Use processes"):
+        chosen(engine)
+    with pool(1) as engine:
+        assert list(spread(abs, [-2, 1], engine)) == [2, 1]
+
+
+def test_an_engine_has_a_map() -> None:
+    with pytest.raises(InvalidParameter, match="engine must have a method map.*it is a str"):
+        restarts().fit(MDP, DEMOS, engine="dask")
+
+
+def test_the_client_of_dask_is_told_where_its_address_goes() -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+    with (
+        distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client,
+        pytest.raises(InvalidParameter, match=r"is a Client of Dask.*Engine\('dask', scheduler='inproc://"),
+    ):
+        restarts().fit(MDP, DEMOS, engine=client)
+
+
+def test_an_executor_of_dask_is_as_good_as_another() -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+        assert list(spread(abs, [-2, 1], client.get_executor())) == [2, 1]

@@ -1,0 +1,181 @@
+"""Demonstrators: the Boltzmann policy against a brute-force softmax, shares of the intents, and their draw."""
+
+import numpy as np
+import pytest
+
+from limiirl.errors import InvalidParameter
+from limiirl.mdp import MDP
+from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mdp.planning import optimal_policy
+from limiirl.worlds import WORLDS, ElementWorld, IntentWorld, World, boltzmann_policy, geometric_weights
+from limiirl.worlds.base import share_out
+
+FORK = MDP.from_edges([0, 0, 0, 1], [1, 2, 3, 3], p0=[1, 0, 0, 0], gamma=0.5, state_features=[0.0, -2.0, -1.0, -4.0])
+
+
+def test_boltzmann_policy_by_hand() -> None:
+    """Q*(0, a) is gamma V(s'): V(1) = -2 - 4 / 2 = -4, V(2) = -1, V(3) = -4; state 1 has one action."""
+    mass = np.exp(0.7 * np.array([-2.0, -0.5, -2.0]))
+    expected = [*(mass / mass.sum()), 1.0]
+    np.testing.assert_allclose(boltzmann_policy(FORK, [1.0], beta=0.7), expected, rtol=1e-14, atol=0.0)
+
+
+def test_boltzmann_policy_is_uniform_at_zero_and_optimal_in_the_limit() -> None:
+    np.testing.assert_allclose(boltzmann_policy(FORK, [1.0], beta=0.0), [1 / 3] * 3 + [1.0], rtol=1e-15, atol=0.0)
+    np.testing.assert_array_equal(boltzmann_policy(FORK, [1.0], beta=1e4), optimal_policy(FORK, [1.0]))
+    # Ties are shared in the limit as well: with the rewards reversed, actions 0 and 2 are equally good.
+    np.testing.assert_allclose(boltzmann_policy(FORK, [-1.0], beta=1e4), [0.5, 0.0, 0.5, 1.0], rtol=1e-12, atol=0.0)
+
+
+def test_boltzmann_policy_of_large_rewards_does_not_overflow() -> None:
+    policy = boltzmann_policy(FORK, [1e6], beta=1e6)
+    np.testing.assert_array_equal(policy, [0.0, 1.0, 0.0, 1.0])
+    assert boltzmann_policy(MDP.from_edges([], [], n_states=1, terminal=[True]), [1.0]).shape == (0,)
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_optimal_is_the_limit_of_boltzmann_in_every_world(name: str) -> None:
+    world = WORLDS[name]()
+    limit, optimal = world.policies("boltzmann", 1e7), world.policies("optimal")
+    np.testing.assert_allclose(limit, optimal, rtol=0.0, atol=1e-3)
+    assert np.abs(world.policies("boltzmann", 0.1) - optimal).max() > 0.3
+
+
+def test_beta_is_the_noise_of_the_demonstrators() -> None:
+    """The share of optimal actions rises with beta, from chance, and is all of them for optimal demonstrators."""
+    world = ElementWorld(seed=2)
+    best = world.optimal_policies > 0.0
+
+    def optimal_share(**kind: object) -> float:
+        demos, labels = world.sample(300, seed=1, **kind)  # type: ignore[arg-type]
+        pairs = world.mdp.pair_of_edge[demos.steps(world.mdp).edge]
+        return float(best[np.repeat(labels, demos.lengths - 1), pairs].mean())
+
+    shares = [optimal_share(policy="boltzmann", beta=beta) for beta in (0.0, 0.2, 1.0, 5.0)]
+    assert np.all(np.diff(shares) > 0.05)
+    assert optimal_share() == 1.0
+
+
+def test_boltzmann_draws_follow_their_policy() -> None:
+    """Actions in the start states against their probabilities: chi-square with 9 x 3 degrees of freedom, p = 1e-6."""
+    world = ElementWorld(n_elements=3, seed=2)
+    demos, labels = world.sample(30_000, seed=3, policy="boltzmann", beta=0.3, max_length=2)
+    mine = labels == 0
+    pairs = world.mdp.pair_of_edge[demos.steps(world.mdp).edge][mine]
+    starts = demos.start_states[mine]
+    expected = world.policies("boltzmann", 0.3)[0] * np.bincount(starts, minlength=54)[world.mdp.pair_state]
+    counts = np.bincount(pairs, minlength=world.mdp.n_pairs)
+    drawn = expected > 0.0
+    assert counts[~drawn].sum() == 0
+    assert ((counts - expected)[drawn] ** 2 / expected[drawn]).sum() < 77.0
+
+
+def test_optimal_draws_are_those_of_earlier_versions() -> None:
+    """Published results depend on them: the first walks of a seed, as version 0.1 drew them."""
+    demos, labels = ElementWorld(seed=2).sample(100, seed=1)
+    assert labels[:12].tolist() == [2, 0, 2, 2, 0, 0, 2, 0, 2, 0, 1, 2]
+    assert demos.states[:20].tolist() == [
+        30,
+        36,
+        42,
+        48,
+        49,
+        50,
+        44,
+        45,
+        39,
+        33,
+        34,
+        35,
+        36,
+        30,
+        24,
+        18,
+        19,
+        18,
+        19,
+        13,
+    ]
+    assert int(demos.states.sum()) == 29997
+
+
+def test_geometric_weights() -> None:
+    for n_intents in (1, 2, 5):
+        np.testing.assert_array_equal(geometric_weights(n_intents, 0.0), np.full(n_intents, 1.0 / n_intents))
+        for p in (0.1, 0.4, 0.9):
+            weights = geometric_weights(n_intents, p)
+            k = np.arange(1, n_intents + 1)
+            law = p * (1.0 - p) ** k
+            np.testing.assert_allclose(weights, law / law.sum(), rtol=1e-14, atol=0.0)
+            np.testing.assert_allclose(weights[1:] / weights[:-1], 1.0 - p, rtol=1e-14, atol=0.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 0.1), "n_intents must be an integer of at least 1; got 0"),
+        ((3, 1.0), r"p must lie in \[0, 1\); got 1.0. Use 0 for equal shares"),
+        ((3, -0.1), r"p must lie in \[0, 1\); got -0.1"),
+        ((3, float("nan")), r"p must lie in \[0, 1\); got nan"),
+        ((3, "0.1"), r"p must lie in \[0, 1\); got '0.1'"),
+        ((3, False), r"p must lie in \[0, 1\); got False"),
+    ],
+)
+def test_bad_geometric_weights(arguments: tuple[int, float], message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        geometric_weights(*arguments)
+
+
+def test_shares_are_met_and_nobody_is_left_out() -> None:
+    truth = RewardEnsemble([0.5, 0.25, 0.25], np.zeros((3, 1)))
+    np.testing.assert_array_equal(share_out(8, truth, None), [4, 2, 2])
+    np.testing.assert_array_equal(share_out(1, truth, None), [1, 0, 0])
+    np.testing.assert_array_equal(share_out(100, truth, geometric_weights(3, 0.4)), [51, 31, 18])
+    np.testing.assert_array_equal(share_out(5, truth, [1.0, 0.0, 0.0]), [3, 1, 1])
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_world_samples_alike(name: str) -> None:
+    world = WORLDS[name](seed=3)
+    assert isinstance(world, World)
+    assert isinstance(world, IntentWorld)
+    assert type(world).__name__ == name
+    K = world.ensemble.n_intents
+    for policy in ("optimal", "boltzmann"):
+        demos, labels = world.sample(30, seed=1, policy=policy, max_length=12, weights=geometric_weights(K, 0.4))
+        again, _ = WORLDS[name](seed=3).sample(
+            30, seed=1, policy=policy, max_length=12, weights=geometric_weights(K, 0.4)
+        )
+        assert demos == again
+        assert demos != world.sample(30, seed=2, policy=policy, max_length=12)[0]
+        np.testing.assert_array_equal(demos.labels, labels)
+        counts = np.bincount(labels, minlength=K)
+        assert counts.min() >= 1
+        assert np.all(np.diff(counts) < 0)
+        demos.steps(world.mdp)  # every move is possible
+        assert np.all(world.mdp.terminal[demos.last_states] | (demos.lengths == 12))
+        assert np.all(world.mdp.p0[demos.start_states] > 0.0)
+
+
+@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n": 0}, "n must be an integer of at least 1; got 0"),
+        ({"n": 9, "seed": -1}, "seed must be an integer of at least 0; got -1"),
+        ({"n": 9, "max_length": 0}, "max_length must be an integer of at least 1; got 0"),
+        ({"n": 9, "policy": "greedy"}, "policy must be one of optimal, boltzmann; got 'greedy'. Choose one of them"),
+        ({"n": 9, "policy": "boltzmann", "beta": -1.0}, "beta must be finite and at least 0; got -1.0. For no noise"),
+        ({"n": 9, "policy": "boltzmann", "beta": np.inf}, "beta must be finite and at least 0; got inf"),
+        ({"n": 9, "policy": "boltzmann", "beta": "hot"}, "beta must be finite and at least 0; got 'hot'"),
+        ({"n": 9, "beta": 3.0}, "beta is for policy='boltzmann'; got 3.0 with optimal ones"),
+        ({"n": 9, "weights": [1.0]}, r"weights must have shape \(.,\), one share an intent; got shape \(1,\)"),
+        ({"n": 1, "weights": "equal"}, "n must be at least ., one demonstration an intent; got 1. Raise n"),
+    ],
+)
+def test_bad_samples(name: str, parameters: dict[str, object], message: str) -> None:
+    world = WORLDS[name]()
+    if parameters.get("weights") == "equal":
+        parameters = parameters | {"weights": world.ensemble.weights}
+    with pytest.raises(InvalidParameter, match=message):
+        world.sample(**parameters)
