@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     )
     from limiirl.demos import Agents, Demonstrations
     from limiirl.irl import MLIRL, DestinationMaxEnt, MaxCausalEnt, MaxEnt, SigmaGIRL
-    from limiirl.mdp import MDP
-    from limiirl.mdp.ensemble import RewardEnsemble
+    from limiirl.mdp import MDP, RewardEnsemble
     from limiirl.mixture import BayesianIntentMixture, IntentMixture, Selection, select_intents
 
 _HOMES = {

@@ -6,7 +6,36 @@ index, and the remedy, so that the reader can act without opening the source.
 
 
 class LimiirlError(ValueError):
-    """Base of all errors raised on purpose by limiirl."""
+    """Base of all errors raised on purpose by limiirl.
+
+    Attributes
+    ----------
+    parameter : str or None
+        Name of the offending argument, as in the signature: "n_intents".
+    value : object
+        The offending value; None where there is none to show.
+    index : int, tuple or None
+        Position of the offending value in the argument.
+
+    Examples
+    --------
+    >>> error = InvalidParameter("n_intents must be at least 1; got 0.", parameter="n_intents", value=0)
+    >>> error.parameter, error.value, error.index
+    ('n_intents', 0, None)
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        parameter: str | None = None,
+        value: object = None,
+        index: int | tuple[int, ...] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+        self.value = value
+        self.index = index
 
 
 class InvalidMDP(LimiirlError):

@@ -14,7 +14,7 @@ from limiirl.experiments.spec import METHODS
 from limiirl.experiments.store import Store
 from limiirl.experiments.studies import choose, tasks
 from limiirl.metrics import anid
-from limiirl.mixture.restarts import in_order_of_labels
+from limiirl.mixture import in_order_of_labels
 from limiirl.report.studies import write_run
 from limiirl.worlds import ElementWorld
 

@@ -45,8 +45,7 @@ def read_problem(demos: Path, mdp: Path | None, model: str, gamma: float | None)
 
 def _discount(model: str) -> float:
     """Return the discount of an estimated MDP: below 1 for the causal models, whose values must be finite."""
-    from limiirl.irl.causal.model import CausalModel
-    from limiirl.irl.registry import model_class
+    from limiirl.irl import CausalModel, model_class
 
     return _CAUSAL_DISCOUNT if issubclass(model_class(model), CausalModel) else 1.0
 
@@ -70,7 +69,7 @@ def groups_of(demos: Any, wanted: bool, option: str = "--by-group") -> Any:
 def make_mixture(n_intents: int, model: str, settings: list[str], **parameters: Any) -> "IntentMixture":
     """Return an unfitted mixture of a model chosen by name, with settings NAME=VALUE on top."""
     from limiirl import IntentMixture
-    from limiirl.irl.registry import model_class
+    from limiirl.irl import model_class
 
     return configured(IntentMixture(n_intents, model_class(model)(), **parameters), settings)
 
@@ -92,7 +91,7 @@ def configured(mixture: _Mixture, settings: list[str]) -> _Mixture:
             choices = ", ".join(sorted(known))
             raise InvalidParameter(f"--set takes NAME=VALUE with a NAME of {choices}; got {setting!r}.")
         if name == "irl__device":  # before anything is fitted
-            from limiirl.irl.device import choose_device
+            from limiirl.irl import choose_device
 
             choose_device(text, 0)
         mixture.set_params(**{name: _value(text)})
@@ -101,7 +100,7 @@ def configured(mixture: _Mixture, settings: list[str]) -> _Mixture:
 
 def check_target(folder: Path) -> None:
     """Check that a mixture may be saved in a folder."""
-    from limiirl.mixture.io import check_target as check
+    from limiirl.mixture import check_target as check
 
     check(folder)
 

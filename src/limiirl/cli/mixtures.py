@@ -104,7 +104,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     Example: limiirl infer walks.parquet --mdp town.npz --model MaxCausalEnt --out intents
     """
     from limiirl import BayesianIntentMixture
-    from limiirl.irl.registry import model_class
+    from limiirl.irl import model_class
 
     check_target(out)
     world, recorded = read_problem(demos, mdp, model, gamma)
@@ -150,7 +150,7 @@ def predict(
     Example: limiirl predict intents new_walks.parquet --out labels.csv
     """
     from limiirl import IntentMixture
-    from limiirl.mixture.summary import check_suffix, membership
+    from limiirl.mixture import check_suffix, membership
 
     if out is not None:
         check_suffix(out)
@@ -241,7 +241,7 @@ def evaluate(
     Example: limiirl evaluate intents test_walks.parquet --truth truth.json
     """
     from limiirl import Demonstrations, IntentMixture, RewardEnsemble
-    from limiirl.metrics.evaluate import evaluate as judge
+    from limiirl.metrics import evaluate as judge
 
     true = None if truth is None else RewardEnsemble.load(truth)
     recorded = read_demos(demos) if labels is None else _labelled(demos, labels)
@@ -256,7 +256,7 @@ def evaluate(
 def _labelled(path: Path, column: str) -> "Demonstrations":
     """Read demonstrations whose labels are in a column of any name."""
     from limiirl import Demonstrations
-    from limiirl.demos.io import read_table
+    from limiirl.demos import read_table
 
     demos = read_demos(path)
     if not isinstance(demos, Demonstrations):

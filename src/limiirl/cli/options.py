@@ -43,7 +43,7 @@ def tell_device(device: str | None, mdp: MDP | int | None) -> None:
     """Say, on stderr, where "auto" computes for an MDP, or for one of so many states and edges."""
     if device != "auto" or mdp is None:
         return
-    from limiirl.irl.device import WORTH_IT, choose_device
+    from limiirl.irl import WORTH_IT, choose_device
 
     size = mdp if isinstance(mdp, int) else mdp.n_states + mdp.n_edges
     found = choose_device(device, size)

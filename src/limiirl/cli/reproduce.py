@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from limiirl.experiments.drivers_trial import DriverData, DriverPlan
     from limiirl.experiments.run import Progress
     from limiirl.experiments.store import Store
-    from limiirl.metrics.intervals import Interval
+    from limiirl.metrics import Interval
 
 
 INTERRUPTED = "limiirl: interrupted. What was done is kept; the same command goes on from it."

@@ -19,7 +19,7 @@ from limiirl.cli.options import DeviceName, EngineName, Scheduler, Workers, chos
 from limiirl.errors import InvalidFile
 
 if TYPE_CHECKING:
-    from limiirl.mixture.em import Iteration
+    from limiirl.mixture import Iteration
 
 
 app = typer.Typer(help="Streams: demonstrations larger than memory.", no_args_is_help=True, add_completion=False)

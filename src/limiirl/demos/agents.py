@@ -27,8 +27,7 @@ from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
     from limiirl.demos.demonstrations import Demonstrations
-    from limiirl.mdp import MDP
-    from limiirl.mdp.features import FeatureInput, FeatureMatrix
+    from limiirl.mdp import MDP, FeatureInput, FeatureMatrix
 
 
 class Agent(NamedTuple):

@@ -269,7 +269,7 @@ class Demonstrations:
         >>> demos.ids.tolist(), [demo.states.tolist() for demo in demos]
         (['x', 'y'], [[4, 5], [4]])
         """
-        from limiirl.mdp.estimation import read_frame
+        from limiirl.mdp import read_frame
 
         rows = read_frame(df)
         return cls(**rows._asdict())

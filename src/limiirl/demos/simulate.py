@@ -9,8 +9,7 @@ from limiirl._typing import FloatArray, IndexArray
 from limiirl.demos.demonstrations import Demonstrations
 from limiirl.demos.validate import NOT_RECORDED
 from limiirl.errors import InvalidParameter
-from limiirl.mdp import MDP
-from limiirl.mdp.planning import check_policy
+from limiirl.mdp import MDP, check_policy
 
 
 def simulate(

@@ -18,8 +18,7 @@ from limiirl.errors import InvalidDemos
 
 if TYPE_CHECKING:
     from limiirl.demos.demonstrations import Demonstrations
-    from limiirl.mdp import MDP
-    from limiirl.mdp.features import FeatureMatrix
+    from limiirl.mdp import MDP, FeatureMatrix
 
 
 # How many alternatives an error message lists before it breaks off.

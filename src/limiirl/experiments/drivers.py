@@ -25,8 +25,8 @@ from limiirl.experiments.drivers_trial import (
     baseline_distances,
     run_driver_trial,
 )
-from limiirl.irl.device import choose_device
-from limiirl.metrics.intervals import Interval, mean_interval
+from limiirl.irl import choose_device
+from limiirl.metrics import Interval, mean_interval
 
 _PLAN = "drivers.json"
 _FORMAT = "limiirl.drivers"

@@ -23,13 +23,10 @@ from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter, LimiirlWarning
-from limiirl.forecast import Forecaster
-from limiirl.forecast.routes import cheapest_routes
-from limiirl.irl import DestinationMaxEnt, MaxEnt
-from limiirl.irl.device import check_device
-from limiirl.mdp import MDP
-from limiirl.mdp.ensemble import RewardEnsemble
-from limiirl.metrics.routes import distance_missed
+from limiirl.forecast import Forecaster, cheapest_routes
+from limiirl.irl import DestinationMaxEnt, MaxEnt, check_device
+from limiirl.mdp import MDP, RewardEnsemble
+from limiirl.metrics import distance_missed
 from limiirl.mixture import IntentMixture
 from limiirl.roads.features import choose
 from limiirl.roads.network import RoadNetwork

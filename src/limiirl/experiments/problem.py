@@ -15,17 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import IntArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.agents import Agents
+from limiirl.demos import Agents, Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.experiments.spec import AGENT_WORLDS, Parameters, Spec
-from limiirl.mdp import MDP
-from limiirl.mdp.ensemble import RewardEnsemble
-from limiirl.metrics import evaluate, gevd
-from limiirl.metrics.evaluate import recover
+from limiirl.mdp import MDP, RewardEnsemble
+from limiirl.metrics import evaluate, gevd, recover
 from limiirl.mixture import IntentMixture
-from limiirl.worlds import WORLDS, World, geometric_weights
-from limiirl.worlds.continuous_puddleworld import ContinuousPuddleWorld
+from limiirl.worlds import WORLDS, ContinuousPuddleWorld, World, geometric_weights
 
 SECOND_SET = 1
 """Added to the seed of the demonstrations to learn from, it is that of those to judge by."""

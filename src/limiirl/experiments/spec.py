@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from limiirl.errors import InvalidFile, InvalidParameter
-from limiirl.worlds.base import check_count
+from limiirl.worlds import check_count
 
 Plain = bool | int | float | str | tuple[float, ...] | None
 Parameters = tuple[tuple[str, Plain], ...]

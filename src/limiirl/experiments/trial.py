@@ -25,10 +25,9 @@ from limiirl._parallel import one_thread
 from limiirl.errors import InvalidParameter, LimiirlWarning
 from limiirl.experiments.problem import AgentsProblem, Problem, known, make_agents, make_problem, with_agents
 from limiirl.experiments.spec import FULL_GMM, Parameters, Spec
-from limiirl.irl.registry import model_class
-from limiirl.mdp.ensemble import RewardEnsemble
-from limiirl.mixture import IntentMixture
-from limiirl.mixture.restarts import in_order_of_labels
+from limiirl.irl import model_class
+from limiirl.mdp import RewardEnsemble
+from limiirl.mixture import IntentMixture, in_order_of_labels
 from limiirl.theory import inter_cluster_margin
 
 MEASURED = ("seconds_start", "seconds_em")

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.validate import name_demo
+from limiirl.demos import Demonstrations, name_demo
 from limiirl.errors import InvalidDemos
 from limiirl.forecast.prefixes import alone
 from limiirl.forecast.validate import log

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray, IntArray
+from limiirl._validation import check_count, check_positive
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.forecast import next_state, routes, validate
@@ -22,9 +23,8 @@ from limiirl.forecast.scenarios import WhatIf, World
 from limiirl.forecast.trip_models import Ends, FreeEnds, GivenEnds
 from limiirl.forecast.validate import log
 from limiirl.irl import MaxEnt
-from limiirl.irl.validate import count, positive
 from limiirl.mdp import MDP
-from limiirl.mixture.validate import fitted, trained_on
+from limiirl.mixture import fitted, trained_on
 
 
 class Forecaster(WhatIf):
@@ -224,7 +224,7 @@ class Forecaster(WhatIf):
             well they explain what was driven, on the way to `goal`.
         """
         scores, g = self._scores(start, goal, history, partial)
-        return best_routes(scores, g, count(k, "k"), count(most, "most"))
+        return best_routes(scores, g, check_count(k, "k"), check_count(most, "most"))
 
     def predicted_routes(
         self, starts: ArrayLike, goals: ArrayLike, intents: ArrayLike | None = None, *, threads: int | None = None
@@ -268,7 +268,7 @@ class Forecaster(WhatIf):
             Trips in all where there are no pairs.
         """
         if starts is None and goals is None:
-            return own_flows(self._trips, self.shares, positive(n_trips, "n_trips"))
+            return own_flows(self._trips, self.shares, check_positive(n_trips, "n_trips"))
         if starts is None or goals is None:
             raise InvalidParameter("flows needs both starts and goals, or neither.")
         first, last = validate.pairs(starts, goals, self.mdp)

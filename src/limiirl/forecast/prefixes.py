@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.validate import name_demo
+from limiirl.demos import Demonstrations, name_demo
 from limiirl.errors import InvalidDemos
 from limiirl.forecast.validate import log
 from limiirl.mdp import MDP

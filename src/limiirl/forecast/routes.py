@@ -18,8 +18,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.forecast.prefixes import alone, posterior
 from limiirl.forecast.validate import log, pairs
-from limiirl.mdp import MDP
-from limiirl.mdp.shortest_paths import Found, Way, Ways
+from limiirl.mdp import MDP, Found, Way, Ways
 
 # Bounds are compared with probabilities that were added up in another order.
 _ROUNDING = 1e-12

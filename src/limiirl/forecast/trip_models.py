@@ -24,11 +24,8 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.forecast.prefixes import Onward, alone, extended, moves, together
 from limiirl.forecast.validate import log
-from limiirl.irl import MaxEnt
+from limiirl.irl import Evidence, GoalValues, MaxEnt, Solution, look_past
 from limiirl.irl import validate as irl_checks
-from limiirl.irl.destination.path_sums import GoalValues, Solution
-from limiirl.irl.maxent.inference import look_past
-from limiirl.irl.maxent.likelihood import Evidence
 from limiirl.mdp import MDP
 
 # Pairs of a state and a goal that are looked at together.

@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.indexing import Demonstration
-from limiirl.demos.validate import name_demo
+from limiirl.demos import Demonstration, Demonstrations, name_demo
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mdp import MDP
 

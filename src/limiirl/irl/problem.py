@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray, IndexArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
+from limiirl._validation import check_positive
+from limiirl.demos import Demonstrations, Units
 from limiirl.errors import InvalidDemos, InvalidParameter, NumericalError
 from limiirl.irl import validate
 from limiirl.irl.optim.projected_newton import Box
@@ -208,7 +208,7 @@ class PreparedFeatures(Prepared):
     def __init__(self, model: Any, mdp: Any, demos: Any, units: Any, n_demos: int) -> None:
         super().__init__(model, mdp, demos, units)
         self.n_demos = n_demos
-        self._ridge = validate.positive(model.ridge, "ridge", zero=True)
+        self._ridge = check_positive(model.ridge, "ridge", zero=True)
         self._box = validate.box(model.bounds, mdp.feature_names)
         self._start: FloatArray | None = None
 

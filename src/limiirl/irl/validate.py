@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
-from limiirl.demos.validate import name_demo
+from limiirl.demos import Demonstrations, Units, name_demo
 from limiirl.errors import ConvergenceWarning, IdentifiabilityWarning, InvalidDemos, InvalidParameter
 from limiirl.irl.base import FitResult
 from limiirl.irl.identifiability import describe
@@ -32,34 +30,6 @@ def max_length(value: object) -> float:
         f"max_length must be a whole number of states, at least 1, or inf, or None for the longest demonstration; "
         f"it is {value!r}."
     )
-
-
-def choice(value: str, name: str, choices: tuple[str, ...]) -> str:
-    """Return one of the choices."""
-    if value not in choices:
-        raise InvalidParameter(f"{name} must be one of {', '.join(choices)}; it is {value!r}.")
-    return value
-
-
-def count(value: object, name: str) -> int:
-    """Return a whole number of at least 1."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-        raise InvalidParameter(f"{name} must be a whole number, at least 1; it is {value!r}.")
-    return int(value)
-
-
-def positive(value: float, name: str, *, zero: bool = False) -> float:
-    """Return a finite number above zero, or, if allowed, zero."""
-    if (
-        not isinstance(value, int | float | np.number)
-        or not math.isfinite(value)
-        or value < 0
-        or (value == 0 and not zero)
-    ):
-        raise InvalidParameter(
-            f"{name} must be a finite number {'of at least' if zero else 'above'} 0; it is {value!r}."
-        )
-    return float(value)
 
 
 def box(bounds: Any, names: Sequence[str]) -> Box:
@@ -153,14 +123,6 @@ def state(mdp: MDP, value: object, name: str) -> int:
     if not whole or not 0 <= value < mdp.n_states:  # type: ignore[operator]
         raise InvalidParameter(f"{name} must be the number of a state, 0 to {mdp.n_states - 1}; it is {value!r}.")
     return int(value)  # type: ignore[call-overload, no-any-return]
-
-
-def generator(seed: object) -> np.random.Generator:
-    """Return a random generator from a seed, a generator, or None."""
-    try:
-        return np.random.default_rng(seed)  # type: ignore[arg-type]
-    except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"seed must be a whole number of at least 0, a Generator, or None ({error}).") from None
 
 
 def fits_model(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> None:

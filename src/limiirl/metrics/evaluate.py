@@ -13,12 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
-from limiirl.demos.validate import as_attribute
+from limiirl.demos import Demonstrations, Units, as_attribute
 from limiirl.errors import DivergentPartition, InvalidDemos, InvalidParameter, NumericalError
-from limiirl.mdp import MDP
-from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.metrics.clusterings import anid, hard, nid
 from limiirl.metrics.intervals import mean_interval
 from limiirl.mixture import validate

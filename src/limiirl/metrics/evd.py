@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter, NumericalError
-from limiirl.mdp import MDP
-from limiirl.mdp.planning import optimal_policy, optimal_values, policy_values
+from limiirl.mdp import MDP, optimal_policy, optimal_values, policy_values
 
 TIES = 1e-6
 """Actions whose Q differs by less than this share of the range of Q are equally good."""

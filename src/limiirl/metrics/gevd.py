@@ -21,8 +21,7 @@ from scipy.sparse.csgraph import breadth_first_order
 
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter, NumericalError
-from limiirl.mdp import MDP
-from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.metrics.evd import TIES, blame, optima, regrets, worst_values
 from limiirl.metrics.reward_distances import shaping_distances
 

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from limiirl._typing import FloatArray
+from limiirl._validation import as_generator, check_choice, check_count
 from limiirl.errors import InvalidParameter, NumericalError
-from limiirl.irl.validate import choice, count, generator
 
 # Differences smaller than this share of what they are between are rounding.
 _ROUNDING = 1e-14
@@ -93,7 +93,7 @@ def bootstrap_interval(
     (2.5, 1.0, 10.0)
     """
     array, _ = _sample(values, "values"), _level(level)
-    choice(method, "method", ("bca", "percentile"))
+    check_choice(method, "method", ("bca", "percentile"))
     figure = float(statistic(array, axis=-1))
     if np.all(array == array[0]):  # every resample is the sample; BCa would divide by zero
         return Interval(figure, 0.0, figure, figure, array.size)
@@ -102,10 +102,10 @@ def bootstrap_interval(
         found = stats.bootstrap(
             (array,),
             statistic,
-            n_resamples=count(n_resamples, "n_resamples"),
+            n_resamples=check_count(n_resamples, "n_resamples"),
             confidence_level=level,
             method="BCa" if method == "bca" else "percentile",
-            rng=generator(seed),
+            rng=as_generator(seed),
         ).confidence_interval
     low, high = float(found.low), float(found.high)
     if not (math.isfinite(low) and math.isfinite(high)):

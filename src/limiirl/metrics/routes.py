@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.validate import name_demo
+from limiirl.demos import Demonstrations, name_demo
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mixture import validate
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition
-from limiirl.irl.problem import Expectation, Prepared
+from limiirl.irl import Expectation, Prepared
 
 Callback = Callable[["Iteration"], None]
 # No share falls below this: at 0 an intent could never come back.

@@ -14,7 +14,7 @@ import numpy as np
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
-from limiirl.irl.problem import Prepared
+from limiirl.irl import Prepared
 from limiirl.mixture import validate
 from limiirl.mixture.information import scores
 

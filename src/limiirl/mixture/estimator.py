@@ -12,12 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from limiirl._parallel import Mapper
+from limiirl._validation import check_count
 from limiirl.demos import Demonstrations
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
-from limiirl.irl import MaxEnt
-from limiirl.irl import validate as irl_checks
-from limiirl.irl.problem import Prepared
-from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.irl import MaxEnt, Prepared
+from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import io, validate
 from limiirl.mixture.em import Iteration, Solution, few
 from limiirl.mixture.inference import Inference, Reporting
@@ -158,7 +157,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         irl = validate.fresh(MaxEnt() if self.irl is None else self.irl)
         starts = FromStart(self, irl, settings, mdp, validate.demonstrations(demos), groups)
         validate.enough(self.n_intents, starts.prepared.units)
-        n_init = irl_checks.count(self.n_init, "n_init")
+        n_init = check_count(self.n_init, "n_init")
         seeds = validate.seeds(self.random_state, 1 if is_given(self.init) else n_init)
         with reporting(self.verbose, len(seeds), settings.max_iter, self.callback) as told:
             outcomes = starts.run(seeds, told, engine)

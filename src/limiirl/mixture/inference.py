@@ -12,14 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
+from limiirl._validation import as_generator, check_count
+from limiirl.demos import Demonstrations, Units
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.irl.device import anywhere
-from limiirl.irl.problem import Prepared, prepare
-from limiirl.irl.validate import count, generator
+from limiirl.irl import Prepared, anywhere, prepare
 from limiirl.kernels.e_step import expect
-from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import restarts, validate
 from limiirl.mixture.information import StandardErrors, free_parameters, standard_errors
 from limiirl.mixture.summary import Summary, evaluate, summarise
@@ -87,8 +85,8 @@ class Inference:
     def sample(self, n: int, seed: int | np.random.Generator | None = None) -> tuple[Demonstrations, NDArray[np.int64]]:
         """Draw n demonstrations, and return them with the intents (n,) that they follow."""
         validate.fitted(self)
-        rng = generator(seed)
-        labels = rng.choice(len(self.weights_), size=count(n, "n"), p=self.weights_)
+        rng = as_generator(seed)
+        labels = rng.choice(len(self.weights_), size=check_count(n, "n"), p=self.weights_)
         draw = self._method("sample")
         parts = [
             draw(self.mdp_, self.thetas_[k], int(size), rng)

@@ -23,10 +23,8 @@ from scipy import sparse
 from scipy.linalg import block_diag, helmert
 
 from limiirl._typing import BoolArray, FloatArray
-from limiirl.demos.groups import Units
-from limiirl.irl import validate
-from limiirl.irl.maxent.problem import PreparedMaxEnt, PreparedRows
-from limiirl.irl.problem import Prepared
+from limiirl.demos import Units
+from limiirl.irl import Prepared, PreparedMaxEnt, PreparedRows, validate
 from limiirl.mixture.em import SMALLEST_SHARE, few
 
 Block = tuple[slice, FloatArray]

@@ -24,10 +24,10 @@ from sklearn.mixture import GaussianMixture
 
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray
-from limiirl.demos.groups import Units
+from limiirl.demos import Units
 from limiirl.errors import DivergentPartition, InvalidParameter
-from limiirl.irl.problem import Prepared
-from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.irl import Prepared
+from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.em import Settings, Start, run
 from limiirl.mixture.embeddings import embedding as by_name

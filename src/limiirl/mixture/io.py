@@ -27,10 +27,8 @@ from numpy.typing import NDArray
 from limiirl._io import atomic_write
 from limiirl._version import __version__
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
-from limiirl.irl.device import anywhere
-from limiirl.irl.registry import model_class, model_name
-from limiirl.mdp import MDP
-from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.irl import anywhere, model_class, model_name
+from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.em import Iteration
 from limiirl.mixture.restarts import Restart

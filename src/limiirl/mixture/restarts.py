@@ -19,8 +19,8 @@ from limiirl._parallel import Mapper, spread
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
-from limiirl.irl.problem import Prepared, prepare
-from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.irl import Prepared, prepare
+from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.em import Iteration, Settings, Solution, run
 from limiirl.mixture.init import Starts

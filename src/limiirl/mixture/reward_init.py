@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
 from limiirl.errors import DegenerateIntentWarning, InvalidParameter
-from limiirl.irl.optim.solvers import minimise_ray
-from limiirl.irl.problem import Prepared
+from limiirl.irl import Prepared, minimise_ray
 from limiirl.mixture.em import Start
 
 RewardInit = Callable[[Prepared, FloatArray], FloatArray]

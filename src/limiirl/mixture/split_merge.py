@@ -17,7 +17,7 @@ from sklearn.cluster import KMeans
 
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray
-from limiirl.irl.problem import Prepared
+from limiirl.irl import Prepared
 from limiirl.mixture.em import Callback, Iteration, Settings, Solution, Start, few, run
 from limiirl.mixture.embeddings import shares
 

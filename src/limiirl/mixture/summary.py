@@ -18,11 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._io import atomic_write
 from limiirl._typing import FloatArray
-from limiirl.demos.agents import Agents
-from limiirl.demos.groups import Units
+from limiirl.demos import Agents, Units
 from limiirl.errors import InvalidFile, InvalidParameter
-from limiirl.irl.problem import Prepared
-from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.irl import Prepared
+from limiirl.mdp import RewardEnsemble
 from limiirl.mixture.information import AT_BOUND, free_parameters, standard_errors
 from limiirl.mixture.init import is_given
 

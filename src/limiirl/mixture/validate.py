@@ -9,15 +9,12 @@ import numpy as np
 from sklearn.base import clone
 
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.agents import Agents
-from limiirl.demos.groups import Units
+from limiirl._validation import check_choice, check_count, check_positive
+from limiirl.demos import Agents, Demonstrations, Units
 from limiirl.errors import InvalidParameter, NotFitted
+from limiirl.irl import REQUIRED, Prepared
 from limiirl.irl import validate as irl_checks
-from limiirl.irl.base import REQUIRED
-from limiirl.irl.problem import Prepared
-from limiirl.irl.validate import choice, count, positive
-from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mdp import RewardEnsemble
 from limiirl.mixture.em import Settings
 
 if TYPE_CHECKING:
@@ -26,24 +23,24 @@ if TYPE_CHECKING:
 
 def settings(mixture: IntentMixture) -> Settings:
     """Return EM's settings from an estimator's parameters."""
-    count(mixture.n_intents, "n_intents")
+    check_count(mixture.n_intents, "n_intents")
     whole = isinstance(mixture.max_iter, int | np.integer) and not isinstance(mixture.max_iter, bool)
     if not (whole and mixture.max_iter == 0):  # 0 keeps the start
-        count(mixture.max_iter, "max_iter")
+        check_count(mixture.max_iter, "max_iter")
     if mixture.callback is not None and not callable(mixture.callback):
         raise InvalidParameter(
             f"callback must be a function of (restart, iteration), or None; it is {mixture.callback!r}."
         )
     if mixture.refine is not None:
-        choice(mixture.refine, "refine", ("split_merge",))
+        check_choice(mixture.refine, "refine", ("split_merge",))
     instance(mixture.init)
     rise = mixture.likelihood_tol
     return Settings(
         max_iter=mixture.max_iter,
-        tol=positive(mixture.tol, "tol", zero=True),
-        likelihood_tol=None if rise is None else positive(rise, "likelihood_tol"),
-        max_evaluations=count(mixture.max_evaluations, "max_evaluations"),
-        degenerate=choice(mixture.degenerate, "degenerate", ("fit", "keep", "reseed")),
+        tol=check_positive(mixture.tol, "tol", zero=True),
+        likelihood_tol=None if rise is None else check_positive(rise, "likelihood_tol"),
+        max_evaluations=check_count(mixture.max_evaluations, "max_evaluations"),
+        degenerate=check_choice(mixture.degenerate, "degenerate", ("fit", "keep", "reseed")),
         temperatures=_temperatures(mixture.annealing),
     )
 
@@ -62,9 +59,9 @@ def _temperatures(annealing: Any) -> tuple[float, ...]:
         hottest, n = annealing
     except (TypeError, ValueError):
         raise InvalidParameter(f"annealing must be (temperature, iterations) or None; it is {annealing!r}.") from None
-    if positive(hottest, "annealing's temperature") < 1.0:
+    if check_positive(hottest, "annealing's temperature") < 1.0:
         raise InvalidParameter(f"annealing must begin with a temperature of at least 1; it is {hottest!r}.")
-    steps = np.arange(count(n, "annealing's iterations"))
+    steps = np.arange(check_count(n, "annealing's iterations"))
     return tuple((float(hottest) ** (1.0 - steps / steps.size)).tolist())
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from limiirl.roads.traces.clean import Cleaned, clean
     from limiirl.roads.traces.read import read_trips
     from limiirl.roads.traces.trips import Skipped, Trips
-    from limiirl.worlds.roadgrid import REGIONS
+    from limiirl.worlds import REGIONS
 
 
 # Name: the module that holds it. No module here may be called as one of these, or it would take the name's place.

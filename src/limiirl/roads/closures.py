@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.irl import MaxEnt
-from limiirl.irl.destination.path_sums import GoalValues
+from limiirl.irl import GoalValues, MaxEnt
 from limiirl.roads.kernels.selected_inverse import visits_from
 from limiirl.roads.lookup import called, names_of, parts, place, towards, unnamed
 from limiirl.roads.privacy import RouteMask, drivers_by_street, drivers_of

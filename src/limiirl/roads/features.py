@@ -17,7 +17,7 @@ from limiirl._typing import FloatArray
 from limiirl.errors import InvalidNetwork, InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.roads.geometry import distance_m, regions
-from limiirl.worlds.roadgrid import REGIONS
+from limiirl.worlds import REGIONS
 
 if TYPE_CHECKING:
     from limiirl.roads.network import RoadNetwork

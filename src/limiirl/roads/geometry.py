@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
-from limiirl.worlds.roadgrid import SECTORS
+from limiirl.worlds import SECTORS
 
 if TYPE_CHECKING:
     from limiirl.roads.network import RoadNetwork

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.validate import frozen
+from limiirl.demos import Demonstrations, frozen
 from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips, LimiirlWarning
 from limiirl.roads.geometry import distance_m, passing_m, seen_m
 from limiirl.roads.traces.clean import Cleaned

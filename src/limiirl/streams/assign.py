@@ -13,8 +13,7 @@ from limiirl._parallel import spread
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidDemos, InvalidFile
 from limiirl.kernels.e_step import Weighed, expect
-from limiirl.mixture import IntentMixture, validate
-from limiirl.mixture.summary import Membership
+from limiirl.mixture import IntentMixture, Membership, validate
 from limiirl.streams.passes import WINDOW, Workers, check_facts, check_mixture, check_model, check_progress
 from limiirl.streams.store import FeatureStore, Part, as_store, is_scratch, make_folder
 

@@ -13,13 +13,10 @@ from numpy.typing import NDArray
 
 from limiirl._io import Kind, read_archive, write_archive
 from limiirl.errors import InvalidFile, InvalidParameter
-from limiirl.irl.maxent.problem import Moments
-from limiirl.irl.problem import Expectation
+from limiirl.irl import Expectation, Moments
 from limiirl.kernels.e_step import Weighed
 from limiirl.mdp import MDP
-from limiirl.mixture import IntentMixture
-from limiirl.mixture.em import Iteration, State
-from limiirl.mixture.io import Unwritable, Writer, decode, decode_history
+from limiirl.mixture import IntentMixture, Iteration, State, Unwritable, Writer, decode, decode_history
 from limiirl.streams.passes import Remembered
 from limiirl.streams.store import FeatureStore, name_of
 

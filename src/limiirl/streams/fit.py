@@ -9,17 +9,24 @@ from typing import Any
 
 import numpy as np
 
+from limiirl._validation import check_count
 from limiirl.errors import InvalidParameter, MissingFile
 from limiirl.irl import MaxEnt
-from limiirl.irl import validate as irl_checks
 from limiirl.kernels.threading import BLOCK
-from limiirl.mdp import MDP
-from limiirl.mdp.ensemble import RewardEnsemble
-from limiirl.mixture import IntentMixture, validate
-from limiirl.mixture.em import Settings, Solution, Start, State, run
-from limiirl.mixture.init import Starts, is_given
-from limiirl.mixture.monitor import reporting
-from limiirl.mixture.restarts import Restart
+from limiirl.mdp import MDP, RewardEnsemble
+from limiirl.mixture import (
+    IntentMixture,
+    Restart,
+    Settings,
+    Solution,
+    Start,
+    Starts,
+    State,
+    is_given,
+    reporting,
+    run,
+    validate,
+)
 from limiirl.streams.checkpoint import identity, read_checkpoint, write_checkpoint
 from limiirl.streams.passes import WINDOW, PreparedStream, Workers, check_mixture, check_progress, opened
 from limiirl.streams.store import FeatureStore, a_path, as_store
@@ -87,7 +94,7 @@ def fit_streamed(
     check_progress(progress)
     irl = validate.fresh(MaxEnt() if mixture.irl is None else mixture.irl)
     place = _place(checkpoint)
-    window = -(-irl_checks.count(block, "block") // BLOCK) * BLOCK
+    window = -(-check_count(block, "block") // BLOCK) * BLOCK
     rows = as_store(store)
     prepared = PreparedStream(irl, mdp, rows, window=window, progress=progress)
     validate.enough(mixture.n_intents, prepared.units)
@@ -152,7 +159,7 @@ def _settings(mixture: IntentMixture) -> Settings:
 
 def _enough_drawn(sample: int, n_intents: int) -> int:
     """Return how many rows to draw, of which each intent needs one."""
-    if irl_checks.count(sample, "sample") < n_intents:
+    if check_count(sample, "sample") < n_intents:
         raise InvalidParameter(
             f"sample={sample} rows are too few to begin n_intents={n_intents} with. Use at least {n_intents}."
         )

@@ -23,12 +23,10 @@ import numpy as np
 
 from limiirl._parallel import spread
 from limiirl._typing import FloatArray
-from limiirl.demos.groups import Units
+from limiirl.demos import Units
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.executors import Engine, Session
-from limiirl.irl import MaxEnt
-from limiirl.irl.maxent.problem import Moments, PreparedRows, PreparedSums
-from limiirl.irl.problem import Expectation
+from limiirl.irl import Expectation, MaxEnt, Moments, PreparedRows, PreparedSums
 from limiirl.irl.validate import max_length
 from limiirl.kernels.e_step import Blocks, Weighed, expect_forgetfully
 from limiirl.kernels.threading import BLOCK

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._validation import check_count
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter, MissingFile
-from limiirl.irl.validate import count
 from limiirl.streams.store import StoredPart, check_function
 
 _SUFFIXES = (".parquet", ".csv")
@@ -133,7 +133,7 @@ class Calls:
 
     def __post_init__(self) -> None:
         check_function(self.function, self.mark)
-        count(self.n_parts, "n_parts")
+        check_count(self.n_parts, "n_parts")
 
 
 def parts_of(source: Any) -> Iterable[PartSource]:

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._io import atomic_write
+from limiirl._validation import check_count
 from limiirl.errors import InvalidFile, InvalidParameter, MissingFile
 from limiirl.irl import validate
-from limiirl.irl.validate import count
 from limiirl.kernels.e_step import Rows
 from limiirl.mdp import MDP
 
@@ -356,8 +356,8 @@ def generated_parts(
     ['part 0', 'part 1']
     """
     check_function(function, mark)
-    count(n_features, "n_features")
-    count(longest, "longest")
+    check_count(n_features, "n_features")
+    check_count(longest, "longest")
     try:
         listed = list(sizes)
     except TypeError:

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._parallel import spread
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
+from limiirl.demos import Demonstrations, Units
 from limiirl.errors import InvalidDemos, InvalidFile, LimiirlError, LimiirlWarning
 from limiirl.irl import validate
 from limiirl.kernels.e_step import Rows

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from limiirl.errors import ConformanceError, InvalidParameter
-from limiirl.irl.base import PARAMETERS, REQUIRED
+from limiirl.irl import PARAMETERS, REQUIRED
 from limiirl.testing import rules
 from limiirl.testing.rules import (
     Failure,

@@ -27,12 +27,9 @@ import numpy as np
 from sklearn.base import clone
 
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.simulate import simulate
+from limiirl.demos import Demonstrations, simulate
 from limiirl.errors import InvalidParameter, LimiirlError
-from limiirl.irl.optim.projected_newton import Box
-from limiirl.irl.problem import prepare
-from limiirl.irl.registry import MODELS
+from limiirl.irl import MODELS, Box, prepare
 from limiirl.irl.validate import box
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture

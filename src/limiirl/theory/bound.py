@@ -19,14 +19,10 @@ from sklearn.base import clone
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.irl import MaxEnt
-from limiirl.irl.problem import prepare
+from limiirl.irl import MaxEnt, prepare
 from limiirl.irl.validate import demonstrations
 from limiirl.mdp import MDP
-from limiirl.mixture.init import kmeans
-from limiirl.mixture.restarts import assign
-from limiirl.mixture.reward_init import REWARDS
-from limiirl.mixture.validate import model
+from limiirl.mixture import REWARDS, assign, kmeans, model
 
 # Responsibilities of a demonstration cannot change by more than this, whatever holds.
 TRIVIAL = 2.0

@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
+from limiirl._validation import check_choice, check_count
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.irl.validate import choice, count
-from limiirl.mdp import MDP
-from limiirl.mdp.features import FeatureMatrix
+from limiirl.mdp import MDP, FeatureMatrix
 
 STOPS = ("anywhere", "terminal", "terminal_or_max_length")
 
@@ -83,8 +82,8 @@ class PathSet:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "supports", _supports(self.mdp, self.supports))
-        count(self.max_length, "max_length")
-        choice(self.stop, "stop", STOPS)
+        check_count(self.max_length, "max_length")
+        check_choice(self.stop, "stop", STOPS)
 
     @property
     def n_intents(self) -> int:

@@ -18,10 +18,11 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray, IntArray
+from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.irl import MaxEnt
-from limiirl.irl.validate import demonstrations, positive
+from limiirl.irl.validate import demonstrations
 from limiirl.irl.validate import mdp as check_mdp
 from limiirl.mdp import MDP
 from limiirl.theory.bound import Bound, aligned, check_labels, inter_cluster_margin, kmeans_clusters, realised_epsilon
@@ -259,7 +260,7 @@ def separation(
         starts = aligned(_as_many(check_labels(clusters, demos, "clusters"), names.size), numbers)
     irl = MaxEnt() if irl is None else irl
     paths = path_set(mdp, demos, numbers, irl, policies)
-    over_all, exact, n_looked_at = _over_all(paths, demos, numbers, starts, positive(max_work, "max_work"))
+    over_all, exact, n_looked_at = _over_all(paths, demos, numbers, starts, check_positive(max_work, "max_work"))
     return Separation(
         names=names,
         labels=numbers,

@@ -2,12 +2,20 @@
 
 from typing import Any
 
-from limiirl.worlds.base import IntentWorld, World, boltzmann_policy, geometric_weights
+from limiirl.worlds.base import (
+    IntentWorld,
+    World,
+    boltzmann_policy,
+    check_count,
+    check_seed,
+    geometric_weights,
+    intent_counts,
+)
 from limiirl.worlds.continuous_puddleworld import ContinuousPuddleWorld
 from limiirl.worlds.elementworld import ElementWorld
 from limiirl.worlds.objectworld import ObjectWorld
 from limiirl.worlds.puddleworld import PuddleWorld
-from limiirl.worlds.roadgrid import RoadGrid
+from limiirl.worlds.roadgrid import REGIONS, SECTORS, RoadGrid
 from limiirl.worlds.syntheticworld import SyntheticWorld
 
 WORLDS: dict[str, type[Any]] = {
@@ -16,6 +24,8 @@ WORLDS: dict[str, type[Any]] = {
 """Worlds with an ensemble, by name."""
 
 __all__ = [
+    "REGIONS",
+    "SECTORS",
     "WORLDS",
     "ContinuousPuddleWorld",
     "ElementWorld",
@@ -26,5 +36,8 @@ __all__ = [
     "SyntheticWorld",
     "World",
     "boltzmann_policy",
+    "check_count",
+    "check_seed",
     "geometric_weights",
+    "intent_counts",
 ]

@@ -15,12 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.simulate import simulate
+from limiirl.demos import Demonstrations, simulate
 from limiirl.errors import InvalidParameter
-from limiirl.mdp import MDP
-from limiirl.mdp.ensemble import RewardEnsemble
-from limiirl.mdp.planning import action_values, optimal_policy, optimal_values
+from limiirl.mdp import MDP, RewardEnsemble, action_values, optimal_policy, optimal_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
-from limiirl.demos.agents import Agents
+from limiirl.demos import Agents
 from limiirl.errors import ConvergenceWarning, InvalidParameter
 from limiirl.kernels.sequences import baseline
-from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mdp import RewardEnsemble
 from limiirl.worlds.base import check_count, check_gamma, check_seed
 
 if TYPE_CHECKING:

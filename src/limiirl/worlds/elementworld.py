@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.errors import InvalidParameter
-from limiirl.mdp import MDP
-from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.worlds.base import check_count, check_gamma, check_seed, check_wind
 from limiirl.worlds.gridworld import GridWorld, grid_edges
 

@@ -18,8 +18,7 @@ from scipy.spatial import cKDTree
 
 from limiirl._typing import FloatArray
 from limiirl.errors import BackendUnavailable, InvalidParameter
-from limiirl.mdp import MDP
-from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.worlds import WORLDS
 from limiirl.worlds.base import IntentWorld
 from limiirl.worlds.continuous_puddleworld import (

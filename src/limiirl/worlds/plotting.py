@@ -23,8 +23,7 @@ from matplotlib.patches import Circle, Patch, Rectangle
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.agents import Agents
+from limiirl.demos import Agents, Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.worlds.continuous_puddleworld import GOAL as CONTINUOUS_GOAL
 from limiirl.worlds.continuous_puddleworld import PUDDLE, RADIUS, SIZE, traced

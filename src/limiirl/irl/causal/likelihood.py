@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
-from limiirl.demos.transitions import Steps
+from limiirl.demos import Demonstrations, Steps, Units
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.causal.stationary import Engine
 from limiirl.irl.optim.projected_newton import Box

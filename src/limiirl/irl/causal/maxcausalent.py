@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
+from limiirl._validation import check_choice, check_count, check_positive
+from limiirl.demos import Demonstrations, Units
 from limiirl.irl import validate
 from limiirl.irl.causal.finite_horizon import HorizonValues
 from limiirl.irl.causal.likelihood import Events
@@ -91,9 +91,9 @@ class MaxCausalEnt(CausalModel):
 
     def _engine(self, mdp: MDP) -> Engine:
         validate.mdp(mdp)
-        beta = validate.positive(self.beta, "beta")
-        stop = validate.choice(self.stop, "stop", ("anywhere", "terminal_or_max_length"))
-        horizon = None if self.horizon is None else validate.count(self.horizon, "horizon")
+        beta = check_positive(self.beta, "beta")
+        stop = check_choice(self.stop, "stop", ("anywhere", "terminal_or_max_length"))
+        horizon = None if self.horizon is None else check_count(self.horizon, "horizon")
         device = choose_device(self.device, mdp.n_states + mdp.n_edges)
         if device is not None:
             from limiirl.irl.causal.gpu import GpuHorizonValues, GpuSoftValues

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from limiirl._validation import check_choice, check_count, check_positive
 from limiirl.irl import validate
 from limiirl.irl.causal.finite_horizon import AverageValues
 from limiirl.irl.causal.model import CausalModel
@@ -82,8 +83,8 @@ class MLIRL(CausalModel):
 
     def _engine(self, mdp: MDP) -> Engine:
         validate.mdp(mdp)
-        beta, n_sweeps = validate.positive(self.beta, "beta"), validate.count(self.n_sweeps, "n_sweeps")
-        hard = validate.choice(self.q, "q", ("hard", "bv")) == "hard"
+        beta, n_sweeps = check_positive(self.beta, "beta"), check_count(self.n_sweeps, "n_sweeps")
+        hard = check_choice(self.q, "q", ("hard", "bv")) == "hard"
         device = choose_device(self.device, mdp.n_states + mdp.n_edges)
         if device is not None:
             from limiirl.irl.causal.gpu import GpuAverageValues, GpuHardValues

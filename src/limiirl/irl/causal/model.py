@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
-from limiirl.demos.simulate import simulate
+from limiirl._validation import as_generator, check_count, check_positive
+from limiirl.demos import Demonstrations, Units, simulate
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult
@@ -139,8 +138,8 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
                 f"There must be one start for each of {K} columns of weights; there are {starts.shape[0]}."
             )
         moments = Moments(ready.events.total(weights), weights.sum(axis=0))
-        ridge = np.full(K, validate.positive(self.ridge, "ridge", zero=True))
-        results = ready.search(moments, ridge, starts, validate.count(self.max_evaluations, "max_evaluations"))
+        ridge = np.full(K, check_positive(self.ridge, "ridge", zero=True))
+        results = ready.search(moments, ridge, starts, check_count(self.max_evaluations, "max_evaluations"))
         self.results_ = results
         self.__dict__.pop("result_", None)
         return results
@@ -213,11 +212,11 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
         np.float64(2.5)
         """
         engine, checked = self._engine(mdp), validate.one_theta(mdp, theta)
-        rng, wanted = validate.generator(seed), validate.count(n, "n")
+        rng, wanted = as_generator(seed), check_count(n, "n")
         last = self._last_step()
         if not last:
             pi, _ = engine.policy(checked, 0)
-            return simulate(mdp, pi, wanted, rng, max_length=validate.count(max_length, "max_length"))
+            return simulate(mdp, pi, wanted, rng, max_length=check_count(max_length, "max_length"))
         policy = engine.policies(checked) if isinstance(engine, HorizonValues) else partial(engine.policy, checked)
         return walk(mdp, policy, wanted, rng, last)
 

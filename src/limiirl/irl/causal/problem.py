@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from limiirl._typing import FloatArray, IndexArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
-from limiirl.irl import validate
+from limiirl._validation import check_positive
+from limiirl.demos import Demonstrations, Units
 from limiirl.irl.base import FitResult
 from limiirl.irl.causal.likelihood import ChoiceLikelihood, Events, feasible_start
 from limiirl.irl.causal.stationary import Engine, HardValues
@@ -84,7 +83,7 @@ class PreparedCausal(PreparedFeatures):
             if self._start is None:
                 self._start = feasible_start(self.engine, self.events, self._box)
             starts = np.tile(self._start, (len(moments.counts), 1))
-        tol = validate.positive(self.model.tol, "tol") * np.maximum(1.0, objective.n_choices)[:, None]
+        tol = check_positive(self.model.tol, "tol") * np.maximum(1.0, objective.n_choices)[:, None]
         search = minimise_with_kinks if isinstance(self.engine, HardValues) else minimise_lbfgs
         return search(objective, starts, self._box, np.broadcast_to(tol, starts.shape), max_evaluations)
 

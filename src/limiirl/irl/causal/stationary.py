@@ -22,7 +22,7 @@ from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl.causal.state_actions import Choices
 from limiirl.kernels.soft_bellman import Moves, fill_systems, look_ahead, look_back, pull_of_moves, settle, soften
-from limiirl.mdp.planning import Problem
+from limiirl.mdp import Problem
 
 # Up to this many states a dense solve is quicker than setting up a sparse one.
 DENSE = 250

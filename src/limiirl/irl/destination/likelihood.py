@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.validate import name_demo
+from limiirl.demos import Demonstrations, name_demo
 from limiirl.errors import DivergentPartition, InvalidDemos, NumericalError
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
 from limiirl.irl.maxent.likelihood import Evidence

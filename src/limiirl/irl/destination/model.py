@@ -13,8 +13,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
+from limiirl._validation import as_generator, check_choice, check_count, check_positive
+from limiirl.demos import Demonstrations, Units
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult
@@ -241,7 +241,7 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
         np.float64(2.5)
         """
         begin, end = _pairs(mdp, starts, goals)
-        solution, rng = self._values(mdp).known(validate.one_theta(mdp, theta)), validate.generator(seed)
+        solution, rng = self._values(mdp).known(validate.one_theta(mdp, theta)), as_generator(seed)
         edges: list[IntArray] = [np.empty(0, dtype=np.int64)] * begin.size
         for goal in np.unique(end):
             mine, log_value = np.flatnonzero(end == goal), solution.values_to(int(goal))
@@ -317,7 +317,7 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
         return self._prepared(mdp, demos, Units.of(None, len(demos))).features()
 
     def _prepared(self, mdp: MDP, demos: Demonstrations, units: Units) -> PreparedDestination:
-        validate.choice(self.solver, "solver", tuple(SOLVERS))
+        check_choice(self.solver, "solver", tuple(SOLVERS))
         return PreparedDestination(self, mdp, validate.demonstrations(demos), units, self._values(mdp))
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
@@ -328,8 +328,8 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter(
                 f"There must be one start for each of {n_intents} columns of weights; there are {starts.shape[0]}."
             )
-        ridge = np.full(n_intents, validate.positive(self.ridge, "ridge", zero=True))
-        cap = validate.count(self.max_evaluations, "max_evaluations")
+        ridge = np.full(n_intents, check_positive(self.ridge, "ridge", zero=True))
+        cap = check_count(self.max_evaluations, "max_evaluations")
         self.results_ = ready.search(weights, ridge, starts, cap)
         self.__dict__.pop("result_", None)
         return self.results_

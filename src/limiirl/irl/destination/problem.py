@@ -14,10 +14,9 @@ from scipy.optimize import linprog
 
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray, IndexArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
+from limiirl._validation import check_positive
+from limiirl.demos import Demonstrations, Units
 from limiirl.errors import DivergentPartition
-from limiirl.irl import validate
 from limiirl.irl.base import FitResult
 from limiirl.irl.destination.likelihood import Trips, WayLikelihood, feasible, finite_ways, surely_finite
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
@@ -174,7 +173,7 @@ class PreparedDestination(PreparedFeatures):
         each = range(weights.shape[1])
         domains = [self._domain.fork() for _ in each]
         objective = WayLikelihood(self.values, self.trips, weights, ridge, domains)
-        tol = validate.positive(self.model.tol, "tol") * np.maximum(1.0, np.abs(objective.mean_features))
+        tol = check_positive(self.model.tol, "tol") * np.maximum(1.0, np.abs(objective.mean_features))
         solver = SOLVERS[self.model.solver]
 
         def one(k: int) -> FitResult:

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
 from limiirl.kernels.graph import PathGraph, build_graph
-from limiirl.mdp import MDP
-from limiirl.mdp.features import FeatureMatrix
+from limiirl.mdp import MDP, FeatureMatrix
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.transitions import feature_counts
+from limiirl.demos import Demonstrations, feature_counts
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.maxent.compiled import expected_features
 from limiirl.irl.maxent.infinite_horizon import InfiniteEngine

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
+from limiirl._validation import as_generator, check_choice, check_count, check_positive
+from limiirl.demos import Demonstrations, Units
 from limiirl.errors import InvalidParameter, NotFitted, NumericalError
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult
@@ -232,7 +232,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         np.int64(3)
         """
         engine = self._engine(mdp)
-        return engine.sample(validate.one_theta(mdp, theta), validate.count(n, "n"), validate.generator(seed))
+        return engine.sample(validate.one_theta(mdp, theta), check_count(n, "n"), as_generator(seed))
 
     def log_prob_prefix(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
         """Return the log-probability (N, K) that a trajectory begins with each demonstration, itself included.
@@ -304,7 +304,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         box = validate.box(self.bounds, mdp.feature_names)
         evidence = Evidence(mdp, demos, by_start=engine.by_start)
         n_intents = weights.shape[1]
-        ridge = np.full(n_intents, validate.positive(self.ridge, "ridge", zero=True))
+        ridge = np.full(n_intents, check_positive(self.ridge, "ridge", zero=True))
         objective = PathLikelihood(engine, evidence, evidence.demonstrated(weights), ridge)
         if starts is None:
             starts = np.tile(feasible_start(engine, box), (n_intents, 1))
@@ -312,8 +312,8 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter(
                 f"There must be one start for each of {n_intents} columns of weights; there are {starts.shape[0]}."
             )
-        tol = validate.positive(self.tol, "tol") * np.maximum(1.0, np.abs(objective.mean_features))
-        cap = validate.count(self.max_evaluations, "max_evaluations")
+        tol = check_positive(self.tol, "tol") * np.maximum(1.0, np.abs(objective.mean_features))
+        cap = check_count(self.max_evaluations, "max_evaluations")
         results = SOLVERS[self.solver](objective, starts, box, tol, cap)
         self.max_length_ = longest
         self.results_ = results
@@ -333,13 +333,13 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
 
         Sets `max_length_` as `fit` does.
         """
-        validate.choice(self.solver, "solver", tuple(SOLVERS))
+        check_choice(self.solver, "solver", tuple(SOLVERS))
         self.max_length_ = longest if self.max_length is None else validate.max_length(self.max_length)
         return self._engine(mdp, self.max_length_)
 
     def _settled(self, mdp: MDP, demos: Demonstrations) -> tuple[float, Engine]:
         """Return the largest length, settled by demonstrations unless it is given, and the engine for it."""
-        validate.choice(self.solver, "solver", tuple(SOLVERS))
+        check_choice(self.solver, "solver", tuple(SOLVERS))
         longest = int(demos.lengths.max()) if self.max_length is None else validate.max_length(self.max_length)
         engine = self._engine(mdp, longest)
         validate.fits_model(mdp, demos, self.stop, engine.max_length)
@@ -348,10 +348,10 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
     def _engine(self, mdp: MDP, longest: float | None = None) -> Engine:
         """Return an engine for the model's trajectories in an MDP, checking the model's parameters on the way."""
         validate.mdp(mdp)
-        by_start = validate.choice(self.condition, "condition", ("none", "start")) == "start"
-        validate.choice(self.number_space, "number_space", SPACES)
+        by_start = check_choice(self.condition, "condition", ("none", "start")) == "start"
+        check_choice(self.number_space, "number_space", SPACES)
         if self.max_memory is not None:
-            validate.positive(self.max_memory, "max_memory", zero=True)
+            check_positive(self.max_memory, "max_memory", zero=True)
         if longest is None and self.max_length is not None:
             longest = validate.max_length(self.max_length)
         elif longest is None:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from limiirl._typing import FloatArray, IndexArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
-from limiirl.irl import validate
+from limiirl._validation import check_positive
+from limiirl.demos import Demonstrations, Units
 from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
 from limiirl.irl.maxent.likelihood import Demonstrated, Evidence, PathLikelihood, feasible_start
 from limiirl.irl.maxent.path_sums import FiniteEngine
@@ -66,7 +65,7 @@ class PreparedSums(PreparedFeatures):
         demonstrated = self._demonstrated(moments, which)
         ridge = self.ridges(len(moments.counts), counts)
         objective = PathLikelihood(self.engine, self.evidence, demonstrated, ridge)
-        tol = validate.positive(self.model.tol, "tol") * np.maximum(1.0, np.abs(demonstrated.mean_features))
+        tol = check_positive(self.model.tol, "tol") * np.maximum(1.0, np.abs(demonstrated.mean_features))
         if starts is None:
             starts = np.tile(self._feasible(), (len(which), 1))
         results = SOLVERS[self.model.solver](objective, starts, self._box, tol, max_evaluations)

@@ -20,10 +20,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from limiirl._typing import FloatArray, IndexArray
-from limiirl.demos.agents import Agents
-from limiirl.demos.groups import Units
+from limiirl._validation import check_count, check_positive
+from limiirl.demos import Agents, Units
 from limiirl.errors import InvalidDemos, NumericalError
-from limiirl.irl import validate
 from limiirl.irl.base import FitResult
 from limiirl.irl.optim.projected_newton import Box
 from limiirl.irl.optim.solvers import minimise_lbfgs
@@ -163,8 +162,8 @@ class PreparedSigma(Prepared):
 
     def __init__(self, model: SigmaGIRL, agents: Agents, units: Units) -> None:
         super().__init__(model, None, agents, units)  # type: ignore[arg-type]
-        gamma, ridge = validate.positive(model.gamma, "gamma"), validate.positive(model.ridge, "ridge")
-        floor = validate.positive(model.baseline_floor, "baseline_floor", zero=True)
+        gamma, ridge = check_positive(model.gamma, "gamma"), check_positive(model.ridge, "ridge")
+        floor = check_positive(model.baseline_floor, "baseline_floor", zero=True)
         self.spreads: list[Spread] = []
         for i, agent in enumerate(agents):
             if not np.any(agent.reward_features):
@@ -202,7 +201,7 @@ class PreparedSigma(Prepared):
         negative is one on the simplex.
         """
         q, K = self.n_parameters, weights.shape[1]
-        n_starts = validate.count(self.model.n_starts, "n_starts")
+        n_starts = check_count(self.model.n_starts, "n_starts")
         drawn = np.random.default_rng(self.model.random_state).dirichlet(np.ones(q), n_starts)
         common = np.vstack([np.full(q, 1.0 / q), drawn])
         tried = [common if starts is None else np.vstack([self.project(starts[k : k + 1]), common]) for k in range(K)]
@@ -214,7 +213,7 @@ class PreparedSigma(Prepared):
         points = np.concatenate(tried)
         lowest = objective.evaluate(points, np.arange(len(points)))[0].reshape(K, per_column).min(axis=1)
         # On the simplex a gradient is at most q times what it is in the corner of the box.
-        tol = validate.positive(self.model.tol, "tol") * np.maximum(1.0, np.repeat(lowest, per_column)) / q
+        tol = check_positive(self.model.tol, "tol") * np.maximum(1.0, np.repeat(lowest, per_column)) / q
         found = minimise_lbfgs(objective, points, box, np.repeat(tol[:, None], q, axis=1), max_evaluations)
         return [self._best(found[k * per_column : (k + 1) * per_column]) for k in range(K)]
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from limiirl._typing import FloatArray
-from limiirl.demos.agents import Agents
-from limiirl.demos.groups import Units
+from limiirl._validation import check_choice, check_count, check_positive
+from limiirl.demos import Agents, Units
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult
@@ -141,7 +141,7 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
     def features(self, mdp: None, agents: Agents) -> FloatArray:
         """Return the points (M, m) that a warm start clusters: mean discounted reward or policy features."""
         self._check(mdp)
-        return _checked(agents).features(validate.positive(self.gamma, "gamma"), self.cluster_on)
+        return _checked(agents).features(check_positive(self.gamma, "gamma"), self.cluster_on)
 
     def null_directions(self, mdp: None, theta: ArrayLike) -> FloatArray:
         """Return (1, q), the direction of theta (q,) itself: its length has no effect, so that q - 1 weights are free.
@@ -172,7 +172,7 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter(
                 f"There must be one start for each of {given.shape[1]} columns of weights; there are {len(first)}."
             )
-        return ready.search(given, first, validate.count(self.max_evaluations, "max_evaluations"))
+        return ready.search(given, first, check_count(self.max_evaluations, "max_evaluations"))
 
     def _check(self, mdp: object) -> None:
         """Check the parameters, and that no MDP is given."""
@@ -180,11 +180,11 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter(
                 f"SigmaGIRL knows no MDP: pass mdp=None, and what happened as Agents; mdp is a {type(mdp).__name__}."
             )
-        if validate.positive(self.gamma, "gamma") > 1.0:
+        if check_positive(self.gamma, "gamma") > 1.0:
             raise InvalidParameter(f"gamma must be above 0 and at most 1; it is {self.gamma!r}.")
-        validate.choice(self.covariance, "covariance", tuple(PROFILES))
-        validate.choice(self.cluster_on, "cluster_on", ("reward", "policy"))
-        if validate.count(self.n_starts, "n_starts") < 3:
+        check_choice(self.covariance, "covariance", tuple(PROFILES))
+        check_choice(self.cluster_on, "cluster_on", ("reward", "policy"))
+        if check_count(self.n_starts, "n_starts") < 3:
             raise InvalidParameter(
                 f"n_starts must be at least 3, since the likelihood has several maxima; it is {self.n_starts}."
             )

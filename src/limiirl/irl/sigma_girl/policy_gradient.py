@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from limiirl._typing import FloatArray
-from limiirl.demos.agents import Agent
+from limiirl.demos import Agent
 from limiirl.errors import InvalidDemos
 from limiirl.kernels.sequences import baseline
 

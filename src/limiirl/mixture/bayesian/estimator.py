@@ -20,12 +20,11 @@ from sklearn.base import BaseEstimator
 
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray
+from limiirl._validation import check_count, check_positive
 from limiirl.demos import Demonstrations
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidParameter
-from limiirl.irl import MaxEnt
-from limiirl.irl.problem import Prepared, prepare
-from limiirl.irl.validate import count, positive
-from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.irl import MaxEnt, Prepared, prepare
+from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.bayesian.reward_posterior import Prior, Rewards, check_model
 from limiirl.mixture.bayesian.search import Found, Step, search
@@ -95,7 +94,7 @@ class BayesianReporting(Reporting):
         [[[-0.6, 0.6]]]
         """
         validate.fitted(self)
-        if not 0.0 < positive(level, "level") < 1.0:
+        if not 0.0 < check_positive(level, "level") < 1.0:
             raise InvalidParameter(f"level must be between 0 and 1; it is {level!r}.")
         rewards = self._posterior_of_rewards
         width = float(ndtri(0.5 + 0.5 * level)) * np.linalg.norm(rewards.root, axis=2)
@@ -280,9 +279,9 @@ class BayesianIntentMixture(Inference, BayesianReporting, BaseEstimator):  # typ
         groups : (N,), optional
             Whom each demonstration belongs to: all those of a group then share an intent.
         """
-        most, max_iter = count(self.max_intents, "max_intents"), count(self.max_iter, "max_iter")
-        scale, concentration = positive(self.prior_scale, "prior_scale"), _concentration(self.concentration)
-        tol = positive(self.bound_tol, "bound_tol", zero=True)
+        most, max_iter = check_count(self.max_intents, "max_intents"), check_count(self.max_iter, "max_iter")
+        scale, concentration = check_positive(self.prior_scale, "prior_scale"), _concentration(self.concentration)
+        tol = check_positive(self.bound_tol, "bound_tol", zero=True)
         validate.instance(self.init)
         if self.callback is not None and not callable(self.callback):
             raise InvalidParameter(f"callback must be a function of a Step, or None; it is {self.callback!r}.")
@@ -365,8 +364,8 @@ def _concentration(given: Any) -> Concentration:
             raise InvalidParameter(
                 f"concentration must be a number, or (shape, rate) of a Gamma prior; it is {given!r}."
             )
-        return positive(given[0], "concentration's shape"), positive(given[1], "concentration's rate")
-    return positive(given, "concentration")
+        return check_positive(given[0], "concentration's shape"), check_positive(given[1], "concentration's rate")
+    return check_positive(given, "concentration")
 
 
 def _n_parameters(prepared: Prepared) -> int:

@@ -28,17 +28,19 @@ from scipy.special import ndtr, ndtri
 
 from limiirl._typing import FloatArray, IndexArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
+from limiirl.irl import (
+    Box,
+    ChoiceLikelihood,
+    FiniteEngine,
+    PathLikelihood,
+    Prepared,
+    PreparedCausal,
+    PreparedMaxEnt,
+    PreparedSigma,
+    minimise_lbfgs,
+)
 from limiirl.irl.causal import likelihood as choice_likelihood
-from limiirl.irl.causal.likelihood import ChoiceLikelihood
-from limiirl.irl.causal.problem import PreparedCausal
 from limiirl.irl.maxent import likelihood
-from limiirl.irl.maxent.likelihood import PathLikelihood
-from limiirl.irl.maxent.path_sums import FiniteEngine
-from limiirl.irl.maxent.problem import PreparedMaxEnt
-from limiirl.irl.optim.projected_newton import Box
-from limiirl.irl.optim.solvers import minimise_lbfgs
-from limiirl.irl.problem import Prepared
-from limiirl.irl.sigma_girl.likelihood import PreparedSigma
 
 # Bounds with less of the prior between them are a mistake, and beyond what differences of Phi can tell.
 _LEAST_MASS = 1e-9

@@ -22,7 +22,7 @@ from scipy.special import betaln, digamma, gammaln, xlogy
 
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidDemos
-from limiirl.irl.problem import Prepared
+from limiirl.irl import Prepared
 from limiirl.mixture.bayesian.reward_posterior import (
     Prior,
     Rewards,

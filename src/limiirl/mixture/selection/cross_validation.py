@@ -22,12 +22,10 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
+from limiirl._validation import check_count
+from limiirl.demos import Demonstrations, Units
 from limiirl.errors import InvalidParameter
-from limiirl.irl import MaxEnt
-from limiirl.irl import validate as irl_checks
-from limiirl.irl.problem import prepare
+from limiirl.irl import MaxEnt, prepare
 from limiirl.mixture import validate
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.init import is_given
@@ -225,7 +223,7 @@ def whole_numbers(n_intents: Iterable[int]) -> list[int]:
         raise InvalidParameter(
             f"n_intents must be several whole numbers, such as range(1, 7); it is {n_intents!r}."
         ) from None
-    return sorted({1, *(irl_checks.count(k, f"n_intents[{i}]") for i, k in enumerate(given))})
+    return sorted({1, *(check_count(k, f"n_intents[{i}]") for i, k in enumerate(given))})
 
 
 def resample_size(n: int) -> int:

@@ -21,7 +21,7 @@ from limiirl._parallel import Mapper, spread
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter, LimiirlError
-from limiirl.irl.problem import prepare
+from limiirl.irl import prepare
 from limiirl.mixture.em import few
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.init import points

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
-from limiirl.metrics.intervals import paired
+from limiirl.metrics import paired
 from limiirl.report.figures.style import (
     Drawn,
     Keywords,

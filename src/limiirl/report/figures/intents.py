@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
-from limiirl.metrics.plotting import draw_flow
+from limiirl.metrics import draw_flow
 from limiirl.report.figures.style import (
     Drawn,
     Keywords,

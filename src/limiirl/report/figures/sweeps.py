@@ -16,7 +16,7 @@ from matplotlib.transforms import ScaledTranslation
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray
-from limiirl.metrics.intervals import Interval, mean_interval
+from limiirl.metrics import Interval, mean_interval
 from limiirl.report.figures.style import (
     Drawn,
     Keywords,

@@ -18,8 +18,8 @@ from limiirl.errors import InvalidDemos, InvalidParameter, LimiirlWarning
 from limiirl.experiments.drivers import DriverResults, DriverRow
 from limiirl.experiments.drivers_trial import DESTINATION_METHODS, DriverData, Trial, driver_mixture
 from limiirl.forecast import Forecaster
-from limiirl.mdp.ensemble import RewardEnsemble
-from limiirl.metrics.intervals import Interval
+from limiirl.mdp import RewardEnsemble
+from limiirl.metrics import Interval
 from limiirl.mixture import IntentMixture
 from limiirl.report.document import Report
 from limiirl.report.page import write

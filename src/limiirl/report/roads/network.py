@@ -18,7 +18,7 @@ from limiirl.report.tables import Cell, Column, Content, Table
 from limiirl.roads import RoadNetwork
 from limiirl.roads.geometry import regions
 from limiirl.roads.summary import describe
-from limiirl.worlds.roadgrid import REGIONS
+from limiirl.worlds import REGIONS
 
 _SPEEDS = (30.0, 50.0, 70.0, 90.0)
 _LANES = (1.0, 2.0, 3.0)

@@ -10,8 +10,7 @@ import math
 import numpy as np
 
 from limiirl._typing import FloatArray
-from limiirl.mixture.selection.recommend import Row
-from limiirl.mixture.selection.select import Selection
+from limiirl.mixture import Row, Selection
 from limiirl.report.document import Callout, Facts, Figure, Item, Report, Section, Text
 from limiirl.report.maps import Layer, Map, Stroke
 from limiirl.report.markup import literal

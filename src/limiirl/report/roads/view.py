@@ -11,7 +11,7 @@ import numpy as np
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mdp import RewardEnsemble
 from limiirl.report.tables import Table
 from limiirl.roads import RoadNetwork
 from limiirl.roads.drivers.styles import Gauged, StyleWords, check_groups, fixed_gauge, matched, style_words

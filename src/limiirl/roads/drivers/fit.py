@@ -12,14 +12,12 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import DestinationMaxEnt, MaxEnt
 from limiirl.mdp import MDP
-from limiirl.mixture import IntentMixture, select_intents
-from limiirl.mixture.selection.recommend import stick_breaking
+from limiirl.mixture import IntentMixture, select_intents, stick_breaking
 from limiirl.roads.features import FeatureChoice, choose
 from limiirl.roads.network import RoadNetwork
 
 if TYPE_CHECKING:
-    from limiirl.mixture import Selection
-    from limiirl.mixture.selection.select import Progress
+    from limiirl.mixture import Progress, Selection
 
 
 MODELS = ("MaxEnt", "DestinationMaxEnt")

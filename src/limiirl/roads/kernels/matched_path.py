@@ -113,7 +113,8 @@ def _put(roads: Streets, i: int, place: Any, segment: IntArray, along_m: FloatAr
 @njit(cache=True, nogil=True)
 def place_fixes(
     index: GridIndex, roads: Streets, layers: Layers, trip: Trip, chain: IntArray, chosen: IntArray, path: IntArray,
-    upto: IntArray, low: int, high: int, x: FloatArray, y: FloatArray, segment: IntArray, along_m: FloatArray, distance_m: FloatArray,
+    upto: IntArray, low: int, high: int, x: FloatArray, y: FloatArray, segment: IntArray, along_m: FloatArray,
+    distance_m: FloatArray,
 ) -> None:  # fmt: skip
     """Write where on path[low:high] each fix of a piece lies.
 

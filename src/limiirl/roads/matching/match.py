@@ -21,7 +21,7 @@ from limiirl.roads.matching.candidates import index as grid_of
 from limiirl.roads.matching.matches import UNMATCHED, Matches, TripMatch
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
-from limiirl.worlds.base import check_count
+from limiirl.worlds import check_count
 
 if TYPE_CHECKING:
     from limiirl.roads.kernels.spatial_index import GridIndex

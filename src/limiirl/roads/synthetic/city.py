@@ -14,13 +14,12 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.irl import DestinationMaxEnt
-from limiirl.mdp import MDP
-from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.roads.features import FeatureChoice
 from limiirl.roads.geometry import Plane
 from limiirl.roads.network import RoadNetwork, frozen
 from limiirl.roads.synthetic.plan import CLASS_NAMES, lay_lattice, lay_ring, plan_city, ring_outline
-from limiirl.worlds.base import check_count, check_seed, intent_counts
+from limiirl.worlds import check_count, check_seed, intent_counts
 
 CENTRE = 3.0 / 7.0
 """How far the centre reaches, as a share of the ring's radius."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limiirl.metrics.evaluate import recover
-from limiirl.mixture.restarts import in_order_of_labels
+from limiirl.metrics import recover
+from limiirl.mixture import in_order_of_labels
 from limiirl.roads.drivers.fit import DriverFit, fit_drivers
 from limiirl.roads.matching.evaluation import Recovered, recovered
 from limiirl.roads.matching.match import match
@@ -25,7 +25,7 @@ from limiirl.roads.traces.clean import Cleaned, clean
 
 if TYPE_CHECKING:
     from limiirl.demos import Demonstrations
-    from limiirl.metrics.evaluate import Recovery
+    from limiirl.metrics import Recovery
     from limiirl.mixture import IntentMixture
 
 

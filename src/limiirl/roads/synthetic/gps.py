@@ -11,7 +11,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.roads.network import RoadNetwork, usual_speed
 from limiirl.roads.traces.trips import Trips
-from limiirl.worlds.base import check_seed
+from limiirl.worlds import check_seed
 
 _PACE = (0.75, 1.0)  # of the limit, a driver's trip
 _PARKED = (0.3, 0.7)  # of the first and the last segment: where a trip begins and ends

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
-from limiirl.demos.validate import frozen
+from limiirl.demos import frozen
 from limiirl.errors import InvalidTrips
 from limiirl.roads.traces.trips import Skipped, Trips
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
-from limiirl.demos.validate import frozen
+from limiirl.demos import frozen
 from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.roads.kernels import gps as kernel
 from limiirl.roads.traces.trips import Trips

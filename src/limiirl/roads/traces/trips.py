@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl.demos.indexing import same
-from limiirl.demos.validate import frozen
+from limiirl.demos import frozen, same
 from limiirl.errors import InvalidParameter, InvalidTrips
 
 
