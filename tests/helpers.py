@@ -1,0 +1,29 @@
+"""Helpers that every test may use."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from limiirl.errors import LimiirlError
+
+_ANY = object()
+
+
+@contextmanager
+def raises(
+    kind: type[LimiirlError], *, parameter: Any = _ANY, value: Any = _ANY, index: Any = _ANY
+) -> Iterator[pytest.ExceptionInfo[LimiirlError]]:
+    """Expect an error of exactly this kind whose attributes are the given ones.
+
+    Every error must have a message of at least one full sentence, whatever it says.
+    """
+    with pytest.raises(kind) as caught:
+        yield caught
+    error = caught.value
+    assert type(error) is kind
+    assert str(error).rstrip().endswith((".", ")", "'", '"')) and len(str(error)) > 10, str(error)
+    for name, expected in (("parameter", parameter), ("value", value), ("index", index)):
+        if expected is not _ANY:
+            assert getattr(error, name) == expected, f"{name} is {getattr(error, name)!r}, not {expected!r}: {error}"
