@@ -17,13 +17,13 @@ def raises(
 ) -> Iterator[pytest.ExceptionInfo[LimiirlError]]:
     """Expect an error of exactly this kind whose attributes are the given ones.
 
-    Every error must have a message of at least one full sentence, whatever it says.
+    Its message may say anything, but not nothing.
     """
     with pytest.raises(kind) as caught:
         yield caught
     error = caught.value
     assert type(error) is kind
-    assert str(error).rstrip().endswith((".", ")", "'", '"')) and len(str(error)) > 10, str(error)
+    assert len(str(error)) > 10, str(error)
     for name, expected in (("parameter", parameter), ("value", value), ("index", index)):
         if expected is not _ANY:
             assert getattr(error, name) == expected, f"{name} is {getattr(error, name)!r}, not {expected!r}: {error}"
