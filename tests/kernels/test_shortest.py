@@ -9,6 +9,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import dijkstra
 
 from limiirl.kernels.dijkstra import NOWHERE, Desk, clear, desk, pop, push, search, way
+from tests.helpers import examples
 
 Graph = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]
 
@@ -101,7 +102,7 @@ def test_edges_of_no_cost_loops_and_parallel_edges():
 
 
 @given(st.lists(st.floats(0.0, 1e6), min_size=1, max_size=60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_heap_sorts(values: list[float]):
     keys, items = np.empty(len(values)), np.empty(len(values), dtype=np.int64)
     size = 0

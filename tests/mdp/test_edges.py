@@ -10,6 +10,7 @@ from scipy import sparse
 
 from limiirl.errors import InvalidMDP
 from limiirl.mdp import MDP
+from tests.helpers import examples
 
 
 def random_edges(seed, n_states=7, n_actions=3):
@@ -37,7 +38,7 @@ def random_edges(seed, n_states=7, n_actions=3):
 PER_EDGE = ("src", "dst", "action", "prob", "edge_features", "action_features")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 10**6), as_sparse=st.booleans())
 def test_the_order_of_the_edges_does_not_matter(seed, as_sparse):
     edges = random_edges(seed)

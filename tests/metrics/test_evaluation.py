@@ -14,6 +14,7 @@ from limiirl.errors import DivergentPartition, InvalidDemos, InvalidParameter, N
 from limiirl.metrics import anid, hard, nid
 from limiirl.metrics.evaluate import ensemble_nll, evaluate, mixture_nll, recover
 from limiirl.metrics.gevd import gevd
+from tests.helpers import examples
 from tests.oracles.mixture import TASTES, crossings, walks
 
 TRUTH = RewardEnsemble([0.6, 0.4], TASTES)
@@ -95,7 +96,7 @@ def test_groups_share_their_posterior(fitted):
 
 
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 4), st.integers(1, 20))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_accuracy_is_the_best_over_all_ways_to_match(seed, L, K, n):
     rng = np.random.default_rng(seed)
     labels, U = rng.integers(L, size=n), rng.dirichlet(np.full(K, 0.5), size=n)

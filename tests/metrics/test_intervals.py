@@ -11,13 +11,14 @@ from scipy import stats
 
 from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.metrics.intervals import Interval, agrees, bootstrap_interval, mean_interval, paired
+from tests.helpers import examples
 
 SKEWED = np.random.default_rng(5).gamma(0.5, size=40)
 samples = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=12).map(np.array)
 
 
 @given(samples, st.floats(0.05, 0.999))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_mean_interval_is_students(values, level):
     found = mean_interval(values, level)
     assert found.n == values.size
@@ -93,7 +94,7 @@ def test_agreement_is_the_root_of_both_squared_half_widths():
 
 
 @given(st.integers(3, 30), st.integers(0, 10**6))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_paired_tests_are_scipys(n, seed):
     rng = np.random.default_rng(seed)
     a, b = rng.normal(size=n), rng.normal(0.5, size=n)

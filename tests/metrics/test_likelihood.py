@@ -11,6 +11,7 @@ from limiirl import Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidDemos, InvalidParameter, LimiirlError, NotFitted
 from limiirl.metrics.evaluate import ensemble_nll, mixture_nll
 from limiirl.worlds import ElementWorld
+from tests.helpers import examples
 from tests.oracles.enumeration import Enumeration
 from tests.oracles.likelihood import as_demonstrations, log_probs, possible, small_mdp
 from tests.oracles.mixture import TASTES, crossings, walks
@@ -48,7 +49,7 @@ def test_ensemble_nll_equals_enumeration_and_stays_below_the_released_codes_boun
 
 
 @given(cases())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_nll_of_any_ensemble_equals_enumeration_and_probabilities_sum_to_one(case: Case):
     paths = Enumeration(case.mdp, case.max_length)
     rows = possible(paths)

@@ -13,6 +13,7 @@ from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mdp.planning import optimal_policy, policy_values
 from limiirl.metrics import dard, epic, evd, evd_interval, gevd, ile
+from tests.helpers import examples
 from tests.oracles.dense_planning import dense_q, tensors, value_iteration
 from tests.oracles.random_mdps import Case, cases
 
@@ -43,7 +44,7 @@ def size(mdp: MDP, theta: Float) -> float:
     return 1e-3 + sum(float(np.abs(part).max(initial=0.0)) for part in mdp.rewards(theta) if part is not None)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=PAIRS)
 def test_evd_is_that_of_dense_tensors(case: Case) -> None:
     mdp, (true, learned) = case.mdp, case.thetas
@@ -56,7 +57,7 @@ def test_evd_is_that_of_dense_tensors(case: Case) -> None:
     assert evd(mdp, true, learned) <= ile(mdp, true, learned) + atol
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=PAIRS, ties=st.booleans())
 def test_the_interval_is_that_of_all_ways_to_break_ties(case: Case, ties: bool) -> None:
     mdp, (true, learned) = case.mdp, case.thetas
@@ -82,7 +83,7 @@ def weights(draw: st.DrawFn, n: int) -> Float:
     return np.asarray(drawn / drawn.sum())
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=MANY, data=st.data())
 def test_gevd_keeps_its_rules(case: Case, data: st.DataObject) -> None:
     mdp, thetas = case.mdp, case.thetas
@@ -110,7 +111,7 @@ def test_gevd_keeps_its_rules(case: Case, data: st.DataObject) -> None:
     np.testing.assert_array_equal(again.evd, found.evd[np.ix_(order, other)])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=MANY, data=st.data(), share=st.sampled_from((0.25, 0.5, 1.0)))
 def test_an_ensemble_is_itself_split_or_not(case: Case, data: st.DataObject, share: float) -> None:
     mdp, thetas = case.mdp, case.thetas
@@ -126,7 +127,7 @@ def test_an_ensemble_is_itself_split_or_not(case: Case, data: st.DataObject, sha
         np.testing.assert_allclose(gevd(mdp, one, other).value, itself, rtol=0.0, atol=1e-9 * size(mdp, thetas))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=cases(columns=(2,), discounts=(0.9, 0.5)), scale=st.sampled_from((0.01, 1.0, 70.0)))
 def test_epic_and_dard_are_symmetric_and_blind_to_scale(case: Case, scale: float) -> None:
     mdp, (one, other) = case.mdp, case.thetas

@@ -12,6 +12,7 @@ from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
 from limiirl.errors import InvalidDemos, InvalidParameter, NotFitted
 from limiirl.metrics import routes
 from limiirl.metrics.routes import distance_missed, edit_distance, feature_distance, match_rate, next_action_accuracy
+from tests.helpers import examples
 from tests.oracles.mixture import crossings, walks
 
 paths = st.lists(st.integers(0, 5), min_size=1, max_size=9)
@@ -43,7 +44,7 @@ def naive_edits(one, other):
 @given(pairs, lengths)
 @example([([0, 1, 1, 1], [1, 1])], [1.0] * 6)
 @example([([0], [5])], [0.0] * 6)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_distance_missed_equals_counting_in_lists(listed, each):
     true, forecast = both(listed)
     found = distance_missed(true, forecast, each)
@@ -96,7 +97,7 @@ def test_distance_missed_on_edges_tells_parallel_ones_and_directions_apart():
 @given(pairs)
 @example([([0, 1, 2], [1, 2, 0])])
 @example([([1, 1], [1]), ([0], [0, 1, 0, 1])])
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_edit_distance_equals_the_recursion(listed):
     one, other = both(listed)
     found = edit_distance(one, other)
@@ -116,7 +117,7 @@ def test_edit_distance_obeys_the_triangle(a, b, c):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_feature_distance_is_that_of_discounted_counts(seed):
     mdp = crossings().replace(gamma=0.8)
     (true, _), (forecast, _) = walks(5, seed=seed), walks(5, seed=seed + 1)

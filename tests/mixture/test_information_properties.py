@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from limiirl import MaxEnt
 from limiirl.irl.problem import prepare
 from limiirl.mixture.information import information, standard_errors
+from tests.helpers import examples
 from tests.oracles.curvature import second_derivatives, unit_log_likelihoods
 from tests.oracles.enumeration import Enumeration
 from tests.oracles.likelihood import as_demonstrations, possible
@@ -40,7 +41,7 @@ class Setting:
         return [[[int(i)] for i in self.rows[each == unit]] for unit in np.unique(each)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(SOME, SEEDS, st.booleans(), st.sampled_from(["none", "start"]))
 def test_it_is_the_curvature_of_the_likelihood_in_any_direction(case, seed, grouped, condition):
     given_ = Setting(case, seed, grouped)
@@ -59,7 +60,7 @@ def test_it_is_the_curvature_of_the_likelihood_in_any_direction(case, seed, grou
     np.testing.assert_allclose(v @ found @ v, -curvature, rtol=1e-5, atol=1e-6 * size)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(SOME, SEEDS, st.booleans())
 def test_intents_have_no_order_and_twice_the_data_hold_twice_the_information(case, seed, grouped):
     given_ = Setting(case, seed, grouped)
@@ -74,7 +75,7 @@ def test_intents_have_no_order_and_twice_the_data_hold_twice_the_information(cas
     np.testing.assert_allclose(twice, 2.0 * found, rtol=0, atol=1e-11 * size)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(SOME, SEEDS, st.sampled_from([None, (-0.5, 0.5)]), st.sampled_from(["none", "start"]))
 def test_there_is_an_error_or_a_reason(case, seed, bounds, condition):
     given_ = Setting(case, seed, grouped=False)

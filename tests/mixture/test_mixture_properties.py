@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from limiirl import IntentMixture, MaxEnt
 from limiirl.errors import LimiirlWarning
+from tests.helpers import examples
 from tests.oracles.mixture import crossings, walks
 from tests.oracles.random_mdps import Case, cases
 
@@ -33,7 +34,7 @@ def same(one, other, rows=slice(None), columns=slice(None)):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_permuting_demonstrations_or_intents_permutes_the_result(seed):
     rng = np.random.default_rng(seed)
     demos, _ = walks(60, seed=seed)
@@ -45,7 +46,7 @@ def test_permuting_demonstrations_or_intents_permutes_the_result(seed):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_duplicating_every_demonstration_changes_nothing(seed):
     demos, _ = walks(60, seed=seed)
     U = np.random.default_rng(seed).dirichlet(np.full(2, 0.5), size=60)
@@ -54,7 +55,7 @@ def test_duplicating_every_demonstration_changes_nothing(seed):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 def test_groups_of_one_are_demonstrations_and_a_group_of_twins_is_one_of_double_evidence(seed):
     demos, _ = walks(40, seed=seed)
     U = np.random.default_rng(seed).dirichlet(np.full(2, 0.5), size=40)
@@ -71,7 +72,7 @@ def test_groups_of_one_are_demonstrations_and_a_group_of_twins_is_one_of_double_
 
 
 @given(cases(columns=(2,), scales=(1.0,)), st.integers(0, 10**6))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_any_mdp_any_features_monotone_and_one_intent_is_the_single_fit(case: Case, seed):
     irl = MaxEnt(max_length=case.max_length, bounds=BOUNDS, tol=1e-9, ridge=1e-3)
     rng = np.random.default_rng(seed)

@@ -16,6 +16,7 @@ from limiirl import roads
 from limiirl.errors import DisconnectedWarning, InvalidFile, InvalidNetwork, InvalidParameter
 from limiirl.roads.geometry import PORTO_CENTRE
 from limiirl.roads.maps import assembly, osm
+from tests.helpers import examples
 
 # A crossing: 1 - 2 - 3 from west to east, and 4 - 2 - 5 from north to south.
 CROSSING = {1: (41.0, -8.01), 2: (41.0, -8.0), 3: (41.0, -7.99), 4: (41.01, -8.0), 5: (40.99, -8.0)}
@@ -313,7 +314,7 @@ def pieces_by_hand(ways: list[tuple[list[int], str]]) -> list[tuple[int, int]]:
 
 
 @given(MAPS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_segments_and_turns_are_those_of_brute_force(ways: list[tuple[list[int], str]]):
     wanted = pieces_by_hand(ways)
     tagged = [way(i, nodes, **({"oneway": oneway} if oneway else {})) for i, (nodes, oneway) in enumerate(ways)]
@@ -332,7 +333,7 @@ GRAPHS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), min_size=1, m
 
 
 @given(GRAPHS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_part_is_a_largest_strong_component(pairs: list[tuple[int, int]]):
     graph = nx.DiGraph(pairs)
     components = list(nx.strongly_connected_components(graph))
@@ -353,7 +354,7 @@ def test_the_part_is_a_largest_strong_component(pairs: list[tuple[int, int]]):
 
 
 @given(MAPS, st.sampled_from([False, True]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @pytest.mark.filterwarnings("ignore::limiirl.errors.DisconnectedWarning")
 def test_the_part_by_turns_is_a_largest_one_of_the_turn_graph(ways: list[tuple[list[int], str]], u_turns: bool):
     pieces = pieces_by_hand(ways)

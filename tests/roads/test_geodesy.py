@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pyproj import Geod
 
 from limiirl.roads.geometry import Plane, distance_m, radii_m
+from tests.helpers import examples
 
 GEOD = Geod(ellps="WGS84")
 LATITUDES = st.floats(-70.0, 70.0)
@@ -14,7 +15,7 @@ LONGITUDES = st.floats(-180.0, 180.0)
 
 
 @given(LATITUDES, LONGITUDES, st.floats(0.0, 360.0), st.floats(1.0, 10_000.0))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_distances_are_geodesics_to_a_part_in_a_million(lat: float, lon: float, azimuth: float, metres: float):
     to_lon, to_lat, _ = GEOD.fwd(lon, lat, azimuth, metres)
     if abs(to_lat) <= 70.0:
@@ -42,7 +43,7 @@ def test_radii_are_those_of_short_geodesics(lat: float):
 
 
 @given(st.floats(-60.0, 60.0), st.floats(-170.0, 170.0), st.floats(0.0, 360.0))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_the_flat_map_is_true_near_its_centre(lat: float, lon: float, azimuth: float):
     to_lon, to_lat, _ = GEOD.fwd(lon, lat, azimuth, 500.0)
     east, north = Plane(lat, lon).xy(to_lat, to_lon)
@@ -59,7 +60,7 @@ def test_the_flat_map_is_off_by_as_much_as_it_says():
 
 
 @given(LATITUDES, LONGITUDES, st.lists(st.tuples(st.floats(-2e4, 2e4), st.floats(-2e4, 2e4)), min_size=1, max_size=4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_degrees_undo_xy(lat: float, lon: float, points: list[tuple[float, float]]):
     plane = Plane(lat, lon)
     degrees = plane.degrees(points)

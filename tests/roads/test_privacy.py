@@ -12,6 +12,7 @@ from limiirl.roads import Trips, clean
 from limiirl.roads.geometry import Plane, distance_m
 from limiirl.roads.privacy import RouteMask, mask_zones, merge_small, suppress_small, trim_ends, trim_path_ends
 from limiirl.roads.traces.trips import Skipped
+from tests.helpers import examples
 
 PLANE = Plane(41.15, -8.63)
 
@@ -41,7 +42,7 @@ def line_m(lat: np.ndarray, lon: np.ndarray, to_lat: float, to_lon: float) -> np
 # Trips
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), metres=st.floats(10.0, 800.0), jitter=st.floats(0.0, 1.0))
 def test_what_is_left_of_a_trip_begins_and_ends_away_from_its_ends(seed, metres, jitter):
     trips = walks(seed)
@@ -133,7 +134,7 @@ def test_a_trip_shorter_than_both_ends_is_gone():
 
 
 @pytest.mark.filterwarnings("ignore:No trip comes into")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), radius=st.floats(50.0, 600.0))
 def test_no_fix_and_no_straight_line_between_two_is_left_in_a_zone(seed, radius):
     trips = walks(seed)
@@ -204,7 +205,7 @@ def test_a_distance_that_makes_no_sense(known):
 # Matched paths
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), metres=st.floats(1.0, 400.0))
 def test_paths_lose_at_least_the_distance_at_both_ends(seed, metres):
     rng = np.random.default_rng(seed)
@@ -253,7 +254,7 @@ def test_small_counts_are_hidden_and_zeros_are_not():
     np.testing.assert_array_equal(suppress_small([1, 1], least=1), [1.0, 1.0])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     table=st.lists(st.lists(st.integers(0, 12), min_size=4, max_size=4), min_size=1, max_size=5),
     least=st.integers(1, 8),
@@ -285,7 +286,7 @@ def test_counts_that_are_none(args, words):
         suppress_small([1], totals=(1,))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(labels=st.lists(st.integers(0, 5), max_size=25), least=st.integers(1, 6))
 def test_no_small_group_is_left(labels, least):
     merged = merge_small(labels, least)
@@ -304,7 +305,7 @@ def test_a_group_of_the_name_of_the_rest():
         merge_small(["others", "a"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), least=st.integers(1, 4))
 def test_segments_are_shown_where_enough_drivers_passed(seed, least):
     rng = np.random.default_rng(seed)

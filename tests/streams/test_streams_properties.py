@@ -10,6 +10,7 @@ from limiirl.kernels.threading import BLOCK
 from limiirl.streams import FeatureStore
 from limiirl.streams.passes import SumTask, combine, sum_part, sweep
 from limiirl.streams.store import Facts, GeneratedPart, StoredPart
+from tests.helpers import examples
 from tests.oracles.mixture import responsibilities
 
 
@@ -56,7 +57,7 @@ def test_a_pass_is_what_a_table_of_log_probabilities_says(n, K, d, seed, coldnes
     np.testing.assert_allclose(found.features, U.T @ rows.features, rtol=1e-9, atol=1e-9)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(1, 3 * BLOCK), *sizes)
 @example(BLOCK, 2, 3, 0)
 @example(2 * BLOCK + 1, 3, 2, 1)
@@ -81,7 +82,7 @@ def stored(tmp_path_factory):
     return StoredPart.open(path), rows
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.integers(1, 8), st.integers(0, 1000))
 def test_the_size_of_windows_changes_no_bit(stored, windows, seed):
     part, rows = stored
@@ -92,7 +93,7 @@ def test_the_size_of_windows_changes_no_bit(stored, windows, seed):
         np.testing.assert_array_equal(one, other)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.integers(1, 2999), max_size=12, unique=True), st.integers(0, 1000))
 def test_parts_change_rounding_alone_and_their_order_nothing(ends, seed):
     rows = table(3000, 3, seed)

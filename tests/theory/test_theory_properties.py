@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from limiirl.theory import PathSet, Quantities, extremes, feature_law
 from limiirl.theory.estimates import all_clouds, demonstrated_clouds, distinct, quantities
 from limiirl.theory.feature_sets import STOPS
+from tests.helpers import examples
 from tests.oracles.random_mdps import cases
 from tests.oracles.theory import Listed, margin
 
@@ -37,7 +38,7 @@ def log_of(mass):
         return np.log(mass)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(problems())
 def test_masses_are_sums_over_all_trajectories(problem):
     paths, listed = problem.paths, problem.listed
@@ -47,7 +48,7 @@ def test_masses_are_sums_over_all_trajectories(problem):
     np.testing.assert_allclose(paths.log_Q_all, log_of(listed.q.sum()), rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(problems())
 def test_extremes_are_those_of_the_list(problem):
     paths, listed = problem.paths, problem.listed
@@ -64,7 +65,7 @@ def test_extremes_are_those_of_the_list(problem):
             np.testing.assert_allclose(value, brute, rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(problems())
 def test_contains_says_who_can_generate_a_trajectory(problem):
     listed = problem.listed
@@ -73,7 +74,7 @@ def test_contains_says_who_can_generate_a_trajectory(problem):
     np.testing.assert_array_equal(problem.paths.contains(every), listed.inside)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(problems())
 def test_law_is_that_of_the_list(problem):
     for k in range(problem.paths.n_intents):
@@ -100,7 +101,7 @@ def draw_data(problem):
     return chosen, problem.listed.demos(problem.paths.mdp, chosen.tolist()), labels, clusters
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(problems(most_paths=60), st.sampled_from((0.0, 0.2, 0.45)))
 def test_quantities_are_least_differences_over_the_list(problem, zeta):
     data = draw_data(problem)
@@ -146,7 +147,7 @@ def typical_paths(cloud, typical, listed, k, mean):
     return found
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(problems(most_paths=100), st.sampled_from((0.0, 0.3)))
 def test_lemmas_on_any_mdp(problem, zeta):
     """Lemma 1 before delta is bounded, and lemma 2 with the margins that a mean has: both need no assumption."""
@@ -192,7 +193,7 @@ def cloud_radius(points):
     return max(np.linalg.norm(a - b) for a in points for b in points) / 2.0
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(problems(most_paths=60))
 def test_demonstrations_alone_are_a_small_path_set(problem):
     data = draw_data(problem)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from limiirl.worlds import ElementWorld, IntentWorld, ObjectWorld, PuddleWorld, SyntheticWorld, boltzmann_policy
 from limiirl.worlds.base import intent_counts
 from limiirl.worlds.gridworld import grid_edges
+from tests.helpers import examples
 from tests.oracles.dense_planning import dense_q, value_iteration
 from tests.oracles.random_mdps import Case, cases
 
@@ -47,7 +48,7 @@ def test_boltzmann_policy_is_the_softmax_of_optimal_action_values(case: Case, be
         np.testing.assert_allclose(policy[own].sum(), 1.0, rtol=1e-12, atol=0.0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(world=st.one_of(ELEMENT, PUDDLE, OBJECT, SYNTHETIC), seed=SEED)
 def test_worlds_hold_together(world: IntentWorld, seed: int) -> None:
     mdp = world.mdp

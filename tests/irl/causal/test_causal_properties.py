@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
+from limiirl.demos.groups import Groups
 from limiirl.demos.simulate import simulate
 from limiirl.irl import MaxEnt
 from limiirl.irl.causal.likelihood import ChoiceLikelihood
@@ -22,6 +22,7 @@ from limiirl.irl.causal.model import CausalModel
 from limiirl.irl.causal.state_actions import Choices
 from limiirl.irl.causal.stationary import HardValues
 from limiirl.mdp import MDP
+from tests.helpers import examples
 from tests.oracles.causal import horizon_policies, log_prob, stationary_policy
 from tests.oracles.enumeration import paths
 from tests.oracles.random_mdps import Case, cases
@@ -74,7 +75,7 @@ def walks(mdp: MDP, seed: int, n: int = 12) -> Demonstrations:
 def objective(model: CausalModel, case: Case, demos: Demonstrations) -> ChoiceLikelihood:
     """Minus the mean log-likelihood under K random weightings, with a ridge."""
     K = len(case.thetas)
-    ready = model.prepare(case.mdp, demos, Units.of(None, len(demos)))
+    ready = model.prepare(case.mdp, demos, Groups.from_labels(None, len(demos)))
     weights = np.random.default_rng(1).random((len(demos), K))
     moments = ready.moments(weights)
     return ChoiceLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.full(K, 0.1))  # type: ignore[attr-defined]
@@ -100,7 +101,7 @@ def draw_case(data: st.DataObject, way: Way, **kinds: object) -> Case:
 
 @pytest.mark.parametrize("name", WAYS)
 @given(data=st.data(), seed=st.integers(0, 999))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_log_prob_is_that_of_dense_iteration(name: str, data: st.DataObject, seed: int) -> None:
     way = WAYS[name]
     case = draw_case(data, way)
@@ -114,7 +115,7 @@ def test_log_prob_is_that_of_dense_iteration(name: str, data: st.DataObject, see
 
 @pytest.mark.parametrize("name", WAYS)
 @given(data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_policy_is_that_of_dense_iteration(name: str, data: st.DataObject) -> None:
     way = WAYS[name]
     case = draw_case(data, way)
@@ -130,7 +131,7 @@ def test_policy_is_that_of_dense_iteration(name: str, data: st.DataObject) -> No
 
 @pytest.mark.parametrize("name", WAYS)
 @given(data=st.data(), seed=st.integers(0, 999))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_gradients_are_those_of_finite_differences(name: str, data: st.DataObject, seed: int) -> None:
     way = WAYS[name]
     case = draw_case(data, way)
@@ -144,7 +145,7 @@ def test_gradients_are_those_of_finite_differences(name: str, data: st.DataObjec
 
 @pytest.mark.parametrize("name", ["soft", "hard"])
 @given(data=st.data(), seed=st.integers(0, 999))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_discount_one_is_like_any_where_all_ends(name: str, data: st.DataObject, seed: int) -> None:
     way = WAYS[name]
     case = data.draw(cases(discounts=(1.0,), acyclic=True, scales=(0.3, 1.0)))
@@ -172,7 +173,7 @@ def near_a_kink(case: Case) -> bool:
 
 @pytest.mark.parametrize("name", WAYS)
 @given(data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_columns_are_independent(name: str, data: st.DataObject) -> None:
     way = WAYS[name]
     case = draw_case(data, way)
@@ -187,7 +188,7 @@ def test_columns_are_independent(name: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("name", WAYS)
 @given(data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_probabilities_of_all_trajectories_sum_to_one(name: str, data: st.DataObject) -> None:
     """With a stop, of all up to the horizon; without one, of those that end and those that are still going on."""
     way = WAYS[name]
@@ -208,7 +209,7 @@ def test_probabilities_of_all_trajectories_sum_to_one(name: str, data: st.DataOb
 
 
 @given(data=st.data(), seed=st.integers(0, 999))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_with_certain_moves_a_horizon_gives_maxent_by_start(data: st.DataObject, seed: int) -> None:
     """Spec A: beta 1, discount 1, an explicit stop."""
     case = data.draw(cases(discounts=(1.0,)))
@@ -222,7 +223,7 @@ def test_with_certain_moves_a_horizon_gives_maxent_by_start(data: st.DataObject,
 
 
 @given(data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_beta_and_rewards_are_one_scale(data: st.DataObject) -> None:
     case = draw_case(data, WAYS["soft"])
     demos = walks(case.mdp, 3)

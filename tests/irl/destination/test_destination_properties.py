@@ -15,6 +15,7 @@ from limiirl.irl.destination import path_sums
 from limiirl.irl.destination.likelihood import Trips, WayLikelihood
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.mdp import MDP
+from tests.helpers import examples
 from tests.oracles.compare import assert_close
 from tests.oracles.goals import ExactWays, list_ways, log_weights
 from tests.oracles.random_mdps import Case, cases
@@ -46,7 +47,7 @@ def all_pairs(mdp: MDP) -> tuple[np.ndarray, np.ndarray]:
 feasible_cases = cases(columns=(1,), discounts=(1.0,), scales=(0.3, 1.0, 3.0))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=feasible_cases)
 def test_values_and_flows_are_those_of_the_linear_systems(case: Case) -> None:
     mdp, theta = case.mdp, case.thetas[0]
@@ -67,7 +68,7 @@ def test_values_and_flows_are_those_of_the_linear_systems(case: Case) -> None:
     assert_close(found.flow, flow, "expected uses of edges")
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=feasible_cases)
 def test_a_frame_for_each_goal_gives_the_same(case: Case) -> None:
     mdp, theta = case.mdp, case.thetas[0]
@@ -84,7 +85,7 @@ def test_a_frame_for_each_goal_gives_the_same(case: Case) -> None:
     assert_close(far.flow, near.flow, "flows")
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(case=cases(columns=(1,), discounts=(1.0,), scales=(0.3, 1.0)))
 def test_divergence_is_that_of_the_spectral_radius(case: Case) -> None:
     mdp, theta = case.mdp, case.thetas[0]
@@ -97,7 +98,7 @@ def test_divergence_is_that_of_the_spectral_radius(case: Case) -> None:
             values.solve(theta)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(case=cases(columns=(1,), discounts=(1.0,), acyclic=True))
 def test_acyclic_ways_are_listed_and_their_probabilities_sum_to_one(case: Case) -> None:
     mdp, theta = case.mdp.replace(p0=np.full(case.mdp.n_states, 1.0 / case.mdp.n_states)), case.thetas[0]
@@ -114,7 +115,7 @@ def test_acyclic_ways_are_listed_and_their_probabilities_sum_to_one(case: Case) 
         assert_close(model.log_prob(mdp, theta, best)[0, 0], log_best, "that of the way itself")
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(case=feasible_cases, seed=st.integers(0, 1000))
 def test_gradients_are_those_of_central_differences(case: Case, seed: int) -> None:
     mdp = case.mdp.replace(p0=np.full(case.mdp.n_states, 1.0 / case.mdp.n_states))
@@ -136,7 +137,7 @@ def test_gradients_are_those_of_central_differences(case: Case, seed: int) -> No
             np.testing.assert_allclose(gradients[:, j], numeric, rtol=1e-6, atol=1e-6)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(case=feasible_cases, data=st.data())
 def test_prefixes_and_policies_agree(case: Case, data: st.DataObject) -> None:
     mdp, theta = case.mdp.replace(p0=np.full(case.mdp.n_states, 1.0 / case.mdp.n_states)), case.thetas[0]
@@ -156,7 +157,7 @@ def test_prefixes_and_policies_agree(case: Case, data: st.DataObject) -> None:
         np.testing.assert_allclose(np.exp(begun), policy[edges], rtol=1e-9, atol=1e-12)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(case=feasible_cases, seed=st.integers(0, 1000))
 def test_bfgs_finds_what_newton_finds_from_several_starts(case: Case, seed: int) -> None:
     theta, rng = case.thetas[0], np.random.default_rng(seed)

@@ -14,6 +14,7 @@ from limiirl.irl.maxent.compiled import expected_features
 from limiirl.irl.maxent.path_sums import FiniteEngine
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
+from tests.helpers import examples
 from tests.oracles.compare import assert_close
 from tests.oracles.enumeration import Enumeration
 from tests.oracles.random_mdps import Case, cases, lean_bytes
@@ -23,7 +24,7 @@ EXACT = ("linear", "log")
 
 
 @pytest.mark.parametrize("space", EXACT)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=cases(columns=(3,)))
 def test_columns_together_are_columns_alone(space: str, case: Case) -> None:
     engine = FiniteEngine(case.mdp, case.max_length, number_space=space)
@@ -90,7 +91,7 @@ def test_columns_of_both_number_spaces_in_one_call() -> None:
 
 
 @pytest.mark.parametrize("space", EXACT)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=cases(columns=(3,)))
 def test_numbering_of_states_does_not_matter(space: str, case: Case) -> None:
     mdp, n = case.mdp, case.mdp.n_states

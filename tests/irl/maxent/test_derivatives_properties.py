@@ -15,6 +15,7 @@ from hypothesis import assume, given, settings
 
 from limiirl.irl.maxent.compiled import expected_features
 from limiirl.irl.maxent.path_sums import FiniteEngine
+from tests.helpers import examples
 from tests.oracles.compare import TOLERANCE, assert_close
 from tests.oracles.enumeration import Enumeration, Law
 from tests.oracles.random_mdps import Case, cases
@@ -36,7 +37,7 @@ def engine_gradient(engine: FiniteEngine, theta: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("space", EXACT)
 @pytest.mark.parametrize("by_start", [False, True])
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=cases(columns=(1,)))
 def test_hessian_is_the_enumerated_covariance(by_start: bool, space: str, case: Case) -> None:
     theta, paths = case.thetas[0], Enumeration(case.mdp, case.max_length)
@@ -51,7 +52,7 @@ def test_hessian_is_the_enumerated_covariance(by_start: bool, space: str, case: 
 @pytest.mark.parametrize("space", EXACT)
 @pytest.mark.parametrize("by_start", [False, True])
 @pytest.mark.parametrize("stop", ["terminal", "terminal_or_max_length"])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=cases(columns=(1,)))
 def test_hessian_with_other_ends(stop: str, by_start: bool, space: str, case: Case) -> None:
     theta = case.thetas[0]
@@ -61,7 +62,7 @@ def test_hessian_with_other_ends(stop: str, by_start: bool, space: str, case: Ca
     check_covariance(engine.covariance(theta), law)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=cases(columns=(1,), scales=(30.0, 100.0, 300.0)))
 def test_hessian_survives_large_rewards(case: Case) -> None:
     paths = Enumeration(case.mdp, case.max_length)
@@ -70,7 +71,7 @@ def test_hessian_survives_large_rewards(case: Case) -> None:
         check_covariance(engine.covariance(case.thetas[0]), paths.law(case.thetas[0], by_start=by_start))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=cases(columns=(1,), max_length=40, most_paths=10**30, max_states=3, max_actions=2, scales=(0.3,)))
 def test_hessian_of_long_trajectories(case: Case) -> None:
     """Complex steps through the plain recursion, whose gradient is compared first."""
@@ -85,7 +86,7 @@ def test_hessian_of_long_trajectories(case: Case) -> None:
 
 @pytest.mark.parametrize("space", EXACT)
 @pytest.mark.parametrize("by_start", [False, True])
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(case=cases(columns=(1,), scales=(0.3, 1.0)))
 def test_derivatives_against_differences(by_start: bool, space: str, case: Case) -> None:
     theta = case.thetas[0]

@@ -13,6 +13,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.irl.maxent.compiled import expected_features
 from limiirl.irl.maxent.path_sums import FiniteEngine
 from limiirl.mdp import MDP
+from tests.helpers import examples
 from tests.oracles.compare import TOLERANCE, assert_close
 from tests.oracles.enumeration import Enumeration, Law
 from tests.oracles.random_mdps import Case, cases
@@ -56,7 +57,7 @@ def check_marginals(engine: FiniteEngine, case: Case, oracle: list[Law]) -> None
 
 
 @pytest.mark.parametrize("space", SPACES)
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(case=cases())
 def test_sums_from_p0(space: str, case: Case) -> None:
     oracle = laws(case, Enumeration(case.mdp, case.max_length))
@@ -66,7 +67,7 @@ def test_sums_from_p0(space: str, case: Case) -> None:
 
 
 @pytest.mark.parametrize("space", SPACES)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(case=cases())
 def test_sums_by_start(space: str, case: Case) -> None:
     paths = Enumeration(case.mdp, case.max_length)
@@ -77,7 +78,7 @@ def test_sums_by_start(space: str, case: Case) -> None:
     check_totals(engine, case, laws(case, paths, by_start=True, starts=True), case.starts)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=cases())
 def test_given_starts_replace_p0(case: Case) -> None:
     oracle = laws(case, Enumeration(case.mdp, case.max_length), starts=True)
@@ -87,7 +88,7 @@ def test_given_starts_replace_p0(case: Case) -> None:
 @pytest.mark.parametrize("space", EXACT)
 @pytest.mark.parametrize("by_start", [False, True])
 @pytest.mark.parametrize("stop", NOT_ANYWHERE)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=cases(columns=(1,)))
 def test_sums_with_other_ends(stop: str, by_start: bool, space: str, case: Case) -> None:
     oracle = laws(case, Enumeration(case.mdp, case.max_length, stop), by_start=by_start)
@@ -100,7 +101,7 @@ def test_sums_with_other_ends(stop: str, by_start: bool, space: str, case: Case)
     check_marginals(engine, case, oracle)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=cases(columns=(1,)))
 def test_other_ends_choose_log_space(case: Case) -> None:
     """The guard's bound does not hold for them, so that auto must be the same as log."""
@@ -110,7 +111,7 @@ def test_other_ends_choose_log_space(case: Case) -> None:
     np.testing.assert_array_equal(auto.totals(case.thetas).node, log.totals(case.thetas).node)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(case=cases(columns=(3,), scales=(30.0, 100.0, 300.0)))
 def test_auto_survives_large_rewards(case: Case) -> None:
     """Rewards of some hundreds: linear for some columns, log for others, in one call."""
@@ -145,7 +146,7 @@ def test_guard_sees_each_factor_of_a_step(theta: list[float], by_start: bool) ->
 
 
 @pytest.mark.parametrize("space", EXACT)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(case=cases(columns=(1,)))
 def test_path_probabilities_sum_to_one(space: str, case: Case) -> None:
     """q exp(theta . F) / Z, with F and q from `Demonstrations` and Z from the engine: the enumerated p, 1 in all."""
@@ -173,7 +174,7 @@ def everything(engine: FiniteEngine, case: Case) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("space", EXACT)
 @pytest.mark.parametrize("by_start", [False, True])
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(case=cases(max_length=10, max_states=2, max_actions=2))
 def test_checkpoints_change_no_bit(by_start: bool, space: str, case: Case) -> None:
     oracle = laws(case, Enumeration(case.mdp, case.max_length), by_start=by_start)
@@ -196,7 +197,7 @@ def _size(law: Law) -> float:
 
 @pytest.mark.parametrize("max_bytes", [2.0**30, 0.0])
 @pytest.mark.parametrize("space", EXACT)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=cases(columns=(3,), max_length=90, most_paths=10**30))
 def test_long_trajectories_against_the_recursion(space: str, max_bytes: float, case: Case) -> None:
     """Lengths at which messages are rescaled several times: too many trajectories to list, so a recursion checks."""
@@ -213,7 +214,7 @@ def test_long_trajectories_against_the_recursion(space: str, max_bytes: float, c
         assert_close(engine.time_marginals(theta), one.visits, "time marginals")
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=cases(columns=(1,)))
 def test_the_recursion_is_an_oracle(case: Case) -> None:
     """What is used where trajectories are too many agrees with them where they are few."""

@@ -13,6 +13,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidParameter
 from limiirl.irl import MaxEnt
 from limiirl.mdp import MDP
+from tests.helpers import examples
 from tests.oracles.enumeration import Enumeration, Path, dense, log_sum
 from tests.oracles.random_mdps import Case, cases
 
@@ -124,7 +125,7 @@ def check_most_likely(model: MaxEnt, paths: Enumeration, theta: np.ndarray, log_
 
 
 @pytest.mark.parametrize(("stop", "condition", "way"), TOGETHER)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(case=cases(**SMALL), seed=st.integers(0, 2**20))
 def test_prefixes_and_what_follows(stop: str, condition: str, way: tuple[str, float], case: Case, seed: int) -> None:
     paths = Enumeration(case.mdp, case.max_length, stop)
@@ -137,7 +138,7 @@ def test_prefixes_and_what_follows(stop: str, condition: str, way: tuple[str, fl
 
 
 @pytest.mark.parametrize(("stop", "condition", "way"), TOGETHER)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(case=cases(columns=(1,), **SMALL), seed=st.integers(0, 2**20))
 def test_policies(stop: str, condition: str, way: tuple[str, float], case: Case, seed: int) -> None:
     mdp, step = case.mdp, seed % case.max_length
@@ -149,7 +150,7 @@ def test_policies(stop: str, condition: str, way: tuple[str, float], case: Case,
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("stop", STOPS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(case=cases(columns=(1,), **SMALL))
 def test_most_likely_trajectories(stop: str, condition: str, case: Case) -> None:
     theta, paths = case.thetas[0], Enumeration(case.mdp, case.max_length, stop)
@@ -158,7 +159,7 @@ def test_most_likely_trajectories(stop: str, condition: str, case: Case) -> None
     check_most_likely(model, paths, theta, log_probs(paths, theta, condition))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(case=cases(columns=(1,), max_length=12, max_states=2, max_actions=2, most_paths=2000))
 def test_most_likely_trajectories_of_costs_end_their_search_early(case: Case) -> None:
     """Rewards of at most zero, and lengths with several stretches."""
@@ -171,7 +172,7 @@ def test_most_likely_trajectories_of_costs_end_their_search_early(case: Case) ->
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("stop", ["anywhere", "terminal"])
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(case=cases(**ACYCLIC), seed=st.integers(0, 2**20))
 def test_any_length_where_there_are_no_cycles(stop: str, condition: str, case: Case, seed: int) -> None:
     mdp, theta = case.mdp, case.thetas[0]
@@ -197,7 +198,7 @@ def with_cost(mdp: MDP, theta: np.ndarray) -> tuple[MDP, np.ndarray]:
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("stop", ["anywhere", "terminal"])
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(case=cases(columns=(1,), discounts=(1.0,), max_length=4, most_paths=100), seed=st.integers(0, 2**20))
 def test_any_length_is_the_limit_of_long_ones(stop: str, condition: str, case: Case, seed: int) -> None:
     """Trajectories pass through cycles here; those of more than 60 states weigh less than 1e-40."""
@@ -214,7 +215,7 @@ def test_any_length_is_the_limit_of_long_ones(stop: str, condition: str, case: C
         np.testing.assert_allclose(mine, theirs, rtol=0.0, atol=1e-10)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=cases(columns=(1,), discounts=(1.0,), **SMALL))
 def test_without_cycles_worth_their_while_the_likeliest_visits_no_state_twice(case: Case) -> None:
     """So that any length and S states give the same weight, positive rewards included."""

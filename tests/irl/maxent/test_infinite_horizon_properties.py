@@ -14,6 +14,7 @@ from limiirl.irl.maxent.compiled import expected_features
 from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
 from limiirl.irl.maxent.path_sums import FiniteEngine
 from limiirl.mdp import MDP
+from tests.helpers import examples
 from tests.oracles.compare import TOLERANCE, assert_close
 from tests.oracles.enumeration import Enumeration, Law
 from tests.oracles.random_mdps import Case, cases
@@ -44,7 +45,7 @@ def check_against_law(engine: InfiniteEngine, theta: np.ndarray, law: Law, start
 
 
 @pytest.mark.parametrize("by_start", [False, True])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(case=cases(columns=(1,), acyclic=True, discounts=(1.0,), most_paths=10**6))
 def test_acyclic_mdps_against_enumeration(by_start: bool, case: Case) -> None:
     theta, paths = case.thetas[0], Enumeration(case.mdp, case.mdp.n_states)
@@ -58,7 +59,7 @@ def test_acyclic_mdps_against_enumeration(by_start: bool, case: Case) -> None:
 
 
 @pytest.mark.parametrize("by_start", [False, True])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(case=cases(columns=(1,), acyclic=True, discounts=(1.0,), most_paths=10**6))
 def test_acyclic_mdps_that_must_end_in_terminals(by_start: bool, case: Case) -> None:
     theta = case.thetas[0]
@@ -68,7 +69,7 @@ def test_acyclic_mdps_that_must_end_in_terminals(by_start: bool, case: Case) -> 
 
 @pytest.mark.parametrize("stop", ["anywhere", "terminal"])
 @pytest.mark.parametrize("by_start", [False, True])
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=cases(columns=(1,), discounts=(1.0,)))
 def test_long_horizons_converge_to_it(by_start: bool, stop: str, case: Case) -> None:
     """After L steps what is left is about radius^L, here below 1e-17; features grow with L^2 at most."""
@@ -103,7 +104,7 @@ def impossible(mdp: MDP, stop: str, by_start: bool) -> bool:
     return not (started.all() if by_start else started.any())
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(case=cases(columns=(1,), discounts=(1.0,), scales=(0.3, 1.0)))
 def test_it_diverges_where_the_radius_is_one_or_more(case: Case) -> None:
     mdp, theta = case.mdp, case.thetas[0]

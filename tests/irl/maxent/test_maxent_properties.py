@@ -14,6 +14,7 @@ from limiirl.irl import MaxEnt
 from limiirl.irl.identifiability import null_directions, variation
 from limiirl.irl.maxent.likelihood import Evidence
 from limiirl.irl.maxent.path_sums import FiniteEngine
+from tests.helpers import examples
 from tests.oracles.enumeration import Enumeration, log_sum
 from tests.oracles.likelihood import as_demonstrations, log_probs, objective, possible, same_states
 from tests.oracles.random_mdps import Case, cases
@@ -38,7 +39,7 @@ def feature_differences(paths: Enumeration, by_start: bool) -> np.ndarray:
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(case=cases(**SMALL))
 def test_probabilities_sum_to_one_over_trajectories_and_over_states(condition: str, case: Case) -> None:
     paths = Enumeration(case.mdp, case.max_length)
@@ -56,7 +57,7 @@ def test_probabilities_sum_to_one_over_trajectories_and_over_states(condition: s
         np.testing.assert_allclose(states[:, k], [log_sum(every[g]) for g in groups], rtol=1e-10, atol=1e-10)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(case=cases(columns=(1,), **SMALL))
 def test_the_correction_for_unrecorded_actions_has_the_gradient_of_finite_differences(case: Case) -> None:
     paths = Enumeration(case.mdp, case.max_length)
@@ -72,7 +73,7 @@ def test_the_correction_for_unrecorded_actions_has_the_gradient_of_finite_differ
 
 
 @pytest.mark.parametrize("by_start", [False, True])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(case=cases(**SMALL))
 def test_null_directions_are_those_of_all_feature_differences(by_start: bool, case: Case) -> None:
     """Exactly the null space of F(tau) - F(tau') over all pairs, hence that of the covariance at any theta."""
@@ -86,7 +87,7 @@ def test_null_directions_are_those_of_all_feature_differences(by_start: bool, ca
 
 
 @pytest.mark.parametrize("by_start", [False, True])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=cases(scales=(0.3,), **SMALL))
 def test_null_directions_are_those_of_the_covariance_at_random_thetas(by_start: bool, case: Case) -> None:
     engine = FiniteEngine(case.mdp, case.max_length, by_start=by_start)
@@ -98,7 +99,7 @@ def test_null_directions_are_those_of_the_covariance_at_random_thetas(by_start: 
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=cases(columns=(1,), **SMALL))
 def test_null_directions_leave_all_probabilities_alone(condition: str, case: Case) -> None:
     model = MaxEnt(case.max_length, condition=condition)
@@ -115,7 +116,7 @@ def test_null_directions_leave_all_probabilities_alone(condition: str, case: Cas
 @pytest.mark.parametrize("solver", ["newton", "lbfgs"])
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.filterwarnings("ignore::limiirl.errors.IdentifiabilityWarning")
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(case=cases(columns=(1,), scales=(0.3, 1.0), **SMALL), seed=st.integers(0, 2**20))
 def test_fits_satisfy_the_conditions_of_a_bounded_minimum(condition: str, solver: str, case: Case, seed: int) -> None:
     """Demonstrations are drawn at random, so that many maxima lie on a bound or in a null direction."""
@@ -137,7 +138,7 @@ def test_fits_satisfy_the_conditions_of_a_bounded_minimum(condition: str, solver
     np.testing.assert_allclose(model.result_.value, value, rtol=1e-10, atol=1e-10)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(case=cases(columns=(3,), scales=(0.3, 1.0), **SMALL), seed=st.integers(0, 2**20))
 def test_fit_many_satisfies_the_same_conditions_column_by_column(case: Case, seed: int) -> None:
     paths = Enumeration(case.mdp, case.max_length)
@@ -155,7 +156,7 @@ def test_fit_many_satisfies_the_same_conditions_column_by_column(case: Case, see
         assert np.all(np.abs(gradient[~held]) <= tol)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(case=cases(columns=(1,), scales=(3.0,), **SMALL), seed=st.integers(0, 2**20), cap=st.integers(2, 6))
 @pytest.mark.filterwarnings("ignore::limiirl.errors.IdentifiabilityWarning")
 @pytest.mark.parametrize("solver", ["newton", "lbfgs"])

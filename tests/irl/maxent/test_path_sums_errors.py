@@ -12,6 +12,7 @@ from limiirl.errors import DivergentPartition, InvalidParameter, LimiirlError, N
 from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
 from limiirl.irl.maxent.path_sums import FiniteEngine
 from limiirl.mdp import MDP
+from tests.helpers import examples
 
 Float = NDArray[np.float64]
 STATE_AND_STEP = r"(?=.*\bstate \d+)(?=.*\bstep \d+)"
@@ -236,7 +237,7 @@ def _finite(values: Float, empty: bool = False) -> None:
     assert np.all(np.isfinite(values) | (empty & (values == -np.inf)))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     problems(),
     st.sampled_from(["auto", "linear", "log"]),
@@ -273,7 +274,7 @@ def test_finite_numbers_or_one_of_our_errors(
             continue
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(problems(), st.sampled_from(["anywhere", "terminal"]), st.booleans())
 def test_finite_numbers_or_one_of_our_errors_at_any_length(
     problem: tuple[MDP, Float, int], stop: str, by_start: bool

@@ -11,6 +11,7 @@ from limiirl.irl.problem import prepare
 from limiirl.mixture.bayesian.reward_posterior import Prior
 from limiirl.mixture.bayesian.search import improved, search
 from limiirl.mixture.bayesian.variational import Problem, sticks
+from tests.helpers import examples
 from tests.oracles.normal import Normal, numbers
 from tests.oracles.partitions import block_evidence, exact
 
@@ -23,7 +24,7 @@ def problem(values: list[float], scale: float, alpha: float) -> Problem:
     return Problem(ready, Prior(Box(np.array([-np.inf]), np.array([np.inf])), scale), alpha, ready.features())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(VALUES, st.sampled_from([1.0, 4.0]), st.sampled_from([0.3, 1.0, 3.0]), st.integers(1, 4), st.integers(0, 99))
 def test_every_posterior_is_below_the_exact_evidence(values, scale, alpha, K, seed):
     made = problem(values, scale, alpha)
@@ -41,7 +42,7 @@ def test_every_posterior_is_below_the_exact_evidence(values, scale, alpha, K, se
         state = after
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(VALUES, st.randoms(use_true_random=False))
 def test_the_order_of_demonstrations_does_not_matter(values, random):
     order = list(range(len(values)))
@@ -54,7 +55,7 @@ def test_the_order_of_demonstrations_does_not_matter(values, random):
     np.testing.assert_allclose(one.U[order], other.U, atol=1e-4)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(VALUES)
 def test_no_intent_is_empty_and_the_bound_never_falls(values):
     made = problem(values, 4.0, 1.0)

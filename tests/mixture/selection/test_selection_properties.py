@@ -15,6 +15,7 @@ from limiirl.mixture.selection.recommend import (
     stick_breaking,
     whiten,
 )
+from tests.helpers import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -69,7 +70,7 @@ def test_whitened_points_have_the_identity_as_covariance(n, m, seed, constant, c
     np.testing.assert_allclose(white.mean(axis=0), 0.0, atol=1e-6)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 6), SEEDS)
 def test_sticks_count_between_one_and_the_most(n, m, most, seed):
     points = np.random.default_rng(seed).integers(0, 3, size=(n, m)).astype(float)

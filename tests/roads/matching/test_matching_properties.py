@@ -10,11 +10,12 @@ from limiirl.roads.kernels.hmm import decode, follow, lay, posteriors, thin
 from limiirl.roads.kernels.routing import router
 from limiirl.roads.matching.candidates import index, streets_of
 from limiirl.roads.matching.hmm import Settings
+from tests.helpers import examples
 from tests.oracles.map_matching import enumerate_sequences
 from tests.oracles.road_networks import drive, from_xy, illegal_turns, random_grid, random_path
 
 SEEDS = st.integers(0, 10_000)
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=examples(40), deadline=None)
 EXACT = {"thin_sigmas": 0.0, "detour_betas": 1e6, "beam": 1e6}
 
 

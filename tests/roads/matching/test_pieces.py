@@ -13,6 +13,7 @@ from limiirl.errors import InvalidTrips, SkippedTripsWarning
 from limiirl.roads import Trips, clean, read_trips
 from limiirl.roads.geometry import Plane, distance_m
 from limiirl.roads.privacy import mask_zones, trim_ends
+from tests.helpers import examples
 
 PLANE = Plane(41.15, -8.63)
 
@@ -119,7 +120,7 @@ def test_a_name_that_a_trip_has_already_is_not_given_to_another(tmp_path):
     assert (trips.ids.tolist(), trips.pieces.tolist()) == (["7", "7#3", "7#2"], [0, 0, 0])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     names=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4)), min_size=1, max_size=8, unique=True),
     drivers=st.booleans(),

@@ -14,6 +14,7 @@ from limiirl.roads import RoadNetwork, Skipped, Trips, clean, read_trips
 from limiirl.roads.geometry import Plane, distance_m
 from limiirl.roads.kernels.gps import metres
 from limiirl.roads.traces.clean import CUTS, REASONS, Cleaned
+from tests.helpers import examples
 
 PLANE = Plane(41.15, -8.63)
 NETWORK = RoadNetwork.from_segments([41.1, 41.2, 41.2], [-8.7, -8.7, -8.5], [0, 1, 2], [1, 2, 0])
@@ -242,7 +243,7 @@ def cheapest(x: np.ndarray, most: int, bridge: bool) -> float:
     return best
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     x=st.lists(st.integers(-30, 30), min_size=1, max_size=8),
     most=st.integers(0, 4),
@@ -271,7 +272,7 @@ def messy_trips(draw: st.DrawFn) -> Trips:
     return Trips.concat(parts)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(trips=messy_trips(), bridge=st.booleans(), stop=st.sampled_from([None, 30.0]), min_fixes=st.integers(0, 4))
 def test_every_fix_is_kept_or_counted_and_pieces_can_be_driven(trips, bridge, stop, min_fixes):
     limits = {"bridge_jumps": bridge, "split_stops_s": stop, "min_fixes": min_fixes, "min_length_m": 20.0}

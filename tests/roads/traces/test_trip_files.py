@@ -17,6 +17,7 @@ from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips, MissingF
 from limiirl.roads import RoadNetwork, Trips, read_trips
 from limiirl.roads.kernels.gps import read_polylines
 from limiirl.roads.traces.polylines import read_points
+from tests.helpers import examples
 
 LINE = [[-8.63, 41.15], [-8.62, 41.16], [-8.61, 41.17]]
 PORTO = RoadNetwork.from_segments([41.1, 41.2, 41.2], [-8.7, -8.7, -8.5], [0, 1, 2], [1, 2, 0])
@@ -522,7 +523,7 @@ NUMBERS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(lines=st.lists(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=5), max_size=5), indent=st.sampled_from([None, 1]))
 def test_polylines_are_read_as_json_reads_them(lines, indent):
     texts = [json.dumps(line, indent=indent) for line in lines]
@@ -531,7 +532,7 @@ def test_polylines_are_read_as_json_reads_them(lines, indent):
     np.testing.assert_array_equal(xy, np.array([p for line in lines for p in line], dtype=float).reshape(-1, 2))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text=st.text(alphabet="[],.- 0189\n", max_size=14))
 def test_whatever_the_fast_reader_takes_is_json_and_the_same(text):
     data = np.frombuffer(text.encode(), dtype=np.uint8)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.roads import Skipped, Trips, read_trips
+from tests.helpers import examples
 
 
 def three(**known) -> Trips:
@@ -128,7 +129,7 @@ def test_words_name_what_is_there():
     assert "mended    odd: 2" in repr(full)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 5), min_size=1, max_size=6),
     text=st.booleans(),
