@@ -21,7 +21,7 @@ from benchmarks import choices_plain, porto
 from benchmarks.measure import describe_machine
 from limiirl import MDP, MLIRL, MaxCausalEnt, MaxEnt
 from limiirl.demos import Agents, Demonstrations
-from limiirl.demos.groups import Units
+from limiirl.demos.groups import Groups
 from limiirl.demos.simulate import simulate
 from limiirl.irl import SigmaGIRL
 from limiirl.irl.causal.likelihood import ChoiceLikelihood
@@ -65,7 +65,7 @@ def shown(times: tuple[float, float]) -> str:
 def causal(model: Any, mdp: MDP, demos: Demonstrations, thetas: Float) -> tuple[Call, ChoiceLikelihood]:
     """Return an evaluation as an M-step makes it: minus the mean log-likelihood of each intent, and its gradient."""
     K = len(thetas)
-    ready = model.prepare(mdp, demos, Units.of(None, len(demos)))
+    ready = model.prepare(mdp, demos, Groups.from_labels(None, len(demos)))
     moments = ready.moments(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
     objective = ChoiceLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.zeros(K))
     return lambda: objective.evaluate(thetas, np.arange(K)), objective
@@ -96,8 +96,8 @@ def elements(repeats: int) -> None:
     world = ElementWorld(n_elements=3, seed=0)
     mdp, demos = world.mdp, world.sample(100, seed=0)[0].replace(labels=None)
     agents = Agents.from_demonstrations(mdp, demos, np.repeat(np.arange(20), 5))
-    sigma = SigmaGIRL().prepare(None, agents, Units.among(None, agents)).profile
-    paths = MaxEnt(50).prepare(mdp, demos, Units.of(None, len(demos)))
+    sigma = SigmaGIRL().prepare(None, agents, Groups.for_demos(None, agents)).profile
+    paths = MaxEnt(50).prepare(mdp, demos, Groups.from_labels(None, len(demos)))
     print(f"ElementWorld: {mdp.n_states} states, {mdp.n_pairs} choices, 100 demonstrations, discount {mdp.gamma}")
     for K in (1, 3):
         thetas, which = world.ensemble.thetas[:K], np.arange(K)

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.engine import MAX_LENGTH, intents, network
 from benchmarks.measure import describe_machine, seconds
 from limiirl import MDP, MLIRL, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
-from limiirl.demos.groups import Units
+from limiirl.demos.groups import Groups
 from limiirl.irl import with_choices
 from limiirl.irl.causal.likelihood import Events
 from limiirl.irl.destination.gpu import GpuGoalValues
@@ -160,7 +160,7 @@ def policies(n: int, gamma: float, kind: str, horizon: int | None, model: Callab
     demos = Demonstrations.from_lists(
         [[int(mdp.src[e]), int(mdp.dst[e])] for e in edges], [[int(mdp.act[e])] for e in edges]
     )
-    events = Events(mdp, demos, Units.of(None, len(demos)), horizon, horizon is not None)
+    events = Events(mdp, demos, Groups.from_labels(None, len(demos)), horizon, horizon is not None)
     weight = rng.uniform(size=(events.moves.pair.size, 3))
     calls = []
     for device in ("gpu", "cpu"):

@@ -24,7 +24,7 @@ from scipy.special import logsumexp
 
 from benchmarks.measure import describe_machine, peak_bytes, run_fresh, seconds
 from limiirl import MaxEnt, RewardEnsemble
-from limiirl.demos.groups import Units
+from limiirl.demos.groups import Groups
 from limiirl.irl.maxent.problem import PreparedRows
 from limiirl.mixture.em import Settings, Start, run
 from limiirl.streams import Calls, FeatureStore, Rows, write_features
@@ -58,7 +58,7 @@ def written(n: int, folder: Path) -> FeatureStore:
 def in_memory(rows: Rows) -> PreparedRows:
     """What `IntentMixture.fit` runs EM on, without the demonstrations."""
     n = len(rows.log_q)
-    units = Units(None, rows.counts, np.arange(n))
+    units = Groups(None, rows.counts, np.arange(n))
     return PreparedRows(MODEL, WORLD.mdp, None, units, MODEL.settle(WORLD.mdp, 0), rows)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from limiirl import MDP, Demonstrations
-from limiirl.demos.groups import Units
+from limiirl.demos.groups import Groups
 from limiirl.errors import DivergentPartition
 from limiirl.irl.causal.finite_horizon import HorizonValues
 from limiirl.irl.causal.gpu import GpuHorizonValues, GpuSoftValues
@@ -84,7 +84,7 @@ def test_sharp_policies_stay_on_the_device() -> None:
 def test_infinite_values_are_found_out_by_the_cpu() -> None:
     mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], n_states=1)
     demos = Demonstrations.from_lists([[0, 0]], [[0]])
-    events = Events(mdp, demos, Units.of(None, 1))
+    events = Events(mdp, demos, Groups.from_labels(None, 1))
     with pytest.raises(DivergentPartition, match="soft values of thetas\\[0\\] are infinite"):
         GpuSoftValues(Choices(mdp), 1.0, device()).solve(np.zeros((1, 1)), events.moves)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture
-from limiirl.demos.groups import Units
+from limiirl.demos.groups import Groups
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl import with_choices
 from limiirl.irl.destination import path_sums
@@ -320,7 +320,7 @@ def test_searches_together_learn_of_the_edge_each_for_itself() -> None:
     weights, starts = rng.uniform(0.0, 1.0, (20, 3)) ** 4, np.array([[-6.0, -6.0], [-2.0, -9.0], [-9.0, -2.0]])
     found = []
     for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
-        ready = PreparedDestination(model, mdp, demos, Units.of(None, 20), values)
+        ready = PreparedDestination(model, mdp, demos, Groups.from_labels(None, 20), values)
         found.append([result.theta for result in ready.search(weights, np.zeros(3), starts, 9)])
         assert ready._domain.most.size > 9  # several of the three came beyond the edge
     np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-6)

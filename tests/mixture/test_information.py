@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble
-from limiirl.demos.groups import Units
+from limiirl.demos.groups import Groups
 from limiirl.errors import InvalidParameter, NotFitted
 from limiirl.irl import DestinationMaxEnt
 from limiirl.irl.problem import Prepared, prepare
@@ -503,7 +503,7 @@ def test_criteria(grouped):
     mix, demos = fitted()
     groups = np.arange(100) // 2 if grouped else None
     n = 50 if grouped else 100
-    log_p = Units.of(groups, 100).total(mix.irl_.log_prob(FORK, mix.thetas_, demos))
+    log_p = Groups.from_labels(groups, 100).sum(mix.irl_.log_prob(FORK, mix.thetas_, demos))
     joint = log_p + np.log(mix.weights_)
     log_likelihood = np.log(np.exp(joint).sum(axis=1))
     U = np.exp(joint - log_likelihood[:, None])

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from limiirl import Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
-from limiirl.demos.groups import Units
+from limiirl.demos.groups import Groups
 from limiirl.errors import (
     ConvergenceWarning,
     DegenerateIntentWarning,
@@ -136,9 +136,9 @@ def test_any_clusterer_of_scikit_learn(clusterer):
 
 
 def test_noise_points_of_a_clusterer_belong_to_all():
-    U = as_responsibilities(np.array([0, -1, 1, 1]), 2, Units.of(None, 4))
+    U = as_responsibilities(np.array([0, -1, 1, 1]), 2, Groups.from_labels(None, 4))
     np.testing.assert_array_equal(U, [[1, 0], [0.5, 0.5], [0, 1], [0, 1]])
-    again = as_responsibilities(np.array([0.0, -1.0, 1.0, 1.0]), 2, Units.of(None, 4))
+    again = as_responsibilities(np.array([0.0, -1.0, 1.0, 1.0]), 2, Groups.from_labels(None, 4))
     np.testing.assert_array_equal(again, U)
 
 
@@ -261,7 +261,7 @@ def test_labels_that_differ_within_a_group():
 
 def test_restarts_of_kmeans_begin_from_different_clusters():
     points = rng().normal(size=(200, 4))
-    units = Units.of(None, 200)
+    units = Groups.from_labels(None, 200)
     full = [grouping("kmeans", points, 5, units, np.random.default_rng(s), first=True) for s in range(4)]
     single = [grouping("kmeans", points, 5, units, np.random.default_rng(s), first=False) for s in range(4)]
 

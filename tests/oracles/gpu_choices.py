@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from limiirl import MDP, Demonstrations
-from limiirl.demos.groups import Units
+from limiirl.demos.groups import Groups
 from limiirl.irl.causal.likelihood import Events
 from tests.oracles.gpu_cases import Case, assert_same
 
@@ -40,7 +40,7 @@ def walks(mdp: MDP, n: int, length: int, seed: int = 0) -> Demonstrations:
 def events_of(mdp: MDP, horizon: int | None = None, *, stop: bool = False) -> Events:
     """Return the choices of 40 walks."""
     demos = walks(mdp, 40, 12 if horizon is None else horizon)
-    return Events(mdp, demos, Units.of(None, len(demos)), horizon, stop)
+    return Events(mdp, demos, Groups.from_labels(None, len(demos)), horizon, stop)
 
 
 def compare(gpu: Any, cpu: Any, case: Case, events: Events) -> None:

@@ -2,7 +2,7 @@
 
 from limiirl.demos.agents import Agent, Agents
 from limiirl.demos.demonstrations import Demonstrations
-from limiirl.demos.groups import Units
+from limiirl.demos.groups import Groups
 from limiirl.demos.indexing import Demonstration, same
 from limiirl.demos.io import read_table
 from limiirl.demos.simulate import simulate
@@ -14,8 +14,8 @@ __all__ = [
     "Agents",
     "Demonstration",
     "Demonstrations",
+    "Groups",
     "Steps",
-    "Units",
     "as_attribute",
     "feature_counts",
     "frozen",

@@ -20,7 +20,7 @@ from scipy import sparse
 
 from limiirl._io import Kind, read_archive, read_arrays, write_archive
 from limiirl._typing import FloatArray
-from limiirl.demos.groups import Units
+from limiirl.demos.groups import Groups
 from limiirl.demos.indexing import Subset, same
 from limiirl.demos.validate import as_attribute, frozen, place
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
@@ -232,7 +232,7 @@ def grouped(
         raise InvalidDemos(
             "There must be at least one agent; there are no demonstrations. Check the filter or the file."
         )
-    units = Units.of(given, len(demos))
+    units = Groups.from_labels(given, len(demos))
     actions = _actions(mdp, demos)
     seen = None if policy_features is None else _table(policy_features, "policy_features", mdp)
     paid = None if reward_features is None else _table(reward_features, "reward_features", mdp, of_actions=True)
@@ -263,9 +263,9 @@ def grouped(
 class _Steps:
     """Where the steps of each agent stand in the flat arrays of demonstrations."""
 
-    def __init__(self, demos: Demonstrations, units: Units) -> None:
+    def __init__(self, demos: Demonstrations, units: Groups) -> None:
         self._offsets, self._lengths = demos.offsets, demos.lengths
-        order = np.argsort(units.spread(np.arange(len(units))), kind="stable")
+        order = np.argsort(units.broadcast(np.arange(len(units))), kind="stable")
         self._members = np.split(order, np.cumsum(units.counts.astype(np.int64))[:-1])
         self.n_padded = sum(len(ours) * int(self._lengths[ours].max()) for ours in self._members)
 
@@ -345,11 +345,11 @@ def _rows(table: FeatureMatrix, rows: NDArray[np.integer]) -> FloatArray:
     return found if isinstance(found, np.ndarray) else np.asarray(found.toarray())
 
 
-def _labels(demos: Demonstrations, units: Units) -> NDArray[Any] | None:
+def _labels(demos: Demonstrations, units: Groups) -> NDArray[Any] | None:
     """Return the label that all demonstrations of an agent share."""
     if demos.labels is None:
         return None
-    index = units.spread(np.arange(len(units)))
+    index = units.broadcast(np.arange(len(units)))
     first = np.zeros(len(units), dtype=np.int64)
     first[index[::-1]] = np.arange(len(demos))[::-1]
     labels = demos.labels[first]

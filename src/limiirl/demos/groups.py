@@ -1,4 +1,4 @@
-"""`Units`: what follows one intent, each demonstration by itself or all demonstrations of a group together."""
+"""Partition of demonstrations into groups that share one intent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from limiirl.errors import InvalidDemos
 
 
 @dataclass(frozen=True, eq=False)
-class Units:
+class Groups:
     """A partition of N demonstrations into G units, each of which has one intent.
 
     Attributes
@@ -31,12 +31,12 @@ class Units:
 
     Examples
     --------
-    >>> units = Units.of(["ann", "bob", "ann"], 3)
+    >>> units = Groups.from_labels(["ann", "bob", "ann"], 3)
     >>> units.names.tolist(), units.counts.tolist()
     (['ann', 'bob'], [2.0, 1.0])
-    >>> units.total(np.array([1.0, 5.0, 10.0])).tolist()
+    >>> units.sum(np.array([1.0, 5.0, 10.0])).tolist()
     [11.0, 5.0]
-    >>> units.spread(np.array([[0.25], [0.75]])).ravel().tolist()
+    >>> units.broadcast(np.array([[0.25], [0.75]])).ravel().tolist()
     [0.25, 0.75, 0.25]
     """
 
@@ -46,7 +46,7 @@ class Units:
     each: str = "demonstrations"
 
     @classmethod
-    def of(cls, groups: ArrayLike | None, n: int, each: str = "demonstrations") -> Units:
+    def from_labels(cls, groups: ArrayLike | None, n: int, each: str = "demonstrations") -> Groups:
         """Return the units of n demonstrations, or agents: one each, or one a group where groups (N,) are given."""
         if groups is None:
             return cls(None, np.ones(n), np.arange(n), each)
@@ -57,18 +57,18 @@ class Units:
         return cls(index.astype(np.int64), counts.astype(np.float64), names, each)
 
     @classmethod
-    def among(cls, groups: ArrayLike | None, demos: Sized) -> Units:
+    def for_demos(cls, groups: ArrayLike | None, demos: Sized) -> Groups:
         """Return the units of demonstrations or of agents, whichever are given."""
         from limiirl.demos.agents import Agents  # which is built from units of demonstrations
 
-        return cls.of(groups, len(demos), "agents" if isinstance(demos, Agents) else "demonstrations")
+        return cls.from_labels(groups, len(demos), "agents" if isinstance(demos, Agents) else "demonstrations")
 
     def __len__(self) -> int:
         return self.counts.size
 
     @property
-    def groups(self) -> NDArray[Any] | None:
-        """The group (N,) of each demonstration, as `of` takes them; None where each is a unit of its own."""
+    def labels(self) -> NDArray[Any] | None:
+        """The group (N,) of each demonstration, as `from_labels` takes them; None where each is a unit of its own."""
         return None if self.index is None else self.names[self.index]
 
     @property
@@ -85,7 +85,7 @@ class Units:
         """Return what a unit is called in messages: "demonstration 3", "agent 3", "group 'ann'"."""
         return f"{self.noun[:-1]} {self.names[unit].item()!r}"
 
-    def total(self, values: FloatArray) -> FloatArray:
+    def sum(self, values: FloatArray) -> FloatArray:
         """Return the sum over each unit's demonstrations of values (N,) or (N, m): (G,) or (G, m)."""
         if self.index is None:
             return values
@@ -95,8 +95,8 @@ class Units:
 
     def mean(self, values: FloatArray) -> FloatArray:
         """Return the mean over each unit's demonstrations of values (N, m): (G, m)."""
-        return values if self.index is None else self.total(values) / self.counts[:, None]
+        return values if self.index is None else self.sum(values) / self.counts[:, None]
 
-    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+    def broadcast(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return for every demonstration the value (G,) or row (G, m) of its unit."""
         return values if self.index is None else values[self.index]

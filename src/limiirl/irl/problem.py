@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray, IndexArray
 from limiirl._validation import check_positive
-from limiirl.demos import Demonstrations, Units
+from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter, NumericalError
 from limiirl.irl import validate
 from limiirl.irl.optim.projected_newton import Box
@@ -58,10 +58,10 @@ class Prepared:
     model : IRLModel
     mdp : MDP
     demos : Demonstrations
-    units : Units
+    units : Groups
     """
 
-    def __init__(self, model: Any, mdp: Any, demos: Demonstrations, units: Units) -> None:
+    def __init__(self, model: Any, mdp: Any, demos: Demonstrations, units: Groups) -> None:
         self.model, self.mdp, self.demos, self.units = model, mdp, demos, units
 
     @property
@@ -77,7 +77,7 @@ class Prepared:
                 f"{type(self.model).__name__}.log_prob must return a number for each of {len(self.demos)} "
                 f"demonstrations and {len(thetas)} intents; its shape is {found.shape}."
             )
-        return self.units.total(found)
+        return self.units.sum(found)
 
     def blank(self, n_intents: int) -> Any:
         """Return what `expect` overwrites, before there is anything in it: responsibilities (G, K), all 0."""
@@ -117,7 +117,7 @@ class Prepared:
         A model's `fit` may stop anywhere, by caps of its own; what is worse than its start is not taken.
         """
         del max_evaluations
-        weights = self.units.spread(moments[:, which])
+        weights = self.units.broadcast(moments[:, which])
         thetas = self._fit(weights, starts)
         if starts is None:
             return Maximised(thetas, 0)
@@ -188,7 +188,7 @@ def prepare(model: Any, mdp: Any, demos: Demonstrations, groups: ArrayLike | Non
     >>> np.exp(ready.log_prob(np.zeros((1, 3)))).round(3).ravel()  # 0 alone, 0 then 1, 0 then 2
     array([0.333, 0.333])
     """
-    units = Units.among(groups, demos)
+    units = Groups.for_demos(groups, demos)
     own = getattr(model, "prepare", None)
     found: Prepared = own(mdp, demos, units) if own is not None else Prepared(model, mdp, demos, units)
     return found

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations, Units, name_demo
+from limiirl.demos import Demonstrations, Groups, name_demo
 from limiirl.errors import ConvergenceWarning, IdentifiabilityWarning, InvalidDemos, InvalidParameter
 from limiirl.irl.base import FitResult
 from limiirl.irl.identifiability import describe
@@ -64,7 +64,7 @@ def at_bound(theta: FloatArray, bounds: Any, mdp: MDP) -> tuple[str, ...]:
 
 def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) -> FloatArray:
     """Return weights as (N, K), nonnegative, finite, no column all zero, from (N, K) or (N,); None is all ones."""
-    n, one = len(demos), Units.among(None, demos).noun[:-1]
+    n, one = len(demos), Groups.for_demos(None, demos).noun[:-1]
     if given is None:
         return np.ones((n, 1))
     try:

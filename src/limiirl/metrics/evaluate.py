@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations, Units, as_attribute
+from limiirl.demos import Demonstrations, Groups, as_attribute
 from limiirl.errors import DivergentPartition, InvalidDemos, InvalidParameter, NumericalError
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.metrics.clusterings import anid, hard, nid
@@ -161,7 +161,7 @@ def ensemble_nll(
             "ensemble, demos."
         )
     used = ensemble.weights > 0.0
-    log_p = units.total(np.asarray(irl.log_prob(mdp, ensemble.thetas[used], demos), dtype=np.float64))
+    log_p = units.sum(np.asarray(irl.log_prob(mdp, ensemble.thetas[used], demos), dtype=np.float64))
     values = -np.logaddexp.reduce(log_p + np.log(ensemble.weights[used]), axis=1)
     impossible = np.flatnonzero(~np.isfinite(values))
     if impossible.size:
@@ -172,15 +172,15 @@ def ensemble_nll(
     return _scored(values, units, lengths)
 
 
-def _units(demos: Demonstrations, groups: ArrayLike | None) -> tuple[Units, NDArray[np.int64]]:
+def _units(demos: Demonstrations, groups: ArrayLike | None) -> tuple[Groups, NDArray[np.int64]]:
     if not isinstance(demos, Demonstrations) or len(demos) == 0:
         given = "there are none" if isinstance(demos, Demonstrations) else f"got {type(demos).__name__}"
         raise InvalidDemos(f"A likelihood needs Demonstrations, at least one; {given}.")
-    return Units.of(groups, len(demos)), demos.lengths
+    return Groups.from_labels(groups, len(demos)), demos.lengths
 
 
-def _scored(values: FloatArray, units: Units, lengths: NDArray[np.int64]) -> NLL:
-    steps = np.rint(units.total(lengths.astype(np.float64))).astype(np.int64)
+def _scored(values: FloatArray, units: Groups, lengths: NDArray[np.int64]) -> NLL:
+    steps = np.rint(units.sum(lengths.astype(np.float64))).astype(np.int64)
     return NLL(values, units.names, units.counts.astype(np.int64), steps, units.noun)
 
 
@@ -402,14 +402,14 @@ def _reference(
 ) -> Reference | None:
     """Return what the true ensemble says about the demonstrations under the mixture's model, if it says anything."""
     validate.fitted(mixture)
-    units, used = Units.of(groups, len(demos)), truth.weights > 0.0
+    units, used = Groups.from_labels(groups, len(demos)), truth.weights > 0.0
     try:
-        log_p = units.total(np.asarray(mixture.irl_.log_prob(mixture.mdp_, truth.thetas[used], demos)))
+        log_p = units.sum(np.asarray(mixture.irl_.log_prob(mixture.mdp_, truth.thetas[used], demos)))
     except (DivergentPartition, NumericalError):
         return None  # the true rewards may lie where this model has no finite sum
     joint = log_p + np.log(truth.weights[used])
     log_lik = np.logaddexp.reduce(joint, axis=1)
     if not np.all(np.isfinite(log_lik)):
         return None
-    V = units.spread(np.exp(joint - log_lik[:, None]))
+    V = units.broadcast(np.exp(joint - log_lik[:, None]))
     return Reference(-float(log_lik.mean()), anid(V, U), anid(hard(V), hard(U)))

@@ -138,7 +138,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def fit(
-        self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None, *, engine: Mapper | None = None
+        self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None, *, executor: Mapper | None = None
     ) -> IntentMixture:
         """Learn the intents behind demonstrations.
 
@@ -149,7 +149,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         groups : (N,), optional
             Whom each demonstration belongs to: all those of a driver, an animal or a recording then share an intent.
             Weights are shares of groups. `demos.groups` has them where they were recorded.
-        engine : limiirl.executors.Engine, optional
+        executor : limiirl.executors.Executor, optional
             Where the `n_init` starts run, at once; or any executor of processes. The result is the same, bit for
             bit. `callback` is called for a start once it has ended.
         """
@@ -160,7 +160,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         n_init = check_count(self.n_init, "n_init")
         seeds = validate.seeds(self.random_state, 1 if is_given(self.init) else n_init)
         with reporting(self.verbose, len(seeds), settings.max_iter, self.callback) as told:
-            outcomes = starts.run(seeds, told, engine)
+            outcomes = starts.run(seeds, told, executor)
         solutions = [outcome.solution for outcome in outcomes]
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
         self._keep(best, starts.prepared, compare(solutions, best))
@@ -176,7 +176,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
     def _keep(self, best: Solution, prepared: Prepared, restarts: list[Restart]) -> None:
         units = prepared.units
         self.weights_, self.thetas_ = best.rho, best.thetas
-        self.responsibilities_ = units.spread(best.U)
+        self.responsibilities_ = units.broadcast(best.U)
         self.labels_ = np.argmax(self.responsibilities_, axis=1)
         self.groups_ = units.names if units.grouped else None
         self.group_responsibilities_ = best.U if units.grouped else None

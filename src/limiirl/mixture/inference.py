@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_count
-from limiirl.demos import Demonstrations, Units
+from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import Prepared, anywhere, prepare
 from limiirl.kernels.e_step import expect
@@ -63,7 +63,7 @@ class Inference:
         """
         units, log_p = self._log_prob(demos, groups, partial)
         U, _ = self._posterior(units, log_p)
-        return units.spread(U)
+        return units.broadcast(U)
 
     def predict(self, demos: Demonstrations, groups: ArrayLike | None = None, *, partial: bool = False) -> Any:
         """Return the most likely intent (N,) of each demonstration; see `predict_proba`."""
@@ -137,16 +137,16 @@ class Inference:
         theta = self.thetas_[validate.one_intent(k, len(self.weights_))]
         return self._method("policy")(self.mdp_, theta, step)
 
-    def _log_prob(self, demos: Demonstrations, groups: ArrayLike | None, partial: bool) -> tuple[Units, FloatArray]:
+    def _log_prob(self, demos: Demonstrations, groups: ArrayLike | None, partial: bool) -> tuple[Groups, FloatArray]:
         validate.fitted(self)
         validate.new_demonstrations(demos)
-        units = Units.among(groups, demos)
+        units = Groups.for_demos(groups, demos)
         if len(demos) == 0:
             return units, np.empty((0, len(self.weights_)))
         log_prob = self._method("log_prob_prefix") if partial else self.irl_.log_prob
-        return units, units.total(np.asarray(log_prob(self.mdp_, self.thetas_, demos), dtype=np.float64))
+        return units, units.sum(np.asarray(log_prob(self.mdp_, self.thetas_, demos), dtype=np.float64))
 
-    def _posterior(self, units: Units, log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _posterior(self, units: Groups, log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return responsibilities (G, K) and log-likelihoods (G,); a unit that nobody can have been is an error."""
         U = np.zeros(log_p.shape)
         found = expect(np.ascontiguousarray(log_p), self.thetas_, np.empty(0), np.log(self.weights_), U)
@@ -183,7 +183,7 @@ class Reporting:
         state = dict(cast("dict[str, Any]", super().__getstate__()))
         ready: Prepared | None = state.pop("_prepared", None)
         if ready is not None:
-            state["_fitted_to"] = ready.demos, ready.units.groups
+            state["_fitted_to"] = ready.demos, ready.units.labels
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

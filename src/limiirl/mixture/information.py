@@ -23,7 +23,7 @@ from scipy import sparse
 from scipy.linalg import block_diag, helmert
 
 from limiirl._typing import BoolArray, FloatArray
-from limiirl.demos import Units
+from limiirl.demos import Groups
 from limiirl.irl import Prepared, PreparedMaxEnt, PreparedRows, validate
 from limiirl.mixture.em import SMALLEST_SHARE, few
 
@@ -188,7 +188,7 @@ def _part(prepared: Prepared, which: slice) -> Prepared:
     else:
         rows = np.flatnonzero((units.index >= which.start) & (units.index < which.stop))
         index = units.index[rows] - which.start
-    demos, some = prepared.demos[rows], Units(index, units.counts[which], units.names[which], units.each)
+    demos, some = prepared.demos[rows], Groups(index, units.counts[which], units.names[which], units.each)
     if isinstance(prepared, PreparedMaxEnt):  # its own `prepare` would settle the largest length anew
         return PreparedMaxEnt(prepared.model, prepared.mdp, demos, some, prepared.engine)
     return Prepared(prepared.model, prepared.mdp, demos, some)

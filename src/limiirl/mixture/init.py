@@ -24,7 +24,7 @@ from sklearn.mixture import GaussianMixture
 
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray
-from limiirl.demos import Units
+from limiirl.demos import Groups
 from limiirl.errors import DivergentPartition, InvalidParameter
 from limiirl.irl import Prepared
 from limiirl.mdp import RewardEnsemble
@@ -134,7 +134,7 @@ def register_init(name: str, clustering: Clustering) -> None:
 
 
 def grouping(
-    init: Any, points: FloatArray, n_intents: int, units: Units, rng: Rng, *, first: bool
+    init: Any, points: FloatArray, n_intents: int, units: Groups, rng: Rng, *, first: bool
 ) -> FloatArray | RewardEnsemble:
     """Return responsibilities (G, K), or an ensemble, from any form of `init` but "best" and "random_rewards".
 
@@ -179,7 +179,7 @@ def _by_clusterer(init: Any, points: FloatArray, n_intents: int, rng: Rng) -> An
     return clusterer.fit_predict(points)
 
 
-def _per_unit(init: Any, units: Units) -> NDArray[Any]:
+def _per_unit(init: Any, units: Groups) -> NDArray[Any]:
     """Return given labels or responsibilities with one row a unit, from one a demonstration where these are grouped."""
     try:
         given = np.asarray(init)
@@ -199,7 +199,7 @@ def _per_unit(init: Any, units: Units) -> NDArray[Any]:
     return np.asarray(given[first])
 
 
-def as_responsibilities(found: Any, n_intents: int, units: Units) -> FloatArray:
+def as_responsibilities(found: Any, n_intents: int, units: Groups) -> FloatArray:
     """Return responsibilities (G, K) from labels (G,) or rows of probabilities (G, K), checked."""
     given = np.asarray(found)
     if given.ndim == 1:
@@ -222,7 +222,7 @@ def as_responsibilities(found: Any, n_intents: int, units: Units) -> FloatArray:
     return np.asarray(U / U.sum(axis=1, keepdims=True))
 
 
-def _one_hot(labels: NDArray[Any], n_intents: int, units: Units) -> FloatArray:
+def _one_hot(labels: NDArray[Any], n_intents: int, units: Groups) -> FloatArray:
     """Return (G, K); integers from 0 to K - 1 name their intents, other labels are numbered in sorted order."""
     if labels.shape != (len(units),):
         raise InvalidParameter(
@@ -327,7 +327,7 @@ def best_start(
     return best
 
 
-def _clusters(candidate: Candidate, n_intents: int, units: Units, rng: Rng, *, first: bool) -> FloatArray:
+def _clusters(candidate: Candidate, n_intents: int, units: Groups, rng: Rng, *, first: bool) -> FloatArray:
     found = grouping(candidate.init, candidate.points, n_intents, units, rng, first=first)
     assert not isinstance(found, RewardEnsemble)  # k-means and Gaussian mixtures say who belongs together
     return found

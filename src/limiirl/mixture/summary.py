@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._io import atomic_write
 from limiirl._typing import FloatArray
-from limiirl.demos import Agents, Units
+from limiirl.demos import Agents, Groups
 from limiirl.errors import InvalidFile, InvalidParameter
 from limiirl.irl import Prepared
 from limiirl.mdp import RewardEnsemble
@@ -413,7 +413,7 @@ def membership(
                1       0  0.999 0.001          -0.454
                2       1  0.005 0.995          -1.147
     """
-    units = Units.of(groups, len(demos))
+    units = Groups.from_labels(groups, len(demos))
     posterior = mixture.predict_proba(demos, groups, partial=partial)
     log_likelihood = mixture.score_samples(demos, groups, partial=partial)
     known = demos.names if isinstance(demos, Agents) else demos.ids

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from limiirl._typing import FloatArray
 from limiirl._validation import check_choice, check_count, check_positive
-from limiirl.demos import Agents, Demonstrations, Units
+from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, NotFitted
 from limiirl.irl import REQUIRED, Prepared
 from limiirl.irl import validate as irl_checks
@@ -88,7 +88,7 @@ def fresh(irl: Any) -> Any:
     return clone(model(irl)) if hasattr(irl, "get_params") else deepcopy(model(irl))
 
 
-def enough(n_intents: int, units: Units) -> None:
+def enough(n_intents: int, units: Groups) -> None:
     """Check that there are at least as many units as intents."""
     if n_intents > len(units):
         raise InvalidParameter(

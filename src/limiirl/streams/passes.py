@@ -23,9 +23,9 @@ import numpy as np
 
 from limiirl._parallel import spread
 from limiirl._typing import FloatArray
-from limiirl.demos import Units
+from limiirl.demos import Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.executors import Engine, Session
+from limiirl.executors import Executor, Session
 from limiirl.irl import Expectation, MaxEnt, Moments, PreparedRows, PreparedSums
 from limiirl.irl.validate import max_length
 from limiirl.kernels.e_step import Blocks, Weighed, expect_forgetfully
@@ -34,24 +34,24 @@ from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture, validate
 from limiirl.streams.store import Facts, FeatureStore, Part
 
-Workers = Engine | Session | None
+Workers = Executor | Session | None
 
 
 @contextmanager
-def opened(engine: Workers) -> Iterator[Workers]:
-    """Yield an engine whose workers stay until the end of the block, for many passes.
+def opened(executor: Workers) -> Iterator[Workers]:
+    """Yield an executor whose workers stay until the end of the block, for many passes.
 
     Examples
     --------
-    >>> with opened(Engine(workers=1)) as workers:
+    >>> with opened(Executor(workers=1)) as workers:
     ...     list(workers.map(abs, [-2])), list(workers.map(abs, [-3]))
     ([2], [3])
     """
-    if isinstance(engine, Engine):
-        with engine.session() as session:
+    if isinstance(executor, Executor):
+        with executor.session() as session:
             yield session
     else:
-        yield engine
+        yield executor
 
 
 def check_progress(progress: object) -> None:
@@ -146,7 +146,7 @@ def sweep(
     now: Weighed,
     before: Weighed | None,
     *,
-    engine: Workers = None,
+    executor: Workers = None,
     window: int = WINDOW,
     progress: Callable[[int, int], None] | None = None,
 ) -> PartSums:
@@ -155,7 +155,7 @@ def sweep(
     Parameters
     ----------
     progress : callable, optional
-        Called with the number of rows done and of all; with an engine, done or under way.
+        Called with the number of rows done and of all; with an executor, done or under way.
     """
 
     def tasks() -> Iterator[SumTask]:
@@ -166,7 +166,7 @@ def sweep(
             if progress is not None:
                 progress(begun, store.n)
 
-    return combine(spread(sum_part, tasks(), engine))
+    return combine(spread(sum_part, tasks(), executor))
 
 
 _INSTEAD = "Fit it in memory with IntentMixture.fit, on a sample of the demonstrations if need be."
@@ -259,7 +259,7 @@ class PreparedStream(PreparedSums):
     model : MaxEnt
         Its `max_length_` is settled by the longest demonstration of the store, unless it is given.
     store : FeatureStore
-    workers : Engine or Session, optional
+    workers : Executor or Session, optional
         Where passes run; by default in this process, on its threads.
     window : int
         Rows in memory at a time.
@@ -294,7 +294,7 @@ class PreparedStream(PreparedSums):
     def expect(self, rho: FloatArray, thetas: FloatArray, U: Any, temperature: float = 1.0) -> Expectation:
         """Make U (a `Remembered`) that of an ensemble; see `Prepared.expect`."""
         now = Weighed(thetas, self.engine.log_partition(thetas), np.log(rho), 1.0 / temperature)
-        found = sweep(self.store, now, U.ensemble, engine=self.workers, window=self.window, progress=self.progress)
+        found = sweep(self.store, now, U.ensemble, executor=self.workers, window=self.window, progress=self.progress)
         U.ensemble = now
         counts = found.counts if self.units.grouped else found.sizes
         return Expectation(
@@ -311,5 +311,5 @@ class PreparedStream(PreparedSums):
         chosen = np.arange(total) if n >= total else np.sort(rng.choice(total, size=n, replace=False, shuffle=False))
         rows = self.store.take(chosen.astype(np.int64))
         index = np.arange(len(chosen), dtype=np.int64) if self.units.grouped else None
-        units = Units(index, rows.counts, chosen)
+        units = Groups(index, rows.counts, chosen)
         return PreparedRows(self.model, self.mdp, None, units, self.engine, rows)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._parallel import spread
-from limiirl.demos import Demonstrations, Units
+from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidFile, LimiirlError, LimiirlWarning
 from limiirl.irl import validate
 from limiirl.kernels.e_step import Rows
@@ -134,7 +134,7 @@ def write_features(
     *,
     irl: Any = None,
     by_group: bool = False,
-    engine: Workers = None,
+    executor: Workers = None,
     progress: Progress | None = None,
 ) -> FeatureStore:
     """Compute the feature sums of demonstrations once, part by part, into a folder that `fit_streamed` reads.
@@ -159,10 +159,10 @@ def write_features(
     by_group : bool
         One row a group (a driver, say) instead of a demonstration: all of a group's share an intent. A group must lie
         within one part.
-    engine : Engine or Session, optional
+    executor : Executor or Session, optional
         Where parts are computed; by default one after the other in this process. The folder must be the same for all.
     progress : callable, optional
-        Called with the number of parts done (with an engine, done or under way), and of all once that is known.
+        Called with the number of parts done (with an executor, done or under way), and of all once that is known.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def write_features(
             names.append(PART.format(index))
             yield PartTask(str(place / names[-1]), part, str(place / MDP_FILE), mdp.fingerprint(), by_group)
 
-    for name, facts in spread(write_part, tasks(), engine):
+    for name, facts in spread(write_part, tasks(), executor):
         if irl is not None:
             check_facts(irl, facts, name, mdp)
     if not names:
@@ -245,7 +245,7 @@ def _summed(mdp: MDP, demos: Demonstrations, by_group: bool) -> tuple[Rows, NDAr
         raise InvalidDemos("there are no demonstrations in it. Leave out files without rows.")
     if by_group and demos.groups is None:
         raise InvalidDemos("by_group needs a group for each demonstration; it has none.")
-    units = Units.of(demos.groups if by_group else None, len(demos))
+    units = Groups.from_labels(demos.groups if by_group else None, len(demos))
     # An unrecorded action whose features matter is an error that names its step: it would make them depend on theta.
     features = demos.features(mdp)
     with np.errstate(divide="ignore"):
@@ -255,7 +255,7 @@ def _summed(mdp: MDP, demos: Demonstrations, by_group: bool) -> tuple[Rows, NDAr
         i = int(np.argmax(wrong))
         why = "features that are not finite" if np.isfinite(log_q[i]) else "probability 0: p0 has no such start"
         raise InvalidDemos(f"demonstration {i} has {why}. Remove it, or mend the MDP.")
-    rows = Rows(np.ascontiguousarray(units.total(features)), units.total(log_q), units.counts)
+    rows = Rows(np.ascontiguousarray(units.sum(features)), units.sum(log_q), units.counts)
     lengths = demos.lengths
     open_ended = np.flatnonzero(~mdp.terminal[demos.last_states])
     some = lengths[open_ended]

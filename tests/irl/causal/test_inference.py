@@ -10,7 +10,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from limiirl.demos import Agents, Demonstrations
-from limiirl.demos.groups import Units
+from limiirl.demos.groups import Groups
 from limiirl.errors import IdentifiabilityWarning, InvalidParameter
 from limiirl.irl.causal import identifiability, stationary
 from limiirl.irl.causal.finite_horizon import HorizonValues
@@ -251,7 +251,7 @@ def test_every_way_of_solving_gives_the_same(model, monkeypatch: pytest.MonkeyPa
     )
     demos = model.sample(mdp, np.array([0.5, -0.5, 0.1]), 30, seed=0, max_length=20)
     thetas = rng.normal(size=(3, 3))
-    ready = model.prepare(mdp, demos, Units.of(None, 30))
+    ready = model.prepare(mdp, demos, Groups.from_labels(None, 30))
     weights = rng.random((ready.events.moves.pair.size, 3))
 
     def answer() -> np.ndarray:
@@ -313,8 +313,8 @@ def test_lbfgs_keeps_linear_algebra_to_one_thread() -> None:
 
 def test_agents_are_called_agents() -> None:
     agents = Agents.from_arrays([np.zeros((2, 3, 1))] * 2, [np.zeros((2, 3, 1))] * 2, [np.zeros((2, 3, 1))] * 2)
-    units = Units.among(None, agents)
+    units = Groups.for_demos(None, agents)
     assert units.noun == "agents"
     assert units.name(1) == "agent 1"
-    assert Units.among(["a", "a"], agents).name(0) == "group 'a'"
-    assert Units.among(None, Demonstrations.from_lists([[0]])).noun == "demonstrations"
+    assert Groups.for_demos(["a", "a"], agents).name(0) == "group 'a'"
+    assert Groups.for_demos(None, Demonstrations.from_lists([[0]])).noun == "demonstrations"

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Units
+from limiirl.demos.groups import Groups
 from limiirl.demos.simulate import simulate
 from limiirl.errors import ConvergenceWarning, DivergentPartition, InvalidDemos, InvalidParameter
 from limiirl.irl.causal import stationary
@@ -112,7 +112,7 @@ def test_extreme_temperatures_stay_finite(beta: float, world: ElementWorld) -> N
 @pytest.mark.parametrize("model", [MaxCausalEnt(1.3), MLIRL(0.7)], ids=["soft", "hard"])
 def test_sparse_and_dense_systems_agree(model, world: ElementWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     demos, labels = world.sample(60, seed=1)
-    ready = model.prepare(world.mdp, demos, Units.of(None, 60))
+    ready = model.prepare(world.mdp, demos, Groups.from_labels(None, 60))
     thetas, which = world.ensemble.thetas * 0.5, np.arange(3)
     weights = ready.moments(np.eye(3)[labels] + 0.1).choices
 
@@ -199,10 +199,10 @@ def test_prefixes_and_next_actions() -> None:
 def test_counts_do_not_grow_with_the_number_of_demonstrations(world: ElementWorld) -> None:
     demos, _ = world.sample(50, seed=3)
     many = Demonstrations.concat([demos] * 20)
-    one, twenty = (Events(world.mdp, d, Units.of(None, len(d))) for d in (demos, many))
+    one, twenty = (Events(world.mdp, d, Groups.from_labels(None, len(d))) for d in (demos, many))
     assert one.counts.shape[1] == twenty.counts.shape[1] <= world.mdp.n_pairs
     np.testing.assert_array_equal(twenty.total(np.ones((1000, 1))), 20.0 * one.total(np.ones((50, 1))))
-    grouped = Events(world.mdp, many, Units.of(np.tile(np.arange(50), 20), 1000))
+    grouped = Events(world.mdp, many, Groups.from_labels(np.tile(np.arange(50), 20), 1000))
     np.testing.assert_array_equal(grouped.counts.toarray(), 20.0 * one.counts.toarray())
     np.testing.assert_allclose(grouped.log_q, 20.0 * one.log_q, rtol=1e-12)
 
@@ -220,7 +220,7 @@ def test_where_lbfgs_rests_at_a_kink_the_hard_model_goes_on() -> None:
         demos = simulate(mdp, pi / np.bincount(mdp.pair_state, pi)[mdp.pair_state], 40, rng, max_length=8)
         model = MLIRL(beta=1.0)
         model.fit(mdp, demos)
-        ready = model.prepare(mdp, demos, Units.of(None, 40))
+        ready = model.prepare(mdp, demos, Groups.from_labels(None, 40))
         plain = ready.maximise(ready.moments(np.ones((40, 1))), None, np.array([0]), 1)
         assert plain.n_evaluations == 1  # the cap holds
         assert model.result_.value < lbfgs_alone(ready, 40) - 0.05

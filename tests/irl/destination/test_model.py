@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxEnt, select_intents
-from limiirl.demos.groups import Units
+from limiirl.demos.groups import Groups
 from limiirl.errors import DivergentPartition, IdentifiabilityWarning, InvalidDemos, InvalidParameter
 from limiirl.irl import with_choices
 from limiirl.irl.destination.likelihood import Trips, WayLikelihood
@@ -322,7 +322,7 @@ class TestInMixtures:
         mdp = grid()
         demos = two_kinds(mdp, 40)
         model = DestinationMaxEnt(tol=1e-7)
-        ready = PreparedDestination(model, mdp, demos, Units.of(None, len(demos)), GoalValues(mdp))
+        ready = PreparedDestination(model, mdp, demos, Groups.from_labels(None, len(demos)), GoalValues(mdp))
         found = ready.features()
         theta = model.fit(mdp, demos)
         flows = [
@@ -335,7 +335,9 @@ class TestInMixtures:
     def test_rewards_outside_the_domain_are_moved_into_it(self) -> None:
         mdp = grid()
         demos = two_kinds(mdp, 10)
-        ready = PreparedDestination(DestinationMaxEnt(), mdp, demos, Units.of(None, len(demos)), GoalValues(mdp))
+        ready = PreparedDestination(
+            DestinationMaxEnt(), mdp, demos, Groups.from_labels(None, len(demos)), GoalValues(mdp)
+        )
         given = np.array([[0.5, 0.5, 0.5], [-2.0, -3.0, -20.0]])
         found = ready.project(given)
         assert np.all(found <= 0.0)
@@ -411,7 +413,7 @@ def test_a_fit_near_the_edge_of_the_domain_does_not_depend_on_its_start() -> Non
 
 def test_a_capped_m_step_improves_on_its_start() -> None:
     mdp, demos = wanderers()
-    ready = DestinationMaxEnt()._prepared(mdp, demos, Units.of(None, len(demos)))
+    ready = DestinationMaxEnt()._prepared(mdp, demos, Groups.from_labels(None, len(demos)))
     starts, moments = np.array([[-3.0, -3.0, -3.0], [-8.0, -1.0, -1.0]]), np.full((len(demos), 2), 0.5)
     before = ready.log_prob(starts).sum(axis=0)
     for cap in (2, 10, 50):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl.demos import Demonstrations, Steps, Units
+from limiirl.demos import Demonstrations, Groups, Steps
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.causal.stationary import Engine
 from limiirl.irl.optim.projected_newton import Box
@@ -56,13 +56,13 @@ class Events:
     --------
     >>> mdp = MDP.from_edges([0, 0, 1], [1, 1, 2], action=[0, 1, 0], n_states=3)
     >>> demos = Demonstrations.from_lists([[0, 1, 2], [0, 1]], [[1, 0], None])
-    >>> events = Events(mdp, demos, Units.of(None, 2))
+    >>> events = Events(mdp, demos, Groups.from_labels(None, 2))
     >>> events.counts.toarray().tolist(), events.moves.pair.tolist(), events.ptr.tolist()
     ([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [1, 2, 0, 1], [0, 1, 2, 4])
     """
 
     def __init__(
-        self, mdp: MDP, demos: Demonstrations, units: Units, horizon: int | None = None, stop: bool = False
+        self, mdp: MDP, demos: Demonstrations, units: Groups, horizon: int | None = None, stop: bool = False
     ) -> None:
         steps = demos.steps(mdp)
         seen = _seen(mdp, demos, steps, horizon, stop)
@@ -82,7 +82,7 @@ class Events:
         t = np.repeat(seen.t[first], np.diff(self.ptr))
         by_step = np.searchsorted(t, np.arange((horizon or 1) + 1)).astype(np.int64)
         self.moves = Moves(by_step, np.repeat(seen.state[first], np.diff(self.ptr)), pair)
-        self.log_q = units.total(_log_q(mdp, demos, steps))
+        self.log_q = units.sum(_log_q(mdp, demos, steps))
         self.certain = bool(np.all(np.diff(self.ptr) == 1))
 
     def total(self, U: FloatArray) -> FloatArray:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._validation import check_choice, check_count, check_positive
-from limiirl.demos import Demonstrations, Units
+from limiirl.demos import Demonstrations, Groups
 from limiirl.irl import validate
 from limiirl.irl.causal.finite_horizon import HorizonValues
 from limiirl.irl.causal.likelihood import Events
@@ -105,7 +105,7 @@ class MaxCausalEnt(CausalModel):
             return SoftValues(Choices(mdp), beta)
         return HorizonValues(Choices(mdp), beta, horizon, stop=stop == "anywhere")
 
-    def _events(self, mdp: MDP, demos: Demonstrations, units: Units, *, whole: bool = True) -> Events:
+    def _events(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> Events:
         if self.horizon is None:
             return super()._events(mdp, demos, units, whole=whole)
         validate.fits_model(mdp, demos, self.stop if whole else "anywhere", self.horizon)

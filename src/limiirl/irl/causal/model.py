@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_count, check_positive
-from limiirl.demos import Demonstrations, Units, simulate
+from limiirl.demos import Demonstrations, Groups, simulate
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult
@@ -44,7 +44,7 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
         """Return the way from rewards to policies, checking the model's parameters."""
         raise NotImplementedError
 
-    def _events(self, mdp: MDP, demos: Demonstrations, units: Units, *, whole: bool = True) -> Events:
+    def _events(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> Events:
         """Return the choices of demonstrations; without `whole` they may go on where they end."""
         del whole  # without a horizon, a demonstration is a beginning anyway
         validate.fits_model(mdp, demos, "anywhere", np.inf)
@@ -63,7 +63,7 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
 
     def _log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations, *, whole: bool) -> FloatArray:
         engine = self._engine(mdp)
-        checked, units = mdp.check_thetas(thetas), Units.of(None, len(demos))
+        checked, units = mdp.check_thetas(thetas), Groups.from_labels(None, len(demos))
         events = self._events(mdp, demos, units, whole=whole)
         return PreparedCausal(self, mdp, demos, units, engine, events).log_prob(checked)
 
@@ -132,7 +132,7 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
         return np.array([result.theta for result in results])
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
-        ready, K = self._prepare(mdp, demos, Units.of(None, len(demos))), weights.shape[1]
+        ready, K = self._prepare(mdp, demos, Groups.from_labels(None, len(demos))), weights.shape[1]
         if starts is not None and starts.shape[0] != K:
             raise InvalidParameter(
                 f"There must be one start for each of {K} columns of weights; there are {starts.shape[0]}."
@@ -144,7 +144,7 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
         self.__dict__.pop("result_", None)
         return results
 
-    def prepare(self, mdp: MDP, demos: Demonstrations, units: Units) -> Prepared:
+    def prepare(self, mdp: MDP, demos: Demonstrations, units: Groups) -> Prepared:
         """Return the model with the data of a mixture, for `IntentMixture`."""
         kind = type(self)
         own = ("log_prob", "_log_prob", "fit", "_fit")
@@ -152,7 +152,7 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
             return Prepared(self, mdp, demos, units)  # a subclass with a likelihood of its own
         return self._prepare(mdp, demos, units)
 
-    def _prepare(self, mdp: MDP, demos: Demonstrations, units: Units) -> PreparedCausal:
+    def _prepare(self, mdp: MDP, demos: Demonstrations, units: Groups) -> PreparedCausal:
         engine = self._engine(mdp)
         events = self._events(mdp, validate.demonstrations(demos), units)
         return PreparedCausal(self, mdp, demos, units, engine, events)
@@ -181,7 +181,7 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
     def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> NextActions:
         """Return the probabilities of each next action (N, K, A) and of stopping (N, K), given that it began so."""
         engine, checked = self._engine(mdp), mdp.check_thetas(thetas)
-        self._events(mdp, demos, Units.of(None, len(demos)), whole=False)
+        self._events(mdp, demos, Groups.from_labels(None, len(demos)), whole=False)
         action = np.zeros((len(demos), checked.shape[0], mdp.n_actions))
         stop = np.zeros(action.shape[:2])
         last, at = demos.last_states, self._step_of(demos)

@@ -12,7 +12,7 @@ import numpy as np
 
 from limiirl._typing import FloatArray, IndexArray
 from limiirl._validation import check_positive
-from limiirl.demos import Demonstrations, Units
+from limiirl.demos import Demonstrations, Groups
 from limiirl.irl.base import FitResult
 from limiirl.irl.causal.likelihood import ChoiceLikelihood, Events, feasible_start
 from limiirl.irl.causal.stationary import Engine, HardValues
@@ -46,7 +46,7 @@ class PreparedCausal(PreparedFeatures):
     """
 
     def __init__(
-        self, model: CausalModel, mdp: MDP, demos: Demonstrations, units: Units, engine: Engine, events: Events
+        self, model: CausalModel, mdp: MDP, demos: Demonstrations, units: Groups, engine: Engine, events: Events
     ) -> None:
         super().__init__(model, mdp, demos, units, len(demos))
         self.engine, self.events = engine, events

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import as_generator, check_choice, check_count, check_positive
-from limiirl.demos import Demonstrations, Units
+from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult
@@ -302,7 +302,7 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
             found[:, k] = np.where(possible, found[:, k] + ahead - np.where(possible, whole, 0.0), -np.inf)
         return found
 
-    def prepare(self, mdp: MDP, demos: Demonstrations, units: Units) -> Prepared:
+    def prepare(self, mdp: MDP, demos: Demonstrations, units: Groups) -> Prepared:
         """Return the model with the data of a mixture, for `IntentMixture`."""
         kind, own = type(self), DestinationMaxEnt
         if kind.log_prob is not own.log_prob or kind._fit is not own._fit or kind.fit is not own.fit:
@@ -314,15 +314,15 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
 
         See `PreparedDestination.features`.
         """
-        return self._prepared(mdp, demos, Units.of(None, len(demos))).features()
+        return self._prepared(mdp, demos, Groups.from_labels(None, len(demos))).features()
 
-    def _prepared(self, mdp: MDP, demos: Demonstrations, units: Units) -> PreparedDestination:
+    def _prepared(self, mdp: MDP, demos: Demonstrations, units: Groups) -> PreparedDestination:
         check_choice(self.solver, "solver", tuple(SOLVERS))
         return PreparedDestination(self, mdp, validate.demonstrations(demos), units, self._values(mdp))
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
         """Minimise the objective of each column of weights (N, K), and forget an older `result_`."""
-        ready = self._prepared(mdp, demos, Units.of(None, len(demos)))
+        ready = self._prepared(mdp, demos, Groups.from_labels(None, len(demos)))
         n_intents = weights.shape[1]
         if starts is not None and starts.shape[0] != n_intents:
             raise InvalidParameter(

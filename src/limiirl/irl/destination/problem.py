@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray, IndexArray
 from limiirl._validation import check_positive
-from limiirl.demos import Demonstrations, Units
+from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import DivergentPartition
 from limiirl.irl.base import FitResult
 from limiirl.irl.destination.likelihood import Trips, WayLikelihood, feasible, finite_ways, surely_finite
@@ -138,7 +138,7 @@ class PreparedDestination(PreparedFeatures):
         The MDP with its order of elimination.
     """
 
-    def __init__(self, model: DestinationMaxEnt, mdp: MDP, demos: Demonstrations, units: Units, values: GoalValues):
+    def __init__(self, model: DestinationMaxEnt, mdp: MDP, demos: Demonstrations, units: Groups, values: GoalValues):
         super().__init__(model, mdp, demos, units, len(demos))
         self.values = values
         self.trips = Trips(mdp, demos)
@@ -147,13 +147,13 @@ class PreparedDestination(PreparedFeatures):
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
         """Return (G, K)."""
-        return self.units.total(self.trips.log_prob(self.values, thetas))
+        return self.units.sum(self.trips.log_prob(self.values, thetas))
 
     def maximise(
         self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int
     ) -> Maximised:
         """Return parameters (J, d) of the intents `which`; never worse than the starts."""
-        weights = self.units.spread(moments[:, which])
+        weights = self.units.broadcast(moments[:, which])
         ridge = self.ridges(moments.shape[1], weights.sum(axis=0))
         results = self.search(weights, ridge, starts, max_evaluations)
         return Maximised(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_choice, check_count, check_positive
-from limiirl.demos import Demonstrations, Units
+from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter, NotFitted, NumericalError
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult
@@ -155,7 +155,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         """
         engine = self._engine(mdp)
         validate.fits_model(mdp, demos, self.stop, engine.max_length)
-        ready = PreparedMaxEnt(self, mdp, demos, Units.of(None, len(demos)), engine)
+        ready = PreparedMaxEnt(self, mdp, demos, Groups.from_labels(None, len(demos)), engine)
         return ready.log_prob(mdp.check_thetas(thetas))
 
     def fit(
@@ -320,7 +320,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         self.__dict__.pop("result_", None)
         return results
 
-    def prepare(self, mdp: MDP, demos: Demonstrations, units: Units) -> Prepared:
+    def prepare(self, mdp: MDP, demos: Demonstrations, units: Groups) -> Prepared:
         """Return the model with the data of a mixture, for `IntentMixture`; sets `max_length_` as `fit` does."""
         self.max_length_, engine = self._settled(mdp, validate.demonstrations(demos))
         kind = type(self)

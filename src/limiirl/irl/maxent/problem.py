@@ -14,7 +14,7 @@ import numpy as np
 
 from limiirl._typing import FloatArray, IndexArray
 from limiirl._validation import check_positive
-from limiirl.demos import Demonstrations, Units
+from limiirl.demos import Demonstrations, Groups
 from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
 from limiirl.irl.maxent.likelihood import Demonstrated, Evidence, PathLikelihood, feasible_start
 from limiirl.irl.maxent.path_sums import FiniteEngine
@@ -41,7 +41,7 @@ class PreparedSums(PreparedFeatures):
     Parameters
     ----------
     model : MaxEnt
-    units : Units
+    units : Groups
         Or anything that has a length and can name its members.
     engine : FiniteEngine or InfiniteEngine
         The sums over trajectories, kept with their memory from one step to the next.
@@ -95,13 +95,13 @@ class PreparedRows(PreparedSums):
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
     >>> engine = FiniteEngine(mdp, 2)
     >>> rows = Rows(np.array([[1.0], [-1.0]]), np.zeros(2), np.ones(2))
-    >>> ready = PreparedRows(MaxEnt(2, bounds=(-3, 3)), mdp, None, Units.of(None, 2), engine, rows)
+    >>> ready = PreparedRows(MaxEnt(2, bounds=(-3, 3)), mdp, None, Groups.from_labels(None, 2), engine, rows)
     >>> ready.maximise(ready.moments(np.eye(2)), None, np.arange(2), 50).thetas.tolist()
     [[3.0], [-3.0]]
     """
 
     def __init__(
-        self, model: MaxEnt, mdp: MDP, demos: Any, units: Units, engine: FiniteEngine | InfiniteEngine, rows: Rows
+        self, model: MaxEnt, mdp: MDP, demos: Any, units: Groups, engine: FiniteEngine | InfiniteEngine, rows: Rows
     ) -> None:
         super().__init__(model, mdp, demos, units, engine, int(rows.counts.sum()))
         self.rows = rows
@@ -141,11 +141,11 @@ class PreparedMaxEnt(PreparedRows):
     evidence: Evidence
 
     def __init__(
-        self, model: MaxEnt, mdp: MDP, demos: Demonstrations, units: Units, engine: FiniteEngine | InfiniteEngine
+        self, model: MaxEnt, mdp: MDP, demos: Demonstrations, units: Groups, engine: FiniteEngine | InfiniteEngine
     ) -> None:
         evidence = Evidence(mdp, demos, by_start=engine.by_start)
-        features = np.ascontiguousarray(units.total(evidence.features))
-        rows = Rows(features, units.total(evidence.log_q), units.counts)
+        features = np.ascontiguousarray(units.sum(evidence.features))
+        rows = Rows(features, units.sum(evidence.log_q), units.counts)
         super().__init__(model, mdp, demos, units, engine, rows)
         self.evidence = evidence
 
@@ -163,7 +163,7 @@ class PreparedMaxEnt(PreparedRows):
             log_weight -= self.engine.log_partition_by_start(thetas)[self.demos.start_states]
         else:
             log_weight -= self.engine.log_partition(thetas)
-        return self.units.total(log_weight)
+        return self.units.sum(log_weight)
 
     def expect(self, rho: FloatArray, thetas: FloatArray, U: FloatArray, temperature: float = 1.0) -> Expectation:
         """Overwrite the responsibilities U (G, K); see `Prepared.expect`."""
@@ -179,4 +179,4 @@ class PreparedMaxEnt(PreparedRows):
     def _demonstrated(self, moments: Moments, which: IndexArray) -> Demonstrated:
         if moments.U is None:
             return super()._demonstrated(moments, which)
-        return self.evidence.demonstrated(self.units.spread(moments.U[:, which]))
+        return self.evidence.demonstrated(self.units.broadcast(moments.U[:, which]))

@@ -21,7 +21,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from limiirl._typing import FloatArray, IndexArray
 from limiirl._validation import check_count, check_positive
-from limiirl.demos import Agents, Units
+from limiirl.demos import Agents, Groups
 from limiirl.errors import InvalidDemos, NumericalError
 from limiirl.irl.base import FitResult
 from limiirl.irl.optim.projected_newton import Box
@@ -156,11 +156,11 @@ class PreparedSigma(Prepared):
     ----------
     model : SigmaGIRL
     agents : Agents
-    units : Units
+    units : Groups
         Each agent by itself, or groups that share an intent.
     """
 
-    def __init__(self, model: SigmaGIRL, agents: Agents, units: Units) -> None:
+    def __init__(self, model: SigmaGIRL, agents: Agents, units: Groups) -> None:
         super().__init__(model, None, agents, units)  # type: ignore[arg-type]
         gamma, ridge = check_positive(model.gamma, "gamma"), check_positive(model.ridge, "ridge")
         floor = check_positive(model.baseline_floor, "baseline_floor", zero=True)
@@ -183,13 +183,13 @@ class PreparedSigma(Prepared):
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
         """Return (G, K): -obj / 2 - log det(2 pi Sigma) / 2, summed over a unit's agents."""
-        return self.units.total(-0.5 * self.profile.values(thetas) - 0.5 * self.profile.log_det[:, None])
+        return self.units.sum(-0.5 * self.profile.values(thetas) - 0.5 * self.profile.log_det[:, None])
 
     def maximise(
         self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int
     ) -> Maximised:
         """Return weights (J, q) on the simplex for the intents `which`; never worse than the starts."""
-        results = self.search(self.units.spread(moments[:, which]), starts, max_evaluations)
+        results = self.search(self.units.broadcast(moments[:, which]), starts, max_evaluations)
         return Maximised(np.array([found.theta for found in results]), max(found.n_evaluations for found in results))
 
     def search(self, weights: FloatArray, starts: FloatArray | None, max_evaluations: int) -> list[FitResult]:

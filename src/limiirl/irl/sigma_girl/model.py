@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 
 from limiirl._typing import FloatArray
 from limiirl._validation import check_choice, check_count, check_positive
-from limiirl.demos import Agents, Units
+from limiirl.demos import Agents, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult
@@ -110,7 +110,7 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
 
         Any length of a theta gives the same.
         """
-        ready = self.prepare(mdp, agents, Units.among(None, _checked(agents)))
+        ready = self.prepare(mdp, agents, Groups.for_demos(None, _checked(agents)))
         return ready.log_prob(_weights(thetas, ready.n_parameters))
 
     def fit(
@@ -157,7 +157,7 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
         found = _weights(theta, np.size(theta))
         return np.asarray(found / np.linalg.norm(found))
 
-    def prepare(self, mdp: None, agents: Agents, units: Units) -> PreparedSigma:
+    def prepare(self, mdp: None, agents: Agents, units: Groups) -> PreparedSigma:
         """Return the model with the data of a mixture, for `IntentMixture`."""
         self._check(mdp)
         return PreparedSigma(self, _checked(agents), units)
@@ -165,7 +165,7 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
     def _search(
         self, mdp: None, agents: Agents, weights: ArrayLike | None, starts: ArrayLike | None, *, columns: bool
     ) -> list[FitResult]:
-        ready = self.prepare(mdp, agents, Units.among(None, _checked(agents)))
+        ready = self.prepare(mdp, agents, Groups.for_demos(None, _checked(agents)))
         given = validate.weights(weights, agents, columns=columns)  # type: ignore[arg-type]
         first = None if starts is None else _weights(starts, ready.n_parameters)
         if first is not None and len(first) != given.shape[1]:

@@ -73,7 +73,7 @@ class BayesianReporting(Reporting):
     def _as_mixture(self) -> IntentMixture:
         ready = self._prepared
         found = IntentMixture(len(self.weights_), self.irl, init=self.ensemble_, max_iter=0)
-        found.fit(ready.mdp, ready.demos, ready.units.groups).set_params(max_iter=IntentMixture().max_iter)
+        found.fit(ready.mdp, ready.demos, ready.units.labels).set_params(max_iter=IntentMixture().max_iter)
         # EM did nothing: what converged, or did not, are the sweeps.
         change = float(np.mean(np.sum(np.abs(found.responsibilities_ - self.responsibilities_), axis=1)))
         found.history_ = [replace(found.history_[0], change=change)]
@@ -340,7 +340,7 @@ class BayesianIntentMixture(Inference, BayesianReporting, BaseEstimator):  # typ
         expected = state.sticks.weights
         self.weights_ = expected / expected.sum()
         self.thetas_ = np.ascontiguousarray(prior.theta(state.rewards.mean))
-        self.responsibilities_ = units.spread(state.U)
+        self.responsibilities_ = units.broadcast(state.U)
         self.labels_ = np.argmax(self.responsibilities_, axis=1)
         self.groups_ = units.names if units.grouped else None
         self.group_responsibilities_ = state.U if units.grouped else None

@@ -133,7 +133,7 @@ def loss(prepared: Prepared, U: FloatArray, scale: float) -> Loss:
     """
     counts = prepared.units.counts @ U
     if isinstance(prepared, PreparedMaxEnt):
-        demonstrated = prepared.evidence.demonstrated(prepared.units.spread(U))
+        demonstrated = prepared.evidence.demonstrated(prepared.units.broadcast(U))
         path = PathLikelihood(prepared.engine, prepared.evidence, demonstrated, np.zeros(U.shape[1]))
         return _scaled(prepared, path.evaluate, counts)
     if isinstance(prepared, PreparedCausal):

@@ -23,7 +23,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import check_count
-from limiirl.demos import Demonstrations, Units
+from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter
 from limiirl.irl import MaxEnt, prepare
 from limiirl.mixture import validate
@@ -74,7 +74,7 @@ class Problem:
     mixture : IntentMixture
         Its parameters but `n_intents` and `random_state` are used.
     groups : (N,) or None
-    units : Units
+    units : Groups
         What the groups make of the demonstrations.
     entropy : int
         The root of all seeds.
@@ -86,7 +86,7 @@ class Problem:
     mdp: Any
     demos: Demonstrations
     groups: NDArray[Any] | None
-    units: Units
+    units: Groups
     entropy: Any
     blocks: IntArray | None = None
 
@@ -104,8 +104,8 @@ class Problem:
         irl = MaxEnt() if mixture.irl is None else validate.fresh(mixture.irl)
         if getattr(irl, "max_length", 0) is None:
             irl.set_params(max_length=int(validate.demonstrations(demos).lengths.max()))
-        units = Units.among(groups, validate.demonstrations(demos))
-        names = None if groups is None else units.spread(units.names)
+        units = Groups.for_demos(groups, validate.demonstrations(demos))
+        names = None if groups is None else units.broadcast(units.names)
         seed = validate.seeds(mixture.random_state if random_state is None else random_state, 1)[0]
         blocks = _blocks(fold_groups, groups, len(demos))
         return cls(clone(mixture).set_params(irl=irl), mdp, demos, names, units, seed.entropy, blocks)
@@ -161,14 +161,14 @@ class Problem:
             return mixture.fit(self.mdp, self.demos, self.groups)
         if mixture.likelihood_tol is None:
             mixture.likelihood_tol = REFIT_TOL
-        members = self.units.spread(chosen)
+        members = self.units.broadcast(chosen)
         if not (mixture.embedding is None or isinstance(mixture.embedding, str) or callable(mixture.embedding)):
             mixture.embedding = np.asarray(mixture.embedding)[members]
         return mixture.fit(self.mdp, *self.part(chosen))
 
     def part(self, chosen: NDArray[np.bool_]) -> tuple[Demonstrations, NDArray[Any] | None]:
         """Return the demonstrations of the chosen units (G,), and their groups."""
-        members = self.units.spread(chosen)
+        members = self.units.broadcast(chosen)
         return self.demos[members], None if self.groups is None else self.groups[members]
 
     def folds(self, n: int) -> IntArray:
@@ -204,7 +204,7 @@ def _blocks(fold_groups: ArrayLike | None, groups: ArrayLike | None, n: int) -> 
         return None
     if groups is not None:
         raise InvalidParameter("With groups no group is split between folds anyway. Pass groups or fold_groups.")
-    found = Units.of(fold_groups, n).index
+    found = Groups.from_labels(fold_groups, n).index
     assert found is not None  # groups were given
     return found
 
@@ -346,7 +346,7 @@ class Refits:
     def labels(self, n_intents: int, i: int) -> IntArray:
         """Return the intent (G,) of each unit, chosen for resample i or not, under the fit to that resample."""
         problem = self.problem
-        _, first = np.unique(problem.units.spread(problem.units.names), return_index=True)
+        _, first = np.unique(problem.units.broadcast(problem.units.names), return_index=True)
         fitted = problem.fit_resample(n_intents, i, problem.resample(i))
         return np.asarray(fitted.predict(problem.demos, problem.groups)[first])
 
