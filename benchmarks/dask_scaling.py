@@ -23,7 +23,7 @@ from benchmarks.measure import describe_machine
 from benchmarks.streaming import MODEL, START, WORLD
 from benchmarks.trials import cluster
 from limiirl import IntentMixture, select_intents
-from limiirl.executors import Engine, Session, ordered
+from limiirl.executors import Executor, Session, ordered
 from limiirl.streams import Calls, fit_streamed, write_features
 from limiirl.worlds import RoadGrid
 
@@ -51,7 +51,7 @@ def overheads(n_tasks: int) -> None:
     mdp = RoadGrid(20_000, 40_000, seed=0).mdp
     few = list(range(max(8, n_tasks // 10)))
     print(f"\nempty tasks; the MDP has {mdp.n_states:,} states and {len(mdp.src):,} edges")
-    print("  engine  workers  ms a task  with the MDP in the function  and in every task")
+    print("  executor  workers  ms a task  with the MDP in the function  and in every task")
     for name in ("dask", "local"):
         for workers in (1, 2):
             with placed(name, workers) as session:
@@ -59,37 +59,37 @@ def overheads(n_tasks: int) -> None:
                 once = seconds_a_task(session, mdp, list(range(n_tasks)))
                 always = seconds_a_task(session, None, [(mdp, i) for i in few])
             more = "".join(f"{1e3 * taken:14.2f} ({taken / alone:5.2f} x)" for taken in (once, always))
-            print(f"  {name:<6}  {workers:7}  {1e3 * alone:9.2f}  {more}", flush=True)
+            print(f"  {name:<8}  {workers:7}  {1e3 * alone:9.2f}  {more}", flush=True)
 
 
 @contextmanager
 def placed(name: str, workers: int) -> Iterator[Session]:
-    """An open session on an engine of this machine, with the cluster that it needs."""
+    """An open session on an executor of this machine, with the cluster that it needs."""
     with ExitStack() as stack:
         address = stack.enter_context(cluster(workers)) if name == "dask" else None
-        yield stack.enter_context(Engine(name, None if address else workers, address).session())
+        yield stack.enter_context(Executor(name, None if address else workers, address).session())
 
 
 def jobs(folder: Path) -> dict[str, Job]:
-    """The kinds of work that engines are for: starts, a selection, and EM over parts of a stream."""
+    """The kinds of work that executors are for: starts, a selection, and EM over parts of a stream."""
     demos, _ = WORLD.sample(400, seed=1)
     short: dict[str, Any] = {"max_iter": 20, "tol": 0.0}
     store = write_features(WORLD.mdp, Calls(stored, PARTS), folder)
 
     def starts(session: Session) -> Any:
         mixture = IntentMixture(3, MODEL, init="random", n_init=24, random_state=0, **short)
-        return mixture.fit(WORLD.mdp, demos, engine=session).thetas_
+        return mixture.fit(WORLD.mdp, demos, executor=session).thetas_
 
     def selection(session: Session) -> Any:
         mixture = IntentMixture(irl=MODEL, **short)
         found = select_intents(
-            WORLD.mdp, demos, (1, 2, 3), mixture=mixture, folds=4, resamples=4, random_state=0, engine=session
+            WORLD.mdp, demos, (1, 2, 3), mixture=mixture, folds=4, resamples=4, random_state=0, executor=session
         )
         return np.concatenate([mix.thetas_ for mix in found.mixtures.values()])
 
     def stream(session: Session) -> Any:
         mixture = IntentMixture(3, MODEL, init=START, tol=0.0, max_iter=3)
-        return fit_streamed(mixture, WORLD.mdp, store, engine=session).thetas_
+        return fit_streamed(mixture, WORLD.mdp, store, executor=session).thetas_
 
     return {"24 starts": starts, "23 fits of a selection": selection, f"3 iterations over {PARTS} parts": stream}
 

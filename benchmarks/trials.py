@@ -1,8 +1,8 @@
 """How a study scales with workers: processes of this machine, and workers of a Dask cluster on it, against the ideal.
 
 Run as `python -m benchmarks.trials [WORLDS]`. Each line runs the same trials of Table 1 into an empty store, from the
-start of the engine to the last record. The rate is that after all workers have begun, for beginning does not grow with
-the study. The ideal is as many times faster as there are workers, up to the number of cores.
+start of the executor to the last record. The rate is that after all workers have begun, since start-up does not grow
+with the study. The ideal is as many times faster as there are workers, up to the number of cores.
 """
 
 import subprocess
@@ -16,7 +16,7 @@ from pathlib import Path
 import joblib
 
 from benchmarks.measure import describe_machine
-from limiirl.executors import Engine
+from limiirl.executors import Executor
 from limiirl.experiments import METHODS, Store, choose, run_studies
 
 LOCAL, DASK = (1, 2), (1, 2, 4)
@@ -54,13 +54,13 @@ def cluster(n_workers: int) -> Iterator[str]:
         yield address
 
 
-def run(engine: Engine, n_worlds: int) -> tuple[float, float, float]:
+def run(executor: Executor, n_worlds: int) -> tuple[float, float, float]:
     """Return seconds until every worker has begun, seconds in all, and trials a second between the two."""
     came: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         found = run_studies(
-            choose(["boxplots"]), Store(folder), engine, n_worlds, tell=lambda _: came.append(time.perf_counter())
+            choose(["boxplots"]), Store(folder), executor, n_worlds, tell=lambda _: came.append(time.perf_counter())
         )
         taken = time.perf_counter() - start
     assert found.done == found.total
@@ -69,26 +69,26 @@ def run(engine: Engine, n_worlds: int) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """Print a line an engine and number of workers."""
+    """Print a line an executor and number of workers."""
     n_worlds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     cores = joblib.cpu_count()
     n_trials = len(METHODS) * n_worlds
     print(f"trials: {n_trials} trials of Table 1 in {n_worlds} worlds")
     print(describe_machine())
-    print("  engine  workers  begun s    all s  trials a second  speed-up  ideal")
+    print("  executor  workers  begun s    all s  trials a second  speed-up  ideal")
     base: dict[str, float] = {}
 
-    def line(name: str, workers: int, engine: Engine) -> None:
-        begun, whole, rate = run(engine, n_worlds)
+    def line(name: str, workers: int, executor: Executor) -> None:
+        begun, whole, rate = run(executor, n_worlds)
         ratio = rate / base.setdefault(name, rate)
         cells = f"{begun:7.1f}  {whole:7.1f}  {rate:15.2f}  {ratio:8.2f}  {min(workers, cores):5d}"
-        print(f"  {name:<6}  {workers:>7}  {cells}", flush=True)
+        print(f"  {name:<8}  {workers:>7}  {cells}", flush=True)
 
     for workers in LOCAL:
-        line("local", workers, Engine("local", workers))
+        line("local", workers, Executor("local", workers))
     for workers in DASK:
         with cluster(workers) as address:
-            line("dask", workers, Engine("dask", scheduler=address))
+            line("dask", workers, Executor("dask", scheduler=address))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Restarts and selections on engines: the bits, the warnings and the errors of a plain loop."""
+"""Restarts and selections on executors: the bits, the warnings and the errors of a plain loop."""
 
 import pickle
 import threading
@@ -14,7 +14,7 @@ import pytest
 import limiirl as ll
 from limiirl._parallel import spread
 from limiirl.errors import ConvergenceWarning, InvalidParameter, LimiirlError
-from limiirl.executors import Engine, Session
+from limiirl.executors import Executor, Session
 from limiirl.mixture.selection.cross_validation import WHOLE, Part, Problem, Refits
 from tests.oracles.mixture import crossings, walks
 
@@ -25,7 +25,7 @@ MDP, (DEMOS, _) = crossings(), walks(60, seed=1)
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
     """Two workers of this machine for all tests: each loads what it runs once."""
-    with Engine(workers=2).session() as opened:
+    with Executor(workers=2).session() as opened:
         yield opened
 
 
@@ -42,28 +42,28 @@ def restarts(**changes: Any) -> ll.IntentMixture:
     return ll.IntentMixture(2, IRL, **(given | changes))
 
 
-def chosen(engine: Any = None, **changes: Any) -> ll.Selection:
+def chosen(executor: Any = None, **changes: Any) -> ll.Selection:
     given = {"mixture": ll.IntentMixture(irl=IRL, tol=1e-3), "folds": 3, "resamples": 2, "random_state": 0}
-    return ll.select_intents(MDP, DEMOS, (1, 2, 3), engine=engine, **(given | changes))
+    return ll.select_intents(MDP, DEMOS, (1, 2, 3), executor=executor, **(given | changes))
 
 
 @pytest.mark.parametrize("refine", [None, "split_merge"])
 def test_starts_at_once_find_what_starts_one_by_one_find(refine: str | None, session: Session) -> None:
     alone, spread_out = restarts(refine=refine).fit(MDP, DEMOS), restarts(refine=refine)
-    spread_out.fit(MDP, DEMOS, engine=session)
+    spread_out.fit(MDP, DEMOS, executor=session)
     assert bits(spread_out) == bits(alone)
     assert len({restart.objective for restart in alone.restarts_}) > 1, "starts that differ in nothing test nothing"
     # The data are the caller's, not copies from afar.
     assert spread_out.mdp_ is MDP
     assert spread_out.summary().to_dict() == alone.summary().to_dict()
-    assert "engine" not in spread_out.get_params()
+    assert "executor" not in spread_out.get_params()
 
 
 def test_groups_and_the_longest_demonstration_are_the_same_elsewhere(session: Session) -> None:
     groups = np.arange(len(DEMOS)) // 3
     mixes = [ll.IntentMixture(2, ll.MaxEnt(bounds=(-5, 5)), n_init=2, random_state=0) for _ in range(2)]
     alone = mixes[0].fit(MDP, DEMOS, groups)
-    spread_out = mixes[1].fit(MDP, DEMOS, groups, engine=session)
+    spread_out = mixes[1].fit(MDP, DEMOS, groups, executor=session)
     assert bits(spread_out) == bits(alone)
     assert spread_out.irl_.max_length_ == alone.irl_.max_length_ == DEMOS.lengths.max()
     np.testing.assert_array_equal(spread_out.predict(DEMOS), alone.predict(DEMOS))
@@ -83,8 +83,10 @@ class Settling:
 
 def test_what_a_model_settles_in_its_fit_comes_back(session: Session) -> None:
     alone, spread_out = (
-        ll.IntentMixture(2, Settling(), n_init=2, random_state=0, max_iter=3, tol=1e-2).fit(MDP, DEMOS, engine=engine)
-        for engine in (None, session)
+        ll.IntentMixture(2, Settling(), n_init=2, random_state=0, max_iter=3, tol=1e-2).fit(
+            MDP, DEMOS, executor=executor
+        )
+        for executor in (None, session)
     )
     assert bits(spread_out) == bits(alone)
     assert spread_out.irl_.settled_ == len(DEMOS)
@@ -95,16 +97,16 @@ def test_each_start_is_told_of_when_it_has_ended(session: Session) -> None:
     told: dict[bool, list[tuple[int, float]]] = {True: [], False: []}
     for elsewhere, seen in told.items():
         mix = restarts(callback=lambda i, entry, seen=seen: seen.append((i, entry.objective)))
-        mix.fit(MDP, DEMOS, engine=session if elsewhere else None)
+        mix.fit(MDP, DEMOS, executor=session if elsewhere else None)
     assert told[True] == told[False]
 
 
 def test_a_selection_is_the_same_whatever_does_its_fits(session: Session) -> None:
     alone = chosen()
     with ThreadPoolExecutor(1) as pool:
-        for engine in (session, pool):
+        for executor in (session, pool):
             ticks: list[tuple[int, int]] = []
-            found = chosen(engine, callback=lambda done, total, _, ticks=ticks: ticks.append((done, total)))
+            found = chosen(executor, callback=lambda done, total, _, ticks=ticks: ticks.append((done, total)))
             assert found.to_dict() == alone.to_dict()
             assert {k: bits(mix) for k, mix in found.mixtures.items()} == {
                 k: bits(mix) for k, mix in alone.mixtures.items()
@@ -138,9 +140,9 @@ def never(points: Any, n_intents: int, rng: Any) -> Any:
 
 
 def test_nothing_that_can_be_fitted_is_the_same_error(session: Session) -> None:
-    for engine in (None, session):
+    for executor in (None, session):
         with pytest.raises(LimiirlError, match="No number of intents could be fitted. fit: no 1 clusters of 60"):
-            chosen(engine, mixture=ll.IntentMixture(irl=IRL, init=never))
+            chosen(executor, mixture=ll.IntentMixture(irl=IRL, init=never))
 
 
 def test_fits_of_a_number_that_failed_are_left_out() -> None:
@@ -182,7 +184,7 @@ def test_warnings_come_home(session: Session) -> None:
         assert list(spread(warns, [5], session)) == [5]
 
 
-def test_without_an_engine_tasks_are_taken_one_by_one_in_this_thread() -> None:
+def test_without_an_executor_tasks_are_taken_one_by_one_in_this_thread() -> None:
     taken: list[int] = []
 
     def tasks() -> Any:
@@ -197,24 +199,24 @@ def test_without_an_engine_tasks_are_taken_one_by_one_in_this_thread() -> None:
 
 @pytest.mark.parametrize("pool", [ThreadPoolExecutor, ThreadPool])
 def test_several_threads_are_refused(pool: Any) -> None:
-    with pool(4) as engine, pytest.raises(InvalidParameter, match="of 4 threads, which would share.*Use processes"):
-        chosen(engine)
-    with pool(1) as engine:
-        assert list(spread(abs, [-2, 1], engine)) == [2, 1]
+    with pool(4) as executor, pytest.raises(InvalidParameter, match="of 4 threads, which would share.*Use processes"):
+        chosen(executor)
+    with pool(1) as executor:
+        assert list(spread(abs, [-2, 1], executor)) == [2, 1]
 
 
-def test_an_engine_has_a_map() -> None:
-    with pytest.raises(InvalidParameter, match="engine must have a method map.*it is a str"):
-        restarts().fit(MDP, DEMOS, engine="dask")
+def test_an_executor_has_a_map() -> None:
+    with pytest.raises(InvalidParameter, match="executor must have a method map.*it is a str"):
+        restarts().fit(MDP, DEMOS, executor="dask")
 
 
 def test_the_client_of_dask_is_told_where_its_address_goes() -> None:
     distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
     with (
         distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client,
-        pytest.raises(InvalidParameter, match=r"is a Client of Dask.*Engine\('dask', scheduler='inproc://"),
+        pytest.raises(InvalidParameter, match=r"is a Client of Dask.*Executor\('dask', scheduler='inproc://"),
     ):
-        restarts().fit(MDP, DEMOS, engine=client)
+        restarts().fit(MDP, DEMOS, executor=client)
 
 
 def test_an_executor_of_dask_is_as_good_as_another() -> None:

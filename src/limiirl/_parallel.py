@@ -1,6 +1,6 @@
 """One thread for the libraries below numpy, where several cost time, or make the last bits depend on the machine.
 
-Work that may be done elsewhere: a function over many tasks, here or by an engine, with the same results.
+Work that may be done elsewhere: a function over many tasks, here or by an executor, with the same results.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Result = TypeVar("Result")
 
 
 class Mapper(Protocol):
-    """What can take over the work: a `limiirl.executors.Engine`, or any executor or pool of processes.
+    """What can take over the work: a `limiirl.executors.Executor`, or any executor or pool of processes.
 
     What the function holds should travel once to each worker, tasks are small; results come in the order of the tasks.
     """
@@ -77,8 +77,8 @@ class Recorded:
         return result, [warning.message for warning in said]
 
 
-def spread(function: Callable[[Task], Result], tasks: Iterable[Task], engine: Mapper | None) -> Iterator[Result]:
-    """Yield the results in the order of the tasks: in this process, or by an engine's `map`.
+def spread(function: Callable[[Task], Result], tasks: Iterable[Task], executor: Mapper | None) -> Iterator[Result]:
+    """Yield the results in the order of the tasks: in this process, or by an executor's `map`.
 
     Warnings that are given elsewhere are given here, once the result is there.
 
@@ -89,41 +89,41 @@ def spread(function: Callable[[Task], Result], tasks: Iterable[Task], engine: Ma
     ...     list(spread(abs, [-2, 1], pool)), list(spread(abs, [-2, 1], None))
     ([2, 1], [2, 1])
     """
-    if engine is None:
+    if executor is None:
         yield from map(function, tasks)
         return
-    if not callable(getattr(engine, "map", None)):
+    if not callable(getattr(executor, "map", None)):
         raise InvalidParameter(
-            f"engine must have a method map(function, tasks), as limiirl.executors.Engine has; it is a "
-            f"{type(engine).__name__}."
+            f"executor must have a method map(function, tasks), as limiirl.executors.Executor has; it is a "
+            f"{type(executor).__name__}."
         )
-    _check_threads(engine)
-    _check_client(engine)
-    for result, said in engine.map(Recorded(function), tasks):
+    _check_threads(executor)
+    _check_client(executor)
+    for result, said in executor.map(Recorded(function), tasks):
         for warning in said:
             warnings.warn(warning, stacklevel=3)
         yield result
 
 
-def _check_threads(engine: Mapper) -> None:
+def _check_threads(executor: Mapper) -> None:
     """Refuse several threads: they would share a model's buffers, and each overwrite what another computes."""
     threads = 1
-    if isinstance(engine, ThreadPoolExecutor):
-        threads = engine._max_workers
-    elif isinstance(engine, ThreadPool):
-        threads = int(getattr(engine, "_processes", 1))
+    if isinstance(executor, ThreadPoolExecutor):
+        threads = executor._max_workers
+    elif isinstance(executor, ThreadPool):
+        threads = int(getattr(executor, "_processes", 1))
     if threads > 1:
         raise InvalidParameter(
-            f"engine is a {type(engine).__name__} of {threads} threads, which would share what a fit works with. Use "
-            "processes: limiirl.executors.Engine, or a ProcessPoolExecutor."
+            f"executor is a {type(executor).__name__} of {threads} threads, which would share what a fit works with. "
+            "Use processes: limiirl.executors.Executor, or a ProcessPoolExecutor."
         )
 
 
-def _check_client(engine: Mapper) -> None:
+def _check_client(executor: Mapper) -> None:
     """Refuse Dask's own client, whose `map` gives futures and not results."""
-    if any(kind.__module__ == "distributed.client" and kind.__name__ == "Client" for kind in type(engine).__mro__):
-        address = getattr(getattr(engine, "scheduler", None), "address", "ADDRESS")
+    if any(kind.__module__ == "distributed.client" and kind.__name__ == "Client" for kind in type(executor).__mro__):
+        address = getattr(getattr(executor, "scheduler", None), "address", "ADDRESS")
         raise InvalidParameter(
-            f"engine is a {type(engine).__name__} of Dask, whose map gives futures. Give the cluster's address "
-            f"instead: limiirl.executors.Engine('dask', scheduler='{address}')."
+            f"executor is a {type(executor).__name__} of Dask, whose map gives futures. Give the cluster's address "
+            f"instead: limiirl.executors.Executor('dask', scheduler='{address}')."
         )

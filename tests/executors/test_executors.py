@@ -1,4 +1,4 @@
-"""The loop over tasks and the engine of this machine: real processes that really die."""
+"""The loop over tasks and the executor of this machine: real processes that really die."""
 
 import functools
 import os
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from limiirl.errors import BackendUnavailable, InvalidParameter
-from limiirl.executors import Engine, Lost, execute, ordered
+from limiirl.executors import Executor, Lost, execute, ordered
 
 TASKS = range(12)
 
@@ -76,11 +76,11 @@ def await_death(pids: list[int], seconds: float = 10.0) -> list[int]:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_are_those_of_a_loop(workers: int) -> None:
-    assert dict(execute(spectrum, TASKS, Engine(workers=workers))) == {seed: spectrum(seed) for seed in TASKS}
+    assert dict(execute(spectrum, TASKS, Executor(workers=workers))) == {seed: spectrum(seed) for seed in TASKS}
 
 
 def test_a_worker_is_another_process_with_one_thread() -> None:
-    results = [result for _, result in execute(threads, TASKS, Engine(workers=1))]
+    results = [result for _, result in execute(threads, TASKS, Executor(workers=1))]
     assert {result[:2] for result in results} == {(1, 1)}
     (pid,) = {result[2] for result in results}
     assert pid != os.getpid()
@@ -88,11 +88,11 @@ def test_a_worker_is_another_process_with_one_thread() -> None:
 
 
 def test_no_tasks() -> None:
-    assert list(execute(abs, [], Engine(workers=1))) == []
+    assert list(execute(abs, [], Executor(workers=1))) == []
 
 
 def test_equal_tasks_have_a_result_each() -> None:
-    assert list(execute(abs, [-1, -1, -1], Engine(workers=1))) == [(-1, 1)] * 3
+    assert list(execute(abs, [-1, -1, -1], Executor(workers=1))) == [(-1, 1)] * 3
 
 
 def test_tasks_are_taken_only_when_there_is_room() -> None:
@@ -103,21 +103,21 @@ def test_tasks_are_taken_only_when_there_is_room() -> None:
             taken.append(task)
             yield task
 
-    for done, _ in enumerate(execute(abs, tasks(), Engine(workers=1)), start=1):
+    for done, _ in enumerate(execute(abs, tasks(), Executor(workers=1)), start=1):
         # Two in flight, and the one that took the place of that just yielded.
         assert len(taken) <= done + 2
     assert taken == list(range(40))
 
 
 def test_a_task_whose_worker_died_is_tried_again(tmp_path: Path) -> None:
-    results = dict(execute(functools.partial(die_once, tmp_path), TASKS, Engine(workers=2)))
+    results = dict(execute(functools.partial(die_once, tmp_path), TASKS, Executor(workers=2)))
     assert results == {task: task**2 for task in TASKS}
     assert (tmp_path / "died").exists()
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_task_that_always_kills_is_lost_and_no_other(workers: int) -> None:
-    results = dict(execute(functools.partial(die_always, 4), TASKS, Engine(workers=workers)))
+    results = dict(execute(functools.partial(die_always, 4), TASKS, Executor(workers=workers)))
     lost = results.pop(4)
     assert isinstance(lost, Lost)
     assert lost.attempts == 3
@@ -127,7 +127,7 @@ def test_a_task_that_always_kills_is_lost_and_no_other(workers: int) -> None:
 
 def test_what_the_function_raises_is_raised() -> None:
     with pytest.raises(KeyError, match="three"):
-        list(execute(fail_at_three, TASKS, Engine(workers=2)))
+        list(execute(fail_at_three, TASKS, Executor(workers=2)))
 
 
 def test_what_the_tasks_raise_is_raised() -> None:
@@ -136,15 +136,15 @@ def test_what_the_tasks_raise_is_raised() -> None:
         raise OSError("the store is full")
 
     with pytest.raises(OSError, match="the store is full"):
-        list(execute(abs, tasks(), Engine(workers=1)))
+        list(execute(abs, tasks(), Executor(workers=1)))
 
 
 def test_an_interrupt_is_not_the_workers_affair() -> None:
-    assert dict(execute(interrupt, [1, 2], Engine(workers=1))) == {1: 1, 2: 2}
+    assert dict(execute(interrupt, [1, 2], Executor(workers=1))) == {1: 1, 2: 2}
 
 
 def test_closing_early_stops_the_workers() -> None:
-    results = execute(threads, range(1000), Engine(workers=2))
+    results = execute(threads, range(1000), Executor(workers=2))
     pids = {next(results)[1][2] for _ in range(20)}
     results.close()  # type: ignore[attr-defined]
     assert await_death(list(pids)) == []
@@ -153,14 +153,14 @@ def test_closing_early_stops_the_workers() -> None:
 SCRIPT = """
 import os, sys, time
 from pathlib import Path
-from limiirl.engines import Engine, execute
+from limiirl.executors import Executor, execute
 
 def slow(folder):
     (Path(folder) / str(os.getpid())).touch()
     time.sleep(0.1)
 
 if __name__ == "__main__":
-    for _ in execute(slow, [sys.argv[1]] * 10_000, Engine(workers=2)):
+    for _ in execute(slow, [sys.argv[1]] * 10_000, Executor(workers=2)):
         pass
 """
 
@@ -221,7 +221,7 @@ class Loaded:
 
 
 def test_what_a_function_holds_travels_once_to_each_worker(tmp_path: Path) -> None:
-    found = dict(execute(Loaded(tmp_path), range(40), Engine(workers=2)))
+    found = dict(execute(Loaded(tmp_path), range(40), Executor(workers=2)))
     assert {task: value for task, (value, _) in found.items()} == {task: float(task) for task in range(40)}
     unpacked = [int(path.name.partition("-")[0]) for path in tmp_path.iterdir()]
     assert len(unpacked) == len(set(unpacked)) <= 2
@@ -237,7 +237,7 @@ def first_waits(marker: Path, task: int) -> int:
 
 
 def test_results_in_the_order_of_the_tasks(tmp_path: Path) -> None:
-    engine = Engine(workers=2)
+    executor = Executor(workers=2)
 
     def tasks(marker: Path) -> Iterator[int]:
         for task in range(8):
@@ -245,16 +245,18 @@ def test_results_in_the_order_of_the_tasks(tmp_path: Path) -> None:
                 marker.touch()
             yield task
 
-    came = [task for task, _ in execute(functools.partial(first_waits, tmp_path / "a"), tasks(tmp_path / "a"), engine)]
+    came = [
+        task for task, _ in execute(functools.partial(first_waits, tmp_path / "a"), tasks(tmp_path / "a"), executor)
+    ]
     assert came != sorted(came)
-    assert ordered(functools.partial(first_waits, tmp_path / "b"), tasks(tmp_path / "b"), engine) == list(range(8))
-    mapped = engine.map(functools.partial(first_waits, tmp_path / "c"), tasks(tmp_path / "c"))
+    assert ordered(functools.partial(first_waits, tmp_path / "b"), tasks(tmp_path / "b"), executor) == list(range(8))
+    mapped = executor.map(functools.partial(first_waits, tmp_path / "c"), tasks(tmp_path / "c"))
     assert list(mapped) == list(range(8))
 
 
 def test_a_lost_task_is_named_where_all_results_are_needed() -> None:
     with pytest.raises(BackendUnavailable, match=r"Task 2 \(7\) has no result: 3 workers died.*use smaller parts"):
-        ordered(functools.partial(die_always, 7), [5, 6, 7, 8], Engine(workers=1))
+        ordered(functools.partial(die_always, 7), [5, 6, 7, 8], Executor(workers=1))
 
 
 def whose(_: int) -> int:
@@ -263,7 +265,7 @@ def whose(_: int) -> int:
 
 def test_a_session_keeps_its_workers_until_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Engine(workers=1).session() as session:
+    with Executor(workers=1).session() as session:
         (first,), (second,) = ordered(whose, [0], session), ordered(whose, [0], session)
         assert first == second
         assert ordered(abs, [-2], session) == [2]
@@ -279,7 +281,7 @@ def test_a_session_keeps_its_workers_until_its_end(tmp_path: Path, monkeypatch: 
 
 
 def test_a_session_takes_one_call_at_a_time() -> None:
-    with Engine(workers=1).session() as session:
+    with Executor(workers=1).session() as session:
         first = session.map(abs, range(0, -20, -1))
         assert next(first) == 0
         with pytest.raises(InvalidParameter, match="still at work on another call.*open another session"):
@@ -291,47 +293,47 @@ def test_a_session_takes_one_call_at_a_time() -> None:
         assert ordered(str, range(3), session) == ["0", "1", "2"], "one that failed has ended"
 
 
-def test_an_engine_has_a_known_name() -> None:
-    with pytest.raises(InvalidParameter, match="engine must be one of local, dask, ray; got 'spark'"):
-        Engine("spark")
+def test_an_executor_has_a_known_name() -> None:
+    with pytest.raises(InvalidParameter, match="executor must be one of local, dask, ray; got 'spark'"):
+        Executor("spark")
 
 
 @pytest.mark.parametrize("workers", [0, -1, 1.5, True])
 def test_workers_are_counted(workers: object) -> None:
     with pytest.raises(InvalidParameter, match=f"at least 1, or None; got {workers!r}"):
-        Engine(workers=workers)  # type: ignore[arg-type]
+        Executor(workers=workers)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("address", [None, "", "somewhere"])
 def test_dask_needs_an_address(address: str | None) -> None:
     with pytest.raises(InvalidParameter, match="scheduler's address with its port; got .*dask scheduler"):
-        Engine("dask", scheduler=address)
+        Executor("dask", scheduler=address)
 
 
 def test_a_closed_session_says_so() -> None:
-    with Engine(workers=1).session() as session:
+    with Executor(workers=1).session() as session:
         assert ordered(abs, [-1], session) == [1]
     with pytest.raises(InvalidParameter, match="The session is closed. Open another"):
         ordered(abs, [-1], session)
 
 
 def test_numpy_counts_workers_too() -> None:
-    assert Engine(workers=np.int64(2)).workers == 2  # type: ignore[arg-type]
+    assert Executor(workers=np.int64(2)).workers == 2  # type: ignore[arg-type]
 
 
 def test_this_machine_has_no_scheduler() -> None:
-    with pytest.raises(InvalidParameter, match="with the engine 'local'. Pass the engine 'dask'"):
-        Engine("local", scheduler="tcp://127.0.0.1:8786")
+    with pytest.raises(InvalidParameter, match="with the executor 'local'. Pass the executor 'dask'"):
+        Executor("local", scheduler="tcp://127.0.0.1:8786")
 
 
-@pytest.mark.parametrize(("package", "engine"), [("distributed", "dask"), ("ray", "ray")])
-def test_an_absent_package_is_named_with_its_remedy(package: str, engine: str) -> None:
+@pytest.mark.parametrize(("package", "executor"), [("distributed", "dask"), ("ray", "ray")])
+def test_an_absent_package_is_named_with_its_remedy(package: str, executor: str) -> None:
     # In a process of its own, where the package cannot be imported; None in sys.modules is Python's own way to say so.
     code = f"""
 import sys
 sys.modules[{package!r}] = None
-from limiirl.engines import Engine, execute
-list(execute(abs, [1], Engine({engine!r}, scheduler="127.0.0.1:1")))
+from limiirl.executors import Executor, execute
+list(execute(abs, [1], Executor({executor!r}, scheduler="127.0.0.1:1")))
 """
     ended = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=False)
     assert "BackendUnavailable" in ended.stderr

@@ -264,7 +264,7 @@ class TestFit:
             found.append({key: told[key] for key in told.keys() - {"saved", "seconds"}})
         assert found[0] == found[1]
         assert "stick-breaking GMM of their features" not in limiirl(folder, *given[:-1], "--out", "told-so").stdout
-        done = limiirl(folder, *given, "--engine", "dask", "--out", "nowhere", code=2)
+        done = limiirl(folder, *given, "--executor", "dask", "--out", "nowhere", code=2)
         assert "needs the scheduler's address" in " ".join(done.stderr.split())
         assert not (folder / "nowhere").exists()
         done = limiirl(folder, *given[:4], *STYLES, "--workers", "2", "--out", "nowhere", code=2)
@@ -360,7 +360,7 @@ class TestDemo:
 
 class TestReproduce:
     @pytest.mark.parametrize(
-        "option", [("--workers", "2"), ("--engine", "dask"), ("--scheduler", "x"), ("--retry-failed",)]
+        "option", [("--workers", "2"), ("--executor", "dask"), ("--scheduler", "x"), ("--retry-failed",)]
     )
     def test_what_drivers_cannot_use_is_refused(self, tmp_path, option):
         done = limiirl(tmp_path, "reproduce", "drivers", *option, "--out", "run", code=2)

@@ -12,7 +12,7 @@ from limiirl._progress import now_and_then
 from limiirl.cli import app
 from limiirl.cli.wording import _ADVICE, _FIRST, _PARAMETERS, _WORD, _WRITERS, in_options, options_of
 from limiirl.errors import LimiirlError
-from limiirl.executors import Engine
+from limiirl.executors import Executor
 from limiirl.irl.device import choose_device
 from limiirl.roads import City, Matches, RoadNetwork, Trips, build, fit_drivers, match, read_trips, record
 from limiirl.streams import FeatureStore
@@ -129,7 +129,7 @@ def provoked(folder):
         lambda: IntentMixture.load(folder),
         lambda: FeatureStore.open(folder),
         lambda: _enough_drawn(1, 3),
-        lambda: Engine(workers=0),
+        lambda: Executor(workers=0),
         lambda: choose_device("tpu", 0),
         no_gpu,
     ]

@@ -1,4 +1,4 @@
-"""The engine "dask" against a plain loop, on a real scheduler and real workers that the tests start on loopback."""
+"""The executor "dask" against a plain loop, on a real scheduler and real workers that the tests start on loopback."""
 
 import functools
 import os
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from limiirl.errors import BackendUnavailable, LimiirlWarning
-from limiirl.executors import Engine, Lost, execute, ordered
+from limiirl.executors import Executor, Lost, execute, ordered
 from limiirl.executors import dask as clusters
 from limiirl.executors.local import Ticket
 from tests.oracles.clusters import Cluster, await_workers, cluster, dask, living
@@ -72,27 +72,27 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def engine(two: Cluster) -> Engine:
+def executor(two: Cluster) -> Executor:
     """Both workers, also after a test that killed one."""
     await_workers(two.address, 2)
-    return Engine("dask", scheduler=two.address)
+    return Executor("dask", scheduler=two.address)
 
 
-def test_results_are_those_of_a_loop(engine: Engine) -> None:
-    assert dict(execute(spectrum, TASKS, engine)) == {seed: spectrum(seed) for seed in TASKS}
+def test_results_are_those_of_a_loop(executor: Executor) -> None:
+    assert dict(execute(spectrum, TASKS, executor)) == {seed: spectrum(seed) for seed in TASKS}
 
 
-def test_workers_of_another_version_are_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_another_version_are_refused(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "__version__", "0.0")  # here, and not in the workers
     with pytest.raises(BackendUnavailable, match=r"have limiirl .*, and here it is 0\.0: they could compute other"):
-        list(execute(abs, TASKS, engine))
+        list(execute(abs, TASKS, executor))
 
 
-def test_a_task_has_one_thread(engine: Engine) -> None:
-    assert {result for _, result in execute(threads, TASKS, engine)} == {(1, 1)}
+def test_a_task_has_one_thread(executor: Executor) -> None:
+    assert {result for _, result in execute(threads, TASKS, executor)} == {(1, 1)}
 
 
-def test_tasks_are_taken_only_when_there_is_room(engine: Engine) -> None:
+def test_tasks_are_taken_only_when_there_is_room(executor: Executor) -> None:
     taken = []
 
     def tasks() -> Iterator[int]:
@@ -100,15 +100,15 @@ def test_tasks_are_taken_only_when_there_is_room(engine: Engine) -> None:
             taken.append(task)
             yield task
 
-    limited = Engine("dask", workers=1, scheduler=engine.scheduler)
+    limited = Executor("dask", workers=1, scheduler=executor.scheduler)
     for done, _ in enumerate(execute(process, tasks(), limited), start=1):
         assert len(taken) <= done + 1
     assert taken == list(range(16))
 
 
-def test_what_the_function_raises_is_raised(engine: Engine) -> None:
+def test_what_the_function_raises_is_raised(executor: Executor) -> None:
     with pytest.raises(KeyError, match="three"):
-        list(execute(fail_at_three, TASKS, engine))
+        list(execute(fail_at_three, TASKS, executor))
 
 
 def hold(folder: Path, task: int) -> None:
@@ -125,15 +125,15 @@ def waiting(dask_worker: Worker) -> int:
 
 
 @pytest.mark.parametrize("session", [False, True])
-def test_closing_early_drops_what_waits(engine: Engine, tmp_path: Path, session: bool) -> None:
+def test_closing_early_drops_what_waits(executor: Executor, tmp_path: Path, session: bool) -> None:
     from tests.oracles.runs import wait_until  # here: a worker imports this module, and need not wait for that one
 
     def queued(client: Client) -> bool:
         return any(client.run(waiting).values())
 
     with ExitStack() as stack:
-        client = stack.enter_context(Client(engine.scheduler, set_as_default=False))
-        used = stack.enter_context(engine.session()) if session else engine
+        client = stack.enter_context(Client(executor.scheduler, set_as_default=False))
+        used = stack.enter_context(executor.session()) if session else executor
         results = execute(functools.partial(hold, tmp_path), range(1000), used)
         assert next(results)[0] == 0
         # Two run, and others wait for their turn, which never comes.
@@ -146,8 +146,8 @@ def test_closing_early_drops_what_waits(engine: Engine, tmp_path: Path, session:
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_worker_killed_midway_loses_nothing(engine: Engine) -> None:
-    results = execute(process, range(30), engine)
+def test_a_worker_killed_midway_loses_nothing(executor: Executor) -> None:
+    results = execute(process, range(30), executor)
     done = [next(results) for _ in range(10)]
     killed = done[-1][1]
     os.kill(killed, signal.SIGKILL)
@@ -157,14 +157,14 @@ def test_a_worker_killed_midway_loses_nothing(engine: Engine) -> None:
     assert {pid for _, pid in done} > {killed}
 
 
-def test_a_task_whose_worker_died_is_tried_again(engine: Engine, tmp_path: Path) -> None:
-    results = dict(execute(functools.partial(die_once, tmp_path), TASKS, engine))
+def test_a_task_whose_worker_died_is_tried_again(executor: Executor, tmp_path: Path) -> None:
+    results = dict(execute(functools.partial(die_once, tmp_path), TASKS, executor))
     assert results == {task: task**2 for task in TASKS}
     assert (tmp_path / "died").exists()
 
 
-def test_a_task_that_always_kills_is_lost_and_no_other(engine: Engine) -> None:
-    results = dict(execute(die_at_four, TASKS, engine))
+def test_a_task_that_always_kills_is_lost_and_no_other(executor: Executor) -> None:
+    results = dict(execute(die_at_four, TASKS, executor))
     lost = results.pop(4)
     assert isinstance(lost, Lost)
     assert lost.attempts == 2
@@ -201,7 +201,7 @@ def die_at_second(folder: Path, task: int) -> int:
 
 
 def test_a_lost_result_whose_task_then_dies_is_computed_again(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dask's own `as_completed` waits for such a result for ever."""
     gather, lost = Client._gather_remote, []
@@ -213,7 +213,7 @@ def test_a_lost_result_whose_task_then_dies_is_computed_again(
         return await gather(client, *given)
 
     monkeypatch.setattr(Client, "_gather_remote", lose_first)
-    assert list(execute(functools.partial(die_at_second, tmp_path), [7], engine)) == [(7, 7)]
+    assert list(execute(functools.partial(die_at_second, tmp_path), [7], executor)) == [(7, 7)]
     assert len(lost) == 1
     assert len(list(tmp_path.iterdir())) == 3
 
@@ -229,7 +229,7 @@ def test_a_scheduler_that_goes_away_midway_is_told(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], task: Callable[[int], object], after: float
 ) -> None:
     with cluster(tmp_path, workers=1) as (address, scheduler):
-        results = execute(task, range(5000), Engine("dask", scheduler=address))
+        results = execute(task, range(5000), Executor("dask", scheduler=address))
         next(results)
         threading.Timer(after, scheduler.kill).start()
         with pytest.raises(BackendUnavailable, match=f"at {address} has gone away. Start the run again"):
@@ -243,7 +243,7 @@ def test_a_scheduler_without_workers_is_told(tmp_path: Path, monkeypatch: pytest
         cluster(tmp_path, workers=0) as (address, _),
         pytest.raises(BackendUnavailable, match=f"had no worker within 1 seconds. Start some: dask worker {address}"),
     ):
-        list(execute(abs, TASKS, Engine("dask", scheduler=address)))
+        list(execute(abs, TASKS, Executor("dask", scheduler=address)))
 
 
 def test_a_run_whose_workers_have_all_gone_says_that_it_waits_and_goes_on(
@@ -256,7 +256,7 @@ def test_a_run_whose_workers_have_all_gone_says_that_it_waits_and_goes_on(
     with cluster(tmp_path, workers=0) as (address, _), ExitStack() as stack:
         with dask(*options):
             await_workers(address, 1)
-            results = execute(process, range(50), Engine("dask", scheduler=address))
+            results = execute(process, range(50), Executor("dask", scheduler=address))
             first = next(results)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -275,7 +275,7 @@ def test_a_scheduler_that_does_not_answer_is_told_soon(monkeypatch: pytest.Monke
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"  # nobody listens there once it is closed
     with pytest.raises(BackendUnavailable, match=f"No Dask scheduler answers at {address} .*Check the address"):
-        list(execute(abs, TASKS, Engine("dask", scheduler=address)))
+        list(execute(abs, TASKS, Executor("dask", scheduler=address)))
 
 
 class Loaded:
@@ -293,8 +293,8 @@ class Loaded:
         return float(self.payload[task]), os.getpid()
 
 
-def test_what_a_function_holds_travels_once_to_each_worker(engine: Engine, tmp_path: Path) -> None:
-    found = dict(execute(Loaded(tmp_path), range(60), engine))
+def test_what_a_function_holds_travels_once_to_each_worker(executor: Executor, tmp_path: Path) -> None:
+    found = dict(execute(Loaded(tmp_path), range(60), executor))
     assert {task: value for task, (value, _) in found.items()} == {task: float(task) for task in range(60)}
     workers = {pid for _, pid in found.values()}
     assert len(workers) == 2, "all tasks went where the input was"
@@ -304,10 +304,10 @@ def test_what_a_function_holds_travels_once_to_each_worker(engine: Engine, tmp_p
     assert len(unpacked) <= 2 * len(workers)
 
 
-def test_a_large_function_survives_the_death_of_the_workers_that_have_it(engine: Engine, tmp_path: Path) -> None:
-    results = execute(Loaded(tmp_path), range(80), engine)
+def test_a_large_function_survives_the_death_of_the_workers_that_have_it(executor: Executor, tmp_path: Path) -> None:
+    results = execute(Loaded(tmp_path), range(80), executor)
     found = [next(results) for _ in range(10)]
-    killed = living(str(engine.scheduler))
+    killed = living(str(executor.scheduler))
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
     found += results
@@ -332,12 +332,12 @@ def test_threads_of_a_worker_take_turns(tmp_path: Path) -> None:
         cluster(tmp_path, workers=1, threads=4) as (address, _),
         pytest.warns(LimiirlWarning, match="have up to 4 threads, of which a task uses one"),
     ):
-        results = dict(execute(Shared(), range(20), Engine("dask", workers=8, scheduler=address)))
+        results = dict(execute(Shared(), range(20), Executor("dask", workers=8, scheduler=address)))
     assert results == dict.fromkeys(range(20), True)
 
 
-def test_a_session_keeps_its_connection_and_forgets_what_was_left(engine: Engine) -> None:
-    with engine.session() as session:
+def test_a_session_keeps_its_connection_and_forgets_what_was_left(executor: Executor) -> None:
+    with executor.session() as session:
         assert ordered(abs, [-3, -1, -2], session) == [3, 1, 2]
         results = execute(process, range(1000), session)
         next(results)

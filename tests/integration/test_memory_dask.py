@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from limiirl.executors import Engine, Lost, execute
+from limiirl.executors import Executor, Lost, execute
 from tests.oracles.clusters import cluster
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
@@ -50,13 +50,13 @@ def greedy(task: int) -> int:
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
     with cluster(tmp_path_factory.mktemp("dask"), workers=1, memory=f"{LIMIT}MiB") as (address, _):
-        yield Engine("dask", scheduler=address)
+        yield Executor("dask", scheduler=address)
 
 
-def test_many_tasks_with_a_large_input_stay_below_the_limit(engine: Engine) -> None:
-    found = dict(execute(Sums(), range(40), engine))
+def test_many_tasks_with_a_large_input_stay_below_the_limit(executor: Executor) -> None:
+    found = dict(execute(Sums(), range(40), executor))
     assert {task: total for task, (total, _, _) in found.items()} == {i: float(i * SIZE * 2**17) for i in range(40)}
     assert len({pid for _, _, pid in found.values()}) == 1, "the worker was replaced on the way"
     assert max(most for _, most, _ in found.values()) < LIMIT
@@ -65,7 +65,7 @@ def test_many_tasks_with_a_large_input_stay_below_the_limit(engine: Engine) -> N
     assert many < few + SIZE
 
 
-def test_a_task_over_the_limit_is_lost_and_no_other(engine: Engine) -> None:
-    found = dict(execute(greedy, range(6), engine))
+def test_a_task_over_the_limit_is_lost_and_no_other(executor: Executor) -> None:
+    found = dict(execute(greedy, range(6), executor))
     assert isinstance(found.pop(3), Lost)
     assert found == {task: task for task in range(6) if task != 3}

@@ -12,7 +12,7 @@ import pytest
 
 import limiirl as ll
 from limiirl.errors import BackendUnavailable
-from limiirl.executors import Engine
+from limiirl.executors import Executor
 from tests.oracles.clusters import Cluster, await_work, cluster, killing
 from tests.oracles.mixture import crossings, walks
 from tests.oracles.runs import command, start
@@ -32,15 +32,17 @@ def slowly(points: Any, n_intents: int, rng: np.random.Generator) -> Any:
     return rng.integers(n_intents, size=len(points))
 
 
-def restarts(engine: Engine | None) -> list[Any]:
-    mix = ll.IntentMixture(2, IRL, init=slowly, n_init=10, random_state=3, **SHORT).fit(MDP, DEMOS, engine=engine)
+def restarts(executor: Executor | None) -> list[Any]:
+    mix = ll.IntentMixture(2, IRL, init=slowly, n_init=10, random_state=3, **SHORT).fit(MDP, DEMOS, executor=executor)
     arrays = (mix.weights_, mix.thetas_, mix.responsibilities_)
     return [*(array.tobytes() for array in arrays), [(r.objective, r.distance) for r in mix.restarts_]]
 
 
-def selection(engine: Engine | None) -> list[Any]:
+def selection(executor: Executor | None) -> list[Any]:
     mixture = ll.IntentMixture(irl=IRL, init=slowly, **SHORT)
-    found = ll.select_intents(MDP, DEMOS, (1, 2), mixture=mixture, folds=3, resamples=2, random_state=0, engine=engine)
+    found = ll.select_intents(
+        MDP, DEMOS, (1, 2), mixture=mixture, folds=3, resamples=2, random_state=0, executor=executor
+    )
     return [found.to_dict(), {k: mix.thetas_.tobytes() for k, mix in found.mixtures.items()}]
 
 
@@ -56,7 +58,7 @@ def alone() -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("name", JOBS)
 def test_the_bits_are_those_of_a_loop(name: str, running: Cluster, alone: dict[str, list[Any]]) -> None:
-    assert JOBS[name](Engine("dask", scheduler=running.address)) == alone[name]
+    assert JOBS[name](Executor("dask", scheduler=running.address)) == alone[name]
 
 
 @pytest.mark.parametrize(("name", "seed"), [("restarts", 0), ("selection", 1)])
@@ -64,7 +66,7 @@ def test_workers_killed_at_random_moments_cost_time_only(
     name: str, seed: int, running: Cluster, alone: dict[str, list[Any]]
 ) -> None:
     with killing(running.address, times=2, seed=seed) as killed:
-        assert JOBS[name](Engine("dask", scheduler=running.address)) == alone[name]
+        assert JOBS[name](Executor("dask", scheduler=running.address)) == alone[name]
     assert killed, "the job was done before anybody was killed"
 
 
@@ -78,11 +80,11 @@ def test_a_scheduler_that_goes_away_is_told_and_the_job_started_again_ends_the_s
             if done == 3:
                 first.scheduler.kill()
 
-        engine = Engine("dask", scheduler=first.address)
+        executor = Executor("dask", scheduler=first.address)
         mixture = ll.IntentMixture(irl=IRL, init=slowly, **SHORT)
         with pytest.raises(BackendUnavailable, match=f"at {first.address} has gone away. Start the run again"):
-            ll.select_intents(MDP, DEMOS, mixture=mixture, random_state=0, engine=engine, callback=give_up)
-    assert selection(Engine("dask", scheduler=running.address)) == alone["selection"]
+            ll.select_intents(MDP, DEMOS, mixture=mixture, random_state=0, executor=executor, callback=give_up)
+    assert selection(Executor("dask", scheduler=running.address)) == alone["selection"]
 
 
 def test_a_command_that_is_killed_and_started_again_prints_the_same(tmp_path: Path, running: Cluster) -> None:
@@ -91,7 +93,7 @@ def test_a_command_that_is_killed_and_started_again_prints_the_same(tmp_path: Pa
     arguments = ("select", tmp_path / "walks.parquet", "--mdp", tmp_path / "mdp.npz", "--most", 2, "--json")
     arguments += ("--folds", 4, "--resamples", 5, "--set", "irl__max_length=7", "--set", "tol=1e-3", "--init", "random")
     wanted = command(*arguments)
-    there = (*arguments, "--engine", "dask", "--scheduler", running.address)
+    there = (*arguments, "--executor", "dask", "--scheduler", running.address)
     with start(*there) as run:
         await_work(running.address)
         time.sleep(random.Random(4).uniform(0.0, 0.2))

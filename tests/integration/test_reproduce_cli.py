@@ -68,10 +68,10 @@ def test_json_is_the_counts_and_nothing_else(folder):
         (["margin", "--repeats", "0"], "repeats must be at least 1; got 0"),
         (["margin", "--repeats", "-2"], "repeats must be at least 1; got -2"),
         (["margin", "--workers", "0"], "workers must be a whole number of at least 1"),
-        (["margin", "--engine", "abacus"], "engine must be one of local, dask, ray; got 'abacus'"),
-        (["margin", "--engine", "dask"], "needs the scheduler's address"),
-        (["margin", "--engine", "dask", "--scheduler", "somewhere"], "got 'somewhere'"),
-        (["margin", "--scheduler", "tcp://127.0.0.1:1"], "'local'. Pass the engine 'dask', or no scheduler."),
+        (["margin", "--executor", "abacus"], "executor must be one of local, dask, ray; got 'abacus'"),
+        (["margin", "--executor", "dask"], "needs the scheduler's address"),
+        (["margin", "--executor", "dask", "--scheduler", "somewhere"], "got 'somewhere'"),
+        (["margin", "--scheduler", "tcp://127.0.0.1:1"], "'local'. Pass the executor 'dask', or no scheduler."),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence_before_anything_is_written(tmp_path, arguments, sentence):
@@ -98,7 +98,7 @@ def test_a_scheduler_that_does_not_answer_is_one_sentence_and_not_logged(tmp_pat
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"  # nobody listens there once it is closed
     for given in (["--scheduler", address], [f"--scheduler={address}"]):
-        arguments = ("reproduce", "margin", "--repeats", 1, "--engine", "dask", *given)
+        arguments = ("reproduce", "margin", "--repeats", 1, "--executor", "dask", *given)
         (line,) = command(*arguments, "--out", tmp_path / "run", code=2).said
         assert line.startswith(f"limiirl: No Dask scheduler answers at {address} (")
     assert recorded(tmp_path / "run") == {}

@@ -114,7 +114,7 @@ REFUSED = [
     (("features", "nowhere", "--mdp", "town.npz", "--out", "x"), "There is no folder or file nowhere"),
     (("features", "bad", "--mdp", "town.npz", "--out", "y"), "1.parquet: demonstration 0, step 1:"),
     (("features", "walks", "--mdp", "town.npz", "--out", "walks"), "not a store of features: it has 0.parquet"),
-    (("features", "walks", "--mdp", "town.npz", "--engine", "dask"), "needs the scheduler's address"),
+    (("features", "walks", "--mdp", "town.npz", "--executor", "dask"), "needs the scheduler's address"),
     (("fit", "walks", "-k", "2"), "walks is not a store of features"),
     (("fit", "features", "-k", "2", "--out", "walks"), "is not a mixture of limiirl alone"),
     (("fit", "features", "-k", "2", "--set", "n_init=4"), "fitted from one start"),

@@ -15,7 +15,7 @@ import pytest
 
 from limiirl import IntentMixture, MaxEnt
 from limiirl.errors import BackendUnavailable
-from limiirl.executors import Engine
+from limiirl.executors import Executor
 from limiirl.streams import Calls, FeatureStore, Rows, assign, fit_streamed, write_features
 from tests.oracles.clusters import Cluster, cluster, killing
 from tests.oracles.mixture import crossings, walks
@@ -52,8 +52,8 @@ def rows_of(index: int) -> Rows:
     return known(index)
 
 
-def written(folder: Path, engine: Engine | None = None) -> FeatureStore:
-    return write_features(MDP, Calls(demos_of, PARTS), folder, engine=engine)
+def written(folder: Path, executor: Executor | None = None) -> FeatureStore:
+    return write_features(MDP, Calls(demos_of, PARTS), folder, executor=executor)
 
 
 def generated() -> FeatureStore:
@@ -61,11 +61,11 @@ def generated() -> FeatureStore:
 
 
 def fitted(
-    engine: Engine | None = None, checkpoint: Path | None = None, tell: Callable[..., None] | None = None
+    executor: Executor | None = None, checkpoint: Path | None = None, tell: Callable[..., None] | None = None
 ) -> Any:
     """Every bit of a fit."""
     mix = IntentMixture(2, MaxEnt(7, bounds=(-5, 5)), max_iter=ITERATIONS, tol=0.0, random_state=0, callback=tell)
-    fit_streamed(mix, MDP, generated(), sample=500, checkpoint=checkpoint, engine=engine)
+    fit_streamed(mix, MDP, generated(), sample=500, checkpoint=checkpoint, executor=executor)
     history = [(entry.iteration, entry.objective, entry.change, entry.weights.tolist()) for entry in mix.history_]
     return repr((mix.thetas_.tolist(), mix.weights_.tolist(), history))
 
@@ -78,24 +78,24 @@ def alone() -> str:
 def test_features_fit_and_memberships_have_the_bits_of_one_process(
     tmp_path: Path, running: Cluster, alone: str
 ) -> None:
-    engine = Engine("dask", scheduler=running.address)
-    here, there = written(tmp_path / "here"), written(tmp_path / "there", engine)
+    executor = Executor("dask", scheduler=running.address)
+    here, there = written(tmp_path / "here"), written(tmp_path / "there", executor)
     assert [part.fingerprint for part in there.parts] == [part.fingerprint for part in here.parts]
-    assert fitted(engine) == alone
+    assert fitted(executor) == alone
     mix = fit_streamed(IntentMixture(2, MaxEnt(7, bounds=(-5, 5)), max_iter=2, random_state=0), MDP, here)
     tables = [
-        [pq.read_table(path) for path in assign(mix, store, tmp_path / name, engine=place)]
-        for store, name, place in ((here, "a", None), (there, "b", engine))
+        [pq.read_table(path) for path in assign(mix, store, tmp_path / name, executor=place)]
+        for store, name, place in ((here, "a", None), (there, "b", executor))
     ]
     assert len(tables[0]) == PARTS
     assert tables[0] == tables[1]
 
 
 def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path, running: Cluster, alone: str) -> None:
-    engine = Engine("dask", scheduler=running.address)
+    executor = Executor("dask", scheduler=running.address)
     with killing(running.address, times=4, seed=0) as killed:
-        store = written(tmp_path / "features", engine)
-        assert fitted(engine) == alone
+        store = written(tmp_path / "features", executor)
+        assert fitted(executor) == alone
     assert killed, "all was done before anybody was killed"
     wanted = written(tmp_path / "alone")
     assert [part.fingerprint for part in store.parts] == [part.fingerprint for part in wanted.parts]
@@ -111,12 +111,12 @@ def test_a_scheduler_that_goes_away_is_told_and_the_fit_goes_on_from_its_checkpo
             if entry.iteration == 2:
                 first.scheduler.kill()
 
-        engine = Engine("dask", scheduler=first.address)
+        executor = Executor("dask", scheduler=first.address)
         with pytest.raises(BackendUnavailable, match=f"at {first.address} has gone away. Start the run again"):
-            fitted(engine, checkpoint, give_up)
+            fitted(executor, checkpoint, give_up)
     seen: list[int] = []
-    engine = Engine("dask", scheduler=running.address)
-    assert fitted(engine, checkpoint, lambda _, entry: seen.append(entry.iteration)) == alone
+    executor = Executor("dask", scheduler=running.address)
+    assert fitted(executor, checkpoint, lambda _, entry: seen.append(entry.iteration)) == alone
     assert seen == list(range(3, ITERATIONS + 1)), "it did not go on after what was kept"
 
 
@@ -127,7 +127,7 @@ def test_a_fit_that_is_killed_goes_on_to_the_same_intents(tmp_path: Path, runnin
     fit = ("stream", "fit", tmp_path / "features", "--intents", 2, *limits)
     wanted = command(*fit, "--out", tmp_path / "alone")
     there = (*fit, "--out", tmp_path / "there", "--checkpoint", checkpoint)
-    there += ("--engine", "dask", "--scheduler", running.address)
+    there += ("--executor", "dask", "--scheduler", running.address)
     with start(*there) as run:
         run.until(checkpoint.exists)
         time.sleep(random.Random(2).uniform(0.0, 0.05))

@@ -13,7 +13,7 @@ from tests.oracles.runs import command, counts, expected, recorded, rows, shards
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 
 STUDY, REPEATS = "margin", 8
-MARGIN = ("reproduce", STUDY, "--repeats", REPEATS, "--no-report", "--json", "--engine", "dask")
+MARGIN = ("reproduce", STUDY, "--repeats", REPEATS, "--no-report", "--json", "--executor", "dask")
 pytestmark = pytest.mark.slow
 
 

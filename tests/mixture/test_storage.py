@@ -18,7 +18,7 @@ from sklearn.cluster import KMeans
 import limiirl
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, RewardEnsemble, select_intents
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlError, LimiirlWarning, NotFitted
-from limiirl.executors import Engine
+from limiirl.executors import Executor
 from limiirl.irl import MODELS
 from limiirl.kernels.gpu.emulator import compiler
 from limiirl.mixture import io
@@ -406,10 +406,10 @@ def test_a_mixture_on_its_way_to_a_worker_keeps_its_device(monkeypatch):
     assert pickle.loads(pickle.dumps(sent)).irl.device == "gpu"
     mdp, demos = problem()
     with (
-        Engine(workers=1).session() as session,
+        Executor(workers=1).session() as session,
         pytest.raises(LimiirlError, match="LIMIIRL_GPU=off says to use no GPU"),
     ):
-        select_intents(mdp, demos, [1, 2], mixture=sent, folds=0, resamples=0, engine=session)
+        select_intents(mdp, demos, [1, 2], mixture=sent, folds=0, resamples=0, executor=session)
 
 
 def test_pickles_and_folders_of_a_gpu_are_of_use_without_one(tmp_path, monkeypatch):

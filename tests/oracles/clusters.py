@@ -107,7 +107,7 @@ def cluster(
             )
             hook = ("--preload-nanny", "tests.oracles.clusters")
             stack.enter_context(dask("worker", "--scheduler-file", contact, *options, *hook, preloaded=preloaded))
-            # On a busy machine they may take longer than an engine waits for its first worker.
+            # On a busy machine they may take longer than an executor waits for its first worker.
             await_workers(address, workers)
         yield Cluster(address, scheduler)
 

@@ -172,9 +172,7 @@ def every_kind() -> Report:
         "`limiirl.mixture`; the theory is in [the paper](https://example.org/paper).\n\n"
         "- Iterations stay flat in N.\n- All methods worsen with wind.\n- " + literal(HOSTILE)
     )
-    command = (
-        "limiirl reproduce table1 --repeats 100 --workers 2 --seed 0 --engine local --out runs/table1-with-a-long-name"
-    )
+    command = "limiirl reproduce table1 --repeats 100 --workers 2 --seed 0 --executor local --out runs/table1-long-name"
     return Report(
         title="Multiple-intent IRL on ElementWorld",
         lead="LiMIIRL starts recover the true intents with a third of the iterations of random starts.",

@@ -35,7 +35,7 @@ Key = tuple[str, int]
 
 @cache
 def expected(study: str, repeats: int) -> dict[Key, dict[str, Any]]:
-    """What a study must come to: its trials one after the other in this process, without engine and without store."""
+    """What a study must come to: its trials one after the other in this process, without executor and without store."""
     found = [attempt(task) for task in tasks(choose([study]), repeats)]
     assert not any(record.failed for record in found), [record.error for record in found]
     return {record.key: record.reproducible() for record in found}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from limiirl.errors import InvalidFile
-from limiirl.executors import Engine
+from limiirl.executors import Executor
 from limiirl.experiments.results import TABLE1, Results
 from limiirl.experiments.run import run_studies
 from limiirl.experiments.spec import METHODS
@@ -29,7 +29,7 @@ def store(tmp_path_factory):
     """A run: real fits of the main setting, in which there is something to look into, and made-up ones elsewhere."""
     store = Store(tmp_path_factory.mktemp("run"))
     store.note(["limiirl", "reproduce", "all", "<b>"], range(WORLDS))
-    run_studies(choose(["boxplots"]), store, Engine(workers=1), repeats=WORLDS)
+    run_studies(choose(["boxplots"]), store, Executor(workers=1), repeats=WORLDS)
     real = store.keys()
     for number, study in enumerate(STUDIES.values()):
         records = made(study, lambda m, x, k, s: 1.0 + 0.1 * s, n_worlds=WORLDS, seed=number).records.values()

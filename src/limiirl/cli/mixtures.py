@@ -12,7 +12,7 @@ import typer
 
 from limiirl._progress import fits
 from limiirl.cli.inputs import check_target, configured, groups_of, make_mixture, read_demos, read_problem
-from limiirl.cli.options import DeviceName, EngineName, Scheduler, Workers, chosen_engine, tell_device, with_device
+from limiirl.cli.options import DeviceName, ExecutorName, Scheduler, Workers, resolve_executor, tell_device, with_device
 from limiirl.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -62,24 +62,24 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     seed: Seed = 0,
     by_group: ByGroup = False,
     device: DeviceName = None,
-    engine: EngineName = None,
+    executor: ExecutorName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn the intents behind demonstrations, print what was found, and save it.
 
-    With --engine or --workers the starts of --n-init run at once; what is found is the same.
+    With --executor or --workers the starts of --n-init run at once; what is found is the same.
 
     Example: limiirl fit walks.parquet --mdp town.npz --intents 3 --out intents
     """
     check_target(out)  # before the work, not after it
-    placed = chosen_engine(engine, workers, scheduler)
+    placed = resolve_executor(executor, workers, scheduler)
     world, recorded = read_problem(demos, mdp, model, gamma)
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
     mixture = make_mixture(n_intents, model, with_device(settings, device), verbose=sys.stderr.isatty(), **parameters)
     tell_device(device, world)
-    mixture.fit(world, recorded, groups_of(recorded, by_group), engine=placed)
+    mixture.fit(world, recorded, groups_of(recorded, by_group), executor=placed)
     _tell(mixture, out, as_json, {}, "")
 
 
@@ -180,14 +180,14 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     device: DeviceName = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the criteria into this .png, .svg or .pdf.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the recommended mixture.")] = None,
-    engine: EngineName = None,
+    executor: ExecutorName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
     """Recommend a number of intents by several criteria.
 
-    With --engine or --workers the fits run at once; what is found is the same.
+    With --executor or --workers the fits run at once; what is found is the same.
 
     Example: limiirl select walks.parquet --mdp town.npz --most 6 --plot criteria.png
     """
@@ -197,7 +197,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         check_target(out)
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidFile(f"{plot} must end in .png, .svg or .pdf.")
-    placed = chosen_engine(engine, workers, scheduler)
+    placed = resolve_executor(executor, workers, scheduler)
     world, recorded = read_problem(demos, mdp, model, gamma)
     mixture = make_mixture(1, model, with_device(settings, device), init=init)
     tell_device(device, world)
@@ -213,7 +213,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         random_state=seed,
         verbose=sys.stderr.isatty(),
         callback=None if sys.stderr.isatty() else fits(),
-        engine=placed,
+        executor=placed,
     )
     typer.echo(json.dumps(found.to_dict()) if as_json else str(found))
     if plot is not None:

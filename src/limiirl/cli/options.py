@@ -12,7 +12,7 @@ import typer
 from limiirl.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from limiirl.executors import Engine
+    from limiirl.executors import Executor
     from limiirl.mdp import MDP
 
 
@@ -56,25 +56,25 @@ def tell_device(device: str | None, mdp: MDP | int | None) -> None:
     typer.echo(f"--device auto: computing on {where}.", err=True)
 
 
-EngineName = Annotated[
-    str | None, typer.Option("--engine", help="Where to run: local, dask, or ray (not covered by our tests).")
+ExecutorName = Annotated[
+    str | None, typer.Option("--executor", help="Where to run: local, dask, or ray (not covered by our tests).")
 ]
 Workers = Annotated[int | None, typer.Option(help="Processes at once; as many as there are cores by default.")]
 Scheduler = Annotated[str | None, typer.Option(help="Address of the cluster, for dask and ray.")]
 
 
-def chosen_engine(name: str | None, workers: int | None, scheduler: str | None) -> Engine | None:
-    """Return the engine that was asked for, whose package is there; None where no option was given.
+def resolve_executor(name: str | None, workers: int | None, scheduler: str | None) -> Executor | None:
+    """Return the executor that was asked for, whose package is there; None where no option was given.
 
-    >>> chosen_engine(None, None, None) is None
+    >>> resolve_executor(None, None, None) is None
     True
-    >>> chosen_engine(None, 2, None)
-    Engine(name='local', workers=2, scheduler=None)
+    >>> resolve_executor(None, 2, None)
+    Executor(name='local', workers=2, scheduler=None)
     """
     if name is None and workers is None and scheduler is None:
         return None
-    from limiirl.executors import Engine
+    from limiirl.executors import Executor
 
-    engine = Engine(name or "local", workers, scheduler)
-    engine.check()
-    return engine
+    executor = Executor(name or "local", workers, scheduler)
+    executor.check()
+    return executor

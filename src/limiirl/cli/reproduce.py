@@ -18,7 +18,7 @@ import typer
 
 from limiirl._progress import told_stages
 from limiirl.cli.inputs import check_page
-from limiirl.cli.options import EngineName, Scheduler, Workers, chosen_engine
+from limiirl.cli.options import ExecutorName, Scheduler, Workers, resolve_executor
 from limiirl.cli.roads_inputs import read_matched
 from limiirl.errors import InvalidFile, InvalidParameter
 
@@ -186,7 +186,7 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
         str | None, typer.Option(help="drivers: where to compute, cpu, gpu, or auto (a GPU where it is worth it).")
     ] = None,
     workers: Workers = None,
-    engine: EngineName = "local",
+    executor: ExecutorName = "local",
     scheduler: Scheduler = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what ended in an error.")] = False,
     report: Annotated[bool, typer.Option(help="Write the report when all is done.")] = True,
@@ -199,7 +199,11 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     Example: limiirl reproduce table1 --repeats 100 --out run
     """
     if studies == ["drivers"]:
-        unused = {"--workers": workers is not None, "--engine": engine != "local", "--scheduler": scheduler is not None}
+        unused = {
+            "--workers": workers is not None,
+            "--executor": executor != "local",
+            "--scheduler": scheduler is not None,
+        }
         _check_unused(unused | {"--retry-failed": retry_failed})
         reproduce_drivers((network, matches), out, repeats, train, device=device, report=report, as_json=as_json)
         return
@@ -217,7 +221,7 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.report.studies import gather, told_in_text
 
     chosen = choose(studies)
-    placed = chosen_engine(engine or "local", workers, scheduler)  # before the folder is touched
+    placed = resolve_executor(executor or "local", workers, scheduler)  # before the folder is touched
     seeds = {seed for _, seed in tasks(chosen, repeats)}
     store = Store(out)
     # Where somebody's cluster is belongs in no report.

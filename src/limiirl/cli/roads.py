@@ -12,7 +12,7 @@ import typer
 from limiirl._progress import counted, fits, iterations, told_stages
 from limiirl.cli import roads_forecast
 from limiirl.cli.inputs import check_page, check_target, show_page
-from limiirl.cli.options import DeviceName, EngineName, Scheduler, Workers, chosen_engine, tell_device
+from limiirl.cli.options import DeviceName, ExecutorName, Scheduler, Workers, resolve_executor, tell_device
 from limiirl.cli.roads_forecast import AsJson, Network, Seed
 from limiirl.cli.roads_inputs import (
     as_lines,
@@ -193,7 +193,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the fitted mixture.")] = Path("styles"),
     no_examples: NoExamples = False,
     device: DeviceName = None,
-    engine: EngineName = None,
+    executor: ExecutorName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     seed: Seed = 0,
@@ -202,7 +202,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
 ) -> None:
     """Learn driving styles from matched trips of 10 to 300 segments.
 
-    With --engine or --workers the fits of `--intents select` run at once; what is found is the same.
+    With --executor or --workers the fits of `--intents select` run at once; what is found is the same.
 
     Example: limiirl roads fit porto.npz matches.npz --intents 3 --trips 1000 --out styles --page styles-page
     """
@@ -211,10 +211,10 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
 
     check_target(out)
     check_page(page)
-    placed = chosen_engine(engine, workers, scheduler)
+    placed = resolve_executor(executor, workers, scheduler)
     if placed is not None and n_intents != "select":
         raise InvalidParameter(
-            "--engine, --workers and --scheduler are for the many fits of --intents select. Leave them out."
+            "--executor, --workers and --scheduler are for the many fits of --intents select. Leave them out."
         )
     roads, matched = read_matched(network, matches)
     tell_device(device, roads.n_segments + roads.n_turns)
@@ -232,7 +232,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         by_driver=by_driver,
         init=init,
         device=device or "cpu",
-        engine=placed,
+        executor=placed,
         random_state=seed,
         verbose=on_terminal,
         callback=None if on_terminal else iterations(f"learning styles from {plural(len(demos), 'trip')}"),

@@ -15,7 +15,7 @@ import typer
 
 from limiirl.cli.inputs import check_target, make_mixture
 from limiirl.cli.mixtures import AsJson, Init, Seed, Setting
-from limiirl.cli.options import DeviceName, EngineName, Scheduler, Workers, chosen_engine, tell_device, with_device
+from limiirl.cli.options import DeviceName, ExecutorName, Scheduler, Workers, resolve_executor, tell_device, with_device
 from limiirl.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def features(
     by_group: Annotated[
         bool, typer.Option("--by-group", help="One intent a group; a group must lie within one file.")
     ] = False,
-    engine: EngineName = None,
+    executor: ExecutorName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     as_json: AsJson = False,
@@ -58,7 +58,7 @@ def features(
             source,
             out,
             by_group=by_group,
-            engine=chosen_engine(engine, workers, scheduler),
+            executor=resolve_executor(executor, workers, scheduler),
             progress=lambda done, total: tell(f"{done} of {total or 'some'} parts done"),
         )
     facts = {"rows": store.n, "demonstrations": store.n_demos, "features": store.n_features, "parts": len(store.parts)}
@@ -84,7 +84,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     seed: Seed = 0,
     verify: Verify = False,
     device: DeviceName = None,
-    engine: EngineName = None,
+    executor: ExecutorName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     as_json: AsJson = False,
@@ -113,7 +113,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
             opened,
             sample=sample,
             checkpoint=checkpoint,
-            engine=chosen_engine(engine, workers, scheduler),
+            executor=resolve_executor(executor, workers, scheduler),
             progress=meter.rows,
         )
     mixture.set_params(callback=None).save(out)
@@ -139,7 +139,7 @@ def assign(  # noqa: PLR0913 (a command's options, each with a default)
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for a parquet file a part.")] = Path("memberships"),
     verify: Verify = False,
     device: DeviceName = None,
-    engine: EngineName = None,
+    executor: ExecutorName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     as_json: AsJson = False,
@@ -163,7 +163,7 @@ def assign(  # noqa: PLR0913 (a command's options, each with a default)
             fitted,
             opened,
             out,
-            engine=chosen_engine(engine, workers, scheduler),
+            executor=resolve_executor(executor, workers, scheduler),
             progress=lambda done, total: tell(f"{done:,} of {total:,} {opened.noun}"),
         )
     if as_json:

@@ -1,10 +1,4 @@
-"""Engines: the same tasks on processes of this machine, on a Dask cluster or on a Ray cluster, with the same results.
-
-Where what is: `executors` has the loop that drives every engine, `pools` what it needs of one and the engine of this
-machine, `clusters` Dask and Ray. What is called again and again opens its engine once: `with engine.session()`.
-
-Engines: run many independent tasks on processes of this machine, on a Dask cluster or on a Ray cluster.
-"""
+"""Executors: the same tasks on processes of this machine, on a Dask cluster or on a Ray cluster, with the same results."""
 
 from __future__ import annotations
 
@@ -26,12 +20,12 @@ from limiirl.executors.local import Death, LocalPool, Pool, Ticket, on_one_threa
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-ENGINES = ("local", "dask", "ray")
+EXECUTORS = ("local", "dask", "ray")
 _DASK_ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?[^\s/]+:\d+/?")
 
 
 @dataclass(frozen=True)
-class Engine:
+class Executor:
     """Where tasks run.
 
     Parameters
@@ -46,7 +40,7 @@ class Engine:
 
     Examples
     --------
-    >>> Engine("local", workers=2).workers
+    >>> Executor("local", workers=2).workers
     2
     """
 
@@ -55,16 +49,16 @@ class Engine:
     scheduler: str | None = None
 
     def __post_init__(self) -> None:
-        if self.name not in ENGINES:
-            raise InvalidParameter(f"engine must be one of {', '.join(ENGINES)}; got {self.name!r}.")
+        if self.name not in EXECUTORS:
+            raise InvalidParameter(f"executor must be one of {', '.join(EXECUTORS)}; got {self.name!r}.")
         if self.workers is not None and (
             isinstance(self.workers, bool) or not isinstance(self.workers, Integral) or self.workers < 1
         ):
             raise InvalidParameter(f"workers must be a whole number of at least 1, or None; got {self.workers!r}.")
         if self.name == "local" and self.scheduler is not None:
             raise InvalidParameter(
-                f"scheduler is a cluster's address; got {self.scheduler!r} with the engine 'local'. "
-                "Pass the engine 'dask', or no scheduler."
+                f"scheduler is a cluster's address; got {self.scheduler!r} with the executor 'local'. "
+                "Pass the executor 'dask', or no scheduler."
             )
         if not isinstance(self.scheduler, str | None):
             raise InvalidParameter(
@@ -72,7 +66,7 @@ class Engine:
             )
         if self.name == "dask" and not _DASK_ADDRESS.fullmatch(self.scheduler or ""):
             raise InvalidParameter(
-                f"The engine 'dask' needs the scheduler's address with its port; got {self.scheduler!r}. "
+                f"The executor 'dask' needs the scheduler's address with its port; got {self.scheduler!r}. "
                 "Start one with `dask scheduler` and pass the address that it prints, as in tcp://10.0.0.1:8786; that "
                 "of its dashboard, http://, is another."
             )
@@ -82,11 +76,11 @@ class Engine:
         return _in_order(function, tasks, self)
 
     def session(self) -> Session:
-        """Return the engine with workers that stay from one call to the next, for a `with` block; see `Session`."""
+        """Return the executor with workers that stay from one call to the next, for a `with` block; see `Session`."""
         return Session(self)
 
     def check(self) -> None:
-        """Raise `BackendUnavailable` if the package that the engine needs is absent."""
+        """Raise `BackendUnavailable` if the package that the executor needs is absent."""
         if self.name != "local":
             package = {"dask": "distributed", "ray": "ray"}[self.name]
             if find_spec(package) is None:
@@ -94,26 +88,26 @@ class Engine:
 
 
 class Session:
-    """An engine that is open: its workers stay from one call of `execute`, `ordered` or `map` to the next.
+    """An executor that is open: its workers stay from one call of `execute`, `ordered` or `map` to the next.
 
     Starting processes, or meeting a cluster, takes longer than a small task. What hands out tasks again and again, such
-    as EM over parts of the data, opens its engine once. One call at a time: a second is refused
+    as EM over parts of the data, opens its executor once. One call at a time: a second is refused
     until the first's results are all taken, or its iterator is closed.
 
     Parameters
     ----------
-    engine : Engine
+    executor : Executor
 
     Examples
     --------
-    >>> with Engine(workers=1).session() as session:
+    >>> with Executor(workers=1).session() as session:
     ...     ordered(abs, [-2, 1], session), list(session.map(str, [3]))
     ([2, 1], ['3'])
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.pool = _open(engine)
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.pool = _open(executor)
         self._busy, self._closed = False, False
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
@@ -124,7 +118,7 @@ class Session:
     def call(self) -> Iterator[Pool]:
         """Yield the pool for one call, and forget afterwards what is left of it."""
         if self._closed:
-            raise InvalidParameter("The session is closed. Open another: engine.session().")
+            raise InvalidParameter("The session is closed. Open another: executor.session().")
         if self._busy:
             raise InvalidParameter(
                 "The session is still at work on another call, whose results have not all been taken. Take them, close "
@@ -174,7 +168,7 @@ class Lost:
 
 
 def execute(
-    function: Callable[[Task], Result], tasks: Iterable[Task], engine: Engine | Session
+    function: Callable[[Task], Result], tasks: Iterable[Task], executor: Executor | Session
 ) -> Iterator[tuple[Task, Result | Lost]]:
     """Yield each task with its result, as they come, in any order.
 
@@ -188,7 +182,7 @@ def execute(
         Takes a task and returns its result. It and they must survive pickling.
     tasks : iterable
         May be lazy; it is iterated in the caller's thread.
-    engine : Engine or Session
+    executor : Executor or Session
         Where they run.
 
     Yields
@@ -201,16 +195,16 @@ def execute(
     Raises
     ------
     BackendUnavailable
-        If the engine's package is absent, or the cluster cannot be reached or goes away.
+        If the executor's package is absent, or the cluster cannot be reached or goes away.
 
     Examples
     --------
-    >>> sorted(execute(abs, [-2, 1, -3], Engine(workers=1)))
+    >>> sorted(execute(abs, [-2, 1, -3], Executor(workers=1)))
     [(-3, 3), (-2, 2), (1, 1)]
     """
     suspects: list[tuple[Ticket, Death]] = []
     tickets: Iterator[Ticket] = map(Ticket, tasks)
-    with engine.call() if isinstance(engine, Session) else closing(_open(engine)) as pool:
+    with executor.call() if isinstance(executor, Session) else closing(_open(executor)) as pool:
         pool.use(functools.partial(on_one_thread, function))
         for round_ in range(1, pool.rounds + 1):
             suspects = []
@@ -228,12 +222,12 @@ def execute(
         )
 
 
-def ordered(function: Callable[[Task], Result], tasks: Iterable[Task], engine: Engine | Session) -> list[Result]:
+def ordered(function: Callable[[Task], Result], tasks: Iterable[Task], executor: Executor | Session) -> list[Result]:
     """Return the results in the order of the tasks.
 
     Parameters
     ----------
-    function, tasks, engine
+    function, tasks, executor
         As `execute` takes them.
 
     Returns
@@ -248,16 +242,18 @@ def ordered(function: Callable[[Task], Result], tasks: Iterable[Task], engine: E
 
     Examples
     --------
-    >>> ordered(abs, [-2, 1, -3], Engine(workers=1))
+    >>> ordered(abs, [-2, 1, -3], Executor(workers=1))
     [2, 1, 3]
     """
-    return list(_in_order(function, tasks, engine))
+    return list(_in_order(function, tasks, executor))
 
 
-def _in_order(function: Callable[[Task], Result], tasks: Iterable[Task], engine: Engine | Session) -> Iterator[Result]:
+def _in_order(
+    function: Callable[[Task], Result], tasks: Iterable[Task], executor: Executor | Session
+) -> Iterator[Result]:
     waiting: dict[int, Result] = {}
     following = 0
-    for (index, task), result in execute(functools.partial(_numbered, function), enumerate(tasks), engine):
+    for (index, task), result in execute(functools.partial(_numbered, function), enumerate(tasks), executor):
         if isinstance(result, Lost):
             raise BackendUnavailable(
                 f"Task {index} ({reprlib.repr(task)}) has no result: {result} "
@@ -274,12 +270,12 @@ def _numbered(function: Callable[[Task], Result], task: tuple[int, Task]) -> Res
     return function(task[1])
 
 
-def _open(engine: Engine) -> Pool:
-    if engine.name == "dask":
-        return DaskPool(str(engine.scheduler), engine.workers)
-    if engine.name == "ray":
-        return RayPool(engine.scheduler, engine.workers)
-    return LocalPool(engine.workers)
+def _open(executor: Executor) -> Pool:
+    if executor.name == "dask":
+        return DaskPool(str(executor.scheduler), executor.workers)
+    if executor.name == "ray":
+        return RayPool(executor.scheduler, executor.workers)
+    return LocalPool(executor.workers)
 
 
 def _drive(pool: Pool, tickets: Iterator[Ticket], alone: bool) -> Iterator[tuple[Ticket, Any]]:
@@ -300,4 +296,4 @@ def _drive(pool: Pool, tickets: Iterator[Ticket], alone: bool) -> Iterator[tuple
             yield ticket, outcome
 
 
-__all__ = ["Engine", "Lost", "Session", "execute", "ordered"]
+__all__ = ["Executor", "Lost", "Session", "execute", "ordered"]

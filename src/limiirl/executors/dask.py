@@ -1,4 +1,4 @@
-"""Engines on clusters: Dask and Ray."""
+"""Executors on clusters: Dask and Ray."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ _LARGE = 16_384
 _SAFE = "Start the run again when it is back: what a run has written to a folder is not done again."
 
 
-def absent(engine: str) -> str:
-    """Return what to do about an engine whose package is not installed.
+def absent(executor: str) -> str:
+    """Return what to do about an executor whose package is not installed.
 
     >>> absent("ray")
-    "The engine 'ray' needs Ray, which is not installed. Install it: pip install ray."
+    "The executor 'ray' needs Ray, which is not installed. Install it: pip install ray."
     """
-    package = {"dask": "'dask[distributed]'", "ray": "ray"}[engine]
+    package = {"dask": "'dask[distributed]'", "ray": "ray"}[executor]
     return (
-        f"The engine '{engine}' needs {engine.capitalize()}, which is not installed. Install it: pip install {package}."
+        f"The executor '{executor}' needs {executor.capitalize()}, which is not installed. "
+        f"Install it: pip install {package}."
     )
 
 

@@ -1,4 +1,4 @@
-"""What an engine offers to the loop of `execute`, and the engine of this machine: a pool of processes."""
+"""What an executor offers to the loop of `execute`, and the executor of this machine: a pool of processes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Death:
 
 
 class Pool(Protocol):
-    """What the loop needs of an engine."""
+    """What the loop needs of an executor."""
 
     # How many times a task is tried before it is given up; the last time alone.
     rounds: int

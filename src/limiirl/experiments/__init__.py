@@ -1,4 +1,4 @@
-"""Experiments that can be stopped, resumed and spread: specifications, trials, a store of their records, engines.
+"""Experiments that can be stopped, resumed and spread: specifications, trials, a store of their records, executors.
 
 A `Spec` and a seed determine a trial; `run_trial` is a pure function of them. A `Study` is a list of settings that are
 compared over the same worlds, `run_studies` runs what a `Store` does not have yet, and `Results` are the records of a

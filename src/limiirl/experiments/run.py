@@ -1,4 +1,4 @@
-"""Running studies: skip what the store has, send the rest to an engine, and write what comes back."""
+"""Running studies: skip what the store has, send the rest to an executor, and write what comes back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from limiirl.executors import Engine, Lost, execute
+from limiirl.executors import Executor, Lost, execute
 from limiirl.experiments.spec import Spec, Study
 from limiirl.experiments.store import Store
 from limiirl.experiments.studies import tasks
@@ -76,7 +76,7 @@ class _Ledger:
 def run_studies(
     studies: Sequence[Study],
     store: Store,
-    engine: Engine | None = None,
+    executor: Executor | None = None,
     repeats: int | None = None,
     *,
     retry_failed: bool = False,
@@ -84,14 +84,14 @@ def run_studies(
 ) -> Progress:
     """Run every trial of some studies that the store does not have, and write its record.
 
-    The records are the same whatever the engine, the number of workers and the interruptions. Several runs may write
+    The records are the same whatever the executor, the number of workers and the interruptions. Several runs may write
     to one store at once: each takes up what the other has written by the time it gets there.
 
     Parameters
     ----------
     studies : sequence of Study
     store : Store
-    engine : Engine, optional
+    executor : Executor, optional
         All cores of this machine by default.
     repeats : int, optional
         Worlds a study; the paper's by default.
@@ -105,9 +105,9 @@ def run_studies(
     >>> import tempfile
     >>> from limiirl.experiments.studies import choose
     >>> store = Store(tempfile.mkdtemp())
-    >>> run_studies(choose(["margin"]), store, Engine(workers=1), repeats=1).done
+    >>> run_studies(choose(["margin"]), store, Executor(workers=1), repeats=1).done
     5
-    >>> run_studies(choose(["margin"]), store, Engine(workers=1), repeats=1).skipped
+    >>> run_studies(choose(["margin"]), store, Executor(workers=1), repeats=1).skipped
     5
     """
     wanted = list(tasks(studies, repeats))
@@ -133,7 +133,7 @@ def run_studies(
                 yield task
 
     try:
-        for (spec, seed), result in execute(attempt, missing(), engine or Engine()):
+        for (spec, seed), result in execute(attempt, missing(), executor or Executor()):
             record = _lost(spec, seed, result) if isinstance(result, Lost) else result
             progress.done += 1
             if record.failed:

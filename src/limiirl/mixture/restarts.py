@@ -1,4 +1,4 @@
-"""Several starts of EM, here or on the workers of an engine; what they found, and how far their solutions lie apart.
+"""Several starts of EM, here or on the workers of an executor; what they found, and how far their solutions lie apart.
 
 Intents of one fit in the order of another's: intents have no numbers by nature, so every fit numbers them anew.
 """
@@ -273,16 +273,16 @@ class FromStart:
             found = refine(self.prepared, found, self.settings, tell)
         return Outcome(found, start.empty, None if hasattr(self.irl, "prepare") else self.irl)
 
-    def run(self, seeds: Sequence[Seed], told: Told, engine: Mapper | None) -> list[Outcome]:
-        """Return what EM finds from each start, in their order; an engine tells of a start when it has ended."""
-        self._told = told if engine is None else None
+    def run(self, seeds: Sequence[Seed], told: Told, executor: Mapper | None) -> list[Outcome]:
+        """Return what EM finds from each start, in their order; an executor tells of a start when it has ended."""
+        self._told = told if executor is None else None
         outcomes = []
-        for i, outcome in enumerate(spread(self, enumerate(seeds), engine)):
+        for i, outcome in enumerate(spread(self, enumerate(seeds), executor)):
             outcomes.append(outcome)
-            if engine is not None and (tell := told(i)) is not None:
+            if executor is not None and (tell := told(i)) is not None:
                 for entry in outcome.solution.history:
                     tell(entry)
         model = outcomes[-1].model
-        if engine is not None and model is not None:
+        if executor is not None and model is not None:
             self.irl, self._starts = model, None
         return outcomes

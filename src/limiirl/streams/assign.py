@@ -32,7 +32,7 @@ def assign(
     store: FeatureStore | str | PathLike[str],
     folder: str | PathLike[str],
     *,
-    engine: Workers = None,
+    executor: Workers = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Path]:
     """Write which intent each row of a store follows: a parquet file for each part, in order; return their paths.
@@ -47,7 +47,7 @@ def assign(
     store : FeatureStore or path
     folder : path
         Made if it is not there. Files of the same names are replaced, each whole or not at all.
-    engine, progress
+    executor, progress
         As `fit_streamed` has them.
 
     Examples
@@ -90,7 +90,7 @@ def assign(
             if progress is not None:
                 progress(begun, rows.n)
 
-    return [Path(path) for path in spread(assign_part, tasks(), engine)]
+    return [Path(path) for path in spread(assign_part, tasks(), executor)]
 
 
 def assign_part(task: AssignTask) -> str:

@@ -42,7 +42,7 @@ def fit_streamed(
     *,
     sample: int = SAMPLE,
     checkpoint: str | PathLike[str] | None = None,
-    engine: Workers = None,
+    executor: Workers = None,
     block: int = WINDOW,
     progress: Callable[[int, int], None] | None = None,
 ) -> IntentMixture:
@@ -69,7 +69,7 @@ def fit_streamed(
         returned as it is, with all of them: `n_iter_` says how many. That of other data, of another MDP or of other
         settings is refused, whatever the `device` and the `max_memory`; functions (an `init`, a generated store) are
         told apart by their names only.
-    engine : Engine or Session, optional
+    executor : Executor or Session, optional
         Where the passes run; its workers stay from the first to the last. By default in this process, on its threads,
         which is best on one machine.
     block : int
@@ -110,7 +110,10 @@ def fit_streamed(
         if place is not None:
             write_checkpoint(place, state, fitted)
 
-    with reporting(mixture.verbose, 1, settings.max_iter, mixture.callback) as told, opened(engine) as prepared.workers:
+    with (
+        reporting(mixture.verbose, 1, settings.max_iter, mixture.callback) as told,
+        opened(executor) as prepared.workers,
+    ):
         found = run(prepared, begin, settings, told(0), keep)
     _keep(mixture, found, prepared)
     mixture._warn(found, rows.n, told_empty, streamed=True)

@@ -499,7 +499,7 @@ class FeatureStore:
         ----------
         function : callable
             Of a part's number to its `Rows`, each of them one demonstration (count 1); the same number must give the
-            same rows. For an engine with workers it must survive pickling.
+            same rows. For an executor with workers it must survive pickling.
         sizes : (P,)
             Rows of each part, at least one.
         longest : int

@@ -165,7 +165,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     random_state: Any = None,
     verbose: bool = False,
     callback: Progress | None = None,
-    engine: Mapper | None = None,
+    executor: Mapper | None = None,
 ) -> Selection:
     """Fit mixtures of several numbers of intents, and say which number the data support.
 
@@ -199,7 +199,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
         Show a progress bar.
     callback : callable, optional
         Called with (fits done, fits in all, text).
-    engine : limiirl.executors.Engine, optional
+    executor : limiirl.executors.Executor, optional
         Where the fits run, many at once; or any executor of processes. The result is the same, bit for bit.
 
     Examples
@@ -218,7 +218,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     numbers = whole_numbers(n_intents)
     problem.check(numbers[-1], folds, resamples)
     with _reporting(verbose, callback, len(numbers) * (1 + folds + resamples) + 1) as tick:
-        found = _fits(problem, numbers, (folds, resamples), engine, tick)
+        found = _fits(problem, numbers, (folds, resamples), executor, tick)
         sticks = _sticks(problem, numbers[-1])
         tick("stick-breaking GMM")
     rows, scores, mixtures = [], {}, {}
@@ -234,12 +234,12 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
 
 
 def _fits(
-    problem: Problem, numbers: list[int], refits: tuple[int, int], engine: Mapper | None, tick: Tick
+    problem: Problem, numbers: list[int], refits: tuple[int, int], executor: Mapper | None, tick: Tick
 ) -> dict[Part, Found]:
     """Return what all fits found, in the order of the parts; `refits` are the numbers of folds and of resamples."""
     found: dict[Part, Found] = {}
     failed: set[int] = set()
-    for fit in spread(Refits(problem, refits[0]), parts(numbers, *refits, failed, tick), engine):
+    for fit in spread(Refits(problem, refits[0]), parts(numbers, *refits, failed, tick), executor):
         found[fit.part] = fit
         if fit.part.kind == WHOLE and fit.value is None:
             failed.add(fit.part.n_intents)

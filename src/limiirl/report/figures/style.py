@@ -273,7 +273,7 @@ _STYLES: dict[str, MethodStyle] = {
     "kmeanspolicyfeatures": _style(SERIES[5], "s", _DASH, filled=False),
     "gmmrewardfeatures": _style(SERIES[2], "^", _SOLID, filled=True),
     "gmmpolicyfeatures": _style(SERIES[3], "v", _DASH, filled=False),
-    # Engines, which share no figure with methods.
+    # Executors, which share no figure with methods.
     "local": _style(SERIES[0], "o", _SOLID, filled=True),
     "dask": _style(SERIES[1], "D", _DASH, filled=True),
     "ray": _style(SERIES[2], "^", _DASHDOT, filled=False),

@@ -374,13 +374,13 @@ _IDEAL: Keywords = {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1.2}
 
 @in_ink
 def scaling(seconds: Mapping[str, Mapping[int, ArrayLike]]) -> Drawn:
-    """Draw wall time and speed-up against workers, one line an engine.
+    """Draw wall time and speed-up against workers, one line an executor.
 
-    The speed-up is over an engine's own time with its fewest workers, and the ideal divides that time evenly.
+    The speed-up is over an executor's own time with its fewest workers, and the ideal divides that time evenly.
 
     Parameters
     ----------
-    seconds : engine -> workers -> seconds, or seconds of several runs
+    seconds : executor -> workers -> seconds, or seconds of several runs
         Of several runs the fastest counts: the others were disturbed.
 
     Examples
@@ -392,14 +392,14 @@ def scaling(seconds: Mapping[str, Mapping[int, ArrayLike]]) -> Drawn:
     look = styles(seconds)
     figure, (time, gain), _ = panels(2, 2.1)
     rows: list[Row] = []
-    for engine, by_workers in seconds.items():
-        mine = _rows(engine, by_workers)
+    for executor, by_workers in seconds.items():
+        mine = _rows(executor, by_workers)
         if not mine:
             continue
         workers = np.array([row["workers"] for row in mine])
         time.plot(workers, mine[0]["seconds"] * workers[0] / workers, zorder=1.0, **_IDEAL)
-        time.plot(workers, [row["seconds"] for row in mine], **line(look[engine]))
-        gain.plot(workers, [row["speedup"] for row in mine], **line(look[engine]))
+        time.plot(workers, [row["seconds"] for row in mine], **line(look[executor]))
+        gain.plot(workers, [row["speedup"] for row in mine], **line(look[executor]))
         rows += mine
     counts = np.array(sorted({row["workers"] for row in rows}), dtype=np.float64)
     if counts.size:
@@ -415,11 +415,11 @@ def scaling(seconds: Mapping[str, Mapping[int, ArrayLike]]) -> Drawn:
         ax.grid(visible=True, axis="y", color=RULE)
     gain.set_ylim(bottom=0.0)
     legend(figure, [*(handle(style) for style in look.values()), Line2D([], [], label="ideal", **_IDEAL)], columns=3)
-    parts = [f"{row['engine']} with {row['workers']}: {told(row['speedup'])}" for row in rows]
+    parts = [f"{row['executor']} with {row['workers']}: {told(row['speedup'])}" for row in rows]
     return Drawn(figure, rows, f"Wall time and speed-up against workers. Speed-ups: {', '.join(parts)}.")
 
 
-def _rows(engine: str, by_workers: Mapping[int, ArrayLike]) -> list[Row]:
+def _rows(executor: str, by_workers: Mapping[int, ArrayLike]) -> list[Row]:
     known = {int(w): numbers(values) for w, values in sorted(by_workers.items())}
     best = {w: float(np.nanmin(values)) for w, values in known.items() if np.isfinite(values).any()}
     if not best:
@@ -427,7 +427,7 @@ def _rows(engine: str, by_workers: Mapping[int, ArrayLike]) -> list[Row]:
     fewest = min(best)
     return [
         {
-            "engine": engine,
+            "executor": executor,
             "workers": w,
             "runs": int(np.isfinite(known[w]).sum()),
             "seconds": s,

@@ -73,7 +73,7 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     init: Any = "kmeans",
     random_state: int = 0,
     verbose: bool = False,
-    engine: Mapper | None = None,
+    executor: Mapper | None = None,
     device: str = "cpu",
     progress: Progress | None = None,
     **mixture: Any,
@@ -98,7 +98,7 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
         The paper's 300: also L of the paper's model.
     by_driver : bool
         All trips of a driver (`demos.groups`) share a style.
-    init, random_state, verbose, engine, **mixture
+    init, random_state, verbose, executor, **mixture
         Of `IntentMixture` and its `fit`; an M-step takes at most 50 evaluations, and `tol` is 1e-3.
     device : {"cpu", "gpu", "auto"}
         Where the model computes.
@@ -131,12 +131,12 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     most = min(_MOST_INTENTS, len(kept) if groups is None else np.unique(groups).size)
     sticks = stick_breaking(kept.features(mdp), most, random_state)
     if n_intents == SELECT:
-        found = _select(mdp, kept, wanted, by_driver, most, engine, progress)
+        found = _select(mdp, kept, wanted, by_driver, most, executor, progress)
         return DriverFit(found.best, kept, sticks, sticks == most, found, chosen)
     number = sticks if n_intents == STICKS else n_intents
     if isinstance(number, str):
         raise InvalidParameter(f"n_intents must be a number, {STICKS!r} or {SELECT!r}; it is {n_intents!r}.")
-    fitted = wanted.set_params(n_intents=number).fit(mdp, kept, groups, engine=engine)
+    fitted = wanted.set_params(n_intents=number).fit(mdp, kept, groups, executor=executor)
     return DriverFit(fitted, kept, sticks, sticks == most, None, chosen)
 
 
@@ -163,7 +163,7 @@ def _select(
     wanted: IntentMixture,
     by_driver: bool,
     most: int,
-    engine: Mapper | None,
+    executor: Mapper | None,
     progress: Progress | None,
 ) -> Selection:
     """Return what cross-validation says of 1 to `most` styles; whole drivers are held out where they are known."""
@@ -185,7 +185,7 @@ def _select(
         random_state=wanted.random_state,
         verbose=wanted.verbose,
         callback=progress,
-        engine=engine,
+        executor=executor,
     )
 
 

@@ -1,4 +1,4 @@
-"""The same records, to the last bit, whatever the engine and the number of workers: `limiirl reproduce` on each."""
+"""The same records, to the last bit, whatever the executor and the number of workers: `limiirl reproduce` on each."""
 
 import pytest
 
@@ -11,7 +11,7 @@ TRIALS = len(METHODS)
 
 
 def run(folder, *arguments):
-    """Run the study on an engine, and return how many trials there were, were skipped and were run."""
+    """Run the study on an executor, and return how many trials there were, were skipped and were run."""
     done = command("reproduce", STUDY, "--repeats", REPEATS, "--no-report", "--json", "--out", folder, *arguments)
     assert done.said == []
     return counts(done)
@@ -25,12 +25,12 @@ def check(folder):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_local_processes(tmp_path, workers):
-    assert run(tmp_path, "--engine", "local", "--workers", workers) == (TRIALS, 0, TRIALS)
+    assert run(tmp_path, "--executor", "local", "--workers", workers) == (TRIALS, 0, TRIALS)
     check(tmp_path)
 
 
 def test_a_dask_cluster(tmp_path, running):
-    assert run(tmp_path, "--engine", "dask", "--scheduler", running.address) == (TRIALS, 0, TRIALS)
+    assert run(tmp_path, "--executor", "dask", "--scheduler", running.address) == (TRIALS, 0, TRIALS)
     check(tmp_path)
-    # What one engine has recorded, another does not do again.
-    assert run(tmp_path, "--engine", "local", "--workers", 1) == (TRIALS, TRIALS, 0)
+    # What one executor has recorded, another does not do again.
+    assert run(tmp_path, "--executor", "local", "--workers", 1) == (TRIALS, TRIALS, 0)
