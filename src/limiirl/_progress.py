@@ -1,87 +1,141 @@
-"""What a long job tells meanwhile, on stderr: a bar or the running stage on a terminal, plain lines elsewhere."""
+"""One protocol for the progress of long work, and its display on stderr: a bar on a terminal, plain lines elsewhere."""
 
-from collections.abc import Callable, Iterator
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-import typer
+from limiirl.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 EVERY_S = 15.0
-"""Seconds between two lines of a job, where there is no terminal to draw on."""
+"""Seconds between two lines about a job, where there is no terminal to draw on."""
+
+
+class Progress(Protocol):
+    """The callback of every long job of the library: ``progress(done, total, message)``."""
+
+    def __call__(self, done: int, total: int | None, message: str, /) -> None:
+        """Report that `done` of `total` steps are complete.
+
+        Parameters
+        ----------
+        done : int
+            Completed steps; 0 when a stage begins.
+        total : int or None
+            All steps; None while their number is unknown.
+        message : str
+            The stage, or the result of the last step; may be empty.
+        """
+
+
+def check_progress(progress: object, name: str = "progress") -> None:
+    """Raise `InvalidParameter` unless `progress` is None or callable.
+
+    Examples
+    --------
+    >>> check_progress(print)
+    """
+    if progress is not None and not callable(progress):
+        raise InvalidParameter(
+            f"{name} must be a function of (done, total, message), or None; got {progress!r}.",
+            parameter=name,
+            value=progress,
+        )
 
 
 @contextmanager
-def told_stages() -> Iterator[Callable[[str], None]]:
-    """Yield a function to call with the name of each stage as it begins."""
-    from rich.console import Console
+def show_progress(title: str = "", *, every_s: float = EVERY_S) -> Iterator[Progress]:
+    """Yield a `Progress` that writes to stderr: a bar on a terminal, otherwise at most one line per `every_s` seconds.
 
-    console = Console(stderr=True)
-    if console.is_terminal:
-        with console.status("") as status:
-            yield status.update
-        return
-    told: set[str] = set()
+    A report without a total and with nothing done names a stage. Elsewhere than on a terminal, each stage is one line.
 
-    def tell(stage: str) -> None:
-        if stage not in told:
-            told.add(stage)
-            typer.echo(f"{stage} ...", err=True)
-
-    yield tell
-
-
-@contextmanager
-def counted(text: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function to call with how much is done and how much there is."""
+    Examples
+    --------
+    >>> with show_progress("matching") as progress:
+    ...     progress(1, 10, "trip 1")
+    """
     from rich import progress as bars
     from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        typer.echo(f"{text} ...", err=True)
-        say = now_and_then()
-        yield lambda done, total: say(f"  {done:,} of {total:,}")
+        if title:
+            _write(f"{title} ...")
+        yield LineReport(title, every_s)
         return
-    with bars.Progress(console=console) as bar:
-        task = bar.add_task(text, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    columns = (
+        bars.TextColumn("{task.description}", markup=False),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TextColumn("{task.fields[message]}", markup=False),
+        bars.TimeElapsedColumn(),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=None, message="")
+
+        def report(done: int, total: int | None, message: str, /) -> None:
+            description, message = (title, message) if title else (message, "")
+            bar.update(task, completed=done, total=total, description=description, message=message)
+
+        yield report
 
 
-def iterations(text: str) -> Callable[[int, Any], None]:
-    """Say what begins, and return a callback of `IntentMixture` that tells now and then how far EM is."""
-    typer.echo(f"{text} ...", err=True)
-    say = now_and_then()
-
-    def tell(start: int, entry: Any) -> None:
-        say(f"  start {start + 1}, iteration {entry.iteration}: log-likelihood {entry.log_likelihood:.4f}")
-
-    return tell
-
-
-def fits() -> Callable[[int, int, str], None]:
-    """Return a callback of `select_intents` that tells now and then how many fits are done."""
-    say = now_and_then()
-    return lambda done, total, what: say(f"  {done:,} of {total:,} fits: {what}")
-
-
-def now_and_then(every_s: float = EVERY_S, clock: Callable[[], float] = monotonic) -> Callable[[str], None]:
-    """Return a function that prints what it is given, unless it did so less than so many seconds ago.
+class LineReport:
+    """A `Progress` that writes at most one line per `every_s` seconds to stderr, and one line per stage.
 
     Examples
     --------
     >>> seconds = iter([0.0, 5.0, 20.0, 21.0])
-    >>> say = now_and_then(15.0, lambda: next(seconds))  # the clock starts here
-    >>> say("too soon"), say("on stderr"), say("too soon again")
+    >>> report = LineReport("matching", 15.0, lambda: next(seconds))  # the clock starts here
+    >>> report(1, 9, "too soon"), report(2, 9, "on stderr"), report(3, 9, "too soon again")
     (None, None, None)
     """
-    last = clock()
 
-    def say(text: str) -> None:
-        nonlocal last
-        now = clock()
-        if now - last >= every_s:
-            last = now
-            typer.echo(text, err=True)
+    def __init__(self, title: str, every_s: float = EVERY_S, clock: Callable[[], float] = monotonic) -> None:
+        self._title, self._every_s, self._clock = title, every_s, clock
+        self._stage = ""
+        self._last = clock()
+        self._last_done: int | None = None  # at the last line
 
-    return say
+    def __call__(self, done: int, total: int | None, message: str, /) -> None:
+        """Write a line, unless the last was written less than `every_s` seconds ago."""
+        if total is None and not done:
+            if message != self._stage:
+                self._stage = message
+                _write(f"{message} ...")
+            return
+        now = self._clock()
+        if now - self._last < self._every_s:
+            return
+        line = f"{self._title}: " if self._title else "  "
+        line += f"{done:,}" if total is None else f"{done:,} of {total:,}"
+        line += f", {message}" if message else ""
+        # The rate since the last line: the first steps may be slow (start-up) or have been skipped.
+        if total and self._last_done is not None and self._last < now and self._last_done < done < total:
+            left = (now - self._last) / (done - self._last_done) * (total - done)
+            line += f", about {left:.0f} s left"
+        self._last, self._last_done = now, done
+        _write(line)
+
+
+def iterations(text: str) -> Any:
+    """Write `text`, and return a callback of `IntentMixture` that writes a line per 15 seconds about EM."""
+    _write(f"{text} ...")
+    report = LineReport("")
+
+    def callback(start: int, entry: Any) -> None:
+        report(entry.iteration, None, f"start {start + 1}: log-likelihood {entry.log_likelihood:.4f}")
+
+    return callback
+
+
+def _write(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

@@ -8,7 +8,6 @@ import typer
 
 from limiirl import Demonstrations, IntentMixture
 from limiirl._io import atomic_write
-from limiirl._progress import now_and_then
 from limiirl.cli import app
 from limiirl.cli.wording import _ADVICE, _FIRST, _PARAMETERS, _WORD, _WRITERS, in_options, options_of
 from limiirl.errors import LimiirlError
@@ -161,14 +160,6 @@ def test_what_is_reworded_is_still_said_somewhere(messages, pattern):
 @pytest.mark.parametrize("word", _FIRST)
 def test_what_begins_a_message_still_does(messages, word):
     assert [message for message in messages if message.startswith(f"{word} ")]
-
-
-def test_lines_come_now_and_then(capsys):
-    seconds = iter([0.0, 5.0, 15.0, 29.0, 31.0])
-    say = now_and_then(15.0, lambda: next(seconds))
-    for text in "abcd":
-        say(text)
-    assert capsys.readouterr() == ("", "b\nd\n")
 
 
 def test_a_missing_folder_is_named_and_not_a_file_that_nobody_knows(tmp_path):

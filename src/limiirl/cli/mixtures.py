@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limiirl._progress import fits
+from limiirl._progress import LineReport
 from limiirl.cli.inputs import check_target, configured, groups_of, make_mixture, read_demos, read_problem
 from limiirl.cli.options import DeviceName, ExecutorName, Scheduler, Workers, resolve_executor, tell_device, with_device
 from limiirl.errors import InvalidFile
@@ -212,7 +212,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         resamples=resamples,
         random_state=seed,
         verbose=sys.stderr.isatty(),
-        callback=None if sys.stderr.isatty() else fits(),
+        callback=None if sys.stderr.isatty() else LineReport("fits"),
         executor=placed,
     )
     typer.echo(json.dumps(found.to_dict()) if as_json else str(found))

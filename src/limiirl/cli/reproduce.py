@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limiirl._progress import told_stages
+from limiirl._progress import show_progress
 from limiirl.cli.inputs import check_page
 from limiirl.cli.options import ExecutorName, Scheduler, Workers, resolve_executor
 from limiirl.cli.roads_inputs import read_matched
@@ -52,12 +53,12 @@ def reproduce_drivers(
     data, plan = _problem(*files, {"n_splits": n_splits, "n_train": n_train, "device": device})
     run = 0
     try:
-        with told_stages() as told:
+        with show_progress(every_s=0.0) as progress:
 
             def tell(done: int, total: int, name: str) -> None:
                 nonlocal run
                 run += done < total
-                told(f"{name} ({done} of {total})")
+                progress(done, total, name)
 
             results = run_drivers(data, plan, out, tell)
     except KeyboardInterrupt:
@@ -290,17 +291,12 @@ def report(
 
 def _written(store: Store, folder: Path) -> Path:
     """Write the report, with a bar on a terminal."""
-    from rich import progress as bars
-    from rich.console import Console
-
     from limiirl.report.studies import write_run
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         return write_run(store, folder)
-    with bars.Progress(console=console, transient=True) as bar:
-        task = bar.add_task("writing the report", total=None)
-        return write_run(store, folder, progress=lambda done, total, _: bar.update(task, completed=done, total=total))
+    with show_progress("writing the report") as progress:
+        return write_run(store, folder, progress=progress)
 
 
 def _counts(progress: Progress) -> str:

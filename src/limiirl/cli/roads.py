@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limiirl._progress import counted, fits, iterations, told_stages
+from limiirl._progress import LineReport, iterations, show_progress
 from limiirl.cli import roads_forecast
 from limiirl.cli.inputs import check_page, check_target, show_page
 from limiirl.cli.options import DeviceName, ExecutorName, Scheduler, Workers, resolve_executor, tell_device
@@ -78,8 +78,7 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
     check_file(out)
     check_page(page)
     part = None if component == "all" else component
-    with told_stages() as tell:
-        tell(f"building a network of {source}")
+    with show_progress(f"building a network of {source}"):
         network = build_network(
             source, nodes=nodes, service=service, u_turns=u_turns, component=part, centre=point(centre)
         )
@@ -142,18 +141,18 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     check_page(page)
     named, zones = read_columns(columns or []), read_zones(mask or [])
     roads = read_network(network)
-    with told_stages() as tell:
-        tell(f"reading {trips}")
+    with show_progress() as progress:
+        progress(0, None, f"reading {trips}")
         read = read_trips(trips, step_s=step, columns=named, swap=swap, network=roads)
         check_trips(read, trips)
         read = mask_zones(read, zones) if zones else read
-        tell(f"cleaning {plural(len(read), 'trip')}")
+        progress(0, None, f"cleaning {plural(len(read), 'trip')}")
         cleaned = clean(read, roads)
         check_cleaned(cleaned, trips)
         if trim > 0.0:
             cleaned = without_ends(cleaned, roads, trim)
     given: dict[str, Any] = {"sigma_m": sigma} | ({"seed": seed} if method == "particles" else {})
-    with counted(f"matching {plural(len(cleaned.trips), 'piece')}") as progress:
+    with show_progress(f"matching {plural(len(cleaned.trips), 'piece')}") as progress:
         matches = match_trips(roads, cleaned, method, progress=progress, **given)
     matches.save(out)
     found = quality(roads, cleaned, matches)
@@ -236,7 +235,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         random_state=seed,
         verbose=on_terminal,
         callback=None if on_terminal else iterations(f"learning styles from {plural(len(demos), 'trip')}"),
-        progress=None if on_terminal else fits(),
+        progress=None if on_terminal else LineReport("fits"),
     )
     found.mixture.save(out)
     if len(found.demos) < len(demos):

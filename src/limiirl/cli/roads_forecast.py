@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from limiirl._progress import told_stages
+from limiirl._progress import show_progress
 from limiirl.cli.inputs import check_page, show_page
 from limiirl.cli.roads_inputs import place, plural, point, read_matched, some
 from limiirl.errors import InvalidParameter
@@ -161,7 +161,7 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
     folders = {name: out / name for name in ("network", "matching", "styles")}
     for folder in folders.values():
         check_page(folder)
-    with told_stages() as tell:
+    with show_progress() as progress:
         found = run_demo(
             seed,
             radius_km=radius,
@@ -170,7 +170,7 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
             noise_m=noise,
             step_s=step,
             method=method,
-            progress=lambda stage, *_: tell(stage),
+            progress=progress,
         )
     roads = found.city.network
     pages = {
@@ -231,11 +231,11 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
     roads, matched = read_matched(network, matches)
     closed = _closed(roads, at, street, segments, both)
     demos = some(matched.demonstrations(), trips, seed)
-    with told_stages() as tell:
-        tell("reading the styles")
+    with show_progress() as progress:
+        progress(0, None, "reading the styles")
         mixture = IntentMixture.load(styles)
         check_same(mixture.mdp_, roads, styles, network)
-        tell(f"driving {plural(len(demos), 'trip')} with and without {plural(closed.size, 'segment')}")
+        progress(0, None, f"driving {plural(len(demos), 'trip')} with and without {plural(closed.size, 'segment')}")
         closure = close_streets(roads, Forecaster(mixture, demos), demos, closed, least=least)
     typer.echo(json.dumps(facts(closure)) if as_json else str(closure))
     if page is not None:

@@ -196,7 +196,7 @@ def test_fixes_that_stand_are_no_evidence_but_have_a_place():
 
 def test_progress_counts_every_trip():
     seen = []
-    matched(ladder(), [[(20, 0), (120, 0)]] * 3, progress=lambda done, total: seen.append((done, total)))
+    matched(ladder(), [[(20, 0), (120, 0)]] * 3, progress=lambda done, total, _: seen.append((done, total)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 

@@ -249,7 +249,7 @@ def test_unknown_settings_and_no_threads_are_refused():
 
 def test_progress_is_told():
     seen = []
-    matched(town(), trips_at(FIXES, TIMES), progress=lambda done, of: seen.append((done, of)))
+    matched(town(), trips_at(FIXES, TIMES), progress=lambda done, of, _: seen.append((done, of)))
     assert seen == [(1, 1)]
 
 

@@ -19,6 +19,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._progress import Progress
 from limiirl.errors import InvalidParameter
 from limiirl.roads.kernels.routing import Router, Streets, router, streets
 from limiirl.roads.kernels.spatial_index import GridIndex, rasterise
@@ -160,9 +161,6 @@ def radii(sigma_m: float, radius_m: float | None, max_radius_m: float | None) ->
     return Radii(near_m, max(near_m, 2.0 * near_m if max_radius_m is None else max_radius_m))
 
 
-Progress = Callable[[int, int], None]
-
-
 def match_each(
     one: Callable[[int, Router], TripMatch],
     n: int,
@@ -182,7 +180,7 @@ def match_each(
     threads : int, optional
         As many as numba uses by default.
     progress : callable, optional
-        Called with the number of trips done and of all.
+        Called as ``progress(done, total, message)`` after each trip.
     """
     if threads is not None and threads < 1:
         raise InvalidParameter(f"threads must be at least 1; it is {threads!r}.")
@@ -204,7 +202,7 @@ def match_each(
         for match in pool.map(with_desk, range(n)) if n_threads > 1 else map(with_desk, range(n)):
             found.append(match)
             if progress is not None:
-                progress(len(found), n)
+                progress(len(found), n, "")
     return found
 
 

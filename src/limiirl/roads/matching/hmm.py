@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from limiirl._progress import Progress
 from limiirl.roads.kernels.hmm import Model
 from limiirl.roads.kernels.matched_path import match_trip
 from limiirl.roads.kernels.routing import Router
 from limiirl.roads.kernels.spatial_index import GridIndex
-from limiirl.roads.matching.candidates import Progress, Radii, check_numbers, match_each, radii, reasons_of, streets_of
+from limiirl.roads.matching.candidates import Radii, check_numbers, match_each, radii, reasons_of, streets_of
 from limiirl.roads.matching.matches import Piece, TripMatch
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
@@ -121,7 +122,7 @@ def match_hmm(
     threads : int, optional
         As many as numba uses by default.
     progress : callable, optional
-        Called with the number of trips done and of all.
+        Called as ``progress(done, total, message)`` after each trip.
     """
     roads, model = streets_of(network), settings.model()
     xy = network.plane.xy(trips.lat, trips.lon)

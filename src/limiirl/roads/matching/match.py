@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._progress import Progress
 from limiirl._typing import IntArray
 from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.roads.kernels.matched_path import path_progress
 from limiirl.roads.matching import hmm, particle_filter
-from limiirl.roads.matching.candidates import Progress, chosen, only_neighbours
+from limiirl.roads.matching.candidates import chosen, only_neighbours
 from limiirl.roads.matching.candidates import index as grid_of
 from limiirl.roads.matching.matches import UNMATCHED, Matches, TripMatch
 from limiirl.roads.network import RoadNetwork
@@ -134,7 +135,7 @@ def match(
     threads : int, optional
         As many as numba uses by default; the result is the same with any number.
     progress : callable, optional
-        Called with the number of trips done and of all.
+        Called as ``progress(done, total, message)`` after each trip.
     **settings
         Of the method: `limiirl.roads.matching.hmm.Settings` or `limiirl.roads.matching.particle_filter.Settings`.
 

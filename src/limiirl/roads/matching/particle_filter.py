@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from limiirl._progress import Progress
 from limiirl._typing import FloatArray, IntArray
 from limiirl.roads.kernels.particle_filter import Motion, Roads
 from limiirl.roads.kernels.particle_smoothing import Effort, join, match_trip, sureness
 from limiirl.roads.kernels.routing import Router
 from limiirl.roads.kernels.spatial_index import GridIndex
-from limiirl.roads.matching.candidates import Progress, Radii, check_numbers, match_each, radii, reasons_of, streets_of
+from limiirl.roads.matching.candidates import Radii, check_numbers, match_each, radii, reasons_of, streets_of
 from limiirl.roads.matching.matches import Piece, TripMatch
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
@@ -130,7 +131,7 @@ def match_particles(
     threads : int, optional
         As many as numba uses by default.
     progress : callable, optional
-        Called with the number of trips done and of all.
+        Called as ``progress(done, total, message)`` after each trip.
 
     Examples
     --------

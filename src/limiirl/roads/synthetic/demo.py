@@ -6,13 +6,14 @@ The truth is known at every step, so that every step has its score.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from limiirl._progress import Progress
 from limiirl.metrics import recover
 from limiirl.mixture import in_order_of_labels
 from limiirl.roads.drivers.fit import DriverFit, fit_drivers
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from limiirl.metrics import Recovery
     from limiirl.mixture import IntentMixture
 
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is (0 where that is unknown)."""
 
 STAGES = ("city", "drives", "recordings", "cleaning", "matching", "styles", "scores")
 """What is done, in order."""
@@ -140,7 +138,7 @@ def run_demo(  # noqa: PLR0913 (independent settings of one run, each with a def
     method : {"hmm", "particles"}
         Of matching.
     progress : callable, optional
-        See `Progress`.
+        Called as ``progress(done, total, stage)``.
 
     Examples
     --------
@@ -154,7 +152,7 @@ def run_demo(  # noqa: PLR0913 (independent settings of one run, each with a def
     @contextmanager
     def stage(name: str) -> Iterator[None]:
         begun = time.perf_counter()
-        tell(name, 0, 0)
+        tell(0, None, name)
         yield
         seconds[name] = time.perf_counter() - begun
 
@@ -168,7 +166,7 @@ def run_demo(  # noqa: PLR0913 (independent settings of one run, each with a def
     with stage("cleaning"):
         cleaned = clean(recorded.trips, city.network)
     with stage("matching"):
-        matches = match(city.network, cleaned, method, progress=lambda done, total: tell("matching", done, total))
+        matches = match(city.network, cleaned, method, progress=lambda done, total, _: tell(done, total, "matching"))
     with stage("styles"):
         fit = _learn(city, driven, matches, seed, tell)
     with stage("scores"):
@@ -195,7 +193,7 @@ def _learn(city: City, driven: Driven, matches: Matches, seed: int, tell: Progre
         # Of trips of any length, what they are made of says more than how much there is of it.
         embedding="shares",
         random_state=seed,
-        callback=lambda _, entry: tell("styles", entry.iteration, 0),
+        callback=lambda _, entry: tell(entry.iteration, None, "styles"),
     )
     ordered = in_order_of_labels(fit.mixture, np.asarray(fit.demos.labels), len(city.styles))
     return replace(fit, mixture=ordered)
