@@ -24,7 +24,7 @@ from limiirl.demos import Agents, Demonstrations
 from limiirl.demos.groups import Groups
 from limiirl.demos.simulate import simulate
 from limiirl.irl import SigmaGIRL
-from limiirl.irl.causal.likelihood import ChoiceLikelihood
+from limiirl.irl.causal.likelihood import CausalLikelihood
 from limiirl.irl.maxent.likelihood import PathLikelihood
 from limiirl.worlds import ElementWorld
 
@@ -32,15 +32,15 @@ Float = NDArray[np.float64]
 Call = Callable[[], tuple[Float, Float]]
 MODELS: dict[str, Any] = {
     "MaxCausalEnt": MaxCausalEnt(),
-    "MaxCausalEnt, horizon": MaxCausalEnt(horizon=50),
+    "MaxCausalEnt, horizon": MaxCausalEnt(max_length=50),
     "MLIRL, hard": MLIRL(),
     "MLIRL, bv": MLIRL(q="bv"),
 }
 PORTO: dict[str, Any] = {
     "MaxCausalEnt": MaxCausalEnt(),
-    "MaxCausalEnt, horizon 300": MaxCausalEnt(horizon=300),
+    "MaxCausalEnt, horizon 300": MaxCausalEnt(max_length=300),
     "MLIRL, hard": MLIRL(),
-    "MLIRL, bv, 50 sweeps": MLIRL(q="bv", n_sweeps=50),
+    "MLIRL, bv, 50 sweeps": MLIRL(q="bv", n_backups=50),
 }
 
 
@@ -62,12 +62,12 @@ def shown(times: tuple[float, float]) -> str:
     return f"{times[0]:10.2f} ({times[1]:8.2f}) ms"
 
 
-def causal(model: Any, mdp: MDP, demos: Demonstrations, thetas: Float) -> tuple[Call, ChoiceLikelihood]:
+def causal(model: Any, mdp: MDP, demos: Demonstrations, thetas: Float) -> tuple[Call, CausalLikelihood]:
     """Return an evaluation as an M-step makes it: minus the mean log-likelihood of each intent, and its gradient."""
     K = len(thetas)
     ready = model.prepare(mdp, demos, Groups.from_labels(None, len(demos)))
     moments = ready.moments(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
-    objective = ChoiceLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.zeros(K))
+    objective = CausalLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.zeros(K))
     return lambda: objective.evaluate(thetas, np.arange(K)), objective
 
 

@@ -4,6 +4,7 @@ Soft and hard values by value iteration until nothing changes, then one solve fo
 else `spsolve`. A horizon and the softmax average by sweeps, kept and run backwards.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 from limiirl import MDP, MaxCausalEnt
-from limiirl.irl.causal.likelihood import ChoiceLikelihood
+from limiirl.irl.causal.likelihood import CausalLikelihood
 
 Float = NDArray[np.float64]
 _CHANGE = 1e-12
@@ -22,7 +23,7 @@ _CHANGE = 1e-12
 class Plain:
     """An MDP as matrices: which pairs a state has, and where they lead."""
 
-    def __init__(self, mdp: MDP, objective: ChoiceLikelihood) -> None:
+    def __init__(self, mdp: MDP, objective: CausalLikelihood) -> None:
         S, P = mdp.n_states, mdp.n_pairs
         self.mdp, self.objective, self.small = mdp, objective, S <= 250
         self.owner = mdp.pair_state
@@ -59,16 +60,16 @@ class Plain:
         return np.asarray(self.mdp.state_features.T @ node)
 
 
-def formulation(model: Any, mdp: MDP, objective: ChoiceLikelihood) -> Callable[[Float, int], tuple[float, Float]]:
+def formulation(model: Any, mdp: MDP, objective: CausalLikelihood) -> Callable[[Float, int], tuple[float, Float]]:
     """Return value and gradient of intent k at theta; features of states and recorded actions only."""
     plain = Plain(mdp, objective)
-    if isinstance(model, MaxCausalEnt) and model.horizon is not None:
-        return lambda theta, k: _horizon(plain, theta, k, model.beta, model.horizon)
+    if isinstance(model, MaxCausalEnt) and model.max_length != math.inf:
+        return lambda theta, k: _horizon(plain, theta, k, model.beta, model.max_length)
     if isinstance(model, MaxCausalEnt):
         return lambda theta, k: _stationary(plain, theta, k, model.beta, soft=True)
     if model.q == "hard":
         return lambda theta, k: _stationary(plain, theta, k, model.beta, soft=False)
-    return lambda theta, k: _average(plain, theta, k, model.beta, model.n_sweeps)
+    return lambda theta, k: _average(plain, theta, k, model.beta, model.n_backups)
 
 
 def _stationary(plain: Plain, theta: Float, k: int, beta: float, *, soft: bool) -> tuple[float, Float]:
@@ -120,10 +121,10 @@ def _horizon(plain: Plain, theta: Float, k: int, beta: float, horizon: int) -> t
     return value, -plain.features(node + mu)
 
 
-def _average(plain: Plain, theta: Float, k: int, beta: float, n_sweeps: int) -> tuple[float, Float]:
+def _average(plain: Plain, theta: Float, k: int, beta: float, n_backups: int) -> tuple[float, Float]:
     mdp, r = plain.mdp, plain.mdp.state_features @ theta
     tables = [np.zeros(mdp.n_pairs)]
-    for _ in range(n_sweeps):
+    for _ in range(n_backups):
         _, pi = plain.soft(tables[-1], beta)
         tables.append(mdp.gamma * (plain.T @ (r + plain.sum @ (pi * tables[-1]))))
     norm, pi = plain.soft(tables[-1], beta)

@@ -6,6 +6,7 @@ in the same run, on all cores that numba sees.
 """
 
 import argparse
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ from benchmarks.measure import describe_machine, seconds
 from limiirl import MDP, MLIRL, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.demos.groups import Groups
 from limiirl.irl import with_choices
-from limiirl.irl.causal.likelihood import Events
+from limiirl.irl.causal.likelihood import DecisionCounts
 from limiirl.irl.destination.gpu import GpuGoalValues
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.device import choose_backend
@@ -141,17 +142,17 @@ def large() -> None:
 def causal() -> None:
     """Print value and gradient of the causal models; without a horizon the CPU has Newton's method and LU."""
     print("causal models, K = 3: log-probabilities of 2,000 choices and their gradient")
-    soft = [(3_000, 50, 1.0), (30_000, 50, 1.0), (292_604, 50, 1.0), (3_000, None, 0.99)]
-    soft += [(30_000, None, gamma) for gamma in (0.9, 0.99, 0.999)]
+    soft = [(3_000, 50, 1.0), (30_000, 50, 1.0), (292_604, 50, 1.0), (3_000, math.inf, 0.99)]
+    soft += [(30_000, math.inf, gamma) for gamma in (0.9, 0.99, 0.999)]
     for n, horizon, gamma in soft:
-        kind = f"horizon {horizon}" if horizon else f"no horizon, discount {gamma}"
-        policies(n, gamma, kind, horizon, lambda device, h=horizon: MaxCausalEnt(horizon=h, device=device))
+        kind = f"horizon {horizon}" if horizon < math.inf else f"no horizon, discount {gamma}"
+        policies(n, gamma, kind, horizon, lambda device, h=horizon: MaxCausalEnt(max_length=h, device=device))
     for n, gamma in ((3_000, 0.95), (30_000, 0.95), (30_000, 0.99)):
         for q in ("hard", "bv"):
-            policies(n, gamma, f"MLIRL, {q}, discount {gamma}", None, lambda device, q=q: MLIRL(q=q, device=device))
+            policies(n, gamma, f"MLIRL, {q}, discount {gamma}", math.inf, lambda device, q=q: MLIRL(q=q, device=device))
 
 
-def policies(n: int, gamma: float, kind: str, horizon: int | None, model: Callable[[str], Any]) -> None:
+def policies(n: int, gamma: float, kind: str, horizon: float, model: Callable[[str], Any]) -> None:
     """Print value and gradient of a causal model in a network of n states."""
     mdp = RoadGrid(n, 594_933 if n == 292_604 else 2 * n, gamma=gamma).mdp
     rng = np.random.default_rng(0)
@@ -160,7 +161,8 @@ def policies(n: int, gamma: float, kind: str, horizon: int | None, model: Callab
     demos = Demonstrations.from_lists(
         [[int(mdp.src[e]), int(mdp.dst[e])] for e in edges], [[int(mdp.act[e])] for e in edges]
     )
-    events = Events(mdp, demos, Groups.from_labels(None, len(demos)), horizon, horizon is not None)
+    given = (None, False) if horizon == math.inf else (int(horizon), True)
+    events = DecisionCounts(mdp, demos, Groups.from_labels(None, len(demos)), *given)
     weight = rng.uniform(size=(events.moves.pair.size, 3))
     calls = []
     for device in ("gpu", "cpu"):

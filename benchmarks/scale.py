@@ -33,8 +33,8 @@ from benchmarks.scale_costs import (
 )
 from benchmarks.scale_sweeps import Cut, bisected, engine_rank, evaluate, halo, in_strips
 from limiirl import MDP, Demonstrations
-from limiirl.irl.destination.likelihood import Trips, arrives_once
-from limiirl.irl.destination.path_sums import GoalValues, Solution
+from limiirl.irl.destination.likelihood import ObservedTrips, arrives_once
+from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
 from limiirl.irl.maxent.backends import LOSS, log_loss_bound
 from limiirl.irl.maxent.compiled import expected_features
 from limiirl.irl.maxent.path_sums import FiniteEngine
@@ -191,7 +191,7 @@ def goals() -> None:
     """Print how a gradient from a sample of goals differs from that of all goals."""
     city = City(seed=1, n_places=300)
     demos = city.drive(n_drivers=300, trips_each=10).demos
-    trips = Trips(city.mdp, demos[arrives_once(demos)])
+    trips = ObservedTrips(city.mdp, demos[arrives_once(demos)])
     solution = GoalValues(city.mdp).solve(city.ensemble.thetas[0])
     goal_of = trips.goals[trips.pair]
     names, which = np.unique(goal_of, return_inverse=True)
@@ -226,7 +226,7 @@ def goals() -> None:
     print(f"    exponent of n: {slopes[0]:.2f}, and {slopes[1]:.2f} with the share of goals not drawn taken out")
 
 
-def score_sum(solution: Solution, trips: Trips, chosen: Int) -> Float:
+def score_sum(solution: GoalPathSums, trips: ObservedTrips, chosen: Int) -> Float:
     """Return (d,): the sum over trips of expected features given their ends less their own."""
     pairs, weight = np.unique(trips.pair[chosen], return_counts=True)
     flow = solution.ways(trips.starts[pairs], trips.goals[pairs], weight.astype(np.float64)).flow

@@ -15,7 +15,7 @@ import limiirl as ll
 from limiirl._parallel import spread
 from limiirl.errors import ConvergenceWarning, InvalidParameter, LimiirlError
 from limiirl.executors import Executor, Session
-from limiirl.mixture.selection.cross_validation import WHOLE, Part, Problem, Refits
+from limiirl.mixture.selection.cross_validation import WHOLE, RefitTask, SelectionProblem, RefitRunner
 from tests.oracles.mixture import crossings, walks
 
 IRL = ll.MaxEnt(max_length=7, bounds=(-5, 5))
@@ -146,10 +146,10 @@ def test_nothing_that_can_be_fitted_is_the_same_error(session: Session) -> None:
 
 
 def test_fits_of_a_number_that_failed_are_left_out() -> None:
-    seen: list[Part] = []
+    seen: list[RefitTask] = []
 
-    class Watched(Refits):
-        def __call__(self, part: Part) -> Any:
+    class Watched(RefitRunner):
+        def __call__(self, part: RefitTask) -> Any:
             seen.append(part)
             return super().__call__(part)
 
@@ -158,14 +158,14 @@ def test_fits_of_a_number_that_failed_are_left_out() -> None:
             return map(type(function)(Watched(**vars(function.function))), tasks)
 
     chosen(Here(), mixture=ll.IntentMixture(irl=IRL, init=fails_at_two), resamples=0)
-    assert [part for part in seen if part.n_intents == 2] == [Part(2, WHOLE)]
+    assert [part for part in seen if part.n_intents == 2] == [RefitTask(2, WHOLE)]
     assert len(seen) == 1 + 3 + 1 + 1 + 3
 
 
 def test_a_fit_comes_back_without_its_data() -> None:
     demos, _ = walks(2000, seed=1)
-    problem = Problem.of(ll.IntentMixture(irl=IRL, max_iter=2), MDP, demos, None, 0)
-    whole = Refits(problem, 3)(Part(1, WHOLE)).value
+    problem = SelectionProblem.of(ll.IntentMixture(irl=IRL, max_iter=2), MDP, demos, None, 0)
+    whole = RefitRunner(problem, 3)(RefitTask(1, WHOLE)).value
     travelled = pickle.loads(pickle.dumps(whole))
     assert len(pickle.dumps(whole)) < 0.5 * len(pickle.dumps(demos))
     assert not hasattr(travelled.mixture, "mdp_")

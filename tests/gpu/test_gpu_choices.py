@@ -8,11 +8,11 @@ import pytest
 from limiirl import MDP, Demonstrations
 from limiirl.demos.groups import Groups
 from limiirl.errors import DivergentPartition
-from limiirl.irl.causal.finite_horizon import HorizonValues
-from limiirl.irl.causal.gpu import GpuHorizonValues, GpuSoftValues
-from limiirl.irl.causal.likelihood import Events
-from limiirl.irl.causal.state_actions import Choices
-from limiirl.irl.causal.stationary import SoftValues
+from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
+from limiirl.irl.causal.gpu import GpuFiniteHorizonSolver, GpuSoftBellmanSolver
+from limiirl.irl.causal.likelihood import DecisionCounts
+from limiirl.irl.causal.state_actions import StateActions
+from limiirl.irl.causal.stationary import SoftBellmanSolver
 from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, WORLDS, Case, device, make_case
 from tests.oracles.gpu_choices import circle, compare, events_of
 
@@ -20,14 +20,14 @@ pytestmark = NO_DEVICE
 
 
 def horizon(case: Case, n: int, *, stop: bool, beta: float = 1.3) -> None:
-    choices = Choices(case.mdp)
-    gpu = GpuHorizonValues(choices, beta, n, device(), stop=stop)
-    compare(gpu, HorizonValues(choices, beta, n, stop=stop), case, events_of(case.mdp, n, stop=stop))
+    choices = StateActions(case.mdp)
+    gpu = GpuFiniteHorizonSolver(choices, beta, n, device(), stop=stop)
+    compare(gpu, FiniteHorizonSolver(choices, beta, n, stop=stop), case, events_of(case.mdp, n, stop=stop))
 
 
 def stationary(case: Case, beta: float = 0.7) -> None:
-    choices = Choices(case.mdp)
-    compare(GpuSoftValues(choices, beta, device()), SoftValues(choices, beta), case, events_of(case.mdp))
+    choices = StateActions(case.mdp)
+    compare(GpuSoftBellmanSolver(choices, beta, device()), SoftBellmanSolver(choices, beta), case, events_of(case.mdp))
 
 
 @pytest.mark.parametrize("stop", [True, False])
@@ -67,7 +67,7 @@ def test_without_a_horizon_or_a_discount() -> None:
     stationary(Case(mdp, 10, np.array([[-1.0, -2.0], [-3.0, -0.5]])))
 
 
-class OnDeviceOnly(GpuSoftValues):
+class OnDeviceOnly(GpuSoftBellmanSolver):
     """Soft values that may not be left to the CPU."""
 
     def solve_on_cpu(self, thetas: Any, moves: Any) -> Any:
@@ -77,16 +77,16 @@ class OnDeviceOnly(GpuSoftValues):
 def test_sharp_policies_stay_on_the_device() -> None:
     """Who goes around in a circle nearly surely: what rounding leaves goes around with them."""
     for case in (make_case(gamma=0.95), circle()):
-        choices = Choices(case.mdp)
-        compare(OnDeviceOnly(choices, 20.0, device()), SoftValues(choices, 20.0), case, events_of(case.mdp))
+        choices = StateActions(case.mdp)
+        compare(OnDeviceOnly(choices, 20.0, device()), SoftBellmanSolver(choices, 20.0), case, events_of(case.mdp))
 
 
 def test_infinite_values_are_found_out_by_the_cpu() -> None:
     mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], n_states=1)
     demos = Demonstrations.from_lists([[0, 0]], [[0]])
-    events = Events(mdp, demos, Groups.from_labels(None, 1))
+    events = DecisionCounts(mdp, demos, Groups.from_labels(None, 1))
     with pytest.raises(DivergentPartition, match="soft values of thetas\\[0\\] are infinite"):
-        GpuSoftValues(Choices(mdp), 1.0, device()).solve(np.zeros((1, 1)), events.moves)
+        GpuSoftBellmanSolver(StateActions(mdp), 1.0, device()).solve(np.zeros((1, 1)), events.moves)
 
 
 @ONLY_REAL

@@ -11,7 +11,7 @@ from limiirl.demos.groups import Groups
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl import with_choices
 from limiirl.irl.destination import path_sums
-from limiirl.irl.destination.gpu import Batch, GpuGoalValues, entry_bytes
+from limiirl.irl.destination.gpu import GpuGoalValues, GpuPathSums, entry_bytes
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.destination.problem import PreparedDestination
 from limiirl.kernels.elimination import numeric as goals_on_cpu
@@ -168,7 +168,7 @@ def test_pairs_beyond_linear_space_are_left_to_the_cpu(reward: float) -> None:
     expected = cpu.log_values(thetas, starts, goals)
     assert_same(gpu.log_values(thetas, starts, goals), expected)
     (routes,) = gpu._place.routes.parts(starts, goals, 2, 1e6)
-    left = np.isnan(Batch(gpu, thetas, 0.0).log_values(routes))
+    left = np.isnan(GpuPathSums(gpu, thetas, 0.0).log_values(routes))
     far = expected[routes.pairs] < np.log(1e-240)
     far[:, 0] |= reward > 0.0  # one sum that is too large, and no sum can be relied on
     assert 0 < np.count_nonzero(far) < 10
@@ -188,7 +188,7 @@ def test_common_pairs_are_not_left_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -
     mdp, thetas = costly_world()
     gpu, (starts, goals) = GpuGoalValues(mdp, device()), pairs(mdp, 9)
     linked = np.isfinite(GoalValues(mdp).log_values(thetas, starts, goals)).all(axis=1)
-    monkeypatch.setattr(path_sums.Solution, "ways", None)
+    monkeypatch.setattr(path_sums.GoalPathSums, "ways", None)
     assert np.all(np.isfinite(gpu.log_values(thetas, starts[linked], goals[linked])))
     assert np.all(np.isfinite(gpu.weigh(thetas, starts[linked], goals[linked], np.ones((linked.sum(), 3)))[0]))
 

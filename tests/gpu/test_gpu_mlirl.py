@@ -13,10 +13,10 @@ from sklearn.base import clone
 from limiirl import MDP, MLIRL, Demonstrations, IntentMixture
 from limiirl.cli import main
 from limiirl.errors import BackendUnavailable, DivergentPartition, InvalidParameter
-from limiirl.irl.causal.finite_horizon import AverageValues
-from limiirl.irl.causal.gpu import GpuAverageValues, GpuHardValues
-from limiirl.irl.causal.state_actions import Choices
-from limiirl.irl.causal.stationary import HardValues
+from limiirl.irl.causal.finite_horizon import SoftmaxAverageSolver
+from limiirl.irl.causal.gpu import GpuHardBellmanSolver, GpuSoftmaxAverageSolver
+from limiirl.irl.causal.state_actions import StateActions
+from limiirl.irl.causal.stationary import HardBellmanSolver
 from limiirl.kernels.gpu.emulator import EmulatedDevice
 from limiirl.kernels.soft_bellman import Moves
 from tests.oracles.gpu_cases import (
@@ -35,7 +35,7 @@ pytestmark = NO_DEVICE
 BETA = 0.7
 
 
-class OnDeviceOnly(GpuHardValues):
+class OnDeviceOnly(GpuHardBellmanSolver):
     """Hard values that may not be left to the CPU."""
 
     def solve_on_cpu(self, thetas: Any, moves: Any) -> Any:
@@ -43,14 +43,14 @@ class OnDeviceOnly(GpuHardValues):
 
 
 def hard(case: Case, on: Any = None) -> None:
-    choices = Choices(case.mdp)
-    compare(OnDeviceOnly(choices, BETA, on or device()), HardValues(choices, BETA), case, events_of(case.mdp))
+    choices = StateActions(case.mdp)
+    compare(OnDeviceOnly(choices, BETA, on or device()), HardBellmanSolver(choices, BETA), case, events_of(case.mdp))
 
 
-def averaged(case: Case, n_sweeps: int = 25, on: Any = None) -> None:
-    choices = Choices(case.mdp)
-    gpu = GpuAverageValues(choices, BETA, n_sweeps, on or device())
-    compare(gpu, AverageValues(choices, BETA, n_sweeps), case, events_of(case.mdp))
+def averaged(case: Case, n_backups: int = 25, on: Any = None) -> None:
+    choices = StateActions(case.mdp)
+    gpu = GpuSoftmaxAverageSolver(choices, BETA, n_backups, on or device())
+    compare(gpu, SoftmaxAverageSolver(choices, BETA, n_backups), case, events_of(case.mdp))
 
 
 def every_pair(mdp: MDP) -> Moves:
@@ -79,8 +79,8 @@ def test_any_number_of_intents(K: int) -> None:
 
 def test_no_rewards_at_all() -> None:
     mdp = make_case(gamma=0.9).mdp
-    choices, moves = Choices(mdp), every_pair(mdp)
-    for engine in (GpuHardValues(choices, BETA, device()), GpuAverageValues(choices, BETA, 25, device())):
+    choices, moves = StateActions(mdp), every_pair(mdp)
+    for engine in (GpuHardBellmanSolver(choices, BETA, device()), GpuSoftmaxAverageSolver(choices, BETA, 25, device())):
         solved = engine.solve(np.empty((0, mdp.n_features)), moves)
         assert solved.gradient(np.empty((mdp.n_pairs, 0))).shape == (0, mdp.n_features)
 
@@ -94,9 +94,9 @@ def test_threads_of_a_block_in_either_order(reverse: bool, threads: int) -> None
     averaged(case, on=on)
 
 
-@pytest.mark.parametrize("n_sweeps", [1, 2, 100])
-def test_any_number_of_sweeps(n_sweeps: int) -> None:
-    averaged(make_case(gamma=0.9, stochastic=True), n_sweeps)
+@pytest.mark.parametrize("n_backups", [1, 2, 100])
+def test_any_number_of_sweeps(n_backups: int) -> None:
+    averaged(make_case(gamma=0.9, stochastic=True), n_backups)
 
 
 def grid(side: int, gamma: float, *, ends: bool) -> MDP:
@@ -118,9 +118,9 @@ def grid(side: int, gamma: float, *, ends: bool) -> MDP:
 def test_ties_are_those_of_the_cpu(gamma: float, ends: bool) -> None:
     """Most ways across a square are equally good. Resting in the corner is worth 0, which values only come near to."""
     mdp = grid(6, gamma, ends=ends)
-    choices, moves = Choices(mdp), every_pair(mdp)
+    choices, moves = StateActions(mdp), every_pair(mdp)
     thetas = np.array([[-1.0, 0.0], [-0.1, 0.7], [-1.0 / 3.0, 1.0 / 7.0], [0.3, 0.1], [0.0, 0.0]])
-    cpu, gpu = HardValues(choices, BETA), OnDeviceOnly(choices, BETA, device())
+    cpu, gpu = HardBellmanSolver(choices, BETA), OnDeviceOnly(choices, BETA, device())
     found, expected = gpu.solve(thetas, moves), cpu.values(thetas)
     omega = np.hstack([gpu.device.take(gpu.omega(part, None)) for part in found.parts])  # type: ignore[attr-defined]
     np.testing.assert_array_equal(omega, expected.omega)
@@ -136,8 +136,8 @@ def test_ties_but_for_rounding() -> None:
         np.zeros(8, dtype=int), np.append(ends, ends), action=[0, 1, 2, 3, 4, 4, 4, 4], gamma=0.7,
         prob=np.append(np.ones(4), share), n_states=5, state_features=(np.arange(5) > 0).astype(float)[:, None],
     )  # fmt: skip
-    choices, thetas = Choices(mdp), np.linspace(0.3, 2.3, 9)[:, None]
-    cpu, gpu = HardValues(choices, BETA), OnDeviceOnly(choices, BETA, device())
+    choices, thetas = StateActions(mdp), np.linspace(0.3, 2.3, 9)[:, None]
+    cpu, gpu = HardBellmanSolver(choices, BETA), OnDeviceOnly(choices, BETA, device())
     expected = cpu.values(thetas)
     assert np.any(np.ptp(expected.Q, axis=0) > 0.0)
     np.testing.assert_array_equal(expected.omega, 0.2)
@@ -149,7 +149,7 @@ def test_ties_but_for_rounding() -> None:
 def test_values_come_to_rest_at_the_solution() -> None:
     """Who stops sweeping when they move by a few units in the last place is 1 / (1 - gamma) times as far away."""
     mdp = MDP.from_edges([0, 1], [1, 0], n_states=2, gamma=0.999, state_features=np.ones((2, 1)))
-    found: Any = OnDeviceOnly(Choices(mdp), BETA, device()).solve(np.array([[1.0], [-3.0]]), every_pair(mdp))
+    found: Any = OnDeviceOnly(StateActions(mdp), BETA, device()).solve(np.array([[1.0], [-3.0]]), every_pair(mdp))
     np.testing.assert_allclose(device().take(found.parts[0].V), [[1e3, -3e3]] * 2, rtol=2e-13)
 
 
@@ -169,10 +169,10 @@ def test_large_values_have_exact_gradients() -> None:
 @pytest.mark.parametrize("q", ["hard", "bv"])
 def test_gradients_are_those_of_differences(q: str) -> None:
     case = make_case(gamma=0.9, stochastic=True, kinds="state action edge", K=2)
-    choices, moves = Choices(case.mdp), every_pair(case.mdp)
+    choices, moves = StateActions(case.mdp), every_pair(case.mdp)
     engine: Any = OnDeviceOnly(choices, BETA, device())
     if q == "bv":
-        engine = GpuAverageValues(choices, BETA, 25, device())
+        engine = GpuSoftmaxAverageSolver(choices, BETA, 25, device())
     weight = np.random.default_rng(2).uniform(0.0, 1.0, (case.mdp.n_pairs, 2))
     step, d = 1e-5, case.mdp.n_features
     differences = np.empty((2, d))
@@ -185,8 +185,8 @@ def test_gradients_are_those_of_differences(q: str) -> None:
 
 def test_the_same_call_gives_the_same_bits() -> None:
     case = make_case(gamma=0.9, stochastic=True)
-    choices, moves = Choices(case.mdp), every_pair(case.mdp)
-    for engine in (GpuHardValues(choices, BETA, device()), GpuAverageValues(choices, BETA, 25, device())):
+    choices, moves = StateActions(case.mdp), every_pair(case.mdp)
+    for engine in (GpuHardBellmanSolver(choices, BETA, device()), GpuSoftmaxAverageSolver(choices, BETA, 25, device())):
         solved = [engine.solve(case.thetas, moves) for _ in range(2)]
         np.testing.assert_array_equal(solved[0].log_choice, solved[1].log_choice)
         weight = np.random.default_rng(0).uniform(size=solved[0].log_choice.shape)
@@ -209,29 +209,31 @@ def test_values_that_do_not_fit_memory_are_swept_again(columns: float, kept: int
     case, small = make_case(gamma=0.9, stochastic=True, K=5), SmallDevice()
     small.room = 3.0 * columns * 8.0 * case.mdp.n_states * 26
     averaged(case, 25, small)
-    solved: Any = GpuAverageValues(Choices(case.mdp), BETA, 25, small).solve(case.thetas, every_pair(case.mdp))
+    solved: Any = GpuSoftmaxAverageSolver(StateActions(case.mdp), BETA, 25, small).solve(
+        case.thetas, every_pair(case.mdp)
+    )
     assert sum(part.V.shape[2] for part in solved._parts if part.V is not None) == kept
     assert max(part.columns.stop - part.columns.start for part in solved._parts) <= max(1.0, columns)
 
 
 def test_without_a_discount_hard_values_are_the_cpu_s() -> None:
     mdp = grid(4, 1.0, ends=True)
-    choices, moves, thetas = Choices(mdp), every_pair(mdp), np.array([[-1.0, 0.0], [-0.4, 3.0]])
-    mine, other = (engine.solve(thetas, moves) for engine in (GpuHardValues(choices, BETA, device()),
-                                                              HardValues(choices, BETA)))  # fmt: skip
+    choices, moves, thetas = StateActions(mdp), every_pair(mdp), np.array([[-1.0, 0.0], [-0.4, 3.0]])
+    mine, other = (engine.solve(thetas, moves) for engine in (GpuHardBellmanSolver(choices, BETA, device()),
+                                                              HardBellmanSolver(choices, BETA)))  # fmt: skip
     np.testing.assert_array_equal(mine.log_choice, other.log_choice)
     np.testing.assert_array_equal(mine.gradient(mine.log_choice), other.gradient(other.log_choice))
     with pytest.raises(DivergentPartition, match=r"thetas\[0\]: At a discount of 1 the total reward must be finite"):
-        GpuHardValues(choices, BETA, device()).solve(np.array([[1.0, 0.0]]), moves)
+        GpuHardBellmanSolver(choices, BETA, device()).solve(np.array([[1.0, 0.0]]), moves)
 
 
 def test_values_that_do_not_settle_are_the_cpu_s() -> None:
     """So near to discount 1, 65,536 sweeps are too few."""
     phi = [[1.0, 0.0], [0.0, 1.0]]
     mdp = MDP.from_edges([0, 0, 1], [0, 1, 0], n_states=2, gamma=1.0 - 1e-7, state_features=phi)
-    choices, moves, thetas = Choices(mdp), every_pair(mdp), np.array([[-1.0, -0.5]])
-    mine, other = (engine.solve(thetas, moves) for engine in (GpuHardValues(choices, BETA, device()),
-                                                              HardValues(choices, BETA)))  # fmt: skip
+    choices, moves, thetas = StateActions(mdp), every_pair(mdp), np.array([[-1.0, -0.5]])
+    mine, other = (engine.solve(thetas, moves) for engine in (GpuHardBellmanSolver(choices, BETA, device()),
+                                                              HardBellmanSolver(choices, BETA)))  # fmt: skip
     np.testing.assert_array_equal(mine.log_choice, other.log_choice)
 
 
@@ -246,7 +248,7 @@ def test_fits_are_those_of_the_cpu(q: str, on_device: None) -> None:
     weights = np.random.default_rng(1).uniform(0.1, 1.0, (len(demos), 2))
     found = []
     for name in ("gpu", "cpu"):
-        model = MLIRL(q=q, n_sweeps=20, ridge=0.01, device=name)
+        model = MLIRL(q=q, n_backups=20, ridge=0.01, device=name)
         thetas = model.fit_many(mdp, demos, weights)
         found.append((thetas, [result.value for result in model.results_], model.log_prob(mdp, thetas, demos)))
         assert all(result.converged for result in model.results_)
@@ -260,7 +262,7 @@ def test_mixtures_are_those_of_the_cpu(q: str, on_device: None) -> None:
     mdp, demos = world()
     fits = []
     for name in ("gpu", "cpu"):
-        model = MLIRL(q=q, n_sweeps=20, device=name)
+        model = MLIRL(q=q, n_backups=20, device=name)
         mixture = IntentMixture(2, model, init="random", max_iter=2, max_evaluations=4, random_state=0)
         assert clone(mixture).irl.device == name
         with warnings.catch_warnings(action="ignore"):  # two iterations are too few to converge
@@ -289,7 +291,7 @@ def test_without_a_gpu_the_error_says_what_to_do(q: str, monkeypatch: pytest.Mon
         MLIRL(q=q, device="gpu").fit(mdp, demos)
     with pytest.raises(InvalidParameter, match="device must be one of cpu, gpu, auto; it is 'tpu'."):
         MLIRL(q=q, device="tpu").fit(mdp, demos)
-    assert type(MLIRL(q=q, device="auto")._engine(mdp)) in (HardValues, AverageValues)
+    assert type(MLIRL(q=q, device="auto")._engine(mdp)) in (HardBellmanSolver, SoftmaxAverageSolver)
 
 
 def test_a_gpu_is_taken_where_it_is_asked_for_or_pays(on_device: None) -> None:
@@ -299,10 +301,10 @@ def test_a_gpu_is_taken_where_it_is_asked_for_or_pays(on_device: None) -> None:
         for q in ("hard", "bv"):
             kinds[q, n] = [type(MLIRL(q=q, device=name)._engine(line)) for name in ("cpu", "auto", "gpu")]
     assert kinds == {
-        ("hard", 30): [HardValues, HardValues, GpuHardValues],
-        ("hard", 6_000): [HardValues, GpuHardValues, GpuHardValues],
-        ("bv", 30): [AverageValues, AverageValues, GpuAverageValues],
-        ("bv", 6_000): [AverageValues, GpuAverageValues, GpuAverageValues],
+        ("hard", 30): [HardBellmanSolver, HardBellmanSolver, GpuHardBellmanSolver],
+        ("hard", 6_000): [HardBellmanSolver, GpuHardBellmanSolver, GpuHardBellmanSolver],
+        ("bv", 30): [SoftmaxAverageSolver, SoftmaxAverageSolver, GpuSoftmaxAverageSolver],
+        ("bv", 6_000): [SoftmaxAverageSolver, GpuSoftmaxAverageSolver, GpuSoftmaxAverageSolver],
     }
 
 
@@ -313,7 +315,7 @@ def test_the_command_reaches_the_model(tmp_path: Path, on_device: None) -> None:
     fits = []
     for name in ("gpu", "cpu"):
         given = ["fit", "walks.parquet", "--mdp", "world.npz", "--model", "MLIRL", "--intents", "1", "--device", name,
-                 "--set", "irl__q=bv", "--set", "irl__n_sweeps=15", "--out", name]  # fmt: skip
+                 "--set", "irl__q=bv", "--set", "irl__n_backups=15", "--out", name]  # fmt: skip
         told, shows = io.StringIO(), warnings.showwarning
         to_told = contextlib.redirect_stdout(told), contextlib.redirect_stderr(told)
         with contextlib.chdir(tmp_path), to_told[0], to_told[1], pytest.raises(SystemExit) as ended:

@@ -43,7 +43,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         MaxEnt(3, device="gpu"),
         MaxCausalEnt(device="gpu"),
-        MaxCausalEnt(horizon=3, device="gpu"),
+        MaxCausalEnt(max_length=3, device="gpu"),
         DestinationMaxEnt(device="gpu"),
     ],
 )
@@ -114,11 +114,11 @@ def test_fits_are_those_of_the_cpu(solver: str, condition: str, emulated: None) 
 
 
 @NEEDS_COMPILER
-@pytest.mark.parametrize("horizon", [None, 3])
-def test_causal_fits_are_those_of_the_cpu(horizon: int | None, emulated: None) -> None:
+@pytest.mark.parametrize("max_length", [np.inf, 3])
+def test_causal_fits_are_those_of_the_cpu(max_length: float, emulated: None) -> None:
     mdp, demos = world()
     with warnings.catch_warnings(action="ignore"):  # that one direction has no effect
-        mine, other = (MaxCausalEnt(horizon=horizon, device=device).fit(mdp, demos) for device in ("gpu", "cpu"))
+        mine, other = (MaxCausalEnt(max_length=max_length, device=device).fit(mdp, demos) for device in ("gpu", "cpu"))
     np.testing.assert_allclose(mine, other, rtol=1e-7, atol=1e-7)
 
 

@@ -44,16 +44,16 @@ def q_tables(mdp: MDP, theta: Float) -> tuple[Float, Float]:
     return earned, T
 
 
-def stationary_policy(mdp: MDP, theta: Float, kind: str, beta: float, n_sweeps: int | None = None) -> Float:
+def stationary_policy(mdp: MDP, theta: Float, kind: str, beta: float, n_backups: int | None = None) -> Float:
     """pi (S, A), by sweeps until nothing changes, or by so many of them from Q = r (that of the pair included)."""
     r = mdp.rewards(theta)[0][:, 0]
     earned, T = q_tables(mdp, theta)
     Q = earned
-    for _ in range(100_000 if n_sweeps is None else n_sweeps):
+    for _ in range(100_000 if n_backups is None else n_backups):
         new = earned + mdp.gamma * T @ np.where(mdp.terminal, r, state_values(kind, Q, beta))
         change, size = np.nan_to_num(np.abs(new - Q)).max(), np.nan_to_num(np.abs(new)).max()
         Q = new
-        if n_sweeps is None and change <= 1e-15 * size:
+        if n_backups is None and change <= 1e-15 * size:
             break
     return softmax(Q, beta)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from limiirl import MDP, Demonstrations
 from limiirl.demos.groups import Groups
-from limiirl.irl.causal.likelihood import Events
+from limiirl.irl.causal.likelihood import DecisionCounts
 from tests.oracles.gpu_cases import Case, assert_same
 
 
@@ -37,13 +37,13 @@ def walks(mdp: MDP, n: int, length: int, seed: int = 0) -> Demonstrations:
     return Demonstrations.from_lists(states, actions)
 
 
-def events_of(mdp: MDP, horizon: int | None = None, *, stop: bool = False) -> Events:
+def events_of(mdp: MDP, horizon: int | None = None, *, stop: bool = False) -> DecisionCounts:
     """Return the choices of 40 walks."""
     demos = walks(mdp, 40, 12 if horizon is None else horizon)
-    return Events(mdp, demos, Groups.from_labels(None, len(demos)), horizon, stop)
+    return DecisionCounts(mdp, demos, Groups.from_labels(None, len(demos)), horizon, stop)
 
 
-def compare(gpu: Any, cpu: Any, case: Case, events: Events) -> None:
+def compare(gpu: Any, cpu: Any, case: Case, events: DecisionCounts) -> None:
     """Fail unless log-probabilities, residuals and gradients agree."""
     mine, other = gpu.solve(case.thetas, events.moves), cpu.solve(case.thetas, events.moves)
     assert_same(mine.log_choice, other.log_choice)

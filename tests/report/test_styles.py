@@ -9,7 +9,7 @@ from limiirl import Demonstrations, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidParameter
 from limiirl.experiments.drivers import DriverResults, run_drivers
 from limiirl.experiments.drivers_trial import DESTINATION_METHODS, DRIVER_METHODS, DriverData, DriverPlan, Trial
-from limiirl.mixture.selection.recommend import Row
+from limiirl.mixture.selection.recommend import SelectionRow
 from limiirl.mixture.selection.select import Selection
 from limiirl.report.roads import experiment_report, experiment_view, styles_report, styles_view, write_styles
 from limiirl.report.roads.styles import selection_table
@@ -120,7 +120,7 @@ class TestSelection:
         assert "in nats a trip" in table.caption
 
     def test_what_failed_or_is_not_known_is_said(self):
-        rows = (Row(1, held_out=-3.0, converged=True), Row(2, error="no <room>"), Row(3, n_empty=2))
+        rows = (SelectionRow(1, held_out=-3.0, converged=True), SelectionRow(2, error="no <room>"), SelectionRow(3, n_empty=2))
         table = selection_table(Selection(rows, 1, {}, "1 intent.", {}, "groups"))
         assert [cells[6].text for cells in table.cells] == [
             "recommended", "failed: no <room>", "EM did not converge, 2 without trips"

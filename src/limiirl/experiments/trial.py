@@ -25,7 +25,7 @@ from limiirl._parallel import one_thread
 from limiirl.errors import InvalidParameter, LimiirlWarning
 from limiirl.experiments.problem import AgentsProblem, Problem, known, make_agents, make_problem, with_agents
 from limiirl.experiments.spec import FULL_GMM, Parameters, Spec
-from limiirl.irl import model_class
+from limiirl.irl import MaxEnt, model_class
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import IntentMixture, in_order_of_labels
 from limiirl.theory import inter_cluster_margin
@@ -159,7 +159,7 @@ def make_mixture(spec: Spec, seed: int) -> IntentMixture:
     """
     problem = pose(spec, seed)
     irl = model_class(spec.model)(**dict(spec.model_parameters))
-    if isinstance(problem, Problem) and "max_length" in irl.get_params():
+    if isinstance(problem, Problem) and irl.get_params().get("max_length", "") is None:  # left to the data
         irl.set_params(max_length=problem.longest if isinstance(spec.max_length, str) else spec.max_length)
     init: Any = spec.init
     if spec.supervised:
@@ -207,7 +207,7 @@ def run_trial(spec: Spec, seed: int) -> Record:
     return Record(
         spec.hash,
         seed,
-        max_length=getattr(last.irl_, "max_length", None),
+        max_length=last.irl_.max_length if isinstance(last.irl_, MaxEnt) else None,
         n_iter=last.n_iter_,
         converged=last.converged_,
         seconds_start=seconds_start,

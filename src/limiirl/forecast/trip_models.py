@@ -24,7 +24,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.forecast.prefixes import Onward, alone, extended, moves, together
 from limiirl.forecast.validate import log
-from limiirl.irl import Evidence, GoalValues, MaxEnt, Solution, look_past
+from limiirl.irl import Evidence, GoalPathSums, GoalValues, MaxEnt, look_past
 from limiirl.irl import validate as irl_checks
 from limiirl.mdp import MDP
 
@@ -137,7 +137,7 @@ class GivenEnds:
         return np.stack([solved.ways(states, goals).log_value for solved in self._solved], axis=1)
 
     @cached_property
-    def _solved(self) -> list[Solution]:
+    def _solved(self) -> list[GoalPathSums]:
         """The sums over all ways of each intent."""
         return [GoalValues(self.mdp).known(theta) for theta in self.thetas]
 

@@ -1,13 +1,13 @@
 """Single-intent IRL models: a protocol, and the models that follow it."""
 
 from limiirl.irl.base import PARAMETERS, REQUIRED, FitResult, IRLModel, Status
-from limiirl.irl.causal.likelihood import ChoiceLikelihood
+from limiirl.irl.causal.likelihood import CausalLikelihood
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
 from limiirl.irl.causal.model import CausalModel
 from limiirl.irl.causal.problem import PreparedCausal
 from limiirl.irl.destination.model import DestinationMaxEnt, with_choices
-from limiirl.irl.destination.path_sums import GoalValues, Solution
+from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
 from limiirl.irl.device import WORTH_IT, anywhere, check_device, choose_device
 from limiirl.irl.maxent.inference import look_past
 from limiirl.irl.maxent.likelihood import Evidence, PathLikelihood
@@ -28,13 +28,14 @@ __all__ = [
     "REQUIRED",
     "WORTH_IT",
     "Box",
+    "CausalLikelihood",
     "CausalModel",
-    "ChoiceLikelihood",
     "DestinationMaxEnt",
     "Evidence",
     "Expectation",
     "FiniteEngine",
     "FitResult",
+    "GoalPathSums",
     "GoalValues",
     "IRLModel",
     "MaxCausalEnt",
@@ -48,7 +49,6 @@ __all__ = [
     "PreparedSigma",
     "PreparedSums",
     "SigmaGIRL",
-    "Solution",
     "Status",
     "anywhere",
     "check_device",

@@ -8,7 +8,7 @@ from limiirl.mixture.io import Unwritable, Writer, check_target, decode, decode_
 from limiirl.mixture.monitor import reporting
 from limiirl.mixture.restarts import Restart, assign, in_order_of_labels
 from limiirl.mixture.reward_init import REWARDS
-from limiirl.mixture.selection.recommend import Row, stick_breaking
+from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
 from limiirl.mixture.selection.select import Progress, Selection, select_intents
 from limiirl.mixture.summary import Membership, check_suffix, membership
 from limiirl.mixture.validate import fitted, model, trained_on
@@ -21,8 +21,8 @@ __all__ = [
     "Membership",
     "Progress",
     "Restart",
-    "Row",
     "Selection",
+    "SelectionRow",
     "Settings",
     "Solution",
     "Start",

@@ -238,7 +238,7 @@ class StandardErrors:
     n_free: int
 
 
-class Free(NamedTuple):
+class FreeParameters(NamedTuple):
     """What may move: status (K, d), occupied intents (K,), and a basis (K + K d, n_free) of the directions left."""
 
     status: NDArray[np.str_]
@@ -349,7 +349,7 @@ def _penalty_curvature(prepared: Prepared, thetas: FloatArray) -> FloatArray:
     return found
 
 
-def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n_units: int) -> Free:
+def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n_units: int) -> FreeParameters:
     """Return which parameters may move, and a basis of the directions in which they do.
 
     A model that knows directions without effect says so by a method `null_directions(mdp, theta)`, which is called once
@@ -378,7 +378,7 @@ def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n
         basis, lost = _identified(nulls[k], inside)
         status[k] = np.where(inside, np.where(lost, getattr(model, "null_status", "not identified"), "ok"), "bound")
         blocks.append(basis)
-    return Free(status, occupied, np.asarray(block_diag(*blocks)))
+    return FreeParameters(status, occupied, np.asarray(block_diag(*blocks)))
 
 
 def _null_directions(model: Any, mdp: Any, thetas: FloatArray, wanted: BoolArray) -> list[FloatArray]:

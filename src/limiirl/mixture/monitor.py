@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from limiirl.mixture.bayesian.search import Step
+from limiirl.mixture.bayesian.search import SearchStep
 from limiirl.mixture.em import Callback, Iteration
 
 Told = Callable[[int], Callback | None]
@@ -50,7 +50,7 @@ def reporting(
         yield told
 
 
-ToldBayesian = Callable[[Step], None]
+ToldBayesian = Callable[[SearchStep], None]
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def searching(verbose: bool, callback: ToldBayesian | None) -> Iterator[ToldBaye
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("first rewards", total=None)
 
-        def show(step: Step) -> None:
+        def show(step: SearchStep) -> None:
             said = f"{step.event}: {step.n_intents} intents, bound {step.bound:.3f}"
             bar.update(task, advance=1, description=said)
             if callback is not None:

@@ -32,7 +32,7 @@ _KMEANS_STARTS = 5
 _FOLLOWS, _APART = 1e-6, 1e-12
 
 
-class Move(NamedTuple):
+class SplitMergeMove(NamedTuple):
     """Intent `split` in two, `gone` merged into `kept`; nats that this gains by itself, and the start that it makes."""
 
     split: int
@@ -81,7 +81,7 @@ def refine(prepared: Prepared, found: Solution, settings: Settings, callback: Ca
     return found
 
 
-def _best_of(prepared: Prepared, found: Solution, settings: Settings) -> tuple[Move, Solution] | None:
+def _best_of(prepared: Prepared, found: Solution, settings: Settings) -> tuple[SplitMergeMove, Solution] | None:
     """Return the first move that raises the objective, and what it came to."""
     trial = replace(settings, max_iter=min(_TRIAL, settings.max_iter))
     for move in moves(prepared, found, settings)[:_TRIES]:
@@ -92,7 +92,12 @@ def _best_of(prepared: Prepared, found: Solution, settings: Settings) -> tuple[M
 
 
 def _continued(
-    prepared: Prepared, found: Solution, move: Move, reached: Solution, settings: Settings, callback: Callback | None
+    prepared: Prepared,
+    found: Solution,
+    move: SplitMergeMove,
+    reached: Solution,
+    settings: Settings,
+    callback: Callback | None,
 ) -> Solution:
     """Return what EM comes to after a move, with one history for all."""
     last = found.history[-1].iteration + reached.n_iter
@@ -111,7 +116,7 @@ def _continued(
     return replace(after, history=history)
 
 
-def moves(prepared: Prepared, found: Solution, settings: Settings) -> list[Move]:
+def moves(prepared: Prepared, found: Solution, settings: Settings) -> list[SplitMergeMove]:
     """Return the moves that raise the likelihood by themselves, at most one for each intent to split, the best first.
 
     An intent is split; of the K + 1 that there are then, two are merged, the followers of both served by the better
@@ -141,7 +146,7 @@ def moves(prepared: Prepared, found: Solution, settings: Settings) -> list[Move]
         if gain > 0.0:
             rho[kept] += rho[gone]
             rho[gone], rewards[gone] = rho[K], rewards[K]
-            made.append(Move(k, _called(kept, k, K), _called(gone, k, K), gain, Start(rho[:K], rewards[:K])))
+            made.append(SplitMergeMove(k, _called(kept, k, K), _called(gone, k, K), gain, Start(rho[:K], rewards[:K])))
     return sorted(made, key=lambda move: -move.gain)
 
 

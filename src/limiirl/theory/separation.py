@@ -287,7 +287,7 @@ def path_set(mdp: MDP, demos: Demonstrations, labels: IntArray, irl: Any, polici
 
     Experts end in a terminal state or after `max_length` states if all demonstrations do; otherwise anywhere.
     """
-    longest = getattr(irl, "max_length", None)
+    longest = irl.max_length if isinstance(irl, MaxEnt) else None
     longest = int(demos.lengths.max()) if longest is None else longest
     if not np.isfinite(longest):
         raise InvalidParameter(

@@ -15,12 +15,12 @@ from limiirl.demos import Demonstrations
 from limiirl.demos.groups import Groups
 from limiirl.demos.simulate import simulate
 from limiirl.irl import MaxEnt
-from limiirl.irl.causal.likelihood import ChoiceLikelihood
+from limiirl.irl.causal.likelihood import CausalLikelihood
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
 from limiirl.irl.causal.model import CausalModel
-from limiirl.irl.causal.state_actions import Choices
-from limiirl.irl.causal.stationary import HardValues
+from limiirl.irl.causal.state_actions import StateActions
+from limiirl.irl.causal.stationary import HardBellmanSolver
 from limiirl.mdp import MDP
 from tests.helpers import examples
 from tests.oracles.causal import horizon_policies, log_prob, stationary_policy
@@ -45,17 +45,17 @@ WAYS = {
     "soft": Way(MaxCausalEnt(beta=1.5), DISCOUNTED, lambda m, th: (stationary_policy(m, th, "soft", 1.5), None)),
     "hard": Way(MLIRL(beta=0.7), DISCOUNTED, lambda m, th: (stationary_policy(m, th, "hard", 0.7), None)),
     "bv": Way(
-        MLIRL(beta=0.7, q="bv", n_sweeps=SWEEPS),
+        MLIRL(beta=0.7, q="bv", n_backups=SWEEPS),
         (1.0, *DISCOUNTED),
         lambda m, th: (stationary_policy(m, th, "bv", 0.7, SWEEPS), None),
     ),
     "horizon": Way(
-        MaxCausalEnt(beta=1.5, horizon=HORIZON),
+        MaxCausalEnt(beta=1.5, max_length=HORIZON),
         (1.0, *DISCOUNTED),
         lambda m, th: horizon_policies(m, th, 1.5, HORIZON, stop=True),
     ),
     "no_stop": Way(
-        MaxCausalEnt(beta=1.5, horizon=HORIZON, stop="terminal_or_max_length"),
+        MaxCausalEnt(beta=1.5, max_length=HORIZON, stop="terminal_or_max_length"),
         (1.0, *DISCOUNTED),
         lambda m, th: horizon_policies(m, th, 1.5, HORIZON, stop=False),
     ),
@@ -72,16 +72,16 @@ def walks(mdp: MDP, seed: int, n: int = 12) -> Demonstrations:
     return demos.replace(actions=np.where(rng.random(demos.n_steps) < 0.3, -1, demos.actions))
 
 
-def objective(model: CausalModel, case: Case, demos: Demonstrations) -> ChoiceLikelihood:
+def objective(model: CausalModel, case: Case, demos: Demonstrations) -> CausalLikelihood:
     """Minus the mean log-likelihood under K random weightings, with a ridge."""
     K = len(case.thetas)
     ready = model.prepare(case.mdp, demos, Groups.from_labels(None, len(demos)))
     weights = np.random.default_rng(1).random((len(demos), K))
     moments = ready.moments(weights)
-    return ChoiceLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.full(K, 0.1))  # type: ignore[attr-defined]
+    return CausalLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.full(K, 0.1))  # type: ignore[attr-defined]
 
 
-def finite_differences(f: ChoiceLikelihood, thetas: Float) -> Float:
+def finite_differences(f: CausalLikelihood, thetas: Float) -> Float:
     """Gradients (K, d) by central differences of order 4."""
     which = np.arange(len(thetas))
     found = np.zeros(thetas.shape)
@@ -162,8 +162,8 @@ def test_discount_one_is_like_any_where_all_ends(name: str, data: st.DataObject,
 
 def near_a_kink(case: Case) -> bool:
     """Whether some state's two best actions are too close for finite differences not to mix them."""
-    choices = Choices(case.mdp)
-    Q = HardValues(choices, 1.0).values(case.thetas).Q
+    choices = StateActions(case.mdp)
+    Q = HardBellmanSolver(choices, 1.0).values(case.thetas).Q
     for s in choices.alive:
         here = np.sort(Q[choices.graph.pair_ptr[s] : choices.graph.pair_ptr[s + 1]], axis=0)
         if len(here) > 1 and np.any(here[-1] - here[-2] < 0.02 / max(0.1, 1.0 - case.mdp.gamma)):
@@ -217,7 +217,7 @@ def test_with_certain_moves_a_horizon_gives_maxent_by_start(data: st.DataObject,
     assume(case.mdp.deterministic)
     demos = walks(case.mdp, seed)
     maxent = MaxEnt(max_length=HORIZON, condition="start").log_prob(case.mdp, case.thetas, demos)
-    causal = MaxCausalEnt(horizon=HORIZON).log_prob(case.mdp, case.thetas, demos)
+    causal = MaxCausalEnt(max_length=HORIZON).log_prob(case.mdp, case.thetas, demos)
     log_start = np.log(case.mdp.p0[demos.start_states])[:, None]
     np.testing.assert_allclose(causal, maxent + log_start, rtol=1e-11, atol=1e-11)
 
@@ -231,7 +231,7 @@ def test_beta_and_rewards_are_one_scale(data: st.DataObject) -> None:
         (MaxCausalEnt(beta=2.0), MaxCausalEnt(beta=0.5)),
         (MLIRL(beta=2.0), MLIRL(beta=0.5)),
         (MLIRL(beta=2.0, q="bv"), MLIRL(beta=0.5, q="bv")),
-        (MaxCausalEnt(beta=2.0, horizon=6), MaxCausalEnt(beta=0.5, horizon=6)),
+        (MaxCausalEnt(beta=2.0, max_length=6), MaxCausalEnt(beta=0.5, max_length=6)),
     ):
         found = other.log_prob(case.mdp, 4.0 * case.thetas, demos)
         np.testing.assert_allclose(one.log_prob(case.mdp, case.thetas, demos), found, rtol=1e-9, atol=1e-9)

@@ -32,7 +32,7 @@ def problem(discount: float) -> MDP:
 
 
 def model(**parameters: Any) -> MaxCausalEnt:
-    return MaxCausalEnt(horizon=HORIZON, stop="terminal_or_max_length", **parameters)
+    return MaxCausalEnt(max_length=HORIZON, stop="terminal_or_max_length", **parameters)
 
 
 def all_trajectories() -> Demonstrations:

@@ -13,19 +13,19 @@ from limiirl.demos import Agents, Demonstrations
 from limiirl.demos.groups import Groups
 from limiirl.errors import IdentifiabilityWarning, InvalidParameter
 from limiirl.irl.causal import identifiability, stationary
-from limiirl.irl.causal.finite_horizon import HorizonValues
+from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
-from limiirl.irl.causal.state_actions import Choices
+from limiirl.irl.causal.state_actions import StateActions
 from limiirl.irl.optim.projected_newton import Box
 from limiirl.irl.optim.solvers import minimise_lbfgs
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture
 
-STATIONARY = {"soft": MaxCausalEnt(1.3), "hard": MLIRL(1.3), "bv": MLIRL(1.3, "bv", n_sweeps=400)}
+STATIONARY = {"soft": MaxCausalEnt(1.3), "hard": MLIRL(1.3), "bv": MLIRL(1.3, "bv", n_backups=400)}
 HORIZONS = {
-    "anywhere": MaxCausalEnt(1.3, horizon=5),
-    "at the end": MaxCausalEnt(1.3, horizon=5, stop="terminal_or_max_length"),
+    "anywhere": MaxCausalEnt(1.3, max_length=5),
+    "at the end": MaxCausalEnt(1.3, max_length=5, stop="terminal_or_max_length"),
 }
 MODELS = STATIONARY | HORIZONS
 
@@ -90,15 +90,15 @@ def test_the_likeliest_way_is_the_likeliest_of_all(name: str, seed: int) -> None
 def test_a_likeliest_way_that_cannot_be_says_why() -> None:
     mdp = MDP.from_edges([0, 1, 2], [1, 0, 0], p0=[0.5, 0.5, 0.0], gamma=0.9)
     theta = np.zeros(3)
-    for model in (MaxCausalEnt(), MLIRL(), MaxCausalEnt(horizon=3)):
+    for model in (MaxCausalEnt(), MLIRL(), MaxCausalEnt(max_length=3)):
         with pytest.raises(InvalidParameter, match=r"p0 of state 2 is 0\. Give the state a share"):
             model.most_likely(mdp, theta, 2, 0)
         with pytest.raises(InvalidParameter, match="goal must be the number of a state, 0 to 2; it is 3"):
             model.most_likely(mdp, theta, 0, 3)
         with pytest.raises(InvalidParameter, match=r"leads from start = 0 to goal = 2\. Choose another goal"):
             model.most_likely(mdp, theta, 0, 2)
-    exact = MaxCausalEnt(horizon=4, stop="terminal_or_max_length")
-    with pytest.raises(InvalidParameter, match="No trajectory of exactly horizon = 4 states leads"):
+    exact = MaxCausalEnt(max_length=4, stop="terminal_or_max_length")
+    with pytest.raises(InvalidParameter, match="exactly max_length = 4 states leads"):
         exact.most_likely(mdp, theta, 0, 0)
     assert exact.most_likely(mdp, theta, 0, 1)[0].states.tolist() == [0, 1, 0, 1]
 
@@ -119,7 +119,7 @@ def test_null_directions_change_no_policy_and_others_do(name: str, terminal: boo
 
     def policies(at: np.ndarray) -> np.ndarray:
         if name in HORIZONS:
-            logs = HorizonValues(Choices(mdp), 1.3, 5, stop=name == "anywhere").log_policies(at)
+            logs = FiniteHorizonSolver(StateActions(mdp), 1.3, 5, stop=name == "anywhere").log_policies(at)
             return np.exp([np.append(*logs(step)) for step in range(4)])
         return model.policy(mdp, at)
 
@@ -168,7 +168,8 @@ def test_states_that_nobody_reaches_in_time_do_not_count() -> None:
     )
     for stop in ("anywhere", "terminal_or_max_length"):
         counts = [
-            len(MaxCausalEnt(horizon=horizon, stop=stop).null_directions(mdp, [0.0, 0.0])) for horizon in (1, 2, 3, 4)
+            len(MaxCausalEnt(max_length=horizon, stop=stop).null_directions(mdp, [0.0, 0.0]))
+            for horizon in (1, 2, 3, 4)
         ]
         # Who must go on for four states ends once in either; who need not may end before.
         assert counts == [2, 1, 1, stop != "anywhere"]
@@ -184,7 +185,7 @@ def test_a_fit_tells_which_directions_it_cannot_know() -> None:
         with pytest.warns(IdentifiabilityWarning, match="1 of 2 directions in reward space cannot be identified"):
             model.fit(mdp, demos)
         np.testing.assert_allclose(np.abs(model.result_.null_directions), np.sqrt(0.5), rtol=1e-12)
-    MaxCausalEnt(horizon=3).fit(mdp, demos)  # to stop is a choice that tells them apart: no warning
+    MaxCausalEnt(max_length=3).fit(mdp, demos)  # to stop is a choice that tells them apart: no warning
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -217,7 +218,7 @@ def test_policies_of_all_steps_are_those_of_each() -> None:
     mdp = random_mdp(4)
     theta = np.random.default_rng(1).normal(size=mdp.n_features)
     for stop in (True, False):
-        engine = HorizonValues(Choices(mdp), 1.3, 6, stop=stop)
+        engine = FiniteHorizonSolver(StateActions(mdp), 1.3, 6, stop=stop)
         together, logs = engine.policies(theta), engine.log_policies(theta)
         for step in range(7):
             pi, stops = together(step)
@@ -235,8 +236,8 @@ def test_a_narrow_graph_is_known_from_a_random_one() -> None:
     street = MDP.from_edges(place[np.r_[:399, 1:400]], place[np.r_[1:400, :399]], gamma=0.9)
     lost = MDP.from_edges(np.repeat(np.arange(400), 3), rng.integers(400, size=1200), gamma=0.9)
     narrow = stationary.NARROW * np.sqrt(400)
-    assert Choices(street).bandwidth < narrow < Choices(lost).bandwidth
-    assert Choices(street).bandwidth <= 2
+    assert StateActions(street).bandwidth < narrow < StateActions(lost).bandwidth
+    assert StateActions(street).bandwidth <= 2
 
 
 @pytest.mark.parametrize("model", [MaxCausalEnt(), MLIRL()], ids=["soft", "hard"])
@@ -272,10 +273,10 @@ def test_a_factor_of_another_system_is_corrected_or_replaced() -> None:
     rng = np.random.default_rng(3)
     n = 300
     mdp = MDP.from_edges(np.r_[:n, :n], np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n], gamma=0.97)
-    choices, right = Choices(mdp), rng.normal(size=(n, 1))
+    choices, right = StateActions(mdp), rng.normal(size=(n, 1))
     near = np.full((2 * n, 1), 0.5)
     far = np.tile([[1.0], [0.0]], (n, 1))
-    factors = stationary.Factors(np.arange(1))
+    factors = stationary.LUFactors(np.arange(1))
     for transposed in (False, True):
         stationary.solve(choices, near, right, factors=factors)
         kept = factors.of[0]
@@ -289,8 +290,8 @@ def test_a_factor_of_another_system_is_corrected_or_replaced() -> None:
 def test_columns_of_one_system_share_a_factor() -> None:
     rng, n = np.random.default_rng(4), 300
     mdp = MDP.from_edges(np.r_[:n, :n], np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n], gamma=0.97)
-    choices, right, omega = Choices(mdp), rng.normal(size=(n, 3)), np.full((2 * n, 3), 0.5)
-    factors = stationary.Factors(np.zeros(3, dtype=np.intp))
+    choices, right, omega = StateActions(mdp), rng.normal(size=(n, 3)), np.full((2 * n, 3), 0.5)
+    factors = stationary.LUFactors(np.zeros(3, dtype=np.intp))
     found = stationary.solve(choices, omega, right, factors=factors)
     assert len(factors.of) == 1
     np.testing.assert_allclose(found, stationary.solve(choices, omega, right), rtol=1e-12)

@@ -11,7 +11,7 @@ from limiirl.demos.groups import Groups
 from limiirl.demos.simulate import simulate
 from limiirl.errors import ConvergenceWarning, DivergentPartition, InvalidDemos, InvalidParameter
 from limiirl.irl.causal import stationary
-from limiirl.irl.causal.likelihood import ChoiceLikelihood, Events
+from limiirl.irl.causal.likelihood import CausalLikelihood, DecisionCounts
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
 from limiirl.irl.causal.problem import PreparedCausal
@@ -26,9 +26,9 @@ from tests.oracles.causal import stationary_policy
 MODELS = {
     "soft": MaxCausalEnt(),
     "soft_bounded": MaxCausalEnt(bounds=(-10.0, 10.0), ridge=0.0),
-    "horizon": MaxCausalEnt(horizon=6),
+    "horizon": MaxCausalEnt(max_length=6),
     "hard": MLIRL(),
-    "bv": MLIRL(q="bv", n_sweeps=30),
+    "bv": MLIRL(q="bv", n_backups=30),
 }
 CHECKS = [pytest.param(check, id=f"{name}-{check}") for name, model in MODELS.items() for check in checks(model)]
 
@@ -83,7 +83,7 @@ def test_the_softmax_average_has_two_fixed_points_and_sweeps_find_the_one_from_r
         np.testing.assert_allclose(sweep(Q), Q, rtol=1e-12)
         fixed.append(Q)
     assert abs(fixed[0][1] - fixed[1][1]) > 0.2
-    model = MLIRL(beta=beta, q="bv", n_sweeps=5000)
+    model = MLIRL(beta=beta, q="bv", n_backups=5000)
     found = model.policy(mdp, [1.0])[0]
     np.testing.assert_allclose(np.log(found[1] / found[0]), beta * (fixed[0][1] - fixed[0][0]), rtol=1e-9)
     assert model.residual(mdp, [1.0])[0] < 1e-12
@@ -91,18 +91,18 @@ def test_the_softmax_average_has_two_fixed_points_and_sweeps_find_the_one_from_r
 
 def test_few_sweeps_are_the_model_and_their_residual_is_told() -> None:
     mdp = two_fixed_points()
-    few = MLIRL(beta=17.0, q="bv", n_sweeps=10)
+    few = MLIRL(beta=17.0, q="bv", n_backups=10)
     np.testing.assert_allclose(few.policy(mdp, [1.0]), stationary_policy(mdp, np.ones(1), "bv", 17.0, 10), rtol=1e-10)
     assert few.residual(mdp, [1.0])[0] > 1e-2
-    assert MLIRL(q="bv", n_sweeps=1).residual(mdp, [1.0])[0] > 1e-2
-    for model in (MaxCausalEnt(), MLIRL(), MaxCausalEnt(horizon=3)):
+    assert MLIRL(q="bv", n_backups=1).residual(mdp, [1.0])[0] > 1e-2
+    for model in (MaxCausalEnt(), MLIRL(), MaxCausalEnt(max_length=3)):
         assert model.residual(mdp, [1.0])[0] < 1e-12
 
 
 @pytest.mark.parametrize("beta", [1e-3, 1e6])
 def test_extreme_temperatures_stay_finite(beta: float, world: ElementWorld) -> None:
     demos, _ = world.sample(20, seed=0)
-    for model in (MaxCausalEnt(beta), MLIRL(beta), MLIRL(beta, "bv"), MaxCausalEnt(beta, horizon=50)):
+    for model in (MaxCausalEnt(beta), MLIRL(beta), MLIRL(beta, "bv"), MaxCausalEnt(beta, max_length=50)):
         log_p = model.log_prob(world.mdp, world.ensemble.thetas, demos)
         assert np.all(np.isfinite(log_p))
         pi = model.policy(world.mdp, world.ensemble.thetas[0])
@@ -161,7 +161,7 @@ def test_a_fit_finds_the_reward_that_made_the_demonstrations() -> None:
         MaxCausalEnt(beta=2.0, ridge=0.0),
         MLIRL(beta=2.0, ridge=0.0),
         MLIRL(beta=2.0, q="bv", ridge=0.0),
-        MaxCausalEnt(beta=2.0, horizon=20, stop="terminal_or_max_length", ridge=0.0),
+        MaxCausalEnt(beta=2.0, max_length=20, stop="terminal_or_max_length", ridge=0.0),
     ):
         demos = model.sample(mdp, truth, 1500, seed=1, max_length=20)
         np.testing.assert_allclose(model.fit(mdp, demos), truth, atol=0.15)
@@ -170,7 +170,7 @@ def test_a_fit_finds_the_reward_that_made_the_demonstrations() -> None:
 
 def test_samples_of_a_horizon_have_the_models_probabilities() -> None:
     mdp = ring(n=3)
-    model, theta = MaxCausalEnt(horizon=3), np.array([-0.3, 0.2])
+    model, theta = MaxCausalEnt(max_length=3), np.array([-0.3, 0.2])
     demos = model.sample(mdp, theta, 20_000, seed=0)
     assert demos.lengths.max() == 3
     kinds, counts = np.unique([str(demo.states) for demo in demos], return_counts=True)
@@ -182,7 +182,7 @@ def test_samples_of_a_horizon_have_the_models_probabilities() -> None:
 
 def test_prefixes_and_next_actions() -> None:
     mdp, theta = ring(n=3), np.array([-0.3, 0.2])
-    model = MaxCausalEnt(horizon=3)
+    model = MaxCausalEnt(max_length=3)
     begun = Demonstrations.from_lists([[0], [0, 1], [0, 3], [0, 1, 2]])
     ahead = model.next_actions(mdp, theta, begun)
     np.testing.assert_allclose(ahead.action.sum(axis=2) + ahead.stop, 1.0, rtol=1e-12)
@@ -199,10 +199,10 @@ def test_prefixes_and_next_actions() -> None:
 def test_counts_do_not_grow_with_the_number_of_demonstrations(world: ElementWorld) -> None:
     demos, _ = world.sample(50, seed=3)
     many = Demonstrations.concat([demos] * 20)
-    one, twenty = (Events(world.mdp, d, Groups.from_labels(None, len(d))) for d in (demos, many))
+    one, twenty = (DecisionCounts(world.mdp, d, Groups.from_labels(None, len(d))) for d in (demos, many))
     assert one.counts.shape[1] == twenty.counts.shape[1] <= world.mdp.n_pairs
     np.testing.assert_array_equal(twenty.total(np.ones((1000, 1))), 20.0 * one.total(np.ones((50, 1))))
-    grouped = Events(world.mdp, many, Groups.from_labels(np.tile(np.arange(50), 20), 1000))
+    grouped = DecisionCounts(world.mdp, many, Groups.from_labels(np.tile(np.arange(50), 20), 1000))
     np.testing.assert_array_equal(grouped.counts.toarray(), 20.0 * one.counts.toarray())
     np.testing.assert_allclose(grouped.log_q, 20.0 * one.log_q, rtol=1e-12)
 
@@ -228,14 +228,14 @@ def test_where_lbfgs_rests_at_a_kink_the_hard_model_goes_on() -> None:
 
 def lbfgs_alone(ready: PreparedCausal, n: int) -> float:
     moments = ready.moments(np.ones((n, 1)))
-    f = ChoiceLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.array([ready.model.ridge]))
+    f = CausalLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.array([ready.model.ridge]))
     return minimise_lbfgs(f, np.zeros((1, 4)), ready.box(4), 1e-6, 1000)[0].value
 
 
 @pytest.mark.parametrize("name", ["soft", "hard", "bv", "horizon"])
 def test_a_mixture_recovers_intents_and_never_falls(name: str, world: ElementWorld) -> None:
     demos, labels = world.sample(100, seed=1)
-    irl = clone(MODELS[name]).set_params(**({"horizon": 50} if name == "horizon" else {}))
+    irl = clone(MODELS[name]).set_params(**({"max_length": 50} if name == "horizon" else {}))
     mix = IntentMixture(3, irl, random_state=0).fit(world.mdp, demos)
     objective = [entry.objective for entry in mix.history_]
     assert np.all(np.diff(objective) >= -1e-9 * (1.0 + np.abs(objective[:-1])))
@@ -260,12 +260,12 @@ def test_em_from_mixed_responsibilities_climbs(world: ElementWorld) -> None:
     ("model", "message"),
     [
         (MaxCausalEnt(beta=0.0), "beta must be a finite number above 0; it is 0.0"),
-        (MaxCausalEnt(horizon=0), "horizon must be a whole number, at least 1; it is 0"),
+        (MaxCausalEnt(max_length=0), "max_length must be a whole number, at least 1; it is 0"),
         (MaxCausalEnt(stop="never"), "stop must be one of anywhere, terminal_or_max_length; it is 'never'"),
         (MaxCausalEnt(ridge=-1.0), "ridge must be a finite number of at least 0"),
         (MaxCausalEnt(bounds=(1, 0)), "bounds must have low < high"),
         (MLIRL(q="soft"), "q must be one of hard, bv; it is 'soft'"),
-        (MLIRL(n_sweeps=0), "n_sweeps must be a whole number"),
+        (MLIRL(n_backups=0), "n_backups must be a whole number"),
         (MLIRL(tol=0.0), "tol must be a finite number above 0"),
         (MLIRL(max_evaluations=0), "max_evaluations must be a whole number"),
     ],
@@ -278,14 +278,14 @@ def test_bad_parameters_are_named(model, message: str) -> None:
 def test_demonstrations_outside_the_horizon_are_named() -> None:
     mdp = ring(0.9)
     with pytest.raises(InvalidDemos, match="demonstration 1 has 3 states, more than"):
-        MaxCausalEnt(horizon=2).fit(mdp, Demonstrations.from_lists([[0, 4], [0, 1, 4]]))
-    model = MaxCausalEnt(horizon=3, stop="terminal_or_max_length")
+        MaxCausalEnt(max_length=2).fit(mdp, Demonstrations.from_lists([[0, 4], [0, 1, 4]]))
+    model = MaxCausalEnt(max_length=3, stop="terminal_or_max_length")
     with pytest.raises(InvalidDemos, match="ends in state 1, which is not terminal"):
         model.fit(mdp, Demonstrations.from_lists([[0, 1]]))
     assert model.log_prob_prefix(mdp, [0.0, 0.0], Demonstrations.from_lists([[0, 1]])).shape == (1, 1)
     for step in (3, -1, 0.5):
         with pytest.raises(
-            InvalidParameter, match="step must be a whole number, at least 0 and at most horizon - 1 = 2"
+            InvalidParameter, match="step must be a whole number, at least 0 and at most max_length - 1 = 2"
         ):
             model.policy(mdp, [0.0, 0.0], step)
 

@@ -12,7 +12,7 @@ from limiirl import DestinationMaxEnt
 from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition
 from limiirl.irl.destination import path_sums
-from limiirl.irl.destination.likelihood import Trips, WayLikelihood
+from limiirl.irl.destination.likelihood import DestinationLikelihood, ObservedTrips
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.mdp import MDP
 from tests.helpers import examples
@@ -126,7 +126,9 @@ def test_gradients_are_those_of_central_differences(case: Case, seed: int) -> No
     stripped = Demonstrations(demos.states, demos.offsets)  # actions not recorded: where several join, all are summed
     for given_demos in (demos, stripped):
         weights = rng.uniform(0.1, 1.0, (len(given_demos), 2))
-        objective = WayLikelihood(GoalValues(mdp), Trips(mdp, given_demos), weights, np.array([0.0, 0.5]))
+        objective = DestinationLikelihood(
+            GoalValues(mdp), ObservedTrips(mdp, given_demos), weights, np.array([0.0, 0.5])
+        )
         both = np.tile(theta, (2, 1))
         _, gradients = objective.evaluate(both, np.arange(2))
         for j in range(theta.size):

@@ -11,7 +11,7 @@ from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxEn
 from limiirl.demos.groups import Groups
 from limiirl.errors import DivergentPartition, IdentifiabilityWarning, InvalidDemos, InvalidParameter
 from limiirl.irl import with_choices
-from limiirl.irl.destination.likelihood import Trips, WayLikelihood
+from limiirl.irl.destination.likelihood import DestinationLikelihood, ObservedTrips
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
 from limiirl.irl.destination.problem import PreparedDestination
 from limiirl.irl.identifiability import null_directions
@@ -329,7 +329,7 @@ class TestInMixtures:
             flow_features(mdp, model.expected_flow(mdp, theta, [s], [g]))
             for s, g in zip(demos.start_states, demos.last_states, strict=True)
         ]
-        np.testing.assert_allclose(found, Trips(mdp, demos).features - flows, rtol=0, atol=1e-3)
+        np.testing.assert_allclose(found, ObservedTrips(mdp, demos).features - flows, rtol=0, atol=1e-3)
         np.testing.assert_allclose(model.features(mdp, demos), found, rtol=0, atol=1e-12)
 
     def test_rewards_outside_the_domain_are_moved_into_it(self) -> None:
@@ -367,7 +367,7 @@ class TestNullDirections:
         theta = np.array([-1.0, -1.0, -1.0, -0.5])
         starts, goals = pairs(mdp, 30)
         demos = DestinationMaxEnt().sample(mdp, theta, starts, goals, seed=0)
-        objective = WayLikelihood(GoalValues(mdp), Trips(mdp, demos), np.ones((30, 1)), np.zeros(1))
+        objective = DestinationLikelihood(GoalValues(mdp), ObservedTrips(mdp, demos), np.ones((30, 1)), np.zeros(1))
         hessian = objective.hessian(theta, 0)
         found = DestinationMaxEnt().null_directions(mdp, theta)
         assert found.shape == (1, 4)

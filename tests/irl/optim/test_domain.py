@@ -11,10 +11,10 @@ from limiirl.demos.groups import Groups
 from limiirl.errors import DivergentPartition
 from limiirl.irl import DestinationMaxEnt
 from limiirl.irl.base import Status
-from limiirl.irl.destination.likelihood import Trips, WayLikelihood, finite_ways, surely_finite
+from limiirl.irl.destination.likelihood import DestinationLikelihood, ObservedTrips, feasible_domain, surely_finite
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.destination.problem import PreparedDestination, feasible_start
-from limiirl.irl.optim.projected_bfgs import Domain
+from limiirl.irl.optim.projected_bfgs import CuttingPlanes
 from limiirl.irl.optim.projected_newton import Box, bounded_step
 from limiirl.irl.optim.solvers import minimise_bfgs
 
@@ -42,7 +42,7 @@ def radius(mdp: MDP, theta: np.ndarray) -> float:
 @pytest.mark.parametrize("seed", range(6))
 def test_an_infinite_sum_tells_a_half_space_that_holds_the_domain(seed: int) -> None:
     mdp, rng = streets(seed), np.random.default_rng(seed)
-    domain, values = finite_ways(GoalValues(mdp)), GoalValues(mdp)
+    domain, values = feasible_domain(GoalValues(mdp)), GoalValues(mdp)
     thetas = rng.uniform(-4.0, 1.0, (400, 3))
     inside = np.array([theta for theta in thetas if radius(mdp, theta) < 1.0])
     outside = [theta for theta in thetas if radius(mdp, theta) > 1.0 + 1e-9][:20]
@@ -62,7 +62,7 @@ def test_an_infinite_sum_tells_a_half_space_that_holds_the_domain(seed: int) -> 
 def test_the_slope_of_the_edge_by_differences(seed: int) -> None:
     mdp = streets(seed)
     values, theta = GoalValues(mdp), np.array([-0.3, -0.2, -0.1])
-    domain = finite_ways(values)
+    domain = feasible_domain(values)
     level, _ = values.edge(theta)
     slope = np.empty(3)
     for j, step in enumerate(1e-6 * np.eye(3)):
@@ -76,16 +76,16 @@ def test_the_slope_of_the_edge_by_differences(seed: int) -> None:
 
 def test_nothing_is_learned_where_sums_are_finite_or_nothing_can_be_told() -> None:
     mdp = streets(0)
-    domain = finite_ways(GoalValues(mdp))
+    domain = feasible_domain(GoalValues(mdp))
     assert not domain.learn(np.full(3, -5.0))
     assert not domain.learn(np.full(3, 1e308))  # a reward beyond float64
-    assert not Domain(lambda theta: (1.0, np.zeros_like(theta))).learn(np.ones(3))
+    assert not CuttingPlanes(lambda theta: (1.0, np.zeros_like(theta))).learn(np.ones(3))
     assert domain.most.size == 0
     assert domain.room(np.zeros(3)).size == 0
 
 
 def test_forks_learn_alone_and_are_merged_once() -> None:
-    whole = Domain(lambda x: (float(x @ x) - 1.0, 2.0 * x))
+    whole = CuttingPlanes(lambda x: (float(x @ x) - 1.0, 2.0 * x))
     whole.learn(np.array([2.0, 0.0]))
     one, other = whole.fork(), whole.fork()
     one.learn(np.array([0.0, 3.0]))
@@ -100,7 +100,7 @@ def test_forks_learn_alone_and_are_merged_once() -> None:
     whole.merge(mirrored)
     np.testing.assert_allclose(whole.most[-1], 1.25, rtol=1e-12)
     np.testing.assert_allclose(whole.rows[-1], [-1.0, 0.0], rtol=0, atol=1e-12)
-    empty = Domain(lambda x: (float(x @ x) - 1.0, 2.0 * x))
+    empty = CuttingPlanes(lambda x: (float(x @ x) - 1.0, 2.0 * x))
     empty.merge(whole)
     np.testing.assert_array_equal(empty.most, whole.most)
     for x in np.linspace(2.0, 3.0, 400):
@@ -146,7 +146,7 @@ class Walled:
         self.rows, self.most = np.abs(rng.normal(size=(9, 6))), rng.uniform(1.0, 2.0, 9)
         self.values: list[float] = []
         if told:
-            self.domains = [Domain(self.edge)]
+            self.domains = [CuttingPlanes(self.edge)]
 
     def edge(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         i = int(np.argmax(self.rows @ theta - self.most))
@@ -193,11 +193,11 @@ def test_fits_agree_with_and_without_what_is_known_of_the_domain() -> None:
     model = DestinationMaxEnt(bounds=(-30.0, 5.0))
     theta = feasible_start(GoalValues(mdp), Box(np.full(3, -30.0), np.full(3, 5.0))) - 0.2
     demos = model.sample(mdp, theta, rng.integers(0, 12, 60), rng.integers(0, 12, 60), seed=2)
-    values, trips = GoalValues(mdp), Trips(mdp, demos)
+    values, trips = GoalValues(mdp), ObservedTrips(mdp, demos)
     box, start = Box(np.full(3, -30.0), np.full(3, 5.0)), np.full((1, 3), -6.0)
     found = []
     for told in (True, False):
-        objective = WayLikelihood(values, trips, np.ones((60, 1)), np.zeros(1))
+        objective = DestinationLikelihood(values, trips, np.ones((60, 1)), np.zeros(1))
         if not told:
             del objective.domains
         found += minimise_bfgs(objective, start, box, 1e-6, 500)
@@ -228,11 +228,11 @@ def test_fits_keep_off_the_edge() -> None:
     """Nobody ever turns back, yet a cost of nothing at all is as likely: the fit ends where sums are surely finite."""
     mdp = MDP.from_edges([0, 1, 1], [1, 0, 2], state_features=[[0.5], [0.5], [1.0]])
     values = GoalValues(mdp)
-    domain = finite_ways(values)
+    domain = feasible_domain(values)
     assert values.finite(np.array([-1e-9]))
     assert not values.finite(np.array([-1e-9]), 1e-6)
-    trips = Trips(mdp, Demonstrations.from_lists([[0, 1, 2]]))
-    objective = WayLikelihood(values, trips, np.ones((1, 1)), np.zeros(1))
+    trips = ObservedTrips(mdp, Demonstrations.from_lists([[0, 1, 2]]))
+    objective = DestinationLikelihood(values, trips, np.ones((1, 1)), np.zeros(1))
     assert objective.evaluate(np.array([[-1e-9]]), np.array([0]))[0][0] == math.inf
     assert domain.learn(np.array([-1e-9]))
     np.testing.assert_allclose(domain.most[0], -1e-6, rtol=1e-6)
@@ -299,13 +299,15 @@ def test_a_warm_start_at_a_lower_edge() -> None:
     """A cost as a negative feature: sums are infinite below 0, where one side of a difference would lie."""
     mdp = MDP.from_edges([0, 1, 1], [1, 0, 2], state_features=[[-0.5], [-0.5], [-1.0]])
     model = DestinationMaxEnt(bounds=(-10.0, 10.0))
-    trips = Trips(mdp, Demonstrations.from_lists([[0, 1, 2], [0, 1, 0, 1, 0, 1, 0, 1, 2]] + [[0, 1] * 40 + [2]] * 20))
+    trips = ObservedTrips(
+        mdp, Demonstrations.from_lists([[0, 1, 2], [0, 1, 0, 1, 0, 1, 0, 1, 2]] + [[0, 1] * 40 + [2]] * 20)
+    )
     ready = PreparedDestination(model, mdp, trips.demos, Groups.from_labels(None, 22), GoalValues(mdp))
     # Ways go round n times with a weight of x^n, x = exp(-theta), so that E[F] = -1.5 - x / (1 - x).
     (result,) = ready.search(np.ones((22, 1)), np.zeros(1), None, 30)
     x = math.exp(-float(result.theta[0]))
     np.testing.assert_allclose(ready.features(), trips.features + 1.5 + x / (1.0 - x), rtol=0, atol=1e-3)
-    narrow = Trips(mdp, Demonstrations.from_lists([[0, 1] * 100_000 + [2]]))
+    narrow = ObservedTrips(mdp, Demonstrations.from_lists([[0, 1] * 100_000 + [2]]))
     close = PreparedDestination(model, mdp, narrow.demos, Groups.from_labels(None, 1), GoalValues(mdp))
     (result,) = close.search(np.ones((1, 1)), np.zeros(1), None, 30)
     assert not surely_finite(GoalValues(mdp), result.theta - 1e-4)
@@ -316,8 +318,8 @@ def test_a_warm_start_at_a_lower_edge() -> None:
 def test_hessians_near_the_edge(away: float) -> None:
     """Ways go round with the weight x = exp(theta), so that the curvature is x / (1 - x)^2."""
     mdp = MDP.from_edges([0, 1, 1], [1, 0, 2], state_features=[[0.5], [0.5], [0.5]])
-    values, trips = GoalValues(mdp), Trips(mdp, Demonstrations.from_lists([[0, 1, 2]]))
-    objective = WayLikelihood(values, trips, np.ones((1, 1)), np.zeros(1))
+    values, trips = GoalValues(mdp), ObservedTrips(mdp, Demonstrations.from_lists([[0, 1, 2]]))
+    objective = DestinationLikelihood(values, trips, np.ones((1, 1)), np.zeros(1))
     x = math.exp(-away)
     np.testing.assert_allclose(objective.hessian(np.array([-away]), 0), [[x / (1.0 - x) ** 2]], rtol=2e-3)
     with pytest.raises(DivergentPartition, match="The curvature has no value here"):

@@ -11,7 +11,7 @@ import pytest
 from limiirl import MaxEnt
 from limiirl.errors import DivergentPartition, LimiirlWarning
 from limiirl.irl.maxent import path_sums
-from limiirl.irl.optim.batched_lbfgs import Lockstep
+from limiirl.irl.optim.batched_lbfgs import BatchedEvaluator
 from limiirl.irl.optim.projected_newton import Box
 from limiirl.irl.optim.solvers import minimise_lbfgs
 from limiirl.worlds import RoadGrid
@@ -83,8 +83,8 @@ class TestAnswers:
         model = MaxEnt(25, solver="lbfgs", max_evaluations=25, tol=1e-3)
         demos = model.sample(mdp, -rng.uniform(0.5, 5.0, mdp.n_features), 40, seed=0)
         weights = rng.dirichlet(np.full(3, 0.3), size=40)
-        runs, seen = Lockstep.run, []
-        monkeypatch.setattr(Lockstep, "run", lambda self, search, n: (seen.append(n), runs(self, search, n))[1])
+        runs, seen = BatchedEvaluator.run, []
+        monkeypatch.setattr(BatchedEvaluator, "run", lambda self, search, n: (seen.append(n), runs(self, search, n))[1])
         found = {}
         for together, states in ((True, mdp.n_states), (False, mdp.n_states + 1)):
             monkeypatch.setattr(path_sums, "_HEAVY", states)
@@ -117,15 +117,15 @@ class TestAnswers:
         def search(values, k):
             return [ask(values, k, step) for step in range((2, 5, 3)[k])]
 
-        found = Lockstep(bowls).run(search, 3)
+        found = BatchedEvaluator(bowls).run(search, 3)
         assert found == [[(step**4 + (k + 1.0) * step**2) for step in range(n)] for k, n in enumerate((2, 5, 3))]
         assert bowls.calls == [[0, 1, 2], [0, 1, 2], [1, 2], [1], [1]]
         assert bowls.threads == {HERE()}
 
     def test_a_search_that_asks_for_nothing_ends(self):
         bowls = Bowls(np.zeros((2, 1)))
-        assert Lockstep(bowls).run(lambda values, k: k, 3) == [0, 1, 2]
-        assert Lockstep(bowls).run(lambda values, k: k if k else ask(values, k), 2) == [0.0, 1]
+        assert BatchedEvaluator(bowls).run(lambda values, k: k, 3) == [0, 1, 2]
+        assert BatchedEvaluator(bowls).run(lambda values, k: k if k else ask(values, k), 2) == [0.0, 1]
         assert bowls.calls == [[0]]
 
     def test_several_values_may_be_asked_for_at_once(self):
@@ -134,7 +134,7 @@ class TestAnswers:
         def search(values, k):
             return values.evaluate(np.array([[1.0], [2.0]])[: k + 1], np.full(k + 1, k))[1].ravel().tolist()
 
-        assert Lockstep(bowls).run(search, 2) == [[6.0], [8.0, 40.0]]
+        assert BatchedEvaluator(bowls).run(search, 2) == [[6.0], [8.0, 40.0]]
         assert bowls.calls == [[0, 1, 1]]
 
 
@@ -150,7 +150,7 @@ class TestFailures:
 
         bowls = Bowls(np.zeros((3, 1)))
         with pytest.raises(error, match="at step 2"):
-            Lockstep(bowls).run(search, 3)
+            BatchedEvaluator(bowls).run(search, 3)
         assert len(bowls.calls) == 3  # nobody goes on
 
     @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, MemoryError])
@@ -169,7 +169,7 @@ class TestFailures:
             finished.append(k)
 
         with pytest.raises(error, match="the third time"):
-            Lockstep(Fragile(np.zeros((3, 1)))).run(search, 3)
+            BatchedEvaluator(Fragile(np.zeros((3, 1)))).run(search, 3)
         assert finished == [0]
 
     def test_of_an_evaluation_is_seen_by_no_search(self):
@@ -187,7 +187,7 @@ class TestFailures:
                 raise OverflowError("broken")
 
         with pytest.raises(OverflowError, match="broken"):
-            Lockstep(Broken()).run(search, 3)
+            BatchedEvaluator(Broken()).run(search, 3)
         assert caught == []
 
     def test_of_several_searches_is_that_of_the_first_as_without_threads(self):
@@ -204,7 +204,7 @@ class TestFailures:
         for _ in range(20):
             slow.clear()
             with pytest.raises(ArithmeticError, match="search 0"):
-                Lockstep(Bowls(np.zeros((3, 1)))).run(search, 3)
+                BatchedEvaluator(Bowls(np.zeros((3, 1)))).run(search, 3)
 
     def test_of_a_thread_that_cannot_start_leaves_none_waiting(self, monkeypatch):
         begin, started = threading.Thread.start, []
@@ -217,7 +217,7 @@ class TestFailures:
 
         monkeypatch.setattr(threading.Thread, "start", start)
         with pytest.raises(RuntimeError, match="can't start new thread"):
-            Lockstep(Bowls(np.zeros((3, 1)))).run(ask, 3)
+            BatchedEvaluator(Bowls(np.zeros((3, 1)))).run(ask, 3)
         assert not any(thread.is_alive() for thread in started)
 
     def test_of_a_start_names_its_column(self):
@@ -239,7 +239,7 @@ class TestNobodyWaitsForEver:
         def search(values, k):
             return [ask(values, k, step) for step in range(1 if k == quitter else 6)]
 
-        found = comes_back(lambda: Lockstep(Bowls(np.zeros((3, 1)))).run(search, 3))
+        found = comes_back(lambda: BatchedEvaluator(Bowls(np.zeros((3, 1)))).run(search, 3))
         assert [len(values) for values in found] == [1 if k == quitter else 6 for k in range(3)]
 
     @pytest.mark.parametrize("step", [0, 1, 4])
@@ -251,7 +251,7 @@ class TestNobodyWaitsForEver:
                     raise ArithmeticError(f"search {k}")
                 ask(values, k, now)
 
-        error = comes_back(lambda: Lockstep(Bowls(np.zeros((3, 1)))).run(search, 3))
+        error = comes_back(lambda: BatchedEvaluator(Bowls(np.zeros((3, 1)))).run(search, 3))
         assert isinstance(error, ArithmeticError)
 
     @pytest.mark.parametrize("answer", ["raises", "one value too few", "nothing at all"])
@@ -269,6 +269,6 @@ class TestNobodyWaitsForEver:
         def search(values, k):
             return [ask(values, k, step) for step in range(6)]
 
-        error = comes_back(lambda: Lockstep(Broken(np.zeros((3, 1)))).run(search, 3))
+        error = comes_back(lambda: BatchedEvaluator(Broken(np.zeros((3, 1)))).run(search, 3))
         kinds = {"raises": OverflowError, "one value too few": IndexError, "nothing at all": TypeError}
         assert isinstance(error, kinds[answer])

@@ -361,7 +361,7 @@ def test_one_thread_is_for_one_kind_of_library_or_for_all():
     """In a process of its own: which libraries other tests have loaded is not known here."""
     code = """
 from threadpoolctl import threadpool_info, threadpool_limits
-from limiirl.irl.threads import one_thread
+from limiirl._parallel import one_thread
 import sklearn.cluster
 
 def threads():

@@ -12,8 +12,8 @@ from limiirl.errors import InvalidParameter
 from limiirl.irl.optim.projected_newton import Box
 from limiirl.irl.problem import Prepared, prepare
 from limiirl.mixture.bayesian.reward_posterior import (
-    Prior,
-    Rewards,
+    RewardPosterior,
+    RewardPrior,
     expected_log_prob,
     fresh,
     improve,
@@ -21,8 +21,8 @@ from limiirl.mixture.bayesian.reward_posterior import (
     loss,
     node_weights,
 )
-from limiirl.mixture.bayesian.search import MOVES, improved, search
-from limiirl.mixture.bayesian.variational import Problem, sticks
+from limiirl.mixture.bayesian.search import MOVES, improve_by_move, search
+from limiirl.mixture.bayesian.variational import VariationalProblem, stick_posterior
 from limiirl.worlds import ElementWorld
 from tests.oracles.mixture import crossings, walks
 from tests.oracles.normal import Normal, numbers
@@ -30,12 +30,12 @@ from tests.oracles.partitions import block_evidence, log_restaurant, sampled
 
 MDP = crossings()
 DEMOS, LABELS = walks(24, seed=5)
-FREE = Prior(Box(np.full(3, -np.inf), np.full(3, np.inf)), 3.0)
+FREE = RewardPrior(Box(np.full(3, -np.inf), np.full(3, np.inf)), 3.0)
 
 
 @pytest.mark.parametrize(("low", "high"), [(-10.0, 0.0), (0.0, np.inf), (-np.inf, 2.0), (3.0, 9.0), (-np.inf, np.inf)])
 def test_the_prior_is_a_normal_one_restricted_to_the_bounds(low, high):
-    prior, u = Prior(Box(np.array([low]), np.array([high])), 4.0), np.array([-4.0, -1.0, 0.0, 0.5, 3.0])[:, None]
+    prior, u = RewardPrior(Box(np.array([low]), np.array([high])), 4.0), np.array([-4.0, -1.0, 0.0, 0.5, 3.0])[:, None]
     expected = truncnorm(low / 4.0, high / 4.0, scale=4.0).ppf(norm.cdf(u))
     np.testing.assert_allclose(prior.theta(u), expected, rtol=1e-9, atol=1e-12)
     slope = (prior.theta(u + 1e-6) - prior.theta(u - 1e-6)) / 2e-6
@@ -44,18 +44,18 @@ def test_the_prior_is_a_normal_one_restricted_to_the_bounds(low, high):
 
 
 def test_far_out_scores_stay_within_the_bounds():
-    theta = Prior(Box(np.array([-10.0]), np.array([0.0])), 10.0).theta(np.array([[-60.0], [60.0]]))
+    theta = RewardPrior(Box(np.array([-10.0]), np.array([0.0])), 10.0).theta(np.array([[-60.0], [60.0]]))
     np.testing.assert_allclose(theta.ravel(), [-10.0, 0.0], atol=1e-9)
 
 
 def test_bounds_that_the_prior_all_but_excludes_are_refused():
     with pytest.raises(InvalidParameter, match=r"prior_scale=1 .* parameter 1\. Raise prior_scale"):
-        Prior(Box(np.array([0.0, 90.0]), np.array([1.0, 91.0])), 1.0)
+        RewardPrior(Box(np.array([0.0, 90.0]), np.array([1.0, 91.0])), 1.0)
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 4.0])
 def test_whole_sizes_give_the_probability_of_the_partition(alpha):
-    found = sticks(np.array([4.0, 2.0, 1.0]), alpha)
+    found = stick_posterior(np.array([4.0, 2.0, 1.0]), alpha)
     expected = log_restaurant((0, 0, 0, 0, 1, 1, 2), alpha)
     np.testing.assert_allclose(found.bound + found.log_labellings, expected, rtol=1e-12)
     assert found.bound < expected
@@ -68,7 +68,7 @@ def test_sticks_are_those_of_scikit_learn():
         n_components=3, weight_concentration_prior=0.7, random_state=0, tol=1e-9, max_iter=5000
     )
     sizes = theirs.fit(points).predict_proba(points).sum(axis=0)
-    ours = sticks(sizes, 0.7)
+    ours = stick_posterior(sizes, 0.7)
     # Theirs are of the sweep before the last, and have 1e-15 more of everybody.
     np.testing.assert_allclose(ours.taken, theirs.weight_concentration_[0], rtol=1e-4)
     np.testing.assert_allclose(ours.left, theirs.weight_concentration_[1], rtol=1e-4)
@@ -80,7 +80,7 @@ def test_sticks_are_those_of_scikit_learn():
 
 def test_the_bound_of_sticks_is_their_expected_log_probability_less_their_divergence():
     sizes, alpha = np.array([5.5, 3.0, 0.5]), 1.3
-    found = sticks(sizes, alpha)
+    found = stick_posterior(sizes, alpha)
     a, b = found.taken, found.left
     log_v, log_rest = digamma(a) - digamma(a + b), digamma(b) - digamma(a + b)
     explained = sizes @ found.log_weights
@@ -93,11 +93,11 @@ def test_a_learned_concentration_is_bounded_by_the_integral_over_it():
 
     def joint(alpha: float) -> float:
         prior = shape * np.log(rate) - gammaln(shape) + (shape - 1.0) * np.log(alpha) - rate * alpha
-        return float(np.exp(sticks(sizes, alpha).bound + prior))
+        return float(np.exp(stick_posterior(sizes, alpha).bound + prior))
 
     exact = np.log(integrate.quad(joint, 1e-9, 60.0)[0])
     mean = integrate.quad(lambda alpha: alpha * joint(alpha), 1e-9, 60.0)[0] / np.exp(exact)
-    found = sticks(sizes, (shape, rate))
+    found = stick_posterior(sizes, (shape, rate))
     # The posterior of alpha and those of sticks are taken as independent, which costs a quarter of a nat here.
     assert exact - 0.3 < found.bound < exact
     np.testing.assert_allclose(found.concentration, mean, rtol=0.1)
@@ -109,7 +109,7 @@ def test_nodes_give_exact_means_of_cubics(d):
     root = rng.normal(size=(d, d))
     root = root @ root.T / d + np.eye(d)
     mean, slope = rng.normal(size=d), rng.normal(size=d)
-    nodes = Rewards(mean[None], root[None]).nodes[0]
+    nodes = RewardPosterior(mean[None], root[None]).nodes[0]
     np.testing.assert_allclose(node_weights(d).sum(), 1.0, rtol=1e-12)
     at, spread = mean @ slope, np.sum((root @ slope) ** 2)
     np.testing.assert_allclose(node_weights(d) @ (nodes @ slope) ** 2, at**2 + spread, rtol=1e-9)
@@ -118,14 +118,14 @@ def test_nodes_give_exact_means_of_cubics(d):
 
 
 def test_the_divergence_is_that_of_a_gaussian_from_the_prior():
-    rewards = Rewards(np.array([[0.5, -1.0]]), np.array([[[0.6, 0.2], [0.2, 0.4]]]))
+    rewards = RewardPosterior(np.array([[0.5, -1.0]]), np.array([[[0.6, 0.2], [0.2, 0.4]]]))
     covariance = rewards.root[0] @ rewards.root[0].T
     expected = 0.5 * (np.trace(covariance) + 1.25 - 2.0 - np.log(np.linalg.det(covariance)))
     np.testing.assert_allclose(rewards.divergence, [expected], rtol=1e-12)
 
 
 @pytest.mark.parametrize(
-    "irl", [MaxEnt(7), MaxEnt(7, condition="start"), MaxCausalEnt(horizon=7), MLIRL(q="bv"), MLIRL()], ids=repr
+    "irl", [MaxEnt(7), MaxEnt(7, condition="start"), MaxCausalEnt(max_length=7), MLIRL(q="bv"), MLIRL()], ids=repr
 )
 def test_slopes_are_those_of_the_log_likelihood(irl):
     ready = prepare(irl, MDP, DEMOS, np.arange(24) // 2)
@@ -140,12 +140,12 @@ def test_slopes_are_those_of_the_log_likelihood(irl):
 
 
 @pytest.mark.parametrize("weight", [1.0, 3.0, 24.0])
-@pytest.mark.parametrize("irl", [MaxEnt(7), MaxCausalEnt(horizon=7)], ids=["MaxEnt", "MaxCausalEnt"])
+@pytest.mark.parametrize("irl", [MaxEnt(7), MaxCausalEnt(max_length=7)], ids=["MaxEnt", "MaxCausalEnt"])
 def test_a_posterior_attains_the_evidence_of_its_members(irl, weight):
     one = crossings()
     one = type(one).from_edges(one.src, one.dst, p0=one.p0, state_features=np.repeat([0, 0, 1, 0], 4)[:, None])
     ready, U = prepare(irl, one, DEMOS), np.full((24, 1), weight / 24.0)
-    prior = Prior(Box(np.array([-np.inf]), np.array([np.inf])), 2.0)
+    prior = RewardPrior(Box(np.array([-np.inf]), np.array([np.inf])), 2.0)
     rewards = fresh(loss(ready, U, 2.0), prior, np.zeros(1), 1, 40)
     attained = float(np.sum(U * expected_log_prob(ready, prior, rewards)) - rewards.divergence[0])
     grid = np.linspace(-16.0, 16.0, 801)
@@ -160,7 +160,7 @@ def test_nodes_in_four_and_eight_dimensions_agree_with_sampling(n_elements):
     world = ElementWorld(n_elements=n_elements, seed=0)
     demos, labels = world.sample(25 * n_elements, seed=1)
     ready = prepare(MaxEnt(), world.mdp, demos[labels == 0])
-    prior = Prior(ready.box(n_elements + 2), 10.0)
+    prior = RewardPrior(ready.box(n_elements + 2), 10.0)
     everybody = np.ones((len(ready.units), 1))
     rewards = fresh(loss(ready, everybody, 10.0), prior, np.zeros(n_elements + 2), 1, 40)
     nodes = float(expected_log_prob(ready, prior, rewards).sum())
@@ -172,9 +172,9 @@ def test_nodes_in_four_and_eight_dimensions_agree_with_sampling(n_elements):
 
 def test_improving_never_loses():
     ready, U = prepare(MaxEnt(7), MDP, DEMOS), np.random.default_rng(1).dirichlet(np.ones(2), size=24)
-    rewards = Rewards(np.array([[0.5, 1.0, -1.0], [-1.0, 0.0, 2.0]]), np.tile(0.7 * np.eye(3), (2, 1, 1)))
+    rewards = RewardPosterior(np.array([[0.5, 1.0, -1.0], [-1.0, 0.0, 2.0]]), np.tile(0.7 * np.eye(3), (2, 1, 1)))
 
-    def worth(some: Rewards) -> np.ndarray:
+    def worth(some: RewardPosterior) -> np.ndarray:
         return np.sum(U * expected_log_prob(ready, FREE, some), axis=0) - some.divergence
 
     values = [worth(rewards)]
@@ -185,9 +185,9 @@ def test_improving_never_loses():
     assert np.all(values[-1] > values[0] + 1.0)
 
 
-def problem() -> Problem:
+def problem() -> VariationalProblem:
     ready = prepare(MaxEnt(7), MDP, DEMOS, LABELS * 20 + np.arange(24) // 6)
-    return Problem(ready, FREE, 1.0, ready.features())
+    return VariationalProblem(ready, FREE, 1.0, ready.features())
 
 
 def test_a_sweep_never_lowers_the_bound():
@@ -231,16 +231,18 @@ def test_a_move_is_taken_only_if_the_bound_rises():
     made = problem()
     state = made.start(np.eye(3)[np.arange(len(made.points)) % 3])
     seen = [state]
-    while (moved := improved(made, seen[-1], 3)) is not None:
+    while (moved := improve_by_move(made, seen[-1], 3)) is not None:
         seen.append(moved[1])
     bounds = [found.bound for found in seen]
     assert len(seen) > 1
     assert np.min(np.diff(bounds)) >= -1e-3  # the tie that fewer intents win
 
 
-def one_dimension(values: list[float], scale: float, alpha: float) -> Problem:
+def one_dimension(values: list[float], scale: float, alpha: float) -> VariationalProblem:
     ready = prepare(Normal(), *numbers(values))
-    return Problem(ready, Prior(Box(np.array([-np.inf]), np.array([np.inf])), scale), alpha, ready.features())
+    return VariationalProblem(
+        ready, RewardPrior(Box(np.array([-np.inf]), np.array([np.inf])), scale), alpha, ready.features()
+    )
 
 
 def test_moves_are_tried_again_after_sweeps_have_settled():
@@ -249,7 +251,7 @@ def test_moves_are_tried_again_after_sweeps_have_settled():
     events = [step.event for step in found.history]
     assert "sweep" in events[: len(events) - events[::-1].index("split") - 1]
     assert found.converged
-    assert improved(made, found.state, 6) is None
+    assert improve_by_move(made, found.state, 6) is None
 
 
 def test_the_last_posterior_is_noted_even_if_hardly_anybody_follows_one_of_its_intents():
@@ -259,7 +261,7 @@ def test_the_last_posterior_is_noted_even_if_hardly_anybody_follows_one_of_its_i
 
 
 def test_only_blocks_have_names_to_exchange():
-    found = sticks(np.array([4.0, 2.0, 0.1]), 1.0)
+    found = stick_posterior(np.array([4.0, 2.0, 0.1]), 1.0)
     np.testing.assert_allclose(found.log_labellings, np.log(7.1 / 4.0) + np.log(3.1 / 2.0), rtol=1e-12)
 
 
@@ -269,8 +271,8 @@ def test_rewards_of_infinite_sums_have_no_probability_and_posteriors_keep_away_f
     log_p = log_probs(ready, np.array([[-1.0], [1.0], [-2.0]]))
     np.testing.assert_array_equal(np.isfinite(log_p), [[True, False, True]] * 2)
     prior, wide = (
-        Prior(Box(np.array([-np.inf]), np.array([np.inf])), 2.0),
-        Rewards(np.full((1, 1), -0.5), np.ones((1, 1, 1))),
+        RewardPrior(Box(np.array([-np.inf]), np.array([np.inf])), 2.0),
+        RewardPosterior(np.full((1, 1), -0.5), np.ones((1, 1, 1))),
     )
     assert np.all(np.isneginf(expected_log_prob(ready, prior, wide)))
     found = improve(loss(ready, np.ones((2, 1)), 2.0), prior, wide, 20)

@@ -8,9 +8,9 @@ from scipy.stats import norm
 
 from limiirl.irl.optim.projected_newton import Box
 from limiirl.irl.problem import prepare
-from limiirl.mixture.bayesian.reward_posterior import Prior
-from limiirl.mixture.bayesian.search import improved, search
-from limiirl.mixture.bayesian.variational import Problem, sticks
+from limiirl.mixture.bayesian.reward_posterior import RewardPrior
+from limiirl.mixture.bayesian.search import improve_by_move, search
+from limiirl.mixture.bayesian.variational import VariationalProblem, stick_posterior
 from tests.helpers import examples
 from tests.oracles.normal import Normal, numbers
 from tests.oracles.partitions import block_evidence, exact
@@ -19,9 +19,11 @@ GRID = np.linspace(-60.0, 60.0, 6001)
 VALUES = st.lists(st.integers(-20, 20).map(lambda x: x / 4.0), min_size=1, max_size=5)
 
 
-def problem(values: list[float], scale: float, alpha: float) -> Problem:
+def problem(values: list[float], scale: float, alpha: float) -> VariationalProblem:
     ready = prepare(Normal(), *numbers(values))
-    return Problem(ready, Prior(Box(np.array([-np.inf]), np.array([np.inf])), scale), alpha, ready.features())
+    return VariationalProblem(
+        ready, RewardPrior(Box(np.array([-np.inf]), np.array([np.inf])), scale), alpha, ready.features()
+    )
 
 
 @settings(max_examples=examples(25), deadline=None)
@@ -34,7 +36,7 @@ def test_every_posterior_is_below_the_exact_evidence(values, scale, alpha, K, se
     state = made.start(np.random.default_rng(seed).dirichlet(np.ones(K), size=len(values)))
     # The log-likelihood is quadratic: rewards attain the integral over theta, and the bound is known in closed form.
     blocks = sum(block_evidence(log_p, state.U[:, k], log_prior) for k in range(state.n_intents))
-    expected = blocks - np.sum(xlogy(state.U, state.U)) + sticks(state.sizes, alpha).bound
+    expected = blocks - np.sum(xlogy(state.U, state.U)) + stick_posterior(state.sizes, alpha).bound
     np.testing.assert_allclose(state.bound, expected, atol=1e-4)
     for _ in range(3):
         after = made.sweep(state)
@@ -66,5 +68,5 @@ def test_no_intent_is_empty_and_the_bound_never_falls(values):
     np.testing.assert_allclose(found.state.U.sum(axis=1), 1.0, rtol=1e-12)
     assert found.state.n_intents in found.evidence
     if found.converged:  # no move is left
-        assert improved(made, found.state, len(values)) is None
+        assert improve_by_move(made, found.state, len(values)) is None
     assert min(np.diff([step.bound for step in found.history]), default=0.0) > -1.1e-3  # the tie that fewer intents win

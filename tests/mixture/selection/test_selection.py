@@ -10,8 +10,15 @@ from scipy.special import comb
 
 import limiirl as ll
 from limiirl.errors import InvalidDemos, InvalidParameter, LimiirlError
-from limiirl.mixture.selection.cross_validation import Problem, agreement, whole_numbers
-from limiirl.mixture.selection.recommend import Row, compare_held_out, explain, recommend, stick_breaking, whiten
+from limiirl.mixture.selection.cross_validation import SelectionProblem, agreement, whole_numbers
+from limiirl.mixture.selection.recommend import (
+    SelectionRow,
+    compare_held_out,
+    explain,
+    recommend,
+    stick_breaking,
+    whiten,
+)
 
 mpl.use("agg")
 IRL = ll.MaxEnt(bounds=(-4.0, 4.0))
@@ -99,7 +106,9 @@ def test_held_out_likelihood_of_one_intent_is_that_of_single_fits(grouped):
     mdp, demos = two_rooms(), two_intents(21)
     groups = np.array(["ann", "bob", "cat", "dan", "eve", "fay", "gus"])[np.arange(21) % 7] if grouped else None
     row = select((1,), demos, groups=groups, resamples=0).rows[0]
-    fold_of = Problem.of(mixture(), mdp, demos, groups, 0).folds(4)[np.arange(21) % 7 if grouped else np.arange(21)]
+    fold_of = SelectionProblem.of(mixture(), mdp, demos, groups, 0).folds(4)[
+        np.arange(21) % 7 if grouped else np.arange(21)
+    ]
     # One model for all folds: its longest trajectory is that of all the data.
     irl = ll.MaxEnt(max_length=int(demos.lengths.max()), bounds=IRL.bounds)
     each = np.empty(21)
@@ -118,7 +127,7 @@ def found_length(demos, groups) -> int:
 
 def test_no_group_is_split_between_folds():
     groups = np.repeat([7, 3, 5, 9], 5)
-    problem = Problem.of(mixture(), two_rooms(), two_intents(), groups, 0)
+    problem = SelectionProblem.of(mixture(), two_rooms(), two_intents(), groups, 0)
     fold_of = problem.folds(2)
     _, left = problem.part(fold_of == 0)
     _, right = problem.part(fold_of == 1)
@@ -129,7 +138,7 @@ def test_no_group_is_split_between_folds():
 def test_fold_groups_are_held_out_together_though_each_demonstration_has_an_intent():
     mdp, demos = two_rooms(), two_intents()
     animals = np.arange(20) % 5
-    problem = Problem.of(mixture(), mdp, demos, None, 0, animals)
+    problem = SelectionProblem.of(mixture(), mdp, demos, None, 0, animals)
     for n in (2, 3, 5):
         folds = problem.folds(n)
         assert folds.shape == (20,)
@@ -145,11 +154,14 @@ def test_fold_groups_are_held_out_together_though_each_demonstration_has_an_inte
 
 def test_the_standard_error_of_blocks_is_that_of_their_totals():
     values, blocks = np.array([1.0, 2.0, 4.0, 8.0, 3.0, 5.0]), np.array([0, 0, 1, 1, 2, 2])
-    (alone, _) = compare_held_out([Row(1), Row(2)], {1: -values, 2: 0 * values}, blocks)
+    (alone, _) = compare_held_out([SelectionRow(1), SelectionRow(2)], {1: -values, 2: 0 * values}, blocks)
     means = values.reshape(3, 2).mean(axis=1)  # of blocks of one size the mean of means is the mean
     np.testing.assert_allclose(alone.behind_se, np.std(means, ddof=1) / np.sqrt(3), rtol=1e-12)
-    single = compare_held_out([Row(1), Row(2)], {1: -values, 2: 0 * values}, np.arange(6))[0]
-    assert single.behind_se == compare_held_out([Row(1), Row(2)], {1: -values, 2: 0 * values})[0].behind_se
+    single = compare_held_out([SelectionRow(1), SelectionRow(2)], {1: -values, 2: 0 * values}, np.arange(6))[0]
+    assert (
+        single.behind_se
+        == compare_held_out([SelectionRow(1), SelectionRow(2)], {1: -values, 2: 0 * values})[0].behind_se
+    )
 
 
 def test_stability_counts_a_group_once():
@@ -157,7 +169,7 @@ def test_stability_counts_a_group_once():
     mdp, demos, groups = two_rooms(), two_intents(26), np.r_[np.zeros(20), np.arange(1, 7)]
     random = mixture(init="random", max_iter=0)
     found = select((2,), demos, groups=groups, mixture=random, folds=0)
-    problem = Problem.of(random, mdp, demos, groups, 0)
+    problem = SelectionProblem.of(random, mdp, demos, groups, 0)
     fits = [problem.fit_resample(2, i, problem.resample(i)) for i in range(3)]
     assert all(len(fit.groups_) == 5 for fit in fits)  # 80 % of seven
     each = [fit.predict(demos, groups) for fit in fits]
@@ -354,7 +366,7 @@ def test_one_standard_error_is_that_of_the_difference():
     # Units differ by far more than numbers of intents do; the difference is nevertheless clear.
     base = np.array([-10.0, -50.0, -90.0, -30.0])
     rows = compare_held_out(
-        [Row(1), Row(2), Row(3)],
+        [SelectionRow(1), SelectionRow(2), SelectionRow(3)],
         {1: base - [1.0, 1.2, 0.9, 1.1], 2: base, 3: base - [0.1, -0.1, 0.1, -0.08]},
     )
     assert rows[0].held_out_se > 10.0
@@ -364,18 +376,27 @@ def test_one_standard_error_is_that_of_the_difference():
 
 
 def test_a_number_with_a_failed_fold_is_compared_with_none():
-    rows = compare_held_out([Row(1), Row(2)], {1: np.array([-1.0, np.nan]), 2: np.array([-2.0, -3.0])})
+    rows = compare_held_out(
+        [SelectionRow(1), SelectionRow(2)], {1: np.array([-1.0, np.nan]), 2: np.array([-2.0, -3.0])}
+    )
     assert np.isnan([rows[0].held_out, rows[0].behind]).all()
     assert (rows[1].held_out, rows[1].behind) == (-2.5, 0.0)
 
 
 def test_ties_go_to_fewer_intents_but_for_stability_and_the_unknown_is_skipped():
-    rows = [Row(1), Row(2, bic=5.0, stability=1.0), Row(3, bic=5.0, stability=0.995), Row(4, stability=0.98)]
+    rows = [
+        SelectionRow(1),
+        SelectionRow(2, bic=5.0, stability=1.0),
+        SelectionRow(3, bic=5.0, stability=0.995),
+        SelectionRow(4, stability=0.98),
+    ]
     assert recommend(rows, None) == {"bic": 2, "stability": 3}
 
 
 def row(k, behind, behind_se, bic, **more):
-    return Row(k, log_likelihood=-10.0 + 0.1 * k, behind=behind, behind_se=behind_se, bic=bic, converged=True, **more)
+    return SelectionRow(
+        k, log_likelihood=-10.0 + 0.1 * k, behind=behind, behind_se=behind_se, bic=bic, converged=True, **more
+    )
 
 
 def test_bic_chooses_among_those_that_predict_alike_and_others_may_differ():
@@ -447,7 +468,7 @@ def test_reason_has_cautions_only_where_due(rows, words):
 
 
 def test_where_nothing_was_held_out_bic_decides_then_icl_then_aic():
-    rows = [Row(1, -2.0, bic=3.0, icl=2.0, aic=9.0), Row(2, -1.0, bic=2.0, icl=3.0, aic=9.0)]
+    rows = [SelectionRow(1, -2.0, bic=3.0, icl=2.0, aic=9.0), SelectionRow(2, -1.0, bic=2.0, icl=3.0, aic=9.0)]
     assert explain(rows, recommend(rows, None), "demonstrations")[0] == 2
     rows = [replace(row, bic=np.nan) for row in rows]
     assert explain(rows, recommend(rows, None), "demonstrations")[0] == 1

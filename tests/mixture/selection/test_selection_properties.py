@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import limiirl as ll
-from limiirl.mixture.selection.cross_validation import Problem, agreement, resample_size
+from limiirl.mixture.selection.cross_validation import SelectionProblem, agreement, resample_size
 from limiirl.mixture.selection.recommend import (
-    Row,
+    SelectionRow,
     adequate,
     compare_held_out,
     explain,
@@ -20,9 +20,9 @@ from tests.helpers import examples
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def problem(n: int, seed: int, groups=None) -> Problem:
+def problem(n: int, seed: int, groups=None) -> SelectionProblem:
     mdp = ll.MDP.from_edges([0], [1], p0=[1, 0])
-    return Problem.of(ll.IntentMixture(), mdp, ll.Demonstrations.from_lists([[0, 1]] * n), groups, seed)
+    return SelectionProblem.of(ll.IntentMixture(), mdp, ll.Demonstrations.from_lists([[0, 1]] * n), groups, seed)
 
 
 @given(st.integers(2, 60), st.integers(2, 10), SEEDS)
@@ -31,7 +31,7 @@ def test_folds_are_a_fair_partition_and_training_sets_are_as_large_as_promised(n
     sizes = np.bincount(problem(n, seed).folds(folds), minlength=folds)
     assert sizes.sum() == n
     assert sizes.max() - sizes.min() <= 1
-    assert n - sizes.max() == n - -(-n // folds)  # what `Problem.check` counts on
+    assert n - sizes.max() == n - -(-n // folds)  # what `SelectionProblem.check` counts on
 
 
 @given(st.integers(1, 60), st.integers(0, 5), SEEDS)
@@ -94,7 +94,7 @@ def test_how_likely_a_unit_is_at_all_does_not_matter(n, most, seed, spread):
     rng = np.random.default_rng(seed)
     scores = {k: rng.normal(size=n) for k in range(1, most + 1)}
     common = spread * rng.normal(size=n)
-    rows = [Row(k) for k in scores]
+    rows = [SelectionRow(k) for k in scores]
     plain = compare_held_out(rows, scores)
     shifted = compare_held_out(rows, {k: own + common for k, own in scores.items()})
     for one, other in zip(plain, shifted, strict=True):
@@ -107,15 +107,17 @@ VALUES = st.one_of(st.just(np.nan), st.floats(-1e3, 1e3))
 
 
 @st.composite
-def tables(draw) -> list[Row]:
+def tables(draw) -> list[SelectionRow]:
     """Rows of which some criteria are unknown; the fit of at least one worked."""
     rows = []
     for k in range(1, draw(st.integers(1, 5)) + 1):
         if k > 1 and draw(st.booleans()):
-            rows.append(Row(k, error="fit: failed"))
+            rows.append(SelectionRow(k, error="fit: failed"))
             continue
         bic, aic, icl, stable = (draw(VALUES) for _ in range(4))
-        rows.append(Row(k, draw(st.floats(-50, 0)), bic, aic, icl, stability=stable, converged=draw(st.booleans())))
+        rows.append(
+            SelectionRow(k, draw(st.floats(-50, 0)), bic, aic, icl, stability=stable, converged=draw(st.booleans()))
+        )
     fitted = [row.n_intents for row in rows if not row.error]
     held = draw(st.lists(st.sampled_from(fitted), unique=True))
     scores = {k: np.array([draw(st.floats(-20, 0)) for _ in range(4)]) for k in held}

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from limiirl._typing import FloatArray
-from limiirl.irl.causal.state_actions import Choices
+from limiirl.irl.causal.state_actions import StateActions
 from limiirl.kernels.soft_bellman import Moves, look_ahead, plan, plan_back, pull_of_moves, soften, unroll, unroll_back
 
 # Bytes of values kept at a time, unless a single column needs more.
 _MEMORY = 2.0**28
 
 
-def _portions(n_states: int, n_sweeps: int, K: int) -> Iterator[slice]:
-    width = max(1, int(_MEMORY / (8.0 * n_states * n_sweeps)))
+def _portions(n_states: int, n_backups: int, K: int) -> Iterator[slice]:
+    width = max(1, int(_MEMORY / (8.0 * n_states * n_backups)))
     return (slice(k, min(K, k + width)) for k in range(0, K, width))
 
 
@@ -30,10 +30,10 @@ class _Portion:
         self.columns, self.reward, self.V, self.Q = columns, reward, V, Q
 
 
-class SolvedSweeps:
-    """Policies from sweeps; see `limiirl.irl.causal.stationary.Solved`."""
+class UnrolledPolicies:
+    """Policies from sweeps; see `limiirl.irl.causal.stationary.Policies`."""
 
-    def __init__(self, engine: HorizonValues | AverageValues, moves: Moves, K: int) -> None:
+    def __init__(self, engine: FiniteHorizonSolver | SoftmaxAverageSolver, moves: Moves, K: int) -> None:
         self._engine, self._moves = engine, moves
         self.log_choice = np.empty((moves.pair.size, K))
         self.residual = np.zeros(K)
@@ -54,8 +54,8 @@ class SolvedSweeps:
         return choices.features(node, pair)
 
 
-class HorizonValues:
-    """Soft values of trajectories of at most `horizon` states: V_t(s) = r(s) + log(1 + sum_a exp(beta Q_t)) / beta.
+class FiniteHorizonSolver:
+    """Soft values of trajectories of at most `max_length` states: V_t(s) = r(s) + log(1 + sum_a exp(beta Q_t)) / beta.
 
     The 1 is to stop where one is; without `stop` it is left out, and one goes on to a terminal state or the horizon.
 
@@ -64,21 +64,21 @@ class HorizonValues:
     Of 0, 0-1, 0-2 and 0-1-2 one in four stops at once.
 
     >>> from limiirl.mdp import MDP
-    >>> engine = HorizonValues(Choices(MDP.from_edges([0, 0, 1], [1, 2, 2])), beta=1.0, horizon=3)
+    >>> engine = FiniteHorizonSolver(StateActions(MDP.from_edges([0, 0, 1], [1, 2, 2])), beta=1.0, max_length=3)
     >>> pi, stop = engine.policy(np.zeros(3), 0)
     >>> pi.round(2), stop.round(2)
     (array([0.67, 0.33, 1.  ]), array([0.25, 0.5 , 1.  ]))
     """
 
-    def __init__(self, choices: Choices, beta: float, horizon: int, *, stop: bool = True) -> None:
-        self.choices, self.beta, self.horizon, self.stop = choices, beta, horizon, stop
+    def __init__(self, choices: StateActions, beta: float, max_length: int, *, stop: bool = True) -> None:
+        self.choices, self.beta, self.max_length, self.stop = choices, beta, max_length, stop
 
-    def solve(self, thetas: FloatArray, moves: Moves) -> SolvedSweeps:
-        """See `limiirl.irl.causal.stationary.Engine`."""
-        found, K = SolvedSweeps(self, moves, thetas.shape[0]), thetas.shape[0]
-        for columns in _portions(self.choices.mdp.n_states, self.horizon, K):
+    def solve(self, thetas: FloatArray, moves: Moves) -> UnrolledPolicies:
+        """See `limiirl.irl.causal.stationary.PolicySolver`."""
+        found, K = UnrolledPolicies(self, moves, thetas.shape[0]), thetas.shape[0]
+        for columns in _portions(self.choices.mdp.n_states, self.max_length, K):
             r_state, r_pair = self.choices.rewards(thetas[columns])
-            V = np.empty((self.horizon, *r_state.shape))
+            V = np.empty((self.max_length, *r_state.shape))
             log_choice = np.empty((moves.pair.size, r_state.shape[1]))
             plan(self.choices.graph, r_state, r_pair, self.beta, self.stop, moves, V, log_choice)
             found.log_choice[:, columns] = log_choice
@@ -92,7 +92,7 @@ class HorizonValues:
         return node, pair
 
     def policy(self, theta: FloatArray, step: int) -> tuple[FloatArray, FloatArray]:
-        """See `limiirl.irl.causal.stationary.Engine`."""
+        """See `limiirl.irl.causal.stationary.PolicySolver`."""
         return self.policies(theta, step)(step)
 
     def policies(self, theta: FloatArray, first: int = 0) -> Callable[[int], tuple[FloatArray, FloatArray]]:
@@ -101,7 +101,7 @@ class HorizonValues:
         look = self._look(theta, first)
 
         def at(step: int) -> tuple[FloatArray, FloatArray]:
-            if step >= self.horizon - 1:
+            if step >= self.max_length - 1:
                 return np.zeros(mdp.n_pairs), np.ones(mdp.n_states)
             Q, norm, pi = look(step)
             stop = np.exp(-beta * norm[:, 0]) if self.stop else mdp.terminal.astype(np.float64)
@@ -116,7 +116,7 @@ class HorizonValues:
         mdp, look = self.choices.mdp, self._look(theta, 0)
 
         def at(step: int) -> tuple[FloatArray, FloatArray]:
-            if step >= self.horizon - 1:
+            if step >= self.max_length - 1:
                 return np.full(mdp.n_pairs, -np.inf), np.zeros(mdp.n_states)
             Q, norm, _ = look(step)
             log_stop = -self.beta * norm[:, 0] if self.stop else np.where(mdp.terminal, 0.0, -np.inf)
@@ -127,7 +127,7 @@ class HorizonValues:
     def _look(self, theta: FloatArray, first: int) -> Callable[[int], tuple[FloatArray, FloatArray, FloatArray]]:
         """Return a function of the step, before the last: Q (P, 1), norm (S, 1) and a place for pi (P, 1)."""
         r_state, r_pair = self.choices.rewards(theta[None])
-        V = np.empty((max(1, self.horizon - first), *r_state.shape))
+        V = np.empty((max(1, self.max_length - first), *r_state.shape))
         nothing = np.zeros(0, dtype=np.int64)
         nobody = Moves(np.zeros(len(V) + 1, dtype=np.int64), nothing, nothing)
         plan(self.choices.graph, r_state, r_pair, self.beta, self.stop, nobody, V, np.empty((0, 1)))
@@ -141,8 +141,8 @@ class HorizonValues:
         return at
 
 
-class AverageValues:
-    """Values of the policy itself, V(s) = r(s) + sum_a pi Q (Babes-Vroman et al. 2011), after `n_sweeps` sweeps.
+class SoftmaxAverageSolver:
+    """Values of the policy itself, V(s) = r(s) + sum_a pi Q (Babes-Vroman et al. 2011), after `n_backups` backups.
 
     The softmax average is no contraction, and its equation may have several solutions. So the sweeps always begin with
     Q = r and are as many as they are: they are part of the model. `residual` says how far they were from settled.
@@ -150,18 +150,18 @@ class AverageValues:
     Examples
     --------
     >>> from limiirl.mdp import MDP
-    >>> engine = AverageValues(Choices(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5)), beta=1.0, n_sweeps=100)
-    >>> engine.policy(np.zeros(3), 0)[0]
+    >>> pairs = StateActions(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5))
+    >>> SoftmaxAverageSolver(pairs, beta=1.0, n_backups=100).policy(np.zeros(3), 0)[0]
     array([0.5, 0.5, 1. ])
     """
 
-    def __init__(self, choices: Choices, beta: float, n_sweeps: int) -> None:
-        self.choices, self.beta, self.n_sweeps = choices, beta, n_sweeps
+    def __init__(self, choices: StateActions, beta: float, n_backups: int) -> None:
+        self.choices, self.beta, self.n_backups = choices, beta, n_backups
 
-    def solve(self, thetas: FloatArray, moves: Moves) -> SolvedSweeps:
-        """See `limiirl.irl.causal.stationary.Engine`."""
-        found, K = SolvedSweeps(self, moves, thetas.shape[0]), thetas.shape[0]
-        for columns in _portions(self.choices.mdp.n_states, self.n_sweeps, K):
+    def solve(self, thetas: FloatArray, moves: Moves) -> UnrolledPolicies:
+        """See `limiirl.irl.causal.stationary.PolicySolver`."""
+        found, K = UnrolledPolicies(self, moves, thetas.shape[0]), thetas.shape[0]
+        for columns in _portions(self.choices.mdp.n_states, self.n_backups, K):
             part, norm, _ = self._sweep(thetas[columns], columns)
             found.log_choice[:, columns] = self.beta * (part.Q[moves.pair] - norm[moves.state])
             found.residual[columns] = self._residual(thetas[columns], part)
@@ -170,7 +170,7 @@ class AverageValues:
 
     def _sweep(self, thetas: FloatArray, columns: slice) -> tuple[_Portion, FloatArray, FloatArray]:
         r_state, r_pair = self.choices.rewards(thetas)
-        V, Q = np.empty((self.n_sweeps, *r_state.shape)), np.empty(r_pair.shape)
+        V, Q = np.empty((self.n_backups, *r_state.shape)), np.empty(r_pair.shape)
         unroll(self.choices.graph, r_state, r_pair, self.beta, V, Q)
         norm, pi = np.empty(r_state.shape), np.zeros(Q.shape)
         soften(self.choices.graph.pair_ptr, Q, self.beta, False, norm, pi)
@@ -178,7 +178,7 @@ class AverageValues:
 
     def _residual(self, thetas: FloatArray, part: _Portion) -> FloatArray:
         """Return (K,): how far the last two sweeps were apart, relative to the largest value."""
-        if self.n_sweeps > 1:
+        if self.n_backups > 1:
             before = part.V[-2]
         else:
             before = self.choices.rewards(thetas)[0]
@@ -196,6 +196,6 @@ class AverageValues:
         return node, pair
 
     def policy(self, theta: FloatArray, step: int) -> tuple[FloatArray, FloatArray]:
-        """See `limiirl.irl.causal.stationary.Engine`; the step does not matter."""
+        """See `limiirl.irl.causal.stationary.PolicySolver`; the step does not matter."""
         del step
         return self._sweep(theta[None], slice(0, 1))[2][:, 0], np.zeros(self.choices.mdp.n_states)

@@ -1,9 +1,7 @@
-"""The causal models without a horizon on a GPU: `SoftValues` and `HardValues`, with values and gradients from there.
+"""The policy solvers of the causal models on a GPU: stationary ones, and those of a fixed number of backups.
 
-What is asked once for one reward (policies, samples) stays on the CPU, and so do values that do not settle: the CPU
-then finds out whether they are infinite.
-
-The causal models of so many sweeps on a GPU: `HorizonValues` and `AverageValues`, with their reverse sweeps.
+Policies and samples of a single reward are computed on the CPU. So are values that do not settle: the CPU decides
+whether they are infinite.
 """
 
 from __future__ import annotations
@@ -14,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from limiirl._typing import FloatArray
-from limiirl.irl.causal.finite_horizon import AverageValues, HorizonValues
-from limiirl.irl.causal.state_actions import Choices
-from limiirl.irl.causal.stationary import TIE, HardValues, SoftValues, Solved, StationaryValues
+from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver, SoftmaxAverageSolver
+from limiirl.irl.causal.state_actions import StateActions
+from limiirl.irl.causal.stationary import TIE, HardBellmanSolver, Policies, SoftBellmanSolver, StationarySolver
 from limiirl.irl.maxent.gpu import DeviceFeatures, side_by_side
 from limiirl.kernels.gpu.device import Device, faults
 from limiirl.kernels.gpu.soft_bellman import FADED, SETTLED, ChoiceKernels, DeviceChoices, Marks
@@ -29,7 +27,7 @@ COLUMNS = 4
 class DeviceRewards:
     """The features of states and pairs on a device, and the graph of the choices."""
 
-    def __init__(self, choices: Choices, device: Device) -> None:
+    def __init__(self, choices: StateActions, device: Device) -> None:
         self.device, self.choices = device, choices
         mdp, graph, put = choices.mdp, choices.graph, device.put
         order = np.argsort(mdp.dst, kind="stable")
@@ -58,7 +56,7 @@ class DeviceRewards:
         return np.ascontiguousarray(np.vstack(parts).T)
 
 
-class Part(NamedTuple):
+class DeviceColumns(NamedTuple):
     """Some columns of a solution, on the device: what pairs earn (P, K), and values (S, K), or (n, S, K) by step."""
 
     columns: slice
@@ -77,15 +75,15 @@ def parts_of(K: int, most: int) -> list[slice]:
     return [slice(k, min(K, k + most)) for k in range(0, K, most)]
 
 
-class _SolvedOnDevice:
-    """Policies that are the same at every step; see `limiirl.irl.causal.stationary.Solved`."""
+class _GpuStationaryPolicies:
+    """Policies that are the same at every step; see `limiirl.irl.causal.stationary.Policies`."""
 
-    def __init__(self, engine: _OnDevice, moves: Moves, thetas: FloatArray) -> None:
+    def __init__(self, engine: _GpuStationarySolver, moves: Moves, thetas: FloatArray) -> None:
         self._engine, self._moves, self._thetas = engine, moves, thetas
         self.log_choice, self.residual = np.empty((moves.pair.size, len(thetas))), np.zeros(len(thetas))
-        self.parts: list[Part] = []
+        self.parts: list[DeviceColumns] = []
 
-    def keep(self, part: Part) -> None:
+    def keep(self, part: DeviceColumns) -> None:
         """Add some columns, with the log-probabilities of the moves."""
         put, take = self._engine.device.put, self._engine.device.take
         where = (np.full(self._moves.pair.size, -1, dtype=np.int64), self._moves.state, self._moves.pair)
@@ -111,7 +109,7 @@ class _SolvedOnDevice:
         return np.concatenate(found)
 
 
-class _OnDevice(StationaryValues):
+class _GpuStationarySolver(StationarySolver):
     """Values that are swept on a device until nothing moves.
 
     With a discount they begin below their first sweep. Sweeps are monotone, so that they only rise, and come to rest.
@@ -121,24 +119,24 @@ class _OnDevice(StationaryValues):
     _rule: str
 
     @faults()
-    def __init__(self, choices: Choices, beta: float, device: Device) -> None:
+    def __init__(self, choices: StateActions, beta: float, device: Device) -> None:
         super().__init__(choices, beta)
         self.device, self.place = device, DeviceRewards(choices, device)
         self.kernels = ChoiceKernels(device, self.place.graph, beta, self._rule)
 
     @faults()
-    def solve(self, thetas: FloatArray, moves: Moves) -> Solved:  # type: ignore[override]
-        """See `limiirl.irl.causal.stationary.Engine`."""
-        found = _SolvedOnDevice(self, moves, thetas)
+    def solve(self, thetas: FloatArray, moves: Moves) -> Policies:  # type: ignore[override]
+        """See `limiirl.irl.causal.stationary.PolicySolver`."""
+        found = _GpuStationaryPolicies(self, moves, thetas)
         for columns in parts_of(thetas.shape[0], COLUMNS):
             r_state, r_pair = self.place.rewards(thetas[columns])
             V = self._settle(r_state, r_pair)
             if V is None:
                 return self.solve_on_cpu(thetas, moves)
-            found.keep(Part(columns, r_pair, V))
+            found.keep(DeviceColumns(columns, r_pair, V))
         return found
 
-    def solve_on_cpu(self, thetas: FloatArray, moves: Moves) -> Solved:
+    def solve_on_cpu(self, thetas: FloatArray, moves: Moves) -> Policies:
         """Return what the CPU finds, or raise as it does."""
         return super().solve(thetas, moves)
 
@@ -157,12 +155,12 @@ class _OnDevice(StationaryValues):
         """Return the values (S, K), or None to leave them to the CPU."""
 
     @abstractmethod
-    def omega(self, part: Part, pi: Any) -> Any:
+    def omega(self, part: DeviceColumns, pi: Any) -> Any:
         """Return (P, K), dV / dQ."""
 
 
-class GpuSoftValues(_OnDevice, SoftValues):
-    """`SoftValues` on a device: sweeps instead of Newton's method.
+class GpuSoftBellmanSolver(_GpuStationarySolver, SoftBellmanSolver):
+    """`SoftBellmanSolver` on a device: sweeps instead of Newton's method.
 
     Parameters
     ----------
@@ -174,14 +172,14 @@ class GpuSoftValues(_OnDevice, SoftValues):
     def _settle(self, r_state: Any, reward: Any) -> Any:
         return self.kernels.settle(r_state, reward, self._below(r_state, reward), SETTLED)
 
-    def omega(self, part: Part, pi: Any) -> Any:
+    def omega(self, part: DeviceColumns, pi: Any) -> Any:
         """Return pi."""
         del part
         return pi
 
 
-class GpuHardValues(_OnDevice, HardValues):
-    """`HardValues` on a device: sweeps instead of policy iteration, but at discount 1, which is left to the CPU.
+class GpuHardBellmanSolver(_GpuStationarySolver, HardBellmanSolver):
+    """`HardBellmanSolver` on a device: sweeps instead of policy iteration, but at discount 1, which is left to the CPU.
 
     Its sweeps are monotone in every bit, rounding included, so that values come to rest to the last bit of the largest.
     That is near enough to the solution to find the CPU's ties.
@@ -198,33 +196,35 @@ class GpuHardValues(_OnDevice, HardValues):
             return None
         return self.kernels.settle(r_state, reward, self._below(r_state, reward), FADED)
 
-    def omega(self, part: Part, pi: Any) -> Any:
+    def omega(self, part: DeviceColumns, pi: Any) -> Any:
         """Return the best actions, averaged where several are best."""
         del pi
         return self.kernels.ties(part.reward, part.V, TIE)
 
 
-class _SolvedSweeps:
-    """Policies from sweeps; see `limiirl.irl.causal.stationary.Solved`.
+class _GpuUnrolledPolicies:
+    """Policies from sweeps; see `limiirl.irl.causal.stationary.Policies`.
 
     Values take up to a third of the free memory, and so does a portion of columns. Portions beyond that are swept again
     for their gradient.
     """
 
-    def __init__(self, engine: GpuHorizonValues | GpuAverageValues, moves: Moves, thetas: FloatArray) -> None:
+    def __init__(
+        self, engine: GpuFiniteHorizonSolver | GpuSoftmaxAverageSolver, moves: Moves, thetas: FloatArray
+    ) -> None:
         self._engine, self._moves, self._thetas, K = engine, moves, thetas, thetas.shape[0]
         self.log_choice, self.residual = np.empty((moves.pair.size, K)), np.zeros(K)
         self._step = np.repeat(np.arange(moves.ptr.size - 1), np.diff(moves.ptr)).astype(np.int64)
         put, room = engine.device.put, engine.device.free_bytes() / 3.0
         column = 8.0 * engine.choices.mdp.n_states * engine.n_rows
         where = [put(at) for at in (self._step + engine.after - 1, moves.state, moves.pair)]
-        self._parts: list[Part] = []
+        self._parts: list[DeviceColumns] = []
         for columns in parts_of(K, max(1, min(COLUMNS, int(room / column)))):
             part = engine.sweep(thetas, columns)
             self.log_choice[:, columns] = engine.device.take(engine.kernels.log_choice(part.reward, part.V, *where))
             self.residual[columns] = engine.residuals(thetas, part)
             keeps = columns == slice(0, K) or column * columns.stop <= room
-            self._parts.append(part if keeps else Part(columns, None, None))
+            self._parts.append(part if keeps else DeviceColumns(columns, None, None))
 
     @faults()
     def gradient(self, weight: FloatArray) -> FloatArray:
@@ -257,7 +257,7 @@ def _summed(step: Any, at: Any, weight: FloatArray, size: int, n: int) -> tuple[
     return np.searchsorted(keys // max(1, size), np.arange(n)).astype(np.int64), keys % max(1, size), total
 
 
-def _planned(engine: GpuHorizonValues | GpuAverageValues, r_state: Any, r_pair: Any, *, last: Any) -> Any:
+def _planned(engine: GpuFiniteHorizonSolver | GpuSoftmaxAverageSolver, r_state: Any, r_pair: Any, *, last: Any) -> Any:
     """Return the values V (n, S, K), swept from a last row back."""
     V = engine.device.xp.empty((engine.n_rows, *r_state.shape))
     V[-1] = last
@@ -265,8 +265,8 @@ def _planned(engine: GpuHorizonValues | GpuAverageValues, r_state: Any, r_pair: 
     return V
 
 
-class GpuHorizonValues(HorizonValues):
-    """`HorizonValues` on a device.
+class GpuFiniteHorizonSolver(FiniteHorizonSolver):
+    """`FiniteHorizonSolver` on a device.
 
     Parameters
     ----------
@@ -279,30 +279,32 @@ class GpuHorizonValues(HorizonValues):
     """
 
     @faults()
-    def __init__(self, choices: Choices, beta: float, horizon: int, device: Device, *, stop: bool = True) -> None:
-        super().__init__(choices, beta, horizon, stop=stop)
+    def __init__(
+        self, choices: StateActions, beta: float, max_length: int, device: Device, *, stop: bool = True
+    ) -> None:
+        super().__init__(choices, beta, max_length, stop=stop)
         self.device, self.place = device, DeviceRewards(choices, device)
         self.kernels = ChoiceKernels(device, self.place.graph, beta, "soft or stop" if stop else "soft")
-        self.n_rows, self.after = horizon, 1
+        self.n_rows, self.after = max_length, 1
 
     @faults()
-    def solve(self, thetas: FloatArray, moves: Moves) -> Solved:  # type: ignore[override]
-        """See `limiirl.irl.causal.stationary.Engine`."""
-        return _SolvedSweeps(self, moves, thetas)
+    def solve(self, thetas: FloatArray, moves: Moves) -> Policies:  # type: ignore[override]
+        """See `limiirl.irl.causal.stationary.PolicySolver`."""
+        return _GpuUnrolledPolicies(self, moves, thetas)
 
-    def sweep(self, thetas: FloatArray, columns: slice) -> Part:
+    def sweep(self, thetas: FloatArray, columns: slice) -> DeviceColumns:
         """Return the values of some columns."""
         rewards = self.place.rewards(thetas[columns])
-        return Part(columns, rewards[1], _planned(self, *rewards, last=rewards[0]))
+        return DeviceColumns(columns, rewards[1], _planned(self, *rewards, last=rewards[0]))
 
-    def residuals(self, thetas: FloatArray, part: Part) -> FloatArray:
+    def residuals(self, thetas: FloatArray, part: DeviceColumns) -> FloatArray:
         """Return zeros: a plan is what it is."""
         del thetas
         return np.zeros(part.V.shape[2])
 
 
-class GpuAverageValues(AverageValues):
-    """`AverageValues` on a device; attributes as of `GpuHorizonValues`.
+class GpuSoftmaxAverageSolver(SoftmaxAverageSolver):
+    """`SoftmaxAverageSolver` on a device; attributes as of `GpuFiniteHorizonSolver`.
 
     Parameters
     ----------
@@ -310,24 +312,24 @@ class GpuAverageValues(AverageValues):
     """
 
     @faults()
-    def __init__(self, choices: Choices, beta: float, n_sweeps: int, device: Device) -> None:
-        super().__init__(choices, beta, n_sweeps)
+    def __init__(self, choices: StateActions, beta: float, n_backups: int, device: Device) -> None:
+        super().__init__(choices, beta, n_backups)
         self.device, self.place = device, DeviceRewards(choices, device)
         self.kernels = ChoiceKernels(device, self.place.graph, beta, "average")
-        self.n_rows, self.after = n_sweeps + 1, 0
+        self.n_rows, self.after = n_backups + 1, 0
 
     @faults()
-    def solve(self, thetas: FloatArray, moves: Moves) -> Solved:  # type: ignore[override]
-        """See `limiirl.irl.causal.stationary.Engine`."""
-        return _SolvedSweeps(self, moves, thetas)
+    def solve(self, thetas: FloatArray, moves: Moves) -> Policies:  # type: ignore[override]
+        """See `limiirl.irl.causal.stationary.PolicySolver`."""
+        return _GpuUnrolledPolicies(self, moves, thetas)
 
-    def sweep(self, thetas: FloatArray, columns: slice) -> Part:
+    def sweep(self, thetas: FloatArray, columns: slice) -> DeviceColumns:
         """Return the values of some columns, those of the last sweep first."""
         rewards = self.place.rewards(thetas[columns])
-        return Part(columns, rewards[1], _planned(self, *rewards, last=0.0))
+        return DeviceColumns(columns, rewards[1], _planned(self, *rewards, last=0.0))
 
-    def residuals(self, thetas: FloatArray, part: Part) -> FloatArray:
+    def residuals(self, thetas: FloatArray, part: DeviceColumns) -> FloatArray:
         """Return (K,): how far the last two sweeps were apart, relative to the largest value."""
-        before = part.V[1] if self.n_sweeps > 1 else self.place.rewards(thetas[part.columns])[0]
+        before = part.V[1] if self.n_backups > 1 else self.place.rewards(thetas[part.columns])[0]
         far, scale = (self.device.take(abs(x).max(axis=0)) for x in (part.V[0] - before, part.V[0]))
         return np.asarray(far / np.maximum(scale, 1e-300))

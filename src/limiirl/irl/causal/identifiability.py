@@ -16,9 +16,9 @@ from scipy import sparse
 from limiirl._typing import BoolArray, FloatArray
 from limiirl.errors import NumericalError
 from limiirl.irl.causal import stationary
-from limiirl.irl.causal.finite_horizon import HorizonValues
-from limiirl.irl.causal.state_actions import Choices
-from limiirl.irl.causal.stationary import Engine
+from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
+from limiirl.irl.causal.state_actions import StateActions
+from limiirl.irl.causal.stationary import PolicySolver
 from limiirl.irl.identifiability import null_directions
 
 _LOG = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ LARGEST = 2**23
 by the square of the states, and time by the cube; with four actions this is about 1,450 states."""
 
 
-def choice_null_directions(engine: Engine) -> FloatArray:
+def causal_null_directions(engine: PolicySolver) -> FloatArray:
     """Return an orthonormal basis (m, d) of the directions in which no policy changes, whatever theta is.
 
     States that no start leads to, by the step in question, do not count. For the softmax average it is meant of sweeps
@@ -40,10 +40,10 @@ def choice_null_directions(engine: Engine) -> FloatArray:
     --------
     Both ways pass one state more, and a reward for passing any changes nothing.
 
-    >>> from limiirl.irl.causal.stationary import SoftValues
+    >>> from limiirl.irl.causal.stationary import SoftBellmanSolver
     >>> from limiirl.mdp import MDP
     >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=np.eye(4)[:, 1:3])
-    >>> choice_null_directions(SoftValues(Choices(mdp), 1.0)).round(3)
+    >>> causal_null_directions(SoftBellmanSolver(StateActions(mdp), 1.0)).round(3)
     array([[0.707, 0.707]])
     """
     choices = engine.choices
@@ -60,18 +60,18 @@ def choice_null_directions(engine: Engine) -> FloatArray:
     states, pairs = choices.feature_rows()
     own = pairs + mdp.gamma * np.asarray(choices.moves @ states)
     uniform = 1.0 / np.diff(choices.graph.pair_ptr)[mdp.pair_state]
-    tally = _Tally(d)
-    if not isinstance(engine, HorizonValues):
+    tally = _GramAccumulator(d)
+    if not isinstance(engine, FiniteHorizonSolver):
         try:
             mean = _mean(choices, uniform, own)
-            one = stationary.Factors(np.zeros(d, dtype=np.intp))  # all columns are of one system, and share its LU
+            one = stationary.LUFactors(np.zeros(d, dtype=np.intp))  # all columns are of one system, and share its LU
             later = stationary.solve(choices, np.tile(uniform[:, None], (1, d)), mean, factors=one)
         except NumericalError:  # at discount 1 and by chance one never ends: no direction is known to be without effect
             return np.empty((0, d))
         rows = own + mdp.gamma * np.asarray(choices.moves @ later)
         tally.add(rows, rows - later[mdp.pair_state], _reached(choices, mdp.n_states)[-1][mdp.pair_state])
         return tally.null()
-    last = engine.horizon - 2  # the last step at which there is a choice
+    last = engine.max_length - 2  # the last step at which there is a choice
     if engine.stop and last >= 0:  # to stop adds nothing, and so must going on; then nothing is added later either
         tally.add(own, own, _reached(choices, last)[-1][mdp.pair_state])
         return tally.null()
@@ -83,7 +83,7 @@ def choice_null_directions(engine: Engine) -> FloatArray:
     return tally.null()
 
 
-class _Tally:
+class _GramAccumulator:
     """The Gram matrix (d, d) of what directions add differently to choices, and the size of what they add at all."""
 
     def __init__(self, d: int) -> None:
@@ -97,14 +97,14 @@ class _Tally:
         return null_directions(self.gram, np.sqrt(self.squares))
 
 
-def _mean(choices: Choices, uniform: FloatArray, rows: FloatArray) -> FloatArray:
+def _mean(choices: StateActions, uniform: FloatArray, rows: FloatArray) -> FloatArray:
     """Return (S, d): rows (P, d) averaged over the pairs of each state, 0 where there is none."""
     n = choices.mdp.n_states
     average: Any = sparse.csr_array((uniform, np.arange(uniform.size), choices.graph.pair_ptr), shape=(n, uniform.size))
     return np.asarray(average @ rows)
 
 
-def _reached(choices: Choices, most: int, *, every: bool = False) -> list[BoolArray]:
+def _reached(choices: StateActions, most: int, *, every: bool = False) -> list[BoolArray]:
     """Return which states (S,) can be reached: in at most `most` moves, or with `every` in just 0, 1, 2, ... moves."""
     mdp = choices.mdp
     found = [mdp.p0 > 0.0]

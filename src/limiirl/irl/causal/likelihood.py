@@ -1,6 +1,6 @@
 """The objective of a causal fit: minus the weighted mean log-likelihood of choices, for K weightings at once.
 
-`Events`: demonstrations reduced to counts of distinct choices, which are all that a causal model asks of them.
+`DecisionCounts`: demonstrations reduced to counts of distinct choices, which are all that a causal model asks of them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from scipy import sparse
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations, Groups, Steps
 from limiirl.errors import DivergentPartition, NumericalError
-from limiirl.irl.causal.stationary import Engine
+from limiirl.irl.causal.stationary import PolicySolver
 from limiirl.irl.optim.projected_newton import Box
 from limiirl.kernels.soft_bellman import Moves
 from limiirl.mdp import MDP
 
 
-class _Seen(NamedTuple):
+class _ObservedDecisions(NamedTuple):
     """Choices as they were made: demonstration, step, state, the place of the first candidate, and a key (n,)."""
 
     demo: IntArray
@@ -29,12 +29,12 @@ class _Seen(NamedTuple):
     key: IntArray
 
 
-class Events:
+class DecisionCounts:
     """The distinct choices of demonstrations: to take an action, to get somewhere by any action, or to stop.
 
     Parameters
     ----------
-    horizon : int, optional
+    max_length : int, optional
         Tell choices apart by their step, out of so many.
     stop : bool
         Count it as a choice to end in a state from which one could have gone on.
@@ -56,16 +56,16 @@ class Events:
     --------
     >>> mdp = MDP.from_edges([0, 0, 1], [1, 1, 2], action=[0, 1, 0], n_states=3)
     >>> demos = Demonstrations.from_lists([[0, 1, 2], [0, 1]], [[1, 0], None])
-    >>> events = Events(mdp, demos, Groups.from_labels(None, 2))
+    >>> events = DecisionCounts(mdp, demos, Groups.from_labels(None, 2))
     >>> events.counts.toarray().tolist(), events.moves.pair.tolist(), events.ptr.tolist()
     ([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [1, 2, 0, 1], [0, 1, 2, 4])
     """
 
     def __init__(
-        self, mdp: MDP, demos: Demonstrations, units: Groups, horizon: int | None = None, stop: bool = False
+        self, mdp: MDP, demos: Demonstrations, units: Groups, max_length: int | None = None, stop: bool = False
     ) -> None:
         steps = demos.steps(mdp)
-        seen = _seen(mdp, demos, steps, horizon, stop)
+        seen = _seen(mdp, demos, steps, max_length, stop)
         # One number an event: those of a step stand together, and the steps in order.
         width = 2 * mdp.n_edges + mdp.n_states + 1
         keys, first, event = np.unique(seen.t * width + seen.key, return_index=True, return_inverse=True)
@@ -80,7 +80,7 @@ class Events:
         pair = np.full(edge.size, -1, dtype=np.int64)
         pair[edge >= 0] = mdp.pair_of_edge[edge[edge >= 0]]
         t = np.repeat(seen.t[first], np.diff(self.ptr))
-        by_step = np.searchsorted(t, np.arange((horizon or 1) + 1)).astype(np.int64)
+        by_step = np.searchsorted(t, np.arange((max_length or 1) + 1)).astype(np.int64)
         self.moves = Moves(by_step, np.repeat(seen.state[first], np.diff(self.ptr)), pair)
         self.log_q = units.sum(_log_q(mdp, demos, steps))
         self.certain = bool(np.all(np.diff(self.ptr) == 1))
@@ -107,7 +107,7 @@ class Events:
             return top + np.log(total), weight / np.repeat(total, sizes, axis=0)
 
 
-def _seen(mdp: MDP, demos: Demonstrations, steps: Steps, horizon: int | None, stop: bool) -> _Seen:
+def _seen(mdp: MDP, demos: Demonstrations, steps: Steps, max_length: int | None, stop: bool) -> _ObservedDecisions:
     """Return every choice, with a key that tells its kind: edge + 1, E + group + 1, or 2 E + state + 1.
 
     Edges of one pair are one choice; the first of them stands for it. So is the first candidate for a whole group.
@@ -115,13 +115,13 @@ def _seen(mdp: MDP, demos: Demonstrations, steps: Steps, horizon: int | None, st
     first_edge = np.searchsorted(mdp.pair_of_edge, mdp.pair_of_edge)
     key = first_edge[steps.edge] + 1 if mdp.n_edges else np.empty(0, dtype=np.int64)
     key[steps.ambiguous] = mdp.n_edges + steps.cand_edge[steps.cand_ptr[:-1]] + 1
-    t = steps.t_of_step if horizon is not None else np.zeros(steps.n_transitions, dtype=np.int64)
+    t = steps.t_of_step if max_length is not None else np.zeros(steps.n_transitions, dtype=np.int64)
     state = demos.states[np.arange(steps.n_transitions) + steps.demo_of_step]
-    if not stop or horizon is None:
-        return _Seen(steps.demo_of_step, t, state, key)
-    ends = np.flatnonzero(~mdp.terminal[demos.last_states] & (demos.lengths < horizon))
+    if not stop or max_length is None:
+        return _ObservedDecisions(steps.demo_of_step, t, state, key)
+    ends = np.flatnonzero(~mdp.terminal[demos.last_states] & (demos.lengths < max_length))
     last = demos.last_states[ends]
-    return _Seen(
+    return _ObservedDecisions(
         np.concatenate([steps.demo_of_step, ends]),
         np.concatenate([t, demos.lengths[ends] - 1]),
         np.concatenate([state, last]),
@@ -157,7 +157,7 @@ def _log_q(mdp: MDP, demos: Demonstrations, steps: Steps) -> FloatArray:
 _COSTS = (0.0, *(4.0**power for power in range(11)))
 
 
-class ChoiceLikelihood:
+class CausalLikelihood:
     """The functions f_k(theta) = -sum_m c_mk log pi_theta(m) / n_k + ridge_k / 2 |theta|^2.
 
     Smooth but for hard values, and not convex where moves are uncertain.
@@ -171,7 +171,7 @@ class ChoiceLikelihood:
     """
 
     def __init__(
-        self, engine: Engine, events: Events, totals: FloatArray, sizes: FloatArray, ridge: FloatArray
+        self, engine: PolicySolver, events: DecisionCounts, totals: FloatArray, sizes: FloatArray, ridge: FloatArray
     ) -> None:
         self.engine, self.events, self.ridge = engine, events, ridge
         self._share = totals / sizes
@@ -206,7 +206,7 @@ class ChoiceLikelihood:
         raise NotImplementedError
 
 
-def feasible_start(engine: Engine, events: Events, box: Box) -> FloatArray:
+def feasible_start(engine: PolicySolver, events: DecisionCounts, box: Box) -> FloatArray:
     """Return a point (d,) within the bounds where values are finite: 0, or else growing costs.
 
     A cost is a parameter of the sign that makes its feature, summed over states and choices, a loss.
@@ -223,5 +223,5 @@ def feasible_start(engine: Engine, events: Events, box: Box) -> FloatArray:
         return trial
     raise DivergentPartition(
         "Values stay infinite whatever features cost within the bounds: at discount 1 some state never ends, or its "
-        "choices are worth too much. Use gamma < 1, a finite horizon, wider bounds, or a start where they are finite."
+        "choices are worth too much. Use gamma < 1, a finite max_length, wider bounds, or a feasible start."
     )

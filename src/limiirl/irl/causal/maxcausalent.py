@@ -1,7 +1,8 @@
-"""`MaxCausalEnt`: maximum causal entropy IRL (Ziebart 2010), without a horizon and up to one."""
+"""`MaxCausalEnt`: maximum causal entropy IRL (Ziebart 2010), of unbounded or bounded length."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,11 @@ from numpy.typing import NDArray
 from limiirl._validation import check_choice, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.irl import validate
-from limiirl.irl.causal.finite_horizon import HorizonValues
-from limiirl.irl.causal.likelihood import Events
+from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
+from limiirl.irl.causal.likelihood import DecisionCounts
 from limiirl.irl.causal.model import CausalModel
-from limiirl.irl.causal.state_actions import Choices
-from limiirl.irl.causal.stationary import Engine, SoftValues
+from limiirl.irl.causal.state_actions import StateActions
+from limiirl.irl.causal.stationary import PolicySolver, SoftBellmanSolver
 from limiirl.irl.device import choose_device
 from limiirl.mdp import MDP
 
@@ -25,7 +26,7 @@ class MaxCausalEnt(CausalModel):
     Choices are made before their outcomes are known, so that, unlike `MaxEnt`, the model assumes no luck: where moves
     are uncertain it recovers rewards better. Q(s, a) = r(s) + sum_s' P(s' | s, a) (r(s, a, s') + gamma V(s')), and a
     terminal state is worth its reward. A demonstration is the beginning of a behaviour that may go on, unless there is
-    a `horizon`. Gradients are exact, by one linear solve whatever the number of features.
+    a `max_length`. Gradients are exact, by one linear solve whatever the number of features.
 
     Parameters
     ----------
@@ -33,16 +34,17 @@ class MaxCausalEnt(CausalModel):
         How much better actions are preferred. Only its product with the rewards matters, so that it is fixed: a larger
         one gives smaller rewards.
     bounds : (low, high), (d, 2) array, or None
-        Bounds on theta.
-    horizon : int, optional
-        The largest number of states of a trajectory. To stop is then a choice in each state, worth 0, and a
+        Bounds on theta. None by default, unlike `MaxEnt`: policies depend on differences of rewards alone, so that
+        positive rewards are as good as negative ones.
+    max_length : int or inf
+        The largest number of states of a trajectory. If finite, to stop is a choice in each state, worth 0, and a
         demonstration says that it stopped where it ends. With certain moves, beta 1 and no discount this is `MaxEnt`
         with condition="start". By default trajectories go on to a terminal state; at discount 1 values must be finite.
     stop : {"anywhere", "terminal_or_max_length"}
-        Where a trajectory may end, given a horizon.
+        Where a trajectory may end, given a finite `max_length`.
     ridge : float
-        Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood. Without it, or bounds,
-        demonstrators who never err have no finite maximum.
+        Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood. Above 0 by default, since
+        without it, or bounds, demonstrators who never err have no finite maximum.
     tol : float
         Largest component of the projected gradient at the solution, relative to the mean number of choices.
     max_evaluations : int
@@ -73,7 +75,7 @@ class MaxCausalEnt(CausalModel):
         beta: float = 1.0,
         bounds: Any = None,
         *,
-        horizon: int | None = None,
+        max_length: float = math.inf,
         stop: str = "anywhere",
         ridge: float = 1e-4,
         tol: float = 1e-6,
@@ -82,37 +84,44 @@ class MaxCausalEnt(CausalModel):
     ) -> None:
         self.beta = beta
         self.bounds = bounds
-        self.horizon = horizon
+        self.max_length = max_length
         self.stop = stop
         self.ridge = ridge
         self.tol = tol
         self.max_evaluations = max_evaluations
         self.device = device
 
-    def _engine(self, mdp: MDP) -> Engine:
+    def _engine(self, mdp: MDP) -> PolicySolver:
         validate.mdp(mdp)
         beta = check_positive(self.beta, "beta")
         stop = check_choice(self.stop, "stop", ("anywhere", "terminal_or_max_length"))
-        horizon = None if self.horizon is None else check_count(self.horizon, "horizon")
+        max_length = self._finite_length()
         device = choose_device(self.device, mdp.n_states + mdp.n_edges)
         if device is not None:
-            from limiirl.irl.causal.gpu import GpuHorizonValues, GpuSoftValues
+            from limiirl.irl.causal.gpu import GpuFiniteHorizonSolver, GpuSoftBellmanSolver
 
-            if horizon is None:
-                return GpuSoftValues(Choices(mdp), beta, device)
-            return GpuHorizonValues(Choices(mdp), beta, horizon, device, stop=stop == "anywhere")
-        if horizon is None:
-            return SoftValues(Choices(mdp), beta)
-        return HorizonValues(Choices(mdp), beta, horizon, stop=stop == "anywhere")
+            if max_length is None:
+                return GpuSoftBellmanSolver(StateActions(mdp), beta, device)
+            return GpuFiniteHorizonSolver(StateActions(mdp), beta, max_length, device, stop=stop == "anywhere")
+        if max_length is None:
+            return SoftBellmanSolver(StateActions(mdp), beta)
+        return FiniteHorizonSolver(StateActions(mdp), beta, max_length, stop=stop == "anywhere")
 
-    def _events(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> Events:
-        if self.horizon is None:
+    def _finite_length(self) -> int | None:
+        """Return the largest number of states, or None if there is none."""
+        if isinstance(self.max_length, float) and self.max_length == math.inf:
+            return None
+        return check_count(self.max_length, "max_length")
+
+    def _events(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> DecisionCounts:
+        max_length = self._finite_length()
+        if max_length is None:
             return super()._events(mdp, demos, units, whole=whole)
-        validate.fits_model(mdp, demos, self.stop if whole else "anywhere", self.horizon)
-        return Events(mdp, demos, units, self.horizon, whole and self.stop == "anywhere")
+        validate.fits_model(mdp, demos, self.stop if whole else "anywhere", max_length)
+        return DecisionCounts(mdp, demos, units, max_length, whole and self.stop == "anywhere")
 
     def _step_of(self, demos: Demonstrations) -> NDArray[np.int64]:
-        return super()._step_of(demos) if self.horizon is None else demos.lengths - 1
+        return super()._step_of(demos) if self._finite_length() is None else demos.lengths - 1
 
     def _last_step(self) -> int:
-        return 0 if self.horizon is None else self.horizon - 1
+        return (self._finite_length() or 1) - 1

@@ -6,10 +6,10 @@ from typing import Any
 
 from limiirl._validation import check_choice, check_count, check_positive
 from limiirl.irl import validate
-from limiirl.irl.causal.finite_horizon import AverageValues
+from limiirl.irl.causal.finite_horizon import SoftmaxAverageSolver
 from limiirl.irl.causal.model import CausalModel
-from limiirl.irl.causal.state_actions import Choices
-from limiirl.irl.causal.stationary import Engine, HardValues
+from limiirl.irl.causal.state_actions import StateActions
+from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver
 from limiirl.irl.device import choose_device
 from limiirl.mdp import MDP
 
@@ -27,14 +27,14 @@ class MLIRL(CausalModel):
     q : {"hard", "bv"}
         "hard" is what the paper's experiments use. Its likelihood has kinks where the best action changes, at which the
         search looks around for a way on. "bv" is the published model: its equation may have several solutions, so that
-        the policy is by definition that of `n_sweeps` sweeps from Q = r; `residual` says how far they got.
+        the policy is by definition that of `n_backups` Bellman backups from Q = r; `residual` says how far they got.
     bounds : (low, high), (d, 2) array, or None
-        Bounds on theta.
-    n_sweeps : int
-        Number of sweeps of q="bv", part of the model.
+        Bounds on theta. None by default; see `MaxCausalEnt`.
+    n_backups : int
+        Number of Bellman backups of q="bv", part of the model.
     ridge : float
-        Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood. Without it, or bounds,
-        demonstrators who never err have no finite maximum.
+        Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood. Above 0 by default, since
+        without it, or bounds, demonstrators who never err have no finite maximum.
     tol : float
         Largest component of the projected gradient at the solution, relative to the mean number of choices.
     max_evaluations : int
@@ -66,7 +66,7 @@ class MLIRL(CausalModel):
         q: str = "hard",
         bounds: Any = None,
         *,
-        n_sweeps: int = 100,
+        n_backups: int = 100,
         ridge: float = 1e-4,
         tol: float = 1e-6,
         max_evaluations: int = 1000,
@@ -75,23 +75,23 @@ class MLIRL(CausalModel):
         self.beta = beta
         self.q = q
         self.bounds = bounds
-        self.n_sweeps = n_sweeps
+        self.n_backups = n_backups
         self.ridge = ridge
         self.tol = tol
         self.max_evaluations = max_evaluations
         self.device = device
 
-    def _engine(self, mdp: MDP) -> Engine:
+    def _engine(self, mdp: MDP) -> PolicySolver:
         validate.mdp(mdp)
-        beta, n_sweeps = check_positive(self.beta, "beta"), check_count(self.n_sweeps, "n_sweeps")
+        beta, n_backups = check_positive(self.beta, "beta"), check_count(self.n_backups, "n_backups")
         hard = check_choice(self.q, "q", ("hard", "bv")) == "hard"
         device = choose_device(self.device, mdp.n_states + mdp.n_edges)
         if device is not None:
-            from limiirl.irl.causal.gpu import GpuAverageValues, GpuHardValues
+            from limiirl.irl.causal.gpu import GpuHardBellmanSolver, GpuSoftmaxAverageSolver
 
             if hard:
-                return GpuHardValues(Choices(mdp), beta, device)
-            return GpuAverageValues(Choices(mdp), beta, n_sweeps, device)
+                return GpuHardBellmanSolver(StateActions(mdp), beta, device)
+            return GpuSoftmaxAverageSolver(StateActions(mdp), beta, n_backups, device)
         if hard:
-            return HardValues(Choices(mdp), beta)
-        return AverageValues(Choices(mdp), beta, n_sweeps)
+            return HardBellmanSolver(StateActions(mdp), beta)
+        return SoftmaxAverageSolver(StateActions(mdp), beta, n_backups)

@@ -15,11 +15,11 @@ from limiirl.demos import Demonstrations, Groups, simulate
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult
-from limiirl.irl.causal.finite_horizon import HorizonValues
-from limiirl.irl.causal.identifiability import choice_null_directions
-from limiirl.irl.causal.likelihood import Events
+from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
+from limiirl.irl.causal.identifiability import causal_null_directions
+from limiirl.irl.causal.likelihood import DecisionCounts
 from limiirl.irl.causal.problem import Moments, PreparedCausal
-from limiirl.irl.causal.stationary import Engine
+from limiirl.irl.causal.stationary import PolicySolver
 from limiirl.irl.causal.trajectories import most_likely, walk
 from limiirl.irl.maxent.inference import NextActions
 from limiirl.irl.problem import Prepared
@@ -40,15 +40,15 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
     tol: float
     max_evaluations: int
 
-    def _engine(self, mdp: MDP) -> Engine:
+    def _engine(self, mdp: MDP) -> PolicySolver:
         """Return the way from rewards to policies, checking the model's parameters."""
         raise NotImplementedError
 
-    def _events(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> Events:
+    def _events(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> DecisionCounts:
         """Return the choices of demonstrations; without `whole` they may go on where they end."""
         del whole  # without a horizon, a demonstration is a beginning anyway
         validate.fits_model(mdp, demos, "anywhere", np.inf)
-        return Events(mdp, demos, units)
+        return DecisionCounts(mdp, demos, units)
 
     def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
         """Return the log-probability (N, K) of each demonstration under each of thetas (K, d), log q included.
@@ -90,7 +90,7 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return an orthonormal basis (m, d) of the directions in which no policy changes; the MDP alone decides.
 
-        In very large MDPs with very many features they are not looked for; see `choice_null_directions`.
+        In very large MDPs with very many features they are not looked for; see `causal_null_directions`.
 
         Examples
         --------
@@ -102,7 +102,7 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
         array([[1., 0.]])
         """
         validate.one_theta(mdp, theta)
-        return choice_null_directions(self._engine(mdp))
+        return causal_null_directions(self._engine(mdp))
 
     def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
         """Return the most probable trajectory from one state to another, and its log-probability.
@@ -165,7 +165,7 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
         engine = self._engine(mdp)
         whole = isinstance(step, int | np.integer) and not isinstance(step, bool)
         if not whole or step < 0 or 0 < self._last_step() < step:
-            upper = f" and at most horizon - 1 = {self._last_step()}" if self._last_step() else ""
+            upper = f" and at most max_length - 1 = {self._last_step()}" if self._last_step() else ""
             raise InvalidParameter(f"step must be a whole number, at least 0{upper}; it is {step!r}.")
         return engine.choices.policy(engine.policy(validate.one_theta(mdp, theta), int(step))[0])
 
@@ -217,7 +217,9 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
         if not last:
             pi, _ = engine.policy(checked, 0)
             return simulate(mdp, pi, wanted, rng, max_length=check_count(max_length, "max_length"))
-        policy = engine.policies(checked) if isinstance(engine, HorizonValues) else partial(engine.policy, checked)
+        policy = (
+            engine.policies(checked) if isinstance(engine, FiniteHorizonSolver) else partial(engine.policy, checked)
+        )
         return walk(mdp, policy, wanted, rng, last)
 
     def _last_step(self) -> int:

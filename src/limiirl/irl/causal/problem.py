@@ -14,10 +14,10 @@ from limiirl._typing import FloatArray, IndexArray
 from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.irl.base import FitResult
-from limiirl.irl.causal.likelihood import ChoiceLikelihood, Events, feasible_start
-from limiirl.irl.causal.stationary import Engine, HardValues
+from limiirl.irl.causal.likelihood import CausalLikelihood, DecisionCounts, feasible_start
+from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver
 from limiirl.irl.maxent.likelihood import Evidence
-from limiirl.irl.optim.gradient_sampling import minimise_with_kinks
+from limiirl.irl.optim.gradient_sampling import minimise_nonsmooth
 from limiirl.irl.optim.solvers import minimise_lbfgs
 from limiirl.irl.problem import Maximised, PreparedFeatures
 from limiirl.mdp import MDP
@@ -39,14 +39,20 @@ class PreparedCausal(PreparedFeatures):
     Parameters
     ----------
     model : CausalModel
-    engine : Engine
+    engine : PolicySolver
         From rewards to policies.
-    events : Events
+    events : DecisionCounts
         The choices of each unit.
     """
 
     def __init__(
-        self, model: CausalModel, mdp: MDP, demos: Demonstrations, units: Groups, engine: Engine, events: Events
+        self,
+        model: CausalModel,
+        mdp: MDP,
+        demos: Demonstrations,
+        units: Groups,
+        engine: PolicySolver,
+        events: DecisionCounts,
     ) -> None:
         super().__init__(model, mdp, demos, units, len(demos))
         self.engine, self.events = engine, events
@@ -78,13 +84,13 @@ class PreparedCausal(PreparedFeatures):
         self, moments: Moments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
     ) -> list[FitResult]:
         """Minimise the objective of every column of the moments."""
-        objective = ChoiceLikelihood(self.engine, self.events, moments.choices, moments.counts, ridge)
+        objective = CausalLikelihood(self.engine, self.events, moments.choices, moments.counts, ridge)
         if starts is None:
             if self._start is None:
                 self._start = feasible_start(self.engine, self.events, self._box)
             starts = np.tile(self._start, (len(moments.counts), 1))
         tol = check_positive(self.model.tol, "tol") * np.maximum(1.0, objective.n_choices)[:, None]
-        search = minimise_with_kinks if isinstance(self.engine, HardValues) else minimise_lbfgs
+        search = minimise_nonsmooth if isinstance(self.engine, HardBellmanSolver) else minimise_lbfgs
         return search(objective, starts, self._box, np.broadcast_to(tol, starts.shape), max_evaluations)
 
     def features(self) -> FloatArray:

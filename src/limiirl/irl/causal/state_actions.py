@@ -1,4 +1,4 @@
-"""`Choices`: an MDP as the causal models see it, choice by choice, with rewards and their derivatives.
+"""`StateActions`: an MDP as the causal models see it, choice by choice, with rewards and their derivatives.
 
 A choice, or pair, is an action in a state. What it earns by itself are its action's features and those of its edges in
 expectation; what a state earns comes with every visit. Q leaves out the latter, which no choice in the state changes.
@@ -18,7 +18,7 @@ from limiirl.kernels.soft_bellman import Graph
 from limiirl.mdp import MDP
 
 
-class Choices:
+class StateActions:
     """The pairs of an MDP and their outcomes.
 
     Attributes
@@ -33,7 +33,7 @@ class Choices:
     Examples
     --------
     >>> mdp = MDP.from_edges([0, 0], [1, 2], action=[0, 0], prob=[0.25, 0.75], edge_features=[4.0, 8.0])
-    >>> choices = Choices(mdp)
+    >>> choices = StateActions(mdp)
     >>> r_state, r_pair = choices.rewards(np.array([[1.0], [2.0]]))
     >>> r_pair
     array([[ 7., 14.]])

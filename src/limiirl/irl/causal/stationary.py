@@ -20,7 +20,7 @@ from scipy.sparse import csgraph, linalg
 
 from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
-from limiirl.irl.causal.state_actions import Choices
+from limiirl.irl.causal.state_actions import StateActions
 from limiirl.kernels.soft_bellman import Moves, fill_systems, look_ahead, look_back, pull_of_moves, settle, soften
 from limiirl.mdp import Problem
 
@@ -37,7 +37,7 @@ NARROW = 6.0
 CORRECTIONS, _FALL = 8, 0.3
 
 
-class Factors:
+class LUFactors:
     """The last LU of each column's system: a policy that has changed little is solved for by the one before.
 
     Parameters
@@ -50,21 +50,21 @@ class Factors:
         self.columns = columns
         self.of: dict[int, Any] = {}
 
-    def part(self, columns: NDArray[np.intp]) -> Factors:
+    def part(self, columns: NDArray[np.intp]) -> LUFactors:
         """Return the same for some of the columns."""
-        found = Factors(columns)
+        found = LUFactors(columns)
         found.of = self.of
         return found
 
 
 def solve(
-    choices: Choices,
+    choices: StateActions,
     omega: FloatArray,
     right: FloatArray,
     *,
     transposed: bool = False,
     rtol: float = 1e-13,
-    factors: Factors | None = None,
+    factors: LUFactors | None = None,
 ) -> FloatArray:
     """Return x (S, K) with (I - gamma P_k) x_k = right_k, P_k[s, s'] = sum_a omega_k(s, a) P(s' | s, a).
 
@@ -86,7 +86,7 @@ def solve(
 
     >>> from limiirl.mdp import MDP
     >>> mdp = MDP.from_edges([0, 0], [0, 1], action=[0, 0], prob=[0.5, 0.5])
-    >>> solve(Choices(mdp), np.ones((1, 1)), np.array([[1.0], [0.0]]), transposed=True).ravel()
+    >>> solve(StateActions(mdp), np.ones((1, 1)), np.array([[1.0], [0.0]]), transposed=True).ravel()
     array([2., 1.])
     """
     n = choices.mdp.n_states
@@ -98,7 +98,7 @@ def solve(
                 systems = systems.transpose(0, 2, 1)
             found = np.linalg.solve(systems, right.T[:, :, None])[:, :, 0].T
         else:
-            known = Factors(np.arange(omega.shape[1])) if factors is None else factors
+            known = LUFactors(np.arange(omega.shape[1])) if factors is None else factors
             found = np.column_stack(
                 [
                     _sparse(choices, omega[:, k], right[:, k], transposed, rtol, known.of, int(column))
@@ -115,7 +115,7 @@ def solve(
 
 
 def _sparse(
-    choices: Choices,
+    choices: StateActions,
     omega: FloatArray,
     right: FloatArray,
     transposed: bool,
@@ -180,7 +180,7 @@ _CERTAIN = 1e-3
 TIE = 1e-12
 
 
-class Solved(Protocol):
+class Policies(Protocol):
     """The policies of K rewards.
 
     Attributes
@@ -199,12 +199,12 @@ class Solved(Protocol):
         ...
 
 
-class Engine(Protocol):
+class PolicySolver(Protocol):
     """A way from rewards to policies."""
 
-    choices: Choices
+    choices: StateActions
 
-    def solve(self, thetas: FloatArray, moves: Moves) -> Solved:
+    def solve(self, thetas: FloatArray, moves: Moves) -> Policies:
         """Return the policies of thetas (K, d); `DivergentPartition` where values are infinite."""
         ...
 
@@ -213,7 +213,7 @@ class Engine(Protocol):
         ...
 
 
-class Values(NamedTuple):
+class BellmanValues(NamedTuple):
     """Q and pi (P, K), omega (P, K), which is dV / dQ, log of the sum over actions (S, K), residuals (K,).
 
     `factors` are what is known of systems with nearly this omega.
@@ -224,13 +224,13 @@ class Values(NamedTuple):
     pi: FloatArray
     omega: FloatArray
     residual: FloatArray
-    factors: Factors | None = None
+    factors: LUFactors | None = None
 
 
-class SolvedStationary:
-    """Policies from values without a horizon; see `Solved`."""
+class StationaryPolicies:
+    """Policies from values without a horizon; see `Policies`."""
 
-    def __init__(self, engine: StationaryValues, values: Values, moves: Moves) -> None:
+    def __init__(self, engine: StationarySolver, values: BellmanValues, moves: Moves) -> None:
         self._engine, self._values, self._moves = engine, values, moves
         self.residual = values.residual
         self.log_choice = engine.beta * (values.Q[moves.pair] - values.norm[moves.state])
@@ -245,27 +245,27 @@ class SolvedStationary:
         return choices.features(mu, pull + values.omega * mu[choices.mdp.pair_state])
 
 
-class StationaryValues(ABC):
-    """An `Engine` of values without a horizon: policies are the same at every step."""
+class StationarySolver(ABC):
+    """A `PolicySolver` of values without a horizon: policies are the same at every step."""
 
-    def __init__(self, choices: Choices, beta: float) -> None:
+    def __init__(self, choices: StateActions, beta: float) -> None:
         self.choices, self.beta = choices, beta
 
-    def solve(self, thetas: FloatArray, moves: Moves) -> SolvedStationary:
-        """See `Engine`."""
-        return SolvedStationary(self, self.values(thetas), moves)
+    def solve(self, thetas: FloatArray, moves: Moves) -> StationaryPolicies:
+        """See `PolicySolver`."""
+        return StationaryPolicies(self, self.values(thetas), moves)
 
     def policy(self, theta: FloatArray, step: int) -> tuple[FloatArray, FloatArray]:
-        """See `Engine`; the step does not matter."""
+        """See `PolicySolver`; the step does not matter."""
         del step
         return self.values(theta[None]).pi[:, 0], np.zeros(self.choices.mdp.n_states)
 
     @abstractmethod
-    def values(self, thetas: FloatArray) -> Values:
+    def values(self, thetas: FloatArray) -> BellmanValues:
         """Return the values of thetas (K, d)."""
 
 
-class SoftValues(StationaryValues):
+class SoftBellmanSolver(StationarySolver):
     """Values that count the entropy of the choices, at discount 1 for those who surely end.
 
     Examples
@@ -273,21 +273,21 @@ class SoftValues(StationaryValues):
     Two ways of equal worth are worth log 2 more than one.
 
     >>> from limiirl.mdp import MDP
-    >>> engine = SoftValues(Choices(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5)), beta=1.0)
+    >>> engine = SoftBellmanSolver(StateActions(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5)), beta=1.0)
     >>> engine.values(np.zeros((1, 3))).norm.ravel().round(4)
     array([0.6931, 0.    , 0.    ])
     """
 
-    def values(self, thetas: FloatArray) -> Values:
+    def values(self, thetas: FloatArray) -> BellmanValues:
         """Return the values of thetas (K, d), by Newton's method: from a policy to its value, to a better policy."""
         choices, K = self.choices, thetas.shape[0]
         r_state, r_pair = choices.rewards(thetas)
-        found = Values(
+        found = BellmanValues(
             np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape), np.empty(0), np.full(K, np.inf)
         )
         V, open_ = r_state.copy(), np.arange(K)
         unit = 1.0 / self.beta + np.max(np.abs(np.vstack([r_state, r_pair])), axis=0, initial=0.0)
-        factors = Factors(open_)
+        factors = LUFactors(open_)
         for _ in range(_STEPS):
             step = self._backup(r_state[:, open_], r_pair[:, open_], V[:, open_])
             found.Q[:, open_], found.norm[:, open_], found.pi[:, open_] = step.Q, step.norm, step.pi
@@ -311,7 +311,7 @@ class SoftValues(StationaryValues):
             self._sweep(r_state, r_pair, V, open_[residual[~done] > _NEAR])
         raise DivergentPartition(
             f"The soft values of thetas[{open_[0]}] are infinite, or beyond float64: some state never ends, or the "
-            "choices on the way are worth more than they cost. Use gamma < 1, lower rewards, or a horizon."
+            "choices on the way are worth more than they cost. Use gamma < 1, lower rewards, or a finite max_length."
         )
 
     def _sweep(self, r_state: FloatArray, r_pair: FloatArray, V: FloatArray, columns: NDArray[np.intp]) -> None:
@@ -330,25 +330,25 @@ class SoftValues(StationaryValues):
                 return k
         return int(pi.shape[1]) - 1
 
-    def _backup(self, r_state: FloatArray, r_pair: FloatArray, V: FloatArray) -> Values:
+    def _backup(self, r_state: FloatArray, r_pair: FloatArray, V: FloatArray) -> BellmanValues:
         Q, norm, pi = np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape)
         look_ahead(self.choices.graph, r_pair, V, Q)
         soften(self.choices.graph.pair_ptr, Q, self.beta, False, norm, pi)
-        return Values(Q, norm, pi, pi, np.empty(0))
+        return BellmanValues(Q, norm, pi, pi, np.empty(0))
 
 
-class HardValues(StationaryValues):
+class HardBellmanSolver(StationarySolver):
     """Values of the best actions, by policy iteration; where several are best, derivatives are averaged over them.
 
     Examples
     --------
     >>> from limiirl.mdp import MDP
-    >>> engine = HardValues(Choices(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5)), beta=1.0)
+    >>> engine = HardBellmanSolver(StateActions(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5)), beta=1.0)
     >>> engine.values(np.array([[0.0, 2.0, 1.0]])).Q.ravel()
     array([1.25, 0.5 , 0.5 ])
     """
 
-    def values(self, thetas: FloatArray) -> Values:
+    def values(self, thetas: FloatArray) -> BellmanValues:
         """Return the values of thetas (K, d)."""
         choices = self.choices
         r_state, r_pair = choices.rewards(thetas)
@@ -369,7 +369,7 @@ class HardValues(StationaryValues):
             )
             omega *= self._ends(omega)
             residual = np.max(np.abs(r_state + top - V), axis=0) / np.maximum(scale, 1e-300)
-        return Values(Q, norm, pi, omega, residual)
+        return BellmanValues(Q, norm, pi, omega, residual)
 
     def _best(self, theta: FloatArray, k: int) -> FloatArray:
         try:

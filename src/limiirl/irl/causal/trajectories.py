@@ -14,15 +14,15 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
-from limiirl.irl.causal.finite_horizon import HorizonValues
-from limiirl.irl.causal.stationary import Engine
+from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
+from limiirl.irl.causal.stationary import PolicySolver
 from limiirl.irl.maxent.viterbi import cheapest, connected
 from limiirl.kernels.forward_backward.sampling import advance, best_arrival
 from limiirl.kernels.soft_bellman import Moves
 from limiirl.mdp import MDP
 
 
-def most_likely(engine: Engine, theta: FloatArray, start: object, goal: object) -> tuple[Demonstrations, float]:
+def most_likely(engine: PolicySolver, theta: FloatArray, start: object, goal: object) -> tuple[Demonstrations, float]:
     """Return the likeliest trajectory from one state to another, and its log-probability, that of the start included.
 
     Without a horizon it ends when it first gets there, and nothing is said of what comes later. Up to a horizon it must
@@ -30,11 +30,11 @@ def most_likely(engine: Engine, theta: FloatArray, start: object, goal: object) 
 
     Examples
     --------
-    >>> from limiirl.irl.causal.stationary import SoftValues
-    >>> from limiirl.irl.causal.state_actions import Choices
+    >>> from limiirl.irl.causal.stationary import SoftBellmanSolver
+    >>> from limiirl.irl.causal.state_actions import StateActions
     >>> from limiirl.mdp import MDP
     >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0], gamma=0.5)
-    >>> demos, log_prob = most_likely(SoftValues(Choices(mdp), 1.0), np.array([0.0, 4.0, 0.0]), 0, 2)
+    >>> demos, log_prob = most_likely(SoftBellmanSolver(StateActions(mdp), 1.0), np.array([0.0, 4.0, 0.0]), 0, 2)
     >>> demos.states, round(log_prob, 4)
     (array([0, 1, 2]), -0.1269)
     """
@@ -45,7 +45,7 @@ def most_likely(engine: Engine, theta: FloatArray, start: object, goal: object) 
             f"start must be a state in which trajectories begin; p0 of state {s} is 0. Give the state a share of the "
             "start distribution with mdp.replace(p0=...)."
         )
-    if isinstance(engine, HorizonValues):
+    if isinstance(engine, FiniteHorizonSolver):
         edges, log_prob = _up_to_horizon(engine, theta, s, g)
     else:
         edges, log_prob = _of_any_length(engine, theta, s, g)
@@ -55,7 +55,7 @@ def most_likely(engine: Engine, theta: FloatArray, start: object, goal: object) 
     return found, math.log(mdp.p0[s]) + log_prob
 
 
-def _of_any_length(engine: Engine, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:
+def _of_any_length(engine: PolicySolver, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:
     """Return the edges of the likeliest way: every step's log-probability is a cost, so that Dijkstra finds it."""
     mdp = engine.choices.mdp
     if not connected(mdp, start, goal):
@@ -68,7 +68,7 @@ def _of_any_length(engine: Engine, theta: FloatArray, start: int, goal: int) -> 
     return edges, float(log_move[edges].sum())
 
 
-def _up_to_horizon(engine: HorizonValues, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:
+def _up_to_horizon(engine: FiniteHorizonSolver, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:
     """Return the edges of the likeliest trajectory that stops in the goal, layer by layer (Viterbi)."""
     mdp, policy = engine.choices.mdp, engine.log_policies(theta)
     order, log_prob = mdp.in_order, np.log(mdp.prob)
@@ -80,19 +80,19 @@ def _up_to_horizon(engine: HorizonValues, theta: FloatArray, start: int, goal: i
     layers = [np.full(mdp.n_states, -np.inf)]
     layers[0][start] = 0.0
     best, length = -math.inf, 0
-    for t in range(engine.horizon):
+    for t in range(engine.max_length):
         log_pi, log_stop = policy(t)
         if layers[t][goal] + log_stop[goal] > best:
             best, length = float(layers[t][goal] + log_stop[goal]), t
-        if t == engine.horizon - 1 or layers[t].max() <= best:  # nothing that goes on becomes more likely
+        if t == engine.max_length - 1 or layers[t].max() <= best:  # nothing that goes on becomes more likely
             break
         layers.append(np.empty(mdp.n_states))
         advance(mdp.in_ptr, src, moves(log_pi), None, 1.0, flat, 1.0, layers[t], layers[t + 1])
     if best == -math.inf:
         exactly = "at most" if engine.stop or mdp.terminal[goal] else "exactly"
         raise InvalidParameter(
-            f"No trajectory of {exactly} horizon = {engine.horizon} states leads from start = {start} to goal = "
-            f"{goal}. Choose another goal, or make a model with a larger horizon."
+            f"No trajectory of {exactly} max_length = {engine.max_length} states leads from start = {start} to goal = "
+            f"{goal}. Choose another goal, or make a model with a larger max_length."
         )
     edges, at = np.empty(length, dtype=np.int64), goal
     for t in range(length - 1, -1, -1):

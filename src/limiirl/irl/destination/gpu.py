@@ -35,7 +35,7 @@ from limiirl.mdp import MDP
 _REMEMBERED = 2
 
 
-class Routes(NamedTuple):
+class AncestorPaths(NamedTuple):
     """Pairs with their legs on a device.
 
     Attributes
@@ -57,7 +57,7 @@ class Routes(NamedTuple):
     ends: DevicePairs
 
 
-def make_routes(device: Device, plan: Plan, pairs: IntArray, start: IntArray, goal: IntArray) -> Routes:
+def make_ancestor_paths(device: Device, plan: Plan, pairs: IntArray, start: IntArray, goal: IntArray) -> AncestorPaths:
     """Return the legs of pairs (m,) of states, which are numbered by the plan."""
     ends, end_of = np.unique(goal, return_inverse=True)
     one, other = np.concatenate([start, ends]), np.concatenate([goal, ends])
@@ -69,10 +69,10 @@ def make_routes(device: Device, plan: Plan, pairs: IntArray, start: IntArray, go
         sides.append((put_legs(device, made, leg_of[of]), device.put(made.ptr[leg_of[of] + 1] - 1)))
     (up, first), (down, last) = sides
     meet = device.put(meets(plan.parent, plan.depth, one, other))
-    return Routes(pairs, end_of, up, down, DevicePairs(first, last, meet))
+    return AncestorPaths(pairs, end_of, up, down, DevicePairs(first, last, meet))
 
 
-class RouteMemory:
+class AncestorPathCache:
     """The legs of the pairs that were asked for lately.
 
     Parameters
@@ -83,9 +83,9 @@ class RouteMemory:
 
     def __init__(self, device: Device, plan: Plan) -> None:
         self._device, self._plan = device, plan
-        self._recent: OrderedDict[tuple[bytes, bytes], Routes] = OrderedDict()
+        self._recent: OrderedDict[tuple[bytes, bytes], AncestorPaths] = OrderedDict()
 
-    def parts(self, starts: IntArray, goals: IntArray, n_columns: int, max_bytes: float) -> Iterator[Routes]:
+    def parts(self, starts: IntArray, goals: IntArray, n_columns: int, max_bytes: float) -> Iterator[AncestorPaths]:
         """Yield pairs (m,) of states in parts whose legs and derivatives take at most so much, or are one pair each.
 
         Pairs that fit at once are remembered; others are made anew each time, and one part after the other.
@@ -100,9 +100,9 @@ class RouteMemory:
             cuts = _cuts(size, max_bytes / entry_bytes(n_columns))
             if cuts:
                 for part in np.split(order, cuts):
-                    yield make_routes(self._device, plan, part, start[part], goal[part])
+                    yield make_ancestor_paths(self._device, plan, part, start[part], goal[part])
                 return
-            known = make_routes(self._device, plan, order, start[order], goal[order])
+            known = make_ancestor_paths(self._device, plan, order, start[order], goal[order])
         self._recent[key] = known
         while len(self._recent) > _REMEMBERED:
             self._recent.popitem(last=False)
@@ -134,7 +134,7 @@ def entry_bytes(n_columns: int) -> float:
 _COLUMNS = 8
 
 
-class _Place:
+class _DeviceElimination:
     """An MDP and its plan on a device."""
 
     def __init__(self, mdp: MDP, plan: Plan, device: Device) -> None:
@@ -150,7 +150,7 @@ class _Place:
         shape = (graph.n_states, graph.n_edges)
         into = (np.ones(graph.n_edges), graph.in_edge.astype(np.int32), graph.into.ptr.astype(np.int32))
         self._into = SparseRows(device, sparse.csr_array(into, shape=shape))
-        self.routes = RouteMemory(device, plan)
+        self.routes = AncestorPathCache(device, plan)
 
     def log_moves(self, mdp: MDP, thetas: FloatArray) -> Any:
         """Return (E', K) the log-weights of the engine's edges, sorted by source."""
@@ -171,7 +171,7 @@ class _Place:
         return self.backend.expected_features(mdp, self._into.times(flow), flow[self.backend.graph.in_edge])
 
 
-_known: weakref.WeakKeyDictionary[MDP, _Place] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[MDP, _DeviceElimination] = weakref.WeakKeyDictionary()
 
 
 class GpuGoalValues(GoalValues):
@@ -195,7 +195,7 @@ class GpuGoalValues(GoalValues):
         super().__init__(mdp, last)
         known = _known.get(mdp)
         if known is None or known.device is not device:
-            known = _known[mdp] = _Place(mdp, self.plan, device)
+            known = _known[mdp] = _DeviceElimination(mdp, self.plan, device)
         self.device, self._place = device, known
         self.max_bytes = max_bytes
 
@@ -225,7 +225,7 @@ class GpuGoalValues(GoalValues):
         """See `GoalValues`."""
         found = np.empty((starts.size, thetas.shape[0]))
         for columns in self.columns(thetas.shape[0]):
-            batch = Batch(self, thetas[columns], 0.0)
+            batch = GpuPathSums(self, thetas[columns], 0.0)
             if np.any(batch.stuck >= 0):
                 raise divergent(self.plan, int(batch.stuck[np.argmax(batch.stuck >= 0)]))
             for routes in self._place.routes.parts(starts, goals, len(columns), self._max_bytes() / 2):
@@ -244,7 +244,7 @@ class GpuGoalValues(GoalValues):
         values, slopes = np.full(thetas.shape[0], np.inf), np.zeros_like(thetas)
         for columns in self.columns(thetas.shape[0]):
             try:
-                batch = Batch(self, thetas[columns], margin)
+                batch = GpuPathSums(self, thetas[columns], margin)
             except NumericalError:  # of one of them: the others still count
                 for k in columns if len(columns) > 1 else ():
                     one = slice(k, k + 1)
@@ -259,7 +259,7 @@ class GpuGoalValues(GoalValues):
         return values, slopes
 
     def _with_far(
-        self, theta: FloatArray, starts: IntArray, goals: IntArray, found: Weighed, j: int, margin: float
+        self, theta: FloatArray, starts: IntArray, goals: IntArray, found: WeightedPathSums, j: int, margin: float
     ) -> tuple[float, FloatArray]:
         """Return the sum and its derivatives under one reward, with the pairs that are left to the CPU."""
         value, slope = float(found.value[j]), found.slope[j]
@@ -289,7 +289,7 @@ class GpuGoalValues(GoalValues):
         return [range(k, min(n, k + most)) for k in range(0, n, most)]
 
 
-class Weighed(NamedTuple):
+class WeightedPathSums(NamedTuple):
     """Sums (K,) over pairs, their derivatives (K, d), and the weights (m, K) of pairs that they leave out."""
 
     value: FloatArray
@@ -297,7 +297,7 @@ class Weighed(NamedTuple):
     left: FloatArray
 
 
-class Batch:
+class GpuPathSums:
     """Sums over walks under some rewards (K, d); of no use where `stuck` (K,) is a state and not -1.
 
     `log_most` (K,) is the logarithm of the largest sum of all walks from a state.
@@ -321,14 +321,14 @@ class Batch:
         loop = 2 * self._values.plan.up.size + int(self.stuck[k])
         return float(self._values.device.take(self._found.value[loop])[k])
 
-    def log_values(self, routes: Routes) -> FloatArray:
+    def log_values(self, routes: AncestorPaths) -> FloatArray:
         """Return (m, K); nan where a pair is left to the CPU."""
         total, done = self._totals(routes, *self._legs(routes))
         m = routes.pairs.size
         with np.errstate(all="ignore"):
             return np.where(done, np.log(total[:m] / total[m:][routes.end_of]), np.nan)
 
-    def weigh(self, starts: IntArray, goals: IntArray, weights: FloatArray) -> Weighed:
+    def weigh(self, starts: IntArray, goals: IntArray, weights: FloatArray) -> WeightedPathSums:
         """Return sums by weights (m, K)."""
         values, place, goals_of, xp = self._values, self._place, self._goals, self._values.device.xp
         pull, pull_star = xp.zeros_like(self._found.value), xp.zeros_like(self._found.star)
@@ -350,18 +350,18 @@ class Batch:
             goals_of.pull_back(self._found, pull, pull_star)
             # What is subtracted for walks beyond the goal may leave a little less than 0.
             flow = xp.maximum(place.uses(self._log_w, self._found, pull), 0.0)
-            return Weighed(value, place.features(values.mdp, flow), left)
+            return WeightedPathSums(value, place.features(values.mdp, flow), left)
 
-    def _legs(self, routes: Routes) -> tuple[Any, Any]:
+    def _legs(self, routes: AncestorPaths) -> tuple[Any, Any]:
         up, down = self._moves
         return self._goals.climb(routes.up, up, None), self._goals.climb(routes.down, down, self._loops)
 
-    def _totals(self, routes: Routes, leg_up: Any, leg_down: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
+    def _totals(self, routes: AncestorPaths, leg_up: Any, leg_down: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return sums over walks of the pairs and of each goal with itself, and which pairs (m, K) are right."""
         total = self._values.device.take(self._goals.join(routes.ends, leg_up, leg_down))
         return total, near(total[: routes.pairs.size]) & self._fine
 
-    def _pull(self, routes: Routes, legs: tuple[Any, Any], by_sum: Any, pull: Any, pull_star: Any) -> None:
+    def _pull(self, routes: AncestorPaths, legs: tuple[Any, Any], by_sum: Any, pull: Any, pull_star: Any) -> None:
         """Add derivatives by completed values and by star, given those by the sums of pairs."""
         n, ends = self._goals.n, routes.ends
         sides = (

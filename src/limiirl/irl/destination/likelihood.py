@@ -13,7 +13,7 @@ from limiirl.demos import Demonstrations, name_demo
 from limiirl.errors import DivergentPartition, InvalidDemos, NumericalError
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
 from limiirl.irl.maxent.likelihood import Evidence
-from limiirl.irl.optim.projected_bfgs import Domain
+from limiirl.irl.optim.projected_bfgs import CuttingPlanes
 from limiirl.mdp import MDP
 
 # Fits keep loops so far, in log-weight, from an infinite sum: a reward found there is finite for all who add it up in
@@ -53,7 +53,7 @@ def check_arrivals(demos: Demonstrations) -> None:
         )
 
 
-class Trips:
+class ObservedTrips:
     """Demonstrations in an MDP, from their first state to their last.
 
     Attributes
@@ -69,7 +69,7 @@ class Trips:
     Examples
     --------
     >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
-    >>> trips = Trips(mdp, Demonstrations.from_lists([[0, 1, 2], [0, 2]]))
+    >>> trips = ObservedTrips(mdp, Demonstrations.from_lists([[0, 1, 2], [0, 2]]))
     >>> trips.features.tolist(), trips.goals.tolist()
     ([[0.0, 1.0, 1.0], [0.0, 0.0, 1.0]], [2])
     """
@@ -111,7 +111,7 @@ def log_weight_onward(evidence: Evidence, thetas: FloatArray) -> FloatArray:
     return np.asarray(evidence.log_weight(thetas) - node[evidence.demos.start_states])
 
 
-class WayLikelihood:
+class DestinationLikelihood:
     """The functions f_k(theta) = sum_i w_ik (log beta_i(theta) - log-weight_i(theta)) + ridge_k / 2 |theta|^2.
 
     The weights of each k sum to 1; i runs over demonstrations, and beta_i is the weight of all ways between the ends of
@@ -120,25 +120,25 @@ class WayLikelihood:
     Parameters
     ----------
     values : GoalValues
-    trips : Trips
+    trips : ObservedTrips
     weights : (N, K)
         Scaled here to sum to 1.
     ridge : (K,)
-    domains : list of Domain, optional
+    domains : list of CuttingPlanes, optional
         What each of K searches knows of where sums over ways are finite: the same for all weights.
     """
 
     def __init__(
         self,
         values: GoalValues,
-        trips: Trips,
+        trips: ObservedTrips,
         weights: FloatArray,
         ridge: FloatArray,
-        domains: list[Domain] | None = None,
+        domains: list[CuttingPlanes] | None = None,
     ) -> None:
         self.values, self.trips, self.ridge = values, trips, ridge
         self.heavy = values.together
-        self.domains = [finite_ways(values)] * weights.shape[1] if domains is None else domains
+        self.domains = [feasible_domain(values)] * weights.shape[1] if domains is None else domains
         self._weights = weights / weights.sum(axis=0)
         self.mean_features = self._weights.T @ trips.features
         # The variance that a sum would have whose terms, one a step, are independent.
@@ -202,9 +202,9 @@ class WayLikelihood:
         return found
 
 
-def finite_ways(values: GoalValues) -> Domain:
+def feasible_domain(values: GoalValues) -> CuttingPlanes:
     """Return the set of parameters (d,) at which all sums over ways are surely finite; nothing is known of it yet."""
-    return Domain(partial(_edge, values))
+    return CuttingPlanes(partial(_edge, values))
 
 
 def _edge(values: GoalValues, theta: FloatArray) -> tuple[float, FloatArray] | None:

@@ -19,7 +19,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult
 from limiirl.irl.destination.identifiability import nulls, spread
-from limiirl.irl.destination.likelihood import Trips, arrives_once, log_weight_onward
+from limiirl.irl.destination.likelihood import ObservedTrips, arrives_once, log_weight_onward
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.destination.problem import PreparedDestination
 from limiirl.irl.device import choose_device
@@ -144,7 +144,7 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
 
         Where actions were not recorded, it is that of the states, summed over the actions that join them.
         """
-        return Trips(mdp, demos).log_prob(self._values(mdp), mdp.check_thetas(thetas))
+        return ObservedTrips(mdp, demos).log_prob(self._values(mdp), mdp.check_thetas(thetas))
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return an orthonormal basis (m, d) of the directions in which the probability of every way stays the same.

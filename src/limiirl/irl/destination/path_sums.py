@@ -30,7 +30,7 @@ _LARGEST = 1e30
 _REMEMBERED = 8
 
 
-class Ways(NamedTuple):
+class PairSums(NamedTuple):
     """What pairs of a start and a goal say.
 
     Attributes
@@ -81,7 +81,7 @@ class GoalValues:
         known = plans.get(last)
         if known is None:
             edges = mdp.src.astype(np.int64), mdp.dst.astype(np.int64)
-            known = plans[last] = _Known(plan(mdp.n_states, *edges, last))
+            known = plans[last] = _CachedPlan(plan(mdp.n_states, *edges, last))
         self.plan, self._recent = known.plan, known.recent
 
     def log_moves(self, theta: FloatArray) -> FloatArray:
@@ -103,13 +103,13 @@ class GoalValues:
         """Return whether the sums over ways are finite at theta (d,), and loops weigh less than exp(-margin)."""
         return self._eliminate(self.log_moves(theta), margin)[2] < 0
 
-    def solve(self, theta: FloatArray, margin: float = 0.0) -> Solution:
+    def solve(self, theta: FloatArray, margin: float = 0.0) -> GoalPathSums:
         """Return the sums at theta (d,), or raise `DivergentPartition` where some loop weighs exp(-margin) or more."""
         log_w = self.log_moves(theta)
         value, star, stuck = self._eliminate(log_w, margin)
         if stuck >= 0:
             raise divergent(self.plan, stuck)
-        return Solution(self, log_w, value, star)
+        return GoalPathSums(self, log_w, value, star)
 
     def edge(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
         """Return the log-weight of loops through some state and their uses of edges (E,), where sums are infinite.
@@ -168,7 +168,7 @@ class GoalValues:
         assert found.flow is not None
         return float(weights[used] @ found.log_value), flow_features(self.mdp, found.flow)
 
-    def known(self, theta: FloatArray) -> Solution:
+    def known(self, theta: FloatArray) -> GoalPathSums:
         """Return the sums at theta (d,), from memory if it was asked for lately: a forecast asks again and again."""
         key, found = theta.tobytes(), None
         with _LOCK:
@@ -180,7 +180,7 @@ class GoalValues:
             self._recent[key] = found
             while len(self._recent) > _REMEMBERED:
                 self._recent.popitem(last=False)
-        return Solution(self, *found)
+        return GoalPathSums(self, *found)
 
     def _eliminate(self, log_w: FloatArray, margin: float) -> tuple[FloatArray, FloatArray, int]:
         plan = self.plan
@@ -189,7 +189,7 @@ class GoalValues:
         return value, star, int(stuck)
 
 
-class _Known:
+class _CachedPlan:
     """What is remembered of an MDP, without a reference to it: its plan, and the last few that were solved."""
 
     def __init__(self, plan: Plan) -> None:
@@ -197,11 +197,11 @@ class _Known:
         self.recent: OrderedDict[bytes, tuple[FloatArray, FloatArray, FloatArray]] = OrderedDict()
 
 
-_KNOWN: weakref.WeakKeyDictionary[MDP, dict[int, _Known]] = weakref.WeakKeyDictionary()
+_KNOWN: weakref.WeakKeyDictionary[MDP, dict[int, _CachedPlan]] = weakref.WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
-class Solution:
+class GoalPathSums:
     """Sums over walks at one theta; made by `GoalValues.solve`."""
 
     def __init__(self, values: GoalValues, log_w: FloatArray, value: FloatArray, star: FloatArray) -> None:
@@ -223,10 +223,10 @@ class Solution:
         found[on] = np.exp(self.log_w[on] + ahead[self.mdp.dst[on]] - here[on])
         return found
 
-    def ways(self, starts: IntArray, goals: IntArray, weights: FloatArray | None = None) -> Ways:
+    def ways(self, starts: IntArray, goals: IntArray, weights: FloatArray | None = None) -> PairSums:
         """Return what pairs (m,) of starts and goals say, with the flows of weights (m,) where these are given."""
         start, goal = self.plan.rank[starts], self.plan.rank[goals]
-        flow = None if weights is None else _Pull(self)
+        flow = None if weights is None else _FlowAdjoint(self)
         log_value = np.full(start.size, -np.inf)
         done = np.zeros(start.size, dtype=bool)
         if self._bounded():
@@ -240,7 +240,7 @@ class Solution:
                 part = log_value[mine]
                 self._near(start[mine], goal[mine], shift, part, None if weights is None else weights[mine], flow)
                 log_value[mine] = part
-        return Ways(log_value, None if flow is None else flow.by_edge())
+        return PairSums(log_value, None if flow is None else flow.by_edge())
 
     def _near(
         self,
@@ -249,7 +249,7 @@ class Solution:
         shift: FloatArray,
         log_value: FloatArray,
         weights: FloatArray | None,
-        flow: _Pull | None,
+        flow: _FlowAdjoint | None,
     ) -> NDArray[np.bool_]:
         """Fill log_value (m,), and add to the flow, what can be told in a frame; return for which pairs it could."""
         plan, loops = self.plan, np.exp(self._star)
@@ -300,10 +300,10 @@ class Solution:
         return bool(bounded(self._largest))
 
 
-class _Pull:
+class _FlowAdjoint:
     """Derivatives of sums by the values of the completed moves, gathered on their way to the MDP's edges."""
 
-    def __init__(self, solution: Solution) -> None:
+    def __init__(self, solution: GoalPathSums) -> None:
         self._solution = solution
         self._moves, self.star = np.zeros(solution.plan.n_values), np.zeros(solution.mdp.n_states)
 

@@ -18,9 +18,15 @@ from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import DivergentPartition
 from limiirl.irl.base import FitResult
-from limiirl.irl.destination.likelihood import Trips, WayLikelihood, feasible, finite_ways, surely_finite
+from limiirl.irl.destination.likelihood import (
+    DestinationLikelihood,
+    ObservedTrips,
+    feasible,
+    feasible_domain,
+    surely_finite,
+)
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
-from limiirl.irl.optim.projected_bfgs import Domain
+from limiirl.irl.optim.projected_bfgs import CuttingPlanes
 from limiirl.irl.optim.projected_newton import Box
 from limiirl.irl.optim.solvers import SOLVERS
 from limiirl.irl.problem import Maximised, PreparedFeatures
@@ -38,7 +44,7 @@ _ROUNDS = 50
 _SMALLEST = 1e-9
 
 
-def feasible_start(values: GoalValues, box: Box, domain: Domain | None = None) -> FloatArray:
+def feasible_start(values: GoalValues, box: Box, domain: CuttingPlanes | None = None) -> FloatArray:
     """Return a point (d,) within the bounds where all sums over ways are finite: 0, or growing costs, or else any.
 
     A cost is a parameter of the sign that makes its feature, summed over all edges, a loss. Where features have both
@@ -54,7 +60,7 @@ def feasible_start(values: GoalValues, box: Box, domain: Domain | None = None) -
     >>> feasible_start(GoalValues(mdp), Box(np.array([-20.0]), np.array([20.0]))).round(3)
     array([0.5])
     """
-    domain = finite_ways(values) if domain is None else domain
+    domain = feasible_domain(values) if domain is None else domain
     mdp = values.mdp
     start = box.clip(np.zeros(mdp.n_features))
     against = np.sign(flow_features(mdp, np.ones(mdp.n_edges)))
@@ -72,7 +78,7 @@ def feasible_start(values: GoalValues, box: Box, domain: Domain | None = None) -
     )
 
 
-def _between_cuts(values: GoalValues, box: Box, start: FloatArray, domain: Domain) -> FloatArray | None:
+def _between_cuts(values: GoalValues, box: Box, start: FloatArray, domain: CuttingPlanes) -> FloatArray | None:
     """Return a point of the domain, or None if half-spaces that hold it have nothing in common with the bounds."""
     tried = 0
     for width in _WIDTHS:
@@ -91,14 +97,14 @@ def _between_cuts(values: GoalValues, box: Box, start: FloatArray, domain: Domai
     return None
 
 
-def middle(domain: Domain, box: Box) -> FloatArray | None:
+def middle(domain: CuttingPlanes, box: Box) -> FloatArray | None:
     """Return the centre (d,) of the largest ball in a bounded box and all half-spaces, or None if there is none.
 
     The ball is one where the box is the unit cube, so that units of features do not matter.
 
     Examples
     --------
-    >>> disc = Domain(lambda x: (float(x @ x) - 1.0, 2.0 * x))
+    >>> disc = CuttingPlanes(lambda x: (float(x @ x) - 1.0, 2.0 * x))
     >>> disc.learn(np.array([-2.0, 0.0]))
     True
     >>> float(middle(disc, Box(np.full(2, -3.0), np.full(2, -0.75)))[0].round(3))  # left is -1.25 <= x <= -0.75
@@ -141,8 +147,8 @@ class PreparedDestination(PreparedFeatures):
     def __init__(self, model: DestinationMaxEnt, mdp: MDP, demos: Demonstrations, units: Groups, values: GoalValues):
         super().__init__(model, mdp, demos, units, len(demos))
         self.values = values
-        self.trips = Trips(mdp, demos)
-        self._domain = finite_ways(values)
+        self.trips = ObservedTrips(mdp, demos)
+        self._domain = feasible_domain(values)
         self._features: FloatArray | None = None
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
@@ -172,12 +178,14 @@ class PreparedDestination(PreparedFeatures):
         # What one search learns of the domain helps all later ones, but not its neighbours, which may be as far or not.
         each = range(weights.shape[1])
         domains = [self._domain.fork() for _ in each]
-        objective = WayLikelihood(self.values, self.trips, weights, ridge, domains)
+        objective = DestinationLikelihood(self.values, self.trips, weights, ridge, domains)
         tol = check_positive(self.model.tol, "tol") * np.maximum(1.0, np.abs(objective.mean_features))
         solver = SOLVERS[self.model.solver]
 
         def one(k: int) -> FitResult:
-            alone = WayLikelihood(self.values, self.trips, weights[:, k : k + 1], ridge[k : k + 1], domains[k : k + 1])
+            alone = DestinationLikelihood(
+                self.values, self.trips, weights[:, k : k + 1], ridge[k : k + 1], domains[k : k + 1]
+            )
             return solver(alone, starts[k : k + 1], self._box, tol[k : k + 1], max_evaluations)[0]
 
         threads = min(len(each), int(numba.get_num_threads()))

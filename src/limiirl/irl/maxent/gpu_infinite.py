@@ -17,7 +17,7 @@ from scipy import sparse
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import DivergentPartition, NumericalError
-from limiirl.irl.destination.gpu import Batch, GpuGoalValues
+from limiirl.irl.destination.gpu import GpuGoalValues, GpuPathSums
 from limiirl.irl.maxent.compiled import edge_parts
 from limiirl.irl.maxent.gpu import side_by_side
 from limiirl.irl.maxent.infinite_horizon import NEARLY_SINGULAR, InfiniteEngine
@@ -114,7 +114,7 @@ class GpuInfiniteEngine(InfiniteEngine):
         """Return log_Z (K,) and what is expected (K, d); nan where it is left to the CPU."""
         log_Z, expected = np.full(thetas.shape[0], np.nan), np.full(thetas.shape, np.nan)
         try:
-            batch = Batch(self._values, np.column_stack([thetas, np.ones(thetas.shape[0])]), 0.0)
+            batch = GpuPathSums(self._values, np.column_stack([thetas, np.ones(thetas.shape[0])]), 0.0)
         except NumericalError:
             return log_Z, expected
         self._check_loops(batch, starts)
@@ -143,7 +143,7 @@ class GpuInfiniteEngine(InfiniteEngine):
         used = np.flatnonzero(np.any(weights > 0, axis=1))
         return self._augmented.place[used], np.ascontiguousarray(weights[used])
 
-    def _check_loops(self, batch: Batch, starts: FloatArray | None) -> None:
+    def _check_loops(self, batch: GpuPathSums, starts: FloatArray | None) -> None:
         """Raise if loops at a state that some trajectory passes weigh more than 1."""
         for j in np.flatnonzero(batch.stuck >= 0):
             at = int(np.flatnonzero(self._values.plan.rank == batch.stuck[j])[0])

@@ -28,7 +28,7 @@ class _Stopped(BaseException):
     """Ends the searches that wait when one of them, or an evaluation, has failed."""
 
 
-class Lockstep:
+class BatchedEvaluator:
     """Runs K searches in threads of their own, and evaluates what they ask for in the caller's thread, all at once.
 
     A search sees an objective as if it were alone, so that it need not know of the others: its answers are the same to
@@ -42,7 +42,7 @@ class Lockstep:
     ...         return (thetas**2).sum(axis=1), 2.0 * thetas
     >>> def search(values, k):
     ...     return float(values.evaluate(np.array([[k + 1.0]]), np.array([k]))[0][0])
-    >>> Lockstep(Squares()).run(search, 3)
+    >>> BatchedEvaluator(Squares()).run(search, 3)
     [1.0, 4.0, 9.0]
     """
 

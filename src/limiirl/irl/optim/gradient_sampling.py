@@ -27,7 +27,7 @@ _MOST, _SUFFICIENT = 40, 1e-4
 _WORTH = 1e-9
 
 
-def minimise_with_kinks(
+def minimise_nonsmooth(
     objective: Objective, starts: FloatArray, box: Box, tol: float | FloatArray, max_evaluations: int
 ) -> list[FitResult]:
     """Minimise K functions one after the other; arguments as for `limiirl.irl.optim.solvers.minimise_lbfgs`.
@@ -42,7 +42,7 @@ def minimise_with_kinks(
     ...         d = np.sign(thetas[:, :1] - thetas[:, 1:])
     ...         return np.abs(thetas[:, 0] - thetas[:, 1]) + (thetas**2).sum(1), 2 * thetas + np.hstack([d, -d])
     >>> box = Box(np.full(2, -9.0), np.full(2, 9.0))
-    >>> found = minimise_with_kinks(Fold(), np.array([[3.0, 3.0]]), box, 1e-6, 1000)[0]
+    >>> found = minimise_nonsmooth(Fold(), np.array([[3.0, 3.0]]), box, 1e-6, 1000)[0]
     >>> found.converged, bool(np.abs(found.theta).max() < 1e-5)
     (True, True)
     """

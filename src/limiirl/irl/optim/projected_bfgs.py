@@ -11,13 +11,13 @@ import numpy as np
 
 from limiirl._typing import FloatArray
 from limiirl.irl.base import Status
-from limiirl.irl.optim.projected_newton import HALVINGS, Box, Curvature, Objective, Search, bounded_step
+from limiirl.irl.optim.projected_newton import HALVINGS, BFGSMatrix, Box, NewtonSearch, Objective, bounded_step
 
 # Half-spaces kept; those that were learned first are forgotten first.
 _KEPT = 256
 
 
-class Domain:
+class CuttingPlanes:
     """Half-spaces rows . theta <= most that hold the whole domain of some functions.
 
     Let c be convex and negative on the domain, and c(x) >= 0 at a point x outside. Then the domain lies where
@@ -36,7 +36,7 @@ class Domain:
     --------
     A function is finite on a disc; what is learned at (2, 0) is the tangent x <= 1.25 and not yet x <= 1.
 
-    >>> disc = Domain(lambda x: (float(x @ x) - 1.0, 2.0 * x))
+    >>> disc = CuttingPlanes(lambda x: (float(x @ x) - 1.0, 2.0 * x))
     >>> disc.learn(np.array([2.0, 0.0]))
     True
     >>> disc.room(np.zeros(2))
@@ -66,13 +66,13 @@ class Domain:
             return np.empty(0)
         return np.asarray(np.maximum(0.0, self.most - self.rows @ theta))
 
-    def fork(self) -> Domain:
+    def fork(self) -> CuttingPlanes:
         """Return another that knows the same and goes on learning alone: threads must not depend on each other."""
-        other = Domain(self._edge)
+        other = CuttingPlanes(self._edge)
         other.rows, other.most = self.rows, self.most
         return other
 
-    def merge(self, fork: Domain) -> None:
+    def merge(self, fork: CuttingPlanes) -> None:
         """Add what a fork of this one has learned, whether or not others were merged meanwhile."""
         if fork.most.size:
             rows = self.rows.reshape(-1, fork.rows.shape[1])
@@ -97,12 +97,12 @@ _NEARER = 0.9
 _FULL = 5
 
 
-class QuasiSearch(Search):
+class BFGSSearch(NewtonSearch):
     """One of K problems on its way.
 
     Parameters
     ----------
-    curvature : Curvature
+    curvature : BFGSMatrix
     domain : Domain or None
         What is known of where values are finite; it learns from those that are not.
     theta, value, gradient : (d,), float, (d,)
@@ -110,7 +110,7 @@ class QuasiSearch(Search):
     """
 
     def __init__(
-        self, curvature: Curvature, domain: Domain | None, theta: FloatArray, value: float, gradient: FloatArray
+        self, curvature: BFGSMatrix, domain: CuttingPlanes | None, theta: FloatArray, value: float, gradient: FloatArray
     ) -> None:
         super().__init__(theta, value, gradient)
         self.curvature, self.domain = curvature, domain

@@ -24,7 +24,7 @@ _LEAST = 1e-4
 _ROUNDING = 1e-12
 
 
-class Curvature:
+class BFGSMatrix:
     """A positive definite model (d, d) of the Hessian, by the formula of Broyden, Fletcher, Goldfarb and Shanno.
 
     Parameters
@@ -40,7 +40,7 @@ class Curvature:
     --------
     Two steps tell the Hessian of a quadratic function of two variables along them.
 
-    >>> hessian, model = np.array([[2.0, 1.0], [1.0, 3.0]]), Curvature(np.ones(2))
+    >>> hessian, model = np.array([[2.0, 1.0], [1.0, 3.0]]), BFGSMatrix(np.ones(2))
     >>> for step in np.array([[1.0, 0.0], [1.0, -2.0]]):  # conjugate to each other
     ...     model.update(step, hessian @ step)
     >>> model.matrix.round(6)
@@ -207,7 +207,7 @@ class Box:
         return float(np.max(np.abs(np.where(self.held(theta, gradient), 0.0, gradient)), initial=0.0))
 
 
-class Search:
+class NewtonSearch:
     """One of K problems on its way: the current point, the direction tried, the length of the step."""
 
     def __init__(self, theta: FloatArray, value: float, gradient: FloatArray) -> None:

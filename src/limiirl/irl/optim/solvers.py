@@ -19,9 +19,9 @@ from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.base import FitResult, Status
-from limiirl.irl.optim.batched_lbfgs import Lockstep
-from limiirl.irl.optim.projected_bfgs import QuasiSearch
-from limiirl.irl.optim.projected_newton import LONGEST, Box, Curvature, Objective, Search
+from limiirl.irl.optim.batched_lbfgs import BatchedEvaluator
+from limiirl.irl.optim.projected_bfgs import BFGSSearch
+from limiirl.irl.optim.projected_newton import LONGEST, BFGSMatrix, Box, NewtonSearch, Objective
 
 
 def minimise_newton(
@@ -42,7 +42,7 @@ def minimise_newton(
     max_evaluations : int
         Cap on values with gradients, for each problem.
     """
-    return _descend(objective, starts, box, tol, max_evaluations, lambda _, *point: Search(*point))
+    return _descend(objective, starts, box, tol, max_evaluations, lambda _, *point: NewtonSearch(*point))
 
 
 def minimise_bfgs(
@@ -54,14 +54,14 @@ def minimise_bfgs(
     infinite value shortens the step and nothing else: what is known of the curvature stays. No Hessian is asked for.
 
     Two attributes of the objective help where it has them. With `scale` (K, d), of second derivatives, the model
-    begins. With `domains`, a `Domain` for each of the K, every infinite value tells a half-space beyond which all are,
-    and steps keep out.
+    begins. With `domains`, `CuttingPlanes` for each of the K, every infinite value adds a half-space that steps keep
+    out of.
     """
     scales = getattr(objective, "scale", np.ones_like(starts))
     domains = getattr(objective, "domains", [None] * len(starts))
 
-    def begin(k: int, theta: FloatArray, value: float, gradient: FloatArray) -> Search:
-        return QuasiSearch(Curvature(scales[k]), domains[k], theta, value, gradient)
+    def begin(k: int, theta: FloatArray, value: float, gradient: FloatArray) -> NewtonSearch:
+        return BFGSSearch(BFGSMatrix(scales[k]), domains[k], theta, value, gradient)
 
     with one_thread("blas"):
         return _descend(objective, starts, box, tol, max_evaluations, begin)
@@ -73,7 +73,7 @@ def _descend(
     box: Box,
     tol: float | FloatArray,
     max_evaluations: int,
-    begin: Callable[[int, FloatArray, float, FloatArray], Search],
+    begin: Callable[[int, FloatArray, float, FloatArray], NewtonSearch],
 ) -> list[FitResult]:
     thetas, tols = box.clip(starts), np.broadcast_to(tol, starts.shape)
     everyone = range(thetas.shape[0])
@@ -93,7 +93,7 @@ def _descend(
 
 def _advance(
     objective: Objective,
-    search: Search,
+    search: NewtonSearch,
     k: int,
     point: tuple[FloatArray, float, FloatArray],
     box: Box,
@@ -110,7 +110,7 @@ def _advance(
     _count(search, max_evaluations)
 
 
-def _count(search: Search, max_evaluations: int) -> None:
+def _count(search: NewtonSearch, max_evaluations: int) -> None:
     if search.status is None and search.n_evaluations >= max_evaluations:
         search.status = Status.EVALUATIONS
 
@@ -128,7 +128,7 @@ def _evaluate_starts(
     return values, gradients
 
 
-def _aim(objective: Objective, search: Search, k: int, box: Box, tol: FloatArray) -> None:
+def _aim(objective: Objective, search: NewtonSearch, k: int, box: Box, tol: FloatArray) -> None:
     """Set the next direction, or the status if the point is a minimum."""
     if box.residual(search.theta, search.gradient / tol) <= 1.0:
         search.status = Status.CONVERGED
@@ -136,7 +136,7 @@ def _aim(objective: Objective, search: Search, k: int, box: Box, tol: FloatArray
     search.aim(objective, k, box)
 
 
-def _result(search: Search, box: Box) -> FitResult:
+def _result(search: NewtonSearch, box: Box) -> FitResult:
     theta, value, gradient = search.best()
     status = search.status or Status.STALLED
     return FitResult(theta, value, status, search.n_evaluations, search.n_hessians, box.residual(theta, gradient))
@@ -164,11 +164,11 @@ def minimise_lbfgs(
 
     with one_thread("blas"):
         if len(clipped) > 1 and getattr(objective, "heavy", False):
-            return Lockstep(objective).run(search, len(clipped))
+            return BatchedEvaluator(objective).run(search, len(clipped))
         return [search(objective, k) for k in range(len(clipped))]
 
 
-class _Enough(Exception):
+class _EvaluationLimit(Exception):
     """The cap on evaluations is reached."""
 
 
@@ -186,7 +186,7 @@ class _Recorder:
         if np.array_equal(theta, self.theta):
             return self.value, self.gradient
         if self.n_evaluations >= self.cap:
-            raise _Enough
+            raise _EvaluationLimit
         self.n_evaluations += 1
         values, gradients = self.objective.evaluate(theta[None], self.which)
         value = float(values[0])
@@ -209,7 +209,7 @@ def _lbfgs(
         bounds = list(zip(near.lower, near.upper, strict=True))
         try:
             minimize(best, best.theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        except _Enough:
+        except _EvaluationLimit:
             status = Status.EVALUATIONS
             break
         if box.residual(best.theta, best.gradient / tol) <= 1.0 or radius < 1e-6:

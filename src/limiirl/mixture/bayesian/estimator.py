@@ -26,9 +26,9 @@ from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidP
 from limiirl.irl import MaxEnt, Prepared, prepare
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
-from limiirl.mixture.bayesian.reward_posterior import Prior, Rewards, check_model
-from limiirl.mixture.bayesian.search import Found, Step, search
-from limiirl.mixture.bayesian.variational import Concentration, Problem
+from limiirl.mixture.bayesian.reward_posterior import RewardPosterior, RewardPrior, check_model
+from limiirl.mixture.bayesian.search import SearchResult, SearchStep, search
+from limiirl.mixture.bayesian.variational import Concentration, VariationalProblem
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.inference import Inference, Reporting
 from limiirl.mixture.information import StandardErrors
@@ -48,11 +48,11 @@ class BayesianReporting(Reporting):
     bound_: float
     converged_: bool
     n_iter_: int
-    history_: list[Step]
+    history_: list[SearchStep]
     responsibilities_: FloatArray
     _prepared: Prepared
-    _prior: Prior
-    _posterior_of_rewards: Rewards
+    _prior: RewardPrior
+    _posterior_of_rewards: RewardPosterior
 
     @property
     def ensemble_(self) -> RewardEnsemble:
@@ -193,7 +193,7 @@ class BayesianIntentMixture(Inference, BayesianReporting, BaseEstimator):  # typ
     random_state : int, Generator, RandomState or None
         For the clustering at the start; the rest is not random.
     callback : callable, optional
-        Called with each `Step` of the search.
+        Called with each `SearchStep` of the search.
     verbose : bool
         Show how the search goes.
 
@@ -222,7 +222,7 @@ class BayesianIntentMixture(Inference, BayesianReporting, BaseEstimator):  # typ
         (alpha + G).
     concentration_ : float
         alpha, or its posterior mean.
-    history_ : list of Step
+    history_ : list of SearchStep
     n_iter_, converged_ : int, bool
         Sweeps, without those that tried moves out, and whether the last rose by less than `bound_tol`.
     mixture_ : IntentMixture
@@ -254,7 +254,7 @@ class BayesianIntentMixture(Inference, BayesianReporting, BaseEstimator):  # typ
         max_iter: int = 200,
         bound_tol: float = 1e-3,
         random_state: Any = None,
-        callback: Callable[[Step], None] | None = None,
+        callback: Callable[[SearchStep], None] | None = None,
         verbose: bool = False,
     ) -> None:
         self.max_intents = max_intents
@@ -288,11 +288,11 @@ class BayesianIntentMixture(Inference, BayesianReporting, BaseEstimator):  # typ
         irl = validate.fresh(MaxEnt() if self.irl is None else self.irl)
         prepared = prepare(irl, mdp, validate.demonstrations(demos), groups)
         check_model(prepared)
-        prior = Prior(prepared.box(_n_parameters(prepared)), scale)
+        prior = RewardPrior(prepared.box(_n_parameters(prepared)), scale)
         starts = Starts(self.init, self.embedding, prepared, prior.box.lower.size)
         # With several threads, sums of linear algebra would come in any order.
         with one_thread("blas"), searching(self.verbose, self.callback) as told:
-            problem = Problem(prepared, prior, concentration, standardised(starts.points))
+            problem = VariationalProblem(prepared, prior, concentration, standardised(starts.points))
             found = search(problem, self._start(starts, most), most, max_iter, tol, told)
         self.irl_ = irl
         self._keep(found, prepared, prior)
@@ -334,17 +334,17 @@ class BayesianIntentMixture(Inference, BayesianReporting, BaseEstimator):  # typ
         prepared.expect(np.asarray(found.weights), np.asarray(found.thetas), U)
         return U
 
-    def _keep(self, found: Found, prepared: Prepared, prior: Prior) -> None:
+    def _keep(self, found: SearchResult, prepared: Prepared, prior: RewardPrior) -> None:
         state, units = found.state, prepared.units
         self.n_intents_ = state.n_intents
-        expected = state.sticks.weights
+        expected = state.stick_posterior.weights
         self.weights_ = expected / expected.sum()
         self.thetas_ = np.ascontiguousarray(prior.theta(state.rewards.mean))
         self.responsibilities_ = units.broadcast(state.U)
         self.labels_ = np.argmax(self.responsibilities_, axis=1)
         self.groups_ = units.names if units.grouped else None
         self.group_responsibilities_ = state.U if units.grouped else None
-        self.bound_, self.concentration_ = state.bound, state.sticks.concentration
+        self.bound_, self.concentration_ = state.bound, state.stick_posterior.concentration
         self.new_intent_weight_ = self.concentration_ / (self.concentration_ + len(units))
         numbers = sorted(found.evidence)
         log_evidence = np.array([found.evidence[number] for number in numbers])

@@ -30,7 +30,7 @@ from limiirl._typing import FloatArray, IndexArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl import (
     Box,
-    ChoiceLikelihood,
+    CausalLikelihood,
     FiniteEngine,
     PathLikelihood,
     Prepared,
@@ -46,7 +46,7 @@ from limiirl.irl.maxent import likelihood
 _LEAST_MASS = 1e-9
 
 
-class Prior:
+class RewardPrior:
     """Independent rewards N(0, scale^2), restricted to a box.
 
     Parameters
@@ -57,7 +57,7 @@ class Prior:
 
     Examples
     --------
-    >>> prior = Prior(Box(np.array([-10.0, -np.inf]), np.array([0.0, np.inf])), 10.0)
+    >>> prior = RewardPrior(Box(np.array([-10.0, -np.inf]), np.array([0.0, np.inf])), 10.0)
     >>> prior.theta(np.array([[0.0, 0.0], [-9.0, 1.0]])).round(3)  # a median, then a bound and a standard deviation
     array([[ -4.418,   0.   ],
            [-10.   ,  10.   ]])
@@ -138,7 +138,7 @@ def loss(prepared: Prepared, U: FloatArray, scale: float) -> Loss:
         return _scaled(prepared, path.evaluate, counts)
     if isinstance(prepared, PreparedCausal):
         totals = prepared.events.total(U)
-        choice = ChoiceLikelihood(prepared.engine, prepared.events, totals, counts, np.zeros(U.shape[1]))
+        choice = CausalLikelihood(prepared.engine, prepared.events, totals, counts, np.zeros(U.shape[1]))
         return _scaled(prepared, choice.evaluate, counts)
     return lambda thetas, which: _by_differences(prepared, U, thetas, which, _MOVE * scale)
 
@@ -187,7 +187,7 @@ def _log_probs(prepared: Prepared, thetas: FloatArray) -> FloatArray:
         return np.hstack([_log_probs(prepared, theta[None]) for theta in thetas])
 
 
-def finite_scores(prepared: Prepared, prior: Prior) -> FloatArray:
+def finite_scores(prepared: Prepared, prior: RewardPrior) -> FloatArray:
     """Return normal scores (d,) at which log-probabilities are finite: those of the prior's median, if they are.
 
     Sums over walks of any length are not, where rewards are too high; the model then knows where to begin.
@@ -198,7 +198,7 @@ def finite_scores(prepared: Prepared, prior: Prior) -> FloatArray:
     >>> from limiirl.irl.problem import prepare
     >>> mdp = MDP.from_edges([0, 0], [0, 1], p0=[1, 0], state_features=[[1], [0]])
     >>> ready = prepare(MaxEnt(np.inf, bounds=None), mdp, Demonstrations.from_lists([[0, 0, 1]]))
-    >>> finite_scores(ready, Prior(ready.box(1), 10.0))  # a step back to 0 has to cost something
+    >>> finite_scores(ready, RewardPrior(ready.box(1), 10.0))  # a step back to 0 has to cost something
     array([-0.1])
     """
     start = np.zeros(prior.box.lower.size)
@@ -252,7 +252,7 @@ _GAIN = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
-class Rewards:
+class RewardPosterior:
     """Gaussian posteriors N(mean_k, root_k root_k') of K intents' normal scores.
 
     Attributes
@@ -267,8 +267,8 @@ class Rewards:
     def __len__(self) -> int:
         return len(self.mean)
 
-    def __getitem__(self, which: NDArray[Any]) -> Rewards:
-        return Rewards(self.mean[which], self.root[which])
+    def __getitem__(self, which: NDArray[Any]) -> RewardPosterior:
+        return RewardPosterior(self.mean[which], self.root[which])
 
     @property
     def divergence(self) -> FloatArray:
@@ -284,12 +284,12 @@ class Rewards:
         return np.asarray(self.mean[:, None, :] + ways)
 
     @classmethod
-    def join(cls, parts: list[Rewards]) -> Rewards:
+    def join(cls, parts: list[RewardPosterior]) -> RewardPosterior:
         """Return the posteriors of several one after the other."""
         return cls(np.concatenate([part.mean for part in parts]), np.concatenate([part.root for part in parts]))
 
     @classmethod
-    def narrow(cls, mean: FloatArray) -> Rewards:
+    def narrow(cls, mean: FloatArray) -> RewardPosterior:
         """Return posteriors about means (K, d) that are all but points."""
         return cls(mean, np.tile(_FIRST_WIDTH * np.eye(mean.shape[1]), (len(mean), 1, 1)))
 
@@ -299,7 +299,7 @@ def node_weights(d: int) -> FloatArray:
     return np.concatenate([[1.0 - d / 3.0], np.full(2 * d, 1.0 / 6.0)])
 
 
-def expected_log_prob(prepared: Prepared, prior: Prior, rewards: Rewards) -> FloatArray:
+def expected_log_prob(prepared: Prepared, prior: RewardPrior, rewards: RewardPosterior) -> FloatArray:
     """Return (G, K): the mean of each unit's log-probability over the posterior of each intent's rewards."""
     K, d = rewards.mean.shape
     weights, found = node_weights(d), np.empty((len(prepared.units), K))
@@ -316,7 +316,7 @@ def expected_log_prob(prepared: Prepared, prior: Prior, rewards: Rewards) -> Flo
 class _Peak:
     """The loss of points u instead of posteriors, with the prior's: its minimum is the most probable reward."""
 
-    def __init__(self, loss: Loss, prior: Prior) -> None:
+    def __init__(self, loss: Loss, prior: RewardPrior) -> None:
         self.loss, self.prior = loss, prior
 
     def evaluate(self, u: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
@@ -329,7 +329,7 @@ class _Peak:
         raise NotImplementedError
 
 
-def fresh(loss: Loss, prior: Prior, start: FloatArray, K: int, max_steps: int) -> Rewards:
+def fresh(loss: Loss, prior: RewardPrior, start: FloatArray, K: int, max_steps: int) -> RewardPosterior:
     """Return posteriors of columns 0 to K - 1 of a loss that begin at their peaks, whatever was known before.
 
     Newton steps from far away would lose their way in likelihoods that are not concave.
@@ -341,14 +341,14 @@ def fresh(loss: Loss, prior: Prior, start: FloatArray, K: int, max_steps: int) -
     """
     anywhere = Box(np.full(start.size, -np.inf), np.full(start.size, np.inf))
     found = minimise_lbfgs(_Peak(loss, prior), np.tile(start, (K, 1)), anywhere, _PEAK_TOL, _PEAK_EVALUATIONS)
-    return improve(loss, prior, Rewards.narrow(np.array([result.theta for result in found])), max_steps)
+    return improve(loss, prior, RewardPosterior.narrow(np.array([result.theta for result in found])), max_steps)
 
 
 @dataclass
 class _Point:
     """Posteriors with their losses (K,), mean gradients (K, d) and mean precisions (K, d, d), the prior included."""
 
-    rewards: Rewards
+    rewards: RewardPosterior
     loss: FloatArray
     gradient: FloatArray
     precision: FloatArray
@@ -358,7 +358,7 @@ class _Point:
         self.loss[which], self.gradient[which], self.precision[which] = other.loss, other.gradient, other.precision
 
 
-def improve(loss: Loss, prior: Prior, rewards: Rewards, max_steps: int) -> Rewards:
+def improve(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, max_steps: int) -> RewardPosterior:
     """Return posteriors that raise sum_i u_ik E log p_ik - divergence_k, or keep them, for each column k of the loss.
 
     Parameters
@@ -372,16 +372,16 @@ def improve(loss: Loss, prior: Prior, rewards: Rewards, max_steps: int) -> Rewar
     >>> from limiirl.irl.optim.solvers import Box
     >>> def quadratic(thetas, which):  # three observations of mean 1 and variance 1
     ...     return 1.5 * np.sum((thetas - 1.0) ** 2, axis=1), 3.0 * (thetas - 1.0)
-    >>> prior = Prior(Box(np.array([-np.inf]), np.array([np.inf])), 1.0)
-    >>> found = improve(quadratic, prior, Rewards.narrow(np.zeros((1, 1))), 5)
+    >>> prior = RewardPrior(Box(np.array([-np.inf]), np.array([np.inf])), 1.0)
+    >>> found = improve(quadratic, prior, RewardPosterior.narrow(np.zeros((1, 1))), 5)
     >>> round(found.mean.item(), 9), round(found.root.item() ** 2, 9)  # of precision 3 + 1
     (0.75, 0.25)
     """
     everyone = np.arange(len(rewards))
-    here = _measure(loss, prior, Rewards(rewards.mean.copy(), rewards.root.copy()), everyone)
+    here = _measure(loss, prior, RewardPosterior(rewards.mean.copy(), rewards.root.copy()), everyone)
     lost = np.flatnonzero(np.isinf(here.loss))
     if lost.size:
-        here.replace(lost, _measure(loss, prior, Rewards.narrow(rewards.mean[lost]), lost))
+        here.replace(lost, _measure(loss, prior, RewardPosterior.narrow(rewards.mean[lost]), lost))
     active, sizes = everyone, np.ones(len(rewards))
     for _ in range(max_steps):
         active = active[_promise(here)[active] > _GAIN]
@@ -401,7 +401,7 @@ def _promise(here: _Point) -> FloatArray:
     return np.asarray(0.5 * (np.sum(step * here.gradient, axis=1) + wider))
 
 
-def _step(loss: Loss, prior: Prior, here: _Point, which: NDArray[np.intp], sizes: FloatArray) -> None:
+def _step(loss: Loss, prior: RewardPrior, here: _Point, which: NDArray[np.intp], sizes: FloatArray) -> None:
     """Move the posteriors `which` by a Newton step each, halved until it gains; those that never gain stay.
 
     `sizes` (K,) are the shares of a whole step to begin with, and become twice those that gained: where one step had to
@@ -413,7 +413,7 @@ def _step(loss: Loss, prior: Prior, here: _Point, which: NDArray[np.intp], sizes
         covariance = old.root @ old.root
         share = size[:, None, None]
         precision = (1.0 - share) * np.linalg.inv(covariance) + share * here.precision[which]
-        trial = _measure(loss, prior, Rewards(old.mean - size[:, None] * step, _inverse_root(precision)), which)
+        trial = _measure(loss, prior, RewardPosterior(old.mean - size[:, None] * step, _inverse_root(precision)), which)
         better = trial.loss < here.loss[which]
         here.replace(
             which[better],
@@ -425,7 +425,7 @@ def _step(loss: Loss, prior: Prior, here: _Point, which: NDArray[np.intp], sizes
             return
 
 
-def _measure(loss: Loss, prior: Prior, rewards: Rewards, which: NDArray[np.intp]) -> _Point:
+def _measure(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, which: NDArray[np.intp]) -> _Point:
     """Return the loss of posteriors, -sum_i u_i E log p_i + divergence, and its derivatives."""
     K, d = rewards.mean.shape
     u, weights = rewards.nodes, node_weights(d)

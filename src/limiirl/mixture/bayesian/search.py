@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
-from limiirl.mixture.bayesian.reward_posterior import Rewards, expected_log_prob, improve, loss
-from limiirl.mixture.bayesian.variational import Problem, State
+from limiirl.mixture.bayesian.reward_posterior import RewardPosterior, expected_log_prob, improve, loss
+from limiirl.mixture.bayesian.variational import VariationalPosterior, VariationalProblem
 from limiirl.mixture.em import few
 
-Move = Callable[[Problem, State], Iterator[State]]
+Proposals = Callable[[VariationalProblem, VariationalPosterior], Iterator[VariationalPosterior]]
 # Proposals that are looked at, of which so many are settled by so many sweeps.
 _LOOKED_AT, _SETTLED, _SWEEPS = 10, 2, 4
 # Newton steps towards the posterior of a joined intent.
@@ -32,7 +32,7 @@ _TIE = 1e-3
 _RATHER = 0.5
 
 
-def merge(problem: Problem, state: State) -> Iterator[State]:
+def merge(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
     """Yield the posteriors in which two intents are one, the most promising first.
 
     Pairs are looked at whose members the other intent explains nearly as well as their own.
@@ -44,29 +44,30 @@ def merge(problem: Problem, state: State) -> Iterator[State]:
     U = state.U[:, k] + state.U[:, other]
     share = (state.sizes[k] / (state.sizes[k] + state.sizes[other]))[:, None]
     between = share * state.rewards.mean[k] + (1.0 - share) * state.rewards.mean[other]
-    start = Rewards(between, state.rewards.root[k])
+    start = RewardPosterior(between, state.rewards.root[k])
     joined = improve(loss(problem.prepared, U, problem.prior.scale), problem.prior, start, _STEPS)
     log_p = expected_log_prob(problem.prepared, problem.prior, joined)
     yield from _best(
-        _replaced(problem, state, pair, U[:, [j]], joined[np.array([j])], log_p[:, [j]]) for j, pair in enumerate(pairs)
+        _replace_intents(problem, state, pair, U[:, [j]], joined[np.array([j])], log_p[:, [j]])
+        for j, pair in enumerate(pairs)
     )
 
 
-def prune(problem: Problem, state: State) -> Iterator[State]:
+def prune(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
     """Yield the posteriors without one of the intents that hardly anybody follows, as they are."""
     for k in np.flatnonzero(few(state.sizes, len(state.U)))[::-1]:
         if state.n_intents > 1 and (found := _without(problem, state, k)) is not None:
             yield found
 
 
-def delete(problem: Problem, state: State) -> Iterator[State]:
+def delete(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
     """Yield the posteriors without one intent, whose members choose among the others, the most promising first."""
     if state.n_intents > 1:
         smallest = range(state.n_intents - 1, max(-1, state.n_intents - 1 - _LOOKED_AT), -1)
         yield from _best(found for k in smallest if (found := _without(problem, state, k)) is not None)
 
 
-def split(problem: Problem, state: State) -> Iterator[State]:
+def split(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
     """Yield the posteriors in which one intent is two, the most promising first."""
     cuts = [(k, side) for k in range(min(_LOOKED_AT, state.n_intents)) if (side := _cut(problem, state, k)) is not None]
     if not cuts:
@@ -74,26 +75,30 @@ def split(problem: Problem, state: State) -> Iterator[State]:
     halves = [np.column_stack([state.U[:, k] * side, state.U[:, k] * ~side]) for k, side in cuts]
     rewards, log_p = problem.fresh(np.hstack(halves))
     yield from _best(
-        _replaced(problem, state, (k,), halves[j], rewards[np.arange(2 * j, 2 * j + 2)], log_p[:, 2 * j : 2 * j + 2])
+        _replace_intents(
+            problem, state, (k,), halves[j], rewards[np.arange(2 * j, 2 * j + 2)], log_p[:, 2 * j : 2 * j + 2]
+        )
         for j, (k, _) in enumerate(cuts)
     )
 
 
-MOVES: dict[str, Move] = {"prune": prune, "merge": merge, "delete": delete, "split": split}
+MOVES: dict[str, Proposals] = {"prune": prune, "merge": merge, "delete": delete, "split": split}
 
 
-def improved(problem: Problem, state: State, max_intents: int) -> tuple[str, State] | None:
+def improve_by_move(
+    problem: VariationalProblem, state: VariationalPosterior, max_intents: int
+) -> tuple[str, VariationalPosterior] | None:
     """Return the first move that raises the bound, by name, with where it leads; None if there is none.
 
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
     >>> from limiirl.irl.problem import prepare
-    >>> from limiirl.mixture.bayesian.reward_posterior import Prior
+    >>> from limiirl.mixture.bayesian.reward_posterior import RewardPrior
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
     >>> ready = prepare(MaxEnt(2, bounds=None), mdp, Demonstrations.from_lists([[0, 1]] * 6))
-    >>> problem = Problem(ready, Prior(ready.box(1), 3.0), 1.0, ready.features())
-    >>> name, found = improved(problem, problem.start(np.eye(2)[[0, 0, 0, 0, 1, 1]]), 2)
+    >>> problem = VariationalProblem(ready, RewardPrior(ready.box(1), 3.0), 1.0, ready.features())
+    >>> name, found = improve_by_move(problem, problem.start(np.eye(2)[[0, 0, 0, 0, 1, 1]]), 2)
     >>> name, found.n_intents
     ('merge', 1)
     """
@@ -111,12 +116,12 @@ def improved(problem: Problem, state: State, max_intents: int) -> tuple[str, Sta
     return None
 
 
-def _best(proposals: Iterator[State]) -> list[State]:
+def _best(proposals: Iterator[VariationalPosterior]) -> list[VariationalPosterior]:
     """Return proposals in falling order of their bounds, without those that explain somebody by no means."""
     return sorted((state for state in proposals if np.isfinite(state.bound)), key=lambda state: -state.bound)
 
 
-def _regret(state: State, k: int, other: int) -> float:
+def _regret(state: VariationalPosterior, k: int, other: int) -> float:
     """Return the nats that the members of two intents lose where each is explained by the other."""
     with np.errstate(invalid="ignore"):  # 0 times inf: nobody is lost
         gap = state.log_p[:, k] - state.log_p[:, other]
@@ -125,30 +130,35 @@ def _regret(state: State, k: int, other: int) -> float:
     return total if np.isfinite(total) else np.inf
 
 
-def _replaced(
-    problem: Problem, state: State, gone: tuple[int, ...], U: FloatArray, rewards: Rewards, log_p: FloatArray
-) -> State:
+def _replace_intents(
+    problem: VariationalProblem,
+    state: VariationalPosterior,
+    gone: tuple[int, ...],
+    U: FloatArray,
+    rewards: RewardPosterior,
+    log_p: FloatArray,
+) -> VariationalPosterior:
     """Return the posterior with other intents in place of some."""
     rest = np.setdiff1d(np.arange(state.n_intents), gone)
     return problem.state(
         np.hstack([state.U[:, rest], U]),
-        Rewards.join([state.rewards[rest], rewards]),
+        RewardPosterior.join([state.rewards[rest], rewards]),
         np.hstack([state.log_p[:, rest], log_p]),
     )
 
 
-def _without(problem: Problem, state: State, k: int | np.intp) -> State | None:
+def _without(problem: VariationalProblem, state: VariationalPosterior, k: int | np.intp) -> VariationalPosterior | None:
     """Return the posterior without intent k; None where somebody could follow no other."""
     rest = np.setdiff1d(np.arange(state.n_intents), [k])
     log_p = state.log_p[:, rest]
     if np.any(np.all(np.isneginf(log_p), axis=1)):
         return None
-    scores = log_p + state.sticks.log_weights[rest]
+    scores = log_p + state.stick_posterior.log_weights[rest]
     U = np.exp(scores - scores.max(axis=1, keepdims=True))
     return problem.state(U / U.sum(axis=1, keepdims=True), state.rewards[rest], log_p)
 
 
-def _cut(problem: Problem, state: State, k: int) -> NDArray[np.bool_] | None:
+def _cut(problem: VariationalProblem, state: VariationalPosterior, k: int) -> NDArray[np.bool_] | None:
     """Return a side (G,) for each unit: the best cut of intent k's members along the direction in which they vary most.
 
     The best has the least variance within its sides. None where members do not differ.
@@ -183,7 +193,7 @@ _SAME = 1e-2
 
 
 @dataclass(frozen=True)
-class Step:
+class SearchStep:
     """One line of a search's history.
 
     Attributes
@@ -201,29 +211,29 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SearchResult:
     """Where a search ended: the posterior, whether sweeps had settled, the way there, the bounds by number of intents.
 
     Attributes
     ----------
     evidence : dict of int to float
-        For each number of intents that was met, the best bound plus `Sticks.log_labellings`.
+        For each number of intents that was met, the best bound plus `StickWeights.log_labellings`.
     """
 
-    state: State
+    state: VariationalPosterior
     converged: bool
-    history: list[Step]
+    history: list[SearchStep]
     evidence: dict[int, float]
 
 
 def search(
-    problem: Problem,
+    problem: VariationalProblem,
     U: FloatArray,
     max_intents: int,
     max_iter: int,
     tol: float,
-    told: Callable[[Step], None] | None = None,
-) -> Found:
+    told: Callable[[SearchStep], None] | None = None,
+) -> SearchResult:
     """Return the best posterior that sweeps and moves reach from responsibilities (G, K).
 
     Moves are tried until none raises the bound; then sweeps settle it, and moves are tried again.
@@ -235,23 +245,23 @@ def search(
     tol : float
         Nats by which the bound must rise in a sweep to go on.
     told : callable, optional
-        Called with each `Step`.
+        Called with each `SearchStep`.
 
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
     >>> from limiirl.irl.problem import prepare
-    >>> from limiirl.mixture.bayesian.reward_posterior import Prior
+    >>> from limiirl.mixture.bayesian.reward_posterior import RewardPrior
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
     >>> ready = prepare(MaxEnt(2, bounds=None), mdp, Demonstrations.from_lists([[0, 1]] * 6))
-    >>> problem = Problem(ready, Prior(ready.box(1), 3.0), 1.0, ready.features())
+    >>> problem = VariationalProblem(ready, RewardPrior(ready.box(1), 3.0), 1.0, ready.features())
     >>> [step.event for step in search(problem, np.eye(2)[[0, 0, 0, 0, 1, 1]], 2, 50, 1e-3).history]
     ['start', 'merge', 'sweep', 'sweep']
     """
-    history, evidence = list[Step](), dict[int, float]()
+    history, evidence = list[SearchStep](), dict[int, float]()
 
-    def tell(state: State, event: str = "sweep") -> None:
-        history.append(Step(state.bound, state.n_intents, event))
+    def tell(state: VariationalPosterior, event: str = "sweep") -> None:
+        history.append(SearchStep(state.bound, state.n_intents, event))
         if told is not None:
             told(history[-1])
 
@@ -259,7 +269,7 @@ def search(
     tell(state, "start")
     converged = False
     for round_ in range(_MOST_ROUNDS):
-        state = _moved(problem, settled, max_intents, tol, evidence, tell)
+        state = _apply_moves(problem, settled, max_intents, tol, evidence, tell)
         if round_ and state is settled:
             break
         settled, converged = problem.run(state, max_iter, tol, tell)
@@ -267,21 +277,21 @@ def search(
             break
     _note(evidence, settled, last=True)
     _look_around(problem, settled, max_intents, evidence)
-    return Found(settled, converged, history, evidence)
+    return SearchResult(settled, converged, history, evidence)
 
 
-def _moved(
-    problem: Problem,
-    state: State,
+def _apply_moves(
+    problem: VariationalProblem,
+    state: VariationalPosterior,
     max_intents: int,
     tol: float,
     evidence: dict[int, float],
-    tell: Callable[[State, str], None],
-) -> State:
+    tell: Callable[[VariationalPosterior, str], None],
+) -> VariationalPosterior:
     """Return where moves lead, with a few sweeps after each; the same posterior if none is taken."""
     for _ in range(_MOST_MOVES):
         _note(evidence, state)
-        moved = improved(problem, state, max_intents)
+        moved = improve_by_move(problem, state, max_intents)
         if moved is None:
             break
         name, state = moved
@@ -291,18 +301,20 @@ def _moved(
     return state
 
 
-def _note(evidence: dict[int, float], state: State, *, last: bool = False) -> None:
+def _note(evidence: dict[int, float], state: VariationalPosterior, *, last: bool = False) -> None:
     """Keep the best of each number of intents.
 
     An intent that hardly anybody follows is none to be counted, unless it stands in the posterior that is returned.
     """
     if np.any(few(state.sizes, len(state.U))) and not last:
         return
-    value = state.bound + state.sticks.log_labellings
+    value = state.bound + state.stick_posterior.log_labellings
     evidence[state.n_intents] = max(value, evidence.get(state.n_intents, -np.inf))
 
 
-def _look_around(problem: Problem, state: State, max_intents: int, evidence: dict[int, float]) -> None:
+def _look_around(
+    problem: VariationalProblem, state: VariationalPosterior, max_intents: int, evidence: dict[int, float]
+) -> None:
     """Note what one intent more is worth, and each number below, settled alike."""
     if state.n_intents < max_intents:
         for proposal in islice(split(problem, state), 1):

@@ -2,7 +2,7 @@
 
 With q(z) = U, Beta sticks q(v) and Gaussian rewards q(theta_k), the log evidence is at least
 
-    sum_ik u_ik E[log p(i | theta_k)] + entropy(U) + sticks(U) - sum_k KL(q(theta_k) | prior)
+    sum_ik u_ik E[log p(i | theta_k)] + entropy(U) + stick_posterior(U) - sum_k KL(q(theta_k) | prior)
 
 The last term is what each intent costs: without it a Dirichlet process splits clusters as long as they differ at all.
 A sweep updates U, the sticks, then the rewards; none of the three lowers the bound. Expectations over rewards are
@@ -24,8 +24,8 @@ from limiirl._typing import FloatArray
 from limiirl.errors import InvalidDemos
 from limiirl.irl import Prepared
 from limiirl.mixture.bayesian.reward_posterior import (
-    Prior,
-    Rewards,
+    RewardPosterior,
+    RewardPrior,
     expected_log_prob,
     finite_scores,
     fresh,
@@ -40,7 +40,7 @@ _ROUNDS, _SETTLED = 500, 1e-12
 
 
 @dataclass(frozen=True)
-class Sticks:
+class StickWeights:
     """The posterior of the shares, given how many follow each intent.
 
     Attributes
@@ -85,7 +85,7 @@ class Sticks:
         return np.asarray(share * np.concatenate([[1.0], np.cumprod(1.0 - share[:-1])]))
 
 
-def sticks(sizes: FloatArray, concentration: Concentration) -> Sticks:
+def stick_posterior(sizes: FloatArray, concentration: Concentration) -> StickWeights:
     """Return the best posterior of the sticks for sizes (K,), the expected numbers of followers.
 
     Parameters
@@ -97,14 +97,14 @@ def sticks(sizes: FloatArray, concentration: Concentration) -> Sticks:
 
     Examples
     --------
-    >>> found = sticks(np.array([2.0, 1.0]), 1.0)
+    >>> found = stick_posterior(np.array([2.0, 1.0]), 1.0)
     >>> found.weights.round(4), round(float(np.exp(found.bound)), 4)  # the labels 0, 0, 1: (1/3)(1/4)(1/2)
     (array([0.6   , 0.2667]), 0.0417)
     """
     after = np.concatenate([np.cumsum(sizes[::-1])[-2::-1], [0.0]])
     if not isinstance(concentration, tuple):
         taken, left = 1.0 + sizes, concentration + after
-        return Sticks(taken, left, concentration, float(np.sum(betaln(taken, left) - betaln(1.0, concentration))))
+        return StickWeights(taken, left, concentration, float(np.sum(betaln(taken, left) - betaln(1.0, concentration))))
     shape, rate = concentration
     posterior_shape, alpha = shape + len(sizes), shape / rate
     for _ in range(_ROUNDS):
@@ -119,7 +119,7 @@ def sticks(sizes: FloatArray, concentration: Concentration) -> Sticks:
     # moved in the last round.
     bound = float(np.sum(log_alpha + (alpha + after - left) * log_rest + betaln(taken, left)))
     bound -= _gamma_divergence(posterior_shape, posterior_rate, shape, rate)
-    return Sticks(taken, left, alpha, bound)
+    return StickWeights(taken, left, alpha, bound)
 
 
 def _gamma_divergence(a: float, b: float, shape: float, rate: float) -> float:
@@ -135,24 +135,24 @@ _FRESH_STEPS, _STEPS = 20, 2
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class VariationalPosterior:
     """A variational posterior, intents in falling order of size.
 
     Attributes
     ----------
     U : (G, K)
         Responsibilities of units.
-    rewards : Rewards
+    rewards : RewardPosterior
     log_p : (G, K)
         Expected log-probabilities.
-    sticks : Sticks
+    sticks : StickWeights
     bound : float
     """
 
     U: FloatArray
-    rewards: Rewards
+    rewards: RewardPosterior
     log_p: FloatArray
-    sticks: Sticks
+    stick_posterior: StickWeights
     bound: float
 
     @property
@@ -166,23 +166,25 @@ class State:
         return np.asarray(self.U.sum(axis=0))
 
 
-class Problem:
+class VariationalProblem:
     """Units under a model, with the priors: makes posteriors and improves them.
 
     Parameters
     ----------
     prepared : Prepared
-    prior : Prior
+    prior : RewardPrior
     concentration : float or (shape, rate)
     points : (G, m)
         Where units lie, for those who divide an intent.
     """
 
-    def __init__(self, prepared: Prepared, prior: Prior, concentration: Concentration, points: FloatArray) -> None:
+    def __init__(
+        self, prepared: Prepared, prior: RewardPrior, concentration: Concentration, points: FloatArray
+    ) -> None:
         self.prepared, self.prior, self.concentration, self.points = prepared, prior, concentration, points
         self.origin = finite_scores(prepared, prior)
 
-    def state(self, U: FloatArray, rewards: Rewards, log_p: FloatArray) -> State:
+    def state(self, U: FloatArray, rewards: RewardPosterior, log_p: FloatArray) -> VariationalPosterior:
         """Return the posterior of these responsibilities and rewards, with its best sticks.
 
         Intents are sorted by size, and those that nobody follows are left out.
@@ -191,25 +193,25 @@ class Problem:
         order = np.lexsort((*rewards.mean.T[::-1], -sizes.round(9)))
         order = order[sizes[order] > _NOBODY]
         U, rewards, log_p = np.ascontiguousarray(U[:, order]), rewards[order], log_p[:, order]
-        found = sticks(U.sum(axis=0), self.concentration)
+        found = stick_posterior(U.sum(axis=0), self.concentration)
         with np.errstate(invalid="ignore"):  # an impossible intent has responsibility 0
             explained = np.sum(np.where(U > 0.0, U * log_p, 0.0))
         bound = float(explained - np.sum(xlogy(U, U)) + found.bound - np.sum(rewards.divergence))
-        return State(U, rewards, log_p, found, bound)
+        return VariationalPosterior(U, rewards, log_p, found, bound)
 
-    def fresh(self, U: FloatArray) -> tuple[Rewards, FloatArray]:
+    def fresh(self, U: FloatArray) -> tuple[RewardPosterior, FloatArray]:
         """Return the posterior rewards of responsibilities (G, J), no column all 0, and their log-probabilities."""
         found = fresh(loss(self.prepared, U, self.prior.scale), self.prior, self.origin, U.shape[1], _FRESH_STEPS)
         return found, expected_log_prob(self.prepared, self.prior, found)
 
-    def start(self, U: FloatArray) -> State:
+    def start(self, U: FloatArray) -> VariationalPosterior:
         """Return the posterior that begins with responsibilities (G, K)."""
         U = np.ascontiguousarray(U[:, U.sum(axis=0) > _NOBODY])
         return self.state(U, *self.fresh(U))
 
-    def expect(self, state: State) -> State:
+    def expect(self, state: VariationalPosterior) -> VariationalPosterior:
         """Return the posterior with the best responsibilities."""
-        scores = state.log_p + state.sticks.log_weights
+        scores = state.log_p + state.stick_posterior.log_weights
         top = scores.max(axis=1)
         if not np.all(np.isfinite(top)):
             unit = self.prepared.units.name(int(np.argmin(np.isfinite(top))))
@@ -219,15 +221,19 @@ class Problem:
         U = np.exp(scores - top[:, None])
         return self.state(U / U.sum(axis=1, keepdims=True), state.rewards, state.log_p)
 
-    def sweep(self, state: State) -> State:
+    def sweep(self, state: VariationalPosterior) -> VariationalPosterior:
         """Return the posterior after one round: responsibilities, sticks, rewards."""
         state = self.expect(state)
         rewards = improve(loss(self.prepared, state.U, self.prior.scale), self.prior, state.rewards, _STEPS)
         return self.state(state.U, rewards, expected_log_prob(self.prepared, self.prior, rewards))
 
     def run(
-        self, state: State, max_iter: int, tol: float, told: Callable[[State], None] | None = None
-    ) -> tuple[State, bool]:
+        self,
+        state: VariationalPosterior,
+        max_iter: int,
+        tol: float,
+        told: Callable[[VariationalPosterior], None] | None = None,
+    ) -> tuple[VariationalPosterior, bool]:
         """Return where sweeps end, and whether the last rise was below `tol`."""
         for _ in range(max_iter):
             before, state = state.bound, self.sweep(state)

@@ -66,7 +66,7 @@ class Notes:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class SelectionProblem:
     """A mixture to fit with several numbers of intents, to all units or to some.
 
     Attributes
@@ -99,7 +99,7 @@ class Problem:
         groups: ArrayLike | None,
         random_state: Any,
         fold_groups: ArrayLike | None = None,
-    ) -> Problem:
+    ) -> SelectionProblem:
         """Return a problem whose model's longest trajectory does not depend on the part of the data that it sees."""
         irl = MaxEnt() if mixture.irl is None else validate.fresh(mixture.irl)
         if getattr(irl, "max_length", 0) is None:
@@ -256,7 +256,7 @@ WHOLE, FOLD, RESAMPLE = "fit", "fold", "resample"
 Tick = Callable[[str], None]
 
 
-class Part(NamedTuple):
+class RefitTask(NamedTuple):
     """One fit: of K intents to all units, to those outside a fold, or to a resample."""
 
     n_intents: int
@@ -268,7 +268,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Whole:
+class FullFit:
     """The fit to all units.
 
     Attributes
@@ -291,7 +291,7 @@ class Whole:
             light.__dict__.pop(name, None)
         return vars(self) | {"mixture": light}
 
-    def with_data(self, problem: Problem) -> Whole:
+    def with_data(self, problem: SelectionProblem) -> FullFit:
         """Return the same with a mixture that has its MDP and its demonstrations."""
         if hasattr(self.mixture, "mdp_"):
             return self
@@ -301,30 +301,30 @@ class Whole:
         return replace(self, mixture=found)
 
 
-class Found(NamedTuple):
-    """What a fit has found, and what went wrong: a `Whole`, scores or labels of units; None where it failed."""
+class RefitResult(NamedTuple):
+    """What a fit has found, and what went wrong: a `FullFit`, scores or labels of units; None where it failed."""
 
-    part: Part
+    part: RefitTask
     value: Any
     notes: Notes
 
 
 @dataclass(frozen=True, eq=False)
-class Refits:
+class RefitRunner:
     """The fits of a problem, as a function of the part."""
 
-    problem: Problem
+    problem: SelectionProblem
     folds: int
 
-    def __call__(self, part: Part) -> Found:
+    def __call__(self, part: RefitTask) -> RefitResult:
         """Return what a fit finds; what fails on the data is noted."""
         notes = Notes()
         if part.kind == WHOLE:
-            return Found(part, self._whole(part.n_intents, notes), notes)
+            return RefitResult(part, self._whole(part.n_intents, notes), notes)
         find = self.scores if part.kind == FOLD else self.labels
-        return Found(part, notes.attempt(str(part), partial(find, part.n_intents, part.number)), notes)
+        return RefitResult(part, notes.attempt(str(part), partial(find, part.n_intents, part.number)), notes)
 
-    def _whole(self, n_intents: int, notes: Notes) -> Whole | None:
+    def _whole(self, n_intents: int, notes: Notes) -> FullFit | None:
         problem = self.problem
         fitted = notes.attempt(WHOLE, lambda: problem.fit(n_intents))
         if fitted is None:
@@ -334,7 +334,7 @@ class Refits:
             name: notes.attempt(name, partial(getattr(fitted, name), problem.demos, problem.groups))
             for name in ("bic", "aic", "icl")
         }
-        return Whole(fitted, criteria, told)
+        return FullFit(fitted, criteria, told)
 
     def scores(self, n_intents: int, fold: int) -> FloatArray:
         """Return the log-likelihood of each unit of a fold under the mixture fitted without it."""
@@ -351,7 +351,7 @@ class Refits:
         return np.asarray(fitted.predict(problem.demos, problem.groups)[first])
 
 
-def parts(numbers: list[int], folds: int, resamples: int, failed: set[int], tick: Tick) -> Iterator[Part]:
+def parts(numbers: list[int], folds: int, resamples: int, failed: set[int], tick: Tick) -> Iterator[RefitTask]:
     """Yield all fits to make, lazily, for what cannot be fitted cannot be recommended, and its parts are left out.
 
     Parameters
@@ -362,7 +362,7 @@ def parts(numbers: list[int], folds: int, resamples: int, failed: set[int], tick
         Counts what is left out.
     """
     for k in numbers:
-        yield Part(k, WHOLE)
+        yield RefitTask(k, WHOLE)
         for kind, n in ((FOLD, folds), (RESAMPLE, resamples)):
             for i in range(n):
                 if k in failed:
@@ -370,14 +370,14 @@ def parts(numbers: list[int], folds: int, resamples: int, failed: set[int], tick
                 elif kind == RESAMPLE and k == 1:
                     tick(f"K = 1, resample {i + 1}")  # one intent leaves nothing to agree on
                 else:
-                    yield Part(k, kind, i)
+                    yield RefitTask(k, kind, i)
 
 
-def held_out(problem: Problem, found: dict[Part, Found], n_intents: int, folds: int) -> FloatArray:
+def held_out(problem: SelectionProblem, found: dict[RefitTask, RefitResult], n_intents: int, folds: int) -> FloatArray:
     """Return the log-likelihood (G,) of each unit under the mixture fitted without its fold; nan where that failed."""
     scores = np.full(len(problem.units), np.nan)
     for fold in range(folds):
-        value = found[Part(n_intents, FOLD, fold)].value
+        value = found[RefitTask(n_intents, FOLD, fold)].value
         if value is not None:
             scores[problem.folds(folds) == fold] = value
     return scores

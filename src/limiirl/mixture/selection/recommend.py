@@ -54,7 +54,7 @@ _TRAPPED = 1e-4
 
 
 @dataclass(frozen=True)
-class Row:
+class SelectionRow:
     """One number of intents and what speaks for it; nan where a criterion is unknown or was left out.
 
     Attributes
@@ -101,8 +101,8 @@ class Row:
 
 
 def compare_held_out(
-    rows: Sequence[Row], scores: Mapping[int, FloatArray], blocks: NDArray[np.int64] | None = None
-) -> list[Row]:
+    rows: Sequence[SelectionRow], scores: Mapping[int, FloatArray], blocks: NDArray[np.int64] | None = None
+) -> list[SelectionRow]:
     """Return rows with the means and differences of held-out log-likelihoods (G,), by the number of intents.
 
     A number of intents with a nan, from a fold that failed, stays unknown: the rest of its folds is other data. Units
@@ -110,7 +110,8 @@ def compare_held_out(
 
     Examples
     --------
-    >>> rows = compare_held_out([Row(1), Row(2)], {1: np.array([-3.0, -9.0]), 2: np.array([-2.0, -9.0])})
+    >>> scores = {1: np.array([-3.0, -9.0]), 2: np.array([-2.0, -9.0])}
+    >>> rows = compare_held_out([SelectionRow(1), SelectionRow(2)], scores)
     >>> [(row.held_out, row.behind, row.behind_se) for row in rows]
     [(-6.0, 0.5, 0.5), (-5.5, 0.0, 0.0)]
     """
@@ -119,7 +120,7 @@ def compare_held_out(
         return list(rows)
     best = max(known, key=lambda k: (float(np.mean(known[k])), -k))
 
-    def completed(row: Row) -> Row:
+    def completed(row: SelectionRow) -> SelectionRow:
         if row.n_intents not in known:
             return row
         own = known[row.n_intents]
@@ -144,7 +145,7 @@ def _standard_error(values: FloatArray, blocks: NDArray[np.int64] | None) -> flo
     return float(np.sqrt(n / (n - 1) * np.sum(totals**2)) / values.size) if n > 1 else 0.0
 
 
-def recommend(rows: Sequence[Row], sticks: int | None) -> dict[str, int]:
+def recommend(rows: Sequence[SelectionRow], sticks: int | None) -> dict[str, int]:
     """Return the number of intents that each known criterion speaks for, the most trusted criterion first.
 
     Held-out likelihood for itself speaks for the fewest within one standard error of the best; stability for the most
@@ -152,7 +153,7 @@ def recommend(rows: Sequence[Row], sticks: int | None) -> dict[str, int]:
 
     Examples
     --------
-    >>> recommend([Row(1, bic=20.0, aic=18.0), Row(2, bic=21.0, aic=16.0)], sticks=2)
+    >>> recommend([SelectionRow(1, bic=20.0, aic=18.0), SelectionRow(2, bic=21.0, aic=16.0)], sticks=2)
     {'bic': 1, 'aic': 2, 'stick_breaking': 2}
     """
     found = {}
@@ -173,17 +174,17 @@ def recommend(rows: Sequence[Row], sticks: int | None) -> dict[str, int]:
     return found
 
 
-def adequate(rows: Sequence[Row], within: float = 2.0) -> list[Row]:
+def adequate(rows: Sequence[SelectionRow], within: float = 2.0) -> list[SelectionRow]:
     """Return the rows that predict what was held out within so many standard errors of the best."""
     return [row for row in rows if row.behind <= within * row.behind_se]
 
 
-def _followed(rows: Sequence[Row]) -> Sequence[Row]:
+def _followed(rows: Sequence[SelectionRow]) -> Sequence[SelectionRow]:
     """Return the rows all of whose intents somebody follows; all rows where there is none."""
     return [row for row in rows if row.n_empty == 0] or rows
 
 
-def explain(rows: Sequence[Row], recommendations: Mapping[str, int], noun: str) -> tuple[int, str]:
+def explain(rows: Sequence[SelectionRow], recommendations: Mapping[str, int], noun: str) -> tuple[int, str]:
     """Return the number of intents to use, and why: who agrees, who does not, and what to be careful about.
 
     Parameters
@@ -193,7 +194,7 @@ def explain(rows: Sequence[Row], recommendations: Mapping[str, int], noun: str) 
 
     Examples
     --------
-    >>> rows = [Row(1, -3.0, bic=20.0, converged=True), Row(2, -2.0, bic=21.0, converged=True)]
+    >>> rows = [SelectionRow(1, -3.0, bic=20.0, converged=True), SelectionRow(2, -2.0, bic=21.0, converged=True)]
     >>> explain(rows, {"bic": 1, "stick_breaking": 2}, "groups")
     (1, '1 intent, by BIC, as nothing was held out. It would be 2 by the stick-breaking GMM.')
     """
@@ -209,7 +210,7 @@ def explain(rows: Sequence[Row], recommendations: Mapping[str, int], noun: str) 
     return chosen, " ".join(_capital(sentence) for sentence in [*sentences, *_cautions(rows, chosen, noun)])
 
 
-def _choose(rows: Sequence[Row], recommendations: Mapping[str, int], noun: str) -> tuple[int, str]:
+def _choose(rows: Sequence[SelectionRow], recommendations: Mapping[str, int], noun: str) -> tuple[int, str]:
     """Return the number of intents, and the rule that leads to it."""
     near = adequate(_followed(rows)) or adequate(rows)
     if near:
@@ -230,7 +231,7 @@ def _choose(rows: Sequence[Row], recommendations: Mapping[str, int], noun: str) 
     return fitted, "the fewest that could be fitted, as no criterion is known"
 
 
-def _cautions(rows: Sequence[Row], chosen: int, noun: str) -> list[str]:
+def _cautions(rows: Sequence[SelectionRow], chosen: int, noun: str) -> list[str]:
     """Return what a reader should know before using the recommended number."""
     own = next(row for row in rows if row.n_intents == chosen)
     found = []
@@ -255,12 +256,12 @@ def _cautions(rows: Sequence[Row], chosen: int, noun: str) -> list[str]:
     return found
 
 
-def trapped(rows: Sequence[Row]) -> list[Row]:
+def trapped(rows: Sequence[SelectionRow]) -> list[SelectionRow]:
     """Return the rows whose fit is worse than one of fewer intents, which no best solution is.
 
     Examples
     --------
-    >>> [row.n_intents for row in trapped([Row(1, -3.0), Row(2, -2.0), Row(3, -2.5)])]
+    >>> [row.n_intents for row in trapped([SelectionRow(1, -3.0), SelectionRow(2, -2.0), SelectionRow(3, -2.5)])]
     [3]
     """
     found, highest = [], -np.inf

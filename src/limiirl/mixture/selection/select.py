@@ -28,18 +28,25 @@ from limiirl.mixture.init import points
 from limiirl.mixture.selection.cross_validation import (
     RESAMPLE,
     WHOLE,
-    Found,
     Notes,
-    Part,
-    Problem,
-    Refits,
+    RefitResult,
+    RefitRunner,
+    RefitTask,
+    SelectionProblem,
     Tick,
     agreement,
     held_out,
     parts,
     whole_numbers,
 )
-from limiirl.mixture.selection.recommend import NAMES, Row, compare_held_out, explain, recommend, stick_breaking
+from limiirl.mixture.selection.recommend import (
+    NAMES,
+    SelectionRow,
+    compare_held_out,
+    explain,
+    recommend,
+    stick_breaking,
+)
 
 Progress = Callable[[int, int, str], None]
 
@@ -50,7 +57,7 @@ class Selection:
 
     Attributes
     ----------
-    rows : tuple of Row
+    rows : tuple of SelectionRow
         One for each number of intents, in ascending order.
     recommended : int
     recommendations : dict
@@ -65,13 +72,13 @@ class Selection:
 
     Examples
     --------
-    >>> row = Row(1, log_likelihood=-2.0, bic=12.0)
+    >>> row = SelectionRow(1, log_likelihood=-2.0, bic=12.0)
     >>> found = Selection((row,), 1, {"bic": 1}, "1 intent, by BIC.", {}, "demonstrations")
     >>> found.to_dict()["rows"][0]["bic"]
     12.0
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[SelectionRow, ...]
     recommended: int
     recommendations: dict[str, int]
     reason: str
@@ -98,7 +105,7 @@ class Selection:
             for line in lines
         )
 
-    def _cell(self, row: Row, name: str) -> str:
+    def _cell(self, row: SelectionRow, name: str) -> str:
         value = getattr(row, name)
         if not math.isfinite(value):
             return "- "
@@ -107,7 +114,7 @@ class Selection:
         text = f"{value:.{digits}f}" + ("" if error is None else f" ± {error:.3f}")
         return text + ("*" if self.recommendations.get(name) == row.n_intents else " ")
 
-    def _remarks(self, row: Row) -> str:
+    def _remarks(self, row: SelectionRow) -> str:
         said = []
         if row.n_intents == self.recommended:
             said.append("<- recommended")
@@ -214,7 +221,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     """
     if mixture is not None and not isinstance(mixture, IntentMixture):
         raise InvalidParameter(f"mixture must be an IntentMixture or None; it is a {type(mixture).__name__}.")
-    problem = Problem.of(mixture or IntentMixture(), mdp, demos, groups, random_state, fold_groups)
+    problem = SelectionProblem.of(mixture or IntentMixture(), mdp, demos, groups, random_state, fold_groups)
     numbers = whole_numbers(n_intents)
     problem.check(numbers[-1], folds, resamples)
     with _reporting(verbose, callback, len(numbers) * (1 + folds + resamples) + 1) as tick:
@@ -234,34 +241,34 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
 
 
 def _fits(
-    problem: Problem, numbers: list[int], refits: tuple[int, int], executor: Mapper | None, tick: Tick
-) -> dict[Part, Found]:
+    problem: SelectionProblem, numbers: list[int], refits: tuple[int, int], executor: Mapper | None, tick: Tick
+) -> dict[RefitTask, RefitResult]:
     """Return what all fits found, in the order of the parts; `refits` are the numbers of folds and of resamples."""
-    found: dict[Part, Found] = {}
+    found: dict[RefitTask, RefitResult] = {}
     failed: set[int] = set()
-    for fit in spread(Refits(problem, refits[0]), parts(numbers, *refits, failed, tick), executor):
+    for fit in spread(RefitRunner(problem, refits[0]), parts(numbers, *refits, failed, tick), executor):
         found[fit.part] = fit
         if fit.part.kind == WHOLE and fit.value is None:
             failed.add(fit.part.n_intents)
         tick(f"K = {fit.part.n_intents}, {fit.part}")
     if len(failed) == len(numbers):
-        raise LimiirlError(f"No number of intents could be fitted. {found[Part(1, WHOLE)].notes.errors[0]}")
+        raise LimiirlError(f"No number of intents could be fitted. {found[RefitTask(1, WHOLE)].notes.errors[0]}")
     return found
 
 
 def _row(
-    problem: Problem, k: int, found: dict[Part, Found], folds: int
-) -> tuple[Row, FloatArray, IntentMixture | None]:
+    problem: SelectionProblem, k: int, found: dict[RefitTask, RefitResult], folds: int
+) -> tuple[SelectionRow, FloatArray, IntentMixture | None]:
     """Return what concerns k intents: the row, held-out log-likelihoods (G,), and the fit to all if there is one."""
-    whole, first = found[Part(k, WHOLE)].value, found[Part(k, WHOLE)].notes
+    whole, first = found[RefitTask(k, WHOLE)].value, found[RefitTask(k, WHOLE)].notes
     if whole is None:
         told = tuple(first.warnings)
-        return Row(k, n_warnings=len(told), warnings=told, error=first.errors[0]), np.empty(0), None
+        return SelectionRow(k, n_warnings=len(told), warnings=told, error=first.errors[0]), np.empty(0), None
     # In the order of the parts, for fits come back in it.
     notes = [entry.notes for part, entry in found.items() if part.n_intents == k]
     labels = [entry.value for part, entry in found.items() if part.n_intents == k and part.kind == RESAMPLE]
     fitted = whole.with_data(problem).mixture
-    row = Row(
+    row = SelectionRow(
         k,
         log_likelihood=fitted.log_likelihood_,
         **{name: math.nan if value is None else value for name, value in whole.criteria.items()},
@@ -276,7 +283,7 @@ def _row(
     return row, held_out(problem, found, k, folds), fitted
 
 
-def _sticks(problem: Problem, most: int) -> int | None:
+def _sticks(problem: SelectionProblem, most: int) -> int | None:
     """Return the stick-breaking GMM's number, on what the warm start clusters; None where there is nothing to."""
     if most < 2:
         return None

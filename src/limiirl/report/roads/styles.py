@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from limiirl._typing import FloatArray
-from limiirl.mixture import Row, Selection
+from limiirl.mixture import Selection, SelectionRow
 from limiirl.report.document import Callout, Facts, Figure, Item, Report, Section, Text
 from limiirl.report.maps import Layer, Map, Stroke
 from limiirl.report.markup import literal
@@ -260,7 +260,7 @@ def selection_table(selection: Selection) -> Table:
 
     Examples
     --------
-    >>> rows = (Row(1, held_out=-9.0, held_out_se=0.2), Row(2, held_out=-8.5, held_out_se=0.2, bic=17.0))
+    >>> rows = (SelectionRow(1, held_out=-9.0, held_out_se=0.2), SelectionRow(2, held_out=-8.5, held_out_se=0.2, bic=17.0))
     >>> found = Selection(rows, 2, {"held_out": 2}, "2 intents, by cross-validation.", {})
     >>> [cell.text for cell in selection_table(found).cells[1]][:3]
     ['2', '–', '−8.50 ± 0.20']
@@ -284,7 +284,7 @@ def selection_table(selection: Selection) -> Table:
     return Table("cross-validation-styles", "How many styles", caption, columns, rows)
 
 
-def _line(row: Row, selection: Selection) -> list[Content]:
+def _line(row: SelectionRow, selection: Selection) -> list[Content]:
     best = row.n_intents == selection.recommended
     remarks = [
         "recommended" if best else "",
