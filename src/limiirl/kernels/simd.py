@@ -41,13 +41,37 @@ def _row_pointer(context: Any, builder: Any, array_type: Any, array: Any, offset
     return builder.bitcast(place, ir.VectorType(ir.DoubleType(), count).as_pointer())
 
 
+def _width(columns: Any) -> int:
+    return columns.count if isinstance(columns, types.BaseTuple) else 1
+
+
 @intrinsic
-def load(typingctx: Any, array: Any, offset: Any, columns: Any) -> Any:
-    """Return array[offset : offset + K] as a tuple, K being the length of the tuple `columns`."""
-    row_type = types.UniTuple(types.float64, columns.count)
+def count(typingctx: Any, columns: Any) -> Any:
+    """Return K: the length of a tuple, which is a constant when numba compiles, or the number itself."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = _row_pointer(context, builder, array, args[0], args[1], columns.count)
+        return context.get_constant(types.uint64, columns.count) if isinstance(columns, types.BaseTuple) else args[0]
+
+    return types.uint64(columns if isinstance(columns, types.BaseTuple) else types.uint64), codegen
+
+
+@intrinsic
+def lanes(typingctx: Any, columns: Any) -> Any:
+    """Return how many columns a row in registers holds: all of a tuple's, one where K is a number."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.get_constant(types.uint64, _width(columns))
+
+    return types.uint64(columns), codegen
+
+
+@intrinsic
+def load(typingctx: Any, array: Any, offset: Any, columns: Any) -> Any:
+    """Return the doubles at `offset` as a tuple: K of them if `columns` is a tuple of K, one if it is a number."""
+    row_type = types.UniTuple(types.float64, _width(columns))
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _row_pointer(context, builder, array, args[0], args[1], _width(columns))
         return _row(context, builder, row_type, builder.load(place, align=8))
 
     return row_type(array, types.uint64, columns), codegen

@@ -123,14 +123,7 @@ def _edge_part(prob: Any, reward: Any, e: int, k: int, n_columns: int) -> Any:
 
 
 @njit(cache=True, error_model="numpy")
-def log_growth(near: Neighbours, rewards: Rewards, columns: Any) -> NDArray[np.float64]:
-    """Return (K,) an upper bound on log sum_e x_t(e) w_{t+1}(s') over all states and steps.
-
-    The exponent of a step is discount_t (r(e) + discount_1 r(s')), whose largest value over t is at the first step
-    where the bracket is positive and at the last where it is negative: late weights tend to 1, which a bound from the
-    first step alone would miss.
-    """
-    n_columns = len(columns)
+def _log_growth(near: Any, rewards: Any, n_columns: int) -> Any:
     largest = np.zeros(n_columns)
     last = rewards.discount[max(0, rewards.discount.size - 2)]
     onward = rewards.discount[min(1, rewards.discount.size - 1)]
@@ -145,3 +138,13 @@ def log_growth(near: Neighbours, rewards: Rewards, columns: Any) -> NDArray[np.f
     for k in range(n_columns):
         largest[k] = math.log(largest[k]) if largest[k] > 0.0 else -np.inf
     return largest
+
+
+def log_growth(near: Neighbours, rewards: Rewards, columns: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return (K,) an upper bound on log sum_e x_t(e) w_{t+1}(s') over all states and steps.
+
+    The exponent of a step is discount_t (r(e) + discount_1 r(s')), whose largest value over t is at the first step
+    where the bracket is positive and at the last where it is negative: late weights tend to 1, which a bound from the
+    first step alone would miss.
+    """
+    return _log_growth(near, rewards, len(columns))

@@ -15,9 +15,8 @@ Each direction has three drivers around the same blocks: one for graphs that fit
 step out to threads, and one for large graphs with near neighbours, which lets several steps chase each other through
 memory, so that a block is read from memory once for all of them (ADR 0003).
 
-`columns` is a tuple of K zeros: its length is part of its type, so that numba knows K when it compiles.
-
-Linear space, one step at a time: how a message is scaled, and a block of states of a given step.
+`columns` is a tuple of K zeros: its length is part of its type, so that numba knows K when it compiles. On small
+graphs a K above four is passed as a number, for one compiled function serves them all.
 """
 
 import math
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 
 from limiirl.kernels.forward_backward.linear_blocks import backward_block, fill_edges, fill_nodes, forward_block
 from limiirl.kernels.graph import Alpha, Neighbours, Rewards, Tally, Weights
+from limiirl.kernels.simd import count
 from limiirl.kernels.threading import BLOCK, LOCK, ONLY_PRANGE
 
 # Steps that sweep over a large graph together, each a block behind the one before (see `linear`).
@@ -36,32 +36,30 @@ WAVE = 4
 # A column is rescaled every so many steps: each costs one more pass over the message, and doubles have room for many.
 RESCALE_EVERY = 4 * WAVE
 _LN2 = math.log(2.0)
+# Numba compiles the drivers for small graphs for each K up to this one, and once for all larger ones.
+_SPECIALISED = 4
+
+
+@njit(forceinline=True, error_model="numpy")
+def _shift_of(message: Any, t: int, k: int, n_columns: int) -> int:
+    """Return the exponent by which column k is rescaled at step t: mostly 0, now and then that of its maximum."""
+    if t % RESCALE_EVERY:
+        return 0
+    top = 0.0
+    for i in range(np.uint64(k), np.uint64(message.size), np.uint64(n_columns)):
+        top = max(top, message[i])
+    return math.frexp(top)[1] if 0.0 < top < np.inf else 0
 
 
 @njit(cache=True, error_model="numpy")
-def _shift_of(message: Any, t: int, shift: Any, columns: Any) -> None:
-    """Choose the exponents by which a message is rescaled at step t: mostly 0, now and then those of its maxima."""
-    n_columns = np.uint64(len(columns))
+def backward_scales(scales: Any, messages: Any, exponents: Any, i: int, t: int) -> Any:
+    """Set and return the rows of `scales`: what stopping weighs at step t, and the factor of the next message."""
+    n_columns = exponents.shape[1]
+    stop, factor = scales[0], scales[1]
     for k in range(n_columns):
-        shift[k] = 0
-        if t % RESCALE_EVERY == 0:
-            top = 0.0
-            for s in range(np.uint64(message.size) // n_columns):
-                top = max(top, message[s * n_columns + k])
-            if 0.0 < top < np.inf:
-                shift[k] = math.frexp(top)[1]
-
-
-@njit(cache=True, error_model="numpy")
-def backward_scales(messages: Any, exponents: Any, i: int, t: int, columns: Any) -> Any:
-    """Return (stop, factor): what stopping weighs at step t, and what the message of the next step is multiplied by."""
-    n_columns = len(columns)
-    shift = np.empty(n_columns, dtype=np.int64)
-    stop, factor = np.empty(n_columns), np.empty(n_columns)
-    _shift_of(messages[i + 1], t, shift, columns)
-    for k in range(n_columns):
-        exponents[i, k] = exponents[i + 1, k] + shift[k]
-        factor[k] = math.ldexp(1.0, -shift[k])
+        shift = _shift_of(messages[i + 1], t, k, n_columns)
+        exponents[i, k] = exponents[i + 1, k] + shift
+        factor[k] = math.ldexp(1.0, -shift)
         stop[k] = math.ldexp(1.0, -exponents[i, k])
         messages[i, messages.shape[1] - n_columns + k] = 0.0
     return stop, factor
@@ -71,7 +69,7 @@ def backward_scales(messages: Any, exponents: Any, i: int, t: int, columns: Any)
 def backward_stage(sweep: Any, end: Any, messages: Any, i: int, scales: Any, t: int, b: int, block: int) -> None:
     """Set block b of messages[i], which is of step t; blocks beyond the states are nothing to do."""
     near, rewards, weights, columns = sweep
-    n_states = messages.shape[1] // len(columns) - 1
+    n_states = messages.shape[1] // np.int64(count(columns)) - 1
     lo, hi = b * block, min(n_states, (b + 1) * block)
     if 0 <= lo < n_states:
         prev, out = messages[i + 1], messages[i]
@@ -79,23 +77,16 @@ def backward_stage(sweep: Any, end: Any, messages: Any, i: int, scales: Any, t: 
 
 
 @njit(cache=True, error_model="numpy")
-def forward_scales(cur: Any, alpha_exponent: Any, exponent: Any, log_norm: Any, gain: Any, t: int, columns: Any) -> Any:
-    """Return (factor, scale, node gain, edge gain) of step t: of the next alpha, of a probability, of the tallies."""
-    n_columns = len(columns)
-    shift = np.empty(n_columns, dtype=np.int64)
-    factor, scale, node_gain, edge_gain = (
-        np.empty(n_columns),
-        np.empty(n_columns),
-        np.empty(n_columns),
-        np.empty(n_columns),
-    )
-    _shift_of(cur, t, shift, columns)
-    for k in range(n_columns):
+def forward_scales(scales: Any, cur: Any, alpha_exponent: Any, exponent: Any, log_norm: Any, gain: Any, t: int) -> Any:
+    """Set and return the rows of `scales` for step t: factors of the next alpha, of probabilities, of both tallies."""
+    factor, scale, node_gain, edge_gain = scales[0], scales[1], scales[2], scales[3]
+    for k in range(log_norm.size):
+        shift = _shift_of(cur, t, k, log_norm.size)
         scale[k] = math.exp((alpha_exponent[k] + exponent[k]) * _LN2 - log_norm[k])
         node_gain[k] = gain[t] * scale[k]
         edge_gain[k] = gain[t - 1] * scale[k]
-        factor[k] = math.ldexp(1.0, -shift[k])
-        alpha_exponent[k] += shift[k]
+        factor[k] = math.ldexp(1.0, -shift)
+        alpha_exponent[k] += shift
     return factor, scale, node_gain, edge_gain
 
 
@@ -103,7 +94,7 @@ def forward_scales(cur: Any, alpha_exponent: Any, exponent: Any, log_norm: Any, 
 def forward_stage(sweep: Any, alpha: Any, u: Any, tally: Any, i: int, scales: Any, t: int, b: int, block: int) -> None:
     """Carry alpha to block b of step t and tally it in row i; blocks beyond the states are nothing to do."""
     near, rewards, weights, columns = sweep
-    n_states = u.size // len(columns) - 1
+    n_states = u.size // np.int64(count(columns)) - 1
     lo, hi = b * block, min(n_states, (b + 1) * block)
     if 0 <= lo < n_states:
         arrays = (alpha[(t - 1) % 2], alpha[t % 2], u)
@@ -111,19 +102,23 @@ def forward_stage(sweep: Any, alpha: Any, u: Any, tally: Any, i: int, scales: An
 
 
 @njit(cache=True, error_model="numpy")
-def fill(near: Neighbours, rewards: Rewards, weights: Weights, columns: Any) -> None:
-    """Compute the weights of step 0, which are those of every step when the rewards are steady."""
+def _fill(near: Any, rewards: Any, weights: Any, n_columns: int) -> None:
     fill_nodes(weights.node, rewards, 1.0, 0, rewards.node.size)
-    fill_edges(weights.edge, rewards.prob, rewards.edge, 1.0, np.uint64(0), np.uint64(near.idx.size), columns)
+    fill_edges(weights.edge, rewards.prob, rewards.edge, 1.0, np.uint64(0), np.uint64(near.idx.size), n_columns)
+
+
+def fill(near: Neighbours, rewards: Rewards, weights: Weights, columns: tuple[int, ...]) -> None:
+    """Compute the weights of step 0, which are those of every step when the rewards are steady."""
+    _fill(near, rewards, weights, len(columns))
 
 
 @njit(cache=True, error_model="numpy")
 def _backward_serial(
     near: Any, rewards: Any, weights: Any, end: Any, messages: Any, exponents: Any, t_first: int, columns: Any
 ) -> None:
-    sweep = (near, rewards, weights, columns)
+    sweep, room = (near, rewards, weights, columns), np.empty((2, exponents.shape[1]))
     for i in range(messages.shape[0] - 2, -1, -1):
-        scales = backward_scales(messages, exponents, i, t_first + i, columns)
+        scales = backward_scales(room, messages, exponents, i, t_first + i)
         backward_stage(sweep, end, messages, i, scales, t_first + i, 0, messages.shape[1])
 
 
@@ -131,9 +126,9 @@ def _backward_serial(
 def _backward_parallel(
     near: Any, rewards: Any, weights: Any, end: Any, messages: Any, exponents: Any, t_first: int, columns: Any
 ) -> None:
-    n_blocks = (near.ptr.size + BLOCK - 2) // BLOCK
+    n_blocks, room = (near.ptr.size + BLOCK - 2) // BLOCK, np.empty((2, exponents.shape[1]))
     for i in range(messages.shape[0] - 2, -1, -1):
-        scales = backward_scales(messages, exponents, i, t_first + i, columns)
+        scales = backward_scales(room, messages, exponents, i, t_first + i)
         for b in prange(n_blocks):
             sweep = (near, rewards, weights, columns)
             backward_stage(sweep, end, messages, i, scales, t_first + i, b, BLOCK)
@@ -192,12 +187,17 @@ def _backward_waves(
         # A step that rescales reads the whole message before it, so that it can only be the first of a group.
         t = t_first + top
         depth = min(top + 1, (t - 1) % WAVE + 1)
-        scales = [backward_scales(messages, exponents, top - j, t - j, columns) for j in range(depth)]
+        room = np.empty((depth, 2, exponents.shape[1]))
+        scales = [backward_scales(room[j], messages, exponents, top - j, t - j) for j in range(depth)]
         for c in prange(n_chunks):
             _backward_chunk((near, rewards, weights, columns), end, messages, top, scales, t, c, n_chunks)
         for c in prange(n_chunks - 1):
             _backward_gap((near, rewards, weights, columns), end, messages, top, scales, t, c, n_chunks)
         top -= depth
+
+
+def _few(columns: tuple[int, ...]) -> Any:
+    return columns if len(columns) <= _SPECIALISED else len(columns)
 
 
 def _chunk_count(near: Neighbours) -> int:
@@ -225,7 +225,7 @@ def backward(
     exponents : (n + 1, K), the last row given
     """
     if near.ptr.size - 1 <= BLOCK:
-        _backward_serial(near, rewards, weights, end, messages, exponents, t_first, columns)
+        _backward_serial(near, rewards, weights, end, messages, exponents, t_first, _few(columns))
         return
     with LOCK:
         if near.block:
@@ -249,10 +249,10 @@ def _forward_serial(
     columns: Any,
 ) -> None:
     alpha, alpha_exponent, log_norm = state
-    sweep = (near, rewards, weights, columns)
+    sweep, room = (near, rewards, weights, columns), np.empty((4, log_norm.size))
     for i in range(messages.shape[0] - 1):
         t = t_first + i + 1
-        scales = forward_scales(alpha[(t - 1) % 2], alpha_exponent, exponents[i + 1], log_norm, gain, t, columns)
+        scales = forward_scales(room, alpha[(t - 1) % 2], alpha_exponent, exponents[i + 1], log_norm, gain, t)
         forward_stage(sweep, alpha, messages[i + 1], tally, i, scales, t, 0, messages.shape[1])
 
 
@@ -270,10 +270,10 @@ def _forward_parallel(
     columns: Any,
 ) -> None:
     alpha, alpha_exponent, log_norm = state
-    n_blocks = (near.ptr.size + BLOCK - 2) // BLOCK
+    n_blocks, room = (near.ptr.size + BLOCK - 2) // BLOCK, np.empty((4, log_norm.size))
     for i in range(messages.shape[0] - 1):
         t = t_first + i + 1
-        scales = forward_scales(alpha[(t - 1) % 2], alpha_exponent, exponents[i + 1], log_norm, gain, t, columns)
+        scales = forward_scales(room, alpha[(t - 1) % 2], alpha_exponent, exponents[i + 1], log_norm, gain, t)
         for b in prange(n_blocks):
             sweep = (near, rewards, weights, columns)
             forward_stage(sweep, alpha, messages[i + 1], tally, i, scales, t, b, BLOCK)
@@ -326,8 +326,9 @@ def _forward_waves(
     while first < messages.shape[0] - 1:
         t = t_first + first + 1
         depth = min(messages.shape[0] - 1 - first, WAVE - t % WAVE)
+        room, cur = np.empty((depth, 4, log_norm.size)), alpha[(t - 1) % 2]
         scales = [
-            forward_scales(alpha[(t - 1) % 2], alpha_exponent, exponents[first + j + 1], log_norm, gain, t + j, columns)
+            forward_scales(room[j], cur, alpha_exponent, exponents[first + j + 1], log_norm, gain, t + j)
             for j in range(depth)
         ]
         for c in prange(n_chunks):
@@ -361,7 +362,7 @@ def forward(
     gain : (L,) weight of step t in the tallies
     """
     if near.ptr.size - 1 <= BLOCK:
-        _forward_serial(near, rewards, weights, messages, exponents, state, gain, tally, t_first, columns)
+        _forward_serial(near, rewards, weights, messages, exponents, state, gain, tally, t_first, _few(columns))
         return
     with LOCK:
         if near.block:

@@ -1,8 +1,8 @@
 """Linear space, a block of states at a time: the innermost loops of `linear`.
 
-A row is the K neighbouring doubles of one state. Rows are summed in registers (`vector.load` and friends), over a fixed
-number of table slots, so that the loop over states has no branch that could be mispredicted. Arguments that may be None
-select a variant when numba compiles, not when it runs.
+A row is the K neighbouring doubles of one state, or one of them where K is a number. Rows are summed in registers
+(`simd.load` and friends), over a fixed number of table slots, so that the loop over states has no branch that could be
+mispredicted. Arguments that may be None select a variant when numba compiles, not when it runs.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from limiirl.kernels.simd import add, exp, load, mul, scale, store
+from limiirl.kernels.simd import add, count, exp, lanes, load, mul, scale, store
 
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
@@ -18,29 +18,29 @@ _THREE = np.uint64(3)
 
 
 @njit(forceinline=True, error_model="numpy")
-def _term(x: Any, prev: Any, other: Any, e: Any, columns: Any) -> Any:
+def _term(x: Any, prev: Any, other: Any, e: Any, k: Any, columns: Any) -> Any:
     """Return the row x(edge) prev(neighbour)."""
-    n_columns = np.uint64(len(columns))
-    row = load(prev, np.uint64(other) * n_columns, columns)
+    n_columns = count(columns)
+    row = load(prev, np.uint64(other) * n_columns + k, columns)
     if x is None:
         return row
-    return mul(load(x, e * n_columns, columns), row)
+    return mul(load(x, e * n_columns + k, columns), row)
 
 
 @njit(forceinline=True, error_model="numpy")
-def _gather(near: Any, x: Any, prev: Any, s: Any, narrow: bool, columns: Any) -> Any:
+def _gather(near: Any, x: Any, prev: Any, s: Any, k: Any, narrow: bool, columns: Any) -> Any:
     """Return the sum over the neighbours of s of x(edge) prev(neighbour); if `narrow`, three slots hold them all."""
     width = np.uint64(near.width)
     first = np.uint64(near.ptr[s])
     slot = s * _THREE if narrow else s * width
-    total = _term(x, prev, near.table[slot], first, columns)
-    total = add(total, _term(x, prev, near.table[slot + _ONE], first + _ONE, columns))
-    total = add(total, _term(x, prev, near.table[slot + _TWO], first + _TWO, columns))
+    total = _term(x, prev, near.table[slot], first, k, columns)
+    total = add(total, _term(x, prev, near.table[slot + _ONE], first + _ONE, k, columns))
+    total = add(total, _term(x, prev, near.table[slot + _TWO], first + _TWO, k, columns))
     if not narrow:
         for q in range(_THREE, width):
-            total = add(total, _term(x, prev, near.table[slot + q], first + q, columns))
+            total = add(total, _term(x, prev, near.table[slot + q], first + q, k, columns))
         for e in range(first + width, np.uint64(near.ptr[s + _ONE])):
-            total = add(total, _term(x, prev, near.idx[e], e, columns))
+            total = add(total, _term(x, prev, near.idx[e], e, k, columns))
     return total
 
 
@@ -55,7 +55,7 @@ def fill_nodes(weight: Any, rewards: Any, scale: float, lo: Any, hi: Any) -> Non
 def fill_edges(x: Any, prob: Any, reward: Any, scale: float, lo: Any, hi: Any, columns: Any) -> None:
     """Set x = p exp(scale r) for edges lo to hi, where edges have weights at all."""
     if x is not None:
-        n_columns = np.uint64(len(columns))
+        n_columns = count(columns)
         for e in range(lo, hi):
             for k in range(n_columns):
                 i = e * n_columns + k
@@ -69,7 +69,7 @@ def refresh(near: Any, rewards: Any, weights: Any, t_node: int, t_edge: int, lo:
     """Recompute the weights of states lo to hi, and of their edges, for these steps, where rewards are discounted."""
     if rewards.steady:
         return
-    n_columns = np.uint64(len(columns))
+    n_columns = count(columns)
     fill_nodes(weights.node, rewards, rewards.discount[t_node], lo * n_columns, hi * n_columns)
     first, last = np.uint64(near.ptr[lo]), np.uint64(near.ptr[hi])
     fill_edges(weights.edge, rewards.prob, rewards.edge, rewards.discount[t_edge], first, last, columns)
@@ -97,15 +97,16 @@ def _backward_rows(
     hi: Any,
     columns: Any,
 ) -> None:
-    stop, factor = scales
-    n_columns = np.uint64(len(columns))
-    for s in range(lo, hi):
-        onward = mul(factor, _gather(near, x, prev, s, narrow, columns))
-        total = add(_stopped(stop, end, s), onward)
-        o = s * n_columns
-        if own:
-            total = mul(total, load(w, o, columns))
-        store(out, o, total)
+    n_columns = count(columns)
+    for k in range(np.uint64(0), n_columns, lanes(columns)):
+        stop, factor = load(scales[0], k, columns), load(scales[1], k, columns)
+        for s in range(lo, hi):
+            onward = mul(factor, _gather(near, x, prev, s, k, narrow, columns))
+            total = add(_stopped(stop, end, s), onward)
+            o = s * n_columns + k
+            if own:
+                total = mul(total, load(w, o, columns))
+            store(out, o, total)
 
 
 @njit(cache=True, error_model="numpy")
@@ -123,35 +124,35 @@ def backward_block(
     columns: Any,
 ) -> None:
     """Set the message of step t for states lo to hi from that of the next step; step 0 leaves out the own reward."""
-    rows = (load(scales[0], np.uint64(0), columns), load(scales[1], np.uint64(0), columns))
     refresh(near, rewards, weights, t, t, lo, hi, columns)
     if near.width == 3 and not near.overflows and t > 0:
-        _backward_rows(near, weights.edge, weights.node, end, prev, out, rows, True, True, lo, hi, columns)
+        _backward_rows(near, weights.edge, weights.node, end, prev, out, scales, True, True, lo, hi, columns)
     else:
-        _backward_rows(near, weights.edge, weights.node, end, prev, out, rows, t > 0, False, lo, hi, columns)
+        _backward_rows(near, weights.edge, weights.node, end, prev, out, scales, t > 0, False, lo, hi, columns)
 
 
 @njit(forceinline=True, error_model="numpy")
-def _tally_edges(near: Any, x: Any, cur: Any, edge: Any, gained: Any, s: Any, columns: Any) -> None:
+def _tally_edges(near: Any, x: Any, cur: Any, edge: Any, gained: Any, s: Any, k: Any, columns: Any) -> None:
     """Add what each edge into s carries, times the row `gained`, to `edge`."""
     if edge is None:
         return
-    n_columns = np.uint64(len(columns))
+    n_columns = count(columns)
     for e in range(np.uint64(near.ptr[s]), np.uint64(near.ptr[s + _ONE])):
-        flow = _term(x, cur, near.idx[e], e, columns)
-        store(edge, e * n_columns, add(load(edge, e * n_columns, columns), mul(gained, flow)))
+        flow = _term(x, cur, near.idx[e], e, k, columns)
+        o = e * n_columns + k
+        store(edge, o, add(load(edge, o, columns), mul(gained, flow)))
 
 
 @njit(forceinline=True, error_model="numpy")
-def _record_shares(near: Any, x: Any, cur: Any, share: Any, i: int, arrived: Any, s: Any, columns: Any) -> None:
+def _record_shares(near: Any, x: Any, cur: Any, share: Any, i: int, arrived: Any, s: Any, k: Any, columns: Any) -> None:
     """Set row i of `share` to the part that each edge into s has in the row `arrived`."""
     if share is None:
         return
-    n_columns = np.uint64(len(columns))
+    n_columns = count(columns)
     for e in range(np.uint64(near.ptr[s]), np.uint64(near.ptr[s + _ONE])):
-        flow = _term(x, cur, near.idx[e], e, columns)
-        for k in range(len(columns)):
-            share[i, e * n_columns + np.uint64(k)] = flow[k] / arrived[k] if arrived[k] > 0.0 else 0.0
+        flow = _term(x, cur, near.idx[e], e, k, columns)
+        for j in range(len(arrived)):
+            share[i, e * n_columns + k + np.uint64(j)] = flow[j] / arrived[j] if arrived[j] > 0.0 else 0.0
 
 
 @njit(forceinline=True, error_model="numpy")
@@ -168,21 +169,33 @@ def _record_visits(visits: Any, i: int, probability: Any, o: Any) -> None:
 
 @njit(forceinline=True, error_model="numpy")
 def _forward_rows(
-    near: Any, x: Any, w: Any, arrays: Any, tally: Any, i: int, gains: Any, narrow: bool, lo: Any, hi: Any, columns: Any
+    near: Any,
+    x: Any,
+    w: Any,
+    arrays: Any,
+    tally: Any,
+    i: int,
+    scales: Any,
+    narrow: bool,
+    lo: Any,
+    hi: Any,
+    columns: Any,
 ) -> None:
     cur, nxt, u = arrays
-    factor, once, node_gain, edge_gain = gains
-    n_columns = np.uint64(len(columns))
-    for s in range(lo, hi):
-        o = s * n_columns
-        arrived = _gather(near, x, cur, s, narrow, columns)
-        onward = load(u, o, columns)
-        joint = mul(arrived, onward)
-        _tally_state(tally.node, mul(node_gain, joint), o, columns)
-        _tally_edges(near, x, cur, tally.edge, mul(edge_gain, onward), s, columns)
-        _record_visits(tally.visits, i, mul(once, joint), o)
-        _record_shares(near, x, cur, tally.share, i, arrived, s, columns)
-        store(nxt, o, mul(arrived, mul(factor, load(w, o, columns))))
+    n_columns = count(columns)
+    for k in range(np.uint64(0), n_columns, lanes(columns)):
+        factor, once = load(scales[0], k, columns), load(scales[1], k, columns)
+        node_gain, edge_gain = load(scales[2], k, columns), load(scales[3], k, columns)
+        for s in range(lo, hi):
+            o = s * n_columns + k
+            arrived = _gather(near, x, cur, s, k, narrow, columns)
+            onward = load(u, o, columns)
+            joint = mul(arrived, onward)
+            _tally_state(tally.node, mul(node_gain, joint), o, columns)
+            _tally_edges(near, x, cur, tally.edge, mul(edge_gain, onward), s, k, columns)
+            _record_visits(tally.visits, i, mul(once, joint), o)
+            _record_shares(near, x, cur, tally.share, i, arrived, s, k, columns)
+            store(nxt, o, mul(arrived, mul(factor, load(w, o, columns))))
 
 
 @njit(cache=True, error_model="numpy")
@@ -200,15 +213,8 @@ def forward_block(
     columns: Any,
 ) -> None:
     """Carry alpha to states lo to hi of step t and tally them in row i; `arrays` are alpha before and after, and u."""
-    zero = np.uint64(0)
-    gains = (
-        load(scales[0], zero, columns),
-        load(scales[1], zero, columns),
-        load(scales[2], zero, columns),
-        load(scales[3], zero, columns),
-    )
     refresh(near, rewards, weights, t, t - 1, lo, hi, columns)
     if near.width == 3 and not near.overflows:
-        _forward_rows(near, weights.edge, weights.node, arrays, tally, i, gains, True, lo, hi, columns)
+        _forward_rows(near, weights.edge, weights.node, arrays, tally, i, scales, True, lo, hi, columns)
     else:
-        _forward_rows(near, weights.edge, weights.node, arrays, tally, i, gains, False, lo, hi, columns)
+        _forward_rows(near, weights.edge, weights.node, arrays, tally, i, scales, False, lo, hi, columns)

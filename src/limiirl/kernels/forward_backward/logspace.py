@@ -65,9 +65,8 @@ def _floor(end: Any, s: int) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def _shift_of(message: Any, columns: Any) -> Any:
+def _shift_of(message: Any, n_columns: int) -> Any:
     """Return whole numbers near the maxima of a message: kept apart, they leave its digits to what differs."""
-    n_columns = len(columns)
     shift = np.zeros(n_columns, dtype=np.int64)
     for k in range(n_columns):
         top = -np.inf
@@ -79,17 +78,17 @@ def _shift_of(message: Any, columns: Any) -> Any:
 
 
 @njit(cache=True, error_model="numpy")
-def _backward_scales(messages: Any, exponents: Any, i: int, columns: Any) -> Any:
-    shift = _shift_of(messages[i + 1], columns)
-    for k in range(len(columns)):
+def _backward_scales(messages: Any, exponents: Any, i: int, n_columns: int) -> Any:
+    shift = _shift_of(messages[i + 1], n_columns)
+    for k in range(n_columns):
         exponents[i, k] = exponents[i + 1, k] + shift[k]
     return shift, exponents[i]
 
 
 @njit(cache=True, error_model="numpy")
-def _forward_scales(cur: Any, alpha_exponent: Any, exponent: Any, log_norm: Any, columns: Any) -> Any:
-    shift, offset = _shift_of(cur, columns), np.empty(len(columns))
-    for k in range(len(columns)):
+def _forward_scales(cur: Any, alpha_exponent: Any, exponent: Any, log_norm: Any, n_columns: int) -> Any:
+    shift, offset = _shift_of(cur, n_columns), np.empty(n_columns)
+    for k in range(n_columns):
         offset[k] = (alpha_exponent[k] + exponent[k]) - log_norm[k]
         alpha_exponent[k] += shift[k]
     return shift, offset
@@ -97,10 +96,9 @@ def _forward_scales(cur: Any, alpha_exponent: Any, exponent: Any, log_norm: Any,
 
 @njit(cache=True, error_model="numpy")
 def _backward_block(
-    near: Any, rewards: Any, end: Any, prev: Any, out: Any, scales: Any, t: int, lo: int, hi: int, columns: Any
+    near: Any, rewards: Any, end: Any, prev: Any, out: Any, scales: Any, t: int, lo: int, hi: int, n_columns: int
 ) -> None:
     shift, exponent = scales
-    n_columns = len(columns)
     own = rewards.discount[t] if t > 0 else 0.0
     for s in range(lo, hi):
         for k in range(n_columns):
@@ -113,25 +111,25 @@ def _backward_block(
 
 @njit(cache=True, error_model="numpy")
 def _backward_serial(
-    near: Any, rewards: Any, end: Any, messages: Any, exponents: Any, t_first: int, columns: Any
+    near: Any, rewards: Any, end: Any, messages: Any, exponents: Any, t_first: int, n_columns: int
 ) -> None:
-    hi = messages.shape[1] // len(columns) - 1
+    hi = messages.shape[1] // n_columns - 1
     for i in range(messages.shape[0] - 2, -1, -1):
-        scales = _backward_scales(messages, exponents, i, columns)
-        _backward_block(near, rewards, end, messages[i + 1], messages[i], scales, t_first + i, 0, hi, columns)
+        scales = _backward_scales(messages, exponents, i, n_columns)
+        _backward_block(near, rewards, end, messages[i + 1], messages[i], scales, t_first + i, 0, hi, n_columns)
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
 def _backward_parallel(
-    near: Any, rewards: Any, end: Any, messages: Any, exponents: Any, t_first: int, columns: Any
+    near: Any, rewards: Any, end: Any, messages: Any, exponents: Any, t_first: int, n_columns: int
 ) -> None:
-    n_states = messages.shape[1] // len(columns) - 1
+    n_states = messages.shape[1] // n_columns - 1
     for i in range(messages.shape[0] - 2, -1, -1):
         prev, out = messages[i + 1], messages[i]
-        scales = _backward_scales(messages, exponents, i, columns)
+        scales = _backward_scales(messages, exponents, i, n_columns)
         for b in prange((n_states + BLOCK - 1) // BLOCK):
             lo, hi = b * BLOCK, min(n_states, (b + 1) * BLOCK)
-            _backward_block(near, rewards, end, prev, out, scales, t_first + i, lo, hi, columns)
+            _backward_block(near, rewards, end, prev, out, scales, t_first + i, lo, hi, n_columns)
 
 
 def backward(
@@ -147,9 +145,9 @@ def backward(
     """Fill messages[i] with log u_t (log beta_0 at t = 0), t = t_first + i, from the last row down, which is given."""
     if near.ptr.size - 1 > BLOCK:
         with LOCK:
-            _backward_parallel(near, rewards, end, messages, exponents, t_first, columns)
+            _backward_parallel(near, rewards, end, messages, exponents, t_first, len(columns))
     else:
-        _backward_serial(near, rewards, end, messages, exponents, t_first, columns)
+        _backward_serial(near, rewards, end, messages, exponents, t_first, len(columns))
 
 
 @njit(forceinline=True, error_model="numpy")
@@ -207,9 +205,8 @@ def _forward_block(
     t: int,
     lo: int,
     hi: int,
-    columns: Any,
+    n_columns: int,
 ) -> None:
-    n_columns = len(columns)
     shift, offset = scales
     visits, share = _row(tally.visits, i), _row(tally.share, i)
     prob, reward, scale = rewards.prob, rewards.edge, rewards.discount[t - 1]
@@ -235,15 +232,15 @@ def _forward_serial(
     gain: Any,
     tally: Any,
     t_first: int,
-    columns: Any,
+    n_columns: int,
 ) -> None:
     alpha, alpha_exponent, log_norm = state
-    hi = messages.shape[1] // len(columns) - 1
+    hi = messages.shape[1] // n_columns - 1
     for i in range(messages.shape[0] - 1):
         t = t_first + i + 1
         cur, nxt, u = alpha[(t - 1) % 2], alpha[t % 2], messages[i + 1]
-        scales = _forward_scales(cur, alpha_exponent, exponents[i + 1], log_norm, columns)
-        _forward_block(near, rewards, cur, nxt, u, scales, gain, tally, i, t, 0, hi, columns)
+        scales = _forward_scales(cur, alpha_exponent, exponents[i + 1], log_norm, n_columns)
+        _forward_block(near, rewards, cur, nxt, u, scales, gain, tally, i, t, 0, hi, n_columns)
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
@@ -256,17 +253,17 @@ def _forward_parallel(
     gain: Any,
     tally: Any,
     t_first: int,
-    columns: Any,
+    n_columns: int,
 ) -> None:
     alpha, alpha_exponent, log_norm = state
-    n_states = messages.shape[1] // len(columns) - 1
+    n_states = messages.shape[1] // n_columns - 1
     for i in range(messages.shape[0] - 1):
         t = t_first + i + 1
         cur, nxt, u = alpha[(t - 1) % 2], alpha[t % 2], messages[i + 1]
-        scales = _forward_scales(cur, alpha_exponent, exponents[i + 1], log_norm, columns)
+        scales = _forward_scales(cur, alpha_exponent, exponents[i + 1], log_norm, n_columns)
         for b in prange((n_states + BLOCK - 1) // BLOCK):
             lo, hi = b * BLOCK, min(n_states, (b + 1) * BLOCK)
-            _forward_block(near, rewards, cur, nxt, u, scales, gain, tally, i, t, lo, hi, columns)
+            _forward_block(near, rewards, cur, nxt, u, scales, gain, tally, i, t, lo, hi, n_columns)
 
 
 def forward(
@@ -284,6 +281,6 @@ def forward(
     """Carry log alpha from step t_first over the steps of `messages`, tallying every step on the way."""
     if near.ptr.size - 1 > BLOCK:
         with LOCK:
-            _forward_parallel(near, rewards, messages, exponents, state, gain, tally, t_first, columns)
+            _forward_parallel(near, rewards, messages, exponents, state, gain, tally, t_first, len(columns))
     else:
-        _forward_serial(near, rewards, messages, exponents, state, gain, tally, t_first, columns)
+        _forward_serial(near, rewards, messages, exponents, state, gain, tally, t_first, len(columns))
