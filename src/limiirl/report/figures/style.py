@@ -276,7 +276,6 @@ _STYLES: dict[str, MethodStyle] = {
     # Executors, which share no figure with methods.
     "local": _style(SERIES[0], "o", _SOLID, filled=True),
     "dask": _style(SERIES[1], "D", _DASH, filled=True),
-    "ray": _style(SERIES[2], "^", _DASHDOT, filled=False),
 }
 # Models of behaviour, by colours that stay apart for eyes that see red and green, or blue and yellow, alike; the model
 # with which others are compared has the colour of the text.

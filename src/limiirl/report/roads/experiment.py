@@ -1,35 +1,26 @@
-"""From a fit, or from a whole driver experiment, to its page: what is shown is put together here."""
+"""The page of a driver experiment."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidDemos, InvalidParameter, LimiirlWarning
+from limiirl.errors import InvalidParameter, LimiirlWarning
 from limiirl.experiments.drivers import DriverResults, DriverRow
 from limiirl.experiments.drivers_trial import DESTINATION_METHODS, DriverData, Trial, driver_mixture
-from limiirl.forecast import Forecaster
-from limiirl.mdp import RewardEnsemble
 from limiirl.metrics import Interval
 from limiirl.mixture import IntentMixture
 from limiirl.report.document import Report
-from limiirl.report.page import write
-from limiirl.report.roads.forecasts import forecast_example
-from limiirl.report.roads.styles import drivers_page, selection_table
-from limiirl.report.roads.view import DriversView, ForecastExample
+from limiirl.report.roads.styles import drivers_page, example_forecasts, view_of_mixture
+from limiirl.report.roads.view import DriversView
 from limiirl.report.tables import Cell, Column, Content, Table
-from limiirl.roads.drivers.fit import DriverFit
-from limiirl.roads.features import FeatureChoice, choose
-from limiirl.roads.network import RoadNetwork
+from limiirl.roads.features import choose
 
 STARTS: Mapping[str, str] = {
     "hard clusters (k-means)": "k-means, MLE",
@@ -37,14 +28,6 @@ STARTS: Mapping[str, str] = {
     "random rewards": "random rewards",
 }
 """Columns of the reward plots by the method that they show, as in the paper's appendix F."""
-# Starts of `IntentMixture` as a reader knows them.
-_NAMES = {
-    "kmeans": "k-means",
-    "gmm": "GMM",
-    "best": "the best of k-means and GMM",
-    "random": "random memberships",
-    "random_rewards": "random rewards",
-}
 # The settings of a plan in words.
 _SETTINGS = {
     "n_intents": "styles of a mixture",
@@ -64,50 +47,6 @@ _SETTINGS = {
 }
 _SHOWN = 2000
 _EXAMPLES = 3
-# A trip to forecast should be neither a hop nor a tour.
-_EXAMPLE_SEGMENTS = (40, 150)
-
-
-def styles_view(
-    network: RoadNetwork, fit: DriverFit, *, title: str = "Driving styles", examples: int = 0
-) -> DriversView:
-    """Return what the page of one fit shows, with so many example forecasts."""
-    mixture, demos = fit.mixture, fit.demos
-    facts = {
-        "model": type(mixture.irl_).__name__,
-        "trips": f"{len(demos):,}",
-        "clusters that a stick-breaking GMM sees": fit.sticks,
-        "EM iterations": mixture.n_iter_,
-    }
-    start = _NAMES.get(mixture.init, mixture.init) if isinstance(mixture.init, str) else "a start that was given"
-    forecasts = _examples(network, mixture, demos, examples)
-    view = _view(network, fit.features, {start: mixture.ensemble_}, mixture, demos)
-    tables = [] if fit.selection is None else [selection_table(fit.selection)]
-    return replace(view, title=title, facts=facts, forecasts=forecasts, trained=True, tables=tables)
-
-
-def styles_report(
-    network: RoadNetwork, fit: DriverFit, *, title: str = "Driving styles", examples: bool = True
-) -> Report:
-    """Return the page of one fit: styles in words and on the map, rewards, and, as examples, single trips.
-
-    Examples
-    --------
-    >>> from limiirl.roads import City
-    >>> from limiirl.roads.drivers.fit import fit_drivers
-    >>> city = City(seed=1, radius_km=0.8)
-    >>> demos = city.drive(n_drivers=6, trips_each=4).demos
-    >>> fit = fit_drivers(city.network, demos, 2, model="DestinationMaxEnt", features=city.features, by_driver=True)
-    >>> styles_report(city.network, fit).title
-    'Driving styles'
-    """
-    view = styles_view(network, fit, title=title, examples=_EXAMPLES if examples else 0)
-    return drivers_page(replace(view, examples=examples))
-
-
-def write_styles(network: RoadNetwork, fit: DriverFit, folder: str | PathLike[str], *, examples: bool = True) -> Path:
-    """Write the page of a fit to a folder, with single trips as examples or without, and return its address."""
-    return write(styles_report(network, fit, examples=examples), folder)
 
 
 def experiment_report(data: DriverData, results: DriverResults) -> Report:
@@ -130,8 +69,10 @@ def experiment_view(data: DriverData, results: DriverResults) -> DriversView:
     guide = _restored(data, results, Trial(best.split, bound, 1.0), data.split(plan, best.split)[0])
     facts = {_SETTINGS.get(name, name): _said(value) for name, value in plan.as_dict().items()}
     # Styles of the model that forecasts are not those of the page, so that their probabilities go unnamed.
-    forecasts = [replace(found, intents=np.empty(0)) for found in _examples(data.network, guide, shown, _EXAMPLES)]
-    view = _view(data.network, choose(plan.features), ensembles, mixture, shown)
+    forecasts = [
+        replace(found, intents=np.empty(0)) for found in example_forecasts(data.network, guide, shown, _EXAMPLES)
+    ]
+    view = view_of_mixture(data.network, choose(plan.features), ensembles, mixture, shown)
     return replace(
         view,
         title="Drivers: styles, routes and forecasts",
@@ -156,40 +97,6 @@ def _restored(data: DriverData, results: DriverResults, trial: Trial, demos: Dem
         warnings.simplefilter("ignore", LimiirlWarning)  # nothing is learned here, and what was has been told
         fitted: IntentMixture = mixture.fit(data.mdp(results.plan, trial), demos)
     return fitted
-
-
-def _view(
-    network: RoadNetwork,
-    features: FeatureChoice,
-    ensembles: Mapping[str, RewardEnsemble],
-    mixture: IntentMixture,
-    demos: Demonstrations,
-) -> DriversView:
-    plain = mixture.mdp_.replace(gamma=1.0)
-    memberships = np.asarray(mixture.responsibilities_)
-    return DriversView(
-        network, plain.feature_names, features.groups, ensembles, demos, memberships, demos.features(plain)
-    )
-
-
-def _examples(network: RoadNetwork, mixture: IntentMixture, demos: Demonstrations, n: int) -> list[ForecastExample]:
-    """Return forecasts of the first n trips of middling length, whose own ends are not among the candidates.
-
-    A trip that leads to no other's end has none.
-    """
-    if n == 0 or len(demos) < 2:  # no other trip's end
-        return []
-    low, high = _EXAMPLE_SEGMENTS
-    middling = np.flatnonzero((demos.lengths >= low) & (demos.lengths <= high))
-    found: list[ForecastExample] = []
-    forecaster = Forecaster(mixture, demos)
-    for i in (middling if middling.size else np.argsort(-demos.lengths)).tolist():
-        others = forecaster.ending_as(demos[np.arange(len(demos)) != i])
-        with suppress(InvalidDemos):
-            found.append(forecast_example(others, network, demos[i].states, title=f"Trip {len(found) + 1}"))
-        if len(found) == n:
-            break
-    return found
 
 
 def _table(results: DriverResults, *, to_destination: bool) -> Table:

@@ -6,21 +6,31 @@ How the number of styles was chosen: what `select_intents` found, as a table of 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 
 import numpy as np
 
 from limiirl._typing import FloatArray
-from limiirl.mixture import Selection, SelectionRow
+from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidDemos
+from limiirl.forecast import Forecaster
+from limiirl.mdp import RewardEnsemble
+from limiirl.mixture import IntentMixture, Selection, SelectionRow
 from limiirl.report.document import Callout, Facts, Figure, Item, Report, Section, Text
 from limiirl.report.maps import Layer, Map, Stroke
 from limiirl.report.markup import literal
+from limiirl.report.page import write
 from limiirl.report.roads.figures import driver_rewards, find_pair, two_routes
-from limiirl.report.roads.forecasts import forecast_section
+from limiirl.report.roads.forecasts import forecast_example, forecast_section
 from limiirl.report.roads.layers import chains, flow_layers, near, ranks, streets, way
-from limiirl.report.roads.view import DriversView
+from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.report.svg import SERIES
 from limiirl.report.tables import Cell, Column, Content, Table
-from limiirl.roads import RoadNetwork
+from limiirl.roads import DriverFit, FeatureChoice, RoadNetwork
 from limiirl.roads.drivers.styles import NOT_LENGTHS
 
 GAUGE = (
@@ -37,6 +47,17 @@ GAUGE = (
 _DRIVEN = 0.002
 _EXAMPLES = 3
 _AROUND_M = 1500.0
+_FORECASTS = 3
+# A trip to forecast should be neither a hop nor a tour.
+_EXAMPLE_SEGMENTS = (40, 150)
+# Starts of `IntentMixture` as a reader knows them.
+_NAMES = {
+    "kmeans": "k-means",
+    "gmm": "GMM",
+    "best": "the best of k-means and GMM",
+    "random": "random memberships",
+    "random_rewards": "random rewards",
+}
 
 
 def drivers_page(view: DriversView) -> Report:
@@ -255,13 +276,92 @@ def _rewards(view: DriversView) -> Figure:
     return Figure("rewards", "Learned rewards", drawn.alt, caption, lambda: drawn.figure, drawn.columns)
 
 
+def styles_view(
+    network: RoadNetwork, fit: DriverFit, *, title: str = "Driving styles", examples: int = 0
+) -> DriversView:
+    """Return what the page of one fit shows, with so many example forecasts."""
+    mixture, demos = fit.mixture, fit.demos
+    facts = {
+        "model": type(mixture.irl_).__name__,
+        "trips": f"{len(demos):,}",
+        "clusters that a stick-breaking GMM sees": fit.sticks,
+        "EM iterations": mixture.n_iter_,
+    }
+    start = _NAMES.get(mixture.init, mixture.init) if isinstance(mixture.init, str) else "a start that was given"
+    forecasts = example_forecasts(network, mixture, demos, examples)
+    view = view_of_mixture(network, fit.features, {start: mixture.ensemble_}, mixture, demos)
+    tables = [] if fit.selection is None else [selection_table(fit.selection)]
+    return replace(view, title=title, facts=facts, forecasts=forecasts, trained=True, tables=tables)
+
+
+def styles_report(
+    network: RoadNetwork, fit: DriverFit, *, title: str = "Driving styles", examples: bool = True
+) -> Report:
+    """Return the page of one fit: styles in words and on the map, rewards, and, as examples, single trips.
+
+    Examples
+    --------
+    >>> from limiirl.roads import City
+    >>> from limiirl.roads.drivers.fit import fit_drivers
+    >>> city = City(seed=1, radius_km=0.8)
+    >>> demos = city.drive(n_drivers=6, trips_each=4).demos
+    >>> fit = fit_drivers(city.network, demos, 2, model="DestinationMaxEnt", features=city.features, by_driver=True)
+    >>> styles_report(city.network, fit).title
+    'Driving styles'
+    """
+    view = styles_view(network, fit, title=title, examples=_FORECASTS if examples else 0)
+    return drivers_page(replace(view, examples=examples))
+
+
+def write_styles(network: RoadNetwork, fit: DriverFit, folder: str | PathLike[str], *, examples: bool = True) -> Path:
+    """Write the page of a fit to a folder, with single trips as examples or without, and return its address."""
+    return write(styles_report(network, fit, examples=examples), folder)
+
+
+def view_of_mixture(
+    network: RoadNetwork,
+    features: FeatureChoice,
+    ensembles: Mapping[str, RewardEnsemble],
+    mixture: IntentMixture,
+    demos: Demonstrations,
+) -> DriversView:
+    """Return the view of a fitted mixture and the trips whose memberships it has."""
+    plain = mixture.mdp_.replace(gamma=1.0)
+    memberships = np.asarray(mixture.responsibilities_)
+    return DriversView(
+        network, plain.feature_names, features.groups, ensembles, demos, memberships, demos.features(plain)
+    )
+
+
+def example_forecasts(
+    network: RoadNetwork, mixture: IntentMixture, demos: Demonstrations, n: int
+) -> list[ForecastExample]:
+    """Return forecasts of the first n trips of middling length, whose own ends are not among the candidates.
+
+    A trip that leads to no other's end has none.
+    """
+    if n == 0 or len(demos) < 2:  # no other trip's end
+        return []
+    low, high = _EXAMPLE_SEGMENTS
+    middling = np.flatnonzero((demos.lengths >= low) & (demos.lengths <= high))
+    found: list[ForecastExample] = []
+    forecaster = Forecaster(mixture, demos)
+    for i in (middling if middling.size else np.argsort(-demos.lengths)).tolist():
+        others = forecaster.ending_as(demos[np.arange(len(demos)) != i])
+        with suppress(InvalidDemos):
+            found.append(forecast_example(others, network, demos[i].states, title=f"Trip {len(found) + 1}"))
+        if len(found) == n:
+            break
+    return found
+
+
 def selection_table(selection: Selection) -> Table:
     """Return a table with a line a number of styles; the recommended one is marked.
 
     Examples
     --------
-    >>> rows = (SelectionRow(1, held_out=-9.0, held_out_se=0.2), SelectionRow(2, held_out=-8.5, held_out_se=0.2, bic=17.0))
-    >>> found = Selection(rows, 2, {"held_out": 2}, "2 intents, by cross-validation.", {})
+    >>> one, two = SelectionRow(1, held_out=-9.0), SelectionRow(2, held_out=-8.5, held_out_se=0.2, bic=17.0)
+    >>> found = Selection((one, two), 2, {"held_out": 2}, "2 intents, by cross-validation.", {})
     >>> [cell.text for cell in selection_table(found).cells[1]][:3]
     ['2', '–', '−8.50 ± 0.20']
     """
