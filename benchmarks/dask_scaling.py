@@ -23,7 +23,7 @@ from benchmarks.measure import describe_machine
 from benchmarks.streaming import MODEL, START, WORLD
 from benchmarks.trials import cluster
 from limiirl import IntentMixture, select_intents
-from limiirl.executors import Executor, Session, ordered
+from limiirl.executors import Executor, Session, map_ordered
 from limiirl.streams import Calls, fit_streamed, write_features
 from limiirl.worlds import RoadGrid
 
@@ -40,9 +40,9 @@ def nothing(held: Any, task: Any) -> None:
 def seconds_a_task(session: Session, held: Any, tasks: list[Any]) -> float:
     """Return the seconds between two results, all else being done."""
     function = partial(nothing, held)
-    ordered(function, tasks[:8], session)
+    map_ordered(function, tasks[:8], session)
     begun = time.perf_counter()
-    ordered(function, tasks, session)
+    map_ordered(function, tasks, session)
     return (time.perf_counter() - begun) / len(tasks)
 
 

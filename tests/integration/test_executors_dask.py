@@ -8,16 +8,17 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from concurrent.futures import wait
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from limiirl.errors import BackendUnavailable, LimiirlWarning
-from limiirl.executors import Executor, Lost, execute, ordered
+from limiirl.executors import Executor, LostTask, execute, map_ordered
 from limiirl.executors import dask as clusters
-from limiirl.executors.local import Ticket
+from tests.helpers import raises
 from tests.oracles.clusters import Cluster, await_workers, cluster, dask, living
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
@@ -84,7 +85,7 @@ def test_results_are_those_of_a_loop(executor: Executor) -> None:
 
 def test_workers_of_another_version_are_refused(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "__version__", "0.0")  # here, and not in the workers
-    with pytest.raises(BackendUnavailable, match=r"have limiirl .*, and here it is 0\.0: they could compute other"):
+    with raises(BackendUnavailable, parameter="scheduler", value=executor.scheduler):
         list(execute(abs, TASKS, executor))
 
 
@@ -166,31 +167,24 @@ def test_a_task_whose_worker_died_is_tried_again(executor: Executor, tmp_path: P
 def test_a_task_that_always_kills_is_lost_and_no_other(executor: Executor) -> None:
     results = dict(execute(die_at_four, TASKS, executor))
     lost = results.pop(4)
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, LostTask)
     assert lost.attempts == 2
-    assert str(lost).startswith("2 workers died, the last while it ran this task alone. The log of the last one")
     assert results == {task: task**2 for task in TASKS if task != 4}
 
 
 def test_a_result_whose_worker_dies_before_it_is_taken_is_kept(tmp_path: Path) -> None:
-    with cluster(tmp_path, workers=1) as (address, _):
-        pool = clusters.DaskPool(address, None)
-        try:
-            pool.use(process)
-            ticket = Ticket(0)
-            pool.submit(ticket)
-            (future,) = pool._tickets
-            while pool._ended.empty():
-                time.sleep(0.005)
-            (worker,) = living(address)
-            os.kill(worker, signal.SIGKILL)
-            end = time.monotonic() + 30
-            while future.status == "finished" and time.monotonic() < end:
-                time.sleep(0.005)
-            assert future.status != "finished"
-            assert list(pool.collect()) == [(ticket, worker)]
-        finally:
-            pool.close()
+    with cluster(tmp_path, workers=1) as (address, _), closing(clusters.DaskBackend(address, None)) as backend:
+        backend.load(process)
+        future = backend.submit(0)
+        (remote,) = backend._remote.values()
+        assert wait([future], timeout=30).done
+        (worker,) = living(address)
+        os.kill(worker, signal.SIGKILL)
+        end = time.monotonic() + 30
+        while remote.status == "finished" and time.monotonic() < end:
+            time.sleep(0.005)
+        assert remote.status != "finished"
+        assert future.result() == worker
 
 
 def die_at_second(folder: Path, task: int) -> int:
@@ -232,18 +226,18 @@ def test_a_scheduler_that_goes_away_midway_is_told(
         results = execute(task, range(5000), Executor("dask", scheduler=address))
         next(results)
         threading.Timer(after, scheduler.kill).start()
-        with pytest.raises(BackendUnavailable, match=f"at {address} has gone away. Start the run again"):
+        with raises(BackendUnavailable, parameter="scheduler", value=address) as caught:
             list(results)
+    assert "gone away" in str(caught.value)
     assert capfd.readouterr().err == ""
 
 
 def test_a_scheduler_without_workers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "_WORKERS_SECONDS", 1)
-    with (
-        cluster(tmp_path, workers=0) as (address, _),
-        pytest.raises(BackendUnavailable, match=f"had no worker within 1 seconds. Start some: dask worker {address}"),
-    ):
-        list(execute(abs, TASKS, Executor("dask", scheduler=address)))
+    with cluster(tmp_path, workers=0) as (address, _):
+        with raises(BackendUnavailable, parameter="scheduler", value=address) as caught:
+            list(execute(abs, TASKS, Executor("dask", scheduler=address)))
+        assert "no worker" in str(caught.value)
 
 
 def test_a_run_whose_workers_have_all_gone_says_that_it_waits_and_goes_on(
@@ -267,14 +261,13 @@ def test_a_run_whose_workers_have_all_gone_says_that_it_waits_and_goes_on(
     assert sorted(task for task, _ in found) == list(range(50))
     told = [str(warning.message) for warning in said if "no worker" in str(warning.message)]
     assert len(told) == 1
-    assert "has had no worker for 1 seconds. The run waits, and goes on" in told[0]
 
 
 def test_a_scheduler_that_does_not_answer_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "_CONNECT_SECONDS", 1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"  # nobody listens there once it is closed
-    with pytest.raises(BackendUnavailable, match=f"No Dask scheduler answers at {address} .*Check the address"):
+    with raises(BackendUnavailable, parameter="scheduler", value=address):
         list(execute(abs, TASKS, Executor("dask", scheduler=address)))
 
 
@@ -330,7 +323,7 @@ class Shared:
 def test_threads_of_a_worker_take_turns(tmp_path: Path) -> None:
     with (
         cluster(tmp_path, workers=1, threads=4) as (address, _),
-        pytest.warns(LimiirlWarning, match="have up to 4 threads, of which a task uses one"),
+        pytest.warns(LimiirlWarning, match="4 threads"),
     ):
         results = dict(execute(Shared(), range(20), Executor("dask", workers=8, scheduler=address)))
     assert results == dict.fromkeys(range(20), True)
@@ -338,7 +331,7 @@ def test_threads_of_a_worker_take_turns(tmp_path: Path) -> None:
 
 def test_a_session_keeps_its_connection_and_forgets_what_was_left(executor: Executor) -> None:
     with executor.session() as session:
-        assert ordered(abs, [-3, -1, -2], session) == [3, 1, 2]
+        assert map_ordered(abs, [-3, -1, -2], session) == [3, 1, 2]
         results = execute(process, range(1000), session)
         next(results)
         results.close()  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from limiirl.executors import Executor, Lost, execute
+from limiirl.executors import Executor, LostTask, execute
 from tests.oracles.clusters import cluster
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
@@ -67,5 +67,5 @@ def test_many_tasks_with_a_large_input_stay_below_the_limit(executor: Executor) 
 
 def test_a_task_over_the_limit_is_lost_and_no_other(executor: Executor) -> None:
     found = dict(execute(greedy, range(6), executor))
-    assert isinstance(found.pop(3), Lost)
+    assert isinstance(found.pop(3), LostTask)
     assert found == {task: task for task in range(6) if task != 3}

@@ -68,7 +68,7 @@ def test_json_is_the_counts_and_nothing_else(folder):
         (["margin", "--repeats", "0"], "repeats must be at least 1; got 0"),
         (["margin", "--repeats", "-2"], "repeats must be at least 1; got -2"),
         (["margin", "--workers", "0"], "workers must be a whole number of at least 1"),
-        (["margin", "--executor", "abacus"], "executor must be one of local, dask, ray; got 'abacus'"),
+        (["margin", "--executor", "abacus"], "'abacus'"),
         (["margin", "--executor", "dask"], "needs the scheduler's address"),
         (["margin", "--executor", "dask", "--scheduler", "somewhere"], "got 'somewhere'"),
         (["margin", "--scheduler", "tcp://127.0.0.1:1"], "'local'. Pass the executor 'dask', or no scheduler."),

@@ -238,7 +238,7 @@ def test_differences_need_the_baseline_and_the_same_worlds():
 
 
 def test_scaling_is_over_the_fewest_workers():
-    drawn = scaling({"local": {1: [12.0, 10.0], 2: 6.0}, "dask": {2: 8.0, 4: [5.0, None]}, "ray": {1: None}})
+    drawn = scaling({"local": {1: [12.0, 10.0], 2: 6.0}, "dask": {2: 8.0, 4: [5.0, None]}, "other": {1: None}})
     rendered(drawn)
     told = [(row["executor"], row["workers"], row["seconds"], row["speedup"]) for row in drawn.rows]
     assert told == [("local", 1, 10.0, 1.0), ("local", 2, 6.0, 10 / 6), ("dask", 2, 8.0, 1.0), ("dask", 4, 5.0, 1.6)]

@@ -56,11 +56,9 @@ def tell_device(device: str | None, mdp: MDP | int | None) -> None:
     typer.echo(f"--device auto: computing on {where}.", err=True)
 
 
-ExecutorName = Annotated[
-    str | None, typer.Option("--executor", help="Where to run: local, dask, or ray (not covered by our tests).")
-]
+ExecutorName = Annotated[str | None, typer.Option("--executor", help="Where to run: local or dask.")]
 Workers = Annotated[int | None, typer.Option(help="Processes at once; as many as there are cores by default.")]
-Scheduler = Annotated[str | None, typer.Option(help="Address of the cluster, for dask and ray.")]
+Scheduler = Annotated[str | None, typer.Option(help="Address of the Dask scheduler, as in tcp://10.0.0.1:8786.")]
 
 
 def resolve_executor(name: str | None, workers: int | None, scheduler: str | None) -> Executor | None:

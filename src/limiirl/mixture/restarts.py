@@ -15,7 +15,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
-from limiirl._parallel import Mapper, spread
+from limiirl._parallel import Mapper, map_tasks
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
@@ -277,7 +277,7 @@ class FromStart:
         """Return what EM finds from each start, in their order; an executor tells of a start when it has ended."""
         self._told = told if executor is None else None
         outcomes = []
-        for i, outcome in enumerate(spread(self, enumerate(seeds), executor)):
+        for i, outcome in enumerate(map_tasks(self, enumerate(seeds), executor)):
             outcomes.append(outcome)
             if executor is not None and (tell := told(i)) is not None:
                 for entry in outcome.solution.history:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from limiirl._parallel import spread
+from limiirl._parallel import map_tasks
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidDemos, InvalidFile
 from limiirl.kernels.e_step import Weighed, expect
@@ -90,7 +90,7 @@ def assign(
             if progress is not None:
                 progress(begun, rows.n)
 
-    return [Path(path) for path in spread(assign_part, tasks(), executor)]
+    return [Path(path) for path in map_tasks(assign_part, tasks(), executor)]
 
 
 def assign_part(task: AssignTask) -> str:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from limiirl._parallel import spread
+from limiirl._parallel import map_tasks
 from limiirl._typing import FloatArray
 from limiirl.demos import Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
@@ -166,7 +166,7 @@ def sweep(
             if progress is not None:
                 progress(begun, store.n)
 
-    return combine(spread(sum_part, tasks(), executor))
+    return combine(map_tasks(sum_part, tasks(), executor))
 
 
 _INSTEAD = "Fit it in memory with IntentMixture.fit, on a sample of the demonstrations if need be."

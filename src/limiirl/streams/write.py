@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._parallel import spread
+from limiirl._parallel import map_tasks
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidFile, LimiirlError, LimiirlWarning
 from limiirl.irl import validate
@@ -192,7 +192,7 @@ def write_features(
             names.append(PART.format(index))
             yield PartTask(str(place / names[-1]), part, str(place / MDP_FILE), mdp.fingerprint(), by_group)
 
-    for name, facts in spread(write_part, tasks(), executor):
+    for name, facts in map_tasks(write_part, tasks(), executor):
         if irl is not None:
             check_facts(irl, facts, name, mdp)
     if not names:
