@@ -8,7 +8,7 @@ import pytest
 from limiirl import Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.errors import DegenerateIntentWarning, InvalidParameter
 from limiirl.irl.problem import prepare
-from limiirl.mixture.init import candidates, register_init
+from limiirl.mixture.init import candidates
 from limiirl.worlds import ElementWorld
 from tests.oracles.mixture import crossings, walks
 
@@ -69,8 +69,6 @@ def test_identical_demonstrations_are_told_once():
     assert issubclass(begun[0].category, DegenerateIntentWarning)
 
 
-def test_its_name_is_taken():
-    with pytest.raises(InvalidParameter, match="built in"):
-        register_init("best", lambda points, n_intents, rng: None)
+def test_a_similar_name_is_refused():
     with pytest.raises(InvalidParameter, match="best, random_rewards"):
         start(MaxEnt(7), "beste")

@@ -56,6 +56,7 @@ def elsewhere() -> list[dict[str, str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("init", INITS)
 @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
 def test_same_bits_on_one_thread_and_two_and_in_another_process(init: str, elsewhere: list[dict[str, str]]) -> None:

@@ -268,6 +268,7 @@ def test_callback_and_history_tell_the_same():
     np.testing.assert_array_equal(mix.history_[-1].weights, mix.weights_)
 
 
+@pytest.mark.slow
 def test_restarts_are_compared_with_the_best():
     mix = fitted(n_intents=3, n_init=6, init="random_rewards", max_iter=60)
     objectives = [restart.objective for restart in mix.restarts_]

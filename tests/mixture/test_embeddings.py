@@ -10,16 +10,10 @@ from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, Si
 from limiirl.demos.agents import Agents
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, IdentifiabilityWarning, InvalidParameter
 from limiirl.irl.problem import prepare
-from limiirl.mixture.embeddings import (
-    EMBEDDINGS,
-    embedding,
-    embedding_names,
-    gradients,
-    register_embedding,
-    shares,
-    whitened,
-)
+from limiirl.mixture.embeddings import EMBEDDINGS, embedding, gradients, shares, whitened
+from limiirl.mixture.init import points
 from limiirl.mixture.selection.select import select_intents
+from tests.helpers import raises
 from tests.oracles.mixture import crossings, walks
 
 MAP = crossings()
@@ -71,7 +65,7 @@ def test_whitened_points_have_unit_moments_and_no_empty_directions():
     np.testing.assert_array_equal(whitened(np.zeros((4, 2))), np.zeros((4, 1)))
 
 
-@pytest.mark.parametrize("name", embedding_names())
+@pytest.mark.parametrize("name", list(EMBEDDINGS))
 def test_a_name_is_the_array_it_stands_for(name):
     points = embedding(name)(prepare(MODELS[0], MAP, DEMOS))
     by_name, by_array = (
@@ -82,7 +76,7 @@ def test_a_name_is_the_array_it_stands_for(name):
     assert not np.array_equal(points, DEMOS.features(MAP))
 
 
-@pytest.mark.parametrize("name", embedding_names())
+@pytest.mark.parametrize("name", list(EMBEDDINGS))
 def test_identical_demonstrations_have_one_point(name):
     same = Demonstrations.from_lists([[0, 1, 5]] * 4)
     found = embedding(name)(prepare(MODELS[0], MAP, same))
@@ -92,7 +86,7 @@ def test_identical_demonstrations_have_one_point(name):
     np.testing.assert_allclose(mix.weights_.max(), 1.0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", embedding_names())
+@pytest.mark.parametrize("name", list(EMBEDDINGS))
 def test_agents_need_no_mdp(name):
     rng = np.random.default_rng(0)
     x, phi = rng.normal(size=(4, 3, 6, 2)), rng.normal(size=(4, 3, 6, 2))
@@ -117,43 +111,32 @@ def test_names_survive_files_clones_and_the_choice_of_k(tmp_path):
 
 
 def test_unknown_names_are_refused_with_those_that_are_known():
-    with pytest.raises(InvalidParameter, match="one of shares, gradients.*it is 'nowhere'"):
+    with raises(InvalidParameter, parameter="embedding", value="nowhere") as caught:
         IntentMixture(2, MODELS[0], embedding="nowhere").fit(MAP, DEMOS)
-    with pytest.raises(InvalidParameter, match="built in"):
-        register_embedding("shares", lambda mdp, demos: demos.features(mdp))
-    with pytest.raises(InvalidParameter, match="needs a name and a function"):
-        register_embedding("mine", 3)  # type: ignore[arg-type]
+    assert "shares, gradients" in str(caught.value)
 
 
 def lengths_and_ends(mdp, demos):
     return np.column_stack([demos.lengths, mdp.state_features[demos.last_states]])
 
 
-@pytest.fixture(name="mine")
-def registered():
-    register_embedding("mine", lengths_and_ends)
-    yield "mine"
-    del EMBEDDINGS["mine"]
-
-
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["demos", "groups"])
-def test_a_registered_embedding_is_the_function_itself(mine, groups):
-    """One of (mdp, demos), a point a demonstration, whether it is named or passed."""
+def test_an_embedding_may_be_a_function(groups):
+    """One of (mdp, demos) with a point per demonstration; a group's point is the mean of theirs."""
     given = {"irl": MODELS[0], "random_state": 0, "max_iter": 2, "tol": 0.5}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        by_name, by_function, plain = (
-            IntentMixture(2, embedding=how, **given).fit(MAP, DEMOS, groups) for how in (mine, lengths_and_ends, None)
+        by_points, by_function, plain = (
+            IntentMixture(2, embedding=how, **given).fit(MAP, DEMOS, groups)
+            for how in (lengths_and_ends(MAP, DEMOS), lengths_and_ends, None)
         )
-    np.testing.assert_array_equal(by_name.responsibilities_, by_function.responsibilities_)
-    assert not np.array_equal(by_name.responsibilities_, plain.responsibilities_)
-    found = embedding(mine)(prepare(MODELS[0], MAP, DEMOS, GROUPS))
+    np.testing.assert_array_equal(by_points.responsibilities_, by_function.responsibilities_)
+    assert not np.array_equal(by_function.responsibilities_, plain.responsibilities_)
+    found = points(lengths_and_ends, prepare(MODELS[0], MAP, DEMOS, GROUPS))
     wanted = [lengths_and_ends(MAP, DEMOS)[group == GROUPS].mean(axis=0) for group in range(6)]
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
-def test_a_registered_embedding_has_a_point_for_each_demonstration(mine):
-    assert embedding_names() == ["shares", "gradients", "mine"]
-    register_embedding(mine, lambda mdp, demos: np.zeros((3, mdp.n_features)))
-    with pytest.raises(InvalidParameter, match="The embedding 'mine'.*60"):
-        IntentMixture(2, MODELS[0], embedding=mine).fit(MAP, DEMOS)
+def test_a_function_has_a_point_for_each_demonstration():
+    with pytest.raises(InvalidParameter, match="embedding.*60"):
+        IntentMixture(2, MODELS[0], embedding=lambda mdp, demos: np.zeros((3, mdp.n_features))).fit(MAP, DEMOS)

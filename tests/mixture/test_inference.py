@@ -5,6 +5,7 @@ import pytest
 
 from limiirl import Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidDemos, InvalidParameter, NotFitted
+from tests.helpers import raises
 from tests.oracles.enumeration import paths as all_paths
 from tests.oracles.mixture import TASTES, crossings, responsibilities, walks
 
@@ -37,7 +38,7 @@ def test_groups_share_a_posterior():
 def test_no_new_demonstrations():
     assert MIX.predict_proba(DEMOS[:0]).shape == (0, 2)
     assert MIX.score_samples(DEMOS[:0]).shape == (0,)
-    with pytest.raises(InvalidDemos, match="at least one demonstration"):
+    with raises(InvalidDemos, parameter="demos"):
         MIX.score(DEMOS[:0])
 
 
@@ -133,7 +134,7 @@ def test_a_subclass_of_maxent_keeps_its_own_likelihood():
 
 
 def test_a_fit_of_different_lengths_is_named():
-    with pytest.raises(InvalidParameter, match=r"Ragged.fit must return one parameter vector for each intent"):
+    with pytest.raises(InvalidParameter, match="^Ragged.fit must"):
         IntentMixture(2, Ragged(), np.eye(2)[LABELS]).fit(MDP, DEMOS)
 
 
@@ -156,10 +157,10 @@ class NotANumber(Hopeless):
 @pytest.mark.parametrize("model", [Hopeless(), NotANumber()])
 def test_a_demonstration_impossible_under_every_intent_is_named(model):
     mix = IntentMixture(2, model, RewardEnsemble(RHO, TASTES))
-    with pytest.raises(InvalidDemos, match=r"demonstration 4 has no probability under any intent"):
+    with pytest.raises(InvalidDemos, match="^demonstration 4 "):
         mix.fit(MDP, DEMOS)
     groups = np.where(np.arange(60) == 4, "zoe", "ann")
-    with pytest.raises(InvalidDemos, match=r"group 'zoe' has no probability under any intent"):
+    with pytest.raises(InvalidDemos, match="^group 'zoe' "):
         mix.fit(MDP, DEMOS, groups=groups)
 
 
@@ -173,7 +174,7 @@ def test_a_model_without_a_method_that_is_asked_for():
         (lambda: mix.next_actions(DEMOS), "log_prob_prefix"),
         (lambda: mix.predict_proba(DEMOS, partial=True), "log_prob_prefix"),
     ):
-        with pytest.raises(InvalidParameter, match=f"Likelihood has no method {name}"):
+        with raises(InvalidParameter, parameter="irl", value=name):
             call()
 
 

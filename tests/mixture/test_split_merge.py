@@ -11,6 +11,7 @@ from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidP
 from limiirl.irl.problem import prepare
 from limiirl.mixture.em import Settings, Solution, Start, run
 from limiirl.mixture.split_merge import cheapest_merger, moves, refine, split_in_two
+from tests.helpers import raises
 from tests.oracles.mixture import crossings, walks
 
 # Three kinds of walks: by 6; by 1 and 4; by 2 and 5. No single reward has the last two without 1 and 5, 2 and 4.
@@ -35,6 +36,7 @@ def moved(mix) -> list:
     return [entry for entry in mix.history_ if entry.event.startswith("split")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("irl", [IRL, MaxCausalEnt(bounds=(-4, 4))], ids=["MaxEnt", "MaxCausalEnt"])
 def test_a_move_escapes_where_em_stays(irl):
     stuck, free = fitted(irl=irl, refine=None), fitted(irl=irl)
@@ -147,7 +149,7 @@ def test_halves_are_of_those_who_follow():
 
 
 def test_refine_is_checked():
-    with pytest.raises(InvalidParameter, match="refine must be one of split_merge; it is 'anneal'"):
+    with raises(InvalidParameter, parameter="refine", value="anneal"):
         fitted(refine="anneal")
 
 

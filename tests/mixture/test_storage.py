@@ -4,7 +4,6 @@ import contextlib
 import copy
 import json
 import pickle
-import re
 import shutil
 import stat
 import warnings
@@ -22,6 +21,7 @@ from limiirl.executors import Executor
 from limiirl.irl import MODELS
 from limiirl.kernels.gpu.emulator import compiler
 from limiirl.mixture import io
+from tests.helpers import raises
 
 PHI = np.array([[0, 0], [1, 0], [0, 1], [0.25, 0.1]])
 STATES = [[0, 1, 3]] * 5 + [[0, 2, 3]] * 3 + [[0, 1], [0, 2]]
@@ -195,14 +195,12 @@ def test_a_registered_model_keeps_what_its_fit_settled(tmp_path, monkeypatch):
 
 def test_a_model_without_a_name_says_register_model(tmp_path, monkeypatch):
     mix = mixture(irl=Remembering())
-    with pytest.raises(
-        InvalidParameter, match=r"Remembering has no name.*register_model\('Remembering', Remembering\)"
-    ):
+    with raises(InvalidParameter, parameter="irl", value="Remembering"):
         mix.save(tmp_path / "mix")
     monkeypatch.setitem(MODELS, "Remembering", Remembering)
     mix.save(tmp_path / "mix")
     monkeypatch.delitem(MODELS, "Remembering")
-    with pytest.raises(InvalidFile, match=r"mix cannot be read: There is no model named 'Remembering'.*register_model"):
+    with raises(InvalidFile, parameter="folder"):
         IntentMixture.load(tmp_path / "mix")
 
 
@@ -210,7 +208,7 @@ def test_a_models_function_cannot_be_written(tmp_path, monkeypatch):
     monkeypatch.setitem(MODELS, "Remembering", Remembering)
     mix = mixture(irl=Remembering())
     mix.irl_.set_params(scale=abs)
-    with pytest.raises(InvalidParameter, match="Remembering cannot be written: its parameter scale is a builtin_funct"):
+    with raises(InvalidParameter, parameter="scale"):
         mix.save(tmp_path / "mix")
     assert not (tmp_path / "mix").exists()
 
@@ -222,7 +220,7 @@ def test_a_model_free_mixture_has_no_mdp_file(tmp_path, fitted):
     assert sorted(path.name for path in (tmp_path / "mix").iterdir()) == ["arrays.npz", "mixture.json"]
     assert IntentMixture.load(tmp_path / "mix").mdp_ is None
     mix.mdp_ = "a simulator"
-    with pytest.raises(InvalidParameter, match="Only an MDP of limiirl can be written; this is a str"):
+    with raises(InvalidParameter, parameter="mdp", value="a simulator"):
         mix.save(tmp_path / "mix")
 
 
@@ -288,16 +286,16 @@ def test_the_older_mixture_returns_where_the_new_one_cannot_take_its_place(saved
 def test_a_folder_of_somebody_elses_is_not_overwritten(fitted, tmp_path, made, message):
     for name, text in made.items():
         (tmp_path / name).write_text(text)
-    with pytest.raises(InvalidFile, match=re.escape(message)):
+    with raises(InvalidFile, parameter="folder"):
         fitted.save(tmp_path)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == made
 
 
 def test_a_file_is_no_folder(fitted, tmp_path):
     (tmp_path / "mix").write_text("words")
-    with pytest.raises(InvalidFile, match=r"mix is a file; a mixture is a folder\. Give another name"):
+    with raises(InvalidFile, parameter="folder"):
         fitted.save(tmp_path / "mix")
-    with pytest.raises(InvalidFile, match=r"mix is not a mixture of limiirl: there is no such folder\. Give a folder"):
+    with raises(InvalidFile, parameter="folder"):
         IntentMixture.load(tmp_path / "mix")
 
 
@@ -308,18 +306,16 @@ def test_an_unfitted_mixture_is_not_saved(tmp_path):
 
 
 def test_a_missing_folder_or_file_is_named(saved, tmp_path):
-    with pytest.raises(
-        InvalidFile, match=r"nowhere is not a mixture of limiirl: there is no such folder\. Give a folder"
-    ):
+    with raises(InvalidFile, parameter="folder"):
         IntentMixture.load(tmp_path / "nowhere")
     for name in ("arrays.npz", "mdp.npz"):
         copy = tmp_path / name.removesuffix(".npz")
         shutil.copytree(saved, copy)
         (copy / name).unlink()
-        with pytest.raises(InvalidFile, match=f"is incomplete: {re.escape(name)} is missing. Copy the whole folder"):
+        with raises(InvalidFile, parameter="folder", value=name):
             IntentMixture.load(copy)
     (saved / "mixture.json").unlink()
-    with pytest.raises(InvalidFile, match=r"is not a mixture of limiirl: it has no mixture\.json\. Give a folder"):
+    with raises(InvalidFile, parameter="folder"):
         IntentMixture.load(saved)
 
 
@@ -328,8 +324,7 @@ def test_a_missing_folder_or_file_is_named(saved, tmp_path):
 def test_truncated_files_are_refused(saved, name, share):
     whole = (saved / name).read_bytes()
     (saved / name).write_bytes(whole[: int(share * len(whole))])
-    message = "is truncated or not JSON" if name == "mixture.json" else "is not the file that mixture.json was written"
-    with pytest.raises(InvalidFile, match=message):
+    with raises(InvalidFile, parameter="folder", value=saved if name == "mixture.json" else name):
         IntentMixture.load(saved)
 
 
@@ -339,9 +334,7 @@ def test_files_of_another_mixture_are_refused(saved, tmp_path, name):
     other.mdp_ = other.mdp_.replace(gamma=0.5)
     other.save(tmp_path / "other")
     shutil.copy(tmp_path / "other" / name, saved / name)
-    with pytest.raises(
-        InvalidFile, match=rf"{re.escape(name)} is not the file .*changed, or from another mixture\. Copy"
-    ):
+    with raises(InvalidFile, parameter="folder", value=name):
         IntentMixture.load(saved)
 
 
@@ -353,33 +346,31 @@ def rewrite(folder, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": "limiirl.mdp"}, "mixture.json is not a mixture of limiirl. Give a folder that IntentMixture.save"),
-        ({"version": "1"}, "mixture.json is not a mixture of limiirl. Give a folder"),
-        (
-            {"version": 2, "limiirl": "9.1"},
-            "has format version 2, written by limiirl 9.1; this limiirl reads up to 1. Upgrade limiirl",
-        ),
-        ({"files": {}}, "is damaged: it does not list its files. Save the mixture again"),
-        ({"files": {"arrays.npz": "", "../secret": ""}}, "is damaged: it does not list its files"),
-        ({"results": {}}, "is damaged, or its classes have changed ('weights_'). Save the mixture again"),
-        ({"parameters": {"n_clusters": 3}}, "is damaged, or its classes have changed"),
-        ({"irl_": {"name": "MaxEnt", "parameters": {"depth": 1}, "fitted": {}}}, "its classes have changed"),
-        ({"irl": {}}, "is damaged, or its classes have changed"),
-        ({"history": {"weights": {"ndarray": "x"}}}, "(nothing is written as 'ndarray')"),
-        ({"history": {"weights": {"array": "x", "float": "1"}}}, "is damaged, or its classes have changed"),
+        ({"format": "limiirl.mdp"}, "not a mixture"),
+        ({"version": "1"}, "not a mixture"),
+        ({"version": 2, "limiirl": "9.1"}, "version 2, .*9.1"),
+        ({"files": {}}, "files"),
+        ({"files": {"arrays.npz": "", "../secret": ""}}, "files"),
+        ({"results": {}}, "'weights_'"),
+        ({"parameters": {"n_clusters": 3}}, "n_clusters"),
+        ({"irl_": {"name": "MaxEnt", "parameters": {"depth": 1}, "fitted": {}}}, "depth"),
+        ({"irl": {}}, "damaged"),
+        ({"history": {"weights": {"ndarray": "x"}}}, "'ndarray'"),
+        ({"history": {"weights": {"array": "x", "float": "1"}}}, "damaged"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_foreign_newer_and_damaged_json_is_refused(saved, changes, message):
     rewrite(saved, **changes)
-    with pytest.raises(InvalidFile, match=re.escape(message)):
+    with pytest.raises(InvalidFile, match=message) as caught:
         IntentMixture.load(saved)
+    assert caught.value.parameter == "folder"
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "null", '"limiirl.mixture"', "\xff"])
 def test_json_of_another_shape_is_refused(saved, text):
     (saved / "mixture.json").write_text(text, encoding="latin-1")
-    with pytest.raises(InvalidFile, match=r"mixture\.json is (not a mixture of limiirl|truncated or not JSON)"):
+    with raises(InvalidFile, parameter="folder"):
         IntentMixture.load(saved)
 
 
@@ -400,6 +391,7 @@ def test_a_pickle_remembers_its_data_and_not_what_was_computed_from_them(groups)
     assert large < 2 * len(packed), "the messages of a thousand steps were written"
 
 
+@pytest.mark.slow
 def test_a_mixture_on_its_way_to_a_worker_keeps_its_device(monkeypatch):
     monkeypatch.setenv("LIMIIRL_GPU", "off")
     sent = IntentMixture(2, MaxEnt(bounds=(-5, 5), device="gpu"))
@@ -407,7 +399,7 @@ def test_a_mixture_on_its_way_to_a_worker_keeps_its_device(monkeypatch):
     mdp, demos = problem()
     with (
         Executor(workers=1).session() as session,
-        pytest.raises(LimiirlError, match="LIMIIRL_GPU=off says to use no GPU"),
+        raises(LimiirlError, parameter="n_intents"),
     ):
         select_intents(mdp, demos, [1, 2], mixture=sent, folds=0, resamples=0, executor=session)
 

@@ -212,7 +212,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         resamples=resamples,
         random_state=seed,
         verbose=sys.stderr.isatty(),
-        callback=None if sys.stderr.isatty() else LineReport("fits"),
+        progress=None if sys.stderr.isatty() else LineReport("fits"),
         executor=placed,
     )
     typer.echo(json.dumps(found.to_dict()) if as_json else str(found))

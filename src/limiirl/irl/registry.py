@@ -37,20 +37,30 @@ def register_model(name: str, cls: type[Any]) -> None:
     >>> del MODELS["Strict"]
     """
     if not isinstance(name, str) or not name:
-        raise InvalidParameter(f"A model's name must be a text that is not empty; it is {name!r}.")
+        raise InvalidParameter(
+            f"A model's name must be a text that is not empty; got {name!r}.", parameter="name", value=name
+        )
     if not isinstance(cls, type):
-        raise InvalidParameter(f"register_model needs the model's class; got {cls!r}. Pass the class, not an instance.")
+        raise InvalidParameter(
+            f"register_model needs the model's class; got {cls!r}. Pass the class, not an instance.",
+            parameter="cls",
+            value=cls,
+        )
     methods = REQUIRED + PARAMETERS
     missing = [method for method in methods if not callable(getattr(cls, method, None))]
     if missing:
         raise InvalidParameter(
             f"A model needs the methods {', '.join(methods)}; {cls.__name__} has no {missing[0]}. "
-            "limiirl.testing.check_irl_model says all that a model needs."
+            "limiirl.testing.check_irl_model says all that a model needs.",
+            parameter="cls",
+            value=cls,
         )
     known = MODELS.get(name, cls)
     if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
         raise InvalidParameter(
-            f"The name {name!r} belongs to {known.__module__}.{known.__qualname__}. Choose another for {cls.__name__}."
+            f"The name {name!r} belongs to {known.__module__}.{known.__qualname__}. Choose another for {cls.__name__}.",
+            parameter="name",
+            value=name,
         )
     MODELS[name] = cls
 
@@ -69,10 +79,14 @@ def model_class(name: str) -> type[Any]:
     if name not in MODELS:
         near = next((known for known in MODELS if known.lower() == str(name).lower()), None)
         if near is not None:
-            raise InvalidParameter(f"There is no model named {name!r}. Did you mean {near!r}?")
+            raise InvalidParameter(
+                f"There is no model named {name!r}. Did you mean {near!r}?", parameter="name", value=name
+            )
         raise InvalidParameter(
             f"There is no model named {name!r}; known are {', '.join(MODELS)}. Import the module that defines it, and "
-            f"call limiirl.irl.register_model({name!r}, its class)."
+            f"call limiirl.irl.register_model({name!r}, its class).",
+            parameter="name",
+            value=name,
         )
     return MODELS[name]
 
@@ -91,5 +105,7 @@ def model_name(model: Any) -> str:
     own = type(model).__name__
     raise InvalidParameter(
         f"{own} has no name to be written under. Call limiirl.irl.register_model({own!r}, {own}) first, here and where "
-        "it is loaded."
+        "it is loaded.",
+        parameter="irl",
+        value=own,
     )

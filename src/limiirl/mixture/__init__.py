@@ -9,7 +9,7 @@ from limiirl.mixture.monitor import reporting
 from limiirl.mixture.restarts import Restart, assign, in_order_of_labels
 from limiirl.mixture.reward_init import REWARDS
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
-from limiirl.mixture.selection.select import Progress, Selection, select_intents
+from limiirl.mixture.selection.select import Selection, select_intents
 from limiirl.mixture.summary import Membership, check_suffix, membership
 from limiirl.mixture.validate import fitted, model, trained_on
 
@@ -19,7 +19,6 @@ __all__ = [
     "IntentMixture",
     "Iteration",
     "Membership",
-    "Progress",
     "Restart",
     "Selection",
     "SelectionRow",

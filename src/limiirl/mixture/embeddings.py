@@ -7,7 +7,6 @@ from another. ADR 0012 compares embeddings, among them some that are not here as
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -15,11 +14,8 @@ from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
 from limiirl.irl import Prepared
-from limiirl.mixture import validate
 from limiirl.mixture.information import scores
 
-Embedding = Callable[[Any, Any], Any]
-"""A function of the MDP and the demonstrations, or agents, to points (N, m)."""
 # Directions in which scores have a smaller mean square than this, relative to the widest, are rounding: a thousandth of
 # the spread.
 _FLAT = 1e-6
@@ -81,60 +77,16 @@ def whitened(points: FloatArray) -> FloatArray:
         return np.ascontiguousarray(points @ directions[:, wide] / np.sqrt(sizes[wide]))
 
 
-EMBEDDINGS: dict[str, Embedding] = {}
-"""The user's embeddings by name; `register_embedding` adds to them."""
-_BUILT_IN: dict[str, Callable[[Prepared], FloatArray]] = {"shares": shares, "gradients": gradients}
-
-
-def register_embedding(name: str, function: Embedding) -> None:
-    """Make `embedding=name` available: a function of (mdp, demos) to points (N, m), as `embedding=function` takes it.
-
-    A name can be written to a file and into an experiment's specification, which a function cannot. Where
-    demonstrations are grouped, a group's point is the mean of theirs.
-
-    Examples
-    --------
-    >>> register_embedding("lengths", lambda mdp, demos: demos.lengths[:, None])
-    >>> "lengths" in EMBEDDINGS
-    True
-    >>> del EMBEDDINGS["lengths"]
-    """
-    if not isinstance(name, str) or not callable(function):
-        raise InvalidParameter(f"register_embedding needs a name and a function; got {name!r} and {function!r}.")
-    if name in _BUILT_IN:
-        raise InvalidParameter(f"embedding={name!r} is built in. Choose another name.")
-    EMBEDDINGS[name] = function
-
-
-def embedding_names() -> list[str]:
-    """Return the names that `embedding` takes: those that are built in, then those that were registered.
-
-    Examples
-    --------
-    >>> embedding_names()
-    ['shares', 'gradients']
-    """
-    return [*_BUILT_IN, *EMBEDDINGS]
+EMBEDDINGS: dict[str, Callable[[Prepared], FloatArray]] = {"shares": shares, "gradients": gradients}
+"""Embeddings by name, as functions of the prepared model to one point per unit (G, m)."""
 
 
 def embedding(name: str) -> Callable[[Prepared], FloatArray]:
-    """Return an embedding by its name, as a function of the prepared model to a point a unit (G, m).
-
-    Examples
-    --------
-    >>> embedding("shares") is shares
-    True
-    """
-    if name in _BUILT_IN:
-        return _BUILT_IN[name]
+    """Return an embedding by its name."""
     if name not in EMBEDDINGS:
         raise InvalidParameter(
-            f"embedding must be one of {', '.join(embedding_names())}, or points, or a function of (mdp, demos); it is "
-            f"{name!r}."
+            f"embedding must be one of {', '.join(EMBEDDINGS)}, points, or a function of (mdp, demos); got {name!r}.",
+            parameter="embedding",
+            value=name,
         )
-
-    def of_units(prepared: Prepared) -> FloatArray:
-        made = EMBEDDINGS[name](prepared.mdp, prepared.demos)
-        return prepared.units.mean(validate.points(made, len(prepared.demos), f"The embedding {name!r}"))
-
-    return of_units
+    return EMBEDDINGS[name]

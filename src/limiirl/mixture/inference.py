@@ -79,7 +79,9 @@ class Inference:
         """Return the mean log-likelihood of demonstrations, or of groups."""
         found = self.score_samples(demos, groups, partial=partial)
         if found.size == 0:
-            raise InvalidDemos("A mean log-likelihood needs at least one demonstration; there are none.")
+            raise InvalidDemos(
+                "A mean log-likelihood needs at least one demonstration; there are none.", parameter="demos"
+            )
         return float(np.mean(found))
 
     def sample(self, n: int, seed: int | np.random.Generator | None = None) -> tuple[Demonstrations, NDArray[np.int64]]:
@@ -153,14 +155,20 @@ class Inference:
         if found.bad_row >= 0:
             raise InvalidDemos(
                 f"{units.name(found.bad_row)} has no probability under any intent. Check that it was recorded in "
-                "the MDP that was fitted."
+                "the MDP that was fitted.",
+                parameter="demos",
+                index=found.bad_row,
             )
         return U, np.asarray(np.logaddexp.reduce(log_p + np.log(self.weights_), axis=1))
 
     def _method(self, name: str) -> Any:
         found = getattr(self.irl_, name, None)
         if found is None:
-            raise InvalidParameter(f"{type(self.irl_).__name__} has no method {name}, which this needs; MaxEnt has it.")
+            raise InvalidParameter(
+                f"{type(self.irl_).__name__} has no method {name}, which this needs; MaxEnt has it.",
+                parameter="irl",
+                value=name,
+            )
         return found
 
 
@@ -289,12 +297,15 @@ class Reporting:
         if demos is not None:
             return prepare(_settled(self.irl_), self.mdp_, validate.demonstrations(demos), groups)
         if groups is not None:
-            raise InvalidParameter("groups belong to demonstrations; pass both, or neither for those of the fit.")
+            raise InvalidParameter(
+                "groups belong to demonstrations; pass both, or neither for those of the fit.", parameter="groups"
+            )
         known = getattr(self, "_prepared", None)
         if known is None:
             raise InvalidParameter(
                 "Standard errors need the demonstrations, which a mixture loaded from a file does not have. Pass those "
-                "that it was fitted to: standard_errors(demos), with groups if it was fitted to groups."
+                "that it was fitted to: standard_errors(demos), with groups if it was fitted to groups.",
+                parameter="demos",
             )
         return cast("Prepared", known)
 

@@ -99,38 +99,15 @@ def random_rewards(lower: FloatArray, upper: FloatArray, n_intents: int, rng: Rn
 
 
 CLUSTERINGS: dict[str, Clustering] = {"kmeans": kmeans, "gmm": gmm, "random": random_responsibilities}
-"""Initialisations by name; `register_init` adds to them."""
+"""Clusterings by name."""
 # Restarts after the first: the best of many starts would nearly always be the same.
 _ONE_START: dict[str, Clustering] = {"kmeans": partial(kmeans, n_starts=1), "gmm": partial(gmm, n_starts=1)}
-_BUILT_IN = frozenset(CLUSTERINGS) | {"best", "random_rewards"}
 
 
 def is_given(init: Any) -> bool:
     """Whether an init is labels, responsibilities or rewards, so that starting from it twice gives the same."""
     made = isinstance(init, str) or callable(init) or hasattr(init, "fit_predict") or hasattr(init, "predict_proba")
     return not made
-
-
-def register_init(name: str, clustering: Clustering) -> None:
-    """Make `init=name` available: a function of points (G, m), K and a Generator.
-
-    It returns labels (G,), responsibilities (G, K) or a `RewardEnsemble`.
-
-    Examples
-    --------
-    >>> def by_length(points, n_intents, rng):
-    ...     total = points.sum(axis=1)
-    ...     return np.searchsorted(np.quantile(total, np.arange(1, n_intents) / n_intents), total)
-    >>> register_init("by_length", by_length)
-    >>> "by_length" in CLUSTERINGS
-    True
-    >>> del CLUSTERINGS["by_length"]
-    """
-    if not isinstance(name, str) or not callable(clustering):
-        raise InvalidParameter(f"register_init needs a name and a function; got {name!r} and {clustering!r}.")
-    if name in _BUILT_IN:
-        raise InvalidParameter(f"init={name!r} is built in. Choose another name.")
-    CLUSTERINGS[name] = clustering
 
 
 def grouping(

@@ -85,7 +85,9 @@ class Writer:
     def _array(self, value: Any, place: str) -> dict[str, str]:
         array = np.asarray(value) if hasattr(value, "__array__") else np.empty(0, dtype=object)
         if array.dtype.kind not in _KINDS:
-            raise Unwritable(f"{place} is a {type(value).__name__}, which has no form in JSON or npz.")
+            raise Unwritable(
+                f"{place} is a {type(value).__name__}, which has no form in JSON or npz.", parameter=place, value=value
+            )
         self.arrays[place] = array
         return {"array": place}
 
@@ -102,7 +104,9 @@ class Writer:
             except Unwritable:
                 raise InvalidParameter(
                     f"{name} cannot be written: its parameter {key} is a {type(value).__name__}. Give the model a "
-                    "name, a number or an array instead, and look up the rest in its fit."
+                    "name, a number or an array instead, and look up the rest in its fit.",
+                    parameter=key,
+                    value=value,
                 ) from None
         for key, value in vars(model).items():
             if key.endswith("_") and not key.startswith("_"):
@@ -199,7 +203,11 @@ def save(mixture: IntentMixture, folder: str | PathLike[str]) -> None:
     """Write a fitted mixture; see `IntentMixture.save`."""
     validate.fitted(mixture)
     if not (mixture.mdp_ is None or isinstance(mixture.mdp_, MDP)):
-        raise InvalidParameter(f"Only an MDP of limiirl can be written; this is a {type(mixture.mdp_).__name__}.")
+        raise InvalidParameter(
+            f"Only an MDP of limiirl can be written; this is a {type(mixture.mdp_).__name__}.",
+            parameter="mdp",
+            value=mixture.mdp_,
+        )
     target = Path(folder).resolve()
     check_target(target)
     header, arrays = _described(mixture)
@@ -301,7 +309,9 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         RewardEnsemble(mixture.weights_, mixture.thetas_)  # shapes that belong together, shares that sum to 1
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidFile(
-            f"{place / _HEADER} is damaged, or its classes have changed ({error!s:.300}). Save the mixture again."
+            f"{place / _HEADER} is damaged, or its classes have changed ({error!s:.300}). Save the mixture again.",
+            parameter="folder",
+            value=folder,
         ) from error
     return mixture
 
@@ -314,20 +324,34 @@ def _header(folder: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         what = "it has no mixture.json" if folder.is_dir() else "there is no such folder"
         raise InvalidFile(
-            f"{folder} is not a mixture of limiirl: {what}. Give a folder that IntentMixture.save wrote."
+            f"{folder} is not a mixture of limiirl: {what}. Give a folder that IntentMixture.save wrote.",
+            parameter="folder",
+            value=folder,
         ) from None
     except ValueError as error:
         raise InvalidFile(
-            f"{path} is truncated or not JSON ({error!s:.200}). Copy the folder again, or save the mixture again."
+            f"{path} is truncated or not JSON ({error!s:.200}). Copy the folder again, or save the mixture again.",
+            parameter="folder",
+            value=folder,
         ) from error
     if not isinstance(header, dict) or header.get("format") != FORMAT or not isinstance(header.get("version"), int):
-        raise InvalidFile(f"{path} is not a mixture of limiirl. Give a folder that IntentMixture.save wrote.")
+        raise InvalidFile(
+            f"{path} is not a mixture of limiirl. Give a folder that IntentMixture.save wrote.",
+            parameter="folder",
+            value=folder,
+        )
     if header["version"] < 1:
-        raise InvalidFile(f"{path} has format version {header['version']}, which never was. Save the mixture again.")
+        raise InvalidFile(
+            f"{path} has format version {header['version']}, which never was. Save the mixture again.",
+            parameter="folder",
+            value=header["version"],
+        )
     if header["version"] > VERSION:
         raise InvalidFile(
             f"{folder} has format version {header['version']}, written by limiirl {header.get('limiirl')}; this "
-            f"limiirl reads up to {VERSION}. Upgrade limiirl."
+            f"limiirl reads up to {VERSION}. Upgrade limiirl.",
+            parameter="folder",
+            value=header["version"],
         )
     return header
 
@@ -336,15 +360,25 @@ def _check_files(folder: Path, header: dict[str, Any]) -> None:
     """Check that the other files are those that mixture.json was written with."""
     written = header.get("files")
     if not isinstance(written, dict) or _ARRAYS not in written or not set(written) <= {_ARRAYS, _MDP}:
-        raise InvalidFile(f"{folder / _HEADER} is damaged: it does not list its files. Save the mixture again.")
+        raise InvalidFile(
+            f"{folder / _HEADER} is damaged: it does not list its files. Save the mixture again.",
+            parameter="folder",
+            value=folder,
+        )
     for name, digest in written.items():
         path = folder / name
         if not path.is_file():
-            raise InvalidFile(f"{folder} is incomplete: {name} is missing. Copy the whole folder again.")
+            raise InvalidFile(
+                f"{folder} is incomplete: {name} is missing. Copy the whole folder again.",
+                parameter="folder",
+                value=name,
+            )
         if _sha256(path) != digest:
             raise InvalidFile(
                 f"{path} is not the file that mixture.json was written with: it is truncated, changed, or from another "
-                "mixture. Copy the whole folder again, or save the mixture again."
+                "mixture. Copy the whole folder again, or save the mixture again.",
+                parameter="folder",
+                value=name,
             )
 
 
@@ -354,7 +388,7 @@ def _check_model(folder: Path, written: Any) -> None:
         try:
             model_class(written["name"])
         except InvalidParameter as error:
-            raise InvalidFile(f"{folder} cannot be read: {error}") from None
+            raise InvalidFile(f"{folder} cannot be read: {error}", parameter="folder", value=folder) from None
 
 
 def _sha256(path: Path) -> str:
@@ -368,7 +402,9 @@ def check_target(folder: str | PathLike[str]) -> None:
     if not target.exists():
         return
     if not target.is_dir():
-        raise InvalidFile(f"{target} is a file; a mixture is a folder. Give another name.")
+        raise InvalidFile(
+            f"{target} is a file; a mixture is a folder. Give another name.", parameter="folder", value=target
+        )
     names = {path.name for path in target.iterdir()}
     if not names:
         return
@@ -377,7 +413,9 @@ def check_target(folder: str | PathLike[str]) -> None:
         what = foreign[0] if foreign else "other files"
         raise InvalidFile(
             f"{target} is not a mixture of limiirl alone (it has {what}), so it is not overwritten. "
-            "Give another folder, or remove this one."
+            "Give another folder, or remove this one.",
+            parameter="folder",
+            value=target,
         )
 
 

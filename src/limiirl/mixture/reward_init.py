@@ -70,25 +70,7 @@ def mean_ray(prepared: Prepared, U: FloatArray) -> FloatArray:
 
 
 REWARDS: dict[str, RewardInit] = {"mle": mle, "mean": mean, "mean_ray": mean_ray, "mean_clipped": mean_clipped}
-"""Ways to a first reward by name; `register_reward_init` adds to them."""
-_BUILT_IN = frozenset(REWARDS)
-
-
-def register_reward_init(name: str, function: RewardInit) -> None:
-    """Make `reward_init=name` available: a function of the prepared model and responsibilities (G, K) to thetas (K, d).
-
-    Examples
-    --------
-    >>> register_reward_init("zero", lambda prepared, U: np.zeros((U.shape[1], prepared.features().shape[1])))
-    >>> "zero" in REWARDS
-    True
-    >>> del REWARDS["zero"]
-    """
-    if not isinstance(name, str) or not callable(function):
-        raise InvalidParameter(f"register_reward_init needs a name and a function; got {name!r} and {function!r}.")
-    if name in _BUILT_IN:
-        raise InvalidParameter(f"reward_init={name!r} is built in. Choose another name.")
-    REWARDS[name] = function
+"""Reward initialisations by name."""
 
 
 def start_from(prepared: Prepared, U: FloatArray, reward_init: Any, rng: np.random.Generator) -> Start:

@@ -223,7 +223,8 @@ def evaluate(mixture: Any, prepared: Prepared | None) -> tuple[FloatArray, float
         if U is None:
             raise InvalidParameter(
                 "This mixture was fitted to a stream, and has no responsibilities to count. Pass demonstrations, such "
-                "as one part of the stream: summary(demos)."
+                "as one part of the stream: summary(demos).",
+                parameter="demos",
             )
         return U, mixture.log_likelihood_ * len(U)
     U = np.zeros((len(prepared.units), len(mixture.weights_)))
@@ -389,9 +390,13 @@ class Membership:
 def check_suffix(path: str | os.PathLike[str]) -> None:
     """Check that `Membership.write` can write such a file there."""
     if Path(path).suffix not in (".csv", ".parquet"):
-        raise InvalidFile(f"{path} must end in .csv or .parquet.")
+        raise InvalidFile(f"{path} must end in .csv or .parquet.", parameter="path", value=path)
     if not Path(path).parent.is_dir():
-        raise InvalidFile(f"{path} cannot be written: there is no folder {Path(path).parent}. Make it first.")
+        raise InvalidFile(
+            f"{path} cannot be written: there is no folder {Path(path).parent}. Make it first.",
+            parameter="path",
+            value=path,
+        )
 
 
 def membership(

@@ -21,6 +21,7 @@ from limiirl.irl.optim.projected_newton import Box
 from limiirl.irl.optim.solvers import minimise_lbfgs
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture
+from tests.helpers import raises
 
 STATIONARY = {"soft": MaxCausalEnt(1.3), "hard": MLIRL(1.3), "bv": MLIRL(1.3, "bv", n_backups=400)}
 HORIZONS = {
@@ -77,7 +78,7 @@ def test_the_likeliest_way_is_the_likeliest_of_all(name: str, seed: int) -> None
     for start, goal in itertools.product(range(mdp.n_states), repeat=2):
         between = (demos.start_states == start) & (demos.last_states == goal)
         if not np.any(between):
-            with pytest.raises(InvalidParameter, match=f"No trajectory.* leads from start = {start} to goal = {goal}"):
+            with raises(InvalidParameter, parameter="goal", value=goal):
                 model.most_likely(mdp, theta, start, goal)
             continue
         found, log_prob = model.most_likely(mdp, theta, start, goal)
@@ -91,14 +92,14 @@ def test_a_likeliest_way_that_cannot_be_says_why() -> None:
     mdp = MDP.from_edges([0, 1, 2], [1, 0, 0], p0=[0.5, 0.5, 0.0], gamma=0.9)
     theta = np.zeros(3)
     for model in (MaxCausalEnt(), MLIRL(), MaxCausalEnt(max_length=3)):
-        with pytest.raises(InvalidParameter, match=r"p0 of state 2 is 0\. Give the state a share"):
+        with raises(InvalidParameter, parameter="start", value=2):
             model.most_likely(mdp, theta, 2, 0)
-        with pytest.raises(InvalidParameter, match="goal must be the number of a state, 0 to 2; it is 3"):
+        with pytest.raises(InvalidParameter, match="^goal must.* 3"):
             model.most_likely(mdp, theta, 0, 3)
-        with pytest.raises(InvalidParameter, match=r"leads from start = 0 to goal = 2\. Choose another goal"):
+        with raises(InvalidParameter, parameter="goal", value=2):
             model.most_likely(mdp, theta, 0, 2)
     exact = MaxCausalEnt(max_length=4, stop="terminal_or_max_length")
-    with pytest.raises(InvalidParameter, match="exactly max_length = 4 states leads"):
+    with raises(InvalidParameter, parameter="goal", value=0):
         exact.most_likely(mdp, theta, 0, 0)
     assert exact.most_likely(mdp, theta, 0, 1)[0].states.tolist() == [0, 1, 0, 1]
 
@@ -182,7 +183,7 @@ def test_a_fit_tells_which_directions_it_cannot_know() -> None:
     mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
     demos = Demonstrations.from_lists([[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]])
     for model in (MaxCausalEnt(), MLIRL(), MLIRL(q="bv")):
-        with pytest.warns(IdentifiabilityWarning, match="1 of 2 directions in reward space cannot be identified"):
+        with pytest.warns(IdentifiabilityWarning, match="1 of 2 directions"):
             model.fit(mdp, demos)
         np.testing.assert_allclose(np.abs(model.result_.null_directions), np.sqrt(0.5), rtol=1e-12)
     MaxCausalEnt(max_length=3).fit(mdp, demos)  # to stop is a choice that tells them apart: no warning

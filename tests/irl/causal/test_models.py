@@ -21,6 +21,7 @@ from limiirl.metrics import anid
 from limiirl.mixture import IntentMixture
 from limiirl.testing import checks
 from limiirl.worlds import ElementWorld
+from tests.helpers import raises
 from tests.oracles.causal import stationary_policy
 
 MODELS = {
@@ -135,9 +136,9 @@ def test_at_discount_one_values_are_those_of_trajectories_that_end() -> None:
     for cost in (-0.5, -2.0):
         leave = model.policy(mdp, [cost, 0.0])[0, 1]
         np.testing.assert_allclose(leave, 1.0 - np.exp(cost), rtol=1e-12)
-    with pytest.raises(DivergentPartition, match=r"soft values of thetas\[1\] are infinite"):
+    with raises(DivergentPartition, parameter="thetas", index=1):
         model.log_prob(mdp, [[-1.0, 0.0], [0.5, 0.0]], Demonstrations.from_lists([[0, 4]]))
-    with pytest.raises(DivergentPartition, match=r"thetas\[0\].*discount of 1"):
+    with raises(DivergentPartition, parameter="thetas", index=0):
         MLIRL().log_prob(mdp, [0.5, 0.0], Demonstrations.from_lists([[0, 4]]))
 
 
@@ -246,6 +247,7 @@ def test_a_mixture_recovers_intents_and_never_falls(name: str, world: ElementWor
     assert anid(np.eye(3)[labels], grouped.responsibilities_) < 1e-9
 
 
+@pytest.mark.slow
 def test_em_from_mixed_responsibilities_climbs(world: ElementWorld) -> None:
     demos, labels = world.sample(60, seed=1)
     U = 0.5 * np.eye(3)[labels] + 0.5 / 3
@@ -257,42 +259,40 @@ def test_em_from_mixed_responsibilities_climbs(world: ElementWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "message"),
+    ("model", "parameter"),
     [
-        (MaxCausalEnt(beta=0.0), "beta must be a finite number above 0; it is 0.0"),
-        (MaxCausalEnt(max_length=0), "max_length must be a whole number, at least 1; it is 0"),
-        (MaxCausalEnt(stop="never"), "stop must be one of anywhere, terminal_or_max_length; it is 'never'"),
-        (MaxCausalEnt(ridge=-1.0), "ridge must be a finite number of at least 0"),
-        (MaxCausalEnt(bounds=(1, 0)), "bounds must have low < high"),
-        (MLIRL(q="soft"), "q must be one of hard, bv; it is 'soft'"),
-        (MLIRL(n_backups=0), "n_backups must be a whole number"),
-        (MLIRL(tol=0.0), "tol must be a finite number above 0"),
-        (MLIRL(max_evaluations=0), "max_evaluations must be a whole number"),
+        (MaxCausalEnt(beta=0.0), "beta"),
+        (MaxCausalEnt(max_length=0), "max_length"),
+        (MaxCausalEnt(stop="never"), "stop"),
+        (MaxCausalEnt(ridge=-1.0), "ridge"),
+        (MaxCausalEnt(bounds=(1, 0)), "bounds"),
+        (MLIRL(q="soft"), "q"),
+        (MLIRL(n_backups=0), "n_backups"),
+        (MLIRL(tol=0.0), "tol"),
+        (MLIRL(max_evaluations=0), "max_evaluations"),
     ],
 )
-def test_bad_parameters_are_named(model, message: str) -> None:
-    with pytest.raises(InvalidParameter, match=message):
+def test_bad_parameters_are_named(model, parameter: str) -> None:
+    with pytest.raises(InvalidParameter, match=rf"^{parameter} must"):
         model.fit(ring(0.9), Demonstrations.from_lists([[0, 1, 4]]))
 
 
 def test_demonstrations_outside_the_horizon_are_named() -> None:
     mdp = ring(0.9)
-    with pytest.raises(InvalidDemos, match="demonstration 1 has 3 states, more than"):
+    with pytest.raises(InvalidDemos, match="demonstration 1 has 3 states"):
         MaxCausalEnt(max_length=2).fit(mdp, Demonstrations.from_lists([[0, 4], [0, 1, 4]]))
     model = MaxCausalEnt(max_length=3, stop="terminal_or_max_length")
-    with pytest.raises(InvalidDemos, match="ends in state 1, which is not terminal"):
+    with pytest.raises(InvalidDemos, match="ends in state 1"):
         model.fit(mdp, Demonstrations.from_lists([[0, 1]]))
     assert model.log_prob_prefix(mdp, [0.0, 0.0], Demonstrations.from_lists([[0, 1]])).shape == (1, 1)
     for step in (3, -1, 0.5):
-        with pytest.raises(
-            InvalidParameter, match="step must be a whole number, at least 0 and at most max_length - 1 = 2"
-        ):
+        with raises(InvalidParameter, parameter="step"):
             model.policy(mdp, [0.0, 0.0], step)
 
 
 def test_arguments_of_fits_are_checked() -> None:
     mdp, demos = ring(0.9), Demonstrations.from_lists([[0, 1, 4]])
-    with pytest.raises(InvalidParameter, match="one start for each of 2 columns of weights; there are 1"):
+    with raises(InvalidParameter, parameter="starts"):
         MaxCausalEnt().fit_many(mdp, demos, np.ones((1, 2)), [[0.0, 0.0]])
     with pytest.raises(InvalidDemos, match="at least one demonstration"):
         MLIRL().fit(mdp, demos[:0])
@@ -312,7 +312,7 @@ def test_soft_values_that_are_infinite_are_never_taken_for_large_ones(n_states):
     dst = np.concatenate([stay, (stay + 1) % n_states, np.full(n_states, n_states)])
     mdp = MDP.from_edges(src, dst, n_states=n_states + 1, gamma=1.0)
     demos = Demonstrations.from_lists([[0, n_states]])
-    with pytest.raises(DivergentPartition, match="infinite, or beyond float64"):
+    with raises(DivergentPartition, parameter="thetas", index=0):
         MaxCausalEnt().log_prob(mdp, np.zeros((1, n_states + 1)), demos)
     finite = MaxCausalEnt().log_prob(mdp, np.append(np.full(n_states, -2.0), 0.0)[None], demos)
     # V = -2 + log(2 e^V + 1), so that e^V = e^-2 / (1 - 2 e^-2), and ending has probability e^(-2 - V).

@@ -17,6 +17,7 @@ from limiirl.irl.destination.problem import PreparedDestination
 from limiirl.irl.identifiability import null_directions
 from limiirl.testing import checks
 from limiirl.testing.rules import problems
+from tests.helpers import raises
 from tests.oracles.goals import ExactWays, list_ways, log_weights
 
 # The problem with a discount is solved without it: the model has none.
@@ -170,29 +171,29 @@ def test_a_demonstration_of_one_state_is_certain() -> None:
 class TestRefuses:
     def test_a_discount(self) -> None:
         mdp = grid().replace(gamma=0.999)
-        with pytest.raises(InvalidParameter, match=r"discount 1; it is 0\.999.*replace\(gamma=1\.0\)"):
+        with raises(InvalidParameter, parameter="gamma", value=0.999):
             DestinationMaxEnt().log_value(mdp, THETA, [0])
 
     def test_demonstrations_that_pass_their_goal(self) -> None:
         mdp, demos = grid(), Demonstrations.from_lists([[0, 1], [1, 2, 1, 6, 1], [5, 6]])
-        with pytest.raises(InvalidDemos, match=r"demonstration 1 is in its last state, 1, at step 0 .* step 4; 1 of 3"):
+        with raises(InvalidDemos, parameter="demos", value=1, index=(1, 0)):
             DestinationMaxEnt().fit(mdp, demos)
         model = DestinationMaxEnt()
         assert model.admits(demos).tolist() == [True, False, True]
         assert model.log_prob(mdp, THETA, demos[model.admits(demos)]).shape == (2, 1)
 
     def test_rewards_that_make_sums_infinite(self) -> None:
-        with pytest.raises(DivergentPartition, match="infinite: cycles through state"):
+        with raises(DivergentPartition, parameter="theta", index=19):
             DestinationMaxEnt().log_value(grid(), np.zeros(3), [0])
 
     def test_bounds_that_leave_no_finite_sum(self) -> None:
         mdp = grid()
         demos = Demonstrations.from_lists([[0, 1]])
-        with pytest.raises(DivergentPartition, match="whatever features cost within the bounds"):
+        with pytest.raises(DivergentPartition, match="bounds"):
             DestinationMaxEnt(bounds=(-0.01, 0.0)).fit(mdp, demos)
 
     def test_an_infeasible_start(self) -> None:
-        with pytest.raises(DivergentPartition, match="start of column 0"):
+        with raises(DivergentPartition, parameter="starts", index=0):
             DestinationMaxEnt().fit(grid(), Demonstrations.from_lists([[0, 1]]), start=np.zeros(3))
 
     def test_ends_that_are_not_connected(self) -> None:
@@ -202,34 +203,36 @@ class TestRefuses:
             lambda: DestinationMaxEnt().expected_flow(mdp, np.zeros(3), [2], [0]),
             lambda: DestinationMaxEnt().most_likely(mdp, np.zeros(3), 2, 0),
         ):
-            with pytest.raises(InvalidParameter, match="No way leads from state 2 to state 0"):
+            with raises(InvalidParameter, parameter="goals", value=0, index=0):
                 ask()
 
     @pytest.mark.parametrize(
-        ("starts", "goals", "weights", "says"),
+        ("starts", "goals", "weights", "expected"),
         [
-            ([0], [1, 2], None, "Each start needs a goal; there are 1 starts and 2 goals"),
-            ([0], [25], None, "goals must be numbers of states, 0 to 24; number 0 is 25"),
-            ([0.5], [1], None, "starts must be the numbers of states"),
-            ([0], [1], [-1.0], "weights must be 1 finite numbers"),
-            ([0], [1], [1.0, 2.0], "weights must be 1 finite numbers"),
+            ([0], [1, 2], None, {"parameter": "goals", "value": 2}),
+            ([0], [25], None, {"parameter": "goals", "value": 25, "index": 0}),
+            ([0.5], [1], None, {"parameter": "starts"}),
+            ([0], [1], [-1.0], {"parameter": "weights"}),
+            ([0], [1], [1.0, 2.0], {"parameter": "weights"}),
         ],
     )
-    def test_pairs_that_are_none(self, starts: list, goals: list, weights: list | None, says: str) -> None:
-        with pytest.raises(InvalidParameter, match=says):
+    def test_pairs_that_are_none(
+        self, starts: list, goals: list, weights: list | None, expected: dict[str, object]
+    ) -> None:
+        with raises(InvalidParameter, **expected):
             DestinationMaxEnt().expected_flow(grid(), THETA, starts, goals, weights)
 
     def test_questions_of_a_mixture_that_knows_no_destinations(self) -> None:
         mdp = grid()
         demos = two_kinds(mdp, 20)
         mixture = IntentMixture(1, DestinationMaxEnt()).fit(mdp, demos)
-        with pytest.raises(InvalidParameter, match=r"needs goals: .*mixture\.irl_"):
+        with raises(InvalidParameter, parameter="goals"):
             mixture.sample(3, seed=0)
-        with pytest.raises(InvalidParameter, match=r"needs goals: .* limiirl\.forecast"):
+        with raises(InvalidParameter, parameter="goals"):
             mixture.predict_proba(demos[:2], partial=True)
 
     def test_prefixes_without_a_goal_each(self) -> None:
-        with pytest.raises(InvalidParameter, match="a goal for each of 1 demonstrations; got 2"):
+        with raises(InvalidParameter, parameter="goals", value=2):
             DestinationMaxEnt().log_prob_prefix(grid(), THETA, Demonstrations.from_lists([[0, 1]]), [3, 4])
 
 

@@ -169,6 +169,7 @@ COLUMNS = {"plain": 1, "rich": 3}
 LENGTH = 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "gamma"), LARGE)
 @pytest.mark.parametrize("space", EXACT)
 def test_large_graphs_on_any_number_of_threads(kind: str, gamma: float, space: str, threads: list[int]) -> None:
@@ -196,6 +197,7 @@ def test_large_graphs_on_any_number_of_threads(kind: str, gamma: float, space: s
     assert_close(gradient, [one.expected_features() for one in oracle], "expected features")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "gamma", "space"), [("plain", 1.0, "linear"), ("rich", 0.97, "log")])
 def test_time_marginals_of_large_graphs(kind: str, gamma: float, space: str, threads: list[int]) -> None:
     """The covariance below visits the steps of both kinds in linear space, too."""
@@ -214,6 +216,7 @@ def test_time_marginals_of_large_graphs(kind: str, gamma: float, space: str, thr
     assert_close(found[0], oracle, "time marginals", size=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "gamma"), LARGE)
 def test_covariance_of_large_graphs(kind: str, gamma: float, threads: list[int]) -> None:
     mdp = large_mdp(kind, gamma)
@@ -226,6 +229,7 @@ def test_covariance_of_large_graphs(kind: str, gamma: float, threads: list[int])
         assert_close(FiniteEngine(mdp, 12).covariance(theta), expected, "covariance", size=size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_start", [False, True])
 @pytest.mark.parametrize("space", EXACT)
 def test_columns_of_large_graphs(space: str, by_start: bool) -> None:
@@ -234,6 +238,7 @@ def test_columns_of_large_graphs(space: str, by_start: bool) -> None:
     check_columns(FiniteEngine(mdp, 10, number_space=space, by_start=by_start), thetas)
 
 
+@pytest.mark.slow
 def test_steps_in_waves_against_the_recursion(threads: list[int]) -> None:
     """A ring that is long and narrow enough for several steps to be under way at once, on any number of threads."""
     rng = np.random.default_rng(23)

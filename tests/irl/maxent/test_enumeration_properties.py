@@ -111,6 +111,7 @@ def test_other_ends_choose_log_space(case: Case) -> None:
     np.testing.assert_array_equal(auto.totals(case.thetas).node, log.totals(case.thetas).node)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(80))
 @given(case=cases(columns=(3,), scales=(30.0, 100.0, 300.0)))
 def test_auto_survives_large_rewards(case: Case) -> None:

@@ -42,19 +42,19 @@ def test_max_length(value: object):
         ("stop", "never", "stop must be one of anywhere, terminal, terminal_or_max_length; it is 'never'."),
         ("condition", "goal", "condition must be one of none, start; it is 'goal'."),
         ("number_space", "float32", "number_space must be one of auto, linear, log; it is 'float32'."),
-        ("ridge", -0.1, "ridge must be a finite number of at least 0; it is -0.1."),
-        ("ridge", math.nan, "ridge must be a finite number of at least 0; it is nan."),
-        ("ridge", "big", "ridge must be a finite number of at least 0; it is 'big'."),
-        ("tol", 0.0, "tol must be a finite number above 0; it is 0.0."),
-        ("tol", -1e-6, "tol must be a finite number above 0; it is -1e-06."),
-        ("tol", math.inf, "tol must be a finite number above 0; it is inf."),
-        ("tol", None, "tol must be a finite number above 0; it is None."),
-        ("max_evaluations", 0, "max_evaluations must be a whole number, at least 1; it is 0."),
-        ("max_evaluations", 10.0, "max_evaluations must be a whole number, at least 1; it is 10.0."),
-        ("max_evaluations", True, "max_evaluations must be a whole number, at least 1; it is True."),
-        ("max_memory", -1, "max_memory must be a finite number of at least 0; it is -1."),
-        ("max_memory", math.nan, "max_memory must be a finite number of at least 0; it is nan."),
-        ("max_memory", "1 GB", "max_memory must be a finite number of at least 0; it is '1 GB'."),
+        ("ridge", -0.1, "ridge must be a finite number of at least 0; got -0.1."),
+        ("ridge", math.nan, "ridge must be a finite number of at least 0; got nan."),
+        ("ridge", "big", "ridge must be a finite number of at least 0; got 'big'."),
+        ("tol", 0.0, "tol must be a finite number above 0; got 0.0."),
+        ("tol", -1e-6, "tol must be a finite number above 0; got -1e-06."),
+        ("tol", math.inf, "tol must be a finite number above 0; got inf."),
+        ("tol", None, "tol must be a finite number above 0; got None."),
+        ("max_evaluations", 0, "max_evaluations must be a integer of at least 1; got 0."),
+        ("max_evaluations", 10.0, "max_evaluations must be a integer of at least 1; got 10.0."),
+        ("max_evaluations", True, "max_evaluations must be a integer of at least 1; got True."),
+        ("max_memory", -1, "max_memory must be a finite number of at least 0; got -1."),
+        ("max_memory", math.nan, "max_memory must be a finite number of at least 0; got nan."),
+        ("max_memory", "1 GB", "max_memory must be a finite number of at least 0; got '1 GB'."),
     ],
 )
 def test_parameters(name: str, value: object, message: str):
@@ -146,7 +146,7 @@ def test_functions_of_one_theta_refuse_several(stop: str, ask: object):
 
 @pytest.mark.parametrize("n", [0, -3, 2.0, True, None, "3"])
 def test_number_of_samples(n: object):
-    with pytest.raises(InvalidParameter, match=r"n must be a whole number, at least 1; it is "):
+    with pytest.raises(InvalidParameter, match=r"n must be a integer of at least 1; got "):
         MaxEnt(3).sample(small_mdp(), ZERO, n)  # type: ignore[arg-type]
 
 

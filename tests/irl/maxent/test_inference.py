@@ -139,6 +139,7 @@ def town() -> MDP:
     return RoadGrid(6_000, 12_000, seed=1, gamma=0.999).mdp
 
 
+@pytest.mark.slow
 def test_a_town_step_by_step(town: MDP):
     """The probability of a prefix is that of its first state times those of its moves, each given what was before."""
     model, rng = MaxEnt(40, max_memory=0.0), np.random.default_rng(0)

@@ -64,6 +64,7 @@ def together(calls: list[Callable[[], Totals]]) -> list[list[Totals]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", ["linear", "log"])
 def test_two_callers_at_once_get_what_each_gets_alone(space: str) -> None:
     problems = [large(1), large(2)]
@@ -73,6 +74,7 @@ def test_two_callers_at_once_get_what_each_gets_alone(space: str) -> None:
             assert_same(result, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", ["linear", "log"])
 def test_threads_that_share_an_engine_get_what_each_gets_alone(space: str) -> None:
     mdp, thetas = large(1)
@@ -105,6 +107,7 @@ print("log")
 """
 
 
+@pytest.mark.slow
 def test_the_threading_layer_that_ends_the_process_is_kept_from_it() -> None:
     # Numba falls back on this layer where neither TBB nor OpenMP is at hand, and it aborts when two threads enter it at
     # once; the test above may run on a layer that allows it, so here it runs again on the one that does not.
@@ -130,6 +133,7 @@ def test_one_thread_and_two_give_the_same_bits(space: str) -> None:
     assert_same(one, two)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gamma", [1.0, 0.98])
 def test_steps_that_are_swept_in_waves_are_those_swept_one_by_one(gamma: float) -> None:
     # A narrow graph of many blocks, whose steps may be swept several at a time; log space sweeps them one by one.
@@ -147,6 +151,7 @@ def test_steps_that_are_swept_in_waves_are_those_swept_one_by_one(gamma: float) 
     np.testing.assert_allclose(waves.node, steps.node, rtol=1e-11, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", ["linear", "log"])
 def test_blocks_make_no_difference(space: str) -> None:
     # Copies of one small graph side by side, more than a block in all: swept by threads, renumbered, each as if alone.

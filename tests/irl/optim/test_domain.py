@@ -17,6 +17,7 @@ from limiirl.irl.destination.problem import PreparedDestination, feasible_start
 from limiirl.irl.optim.projected_bfgs import CuttingPlanes
 from limiirl.irl.optim.projected_newton import Box, bounded_step
 from limiirl.irl.optim.solvers import minimise_bfgs
+from tests.helpers import raises
 
 
 def streets(seed: int, n: int = 12) -> MDP:
@@ -291,7 +292,7 @@ def test_no_start_where_there_is_none(bound: float) -> None:
     opposed = MDP.from_edges([0, 0, 1, 1], [0, 1, 1, 2], state_features=[[-1.0], [1.0], [0.0]])
     free = MDP.from_edges([0, 0], [0, 1], state_features=[[0.0], [1.0]])
     for mdp in (opposed, free):
-        with pytest.raises(DivergentPartition, match="stays infinite whatever features cost within the bounds"):
+        with pytest.raises(DivergentPartition, match="bounds"):
             feasible_start(GoalValues(mdp), Box(np.array([-bound]), np.array([bound])))
 
 
@@ -322,5 +323,5 @@ def test_hessians_near_the_edge(away: float) -> None:
     objective = DestinationLikelihood(values, trips, np.ones((1, 1)), np.zeros(1))
     x = math.exp(-away)
     np.testing.assert_allclose(objective.hessian(np.array([-away]), 0), [[x / (1.0 - x) ** 2]], rtol=2e-3)
-    with pytest.raises(DivergentPartition, match="The curvature has no value here"):
+    with raises(DivergentPartition, parameter="theta"):
         objective.hessian(np.array([-1e-7]), 0)

@@ -15,6 +15,7 @@ from limiirl.irl.optim.batched_lbfgs import BatchedEvaluator
 from limiirl.irl.optim.projected_newton import Box
 from limiirl.irl.optim.solvers import minimise_lbfgs
 from limiirl.worlds import RoadGrid
+from tests.helpers import raises
 
 HERE = threading.current_thread
 # Far more than any test here takes: these are guards against threads that wait for each other, not measures of speed.
@@ -227,7 +228,7 @@ class TestFailures:
                 return np.where(which == 1, np.inf, values), gradients
 
         box = Box(np.full(1, -1.0), np.full(1, 1.0))
-        with pytest.raises(DivergentPartition, match="at the start of column 1"):
+        with raises(DivergentPartition, parameter="starts", index=1):
             minimise_lbfgs(Walled(np.zeros((3, 1))), np.zeros((3, 1)), box, 1e-6, 10)
 
 

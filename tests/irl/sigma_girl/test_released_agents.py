@@ -99,6 +99,7 @@ def test_the_objective_has_no_length(sets, covariance):
         np.testing.assert_allclose(slopes @ omega, 0.0, rtol=0, atol=1e-8 * np.abs(slopes).max())
 
 
+@pytest.mark.slow
 def test_the_warm_start_is_never_below_random_and_above_in_all(sets):
     """The experiment with fewer repeats; `benchmarks.agents` has 40 of them, and more ways to start."""
     whole, warm, chance = join(sets), [], []

@@ -10,6 +10,7 @@ from limiirl.demos.groups import Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl.sigma_girl.model import SigmaGIRL
 from limiirl.irl.sigma_girl.policy_gradient import spread
+from tests.helpers import raises
 from tests.oracles.sigma import best_gain, pickers, regulators
 
 TRUE = np.array([[0.8, 0.2], [0.3, 0.7]])
@@ -122,9 +123,9 @@ def test_steps_without_choice_do_not_matter():
 
 def test_agents_are_called_agents():
     agents, irl = pickers(8, seed=4), SigmaGIRL(gamma=0.9)
-    with pytest.raises(InvalidParameter, match=r"weights must have the shape \(3,\), one for each agent; it is \(2,\)"):
+    with pytest.raises(InvalidParameter, match=r"^weights must.*\(2,\)"):
         irl.fit(None, agents, [1.0, 1.0])
-    with pytest.raises(InvalidParameter, match="not negative; agent 1, column 0 has -1.0"):
+    with pytest.raises(InvalidParameter, match="^weights must.*agent 1.* -1.0"):
         irl.fit_many(None, agents, [[1.0], [-1.0], [1.0]])
 
 
@@ -143,59 +144,59 @@ def test_a_search_has_converged_on_the_simplex_and_not_far_from_it():
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameters", "expected"),
     [
-        ({"gamma": 0.0}, "gamma must be a finite number above 0"),
-        ({"gamma": 1.1}, "gamma must be above 0 and at most 1; it is 1.1"),
-        ({"ridge": 0.0}, "ridge must be a finite number above 0; it is 0.0"),
-        ({"baseline_floor": -1.0}, "baseline_floor must be a finite number of at least 0; it is -1.0"),
-        ({"covariance": "identity"}, "covariance must be one of diagonal, full; it is 'identity'"),
-        ({"cluster_on": "states"}, "cluster_on must be one of reward, policy; it is 'states'"),
-        ({"n_starts": 2}, "n_starts must be at least 3.*; it is 2"),
-        ({"tol": -1.0}, "tol must be a finite number above 0"),
-        ({"max_evaluations": 0}, "max_evaluations must be a whole number, at least 1"),
-        ({"random_state": None}, "random_state must be a whole number"),
+        ({"gamma": 0.0}, {"parameter": "gamma", "value": 0.0}),
+        ({"gamma": 1.1}, {"parameter": "gamma", "value": 1.1}),
+        ({"ridge": 0.0}, {"parameter": "ridge", "value": 0.0}),
+        ({"baseline_floor": -1.0}, {"parameter": "baseline_floor", "value": -1.0}),
+        ({"covariance": "identity"}, {"parameter": "covariance", "value": "identity"}),
+        ({"cluster_on": "states"}, {"parameter": "cluster_on", "value": "states"}),
+        ({"n_starts": 2}, {"parameter": "n_starts", "value": 2}),
+        ({"tol": -1.0}, {"parameter": "tol", "value": -1.0}),
+        ({"max_evaluations": 0}, {"parameter": "max_evaluations", "value": 0}),
+        ({"random_state": None}, {"parameter": "random_state"}),
     ],
 )
-def test_parameters_that_are_refused(parameters, message):
-    with pytest.raises(InvalidParameter, match=message):
+def test_parameters_that_are_refused(parameters, expected):
+    with raises(InvalidParameter, **expected):
         SigmaGIRL(**parameters).fit(None, pickers(5, seed=0))
 
 
 def test_input_that_is_refused():
     agents, irl = pickers(10, seed=0), SigmaGIRL()
     mdp = ll.MDP.from_edges([0], [1])
-    with pytest.raises(InvalidParameter, match="knows no MDP: pass mdp=None.* mdp is a MDP"):
+    with raises(InvalidParameter, parameter="mdp"):
         irl.fit(mdp, agents)
-    with pytest.raises(InvalidDemos, match="learns from Agents; got a Demonstrations"):
+    with raises(InvalidDemos, parameter="agents"):
         irl.fit(None, ll.Demonstrations.from_lists([[0, 1]]))
-    with pytest.raises(InvalidDemos, match="learns from Agents; got a list"):
+    with raises(InvalidDemos, parameter="agents"):
         irl.features(None, [])
-    with pytest.raises(InvalidParameter, match=r"shape \(K, 3\).* it is \(1, 2\)"):
+    with raises(InvalidParameter, parameter="thetas"):
         irl.log_prob(None, [[1.0, 0.0]], agents)
-    with pytest.raises(InvalidParameter, match=r"not all zero; row 1 is \[0.0, 0.0, 0.0\]"):
+    with raises(InvalidParameter, parameter="thetas", index=1):
         irl.log_prob(None, [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]], agents)
-    with pytest.raises(InvalidParameter, match="row 0 is"):
+    with raises(InvalidParameter, parameter="thetas", index=0):
         irl.fit(None, agents, start=[np.nan, 0.0, 1.0])
-    with pytest.raises(InvalidParameter, match=r"not all zero; row 0 is \[0.0, 0.0\]"):
+    with raises(InvalidParameter, parameter="thetas", index=0):
         irl.null_directions(None, [0.0, 0.0])
-    with pytest.raises(InvalidParameter, match="must be numbers"):
+    with raises(InvalidParameter, parameter="thetas"):
         irl.log_prob(None, [["a", "b", "c"]], agents)
-    with pytest.raises(InvalidParameter, match=r"weights must have the shape \(3,\)"):
+    with pytest.raises(InvalidParameter, match=r"^weights must.*\(3,\)"):
         irl.fit(None, agents, weights=[1.0, 2.0])
-    with pytest.raises(InvalidParameter, match="one start for each of 2 columns of weights; there are 1"):
+    with raises(InvalidParameter, parameter="starts"):
         irl.fit_many(None, agents, np.ones((3, 2)), starts=[[1.0, 0.0, 0.0]])
 
 
 def test_agents_that_tell_nothing_are_named():
     x, phi = np.random.default_rng(0).normal(size=(2, 8, 4, 2))
-    with pytest.raises(InvalidDemos, match="Agent 0 only ever takes action 1"):
+    with raises(InvalidDemos, parameter="agents", index=0):
         SigmaGIRL().fit(None, Agents.from_arrays([x], [np.ones((8, 4), int)], [phi]))
-    with pytest.raises(InvalidDemos, match="actions of agent 0 follow from its policy features without any noise"):
+    with raises(InvalidDemos, parameter="agents", value=0.0, index=0):
         SigmaGIRL().fit(None, Agents.from_arrays([x], [np.zeros((8, 4, 1))], [phi]))
-    with pytest.raises(InvalidDemos, match="Agent 0 has 1 trajectory; a covariance needs at least 2"):
+    with raises(InvalidDemos, parameter="agents", value=1, index=0):
         SigmaGIRL().fit(None, Agents.from_arrays([x[:1]], [phi[:1]], [phi[:1]]))
-    with pytest.raises(InvalidDemos, match="Agent 1 collects no reward features"):
+    with raises(InvalidDemos, parameter="agents", index=1):
         SigmaGIRL().fit(None, Agents.from_arrays([x, x], [phi, phi], [phi, np.zeros_like(phi)]))
-    with pytest.raises(InvalidDemos, match="Jacobians of agent 0 do not vary over its 3 trajectories: they are copies"):
+    with raises(InvalidDemos, parameter="agents", index=0):
         spread(np.ones((3, 4, 2)))

@@ -112,6 +112,7 @@ def test_the_rules_of_models_hold(check):
     check()
 
 
+@pytest.mark.slow
 def test_all_rules_but_those_of_trajectories_apply():
     report = check_irl_model(SigmaGIRL(gamma=0.9, covariance="full"), demos=many(12))
     skipped = [line.split("[")[0] for line in report.skipped]
@@ -120,5 +121,5 @@ def test_all_rules_but_those_of_trajectories_apply():
 
 def test_models_of_an_mdp_refuse_agents():
     mdp = ll.MDP.from_edges([0], [1])
-    with pytest.raises(ll.errors.InvalidDemos, match="demos must be Demonstrations; it is a Agents"):
+    with pytest.raises(ll.errors.InvalidDemos, match="^demos must"):
         IntentMixture(1, ll.MaxEnt()).fit(mdp, many(5))

@@ -13,6 +13,7 @@ import limiirl as ll
 from limiirl import MDP, MLIRL, BayesianIntentMixture, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.errors import ConvergenceWarning, InvalidParameter, NotFitted
 from limiirl.worlds import ElementWorld
+from tests.helpers import raises
 from tests.oracles.mixture import crossings, walks
 from tests.oracles.normal import Normal, numbers
 from tests.oracles.partitions import canonical, exact, partitions
@@ -82,6 +83,7 @@ def world():
     return made, demos, labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("irl", [MaxEnt(), MaxCausalEnt(), MLIRL()], ids=lambda irl: type(irl).__name__)
 def test_two_elements_are_two_intents(world, irl):
     made, demos, labels = world
@@ -133,7 +135,7 @@ def test_credible_intervals_are_those_of_the_exact_posterior():
     precision = 4 + 0.25
     expected = norm(values.sum() / precision, precision**-0.5).interval(0.9)
     np.testing.assert_allclose(mix.credible_intervals(0.9)[0, 0], expected, rtol=1e-6)
-    with pytest.raises(InvalidParameter, match="level must be between 0 and 1; it is 2"):
+    with raises(InvalidParameter, parameter="level", value=2):
         mix.credible_intervals(2)
 
 
@@ -235,26 +237,26 @@ def test_the_same_seed_gives_the_same_bits_and_the_model_is_not_changed():
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameters", "parameter"),
     [
-        ({"max_intents": 0}, "max_intents must be a whole number"),
-        ({"concentration": -1.0}, "concentration must be a finite number above 0"),
-        ({"concentration": (1.0,)}, r"\(shape, rate\)"),
-        ({"prior_scale": 0.0}, "prior_scale must be a finite number above 0"),
-        ({"init": "nothing"}, "init must be one of"),
-        ({"init": KMeans}, "init must be an instance; KMeans is a class. Add parentheses."),
-        ({"bound_tol": -1.0}, "bound_tol must be"),
-        ({"callback": 3}, "callback must be a function of a Step"),
-        ({"max_intents": 2, "init": np.eye(3)[[0, 1, 2, 0, 1]]}, "init has 3 intents, more than max_intents=2. Raise"),
-        ({"max_intents": 2, "init": [0, 1, 2, 0, 1]}, "init has 3 intents, more than max_intents=2"),
+        ({"max_intents": 0}, "max_intents"),
+        ({"concentration": -1.0}, "concentration"),
+        ({"concentration": (1.0,)}, "concentration"),
+        ({"prior_scale": 0.0}, "prior_scale"),
+        ({"init": "nothing"}, "init"),
+        ({"init": KMeans}, "init"),
+        ({"bound_tol": -1.0}, "bound_tol"),
+        ({"callback": 3}, "callback"),
+        ({"max_intents": 2, "init": np.eye(3)[[0, 1, 2, 0, 1]]}, "init"),
+        ({"max_intents": 2, "init": [0, 1, 2, 0, 1]}, "init"),
         (
             {"max_intents": 2, "init": ll.RewardEnsemble(np.ones(3) / 3, np.zeros((3, 3)))},
-            "init has 3 intents, more than max_intents=2",
+            "init",
         ),
     ],
 )
-def test_wrong_parameters_are_named(parameters, message):
-    with pytest.raises(InvalidParameter, match=message):
+def test_wrong_parameters_are_named(parameters, parameter):
+    with pytest.raises(InvalidParameter, match=rf"^{parameter}\b"):
         BayesianIntentMixture(**parameters).fit(crossings(), walks(5, seed=0)[0])
 
 
@@ -266,7 +268,7 @@ def test_sigma_girl_is_refused_and_an_unfitted_mixture_says_so():
         actions=[rng.normal(size=(*shape, 1))] * 2,
         reward_features=[rng.normal(size=(*shape, 3))] * 2,
     )
-    with pytest.raises(InvalidParameter, match="SigmaGIRL's depends on their proportions alone. Use IntentMixture"):
+    with raises(InvalidParameter, parameter="irl"):
         BayesianIntentMixture(2, ll.SigmaGIRL()).fit(None, agents)
     with pytest.raises(NotFitted):
         BayesianIntentMixture().predict(walks(5, seed=0)[0])
@@ -310,6 +312,7 @@ def test_verbose_says_how_the_search_goes(capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("irl", [MaxEnt(np.inf, bounds=(-5, 5)), MaxCausalEnt(bounds=None)], ids=lambda irl: repr(irl))
 def test_sums_that_are_infinite_at_the_median_of_the_prior(irl):
     # Each of five states may stay, go to any other, or end. The first feature is what a step costs.

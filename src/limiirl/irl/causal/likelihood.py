@@ -223,5 +223,6 @@ def feasible_start(engine: PolicySolver, events: DecisionCounts, box: Box) -> Fl
         return trial
     raise DivergentPartition(
         "Values stay infinite whatever features cost within the bounds: at discount 1 some state never ends, or its "
-        "choices are worth too much. Use gamma < 1, a finite max_length, wider bounds, or a feasible start."
+        "choices are worth too much. Use gamma < 1, a finite max_length, wider bounds, or a feasible start.",
+        parameter="bounds",
     )

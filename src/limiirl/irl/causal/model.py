@@ -135,7 +135,9 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
         ready, K = self._prepare(mdp, demos, Groups.from_labels(None, len(demos))), weights.shape[1]
         if starts is not None and starts.shape[0] != K:
             raise InvalidParameter(
-                f"There must be one start for each of {K} columns of weights; there are {starts.shape[0]}."
+                f"There must be one start for each of {K} columns of weights; there are {starts.shape[0]}.",
+                parameter="starts",
+                value=starts.shape,
             )
         moments = Moments(ready.events.total(weights), weights.sum(axis=0))
         ridge = np.full(K, check_positive(self.ridge, "ridge", zero=True))
@@ -166,7 +168,9 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
         whole = isinstance(step, int | np.integer) and not isinstance(step, bool)
         if not whole or step < 0 or 0 < self._last_step() < step:
             upper = f" and at most max_length - 1 = {self._last_step()}" if self._last_step() else ""
-            raise InvalidParameter(f"step must be a whole number, at least 0{upper}; it is {step!r}.")
+            raise InvalidParameter(
+                f"step must be a whole number, at least 0{upper}; got {step!r}.", parameter="step", value=step
+            )
         return engine.choices.policy(engine.policy(validate.one_theta(mdp, theta), int(step))[0])
 
     def residual(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:

@@ -22,7 +22,7 @@ from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl.causal.state_actions import StateActions
 from limiirl.kernels.soft_bellman import Moves, fill_systems, look_ahead, look_back, pull_of_moves, settle, soften
-from limiirl.mdp import Problem
+from limiirl.mdp import BellmanEquations
 
 # Up to this many states a dense solve is quicker than setting up a sparse one.
 DENSE = 250
@@ -109,7 +109,8 @@ def solve(
         found = np.full(right.shape, np.nan)
     if not np.all(np.isfinite(found)):
         raise NumericalError(
-            "The values of a policy left the range of float64: an end is reached too rarely. Lower gamma."
+            "The values of a policy left the range of float64: an end is reached too rarely. Lower gamma.",
+            parameter="thetas",
         )
     return np.ascontiguousarray(found)
 
@@ -311,7 +312,10 @@ class SoftBellmanSolver(StationarySolver):
             self._sweep(r_state, r_pair, V, open_[residual[~done] > _NEAR])
         raise DivergentPartition(
             f"The soft values of thetas[{open_[0]}] are infinite, or beyond float64: some state never ends, or the "
-            "choices on the way are worth more than they cost. Use gamma < 1, lower rewards, or a finite max_length."
+            "choices on the way are worth more than they cost. Use gamma < 1, lower rewards, or a finite max_length.",
+            parameter="thetas",
+            value=thetas[open_[0]],
+            index=int(open_[0]),
         )
 
     def _sweep(self, r_state: FloatArray, r_pair: FloatArray, V: FloatArray, columns: NDArray[np.intp]) -> None:
@@ -373,9 +377,9 @@ class HardBellmanSolver(StationarySolver):
 
     def _best(self, theta: FloatArray, k: int) -> FloatArray:
         try:
-            return Problem(self.choices.mdp, theta).solve()
+            return BellmanEquations(self.choices.mdp, theta).solve()
         except InvalidParameter as error:  # at discount 1 the best total may be infinite
-            raise DivergentPartition(f"thetas[{k}]: {error}") from None
+            raise DivergentPartition(f"thetas[{k}]: {error}", parameter="thetas", value=theta, index=k) from None
 
     def _ends(self, omega: FloatArray) -> FloatArray:
         """Return (P, K), 1 but at discount 1 where the best actions never end: there V is taken as fixed."""

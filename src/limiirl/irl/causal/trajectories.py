@@ -43,7 +43,9 @@ def most_likely(engine: PolicySolver, theta: FloatArray, start: object, goal: ob
     if mdp.p0[s] == 0.0:
         raise InvalidParameter(
             f"start must be a state in which trajectories begin; p0 of state {s} is 0. Give the state a share of the "
-            "start distribution with mdp.replace(p0=...)."
+            "start distribution with mdp.replace(p0=...).",
+            parameter="start",
+            value=s,
         )
     if isinstance(engine, FiniteHorizonSolver):
         edges, log_prob = _up_to_horizon(engine, theta, s, g)
@@ -59,7 +61,11 @@ def _of_any_length(engine: PolicySolver, theta: FloatArray, start: int, goal: in
     """Return the edges of the likeliest way: every step's log-probability is a cost, so that Dijkstra finds it."""
     mdp = engine.choices.mdp
     if not connected(mdp, start, goal):
-        raise InvalidParameter(f"No trajectory leads from start = {start} to goal = {goal}. Choose another goal.")
+        raise InvalidParameter(
+            f"No trajectory leads from start = {start} to goal = {goal}. Choose another goal.",
+            parameter="goal",
+            value=goal,
+        )
     everywhere = Moves(np.array([0, mdp.n_pairs]), mdp.pair_state.astype(np.int64), np.arange(mdp.n_pairs))
     log_pi = engine.solve(theta[None], everywhere).log_choice[:, 0]
     log_move = log_pi[mdp.pair_of_edge] + np.log(mdp.prob)
@@ -92,7 +98,9 @@ def _up_to_horizon(engine: FiniteHorizonSolver, theta: FloatArray, start: int, g
         exactly = "at most" if engine.stop or mdp.terminal[goal] else "exactly"
         raise InvalidParameter(
             f"No trajectory of {exactly} max_length = {engine.max_length} states leads from start = {start} to goal = "
-            f"{goal}. Choose another goal, or make a model with a larger max_length."
+            f"{goal}. Choose another goal, or make a model with a larger max_length.",
+            parameter="goal",
+            value=goal,
         )
     edges, at = np.empty(length, dtype=np.int64), goal
     for t in range(length - 1, -1, -1):

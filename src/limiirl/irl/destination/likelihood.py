@@ -49,7 +49,10 @@ def check_arrivals(demos: Demonstrations) -> None:
         raise InvalidDemos(
             f"{name_demo(demos.ids, i)} is in its last state, {tau[-1]}, at step {step} already and goes on to step "
             f"{tau.size - 1}; {np.count_nonzero(~fine)} of {len(demos)} do so. DestinationMaxEnt ends trips at their "
-            "first arrival: leave such ones out with demos[model.admits(demos)], or cut them there."
+            "first arrival: leave such ones out with demos[model.admits(demos)], or cut them there.",
+            parameter="demos",
+            value=int(tau[-1]),
+            index=(i, step),
         )
 
 
@@ -197,7 +200,9 @@ class DestinationLikelihood:
         if found is None:
             raise DivergentPartition(
                 "The curvature has no value here: a sum over ways is infinite. Use lower rewards, so that every cycle "
-                "costs more than the ways around it make up for."
+                "costs more than the ways around it make up for.",
+                parameter="theta",
+                value=theta,
             )
         return found
 

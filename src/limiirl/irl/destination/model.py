@@ -217,7 +217,11 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
         begin, end = _pairs(mdp, starts, goals)
         given = np.ones(begin.size) if weights is None else np.asarray(weights, dtype=np.float64)
         if given.shape != begin.shape or not np.all(np.isfinite(given) & (given >= 0.0)):
-            raise InvalidParameter(f"weights must be {begin.size} finite numbers, none negative, one for each pair.")
+            raise InvalidParameter(
+                f"weights must be {begin.size} finite numbers, none negative, one for each pair.",
+                parameter="weights",
+                value=weights,
+            )
         found = self._values(mdp).known(validate.one_theta(mdp, theta)).ways(begin, end, given)
         _connected(found.log_value, begin, end)
         assert found.flow is not None
@@ -288,7 +292,11 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
         """
         wanted, checked = _states(mdp, goals, "goals"), mdp.check_thetas(thetas)
         if wanted.size != len(demos):
-            raise InvalidParameter(f"There must be a goal for each of {len(demos)} demonstrations; got {wanted.size}.")
+            raise InvalidParameter(
+                f"There must be a goal for each of {len(demos)} demonstrations; got {wanted.size}.",
+                parameter="goals",
+                value=wanted.size,
+            )
         found = log_weight_onward(Evidence(mdp, demos, by_start=True), checked)
         passed = demos.states == np.repeat(wanted, demos.lengths)
         passed[demos.offsets[1:] - 1] = False
@@ -326,7 +334,9 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
         n_intents = weights.shape[1]
         if starts is not None and starts.shape[0] != n_intents:
             raise InvalidParameter(
-                f"There must be one start for each of {n_intents} columns of weights; there are {starts.shape[0]}."
+                f"There must be one start for each of {n_intents} columns of weights; there are {starts.shape[0]}.",
+                parameter="starts",
+                value=starts.shape,
             )
         ridge = np.full(n_intents, check_positive(self.ridge, "ridge", zero=True))
         cap = check_count(self.max_evaluations, "max_evaluations")
@@ -349,16 +359,24 @@ def _states(mdp: MDP, given: ArrayLike | np.random.Generator | None, name: str) 
     if given is None or isinstance(given, np.random.Generator):  # as from a mixture, which knows of no destinations
         raise InvalidParameter(
             f"DestinationMaxEnt needs {name}: it says how trips get from state to state, not where they begin and "
-            "end. Call the model itself (mixture.irl_), or use limiirl.forecast."
+            "end. Call the model itself (mixture.irl_), or use limiirl.forecast.",
+            parameter=name,
         )
     found = np.atleast_1d(np.asarray(given))
     if found.ndim != 1 or (found.size and not np.issubdtype(found.dtype, np.integer)):
-        raise InvalidParameter(f"{name} must be the numbers of states; got {found.dtype} of shape {found.shape}.")
+        raise InvalidParameter(
+            f"{name} must be the numbers of states; got {found.dtype} of shape {found.shape}.",
+            parameter=name,
+            value=given,
+        )
     bad = (found < 0) | (found >= mdp.n_states)
     if np.any(bad):
         i = int(np.argmax(bad))
         raise InvalidParameter(
-            f"{name} must be numbers of states, 0 to {mdp.n_states - 1}; number {i} is {found[i]}. Check their source."
+            f"{name} must be numbers of states, 0 to {mdp.n_states - 1}; number {i} is {found[i]}. Check their source.",
+            parameter=name,
+            value=int(found[i]),
+            index=i,
         )
     return found.astype(np.int64)
 
@@ -366,7 +384,11 @@ def _states(mdp: MDP, given: ArrayLike | np.random.Generator | None, name: str) 
 def _pairs(mdp: MDP, starts: ArrayLike, goals: ArrayLike | None) -> tuple[IntArray, IntArray]:
     begin, end = _states(mdp, starts, "starts"), _states(mdp, goals, "goals")
     if begin.size != end.size:
-        raise InvalidParameter(f"Each start needs a goal; there are {begin.size} starts and {end.size} goals.")
+        raise InvalidParameter(
+            f"Each start needs a goal; there are {begin.size} starts and {end.size} goals.",
+            parameter="goals",
+            value=end.size,
+        )
     return begin, end
 
 
@@ -374,7 +396,10 @@ def _connected(log_value: FloatArray, starts: IntArray, goals: IntArray) -> None
     if np.any(log_value == -np.inf):
         i = int(np.argmin(log_value))
         raise InvalidParameter(
-            f"No way leads from state {starts[i]} to state {goals[i]}. Choose other ends, or a connected network."
+            f"No way leads from state {starts[i]} to state {goals[i]}. Choose other ends, or a connected network.",
+            parameter="goals",
+            value=int(goals[i]),
+            index=i,
         )
 
 

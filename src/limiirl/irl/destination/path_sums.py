@@ -74,7 +74,9 @@ class GoalValues:
         if mdp.gamma != 1.0:
             raise InvalidParameter(
                 f"DestinationMaxEnt needs discount 1; it is {mdp.gamma}. Ways to a goal have no largest length, and "
-                "rewards that fade away no longer hold back the long ones. Use mdp.replace(gamma=1.0)."
+                "rewards that fade away no longer hold back the long ones. Use mdp.replace(gamma=1.0).",
+                parameter="gamma",
+                value=mdp.gamma,
             )
         self.mdp = mdp
         plans = _KNOWN.setdefault(mdp, {})
@@ -95,7 +97,10 @@ class GoalValues:
             e = int(np.argmin(np.isfinite(found)))
             raise NumericalError(
                 f"The reward of edge {e} (state {self.mdp.src[e]} to {self.mdp.dst[e]}) is not finite. Use smaller "
-                "parameters or features."
+                "parameters or features.",
+                parameter="theta",
+                value=theta,
+                index=e,
             )
         return np.asarray(found)
 
@@ -337,7 +342,9 @@ def divergent(plan: Plan, stuck: int) -> DivergentPartition:
     state = int(np.flatnonzero(plan.rank == stuck)[0])
     return DivergentPartition(
         f"The sum over ways of any length is infinite: cycles through state {state} weigh 1 or more. Use lower "
-        "rewards, so that every cycle costs more than the ways around it make up for."
+        "rewards, so that every cycle costs more than the ways around it make up for.",
+        parameter="theta",
+        index=state,
     )
 
 

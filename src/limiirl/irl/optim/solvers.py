@@ -123,7 +123,10 @@ def _evaluate_starts(
         k = int(which[np.argmin(np.isfinite(values))])
         raise DivergentPartition(
             f"The sum over trajectories is infinite, or beyond float64, at the start of column {k}; no search begins "
-            "there. Pass a start with lower rewards, or none."
+            "there. Pass a start with lower rewards, or none.",
+            parameter="starts",
+            value=thetas[np.argmin(np.isfinite(values))],
+            index=k,
         )
     return values, gradients
 

@@ -168,11 +168,15 @@ class PreparedSigma(Prepared):
         for i, agent in enumerate(agents):
             if not np.any(agent.reward_features):
                 raise InvalidDemos(
-                    f"Agent {i} collects no reward features: they are 0 in all its steps. Record them, or leave it out."
+                    f"Agent {i} has reward features of 0 in all its steps. Record them, or leave the agent out.",
+                    parameter="agents",
+                    index=i,
                 )
             J = jacobians(clone_policy(agent, ridge, i).scores, agent.reward_features, gamma, floor)
             if not np.all(np.isfinite(J)):
-                raise NumericalError(f"The Jacobians of agent {i} are beyond float64. Rescale its features.")
+                raise NumericalError(
+                    f"The Jacobians of agent {i} are beyond float64. Rescale its features.", parameter="agents", index=i
+                )
             self.spreads.append(spread(J, i))
         self.profile: Profile = PROFILES[model.covariance](self.spreads)
 

@@ -36,7 +36,8 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
     gamma : float
         Discount of the rewards, above 0 and at most 1.
     ridge : float
-        Regularisation of the cloned policies. Radial features are nearly collinear, so that it is never 0.
+        Regularisation of the cloned policies, not of the rewards as in other models. Radial features are nearly
+        collinear, so that it is never 0.
     covariance : {"diagonal", "full"}
         Whether the entries of a Jacobian count as uncorrelated, as in the experiments of Ramponi et al. Both are shrunk
         by Ledoit and Wolf's rule.
@@ -84,9 +85,9 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
 
     def __init__(  # noqa: PLR0913 (an estimator's parameters, each with a default)
         self,
+        *,
         gamma: float = 0.99,
         ridge: float = 1e-2,
-        *,
         covariance: str = "diagonal",
         cluster_on: str = "reward",
         baseline_floor: float = 1e-10,
@@ -170,7 +171,9 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
         first = None if starts is None else _weights(starts, ready.n_parameters)
         if first is not None and len(first) != given.shape[1]:
             raise InvalidParameter(
-                f"There must be one start for each of {given.shape[1]} columns of weights; there are {len(first)}."
+                f"There must be one start for each of {given.shape[1]} columns of weights; there are {len(first)}.",
+                parameter="starts",
+                value=first.shape,
             )
         return ready.search(given, first, check_count(self.max_evaluations, "max_evaluations"))
 
@@ -178,26 +181,38 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
         """Check the parameters, and that no MDP is given."""
         if mdp is not None:
             raise InvalidParameter(
-                f"SigmaGIRL knows no MDP: pass mdp=None, and what happened as Agents; mdp is a {type(mdp).__name__}."
+                f"SigmaGIRL knows no MDP: pass mdp=None, and what happened as Agents; mdp is a {type(mdp).__name__}.",
+                parameter="mdp",
+                value=mdp,
             )
         if check_positive(self.gamma, "gamma") > 1.0:
-            raise InvalidParameter(f"gamma must be above 0 and at most 1; it is {self.gamma!r}.")
+            raise InvalidParameter(
+                f"gamma must be above 0 and at most 1; got {self.gamma!r}.", parameter="gamma", value=self.gamma
+            )
         check_choice(self.covariance, "covariance", tuple(PROFILES))
         check_choice(self.cluster_on, "cluster_on", ("reward", "policy"))
         if check_count(self.n_starts, "n_starts") < 3:
             raise InvalidParameter(
-                f"n_starts must be at least 3, since the likelihood has several maxima; it is {self.n_starts}."
+                f"n_starts must be at least 3, since the likelihood has several maxima; it is {self.n_starts}.",
+                parameter="n_starts",
+                value=self.n_starts,
             )
         if isinstance(self.random_state, bool) or not isinstance(self.random_state, int | np.integer):
             raise InvalidParameter(
-                f"random_state must be a whole number, so that every fit searches alike; it is {self.random_state!r}."
+                f"random_state must be a whole number, so that every fit searches alike; got {self.random_state!r}.",
+                parameter="random_state",
+                value=self.random_state,
             )
 
 
 def _checked(given: Any) -> Agents:
     """Return agents, if it is agents that are given."""
     if not isinstance(given, Agents):
-        raise InvalidDemos(f"SigmaGIRL learns from Agents; got a {type(given).__name__}. Use Agents.from_arrays.")
+        raise InvalidDemos(
+            f"SigmaGIRL learns from Agents; got a {type(given).__name__}. Use Agents.from_arrays.",
+            parameter="agents",
+            value=given,
+        )
     return given
 
 
@@ -206,11 +221,20 @@ def _weights(given: ArrayLike, q: int) -> FloatArray:
     try:
         found = np.atleast_2d(np.asarray(given, dtype=np.float64))
     except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"thetas must be numbers ({error}).") from None
+        raise InvalidParameter(f"thetas must be numbers ({error}).", parameter="thetas", value=given) from None
     if found.ndim != 2 or found.shape[1] != q:
-        raise InvalidParameter(f"thetas must have the shape (K, {q}), a weight a reward feature; it is {found.shape}.")
+        raise InvalidParameter(
+            f"thetas must have the shape (K, {q}), a weight a reward feature; it is {found.shape}.",
+            parameter="thetas",
+            value=found.shape,
+        )
     bad = ~(np.all(np.isfinite(found), axis=1) & np.any(found != 0.0, axis=1))
     if np.any(bad):
         k = int(np.argmax(bad))
-        raise InvalidParameter(f"thetas must be finite and not all zero; row {k} is {found[k].tolist()}.")
+        raise InvalidParameter(
+            f"thetas must be finite and not all zero; row {k} is {found[k].tolist()}.",
+            parameter="thetas",
+            value=found[k].tolist(),
+            index=k,
+        )
     return found

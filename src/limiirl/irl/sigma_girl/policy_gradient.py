@@ -74,14 +74,19 @@ def _gaussian(x: FloatArray, a: FloatArray, ridge: float, number: int) -> tuple[
     except np.linalg.LinAlgError:
         raise InvalidDemos(
             f"The policy features of agent {number} are collinear, so that no policy can be cloned. Use a ridge above "
-            "0, or drop features."
+            "0, or drop features.",
+            parameter="agents",
+            index=number,
         ) from None
     residuals = a - x @ weights
     variance = float(np.mean(residuals**2))
     if variance <= _NO_NOISE * float(np.mean(a**2)):
         raise InvalidDemos(
             f"The actions of agent {number} follow from its policy features without any noise (residual variance "
-            f"{variance:.2g}), so that nothing tells what other actions would bring. Record a stochastic policy."
+            f"{variance:.2g}), so that nothing tells what other actions would bring. Record a stochastic policy.",
+            parameter="agents",
+            value=variance,
+            index=number,
         )
     return weights, variance, residuals / variance
 
@@ -97,7 +102,10 @@ def _categorical(x: FloatArray, a: NDArray[Any], ridge: float, number: int) -> t
     if taken.size < 2:
         raise InvalidDemos(
             f"Agent {number} only ever takes action {taken[0]}, so that nothing tells what other actions would bring. "
-            "Record more of it, or leave the agent out."
+            "Record more of it, or leave the agent out.",
+            parameter="agents",
+            value=taken[0],
+            index=number,
         )
     model = LogisticRegression(C=1.0 / ridge, fit_intercept=False, tol=1e-8, max_iter=10_000)
     model.fit(x, a)
@@ -195,7 +203,10 @@ def spread(J: FloatArray, number: int = 0) -> Spread:
     n = len(J)
     if n < 2:
         raise InvalidDemos(
-            f"Agent {number} has {n} trajectory; a covariance needs at least 2. Record more, or leave the agent out."
+            f"Agent {number} has {n} trajectory; a covariance needs at least 2. Record more, or leave the agent out.",
+            parameter="agents",
+            value=n,
+            index=number,
         )
     if not np.any(J):
         return Spread(np.zeros((1, J.shape[2])), np.zeros((n, 1, J.shape[2])), 1.0, 1.0)
@@ -207,7 +218,9 @@ def spread(J: FloatArray, number: int = 0) -> Spread:
     if not target > 0.0:
         raise InvalidDemos(
             f"The Jacobians of agent {number} do not vary over its {n} trajectories: they are copies. Record "
-            "trajectories that differ."
+            "trajectories that differ.",
+            parameter="agents",
+            index=number,
         )
     return Spread(mean, deviations, _shrinkage(flat / np.sqrt(target)), target)
 

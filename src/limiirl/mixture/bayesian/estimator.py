@@ -95,7 +95,7 @@ class BayesianReporting(Reporting):
         """
         validate.fitted(self)
         if not 0.0 < check_positive(level, "level") < 1.0:
-            raise InvalidParameter(f"level must be between 0 and 1; it is {level!r}.")
+            raise InvalidParameter(f"level must be between 0 and 1; got {level!r}.", parameter="level", value=level)
         rewards = self._posterior_of_rewards
         width = float(ndtri(0.5 + 0.5 * level)) * np.linalg.norm(rewards.root, axis=2)
         return np.stack([self._prior.theta(rewards.mean - width), self._prior.theta(rewards.mean + width)], axis=2)
@@ -284,7 +284,11 @@ class BayesianIntentMixture(Inference, BayesianReporting, BaseEstimator):  # typ
         tol = check_positive(self.bound_tol, "bound_tol", zero=True)
         validate.instance(self.init)
         if self.callback is not None and not callable(self.callback):
-            raise InvalidParameter(f"callback must be a function of a Step, or None; it is {self.callback!r}.")
+            raise InvalidParameter(
+                f"callback must be a function of a SearchStep, or None; got {self.callback!r}.",
+                parameter="callback",
+                value=self.callback,
+            )
         irl = validate.fresh(MaxEnt() if self.irl is None else self.irl)
         prepared = prepare(irl, mdp, validate.demonstrations(demos), groups)
         check_model(prepared)
@@ -362,9 +366,11 @@ def _concentration(given: Any) -> Concentration:
     if isinstance(given, tuple | list):
         if len(given) != 2:
             raise InvalidParameter(
-                f"concentration must be a number, or (shape, rate) of a Gamma prior; it is {given!r}."
+                f"concentration must be a number, or (shape, rate) of a Gamma prior; got {given!r}.",
+                parameter="concentration",
+                value=given,
             )
-        return check_positive(given[0], "concentration's shape"), check_positive(given[1], "concentration's rate")
+        return check_positive(given[0], "concentration"), check_positive(given[1], "concentration")
     return check_positive(given, "concentration")
 
 
@@ -394,4 +400,8 @@ def _given_intents(init: Any, most: int) -> int:
 
 def _at_most(n_intents: int, most: int) -> None:
     if n_intents > most:
-        raise InvalidParameter(f"init has {n_intents} intents, more than max_intents={most}. Raise max_intents.")
+        raise InvalidParameter(
+            f"init has {n_intents} intents, more than max_intents={most}. Raise max_intents.",
+            parameter="init",
+            value=n_intents,
+        )

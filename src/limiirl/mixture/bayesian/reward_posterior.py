@@ -74,7 +74,10 @@ class RewardPrior:
             j = int(np.argmin(self._mass))
             raise InvalidParameter(
                 f"prior_scale={scale:g} leaves next to no probability between the bounds {box.lower[j]:g} and "
-                f"{box.upper[j]:g} of parameter {j}. Raise prior_scale, or move the bounds towards 0."
+                f"{box.upper[j]:g} of parameter {j}. Raise prior_scale, or move the bounds towards 0.",
+                parameter="prior_scale",
+                value=scale,
+                index=j,
             )
 
     def theta(self, u: FloatArray) -> FloatArray:
@@ -148,7 +151,9 @@ def check_model(prepared: Prepared) -> None:
     if isinstance(prepared, PreparedSigma):
         raise InvalidParameter(
             "A Bayesian mixture needs a likelihood with a peak in every direction of its rewards; SigmaGIRL's depends "
-            "on their proportions alone. Use IntentMixture, or MaxEnt, MaxCausalEnt or MLIRL."
+            "on their proportions alone. Use IntentMixture, or MaxEnt, MaxCausalEnt or MLIRL.",
+            parameter="irl",
+            value=prepared.model,
         )
 
 

@@ -216,7 +216,9 @@ class VariationalProblem:
         if not np.all(np.isfinite(top)):
             unit = self.prepared.units.name(int(np.argmin(np.isfinite(top))))
             raise InvalidDemos(
-                f"{unit} has no probability under any intent. Remove it, fix the MDP, or bound the rewards."
+                f"{unit} has no probability under any intent. Remove it, fix the MDP, or bound the rewards.",
+                parameter="demos",
+                index=int(np.argmin(np.isfinite(top))),
             )
         U = np.exp(scores - top[:, None])
         return self.state(U / U.sum(axis=1, keepdims=True), state.rewards, state.log_p)

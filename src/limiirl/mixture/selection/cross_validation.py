@@ -117,16 +117,24 @@ class SelectionProblem:
         if is_given(init):
             raise InvalidParameter(
                 f"select_intents needs an init that works for any number of intents and any part of the data; "
-                f"{type(init).__name__} does not. Pass a name, a clusterer or a function."
+                f"{type(init).__name__} does not. Pass a name, a clusterer or a function.",
+                parameter="init",
+                value=init,
             )
         for value, name in ((folds, "folds"), (resamples, "resamples")):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0 or value == 1:
-                raise InvalidParameter(f"{name} must be a whole number of at least 2, or 0 for none; it is {value!r}.")
+                raise InvalidParameter(
+                    f"{name} must be a whole number of at least 2, or 0 for none; got {value!r}.",
+                    parameter=name,
+                    value=value,
+                )
         blocks = np.arange(n) if self.blocks is None else self.blocks
         held = noun if self.blocks is None else "fold_groups"
         if folds > blocks.max() + 1:
             raise InvalidParameter(
-                f"folds={folds} is more than the {blocks.max() + 1} {held}. Use at most {blocks.max() + 1}."
+                f"folds={folds} is more than the {blocks.max() + 1} {held}. Use at most {blocks.max() + 1}.",
+                parameter="folds",
+                value=folds,
             )
         smallest = [(n, f"there are {n} {noun}")]
         if folds:
@@ -139,7 +147,9 @@ class SelectionProblem:
         if most > possible:
             raise InvalidParameter(
                 f"n_intents must be at most {possible}, since {why}; the largest is {most}. Use fewer, or pass folds=0 "
-                "and resamples=0 to go without what needs refits."
+                "and resamples=0 to go without what needs refits.",
+                parameter="n_intents",
+                value=most,
             )
 
     def fit(self, n_intents: int) -> IntentMixture:
@@ -203,7 +213,9 @@ def _blocks(fold_groups: ArrayLike | None, groups: ArrayLike | None, n: int) -> 
     if fold_groups is None:
         return None
     if groups is not None:
-        raise InvalidParameter("With groups no group is split between folds anyway. Pass groups or fold_groups.")
+        raise InvalidParameter(
+            "With groups no group is split between folds anyway. Pass groups or fold_groups.", parameter="fold_groups"
+        )
     found = Groups.from_labels(fold_groups, n).index
     assert found is not None  # groups were given
     return found
@@ -221,9 +233,11 @@ def whole_numbers(n_intents: Iterable[int]) -> list[int]:
         given = list(n_intents)
     except TypeError:
         raise InvalidParameter(
-            f"n_intents must be several whole numbers, such as range(1, 7); it is {n_intents!r}."
+            f"n_intents must be several whole numbers, such as range(1, 7); got {n_intents!r}.",
+            parameter="n_intents",
+            value=n_intents,
         ) from None
-    return sorted({1, *(check_count(k, f"n_intents[{i}]") for i, k in enumerate(given))})
+    return sorted({1, *(check_count(k, "n_intents") for k in given)})
 
 
 def resample_size(n: int) -> int:

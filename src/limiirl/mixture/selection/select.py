@@ -1,13 +1,10 @@
-"""`select_intents`: how many intents there are, by several criteria in one table.
-
-The picture of a `Selection`: a small panel for each criterion. Importing this imports matplotlib.
-"""
+"""`select_intents`: the number of intents by several criteria, as a table and a figure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,8 +13,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 
-from limiirl._parallel import Mapper, spread
+from limiirl._parallel import Mapper, map_tasks
+from limiirl._progress import Progress, check_progress, show_progress
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter, LimiirlError
@@ -47,8 +46,6 @@ from limiirl.mixture.selection.recommend import (
     recommend,
     stick_breaking,
 )
-
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +161,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     demos: Demonstrations,
     n_intents: Iterable[int] = range(1, 7),
     *,
+    irl: Any = None,
     mixture: IntentMixture | None = None,
     groups: ArrayLike | None = None,
     fold_groups: ArrayLike | None = None,
@@ -171,7 +169,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     resamples: int = 10,
     random_state: Any = None,
     verbose: bool = False,
-    callback: Progress | None = None,
+    progress: Progress | None = None,
     executor: Mapper | None = None,
 ) -> Selection:
     """Fit mixtures of several numbers of intents, and say which number the data support.
@@ -187,6 +185,8 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     demos : Demonstrations
     n_intents : iterable of int
         The numbers to try; 1 is always added.
+    irl : model, optional
+        The single-intent model; that of `mixture` by default, or else `MaxEnt()`.
     mixture : IntentMixture, optional
         Whose other parameters to use. A `max_length=None` is settled by all demonstrations first: it is part of the
         model, which must be the same in every fold. Its callback and progress bar are not used.
@@ -204,33 +204,54 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
         the stick-breaking GMM's.
     verbose : bool
         Show a progress bar.
-    callback : callable, optional
-        Called with (fits done, fits in all, text).
+    progress : callable, optional
+        Called with (done, total, message) after each fit.
     executor : limiirl.executors.Executor, optional
         Where the fits run, many at once; or any executor of processes. The result is the same, bit for bit.
 
     Examples
     --------
-    >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, select_intents
+    >>> from limiirl import MDP, Demonstrations, MaxEnt, select_intents
     >>> mdp = MDP.from_edges([0, 0, 1, 1, 2, 2], [1, 2, 1, 2, 2, 1], p0=[1, 0, 0])
     >>> demos = Demonstrations.from_lists([[0, 1, 1, 1]] * 8 + [[0, 2, 2, 2]] * 8)
-    >>> mixture = IntentMixture(irl=MaxEnt(bounds=(-3, 3)))
-    >>> found = select_intents(mdp, demos, [1, 2], mixture=mixture, folds=4, resamples=3, random_state=0)
-    >>> found.recommended, found.best.weights_
+    >>> irl = MaxEnt(bounds=(-3, 3))
+    >>> selection = select_intents(mdp, demos, [1, 2], irl=irl, folds=4, resamples=3, random_state=0)
+    >>> selection.recommended, selection.best.weights_
     (2, array([0.5, 0.5]))
     """
     if mixture is not None and not isinstance(mixture, IntentMixture):
-        raise InvalidParameter(f"mixture must be an IntentMixture or None; it is a {type(mixture).__name__}.")
-    problem = SelectionProblem.of(mixture or IntentMixture(), mdp, demos, groups, random_state, fold_groups)
+        raise InvalidParameter(
+            f"mixture must be an IntentMixture or None; got a {type(mixture).__name__}.",
+            parameter="mixture",
+            value=mixture,
+        )
+    template = IntentMixture() if mixture is None else mixture
+    if irl is not None:
+        if template.irl is not None:
+            raise InvalidParameter(
+                "The mixture has a model already. Pass irl, or a mixture with a model.", parameter="irl", value=irl
+            )
+        template = clone(template).set_params(irl=irl)
+    check_progress(progress)
+    problem = SelectionProblem.of(template, mdp, demos, groups, random_state, fold_groups)
     numbers = whole_numbers(n_intents)
     problem.check(numbers[-1], folds, resamples)
-    with _reporting(verbose, callback, len(numbers) * (1 + folds + resamples) + 1) as tick:
-        found = _fits(problem, numbers, (folds, resamples), executor, tick)
+    total, done = len(numbers) * (1 + folds + resamples) + 1, 0
+    with show_progress("fits") if verbose else nullcontext() as shown:
+
+        def tick(message: str) -> None:
+            nonlocal done
+            done += 1
+            for report in (shown, progress):
+                if report is not None:
+                    report(done, total, message)
+
+        results = _fits(problem, numbers, (folds, resamples), executor, tick)
         sticks = _sticks(problem, numbers[-1])
         tick("stick-breaking GMM")
     rows, scores, mixtures = [], {}, {}
     for k in numbers:
-        row, scores[k], fitted = _row(problem, k, found, folds)
+        row, scores[k], fitted = _row(problem, k, results, folds)
         rows.append(row)
         if fitted is not None:
             mixtures[k] = fitted
@@ -246,13 +267,17 @@ def _fits(
     """Return what all fits found, in the order of the parts; `refits` are the numbers of folds and of resamples."""
     found: dict[RefitTask, RefitResult] = {}
     failed: set[int] = set()
-    for fit in spread(RefitRunner(problem, refits[0]), parts(numbers, *refits, failed, tick), executor):
+    for fit in map_tasks(RefitRunner(problem, refits[0]), parts(numbers, *refits, failed, tick), executor):
         found[fit.part] = fit
         if fit.part.kind == WHOLE and fit.value is None:
             failed.add(fit.part.n_intents)
         tick(f"K = {fit.part.n_intents}, {fit.part}")
     if len(failed) == len(numbers):
-        raise LimiirlError(f"No number of intents could be fitted. {found[RefitTask(1, WHOLE)].notes.errors[0]}")
+        raise LimiirlError(
+            f"No number of intents could be fitted. {found[RefitTask(1, WHOLE)].notes.errors[0]}",
+            parameter="n_intents",
+            value=numbers,
+        )
     return found
 
 
@@ -293,30 +318,6 @@ def _sticks(problem: SelectionProblem, most: int) -> int | None:
         return stick_breaking(points(problem.mixture.embedding, ready), most, problem.sticks_seed())
 
     return Notes().attempt("stick-breaking GMM", count)  # a model may have no features to cluster
-
-
-@contextmanager
-def _reporting(verbose: bool, callback: Progress | None, total: int) -> Iterator[Tick]:
-    """Yield a function that counts a fit and tells of it."""
-    done = 0
-
-    def count(text: str, show: Progress | None = None) -> None:
-        nonlocal done
-        done += 1
-        for told in (show, callback):
-            if told is not None:
-                told(done, total, text)
-
-    if not verbose:
-        yield count
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    # On stderr, so that a command's output stays clean.
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("select", total=total)
-        yield lambda text: count(text, lambda n, _, what: bar.update(task, completed=n, description=what))
 
 
 # A criterion's field, its standard error, its title, and the direction that speaks for a number of intents.

@@ -13,11 +13,12 @@ from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import DestinationMaxEnt, MaxEnt
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture, select_intents, stick_breaking
-from limiirl.roads.features import FeatureChoice, choose
+from limiirl.roads.features import FeatureChoice, choose_features
 from limiirl.roads.network import RoadNetwork
 
 if TYPE_CHECKING:
-    from limiirl.mixture import Progress, Selection
+    from limiirl._progress import Progress
+    from limiirl.mixture import Selection
 
 
 MODELS = ("MaxEnt", "DestinationMaxEnt")
@@ -184,14 +185,14 @@ def _select(
         resamples=0,
         random_state=wanted.random_state,
         verbose=wanted.verbose,
-        callback=progress,
+        progress=progress,
         executor=executor,
     )
 
 
 def _features(model: str, features: str | FeatureChoice) -> FeatureChoice:
     """Return the features; with turns for ways to a destination, since km alone cannot make short loops cost enough."""
-    chosen = choose(features)
+    chosen = choose_features(features)
     return replace(chosen, turns=True) if model == "DestinationMaxEnt" and isinstance(features, str) else chosen
 
 
