@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.measure import describe_machine, peak_bytes, run_fresh
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
 from limiirl.errors import LimiirlWarning
-from limiirl.mdp.shortest_paths import Ways
+from limiirl.mdp.shortest_paths import PathFinder
 from limiirl.worlds import RoadGrid
 
 MAX_LENGTH, N_TRIPS, N_INTENTS, EVALUATIONS, TOLERANCE = 300, 1000, 3, 50, 1e-3
@@ -51,7 +51,7 @@ def generated(quick: bool, gamma: float) -> tuple[MDP, Demonstrations]:
             for _ in range(400):
                 low, high = mdp.out_ptr[goals], mdp.out_ptr[goals + 1]
                 goals = mdp.dst[rng.integers(low, high)].astype(np.int64)
-            found = Ways(mdp, cost).cheapest(starts, goals)
+            found = PathFinder(mdp, cost).shortest(starts, goals)
             for i in range(wanted):
                 edges = found.edges[found.offsets[i] : found.offsets[i + 1]]
                 if 10 <= edges.size < MAX_LENGTH:

@@ -11,3 +11,4 @@ Int32Array: TypeAlias = NDArray[np.int32]
 Int8Array: TypeAlias = NDArray[np.int8]
 IndexArray: TypeAlias = NDArray[np.intp]
 BoolArray: TypeAlias = NDArray[np.bool_]
+Seed: TypeAlias = "int | np.random.Generator | None"

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral, Real
 
 import numpy as np
 
 from limiirl.errors import InvalidParameter
 
 
-def check_count(value: object, name: str) -> int:
-    """Return an integer of at least 1.
+def check_count(value: object, name: str, *, least: int = 1, remedy: str = "") -> int:
+    """Return an integer of at least `least`; `remedy` ends the message of the error.
 
     Examples
     --------
     >>> check_count(np.int64(3), "n_intents")
     3
+    >>> check_count(2, "height", least=3, remedy="Add a column.")
+    Traceback (most recent call last):
+    limiirl.errors.InvalidParameter: height must be an integer of at least 3; got 2. Add a column.
     """
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InvalidParameter(
-            f"{name} must be a whole number, at least 1; it is {value!r}.", parameter=name, value=value
+            f"{name} must be an integer of at least {least}; got {value!r}. {remedy}".rstrip(),
+            parameter=name,
+            value=value,
         )
     return int(value)
 
 
-def check_positive(value: float, name: str, *, zero: bool = False) -> float:
+def check_positive(value: object, name: str, *, zero: bool = False, remedy: str = "") -> float:
     """Return a finite number above 0, or of at least 0 if `zero`.
 
     Examples
@@ -32,12 +38,28 @@ def check_positive(value: float, name: str, *, zero: bool = False) -> float:
     >>> check_positive(2, "ridge", zero=True)
     2.0
     """
-    number = isinstance(value, int | float | np.number)
-    if not number or not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+    number = float(value) if isinstance(value, Real) else math.nan
+    if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
         raise InvalidParameter(
-            f"{name} must be a finite number {'of at least' if zero else 'above'} 0; it is {value!r}.",
+            f"{name} must be a finite number {'of at least' if zero else 'above'} 0; got {value!r}. {remedy}".rstrip(),
             parameter=name,
             value=value,
+        )
+    return number
+
+
+def check_share(value: object, name: str, *, remedy: str = "") -> float:
+    """Return a number in [0, 1].
+
+    Examples
+    --------
+    >>> check_share(1.5, "wind")
+    Traceback (most recent call last):
+    limiirl.errors.InvalidParameter: wind must lie in [0, 1]; got 1.5.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) <= 1.0:
+        raise InvalidParameter(
+            f"{name} must lie in [0, 1]; got {value!r}. {remedy}".rstrip(), parameter=name, value=value
         )
     return float(value)
 
@@ -52,13 +74,18 @@ def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
     """
     if value not in choices:
         raise InvalidParameter(
-            f"{name} must be one of {', '.join(choices)}; it is {value!r}.", parameter=name, value=value
+            f"{name} must be one of {', '.join(choices)}; got {value!r}.", parameter=name, value=value
         )
     return value
 
 
+def check_seed(value: object, name: str = "seed") -> int:
+    """Return a nonnegative integer, for seeds that identify a result."""
+    return check_count(value, name, least=0)
+
+
 def as_generator(seed: object) -> np.random.Generator:
-    """Return a random generator from an integer, a Generator or None.
+    """Return a random generator from an integer, a Generator, which is returned as it is, or None.
 
     Examples
     --------
@@ -69,5 +96,7 @@ def as_generator(seed: object) -> np.random.Generator:
         return np.random.default_rng(seed)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
         raise InvalidParameter(
-            f"seed must be a whole number of at least 0, a Generator, or None ({error}).", parameter="seed", value=seed
+            f"seed must be a nonnegative integer, a Generator or None; got {seed!r} ({error}).",
+            parameter="seed",
+            value=seed,
         ) from None

@@ -134,7 +134,7 @@ def test_bad_policies(policy, message):
 
 
 def test_bad_numbers_and_environments():
-    with pytest.raises(InvalidParameter, match=r"n must be at least 1; got 0"):
+    with pytest.raises(InvalidParameter, match=r"n must be an integer of at least 1; got 0"):
         Demonstrations.from_rollouts(lake(), anything, n=0)
     with pytest.raises(InvalidParameter, match=r"seed must be at least 0; got -1"):
         Demonstrations.from_rollouts(lake(), anything, n=1, seed=-1)

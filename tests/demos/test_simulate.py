@@ -52,7 +52,7 @@ def law(mdp: MDP, policy: np.ndarray, max_length: int) -> dict[tuple[tuple[int, 
 @pytest.mark.parametrize("max_length", [1, 2, 5])
 def test_frequencies_are_those_of_the_exact_law(max_length: int) -> None:
     mdp = branching()
-    demos = simulate(mdp, POLICY, N, np.random.default_rng(1), max_length)
+    demos = simulate(mdp, POLICY, N, np.random.default_rng(1), max_length=max_length)
     exact = law(mdp, POLICY, max_length)
     np.testing.assert_allclose(sum(exact.values()), 1.0, rtol=1e-12)
     counts = dict.fromkeys(exact, 0)
@@ -100,11 +100,11 @@ def test_a_draw_on_the_upper_end_stays_in_its_state() -> None:
 
     mdp = branching().replace(p0=[0.0, 0.1, 0.2, 0.7, 0.0])
     policy = np.array([0.1, 0.2, 0.7, 1.0, 0.0, 0.0, 1.0, 1.0])
-    assert simulate(mdp, policy, 2, Highest(np.random.PCG64()), 3) == Demonstrations.from_lists(
+    assert simulate(mdp, policy, 2, Highest(np.random.PCG64()), max_length=3) == Demonstrations.from_lists(
         [[3, 4], [3, 4]], actions=[[0], [0]]
     )
     mdp = mdp.replace(p0=[1.0, 0.0, 0.0, 0.0, 0.0])
-    assert simulate(mdp, policy, 1, Highest(np.random.PCG64()), 4) == Demonstrations.from_lists(
+    assert simulate(mdp, policy, 1, Highest(np.random.PCG64()), max_length=4) == Demonstrations.from_lists(
         [[0, 1, 2, 2]], actions=[[2, 0, 1]]
     )
 
@@ -123,7 +123,7 @@ def test_a_draw_on_the_upper_end_stays_in_its_state() -> None:
     ],
 )
 def test_bad_arguments(change: dict[str, object], message: str) -> None:
-    given = {"policy": POLICY, "n": 3, "rng": 0, "max_length": 5} | change
+    given = {"policy": POLICY, "n": 3, "seed": 0, "max_length": 5} | change
     with pytest.raises(InvalidParameter, match=message):
         simulate(branching(), **given)  # type: ignore[arg-type]
 

@@ -9,7 +9,7 @@ import pytest
 from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidParameter
 from limiirl.forecast import Forecaster, cheapest_routes
-from limiirl.mdp.shortest_paths import Ways
+from limiirl.mdp.shortest_paths import PathFinder
 from limiirl.worlds import RoadGrid
 from tests.oracles.forecasts import known
 
@@ -30,7 +30,7 @@ def random_graph(seed: int, n: int = 7, share: float = 0.45) -> tuple[MDP, np.nd
 @pytest.mark.parametrize("seed", range(25))
 def test_ranked_ways_are_the_simple_paths_in_order(seed):
     mdp, cost, graph = random_graph(seed)
-    ways = Ways(mdp, cost)
+    ways = PathFinder(mdp, cost)
     for start, goal in itertools.permutations(range(0, 7, 2), 2):
         try:
             paths = list(nx.shortest_simple_paths(graph, start, goal, weight="weight"))
@@ -83,14 +83,14 @@ def test_routes_count_intents_by_what_was_driven(model, gamma):
 
 def test_ranked_ways_tell_parallel_edges_apart():
     mdp = MDP.from_edges([0, 0, 1, 1], [1, 1, 2, 2], action=[0, 1, 0, 1])
-    found = list(Ways(mdp, [1.0, 2.0, 0.0, 4.0]).ranked(0, 2))
+    found = list(PathFinder(mdp, [1.0, 2.0, 0.0, 4.0]).ranked(0, 2))
     assert [way.edges for way in found] == [(0, 2), (1, 2), (0, 3), (1, 3)]
     assert [way.cost for way in found] == [1.0, 2.0, 5.0, 6.0]
 
 
 def test_a_closed_edge_is_no_way_and_nobody_need_go_to_where_they_are():
     mdp = MDP.from_edges([0, 0, 1], [1, 2, 2])
-    ways = Ways(mdp, [np.inf, 2.0, 1.0])
+    ways = PathFinder(mdp, [np.inf, 2.0, 1.0])
     assert [way.edges for way in ways.ranked(0, 2)] == [(1,)]
     assert list(ways.ranked(0, 1)) == []
     assert [tuple(way) for way in ways.ranked(1, 1)] == [((), 0.0)]
@@ -120,7 +120,7 @@ def test_costs_and_pairs_are_checked():
         with pytest.raises(InvalidParameter, match=said):
             cheapest_routes(mdp, cost, [0], [1])
     with pytest.raises(InvalidParameter, match=r"cost\[0\] is nan"):
-        Ways(mdp, [np.nan, 1.0])
+        PathFinder(mdp, [np.nan, 1.0])
     with pytest.raises(InvalidParameter, match=r"starts\[1\] must be a state, 0 to 2; it is 3"):
         cheapest_routes(mdp, [1.0, 1.0], [0, 3], [1, 1])
     with pytest.raises(InvalidParameter, match=r"from starts\[1\] = 2 to goals\[1\] = 0 \(1 of 2 pairs have none\)"):

@@ -35,9 +35,9 @@ def mixture(**parameters):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((abs, 2.5), "n_parts must be a whole number, at least 1; it is 2.5"),
-        ((abs, "2"), "n_parts must be a whole number, at least 1; it is '2'"),
-        ((abs, 0), "n_parts must be a whole number, at least 1; it is 0"),
+        ((abs, 2.5), "n_parts must be a integer of at least 1; got 2.5"),
+        ((abs, "2"), "n_parts must be a integer of at least 1; got '2'"),
+        ((abs, 0), "n_parts must be a integer of at least 1; got 0"),
         ((3, 2), "function must be a function of a part's number; it is 3"),
         ((abs, 2, print), "mark must be a text, such as a date or str.seed.; it is <built-in function print>"),
         ((abs, 2, 3), "mark must be a text"),
@@ -169,8 +169,8 @@ def test_rows_that_were_not_announced(made, message):
         ({"sizes": [np.inf]}, "part 0 has inf"),
         ({"sizes": [None]}, "part 0 has None"),
         ({"sizes": 3}, "sizes must be a list of numbers of rows; it is 3"),
-        ({"longest": "5"}, "longest must be a whole number, at least 1; it is '5'"),
-        ({"longest": 0}, "longest must be a whole number, at least 1; it is 0"),
+        ({"longest": "5"}, "longest must be a integer of at least 1; got '5'"),
+        ({"longest": 0}, "longest must be a integer of at least 1; got 0"),
         ({"n_features": 2.5}, "n_features must be a whole number"),
         ({"function": 3}, "function must be a function"),
         ({"mark": 3}, "mark must be a text"),

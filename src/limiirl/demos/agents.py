@@ -1,11 +1,4 @@
-"""`Agents`: several agents, each recorded many times, for models that know no MDP and learn from batches alone.
-
-What one agent did, as arrays: padded to one length, checked once, and the same for all agents.
-
-Files of agents: one npz of plain arrays and a JSON header, no pickle; and the agents released with Sigma-GIRL.
-
-Agents from grouped demonstrations in a finite MDP: what `Agents.from_demonstrations` does.
-"""
+"""`Agents`: batches of recorded trajectories per agent, for models that need no MDP."""
 
 from __future__ import annotations
 
@@ -19,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from limiirl._io import Kind, read_archive, read_arrays, write_archive
-from limiirl._typing import FloatArray
+from limiirl._typing import FloatArray, Seed
+from limiirl._validation import as_generator
 from limiirl.demos.groups import Groups
 from limiirl.demos.indexing import Subset, same
 from limiirl.demos.validate import as_attribute, frozen, place
@@ -237,7 +231,7 @@ def grouped(
     seen = None if policy_features is None else _table(policy_features, "policy_features", mdp)
     paid = None if reward_features is None else _table(reward_features, "reward_features", mdp, of_actions=True)
     width = mdp.n_states if seen is None else seen.shape[-1]
-    steps = _Steps(demos, units)
+    steps = _AgentRows(demos, units)
     _check_size(width, mdp.n_features if paid is None else paid.shape[-1], steps.n_padded)
     x = None if seen is None else _rows(seen, demos.states)
     phi = _of_mdp(mdp, demos) if paid is None else _of_table(paid, demos.states, actions)
@@ -260,7 +254,7 @@ def grouped(
     return tuple(records), units.names, _labels(demos, units)
 
 
-class _Steps:
+class _AgentRows:
     """Where the steps of each agent stand in the flat arrays of demonstrations."""
 
     def __init__(self, demos: Demonstrations, units: Groups) -> None:
@@ -592,7 +586,7 @@ class Agents:
         """Number of reward features, q."""
         return int(self.records[0].reward_features.shape[2])
 
-    def subsample(self, n: int, seed: int | np.random.Generator) -> Agents:
+    def subsample(self, n: int, seed: Seed = None) -> Agents:
         """Return the same agents with n trajectories each, drawn without repetition.
 
         Examples
@@ -601,7 +595,7 @@ class Agents:
         >>> Agents.from_arrays([x], [x], [x]).subsample(2, seed=0)[0].live.shape
         (2, 3)
         """
-        rng = np.random.default_rng(seed)
+        rng = as_generator(seed)
         records = []
         for i, record in enumerate(self.records):
             have = len(record.live)

@@ -1,9 +1,4 @@
-"""`Demonstrations`: many recorded trajectories as one frozen value.
-
-From lists of lists to flat arrays.
-
-The lines that a set of demonstrations prints of itself.
-"""
+"""`Demonstrations`: recorded trajectories in flat, read-only arrays."""
 
 from __future__ import annotations
 
@@ -16,8 +11,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from limiirl._typing import Seed
 from limiirl.demos import io
-from limiirl.demos import io as rollouts
 from limiirl.demos.indexing import Demonstration, Subset, joined, same, selected, single
 from limiirl.demos.transitions import Steps, StepsMemory, feature_counts, log_path_mass
 from limiirl.demos.validate import NOT_RECORDED, as_actions, as_attribute, as_indices, as_offsets, frozen, place
@@ -316,7 +311,7 @@ class Demonstrations:
 
     @classmethod
     def from_rollouts(
-        cls, env: Any, policy: rollouts.Policy, n: int, seed: int = 0, max_steps: int = 1000
+        cls, env: Any, policy: io.Policy, n: int, seed: Seed = 0, *, max_steps: int = 1000
     ) -> Demonstrations:
         """Record n episodes of a policy in a Gymnasium environment with discrete observations and actions.
 
@@ -328,7 +323,7 @@ class Demonstrations:
             policy(observation, rng) -> action; or the probability of each action in each state; or one action a state.
         n : int
             Number of episodes.
-        seed : int
+        seed : int, Generator or None
             Seeds the environment, once, and the policy.
         max_steps : int
             An episode ends when the environment says so, or after so many actions.
@@ -341,7 +336,7 @@ class Demonstrations:
         >>> len(demos), set(demos.start_states.tolist())
         (20, {0})
         """
-        states, actions = rollouts.roll_out(env, policy, n, seed, max_steps)
+        states, actions = io.roll_out(env, policy, n, seed, max_steps)
         return cls.from_lists(states, actions)
 
     @classmethod

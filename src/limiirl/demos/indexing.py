@@ -1,4 +1,4 @@
-"""One demonstration, some of them, several sets of them: what indexing and joining need."""
+"""Selection and concatenation of demonstrations."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Demonstrations as parquet files: one row a step, readable by any table tool, restored exactly.
-
-Recording episodes of a policy in a Gymnasium environment.
-"""
+"""Demonstrations from and to parquet and CSV files, and from rollouts in Gymnasium environments."""
 
 from __future__ import annotations
 
@@ -14,6 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._io import atomic_write
+from limiirl._typing import Seed
+from limiirl._validation import as_generator, check_count, check_seed
 from limiirl.demos.validate import NOT_RECORDED
 from limiirl.errors import BackendUnavailable, InvalidDemos, InvalidFile, InvalidParameter
 
@@ -145,11 +144,16 @@ def _as_arrow(values: NDArray[Any]) -> Any:
 Policy: TypeAlias = Callable[[Any, np.random.Generator], Any] | ArrayLike
 
 
-def roll_out(env: Any, policy: Policy, n: int, seed: int, max_steps: int) -> tuple[list[list[int]], list[list[int]]]:
+def roll_out(env: Any, policy: Policy, n: int, seed: Seed, max_steps: int) -> tuple[list[list[int]], list[list[int]]]:
     """Record n episodes as lists of states and of actions, both counted from 0; see `Demonstrations.from_rollouts`."""
-    for name, value, lowest in (("n", n, 1), ("seed", seed, 0), ("max_steps", max_steps, 0)):
-        if value < lowest:
-            raise InvalidParameter(f"{name} must be at least {lowest}; got {value}. Choose a larger one.")
+    check_count(n, "n")
+    check_count(max_steps, "max_steps", least=0)
+    if isinstance(seed, int | np.integer):
+        # The environment seeds its own generator with `seed`; the 1 makes the policy's draws independent of it.
+        first_seed, rng = check_seed(seed), np.random.default_rng([seed, 1])
+    else:
+        rng = as_generator(seed)
+        first_seed = int(rng.integers(2**31))
     first_state, n_states = _discrete(env, "observation")
     first_action, n_actions = _discrete(env, "action")
     if callable(policy):
@@ -160,13 +164,11 @@ def roll_out(env: Any, policy: Policy, n: int, seed: int, max_steps: int) -> tup
         def choose(observation: Any, rng: np.random.Generator) -> int:
             return pick(int(observation) - first_state, rng) + first_action
 
-    # The environment seeds its own generator with `seed`; with the same stream here, luck and choice would be one.
-    rng = np.random.default_rng([seed, 1])
     states: list[list[int]] = []
     actions: list[list[int]] = []
     for episode in range(n):
         # Seeding every reset would repeat one episode; seeding the first continues the environment's stream.
-        observation, _ = env.reset(seed=seed if episode == 0 else None)
+        observation, _ = env.reset(seed=first_seed if episode == 0 else None)
         visited, taken = [int(observation) - first_state], list[int]()
         for _ in range(max_steps):
             action = choose(observation, rng)

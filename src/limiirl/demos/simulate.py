@@ -1,20 +1,18 @@
-"""Demonstrations drawn from a policy in an MDP of ours."""
+"""Demonstrations sampled from a policy in an MDP."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from limiirl._typing import FloatArray, IndexArray
+from limiirl._typing import FloatArray, IndexArray, Seed
+from limiirl._validation import as_generator, check_count
 from limiirl.demos.demonstrations import Demonstrations
 from limiirl.demos.validate import NOT_RECORDED
-from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP, check_policy
 
 
-def simulate(
-    mdp: MDP, policy: ArrayLike, n: int, rng: np.random.Generator | int, max_length: int = 50
-) -> Demonstrations:
+def simulate(mdp: MDP, policy: ArrayLike, n: int, seed: Seed = None, *, max_length: int = 50) -> Demonstrations:
     """Draw n demonstrations of a stationary policy, actions recorded.
 
     Each starts from p0 and stops in a terminal state, or once it has `max_length` states.
@@ -26,23 +24,21 @@ def simulate(
         Probabilities of the (s, a) pairs, in the order of `mdp.pair_state`; they sum to 1 over each state's pairs.
     n : int
         Number of demonstrations.
-    rng : Generator or int
-        A generator goes on from where it is; an integer seeds a new one.
+    seed : int, Generator or None
     max_length : int
         The largest number of states.
 
     Examples
     --------
     >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1.0, 0.0, 0.0])
-    >>> demos = simulate(mdp, [0.25, 0.75, 1.0], 1000, rng=0)
+    >>> demos = simulate(mdp, [0.25, 0.75, 1.0], 1000, seed=0)
     >>> demos.lengths.min(), demos.lengths.max(), (demos.lengths == 3).mean()
     (np.int64(2), np.int64(3), np.float64(0.277))
     """
     weights = check_policy(mdp, policy)
-    for name, value in (("n", n), ("max_length", max_length)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise InvalidParameter(f"{name} must be an integer of at least 1; got {value!r}. Choose a larger one.")
-    rng = np.random.default_rng(rng)
+    check_count(n, "n")
+    check_count(max_length, "max_length")
+    rng = as_generator(seed)
     moves = np.cumsum(weights[mdp.pair_of_edge] * mdp.prob)
     # bounds[out_ptr[s]] to bounds[out_ptr[s + 1]] is the probability mass of the edges that leave s.
     bounds = np.concatenate([[0.0], moves])

@@ -1,7 +1,4 @@
-"""Matching every step of demonstrations to an edge of an MDP, and saying which step cannot be matched.
-
-What an MDP says about demonstrations: their feature counts, and their probability under its dynamics.
-"""
+"""Edges, feature counts and log-probabilities of demonstrations in an MDP."""
 
 from __future__ import annotations
 

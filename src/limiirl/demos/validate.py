@@ -1,4 +1,4 @@
-"""Turning what a user hands over into the arrays of `Demonstrations`, or into an error that names the place."""
+"""Checks of the arrays of `Demonstrations`."""
 
 from collections.abc import Callable
 from typing import Any

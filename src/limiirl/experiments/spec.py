@@ -14,8 +14,8 @@ from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any
 
+from limiirl._validation import check_count
 from limiirl.errors import InvalidFile, InvalidParameter
-from limiirl.worlds import check_count
 
 Plain = bool | int | float | str | tuple[float, ...] | None
 Parameters = tuple[tuple[str, Plain], ...]
@@ -135,7 +135,7 @@ class Spec:
         if self.n_agents is not None:
             sizes["n_agents"] = 1
         for name, least in sizes.items():
-            check_count(name, getattr(self, name), least, "Pass a whole number.")
+            check_count(getattr(self, name), name, least=least)
         forms: dict[str, Any] = {name: int(getattr(self, name)) for name in sizes}
         if not isinstance(self.imbalance, Real) or not 0.0 <= self.imbalance < 1.0:
             raise InvalidParameter(

@@ -18,7 +18,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.forecast.prefixes import alone, posterior
 from limiirl.forecast.validate import log, pairs
-from limiirl.mdp import MDP, Found, Way, Ways
+from limiirl.mdp import MDP, PathFinder, ShortestPath, ShortestPaths
 
 # Bounds are compared with probabilities that were added up in another order.
 _ROUNDING = 1e-12
@@ -195,7 +195,9 @@ def likeliest_route(scores: Scores, goal: int) -> Route:
     """Return, of the intents' likeliest routes, that of the largest sum_k rho_k p_k(route); each is its cheapest."""
     costs, start = scores.costs, scores.start
     pair = np.array([start]), np.array([goal])
-    ways = [Ways(costs.mdp, costs.of(k)).cheapest(*pair, threads=1).edges.tolist() for k in range(costs.n_intents)]
+    ways = [
+        PathFinder(costs.mdp, costs.of(k)).shortest(*pair, threads=1).edges.tolist() for k in range(costs.n_intents)
+    ]
     log_prob = [np.logaddexp.reduce(scores.log_joint(edges)) for edges in ways]
     if max(log_prob) == -math.inf:
         raise InvalidParameter(
@@ -222,7 +224,7 @@ def best_routes(scores: Scores, goal: int, k: int, most: int = 1000) -> list[Rou
         Routes to look at. Where they do not decide it, `Route.exact` is False for those that the bound leaves open.
     """
     costs = scores.costs
-    lists = [Ways(costs.mdp, costs.of(j)).ranked(scores.start, goal) for j in range(costs.n_intents)]
+    lists = [PathFinder(costs.mdp, costs.of(j)).ranked(scores.start, goal) for j in range(costs.n_intents)]
     reached = np.zeros(costs.n_intents)
     seen: dict[tuple[int, ...], float] = {}
     bound = math.inf
@@ -233,7 +235,7 @@ def best_routes(scores: Scores, goal: int, k: int, most: int = 1000) -> list[Rou
         if bound == -math.inf or (len(ranked) >= k and ranked[k - 1] >= bound - _ROUNDING):
             break
         j = int(np.argmax(shares))
-        way: Way | None = next(lists[j], None)
+        way: ShortestPath | None = next(lists[j], None)
         if way is None:
             bound = -math.inf  # one list has shown every route
             break
@@ -271,7 +273,7 @@ def cheapest_routes(
     [[0, 1, 3], [1, 3], [0, 2]]
     """
     first, last = pairs(starts, goals, mdp)
-    return demonstrations(mdp, first, Ways(mdp, cost).cheapest(first, last, threads=threads), last)
+    return demonstrations(mdp, first, PathFinder(mdp, cost).shortest(first, last, threads=threads), last)
 
 
 def predicted_routes(
@@ -292,7 +294,7 @@ def predicted_routes(
     starts, goals : (n,)
     """
     mdp, n_intents = costs.mdp, log_prior.shape[1]
-    found = [Ways(mdp, costs.of(k)).cheapest(starts, goals, threads=threads) for k in range(n_intents)]
+    found = [PathFinder(mdp, costs.of(k)).shortest(starts, goals, threads=threads) for k in range(n_intents)]
     _none_missing(found[0], starts, goals)
     log_scale = log_prior + trips.log_scale(starts, goals)
     # log_joint[j] is of the route of intent j, with each intent.
@@ -305,11 +307,11 @@ def predicted_routes(
     log_prob[too_long] = -np.inf
     pair = np.arange(starts.size)
     intent = np.argmax(log_joint[whose, pair], axis=1)
-    best = Found(*_chosen(found, whose, lengths[whose, pair]), np.zeros(starts.size))
+    best = ShortestPaths(*_chosen(found, whose, lengths[whose, pair]), np.zeros(starts.size))
     return demonstrations(mdp, starts, best, goals), intent, log_prob[pair, whose]
 
 
-def _chosen(found: list[Found], whose: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
+def _chosen(found: list[ShortestPaths], whose: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
     """Return the edges and offsets of one way a pair: that of intent `whose` (n,)."""
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     first = np.array([ways.offsets[:-1] for ways in found])[whose, np.arange(whose.size)]
@@ -321,7 +323,7 @@ def _chosen(found: list[Found], whose: IntArray, sizes: IntArray) -> tuple[IntAr
     return edges, offsets
 
 
-def demonstrations(mdp: MDP, starts: IntArray, ways: Found, goals: IntArray) -> Demonstrations:
+def demonstrations(mdp: MDP, starts: IntArray, ways: ShortestPaths, goals: IntArray) -> Demonstrations:
     """Return ways as demonstrations with their actions; one that does not exist is an error."""
     _none_missing(ways, starts, goals)
     n = starts.size
@@ -337,7 +339,7 @@ def demonstrations(mdp: MDP, starts: IntArray, ways: Found, goals: IntArray) -> 
     return Demonstrations(states, offsets, actions)
 
 
-def _none_missing(ways: Found, starts: IntArray, goals: IntArray) -> None:
+def _none_missing(ways: ShortestPaths, starts: IntArray, goals: IntArray) -> None:
     missing = np.isinf(ways.cost)
     if np.any(missing):
         i = int(np.argmax(missing))
@@ -347,7 +349,7 @@ def _none_missing(ways: Found, starts: IntArray, goals: IntArray) -> None:
         )
 
 
-def _log_weights(costs: Costs, starts: IntArray, ways: Found) -> FloatArray:
+def _log_weights(costs: Costs, starts: IntArray, ways: ShortestPaths) -> FloatArray:
     """Return (n, K) the log-weight of each way under each intent, rewards discounted; see `Costs.log_weight`."""
     sizes = np.diff(ways.offsets)
     owner = np.repeat(np.arange(starts.size), sizes)

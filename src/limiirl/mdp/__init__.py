@@ -4,18 +4,25 @@ from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mdp.estimation import read_frame
 from limiirl.mdp.features import FeatureInput, FeatureMatrix
 from limiirl.mdp.mdp import MDP
-from limiirl.mdp.planning import Problem, action_values, check_policy, optimal_policy, optimal_values, policy_values
-from limiirl.mdp.shortest_paths import Found, Way, Ways
+from limiirl.mdp.planning import (
+    BellmanEquations,
+    action_values,
+    check_policy,
+    optimal_policy,
+    optimal_values,
+    policy_values,
+)
+from limiirl.mdp.shortest_paths import PathFinder, ShortestPath, ShortestPaths
 
 __all__ = [
     "MDP",
+    "BellmanEquations",
     "FeatureInput",
     "FeatureMatrix",
-    "Found",
-    "Problem",
+    "PathFinder",
     "RewardEnsemble",
-    "Way",
-    "Ways",
+    "ShortestPath",
+    "ShortestPaths",
     "action_values",
     "check_policy",
     "optimal_policy",

@@ -1,4 +1,4 @@
-"""A set of reward functions with their shares: what a mixture learns, and what a world knows to be true."""
+"""`RewardEnsemble`: reward vectors with mixture weights."""
 
 from __future__ import annotations
 

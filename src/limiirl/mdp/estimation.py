@@ -1,7 +1,4 @@
-"""Dynamics estimated from recordings, for behaviour that has no simulator.
-
-Recordings in a table, one row a time step, as laboratories and loggers keep them, read into flat arrays.
-"""
+"""Tables of recordings, and MDPs estimated from them."""
 
 from __future__ import annotations
 

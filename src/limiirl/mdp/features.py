@@ -165,9 +165,9 @@ def check_thetas(mdp: MDP, thetas: ArrayLike) -> FloatArray:
             "Give one row an intent, in the order of mdp.feature_names."
         )
     array = np.ascontiguousarray(array).reshape(-1, d)
-    bad = np.argwhere(~np.isfinite(array))
-    if bad.size:
-        row, column = (int(index) for index in bad[0])
+    finite = np.isfinite(array)
+    if not finite.all():
+        row, column = (int(index) for index in np.argwhere(~finite)[0])
         raise InvalidParameter(
             f"thetas must be finite; row {row}, column {column} ({mdp.feature_names[column]}) is {array[row, column]}. "
             "Replace it by a finite reward."

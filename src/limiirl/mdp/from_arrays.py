@@ -1,7 +1,4 @@
-"""MDPs from edge lists in any order.
-
-MDPs from transition tables, and the defaults that tables and edge lists share.
-"""
+"""MDPs from transition tables and from edge lists in any order."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""`MDP`: one sparse representation for a grid of fifty states and for a road network of three hundred thousand.
-
-What an MDP prints about itself, and the comparison of two.
-"""
+"""`MDP`: a sparse Markov decision process without its reward."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -191,42 +189,36 @@ class MDP:
     def _set_features(self) -> None:
         if self.state_features is None and self.action_features is None and self.edge_features is None:
             object.__setattr__(self, "state_features", sparse.eye_array(self.n_states, format="csr"))
-        places = (self._state_place, self._pair_place, self._edge_place)
-        counts = (self.n_states, self.n_pairs, self.n_edges)
-        for kind, rows, place in zip(feature_rules.KINDS, counts, places, strict=True):
+        rows: dict[str, tuple[int, Callable[[int], str]]] = {
+            "state": (self.n_states, lambda i: f"state {i}"),
+            "action": (self.n_pairs, lambda i: f"state {self.pair_state[i]}, action {self.pair_action[i]}"),
+            "edge": (
+                self.n_edges,
+                lambda i: f"edge {i} (state {self.src[i]}, action {self.act[i]}, next state {self.dst[i]})",
+            ),
+        }
+        for kind, (count, place) in rows.items():
             name = f"{kind}_features"
             given = getattr(self, name)
             if given is None:
                 continue
             matrix = feature_rules.as_features(given, name)
-            validate.feature_rows(matrix, rows, name, place)
+            validate.feature_rows(matrix, count, name, place)
             object.__setattr__(self, name, feature_rules.freeze(matrix))
         if self.n_features == 0:
             raise InvalidMDP(
                 "An MDP needs at least one feature; the matrices given have no columns. Pass None instead."
             )
-        default = sum((feature_rules.default_names(kind, self._width(kind)) for kind in feature_rules.KINDS), ())
-        chosen = self.feature_names or default
+        widths = {kind: feature_rules.width(getattr(self, f"{kind}_features")) for kind in feature_rules.KINDS}
+        chosen = self.feature_names or sum((feature_rules.default_names(*item) for item in widths.items()), ())
         self._set("feature_names", validate.names(chosen, self.n_features, "feature_names", "feature"))
 
-    def _width(self, kind: str) -> int:
-        return feature_rules.width(getattr(self, f"{kind}_features"))
-
-    def _state_place(self, row: int) -> str:
-        return f"state {row}"
-
-    def _pair_place(self, row: int) -> str:
-        return f"state {self.pair_state[row]}, action {self.pair_action[row]}"
-
-    def _edge_place(self, row: int) -> str:
-        return f"edge {row} (state {self.src[row]}, action {self.act[row]}, next state {self.dst[row]})"
-
-    @property
+    @cached_property
     def n_states(self) -> int:
         """Number of states S."""
         return int(self.p0.size)
 
-    @property
+    @cached_property
     def n_edges(self) -> int:
         """Number of edges E."""
         return int(self.src.size)
@@ -236,27 +228,27 @@ class MDP:
         """Largest action number plus one; 0 without edges."""
         return int(self.act.max()) + 1 if self.act.size else 0
 
-    @property
+    @cached_property
     def n_pairs(self) -> int:
         """Number P of (s, a) pairs that are available."""
         return int(self.pair_state.size)
 
-    @property
+    @cached_property
     def n_state_features(self) -> int:
         """Number of state features ds."""
-        return self._width("state")
+        return feature_rules.width(self.state_features)
 
-    @property
+    @cached_property
     def n_action_features(self) -> int:
         """Number of action features da."""
-        return self._width("action")
+        return feature_rules.width(self.action_features)
 
-    @property
+    @cached_property
     def n_edge_features(self) -> int:
         """Number of edge features de."""
-        return self._width("edge")
+        return feature_rules.width(self.edge_features)
 
-    @property
+    @cached_property
     def n_features(self) -> int:
         """Length d = ds + da + de of a parameter vector."""
         return self.n_state_features + self.n_action_features + self.n_edge_features

@@ -30,7 +30,7 @@ _DENSE = 250
 _SWEEPS, _ITERATIONS = 30, 10_000
 
 
-class Problem:
+class BellmanEquations:
     """An MDP with one reward, and where the edges of each pair and the pairs of each state begin."""
 
     def __init__(self, mdp: MDP, theta: FloatArray) -> None:
@@ -319,8 +319,8 @@ def check_policy(mdp: MDP, policy: ArrayLike) -> FloatArray:
     return weights
 
 
-def _problem(mdp: MDP, theta: ArrayLike, *, minimise: bool = False) -> Problem:
+def _problem(mdp: MDP, theta: ArrayLike, *, minimise: bool = False) -> BellmanEquations:
     thetas = mdp.check_thetas(theta)
     if len(thetas) != 1:
         raise InvalidParameter(f"Planning takes one theta; got {len(thetas)} rows. Call it for each of them.")
-    return Problem(mdp, -thetas[0] if minimise else thetas[0])
+    return BellmanEquations(mdp, -thetas[0] if minimise else thetas[0])

@@ -1,4 +1,4 @@
-"""Ways through an MDP by what its edges cost: the cheapest one, for thousands of pairs, and the next best ones."""
+"""Shortest paths through an MDP with edge costs: one per pair of states, or all in order of cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from limiirl.mdp.mdp import MDP
 _BATCH = 64
 
 
-class Found(NamedTuple):
+class ShortestPaths(NamedTuple):
     """Ways of n pairs: that of pair i is edges[offsets[i]:offsets[i + 1]], at a cost of inf where there is none."""
 
     edges: IntArray
@@ -29,14 +29,14 @@ class Found(NamedTuple):
     cost: FloatArray
 
 
-class Way(NamedTuple):
+class ShortestPath(NamedTuple):
     """One way, by its edges, and what they cost together."""
 
     edges: tuple[int, ...]
     cost: float
 
 
-class Ways:
+class PathFinder:
     """The ways through an MDP when each edge has a cost; what actions are likely to lead to plays no part.
 
     Parameters
@@ -50,17 +50,17 @@ class Ways:
     Two ways lead from state 0 to state 3.
 
     >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3])
-    >>> ways = Ways(mdp, [1.0, 2.0, 1.0, 1.0])
-    >>> ways.cheapest([0, 3], [3, 0])
-    Found(edges=array([0, 2]), offsets=array([0, 2, 2]), cost=array([ 2., inf]))
+    >>> ways = PathFinder(mdp, [1.0, 2.0, 1.0, 1.0])
+    >>> ways.shortest([0, 3], [3, 0])
+    ShortestPaths(edges=array([0, 2]), offsets=array([0, 2, 2]), cost=array([ 2., inf]))
     >>> list(ways.ranked(0, 3))
-    [Way(edges=(0, 2), cost=2.0), Way(edges=(1, 3), cost=3.0)]
+    [ShortestPath(edges=(0, 2), cost=2.0), ShortestPath(edges=(1, 3), cost=3.0)]
     """
 
     def __init__(self, mdp: MDP, cost: ArrayLike) -> None:
         self.mdp, self.cost = mdp, _costs(cost, mdp.n_edges)
 
-    def cheapest(self, starts: ArrayLike, goals: ArrayLike, *, threads: int | None = None) -> Found:
+    def shortest(self, starts: ArrayLike, goals: ArrayLike, *, threads: int | None = None) -> ShortestPaths:
         """Return the cheapest way of each pair of states, whatever the number of threads.
 
         Parameters
@@ -88,9 +88,9 @@ class Ways:
         edges = np.concatenate([np.empty(0, dtype=np.int64), *(part[0] for part in found)])
         sizes = np.concatenate([np.empty(0, dtype=np.int64), *(part[1] for part in found)])
         cost = np.concatenate([np.empty(0), *(part[2] for part in found)])
-        return Found(edges, np.concatenate([[0], np.cumsum(sizes)]), cost)
+        return ShortestPaths(edges, np.concatenate([[0], np.cumsum(sizes)]), cost)
 
-    def ranked(self, start: int, goal: int) -> Iterator[Way]:
+    def ranked(self, start: int, goal: int) -> Iterator[ShortestPath]:
         """Yield the ways between two states that pass no state twice, each once, the cheapest first (Yen 1971).
 
         Each way that was yielded splits the rest into those that leave it at its first edge, at its second, and so
@@ -102,7 +102,7 @@ class Ways:
         """
         s, g = (int(_states([value], name, self.mdp)[0]) for value, name in ((start, "start"), (goal, "goal")))
         if s == g:
-            yield Way((), 0.0)
+            yield ShortestPath((), 0.0)
             return
         spurs = _Spurs(self, s, g)
         heap: list[tuple[float, int, tuple[int, ...], int]] = []
@@ -112,7 +112,7 @@ class Ways:
             heap.append((self._total(first), len(first), first, 0))
         while heap:
             cost, _, edges, left_at = heapq.heappop(heap)
-            yield Way(edges, cost)
+            yield ShortestPath(edges, cost)
             tree = known
             for i, edge in enumerate(edges):
                 ahead = tree.setdefault(edge, {})
@@ -137,7 +137,7 @@ class Ways:
 class _Spurs:
     """Searches for the cheapest way on from a given beginning, some first edges excluded."""
 
-    def __init__(self, ways: Ways, start: int, goal: int) -> None:
+    def __init__(self, ways: PathFinder, start: int, goal: int) -> None:
         from limiirl.kernels import dijkstra
 
         self._kernels, self.mdp, self.start, self.goal = dijkstra, ways.mdp, start, goal

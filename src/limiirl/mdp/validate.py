@@ -1,4 +1,4 @@
-"""The rules that an MDP's arrays obey, each checked once with a message that names the offender and the remedy."""
+"""Checks of the arrays of an MDP."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@ from limiirl.worlds.base import (
     IntentWorld,
     World,
     boltzmann_policy,
-    check_count,
-    check_seed,
     geometric_weights,
     intent_counts,
 )
@@ -36,8 +34,6 @@ __all__ = [
     "SyntheticWorld",
     "World",
     "boltzmann_policy",
-    "check_count",
-    "check_seed",
     "geometric_weights",
     "intent_counts",
 ]

@@ -1,9 +1,4 @@
-"""What a world with known intents offers, and what all of ours share: demonstrators, sampling, pictures.
-
-Checks of the parameters that worlds share.
-
-Demonstrators: the policy of an intent, how many demonstrations each intent gets, and their draw.
-"""
+"""Worlds with known intents: their demonstrators, sampling and plotting."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from limiirl._typing import FloatArray, IntArray
+from limiirl._typing import FloatArray, IntArray, Seed
+from limiirl._validation import as_generator, check_count, check_positive, check_seed, check_share
 from limiirl.demos import Demonstrations, simulate
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP, RewardEnsemble, action_values, optimal_policy, optimal_values
@@ -22,47 +18,27 @@ from limiirl.mdp import MDP, RewardEnsemble, action_values, optimal_policy, opti
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from limiirl.worlds.plotting import Picture
-
-
-def check_count(name: str, value: object, least: int, remedy: str) -> None:
-    """Raise unless `value` is an integer of at least `least`.
-
-    >>> check_count("height", 2, 3, "Add a column.")
-    Traceback (most recent call last):
-    ...
-    limiirl.errors.InvalidParameter: height must be an integer of at least 3; got 2. Add a column.
-    """
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InvalidParameter(f"{name} must be an integer of at least {least}; got {value!r}. {remedy}")
+    from limiirl.worlds.plotting import WorldFigure
 
 
 def check_gamma(value: object) -> None:
     """Raise unless `value` is a discount in (0, 1]."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) <= 1.0:
-        raise InvalidParameter(f"gamma must lie in (0, 1]; got {value!r}. Use 1.0 for no discounting.")
-
-
-def check_share(name: str, value: object, remedy: str) -> None:
-    """Raise unless `value` lies in [0, 1].
-
-    >>> check_share("wind", 1.5, "It is the probability of going astray.")
-    Traceback (most recent call last):
-    ...
-    limiirl.errors.InvalidParameter: wind must lie in [0, 1]; got 1.5. It is the probability of going astray.
-    """
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) <= 1.0:
-        raise InvalidParameter(f"{name} must lie in [0, 1]; got {value!r}. {remedy}")
+        raise InvalidParameter(
+            f"gamma must lie in (0, 1]; got {value!r}. Use 1.0 for no discounting.", parameter="gamma", value=value
+        )
 
 
 def check_wind(value: object) -> None:
     """Raise unless `value` is the probability that a move goes astray."""
-    check_share("wind", value, "It is the probability of going astray.")
+    check_share(value, "wind", remedy="It is the probability that a move goes astray.")
 
 
-def check_seed(value: object) -> None:
-    """Raise unless `value` is a nonnegative integer."""
-    check_count("seed", value, 0, "Pass a nonnegative integer.")
+def sampling_generator(world_seed: int, seed: Seed, stream: int) -> np.random.Generator:
+    """Return the generator of a sample from a world; `stream` keeps it apart from the one that made the world."""
+    if isinstance(seed, Integral):
+        return np.random.default_rng([world_seed, check_seed(seed), stream])
+    return as_generator(seed)
 
 
 def boltzmann_policy(mdp: MDP, theta: ArrayLike, beta: float = 5.0) -> FloatArray:
@@ -85,7 +61,7 @@ def boltzmann_policy(mdp: MDP, theta: ArrayLike, beta: float = 5.0) -> FloatArra
     >>> boltzmann_policy(mdp, [1.0], beta=np.log(3.0))
     array([0.75, 0.25])
     """
-    check_beta(beta)
+    check_positive(beta, "beta", zero=True, remedy='For no noise use policy="optimal".')
     if not mdp.n_pairs:
         return np.zeros(0)
     logits = beta * action_values(mdp, optimal_values(mdp, theta), theta)
@@ -93,18 +69,6 @@ def boltzmann_policy(mdp: MDP, theta: ArrayLike, beta: float = 5.0) -> FloatArra
     # Less the largest of its state: no exponential overflows, and the largest is 1.
     mass = np.exp(logits - np.maximum.reduceat(logits, first)[owner])
     return np.asarray(mass / np.add.reduceat(mass, first)[owner])
-
-
-def check_beta(beta: object) -> None:
-    """Raise unless `beta` is a finite number of at least 0.
-
-    >>> check_beta(-1.0)
-    Traceback (most recent call last):
-    ...
-    limiirl.errors.InvalidParameter: beta must be finite and at least 0; got -1.0. For no noise use policy="optimal".
-    """
-    if isinstance(beta, bool) or not isinstance(beta, Real) or not 0.0 <= float(beta) < np.inf:
-        raise InvalidParameter(f'beta must be finite and at least 0; got {beta!r}. For no noise use policy="optimal".')
 
 
 def geometric_weights(n_intents: int, p: float) -> FloatArray:
@@ -124,7 +88,7 @@ def geometric_weights(n_intents: int, p: float) -> FloatArray:
     >>> geometric_weights(3, 0.5)
     array([0.57142857, 0.28571429, 0.14285714])
     """
-    check_count("n_intents", n_intents, 1, "A mixture has at least one intent.")
+    check_count(n_intents, "n_intents", remedy="A mixture has at least one intent.")
     if isinstance(p, bool) or not isinstance(p, Real) or not 0.0 <= float(p) < 1.0:
         raise InvalidParameter(f"p must lie in [0, 1); got {p!r}. Use 0 for equal shares.")
     # The common factor p cancels, which leaves p = 0 its limit.
@@ -214,7 +178,7 @@ def sample_intents(
     ([0, 0, 0, 1, 1], np.True_)
     """
     chosen = [(policy, int(count)) for policy, count in zip(policies, counts, strict=True) if count]
-    parts = [simulate(mdp, policy, count, rng, max_length) for policy, count in chosen]
+    parts = [simulate(mdp, policy, count, rng, max_length=max_length) for policy, count in chosen]
     order = rng.permutation(int(np.sum(counts)))
     labels = np.repeat(np.arange(len(counts), dtype=np.int64), counts)[order]
     return Demonstrations.concat(parts)[order].replace(labels=labels), labels
@@ -247,7 +211,7 @@ class World(Protocol):
     def sample(
         self,
         n: int,
-        seed: int = 0,
+        seed: Seed = 0,
         *,
         max_length: int = 50,
         weights: ArrayLike | None = None,
@@ -283,7 +247,7 @@ class IntentWorld(ABC):
         """The truth: the intents' rewards and shares."""
 
     @abstractmethod
-    def draw(self, rewards: NDArray[np.float64] | None, ax: "Axes | None", *, faded: bool) -> "Picture":
+    def draw(self, rewards: NDArray[np.float64] | None, ax: "Axes | None", *, faded: bool) -> "WorldFigure":
         """Draw the world itself, by reward (S,) where it is given, and faded where walks are to be drawn over it."""
 
     @cached_property
@@ -311,13 +275,12 @@ class IntentWorld(ABC):
                 raise InvalidParameter(f"beta is for policy='boltzmann'; got {beta!r} with optimal ones. Leave it out.")
             return self.optimal_policies
         beta = _PAPERS_BETA if beta is None else beta
-        check_beta(beta)
         return np.stack([boltzmann_policy(self.mdp, theta, beta) for theta in self.ensemble.thetas])
 
     def sample(
         self,
         n: int,
-        seed: int = 0,
+        seed: Seed = 0,
         *,
         max_length: int = 50,
         weights: ArrayLike | None = None,
@@ -330,8 +293,8 @@ class IntentWorld(ABC):
         ----------
         n : int
             N, the number of demonstrations.
-        seed : int
-            Together with the world's seed determines the draw.
+        seed : int, Generator or None
+            An integer determines the draw together with the world's seed.
         max_length : int
             A demonstration stops in a terminal state, or once it has this many states.
         weights : array_like, shape (K,), optional
@@ -360,12 +323,10 @@ class IntentWorld(ABC):
         >>> np.bincount(labels)
         array([51, 31, 18])
         """
-        check_count("n", n, 1, "Draw at least one demonstration.")
-        check_seed(seed)
-        check_count("max_length", max_length, 1, "A demonstration has at least one state.")
+        check_count(n, "n", remedy="Draw at least one demonstration.")
+        check_count(max_length, "max_length", remedy="A demonstration has at least one state.")
         counts = share_out(n, self.ensemble, weights)
-        # The world itself comes from a stream of its seed alone; the 1 keeps this one apart even where `seed` is 0.
-        rng = np.random.default_rng([self.seed, seed, 1])
+        rng = sampling_generator(self.seed, seed, 1)
         return sample_intents(self.mdp, self.policies(policy, beta), counts, rng, max_length)
 
     def plot(

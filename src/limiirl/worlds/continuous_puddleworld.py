@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._typing import FloatArray
+from limiirl._typing import FloatArray, Seed
+from limiirl._validation import check_count, check_seed
 from limiirl.demos import Agents
 from limiirl.errors import ConvergenceWarning, InvalidParameter
 from limiirl.kernels.sequences import baseline
 from limiirl.mdp import RewardEnsemble
-from limiirl.worlds.base import check_count, check_gamma, check_seed
+from limiirl.worlds.base import check_gamma, sampling_generator
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -547,7 +548,7 @@ class ContinuousPuddleWorld:
     def _policies(self) -> dict[str, GaussianPolicy]:
         return {}
 
-    def walks(self, kind: str, n: int, seed: int = 0) -> Walks:
+    def walks(self, kind: str, n: int, seed: Seed = 0) -> Walks:
         """Return n walks of a kind of agent, with positions; see `Walks`.
 
         For one seed all kinds have the same noise, so that their walks can be compared one by one: they are not
@@ -558,22 +559,21 @@ class ContinuousPuddleWorld:
         >>> ContinuousPuddleWorld().walks("center", 5, seed=1).positions.shape
         (5, 31, 2)
         """
-        check_count("n", n, 1, "Draw at least one walk.")
-        check_seed(seed)
-        return self._walks(check_kind(kind), n, np.random.default_rng([self.seed, seed, 1]))
+        check_count(n, "n", remedy="Draw at least one walk.")
+        return self._walks(check_kind(kind), n, sampling_generator(self.seed, seed, 1))
 
     def _walks(self, kind: str, n: int, rng: np.random.Generator) -> Walks:
         return walk(self.policy(kind), kind, rng.standard_normal((n, HORIZON, 2)))
 
-    def agents(self, n_trajectories: int = 100, seed: int = 0) -> Agents:
+    def agents(self, n_trajectories: int = 100, seed: Seed = 0) -> Agents:
         """Return one agent for each of the kinds, with n_trajectories walks each, and the intents as labels.
 
         Parameters
         ----------
         n_trajectories : int
             Walks of an agent.
-        seed : int
-            Together with the world's seed determines the walks.
+        seed : int, Generator or None
+            An integer determines the walks together with the world's seed.
 
         Examples
         --------
@@ -582,9 +582,8 @@ class ContinuousPuddleWorld:
           policy    25 features, actions in 2 dimensions
           reward    3 features
         """
-        check_count("n_trajectories", n_trajectories, 1, "Draw at least one walk an agent.")
-        check_seed(seed)
-        rng = np.random.default_rng([self.seed, seed, 0])
+        check_count(n_trajectories, "n_trajectories", remedy="Draw at least one walk an agent.")
+        rng = sampling_generator(self.seed, seed, 0)
         drawn = [self._walks(kind, n_trajectories, rng) for kind in self.kinds]
         return Agents.from_arrays(
             [each.policy_features for each in drawn],

@@ -10,9 +10,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._validation import check_count, check_seed
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP, RewardEnsemble
-from limiirl.worlds.base import check_count, check_gamma, check_seed, check_wind
+from limiirl.worlds.base import check_gamma, check_wind
 from limiirl.worlds.gridworld import GridWorld, grid_edges
 
 START, GOAL = 0, 1
@@ -77,9 +78,9 @@ class ElementWorld(GridWorld):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_count("n_elements", self.n_elements, 1, "Each element is an intent.")
-        check_count("height", self.height, 3, "The start and goal columns need a column between them.")
-        check_count("zone_size", self.zone_size, 1, "Each element needs a row.")
+        check_count(self.n_elements, "n_elements", remedy="Each element is an intent.")
+        check_count(self.height, "height", least=3, remedy="The start and goal columns need a column between them.")
+        check_count(self.zone_size, "zone_size", remedy="Each element needs a row.")
         check_seed(self.seed)
         if self.n_rows < 3:
             raise InvalidParameter(

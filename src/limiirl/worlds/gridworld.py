@@ -12,7 +12,7 @@ from limiirl.worlds.base import IntentWorld
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from limiirl.worlds.plotting import Picture
+    from limiirl.worlds.plotting import WorldFigure
 
 
 ACTIONS = ("up", "down", "left", "right")
@@ -131,7 +131,7 @@ class GridWorld(IntentWorld):
             raise InvalidParameter(f"state must lie in 0..{self.n_states - 1}; got {state}. There is one a cell.")
         return divmod(state, self.shape[1])
 
-    def draw(self, rewards: NDArray[np.float64] | None, ax: "Axes | None", *, faded: bool) -> "Picture":
+    def draw(self, rewards: NDArray[np.float64] | None, ax: "Axes | None", *, faded: bool) -> "WorldFigure":
         """Draw the cells; see `plot`."""
         from limiirl.worlds.plotting import draw_grid
 

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._validation import check_count, check_seed
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP, RewardEnsemble
-from limiirl.worlds.base import check_count, check_gamma, check_seed, check_wind
+from limiirl.worlds.base import check_gamma, check_wind
 from limiirl.worlds.gridworld import GridWorld, grid_edges
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from limiirl.worlds.plotting import Picture
+    from limiirl.worlds.plotting import WorldFigure
 
 
 # Rewards of a step near no object, and near each outer colour that the intent dislikes; near the one it likes: 0.
@@ -94,11 +95,11 @@ class ObjectWorld(GridWorld):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_count("size", self.size, 2, "Every cell needs two neighbours.")
-        check_count("n_colours", self.n_colours, 1, "Objects have a colour.")
-        check_count("n_intents", self.n_intents, 1, "Each intent likes a colour.")
-        check_count("n_objects", self.n_objects, self.n_colours, "Place one of each colour at least.")
-        check_count("radius", self.radius, 0, "At 0 an object is near in its own cell only.")
+        check_count(self.size, "size", least=2, remedy="Every cell needs two neighbours.")
+        check_count(self.n_colours, "n_colours", remedy="Objects have a colour.")
+        check_count(self.n_intents, "n_intents", remedy="Each intent likes a colour.")
+        check_count(self.n_objects, "n_objects", least=self.n_colours, remedy="Place one of each colour at least.")
+        check_count(self.radius, "radius", least=0, remedy="At 0 an object is near in its own cell only.")
         check_wind(self.wind)
         check_gamma(self.gamma)
         check_seed(self.seed)
@@ -199,7 +200,7 @@ class ObjectWorld(GridWorld):
         thetas[:, 1:][np.diag_indices(self.n_intents)] = 0.0
         return RewardEnsemble(np.full(self.n_intents, 1.0 / self.n_intents), thetas)
 
-    def draw(self, rewards: NDArray[np.float64] | None, ax: "Axes | None", *, faded: bool) -> "Picture":
+    def draw(self, rewards: NDArray[np.float64] | None, ax: "Axes | None", *, faded: bool) -> "WorldFigure":
         """Draw the cells and the objects; see `plot`."""
         from limiirl.worlds.plotting import draw_objects
 

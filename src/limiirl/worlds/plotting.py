@@ -52,7 +52,7 @@ _ROAD_WIDTHS = (2.4, 1.5, 1.0, 0.6)
 _FADED = 0.5  # what remains of the cells' colour below walks
 
 
-class Picture(NamedTuple):
+class WorldFigure(NamedTuple):
     """A world that is drawn: where its states are, what its legend shows, and how walks go over it."""
 
     ax: Axes
@@ -154,7 +154,7 @@ def _intents(demos: Demonstrations, labels: ArrayLike | None, n_states: int) -> 
     return array if array.ndim == 1 else np.asarray(array.argmax(axis=1))
 
 
-def _draw_walks(picture: Picture, demos: Demonstrations, intents: NDArray[Any] | None) -> list[Artist]:
+def _draw_walks(picture: WorldFigure, demos: Demonstrations, intents: NDArray[Any] | None) -> list[Artist]:
     """Draw every demonstration as a line in the colour of its intent, and return the legend of the intents."""
     shifts = np.random.default_rng(0).uniform(-picture.jitter, picture.jitter, size=(len(demos), 2))
     alpha = float(np.clip(25.0 / max(len(demos), 1), 0.3, 0.9))
@@ -225,7 +225,7 @@ _KINDS = {
 _EDGE = "#999999"
 
 
-def draw_grid(world: "GridWorld", rewards: FloatArray | None, ax: Axes | None, *, faded: bool) -> Picture:
+def draw_grid(world: "GridWorld", rewards: FloatArray | None, ax: Axes | None, *, faded: bool) -> WorldFigure:
     """Draw the cells by kind, or by reward (S,) where it is given."""
     n_rows, n_columns = world.shape
     ax = axes_for(ax, 0.62 * n_columns + 2.2, 0.5 * n_rows + 1.2)
@@ -261,10 +261,10 @@ def draw_grid(world: "GridWorld", rewards: FloatArray | None, ax: Axes | None, *
     )
     rows, columns = np.divmod(np.arange(world.n_states), n_columns)
     places = np.column_stack([columns, rows]) + 0.5
-    return Picture(ax, places, list(handles), period=n_rows if world.wraps else None)
+    return WorldFigure(ax, places, list(handles), period=n_rows if world.wraps else None)
 
 
-def draw_objects(world: "ObjectWorld", rewards: FloatArray | None, ax: Axes | None, *, faded: bool) -> Picture:
+def draw_objects(world: "ObjectWorld", rewards: FloatArray | None, ax: Axes | None, *, faded: bool) -> WorldFigure:
     """Draw the cells, and every object as a disc of its outer colour with one of its inner colour on it."""
     picture = draw_grid(world, rewards, ax, faded=faded)
     for text in list(picture.ax.texts):
@@ -286,7 +286,7 @@ def draw_objects(world: "ObjectWorld", rewards: FloatArray | None, ax: Axes | No
 _DISC = 13.0  # points
 
 
-def draw_layers(world: "SyntheticWorld", rewards: FloatArray | None, ax: Axes | None, *, faded: bool) -> Picture:
+def draw_layers(world: "SyntheticWorld", rewards: FloatArray | None, ax: Axes | None, *, faded: bool) -> WorldFigure:
     """Draw the states as discs, a column a layer, by feature or by reward (S,); and the moves as lines between them."""
     mdp, tallest = world.mdp, max(layer.size for layer in world.layers)
     ax = axes_for(ax, 0.75 * world.horizon + 2.6, 0.55 * tallest + 1.2)
@@ -326,7 +326,7 @@ def draw_layers(world: "SyntheticWorld", rewards: FloatArray | None, ax: Axes | 
         xlabel="step",
         title=f"SyntheticWorld, separation {world.separation:g}",
     )
-    return Picture(ax, places, list(handles), jitter=0.1)
+    return WorldFigure(ax, places, list(handles), jitter=0.1)
 
 
 _DRY, _WET = "#f2efe6", "#a9d3ee"

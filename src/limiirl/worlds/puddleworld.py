@@ -6,8 +6,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._validation import check_count, check_seed
 from limiirl.mdp import MDP, RewardEnsemble
-from limiirl.worlds.base import check_count, check_gamma, check_seed, check_wind
+from limiirl.worlds.base import check_gamma, check_wind
 from limiirl.worlds.gridworld import GridWorld, grid_edges
 
 DRY, PUDDLE, GOAL = 0, 1, 2
@@ -73,8 +74,10 @@ class PuddleWorld(GridWorld):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_count("n_rows", self.n_rows, 3, "The puddle lies between two dry rows.")
-        check_count("n_columns", self.n_columns, 3, "The start and goal columns need the puddle between them.")
+        check_count(self.n_rows, "n_rows", least=3, remedy="The puddle lies between two dry rows.")
+        check_count(
+            self.n_columns, "n_columns", least=3, remedy="The start and goal columns need the puddle between them."
+        )
         check_wind(self.wind)
         check_gamma(self.gamma)
         check_seed(self.seed)

@@ -14,9 +14,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
+from limiirl._validation import check_count
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
-from limiirl.worlds.base import check_count, check_gamma
+from limiirl.worlds.base import check_gamma
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -232,7 +233,7 @@ LIPSCHITZ = _STRETCH + _WAVE + 2.0 * np.sqrt(2.0) * _JITTER + np.sqrt(2.0) * _BO
 
 
 @dataclass(frozen=True)
-class Segments:
+class LatticeSegments:
     """S directed segments between consecutive map nodes (junctions and shape points), and E turns."""
 
     node_xy: FloatArray  # (nodes, 2) km east and north of the centre
@@ -242,7 +243,7 @@ class Segments:
     turns: IntArray  # (E, 3) from and to segment, and the index into TURNS
 
 
-def cut_streets(plan: StreetPlan, n_segments: int, rng: np.random.Generator) -> Segments | None:
+def cut_streets(plan: StreetPlan, n_segments: int, rng: np.random.Generator) -> LatticeSegments | None:
     """Draw the streets and cut them into exactly `n_segments` directed segments; None where the plan does not allow it.
 
     Longer streets get more shape points. Both directions of a street share its points, so a cut adds a segment on a
@@ -275,7 +276,7 @@ def cut_streets(plan: StreetPlan, n_segments: int, rng: np.random.Generator) -> 
             np.column_stack([(first + count - 1)[plan.turns[:, 0]], first[plan.turns[:, 1]], plan.turns[:, 2]]),
         ]
     )
-    return Segments(
+    return LatticeSegments(
         node_xy=BLOCK_KM * np.concatenate([junctions, _shape_points(plan, junctions, cuts, rng)]) @ _rotation(rng),
         tail=node(street, np.where(forward, step, total - step)),
         head=node(street, np.where(forward, step + 1, total - step - 1)),
@@ -410,9 +411,9 @@ class RoadGrid:
     turns: IntArray = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_count("n_states", self.n_states, _LEAST_STATES, "A smaller town has no arterials.")
-        check_count("n_edges", self.n_edges, 1, "It counts the turns.")
-        check_count("seed", self.seed, 0, "Pass a nonnegative integer.")
+        check_count(self.n_states, "n_states", least=_LEAST_STATES, remedy="A smaller town has no arterials.")
+        check_count(self.n_edges, "n_edges", remedy="It counts the turns.")
+        check_count(self.seed, "seed", least=0, remedy="Pass a nonnegative integer.")
         check_gamma(self.gamma)
         low, high = (round(r * self.n_states) for r in _TURNS_A_STATE)
         if not low <= self.n_edges <= high:
@@ -497,7 +498,7 @@ def _region(middle: FloatArray, centre_km: float) -> IntArray:
     return np.where(np.hypot(east, north) <= centre_km, 0, 1 + sector)
 
 
-def _generate(n_states: int, n_edges: int, seed: int) -> tuple[StreetPlan, Segments]:
+def _generate(n_states: int, n_edges: int, seed: int) -> tuple[StreetPlan, LatticeSegments]:
     """Find a town that can be cut and restricted to the exact counts.
 
     The plan's surplus of turns over directed streets is random, but about proportional to the area: each attempt

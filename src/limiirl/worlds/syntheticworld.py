@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._validation import check_count, check_seed, check_share
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP, RewardEnsemble
-from limiirl.worlds.base import IntentWorld, check_count, check_gamma, check_seed, check_share
+from limiirl.worlds.base import IntentWorld, check_gamma
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from limiirl.worlds.plotting import Picture
+    from limiirl.worlds.plotting import WorldFigure
 
 
 # The range of the rewards that all intents share, and what others' features cost besides at a separation of 1. A cost
@@ -83,13 +84,17 @@ class SyntheticWorld(IntentWorld):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_count("n_actions", self.n_actions, 1, "A walk must go on.")
-        check_count("n_intents", self.n_intents, 1, "Somebody must walk.")
-        check_count("n_features", self.n_features, self.n_intents, "Each intent calls one feature its own.")
-        check_count("horizon", self.horizon, 1, "A walk has at least one step.")
-        check_count("branching", self.branching, 1, "An action leads somewhere.")
-        check_count("n_states", self.n_states, self.horizon + 1, "Each layer needs a state, and the end is one.")
-        check_share("separation", self.separation, "At 0 all intents are the same.")
+        check_count(self.n_actions, "n_actions", remedy="A walk must go on.")
+        check_count(self.n_intents, "n_intents", remedy="Somebody must walk.")
+        check_count(
+            self.n_features, "n_features", least=self.n_intents, remedy="Each intent calls one feature its own."
+        )
+        check_count(self.horizon, "horizon", remedy="A walk has at least one step.")
+        check_count(self.branching, "branching", remedy="An action leads somewhere.")
+        check_count(
+            self.n_states, "n_states", least=self.horizon + 1, remedy="Each layer needs a state, and the end is one."
+        )
+        check_share(self.separation, "separation", remedy="At 0 all intents are the same.")
         check_gamma(self.gamma)
         check_seed(self.seed)
         smallest = (self.n_states - 1) // self.horizon
@@ -169,7 +174,7 @@ class SyntheticWorld(IntentWorld):
         """What the text shows of every state: its feature, counted from 1, or G at the end."""
         return (*(str(kind + 1) for kind in self.kinds), "G")
 
-    def draw(self, rewards: NDArray[np.float64] | None, ax: "Axes | None", *, faded: bool) -> "Picture":
+    def draw(self, rewards: NDArray[np.float64] | None, ax: "Axes | None", *, faded: bool) -> "WorldFigure":
         """Draw the layers; see `plot`."""
         from limiirl.worlds.plotting import draw_layers
 
