@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from limiirl._io import Kind, read_archive, write_archive
+from limiirl._io import Kind, atomic_write, read_archive, write_archive
 from limiirl.errors import InvalidFile
 
 KIND = Kind("limiirl.thing", 2, "a thing", "Thing.save")
@@ -116,3 +116,9 @@ def test_no_pickle_is_ever_opened(path: Path):
         archive.writestr("a.npy", inner.getvalue())
     with pytest.raises(InvalidFile, match="truncated or not an npz file"):
         read_archive(path, KIND)
+
+
+def test_a_missing_folder_is_the_file_name_of_the_error(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught, atomic_write(tmp_path / "nowhere" / "a.npz"):
+        pass
+    assert caught.value.filename == str(tmp_path / "nowhere")

@@ -1,9 +1,7 @@
-"""The command line: parse, call, print.
-
-`limiirl`: the commands and what they print.
-"""
+"""The command line: parse, call, print."""
 
 import json
+import math
 import sys
 import warnings
 from functools import cache
@@ -14,7 +12,6 @@ import typer
 
 from limiirl import __version__
 from limiirl.cli import mixtures, reproduce, roads, stream
-from limiirl.cli.wording import in_options, options_of
 from limiirl.errors import LimiirlError, LimiirlWarning
 
 app = typer.Typer(
@@ -74,34 +71,70 @@ app.add_typer(roads.app, name="roads")
 app.add_typer(stream.app, name="stream")
 
 
-_python_shows = warnings.showwarning
+# Parameters of the library that a command's function calls otherwise.
+_SYNONYMS = {"random_state": "seed", "max_intents": "most"}
+_show_other_warnings = warnings.showwarning
 
 
 @cache
 def _commands() -> Any:
-    """All commands, made once: reading the options of every command takes longer than most of them run."""
+    """Build all commands once: reading the options of every command takes longer than most of them run."""
     return typer.main.get_command(app)
 
 
+def find_option(parameter: str | None, words: list[str]) -> str | None:
+    """Return the option of the command named by `words` that sets a parameter of the library; None if there is none.
+
+    Examples
+    --------
+    >>> find_option("n_intents", ["roads", "fit", "town.npz", "m.npz"])
+    '--intents'
+    >>> find_option("tol", ["fit", "walks.csv", "--set", "tol=-1"])
+    '--set tol'
+    """
+    command = _commands()
+    for word in words:
+        inner = getattr(command, "commands", {}).get(word)
+        if inner is None:
+            break
+        command = inner
+    for option in command.params:
+        if option.name in (parameter, _SYNONYMS.get(str(parameter))) and option.opts[0].startswith("--"):
+            return str(option.opts[0])
+    settings = [word.partition("=")[0] for word in words if "=" in word]
+    return next((f"--set {name}" for name in settings if name in (parameter, f"irl__{parameter}")), None)
+
+
+def _describe(error: LimiirlError, words: list[str]) -> str:
+    """Return an error in one sentence that names the option at fault, or as JSON where that was asked for."""
+    option = find_option(error.parameter, words)
+    if "--json" in words:
+        value = error.value.item() if hasattr(error.value, "item") and not error.value.shape else error.value
+        finite = isinstance(value, float) and math.isfinite(value)
+        plain = value if finite or isinstance(value, int | str | None) else str(value)
+        facts = {"parameter": error.parameter, "option": option, "value": plain, "index": error.index}
+        return json.dumps({"error": type(error).__name__, "message": str(error)} | facts)
+    return f"limiirl: {error}" + ("" if option is None or option in str(error) else f" (option {option})")
+
+
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line, on sys.argv by default; an error of ours is one sentence and exit code 2."""
+    """Run the command line, on sys.argv by default; an error of the library is one sentence and exit code 2."""
     words = sys.argv[1:] if arguments is None else arguments
-    options = options_of(_commands(), words)
 
     def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        """Print a warning of ours as one line on stderr; others as Python does."""
+        """Print a warning of the library as one line on stderr; others as Python does."""
         if issubclass(category, LimiirlWarning):
-            typer.echo(f"limiirl: warning: {in_options(str(message), options)}", err=True)
+            typer.echo(f"limiirl: warning: {message}", err=True)
         else:
-            _python_shows(message, category, *where, **more)
+            _show_other_warnings(message, category, *where, **more)
 
     warnings.showwarning = show_warning
     try:
-        _commands()(words, obj=words)  # a run notes the words that made it
+        _commands()(words, obj=words)  # a run records the words of its command
     except LimiirlError as error:
-        typer.echo(f"limiirl: {in_options(str(error), options)}", err=True)
+        typer.echo(_describe(error, words), err=True)
         sys.exit(2)
-    except OSError as error:  # a folder that is not there, a full disk
+    except OSError as error:  # a folder that does not exist, a full disk
         typer.echo(f"limiirl: {error.filename or 'a file'}: {error.strerror or error}.", err=True)
         sys.exit(2)
 

@@ -1,4 +1,4 @@
-"""What several commands read: an MDP, demonstrations or agents, and settings of the form NAME=VALUE."""
+"""Inputs of several commands: an MDP, demonstrations or agents, settings NAME=VALUE, and folders to write to."""
 
 import ast
 import math
@@ -26,21 +26,31 @@ def read_problem(demos: Path, mdp: Path | None, model: str, gamma: float | None)
 
     recorded = read_demos(demos)
     if isinstance(recorded, Agents) and model != _OF_AGENTS:
-        raise InvalidParameter(f"{demos} has agents, from whom only --model {_OF_AGENTS} learns; the model is {model}.")
+        raise InvalidParameter(
+            f"--model must be {_OF_AGENTS} for the agents of {demos}; got {model}.", parameter="model", value=model
+        )
     if model == _OF_AGENTS and not isinstance(recorded, Agents):
         raise InvalidParameter(
             f"--model {_OF_AGENTS} learns from agents, an .npz of Agents.save; {demos} has demonstrations. Make agents "
-            "of them by Agents.from_demonstrations, or choose another model."
+            "of them by Agents.from_demonstrations, or choose another model.",
+            parameter="model",
+            value=model,
         )
     if isinstance(recorded, Agents):
         if mdp is not None or gamma is not None:
-            raise InvalidParameter(f"--model {_OF_AGENTS} knows no MDP. Leave out --mdp; set irl__gamma, not --gamma.")
+            raise InvalidParameter(
+                f"--model {_OF_AGENTS} has no MDP. Leave out --mdp; set irl__gamma, not --gamma.",
+                parameter="gamma" if mdp is None else "mdp",
+                value=gamma if mdp is None else str(mdp),
+            )
         return None, recorded
     if mdp is None:
         return MDP.from_demonstrations(recorded, gamma=_discount(model) if gamma is None else gamma), recorded
     if gamma is not None:
-        raise InvalidParameter("--gamma is the discount of an MDP that is estimated; that of --mdp has its own.")
-    return MDP.load(_existing(mdp)), recorded
+        raise InvalidParameter(
+            "--gamma is the discount of an estimated MDP; that of --mdp has its own.", parameter="gamma", value=gamma
+        )
+    return MDP.load(check_exists(mdp)), recorded
 
 
 def _discount(model: str) -> float:
@@ -54,7 +64,7 @@ def read_demos(path: Path) -> Any:
     """Read Demonstrations from a parquet or CSV file, or Agents from an .npz."""
     from limiirl import Agents, Demonstrations
 
-    return Agents.load(_existing(path)) if path.suffix == ".npz" else Demonstrations.from_file(_existing(path))
+    return Agents.load(check_exists(path)) if path.suffix == ".npz" else Demonstrations.from_file(check_exists(path))
 
 
 def groups_of(demos: Any, wanted: bool, option: str = "--by-group") -> Any:
@@ -62,7 +72,10 @@ def groups_of(demos: Any, wanted: bool, option: str = "--by-group") -> Any:
     if not wanted:
         return None
     if getattr(demos, "groups", None) is None:
-        raise InvalidParameter(f"{option} needs demonstrations with a column 'group'; the file has none.")
+        raise InvalidParameter(
+            f"{option} needs demonstrations with a column 'group'; the file has none.",
+            parameter=option[2:].replace("-", "_"),
+        )
     return demos.groups
 
 
@@ -85,11 +98,17 @@ def configured(mixture: _Mixture, settings: list[str]) -> _Mixture:
         name, equals, text = setting.partition("=")
         if name == "irl__device" and name not in known:
             raise InvalidParameter(
-                f"{type(mixture.irl).__name__} has no device: it is computed on the CPU. Leave --device out."
+                f"{type(mixture.irl).__name__} has no device: it is computed on the CPU. Leave --device out.",
+                parameter="device",
+                value=text,
             )
         if not equals or name not in known:
             choices = ", ".join(sorted(known))
-            raise InvalidParameter(f"--set takes NAME=VALUE with a NAME of {choices}; got {setting!r}.")
+            raise InvalidParameter(
+                f"--set takes NAME=VALUE, with a NAME of {choices}; got {setting!r}.",
+                parameter="settings",
+                value=setting,
+            )
         if name == "irl__device":  # before anything is fitted
             from limiirl.irl import choose_device
 
@@ -129,9 +148,10 @@ def _value(text: str) -> Any:
         return text
 
 
-def _existing(path: Path) -> Path:
+def check_exists(path: Path) -> Path:
+    """Return the path of a file, which must exist."""
     if path.is_dir():
-        raise InvalidFile(f"{path} is a folder. Name a file in it.")
+        raise InvalidFile(f"{path} is a folder. Name a file in it.", parameter="path", value=str(path))
     if not path.is_file():
-        raise InvalidFile(f"There is no file {path}. Check the name and the folder.")
+        raise InvalidFile(f"There is no file {path}. Check the name and the folder.", parameter="path", value=str(path))
     return path

@@ -1,7 +1,4 @@
-"""`limiirl fit`, `predict` and `select`: mixtures of intents, from files to files.
-
-`limiirl evaluate`: a mixture against demonstrations, their labels, and the true rewards.
-"""
+"""`limiirl fit`, `infer`, `predict`, `select` and `evaluate`: mixtures of intents, from files to files."""
 
 import json
 import sys
@@ -12,40 +9,29 @@ import typer
 
 from limiirl._progress import LineReport
 from limiirl.cli.inputs import check_target, configured, groups_of, make_mixture, read_demos, read_problem
-from limiirl.cli.options import DeviceName, ExecutorName, Scheduler, Workers, resolve_executor, tell_device, with_device
+from limiirl.cli.options import (
+    AsJson,
+    ByGroup,
+    Demos,
+    DeviceName,
+    ExecutorName,
+    FoldByGroup,
+    Gamma,
+    Init,
+    MDPFile,
+    Model,
+    Scheduler,
+    Seed,
+    Setting,
+    Workers,
+    resolve_executor,
+    tell_device,
+    with_device,
+)
 from limiirl.errors import InvalidFile
 
 if TYPE_CHECKING:
     from limiirl import BayesianIntentMixture, Demonstrations, IntentMixture
-
-
-Demos = Annotated[
-    Path,
-    typer.Argument(
-        help="Parquet or CSV: demo, t, state[, action, group], one row a step; for SigmaGIRL an .npz of Agents.save."
-    ),
-]
-MDPFile = Annotated[
-    Path | None, typer.Option("--mdp", help="An .npz of MDP.save; estimated from the demonstrations without it.")
-]
-Gamma = Annotated[
-    float | None,
-    typer.Option(help="Discount of the estimated MDP; 1 by default, 0.99 for MaxCausalEnt and MLIRL."),
-]
-Model = Annotated[str, typer.Option(help="The single-intent model: MaxEnt, MaxCausalEnt, MLIRL or SigmaGIRL.")]
-Init = Annotated[str, typer.Option(help="kmeans, gmm, best, random or random_rewards.")]
-Setting = Annotated[
-    list[str], typer.Option("--set", help="NAME=VALUE: any parameter, such as irl__max_length=50 or tol=1e-4.")
-]
-Seed = Annotated[int, typer.Option(help="Seed of all that is random.")]
-ByGroup = Annotated[bool, typer.Option("--by-group", help="One intent a group (driver, animal) instead of a demo.")]
-FoldByGroup = Annotated[
-    bool,
-    typer.Option(
-        "--fold-by-group", help="Intents of demos, but hold out whole groups (drivers, animals) in the folds."
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
 def fit(  # noqa: PLR0913 (a command's options, each with a default)
@@ -196,7 +182,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     if out is not None:
         check_target(out)
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
-        raise InvalidFile(f"{plot} must end in .png, .svg or .pdf.")
+        raise InvalidFile(f"{plot} must end in .png, .svg or .pdf.", parameter="plot", value=str(plot))
     placed = resolve_executor(executor, workers, scheduler)
     world, recorded = read_problem(demos, mdp, model, gamma)
     mixture = make_mixture(1, model, with_device(settings, device), init=init)
@@ -247,7 +233,9 @@ def evaluate(
     recorded = read_demos(demos) if labels is None else _labelled(demos, labels)
     if not isinstance(recorded, Demonstrations):
         raise InvalidFile(
-            f"{demos} has agents, and evaluate judges demonstrations. `limiirl predict` tells agents apart."
+            f"{demos} has agents, and evaluate judges demonstrations. `limiirl predict` tells agents apart.",
+            parameter="demos",
+            value=str(demos),
         )
     found = judge(IntentMixture.load(mixture), recorded, truth=true, groups=groups_of(recorded, by_group))
     typer.echo(json.dumps(found.to_dict()) if as_json else str(found))
@@ -260,7 +248,11 @@ def _labelled(path: Path, column: str) -> "Demonstrations":
 
     demos = read_demos(path)
     if not isinstance(demos, Demonstrations):
-        raise InvalidFile(f"{path} has agents, which have no columns; --labels is for demonstrations.")
+        raise InvalidFile(
+            f"{path} has agents, which have no columns; --labels is for demonstrations.",
+            parameter="labels",
+            value=column,
+        )
     table = read_table(path)
     if table is None:  # a file of ours, which has no columns to choose from but these
         columns = {"label": demos.labels, "group": demos.groups}
@@ -268,11 +260,17 @@ def _labelled(path: Path, column: str) -> "Demonstrations":
         if values is None:
             present = ", ".join(name for name, array in columns.items() if array is not None) or "neither"
             raise InvalidFile(
-                f"{path} has no column {column!r} to take labels from; of label and group it has {present}."
+                f"{path} has no column {column!r} to take labels from; of label and group it has {present}.",
+                parameter="labels",
+                value=column,
             )
         return demos.replace(labels=values)
     if column not in table.column_names:
-        raise InvalidFile(f"{path} has no column {column!r}; it has {', '.join(table.column_names)}.")
+        raise InvalidFile(
+            f"{path} has no column {column!r}; it has {', '.join(table.column_names)}.",
+            parameter="labels",
+            value=column,
+        )
     given = table[column]
     if "label" in table.column_names:
         table = table.drop_columns(["label"])

@@ -1,10 +1,8 @@
-"""`--device`: where a command's model computes, the same for every command that has it.
-
-The options that say where a command's work is done, the same for every command that has them.
-"""
+"""The options that several commands share, and what becomes of --device and --executor."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +14,37 @@ if TYPE_CHECKING:
     from limiirl.mdp import MDP
 
 
+Demos = Annotated[
+    Path,
+    typer.Argument(
+        help="Parquet or CSV: demo, t, state[, action, group], one row a step; for SigmaGIRL an .npz of Agents.save."
+    ),
+]
+MDPFile = Annotated[
+    Path | None, typer.Option("--mdp", help="An .npz of MDP.save; estimated from the demonstrations without it.")
+]
+Gamma = Annotated[
+    float | None,
+    typer.Option(help="Discount of the estimated MDP; 1 by default, 0.99 for MaxCausalEnt and MLIRL."),
+]
+Model = Annotated[str, typer.Option(help="The single-intent model: MaxEnt, MaxCausalEnt, MLIRL or SigmaGIRL.")]
+Init = Annotated[str, typer.Option(help="kmeans, gmm, best, random or random_rewards.")]
+Setting = Annotated[
+    list[str], typer.Option("--set", help="NAME=VALUE: any parameter, such as irl__max_length=50 or tol=1e-4.")
+]
+Seed = Annotated[int, typer.Option(help="Seed of all that is random.")]
+ByGroup = Annotated[bool, typer.Option("--by-group", help="One intent a group (driver, animal) instead of a demo.")]
+FoldByGroup = Annotated[
+    bool,
+    typer.Option(
+        "--fold-by-group", help="Intents of demos, but hold out whole groups (drivers, animals) in the folds."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Network = Annotated[Path, typer.Argument(help="An .npz that `limiirl roads build` wrote.")]
+MatchesFile = Annotated[Path, typer.Argument(help="An .npz that `limiirl roads match` wrote.")]
+Styles = Annotated[Path, typer.Argument(help="A folder that `limiirl roads fit` wrote.")]
+Page = Annotated[Path | None, typer.Option("--page", help="Folder for a page about it, which opens in a browser.")]
 DeviceName = Annotated[
     str | None, typer.Option("--device", help="Where to compute: cpu, gpu, or auto (a GPU where it is worth it).")
 ]
@@ -34,7 +63,9 @@ def with_device(settings: list[str], device: str | None) -> list[str]:
     for setting in settings:
         if setting.startswith("irl__device="):
             raise InvalidParameter(
-                f"--device {device} and --set {setting} name the device twice. Leave one of them out."
+                f"--device {device} and --set {setting} name the device twice. Leave one of them out.",
+                parameter="device",
+                value=device,
             )
     return [f"irl__device={device}", *settings]
 

@@ -12,8 +12,19 @@ import typer
 from limiirl._progress import LineReport, iterations, show_progress
 from limiirl.cli import roads_forecast
 from limiirl.cli.inputs import check_page, check_target, show_page
-from limiirl.cli.options import DeviceName, ExecutorName, Scheduler, Workers, resolve_executor, tell_device
-from limiirl.cli.roads_forecast import AsJson, Network, Seed
+from limiirl.cli.options import (
+    AsJson,
+    DeviceName,
+    ExecutorName,
+    MatchesFile,
+    Network,
+    Page,
+    Scheduler,
+    Seed,
+    Workers,
+    resolve_executor,
+    tell_device,
+)
 from limiirl.cli.roads_inputs import (
     as_lines,
     check_cleaned,
@@ -26,19 +37,17 @@ from limiirl.cli.roads_inputs import (
     read_network,
     read_zones,
     some,
-    without_ends,
 )
 from limiirl.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from limiirl.roads.drivers.fit import DriverFit
+    from limiirl.roads import DriverFit
 
 
 app = typer.Typer(
     help="Roads: from a map and GPS traces to driving styles and forecasts.", no_args_is_help=True, add_completion=False
 )
 
-Page = Annotated[Path | None, typer.Option("--page", help="Folder for a page about it, which opens in a browser.")]
 NoExamples = Annotated[bool, typer.Option("--no-examples", help="Draw no trip of a person in the page.")]
 
 
@@ -73,7 +82,7 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
     Example: limiirl roads build porto.osm.pbf --out porto.npz --page porto
     """
     from limiirl.roads import build as build_network
-    from limiirl.roads import describe
+    from limiirl.roads import summarize
 
     check_file(out)
     check_page(page)
@@ -83,7 +92,7 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
             source, nodes=nodes, service=service, u_turns=u_turns, component=part, centre=point(centre)
         )
     network.save(out)
-    facts = describe(network)
+    facts = summarize(network)
     if as_json:
         typer.echo(json.dumps(facts | {"saved": str(out)}))
     else:
@@ -100,7 +109,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     trips: Annotated[Path, typer.Argument(help="CSV with JSON polylines, parquet, CSV a row a fix, or GPX; .gz too.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The matched trips.")] = Path("matches.npz"),
     method: Annotated[str, typer.Option(help="hmm (Viterbi) or particles (the paper's).")] = "hmm",
-    step: Annotated[float, typer.Option(help="Seconds between fixes, where the file has no times.")] = 15.0,
+    step_s: Annotated[float, typer.Option("--step", help="Seconds between fixes, where the file has no times.")] = 15.0,
     trim: Annotated[
         float, typer.Option(help="Cut this many metres off both ends of every trip: homes are there.", min=0.0)
     ] = 0.0,
@@ -118,8 +127,8 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
             help="Which column is what, where names are not understood: lat=Breite,lon=Laenge; driver= leaves one out.",
         ),
     ] = None,
-    sigma: Annotated[
-        float | None, typer.Option(help="Noise of a fix in metres; estimated from the trips by default.")
+    sigma_m: Annotated[
+        float | None, typer.Option("--sigma", help="Noise of a fix in metres; estimated from the trips by default.")
     ] = None,
     no_examples: NoExamples = False,
     seed: Annotated[
@@ -132,10 +141,9 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
 
     Example: limiirl roads match porto.npz trips.csv.gz --out matches.npz --page quality
     """
-    from limiirl.roads import clean, read_trips
+    from limiirl.roads import clean, measure_quality, read_trips
     from limiirl.roads import match as match_trips
-    from limiirl.roads.matching.quality import quality
-    from limiirl.roads.privacy import mask_zones
+    from limiirl.roads.privacy import mask_zones, trim_cleaned
 
     check_file(out)
     check_page(page)
@@ -143,19 +151,19 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     roads = read_network(network)
     with show_progress() as progress:
         progress(0, None, f"reading {trips}")
-        read = read_trips(trips, step_s=step, columns=named, swap=swap, network=roads)
+        read = read_trips(trips, step_s=step_s, columns=named, swap=swap, network=roads)
         check_trips(read, trips)
         read = mask_zones(read, zones) if zones else read
         progress(0, None, f"cleaning {plural(len(read), 'trip')}")
         cleaned = clean(read, roads)
         check_cleaned(cleaned, trips)
         if trim > 0.0:
-            cleaned = without_ends(cleaned, roads, trim)
-    given: dict[str, Any] = {"sigma_m": sigma} | ({"seed": seed} if method == "particles" else {})
+            cleaned = trim_cleaned(cleaned, roads, trim)
+    given: dict[str, Any] = {"sigma_m": sigma_m} | ({"seed": seed} if method == "particles" else {})
     with show_progress(f"matching {plural(len(cleaned.trips), 'piece')}") as progress:
         matches = match_trips(roads, cleaned, method, progress=progress, **given)
     matches.save(out)
-    found = quality(roads, cleaned, matches)
+    found = measure_quality(roads, cleaned, matches)
     counts = {"trips": found.n_trips, "matched_end_to_end": found.n_whole, "fixes_matched": found.n_fixes_matched}
     losses: dict[str, Any] = {"fixes_dropped": dict(found.dropped), "cuts": dict(cleaned.cuts)}
     losses |= {"trips_lost": dict(found.lost), "unread": dict(found.unread), "matching": dict(found.reasons)}
@@ -174,7 +182,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
 @app.command(no_args_is_help=True)
 def fit(  # noqa: PLR0913 (a command's options, each with a default)
     network: Network,
-    matches: Annotated[Path, typer.Argument(help="An .npz that `limiirl roads match` wrote.")],
+    matches: MatchesFile,
     n_intents: Annotated[
         str,
         typer.Option(
@@ -205,15 +213,16 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
 
     Example: limiirl roads fit porto.npz matches.npz --intents 3 --trips 1000 --out styles --page styles-page
     """
-    from limiirl.report.roads import styles_report, styles_view
-    from limiirl.roads.drivers.fit import fit_drivers
+    from limiirl.roads import describe_fit, fit_drivers
 
     check_target(out)
     check_page(page)
     placed = resolve_executor(executor, workers, scheduler)
     if placed is not None and n_intents != "select":
         raise InvalidParameter(
-            "--executor, --workers and --scheduler are for the many fits of --intents select. Leave them out."
+            "--executor, --workers and --scheduler are for the many fits of --intents select. Leave them out.",
+            parameter="executor",
+            value=executor,
         )
     roads, matched = read_matched(network, matches)
     tell_device(device, roads.n_segments + roads.n_turns)
@@ -240,7 +249,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     found.mixture.save(out)
     if len(found.demos) < len(demos):
         left_out["the end passed before"] = len(demos) - len(found.demos)
-    styles = [words.long for words in styles_view(roads, found).words]
+    styles = [style.long for style in describe_fit(found)]
     if as_json:
         told = {"sticks": found.sticks, "sticks_capped": found.capped, "styles": styles}
         typer.echo(json.dumps(found.mixture.summary().to_dict() | told | {"left_out": left_out, "saved": str(out)}))
@@ -248,6 +257,8 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         _tell_fit(found, styles, left_out)
         typer.echo(f"\nSaved to {out}.")
     if page is not None:
+        from limiirl.report.roads import styles_report
+
         show_page(styles_report(roads, found, examples=not no_examples), page, as_json)
 
 

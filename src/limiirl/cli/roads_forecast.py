@@ -1,7 +1,4 @@
-"""`limiirl roads forecast` and `demo`: what comes next, and the whole chain with nothing else on the machine.
-
-`limiirl roads close`: what changes if a street is closed.
-"""
+"""`limiirl roads forecast`, `close` and `demo`."""
 
 from __future__ import annotations
 
@@ -9,33 +6,27 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from limiirl._progress import show_progress
 from limiirl.cli.inputs import check_page, show_page
-from limiirl.cli.roads_inputs import place, plural, point, read_matched, some
+from limiirl.cli.options import AsJson, MatchesFile, Network, Page, Seed, Styles
+from limiirl.cli.roads_inputs import find_trip, plural, point, read_matched, some
 from limiirl.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from limiirl import MDP, Demonstrations
+    from limiirl._typing import IntArray
     from limiirl.report.roads import ForecastExample
     from limiirl.roads import RoadNetwork
 
 
-Network = Annotated[Path, typer.Argument(help="An .npz that `limiirl roads build` wrote.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-Seed = Annotated[int, typer.Option(help="Seed of all that is random.")]
-
-
 def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     network: Network,
-    styles: Annotated[Path, typer.Argument(help="A folder that `limiirl roads fit` wrote.")],
-    matches: Annotated[Path, typer.Argument(help="An .npz that `limiirl roads match` wrote.")],
+    styles: Styles,
+    matches: MatchesFile,
     trip: Annotated[str | None, typer.Option(help="Id of the trip; the first one by default.")] = None,
     share: Annotated[
         float,
@@ -47,7 +38,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     by_driver: Annotated[
         bool, typer.Option("--by-driver", help="Judge the driver's style by their other trips as well.")
     ] = False,
-    page: Annotated[Path | None, typer.Option("--page", help="Folder for a page with a map of this trip.")] = None,
+    page: Page = None,
     as_json: AsJson = False,
 ) -> None:
     """Forecast how a trip goes on from its beginning: the next turn, the routes to its end, and where it may end.
@@ -63,9 +54,9 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     demos = matched.demonstrations()
     mixture = IntentMixture.load(styles)
     check_same(mixture.mdp_, roads, styles, network)
-    which = 0 if trip is None else place(demos, trip)
+    which = 0 if trip is None else find_trip(demos, trip)
     # A trip's own end among the candidates would give it away.
-    forecaster = Forecaster(mixture, demos[np.arange(len(demos)) != which])
+    forecaster = Forecaster(mixture, demos[[i for i in range(len(demos)) if i != which]])
     earlier = _others(demos, which) if by_driver else None
     if earlier is not None:
         forecaster = forecaster.knowing(earlier)
@@ -91,30 +82,34 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
 def _lines(roads: RoadNetwork, found: ForecastExample, told: dict[str, Any]) -> Iterator[str]:
     """Yield a forecast in words."""
     from limiirl.report.roads import turn_words
-    from limiirl.roads.lookup import called, names_of
+    from limiirl.roads import describe_street, list_street_names
 
     total = len(found.driven) + len(found.actual)
     known = f"{told['known_km']:.1f} of {told['km']:.1f} km ({len(found.driven)} of {total} segments)"
-    yield f"{found.title}, after {known}, on {called(roads, int(found.driven[-1]))}:"
+    yield f"{found.title}, after {known}, on {describe_street(roads, int(found.driven[-1]))}:"
     if told["other_trips_of_the_driver"] is not None:
         yield f"  driver      judged by {plural(told['other_trips_of_the_driver'], 'other trip')} too"
     yield "  style       " + ", ".join(f"{k + 1}: {p:.1%}" for k, p in enumerate(found.intents))
     for turn in told["next"]:
         yield f"  next        {turn['probability']:.1%}: {turn_words(roads, int(found.driven[-1]), turn['segment'])}"
     for (path, p), route in zip(found.routes, told["routes"], strict=True):
-        by = ", ".join(names_of(roads, path)[:3])
+        by = ", ".join(list_street_names(roads, path)[:3])
         yield f"  route       {p:.1%}: {route['km']:.1f} km to its end" + (f", mostly by {by}" if by else "")
     for end in told["destinations"]:
-        yield f"  destination {end['probability']:.1%}: {called(roads, end['segment'])}"
+        yield f"  destination {end['probability']:.1%}: {describe_street(roads, end['segment'])}"
 
 
 def _others(demos: Demonstrations, which: int) -> Demonstrations:
     """Return the other trips of the driver of one."""
     if demos.groups is None:
-        raise InvalidParameter("--by-driver needs to know who drove; these trips have no drivers. Leave it out.")
-    others = np.flatnonzero((demos.groups == demos.groups[which]) & (np.arange(len(demos)) != which))
-    if not others.size:
-        raise InvalidParameter("The driver of this trip has no other one to be judged by. Leave out --by-driver.")
+        raise InvalidParameter(
+            "--by-driver needs trips with drivers; these trips have no drivers. Leave it out.", parameter="by_driver"
+        )
+    others = [i for i, group in enumerate(demos.groups) if group == demos.groups[which] and i != which]
+    if not others:
+        raise InvalidParameter(
+            "The driver of this trip has no other trip to be judged by. Leave out --by-driver.", parameter="by_driver"
+        )
     return demos[others]
 
 
@@ -123,7 +118,7 @@ def _named(roads: RoadNetwork, segment: int, probability: float) -> dict[str, An
 
 
 def _km(roads: RoadNetwork, segments: Any) -> float:
-    return float(roads.length_m[np.asarray(segments, dtype=np.int64)].sum()) / 1000.0
+    return float(roads.length_m[segments].sum()) / 1000.0
 
 
 def check_same(mdp: MDP, roads: RoadNetwork, styles: Path, network: Path) -> None:
@@ -132,20 +127,24 @@ def check_same(mdp: MDP, roads: RoadNetwork, styles: Path, network: Path) -> Non
         differ = f"{mdp.n_states:,} states, but {network} has {roads.n_segments:,} segments"
     elif mdp.n_edges != roads.n_turns:
         differ = f"{mdp.n_edges:,} turns, but {network} has {roads.n_turns:,}"
-    elif not (np.array_equal(mdp.src, roads.turn_from) and np.array_equal(mdp.dst, roads.turn_to)):
+    elif (mdp.src != roads.turn_from).any() or (mdp.dst != roads.turn_to).any():
         differ = f"other turns than {network} has"
     else:
         return
-    raise InvalidParameter(f"{styles} was learned on {differ}. Name the network that it was fitted on.")
+    raise InvalidParameter(
+        f"{styles} was learned on {differ}. Name the network that it was fitted on.",
+        parameter="styles",
+        value=str(styles),
+    )
 
 
 def demo(  # noqa: PLR0913 (a command's options, each with a default)
     seed: Seed = 0,
-    radius: Annotated[float, typer.Option(help="Of the city's ring road in km, 0.8 to 6.")] = 2.1,
-    drivers: Annotated[int, typer.Option(help="How many people drive.")] = 36,
+    radius_km: Annotated[float, typer.Option("--radius", help="Of the city's ring road in km, 0.8 to 6.")] = 2.1,
+    n_drivers: Annotated[int, typer.Option("--drivers", help="How many people drive.")] = 36,
     trips_each: Annotated[int, typer.Option(help="How often each drives.")] = 10,
-    noise: Annotated[float, typer.Option(help="Standard deviation of each coordinate of a fix, in metres.")] = 10.0,
-    step: Annotated[float, typer.Option(help="Seconds between fixes.")] = 15.0,
+    noise_m: Annotated[float, typer.Option("--noise", help="Standard deviation of a fix's coordinates, in m.")] = 10.0,
+    step_s: Annotated[float, typer.Option("--step", help="Seconds between fixes.")] = 15.0,
     method: Annotated[str, typer.Option(help="hmm or particles.")] = "hmm",
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the pages.")] = Path("roads-report"),
     as_json: AsJson = False,
@@ -156,7 +155,7 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
     """
     from limiirl.report.page import write
     from limiirl.report.roads import network_page, quality_page, write_styles
-    from limiirl.roads.synthetic.demo import run_demo
+    from limiirl.roads import run_demo
 
     folders = {name: out / name for name in ("network", "matching", "styles")}
     for folder in folders.values():
@@ -164,11 +163,11 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
     with show_progress() as progress:
         found = run_demo(
             seed,
-            radius_km=radius,
-            n_drivers=drivers,
+            radius_km=radius_km,
+            n_drivers=n_drivers,
             trips_each=trips_each,
-            noise_m=noise,
-            step_s=step,
+            noise_m=noise_m,
+            step_s=step_s,
             method=method,
             progress=progress,
         )
@@ -191,8 +190,8 @@ _LISTED = 8
 
 def close(  # noqa: PLR0913 (a command's options, each with a default)
     network: Network,
-    styles: Annotated[Path, typer.Argument(help="A folder that `limiirl roads fit` wrote.")],
-    matches: Annotated[Path, typer.Argument(help="An .npz that `limiirl roads match` wrote: who wants to go where.")],
+    styles: Styles,
+    matches: MatchesFile,
     at: Annotated[str | None, typer.Option("--at", help="LAT,LON of a place: the street there is closed.")] = None,
     street: Annotated[
         str | None, typer.Option("--street", help="Name of a street, or a part of it: all of it is closed.")
@@ -210,9 +209,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
     ] = None,
     least: Annotated[int, typer.Option(help="Hide numbers behind which fewer drivers stand.", min=1)] = 5,
     seed: Seed = 0,
-    page: Annotated[
-        Path | None, typer.Option("--page", help="Folder for a page with a map, which opens in a browser.")
-    ] = None,
+    page: Page = None,
     as_json: AsJson = False,
 ) -> None:
     """Close a street, and say who drives where instead, how much further, and who is cut off.
@@ -224,8 +221,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
     """
     from limiirl import IntentMixture
     from limiirl.forecast import Forecaster
-    from limiirl.roads import close_streets
-    from limiirl.roads.closures import facts
+    from limiirl.roads import close_streets, summarize_closure
 
     check_page(page)
     roads, matched = read_matched(network, matches)
@@ -237,7 +233,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
         check_same(mixture.mdp_, roads, styles, network)
         progress(0, None, f"driving {plural(len(demos), 'trip')} with and without {plural(closed.size, 'segment')}")
         closure = close_streets(roads, Forecaster(mixture, demos), demos, closed, least=least)
-    typer.echo(json.dumps(facts(closure)) if as_json else str(closure))
+    typer.echo(json.dumps(summarize_closure(closure)) if as_json else str(closure))
     if page is not None:
         from limiirl.report.roads import change_page
 
@@ -246,39 +242,49 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
 
 def _closed(
     roads: RoadNetwork, at: str | None, street: str | None, segments: str | None, both: bool | None
-) -> NDArray[np.int64]:
+) -> IntArray:
     """Return the segments to close."""
-    from limiirl.roads import segments_at
+    import numpy as np
+
+    from limiirl.roads import nearest_segments
 
     if sum(given is not None for given in (at, street, segments)) != 1:
-        raise InvalidParameter("Say what to close: one of --at LAT,LON, --street NAME and --segments 1,2.")
+        raise InvalidParameter("Exactly one of --at LAT,LON, --street NAME and --segments 1,2 must say what to close.")
     here = point(at, "--at")
     if here is not None:
-        return segments_at(roads, *here, both=both is not False)
+        return nearest_segments(roads, *here, both=both is not False)
     if street is not None:
         return _named_closure(roads, street, both)
     try:
         numbers = np.array([int(part) for part in str(segments).split(",")], dtype=np.int64)
     except ValueError:
-        raise InvalidParameter(f"--segments takes whole numbers, such as 12,31; it is {segments!r}.") from None
+        raise InvalidParameter(
+            f"--segments must be whole numbers, such as 12,31; got {segments!r}.", parameter="segments", value=segments
+        ) from None
     if not both or numbers.min() < 0 or numbers.max() >= roads.n_segments:
         return numbers  # what is wrong with them is said where they are closed
     pairs = np.concatenate([numbers, roads.opposite[numbers]])
     return np.unique(pairs[pairs >= 0])
 
 
-def _named_closure(roads: RoadNetwork, street: str, both: bool | None) -> NDArray[np.int64]:
+def _named_closure(roads: RoadNetwork, street: str, both: bool | None) -> IntArray:
     """Return all of one street; a part of a name that several streets have would close them all."""
-    from limiirl.roads.lookup import names_of
+    from limiirl.roads import list_street_names
 
     if both is False:
-        raise InvalidParameter("--one-way does not go with --street. Name the direction's segments: --segments 1,2.")
+        raise InvalidParameter(
+            "--one-way does not go with --street. Name the direction's segments: --segments 1,2.",
+            parameter="both",
+            value=both,
+        )
     found = roads.find(street)
-    names = names_of(roads, found)
+    names = list_street_names(roads, found)
     if len(names) > 1:
         more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
         raise InvalidParameter(
             f"{len(names)} streets have {street!r} in their names: {'; '.join(names[:_LISTED])}{more}. Name one of "
-            "them, or point at it with --at LAT,LON."
+            "them, or point at it with --at LAT,LON.",
+            parameter="street",
+            value=street,
         )
     return found

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips
 
 if TYPE_CHECKING:
-    from limiirl.roads import Cleaned, Matches, RoadNetwork, Trips
-
-
-_CUT_TRIP = "cut before its ends could be trimmed"
+    from limiirl.roads import CleanedTrips, Matches, RoadNetwork, Trips
 
 
 def read_network(path: Path) -> RoadNetwork:
@@ -30,7 +22,9 @@ def read_network(path: Path) -> RoadNetwork:
 def no_folder(path: Path, writer: str) -> Path:
     """Return the path of a file, or say that it is a folder."""
     if path.is_dir():
-        raise InvalidFile(f"{path} is a folder. Name the .npz that `limiirl roads {writer}` wrote.")
+        raise InvalidFile(
+            f"{path} is a folder. Name the .npz that `limiirl roads {writer}` wrote.", parameter="path", value=str(path)
+        )
     return path
 
 
@@ -40,7 +34,11 @@ def read_matched(network: Path, matches: Path) -> tuple[RoadNetwork, Matches]:
 
     roads, found = read_network(network), Matches.load(no_folder(matches, "match"))
     if found.settings.get("network", roads.fingerprint()) != roads.fingerprint():
-        raise InvalidFile(f"{matches} was matched to another network. Name that one, or match the trips again.")
+        raise InvalidFile(
+            f"{matches} was matched to another network. Name that one, or match the trips again.",
+            parameter="matches",
+            value=str(matches),
+        )
     return roads, found
 
 
@@ -52,17 +50,19 @@ def read_columns(given: list[str]) -> dict[str, str | None] | None:
     >>> read_columns(["lat=Breite,lon=Länge, östlich", "driver="])
     {'lat': 'Breite', 'lon': 'Länge, östlich', 'driver': None}
     """
-    from limiirl.roads.traces.tables import GUESSES
+    from limiirl.roads.traces import COLUMN_NAMES
 
     found: dict[str, str | None] = {}
     for text in given:
         # A comma may belong to a name; it ends one only where a role follows.
-        for pair in re.split(rf",(?=(?:{'|'.join(GUESSES)})=)", text):
+        for pair in re.split(rf",(?=(?:{'|'.join(COLUMN_NAMES)})=)", text):
             role, equals, name = pair.partition("=")
             if not equals:
                 raise InvalidParameter(
-                    f"--columns takes ROLE=NAME with a ROLE of {', '.join(GUESSES)}, or ROLE= to leave it out; got "
-                    f"{pair!r}."
+                    f"--columns takes ROLE=NAME with a ROLE of {', '.join(COLUMN_NAMES)}, or ROLE= for none; got "
+                    f"{pair!r}.",
+                    parameter="columns",
+                    value=pair,
                 )
             found[role.strip()] = name or None
     return found or None
@@ -71,9 +71,13 @@ def read_columns(given: list[str]) -> dict[str, str | None] | None:
 def check_file(out: Path) -> None:
     """Check, before the work is done, that a file can be written there."""
     if out.is_dir():
-        raise InvalidFile(f"{out} is a folder. Name a file in it with --out.")
+        raise InvalidFile(f"{out} is a folder. Name a file in it with --out.", parameter="out", value=str(out))
     if not out.parent.is_dir():
-        raise InvalidFile(f"There is no folder {out.parent} for {out.name}. Make it, or name another with --out.")
+        raise InvalidFile(
+            f"There is no folder {out.parent} for {out.name}. Make it, or name another with --out.",
+            parameter="out",
+            value=str(out),
+        )
 
 
 def check_trips(read: Trips, path: Path) -> None:
@@ -81,45 +85,23 @@ def check_trips(read: Trips, path: Path) -> None:
     if len(read) == 0:
         n = len(read.skipped)
         why = f" Of {n:,} that were skipped, the first was because {read.skipped[0].reason}." if n else ""
-        raise InvalidTrips(f"{path} holds no trip that can be used.{why} Give a file with trips of several fixes.")
+        raise InvalidTrips(
+            f"{path} holds no trip that can be used.{why} Give a file with trips of several fixes.",
+            parameter="trips",
+            value=str(path),
+        )
 
 
-def check_cleaned(cleaned: Cleaned, path: Path) -> None:
+def check_cleaned(cleaned: CleanedTrips, path: Path) -> None:
     """Check that something is left to match."""
     if len(cleaned) == 0:
         why = "; ".join(f"{count:,}: {reason}" for reason, count in cleaned.lost.items())
         raise InvalidTrips(
             f"Nothing is left to match of the {cleaned.n_trips:,} trips of {path} ({why}). Give longer trips, or "
-            "the map of their place."
+            "the map of their place.",
+            parameter="trips",
+            value=str(path),
         )
-
-
-def without_ends(cleaned: Cleaned, roads: RoadNetwork, metres: float) -> Cleaned:
-    """Return whole trips without their ends; those that were cut before have ends in the middle, and are left out.
-
-    Cleaning comes first: around an outlier that begins a trip there is nothing to hide.
-    """
-    from limiirl.roads import clean
-    from limiirl.roads.privacy import trim_ends
-
-    given = cleaned.trips
-    entire = replace(given[cleaned.whole], skipped=given.skipped, notes=given.notes)
-    trimmed = trim_ends(entire, metres)
-    if len(trimmed) == 0:
-        raise InvalidTrips(f"Nothing is left of any trip without {metres:g} m at both ends. Lower --trim.")
-    # A stop has kept its first and its last fix, between which there is no gap.
-    again = clean(trimmed, roads, max_gap_s=math.inf)
-    cut = {
-        _CUT_TRIP: int(np.unique(cleaned.source[~cleaned.whole]).size),
-        "nothing left without its ends": len(entire) - len(trimmed),
-    }
-    ends = {
-        f"in a trip {_CUT_TRIP}": given.n_fixes - entire.n_fixes,
-        "at the ends, trimmed": entire.n_fixes - trimmed.n_fixes,
-    }
-    lost = Counter(cleaned.lost) + Counter(again.lost) + Counter(cut)
-    dropped = Counter(cleaned.dropped) + Counter(again.dropped) + Counter(ends)
-    return replace(again, lost=lost, dropped=dropped, n_trips=cleaned.n_trips)
 
 
 def point(text: str | None, option: str = "--centre") -> tuple[float, float] | None:
@@ -129,7 +111,11 @@ def point(text: str | None, option: str = "--centre") -> tuple[float, float] | N
     try:
         lat, lon = (float(part) for part in text.split(","))
     except ValueError:
-        raise InvalidParameter(f"{option} takes LAT,LON in degrees, such as 41.148,-8.633; it is {text!r}.") from None
+        raise InvalidParameter(
+            f"{option} must be LAT,LON in degrees, such as 41.148,-8.633; got {text!r}.",
+            parameter=option.removeprefix("--"),
+            value=text,
+        ) from None
     return lat, lon
 
 
@@ -146,17 +132,23 @@ def read_zones(given: list[str]) -> list[tuple[float, ...]]:
         try:
             found.append(tuple(float(part) for part in text.split(",")))
         except ValueError:
-            raise InvalidParameter(f"--mask takes LAT,LON,METRES, such as 41.15,-8.61,300; it is {text!r}.") from None
+            raise InvalidParameter(
+                f"--mask must be LAT,LON,METRES, such as 41.15,-8.61,300; got {text!r}.", parameter="mask", value=text
+            ) from None
     return found
 
 
-def place(demos: Any, trip: str) -> int:
+def find_trip(demos: Any, trip: str) -> int:
     """Return the number of the demonstration of an id."""
+    import numpy as np
+
     ids = np.arange(len(demos)) if demos.ids is None else demos.ids
     found = np.flatnonzero(ids.astype(str) == trip)
     if not found.size:
         raise InvalidParameter(
-            f"No matched trip of 10 to 300 segments has the id {trip!r}; there are {len(demos)}, the first is {ids[0]}."
+            f"No matched trip of 10 to 300 segments has the id {trip!r}; the first of {len(demos)} is {ids[0]}.",
+            parameter="trip",
+            value=trip,
         )
     return int(found[0])
 
@@ -166,7 +158,9 @@ def some(demos: Any, n: int | None, seed: int) -> Any:
     if n is None or n >= len(demos):
         return demos
     if n < 1:
-        raise InvalidParameter(f"--trips must be at least 1; it is {n}.")
+        raise InvalidParameter(f"--trips must be at least 1; got {n}.", parameter="trips", value=n)
+    import numpy as np
+
     return demos[np.sort(np.random.default_rng(seed).permutation(len(demos))[:n])]
 
 

@@ -13,10 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limiirl.cli.inputs import check_target, make_mixture
-from limiirl.cli.mixtures import AsJson, Init, Seed, Setting
-from limiirl.cli.options import DeviceName, ExecutorName, Scheduler, Workers, resolve_executor, tell_device, with_device
-from limiirl.errors import InvalidFile
+from limiirl.cli.inputs import check_exists, check_target, make_mixture
+from limiirl.cli.options import (
+    AsJson,
+    DeviceName,
+    ExecutorName,
+    Init,
+    Scheduler,
+    Seed,
+    Setting,
+    Workers,
+    resolve_executor,
+    tell_device,
+    with_device,
+)
 
 if TYPE_CHECKING:
     from limiirl.mixture import Iteration
@@ -50,11 +60,9 @@ def features(
     from limiirl import MDP
     from limiirl.streams import write_features
 
-    if not mdp.is_file():
-        raise InvalidFile(f"There is no file {mdp}. Check the name and the folder.")
     with _told() as tell:
         store = write_features(
-            MDP.load(mdp),
+            MDP.load(check_exists(mdp)),
             source,
             out,
             by_group=by_group,

@@ -6,10 +6,11 @@ not.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,14 +18,15 @@ from numpy.typing import ArrayLike, NDArray
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.demos import Demonstrations, frozen
 from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips, LimiirlWarning
-from limiirl.roads.geometry import distance_m, passing_m, seen_m
-from limiirl.roads.traces.clean import Cleaned
+from limiirl.roads.geometry import distance_m, line_distance_m, offsets_m
+from limiirl.roads.network import RoadNetwork
+from limiirl.roads.traces.cleaning import CleanedTrips, clean
 from limiirl.roads.traces.trips import Trips
 
 Seed = int | np.random.Generator | None
 
 
-def trim_ends(trips: Trips | Cleaned, metres: float = 300.0, *, jitter: float = 0.5, seed: Seed = None) -> Trips:
+def trim_ends(trips: Trips | CleanedTrips, metres: float = 300.0, *, jitter: float = 0.5, seed: Seed = None) -> Trips:
     """Keep of every trip the longest stretch all of which is away from both its ends.
 
     A trip that passes its own beginning or end again would show it, be it between two fixes, so that what is on the
@@ -35,8 +37,8 @@ def trim_ends(trips: Trips | Cleaned, metres: float = 300.0, *, jitter: float = 
 
     Parameters
     ----------
-    trips : Trips or Cleaned
-        Cleaned.
+    trips : Trips or CleanedTrips
+        CleanedTrips.
     metres : float
         Least distance of what is left from the old end.
     jitter : float
@@ -65,18 +67,18 @@ def trim_ends(trips: Trips | Cleaned, metres: float = 300.0, *, jitter: float = 
     for end, metres_of_trip in zip((trips.offsets[:-1], trips.offsets[1:] - 1), radius, strict=True):
         lat, lon, most = trips.lat[end][trip], trips.lon[end][trip], metres_of_trip[trip]
         beyond &= distance_m(trips.lat, trips.lon, lat, lon) > most
-        xy = seen_m(lat, lon, trips.lat, trips.lon)
-        crossed[1:] |= passing_m(xy[:-1], xy[1:]) <= most[1:]
+        xy = offsets_m(lat, lon, trips.lat, trips.lon)
+        crossed[1:] |= line_distance_m(xy[:-1], xy[1:]) <= most[1:]
     keep = _longest_runs(beyond, crossed, trip)
     return _pieces(trips, keep, crossed, "trimmed from the ends")
 
 
-def mask_zones(trips: Trips | Cleaned, zones: Sequence[tuple[float, ...]]) -> Trips:
+def mask_zones(trips: Trips | CleanedTrips, zones: Sequence[tuple[float, ...]]) -> Trips:
     """Drop what lies in circles, and cut trips there, also where a trip passes through a circle between two fixes.
 
     Parameters
     ----------
-    trips : Trips or Cleaned
+    trips : Trips or CleanedTrips
         Any.
     zones : list of (lat, lon, radius in metres)
         Put a circle about a home off its middle, by an amount that you do not publish: its rim shows in the data.
@@ -98,8 +100,8 @@ def mask_zones(trips: Trips | Cleaned, zones: Sequence[tuple[float, ...]]) -> Tr
     inside, crossed = np.zeros((2, trips.n_fixes), dtype=np.bool_)
     for i, zone in enumerate(zones):
         lat, lon, radius = _zone(zone, i)
-        xy = seen_m(lat, lon, trips.lat, trips.lon)
-        within, passed = np.hypot(*xy.T) <= radius, passing_m(xy[:-1], xy[1:]) <= radius
+        xy = offsets_m(lat, lon, trips.lat, trips.lon)
+        within, passed = np.hypot(*xy.T) <= radius, line_distance_m(xy[:-1], xy[1:]) <= radius
         if not (within.any() or passed.any()):
             warnings.warn(
                 f"No trip comes into zones[{i}], {radius:g} m about latitude {lat:g}, longitude {lon:g}. Is it where "
@@ -112,8 +114,8 @@ def mask_zones(trips: Trips | Cleaned, zones: Sequence[tuple[float, ...]]) -> Tr
     return _pieces(trips, ~inside, crossed, "masked", rims=True)
 
 
-def _trips(given: Trips | Cleaned) -> Trips:
-    found = given.trips if isinstance(given, Cleaned) else given
+def _trips(given: Trips | CleanedTrips) -> Trips:
+    found = given.trips if isinstance(given, CleanedTrips) else given
     if not isinstance(found, Trips):
         raise InvalidTrips(f"trips must be Trips or what `clean` returns; it is a {type(given).__name__}.")
     return found
@@ -319,7 +321,7 @@ class RouteMask:
     Examples
     --------
     >>> demos = Demonstrations.from_lists([[0, 1], [1, 2], [1, 1]], groups=["ann", "bob", "bob"])
-    >>> mask = RouteMask.of(demos, n_segments=4, least=2)
+    >>> mask = RouteMask.from_demos(demos, n_segments=4, least=2)
     >>> mask.drivers.tolist(), mask.hidden.tolist()
     ([1, 2, 1, 0], [True, False, True, False])
     >>> mask.apply([5.0, 6.0, 7.0, 0.0])
@@ -334,7 +336,7 @@ class RouteMask:
         object.__setattr__(self, "drivers", frozen(np.asarray(self.drivers, dtype=np.int64)))
 
     @classmethod
-    def of(cls, demos: Demonstrations, n_segments: int, least: int = 5) -> RouteMask:
+    def from_demos(cls, demos: Demonstrations, n_segments: int, least: int = 5) -> RouteMask:
         """Count the drivers (`Demonstrations.groups`) of each segment."""
         if demos.groups is None:
             raise InvalidDemos(
@@ -342,7 +344,7 @@ class RouteMask:
                 "Give them groups: demos.replace(groups=...)."
             )
         _check_segments(demos, n_segments)
-        return cls(drivers_by_segment(demos, demos.states, n_segments), least)
+        return cls(count_drivers_by_segment(demos, demos.states, n_segments), least)
 
     @property
     def hidden(self) -> BoolArray:
@@ -388,33 +390,79 @@ def _positive(least: int) -> None:
         raise InvalidParameter(f"least must be at least 1; got {least}.")
 
 
-def drivers_of(demos: Demonstrations) -> IntArray:
+def index_drivers(demos: Demonstrations) -> IntArray:
     """Return the driver (N,) of each trip, numbered from 0; another for each where they are not known.
 
     Examples
     --------
-    >>> drivers_of(Demonstrations.from_lists([[0], [1], [2]], groups=["bob", "ann", "bob"]))
+    >>> index_drivers(Demonstrations.from_lists([[0], [1], [2]], groups=["bob", "ann", "bob"]))
     array([1, 0, 1])
     """
     groups = np.arange(len(demos)) if demos.groups is None else demos.groups
     return np.asarray(np.unique(groups, return_inverse=True)[1])
 
 
-def drivers_by_segment(demos: Demonstrations, passed: IntArray, n_segments: int) -> IntArray:
+def count_drivers_by_segment(demos: Demonstrations, passed: IntArray, n_segments: int) -> IntArray:
     """Return how many drivers (S,) pass each segment; `passed` has one for every state of the demonstrations."""
-    pairs = np.unique(np.repeat(drivers_of(demos), demos.lengths) * np.int64(n_segments) + passed)
+    pairs = np.unique(np.repeat(index_drivers(demos), demos.lengths) * np.int64(n_segments) + passed)
     return np.bincount(pairs % n_segments, minlength=n_segments)
 
 
-def drivers_by_street(demos: Demonstrations, opposite: IntArray) -> IntArray:
+def count_drivers_by_street(demos: Demonstrations, opposite: IntArray) -> IntArray:
     """Return how many drivers (S,) pass each street, either way; `opposite` (S,) is that of `RoadNetwork`.
 
     Examples
     --------
     >>> both = Demonstrations.from_lists([[0], [1], [2]], groups=["ann", "bob", "bob"])
-    >>> drivers_by_street(both, np.array([1, 0, -1]))
+    >>> count_drivers_by_street(both, np.array([1, 0, -1]))
     array([2, 2, 1])
     """
     own = np.arange(opposite.size)
     street = np.where(opposite >= 0, np.minimum(opposite, own), own)
-    return np.asarray(drivers_by_segment(demos, street[demos.states], opposite.size)[street])
+    return np.asarray(count_drivers_by_segment(demos, street[demos.states], opposite.size)[street])
+
+
+_CUT_TRIP = "cut before its ends could be trimmed"
+
+
+def trim_cleaned(cleaned: CleanedTrips, network: RoadNetwork, metres: float) -> CleanedTrips:
+    """Trim the ends of whole trips, clean the rest again, and account for every trip and fix.
+
+    Trips that cleaning cut have ends in the middle, and are left out. Cleaning comes before trimming: an outlier at
+    the beginning of a trip would be trimmed in place of the home.
+
+    Parameters
+    ----------
+    cleaned : CleanedTrips
+        Trips cleaned on `network`.
+    network : RoadNetwork
+    metres : float
+        As of `trim_ends`.
+
+    Raises
+    ------
+    InvalidTrips
+        If nothing is left of any trip.
+    """
+    given = cleaned.trips
+    entire = replace(given[cleaned.whole], skipped=given.skipped, notes=given.notes)
+    trimmed = trim_ends(entire, metres)
+    if len(trimmed) == 0:
+        raise InvalidTrips(
+            f"Nothing is left of any trip without {metres:g} m at both ends. Trim less.",
+            parameter="metres",
+            value=metres,
+        )
+    # A stop has kept its first and its last fix, between which there is no gap.
+    again = clean(trimmed, network, max_gap_s=math.inf)
+    cut = {
+        _CUT_TRIP: int(np.unique(cleaned.source[~cleaned.whole]).size),
+        "nothing left without its ends": len(entire) - len(trimmed),
+    }
+    ends = {
+        f"in a trip {_CUT_TRIP}": given.n_fixes - entire.n_fixes,
+        "at the ends, trimmed": entire.n_fixes - trimmed.n_fixes,
+    }
+    lost = Counter(cleaned.lost) + Counter(again.lost) + Counter(cut)
+    dropped = Counter(cleaned.dropped) + Counter(again.dropped) + Counter(ends)
+    return replace(again, lost=lost, dropped=dropped, n_trips=cleaned.n_trips)

@@ -1,12 +1,12 @@
-"""What the road commands do with trips before they match them."""
+"""Trimming the ends of cleaned trips: every trip and fix is accounted for."""
 
 import numpy as np
-import pytest
 
-from limiirl.cli.roads_inputs import without_ends
 from limiirl.errors import InvalidTrips
 from limiirl.roads import RoadNetwork, Trips, clean
 from limiirl.roads.geometry import Plane, distance_m
+from limiirl.roads.privacy import trim_cleaned
+from tests.helpers import raises
 
 PLANE = Plane(41.15, -8.63)
 CORNERS = PLANE.degrees([[-5000.0, -5000.0], [5000.0, -5000.0], [5000.0, 5000.0]])
@@ -22,7 +22,7 @@ def drives(*lines: list[float]) -> Trips:
 def test_an_outlier_at_the_beginning_does_not_save_the_home():
     steps = np.arange(0.0, 3000.0, 100.0)
     homes = [100.0, 0.0]  # the first true fix of the trip with the outlier is at 100 m
-    left = without_ends(clean(drives([4000.0, *steps[1:]], list(steps)), NETWORK), NETWORK, 250.0).trips
+    left = trim_cleaned(clean(drives([4000.0, *steps[1:]], list(steps)), NETWORK), NETWORK, 250.0).trips
     assert 1 in left.ids
     for trip, (lat, lon, _) in zip(left.ids.tolist(), left, strict=True):
         for end in (homes[trip], steps[-1]):
@@ -33,12 +33,12 @@ def test_every_trip_is_still_accounted_for():
     steps = list(np.arange(0.0, 3000.0, 100.0))
     # The second is too short for its ends whatever is drawn, the third has a jump in the middle.
     cleaned = clean(drives(steps, steps[:5], [*steps[:15], *(x + 1500.0 for x in steps[15:])]), NETWORK)
-    left = without_ends(cleaned, NETWORK, 250.0)
+    left = trim_cleaned(cleaned, NETWORK, 250.0)
     assert left.n_trips == 3
     assert len(left.trips) == 1
     assert left.lost == {"cut before its ends could be trimmed": 1, "nothing left without its ends": 1}
 
 
 def test_nothing_left_is_said():
-    with pytest.raises(InvalidTrips, match="Nothing is left of any trip without 2000 m at both ends. Lower --trim."):
-        without_ends(clean(drives(list(np.arange(0.0, 3000.0, 100.0))), NETWORK), NETWORK, 2000.0)
+    with raises(InvalidTrips, parameter="metres", value=2000.0):
+        trim_cleaned(clean(drives(list(np.arange(0.0, 3000.0, 100.0))), NETWORK), NETWORK, 2000.0)
