@@ -2,9 +2,13 @@
 PYTHON ?= python3
 # Test processes. Two suit two cores; JOBS=0 runs in one process, which a debugger needs.
 JOBS ?= 2
-# A file's tests stay in one process, so that what they share is made once; and the processes have the cores, for which
-# the threads of a BLAS in each would fight.
+# The tests of a file stay in one process, so that its fixtures are made once. The processes have the cores; threads of a
+# BLAS in each would compete for them.
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+# The tiers of tests: see the markers in pyproject.toml.
+COSTLY = integration or cluster or browser or docs or gpu or slow
+# These start processes or draw whole pages.
+NOT_QUICK = tests/executors tests/experiments tests/report tests/testing
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,19 +17,25 @@ BENCHMARKS := engine small growth solvers fit rounding many sticks gevd trials m
 .DEFAULT_GOAL := help
 # Benchmarks that run at once measure each other.
 .NOTPARALLEL:
-.PHONY: help demo test slow check bench results paper docs clean $(BENCHMARKS:%=result-%)
+.PHONY: help demo quick test test-all warm check bench results paper docs clean $(BENCHMARKS:%=result-%)
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.core ## fit a small built-in problem, compare initialisations, and write report/index.html
 	$(BIN)/limiirl demo
 
-test: $(VENV)/.dev ## run the tests, but for a few slow ones
-	$(PYTEST) -m "not slow"
+quick: $(VENV)/.dev ## run the unit tests
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not ($(COSTLY) or property)" $(NOT_QUICK:%=--ignore=%)
 
-slow: $(VENV)/.dev ## run the slow tests: studies killed at random moments, a wheel alone, the paper's table
-	$(PYTEST) -m slow
+test: $(VENV)/.dev warm ## run the unit, property and parity tests, and a few of each kind that takes longer
+	HYPOTHESIS_PROFILE=test $(PYTEST) -m "smoke or not ($(COSTLY))"
+
+test-all: $(VENV)/.dev warm ## run every test
+	$(PYTEST)
+
+warm: $(VENV)/.dev # compile the kernels once, before several test processes would each compile them
+	$(BIN)/python -m tests.warm
 
 check: $(VENV)/.dev ## lint, formatting, types, layers, and the examples of the docstrings
 	$(BIN)/ruff check .

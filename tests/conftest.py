@@ -1,6 +1,7 @@
 """What every test may use: the shared data, and hypothesis set to repeat itself exactly."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,14 +13,41 @@ from tests.oracles.clusters import Cluster, cluster
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Numba compiles during the first example, which is no sign of a slow strategy. `tests.helpers.examples` scales the numbers of
-# examples by the profile's, where 100 stand for all of them: `make quick` and `make test` draw fewer than `make test-all`.
+# Numba compiles during the first example, which is no sign of a slow strategy. `tests.helpers.examples` scales numbers
+# of examples by the profile's, where 100 stand for all: `make quick` and `make test` draw fewer than `make test-all`.
 settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
 settings.register_profile("test", settings.get_profile("ci"), max_examples=40)
 # HYPOTHESIS_PROFILE=explore looks for new counter-examples; one that it finds belongs into the test as @example.
 settings.register_profile("explore", settings.get_profile("ci"), derandomize=False, max_examples=2000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# Marker: the folders or files whose tests have it.
+_BY_PATH = {
+    "integration": re.compile(r"tests/integration/"),
+    "cluster": re.compile(r"tests/integration/test_.*(dask|records_executors)"),
+    "docs": re.compile(r"tests/integration/test_(docs|readme)"),
+    "gpu": re.compile(r"tests/gpu/|test_gpu_"),
+    "property": re.compile(r"_properties\.py$"),
+}
+_BROWSER = {"browser", "browser_at_hand", "require_browser", "examine"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by cost, for the tiers of the Makefile."""
+    emulated: set[str] = set()
+    for item in items:
+        path = item.path.relative_to(ROOT).as_posix()
+        for name, pattern in _BY_PATH.items():
+            if pattern.search(path):
+                item.add_marker(name)
+        if isinstance(item, pytest.Function):
+            if _BROWSER & {*item.fixturenames, *item.function.__code__.co_names}:
+                item.add_marker("browser")
+            # Each test of the GPU once: its first case.
+            if item.get_closest_marker("gpu") and item.nodeid.partition("[")[0] not in emulated:
+                emulated.add(item.nodeid.partition("[")[0])
+                item.add_marker("smoke")
 
 
 def locate_shared_data(name: str) -> Path:

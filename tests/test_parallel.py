@@ -48,6 +48,7 @@ def chosen(executor: Any = None, **changes: Any) -> ll.Selection:
     return ll.select_intents(MDP, DEMOS, (1, 2, 3), executor=executor, **(given | changes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refine", [None, "split_merge"])
 def test_starts_at_once_find_what_starts_one_by_one_find(refine: str | None, session: Session) -> None:
     alone, spread_out = restarts(refine=refine).fit(MDP, DEMOS), restarts(refine=refine)
@@ -94,6 +95,7 @@ def test_what_a_model_settles_in_its_fit_comes_back(session: Session) -> None:
     np.testing.assert_array_equal(spread_out.predict_proba(DEMOS), alone.predict_proba(DEMOS))
 
 
+@pytest.mark.slow
 def test_each_start_is_told_of_when_it_has_ended(session: Session) -> None:
     told: dict[bool, list[tuple[int, float]]] = {True: [], False: []}
     for elsewhere, seen in told.items():
@@ -102,6 +104,7 @@ def test_each_start_is_told_of_when_it_has_ended(session: Session) -> None:
     assert told[True] == told[False]
 
 
+@pytest.mark.slow
 def test_a_selection_is_the_same_whatever_does_its_fits(session: Session) -> None:
     alone = chosen()
     with ThreadPoolExecutor(1) as pool:
@@ -125,6 +128,7 @@ def fails_at_two(points: Any, n_intents: int, rng: Any) -> Any:
     return np.arange(len(points)) % n_intents
 
 
+@pytest.mark.slow
 def test_failures_are_noted_alike(session: Session) -> None:
     given = {"mixture": ll.IntentMixture(irl=IRL, init=fails_at_two), "resamples": 0}
     alone, elsewhere = chosen(**given), chosen(session, **given)

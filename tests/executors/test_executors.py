@@ -118,6 +118,7 @@ def test_a_task_whose_worker_died_is_tried_again(tmp_path: Path) -> None:
     assert (tmp_path / "died").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_task_that_always_kills_is_lost_and_no_other(workers: int) -> None:
     results = dict(execute(functools.partial(die_always, 4), TASKS, Executor(workers=workers)))
@@ -200,6 +201,7 @@ def test_an_interrupt_ends_the_run_and_its_workers_quietly(tmp_path: Path, group
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_workers_do_not_outlive_a_killed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -259,6 +261,7 @@ def test_results_in_the_order_of_the_tasks(tmp_path: Path) -> None:
     assert list(mapped) == list(range(8))
 
 
+@pytest.mark.slow
 def test_a_lost_task_is_named_where_all_results_are_needed() -> None:
     with raises(BackendUnavailable, value=7, index=2):
         map_ordered(functools.partial(die_always, 7), [5, 6, 7, 8], Executor(workers=1))

@@ -36,6 +36,7 @@ def test_agents_share_the_demonstrations_of_their_intent_and_nothing_is_lost():
             np.testing.assert_allclose(problem.demos.features(0.99)[2 * k + i], expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_methods_meet_the_same_agents_and_seeds_differ():
     one, other = (make_agents(ELEMENTS.with_(init=init), 3) for init in ("kmeans", "labels"))
     assert one is other
@@ -113,6 +114,7 @@ def test_what_cannot_be_recorded_by_agents_is_a_record_that_says_so():
         make_agents(ELEMENTS.with_(n_agents=None), 0)
 
 
+@pytest.mark.slow
 def test_sigma_girl_is_computed_without_gymnasium():
     code = (
         "import sys; sys.modules['gymnasium'] = None\n"

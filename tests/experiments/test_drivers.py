@@ -427,6 +427,7 @@ class TestResume:
         file.write_text(file.read_text().replace('"device": "cpu"', '"device": "gpu"'))
         assert read_drivers(copy).plan.device == "gpu"  # what was computed with one can be read without
 
+    @pytest.mark.slow
     @pytest.mark.skipif(compiler() is None, reason="no C++ compiler to emulate a GPU")
     @pytest.mark.parametrize("method", ["one intent", "one intent, to a destination"])
     def test_a_trial_on_a_gpu_is_that_of_the_cpu(self, data, results, monkeypatch, method):

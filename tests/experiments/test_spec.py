@@ -67,6 +67,7 @@ def test_what_has_no_effect_on_agents_of_a_worlds_own_is_refused(name, value):
         Spec(world="ContinuousPuddleWorld", **{name: value})
 
 
+@pytest.mark.slow
 def test_hashes_do_not_depend_on_the_process():
     code = "from limiirl.experiments.studies import BASE; print(BASE.hash)"
     for seed in ("0", "1"):

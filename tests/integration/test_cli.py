@@ -62,6 +62,7 @@ def test_settings_take_tuples_and_lists_alike(folder):
         assert list(IntentMixture.load(folder / "tuples").irl.bounds) == [-5, 5]
 
 
+@pytest.mark.smoke
 def test_fit_then_predict(folder):
     printed = limiirl(folder, "fit", "walks.parquet", *FIT, "--out", "intents").stdout
     assert "2 intents behind 60 demonstrations" in printed
@@ -160,6 +161,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[message[:20] for _, message in REFUSED])
 def test_bad_input_is_one_sentence_and_code_2(folder, arguments, message):
     (folder / "broken.csv").write_text("demo,t\na,0\n")

@@ -24,6 +24,7 @@ def agents(tmp_path_factory):
     return path
 
 
+@pytest.mark.smoke
 def test_agents_are_fitted_saved_and_told_apart(agents, tmp_path):
     fitted = run(app, ["fit", str(agents), "-k", "2", "--model", "SigmaGIRL", "--out", str(tmp_path / "mix"), "--json"])
     assert fitted.exit_code == 0, fitted.output

@@ -11,6 +11,8 @@ from limiirl.metrics.evaluate import evaluate
 from tests.integration.test_cli import limiirl
 from tests.oracles.mixture import TASTES, crossings, walks
 
+pytestmark = pytest.mark.smoke
+
 TRUTH = RewardEnsemble([0.6, 0.4], TASTES)
 
 

@@ -8,8 +8,8 @@ import pytest
 from limiirl import DestinationMaxEnt, IntentMixture
 from limiirl.forecast import Forecaster
 from limiirl.report.roads import change_page, turn_words
-from limiirl.roads import City, Matches, RoadNetwork, close_streets, segments_at
-from limiirl.roads.closures import facts
+from limiirl.roads import City, Matches, RoadNetwork, close_streets, nearest_segments
+from limiirl.roads.closures import summarize_closure
 from tests.integration.test_cli import limiirl
 
 FILES = ("town.npz", "styles", "m.npz")
@@ -83,9 +83,10 @@ class TestClose:
         assert found["closed"]["segments"] == both
         forecaster = Forecaster(IntentMixture.load(folder / "styles"), trips)
         wanted = close_streets(town, forecaster, trips, both)
-        assert found == json.loads(json.dumps(facts(wanted)))
+        assert found == json.loads(json.dumps(summarize_closure(wanted)))
         assert found["trips_passed"] >= 5
 
+    @pytest.mark.smoke
     def test_in_words_with_a_page(self, folder, place):
         told = closed(folder, "--at", place, "--least", "2", "--page", "closed-page")
         for said in (
@@ -206,7 +207,7 @@ class TestForecast:
 def test_the_page_marks_what_is_closed(folder, town, trips, place):
     lat, lon = (float(part) for part in place.split(","))
     forecaster = Forecaster(IntentMixture.load(folder / "styles"), trips)
-    closure = close_streets(town, forecaster, trips, segments_at(town, lat, lon), least=2)
+    closure = close_streets(town, forecaster, trips, nearest_segments(town, lat, lon), least=2)
     page = change_page(closure)
     layers = {layer.title: layer for layer in page.maps[0].layers}
     assert list(layers) == ["Streets", "Change", "Trips before", "Trips after", "Closed", "Where it is"]

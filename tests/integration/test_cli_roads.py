@@ -19,7 +19,7 @@ from limiirl.cli.reproduce import _plain, table
 from limiirl.experiments.drivers import DriverResults
 from limiirl.experiments.drivers_trial import DriverPlan, DriverRecord
 from limiirl.forecast import Forecaster
-from limiirl.roads import City, Matches, RoadNetwork, record
+from limiirl.roads import City, Matches, RoadNetwork, simulate_gps
 from tests.integration.test_cli import limiirl
 from tests.oracles.town_maps import write_xml
 
@@ -50,7 +50,7 @@ def folder(city, driven, tmp_path_factory):
     place = tmp_path_factory.mktemp("roads")
     city.network.save(place / "town.npz")
     City(seed=2, radius_km=0.8).network.save(place / "other.npz")
-    trips = record(city.network, driven, noise_m=4.0, step_s=5.0)
+    trips = simulate_gps(city.network, driven, noise_m=4.0, step_s=5.0)
     with (place / "trips.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["TRIP_ID", "CALL_TYPE", "TAXI_ID", "TIMESTAMP", "MISSING_DATA", "POLYLINE"])
@@ -213,6 +213,7 @@ class TestMatch:
 
 
 class TestFit:
+    @pytest.mark.smoke
     def test_says_what_was_learned(self, folder, matched, fitted):
         assert fitted["unit"] == "groups"
         assert fitted["n_units"] == 5

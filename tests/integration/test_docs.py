@@ -26,7 +26,7 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [pytest.param(PROGRAMS[0], marks=pytest.mark.smoke), *PROGRAMS[1:]])
 def test_page_prints_what_it_says(name: str, tmp_path: Path):
     text = (DOCS / name).read_text(encoding="utf-8")
     program = Example("\n".join(blocks(text, "python")), "".join(blocks(text, "text")))

@@ -79,6 +79,7 @@ def executor(two: Cluster) -> Executor:
     return Executor("dask", scheduler=two.address)
 
 
+@pytest.mark.smoke
 def test_results_are_those_of_a_loop(executor: Executor) -> None:
     assert dict(execute(spectrum, TASKS, executor)) == {seed: spectrum(seed) for seed in TASKS}
 

@@ -104,6 +104,7 @@ class TestRecordings:
         assert (min(np.array(visits)[found.labels]), max(np.array(visits)[found.labels])) == (81, 400)
         assert (min(np.array(visits)[~found.labels]), max(np.array(visits)[~found.labels])) == (9, 202)
 
+    @pytest.mark.smoke
     def test_every_recorded_move_is_possible(self, shared_data: Callable[[str], Path]):
         found = recordings.read(shared_data("mouse_labyrinth"))
         pieces = recordings.cut(found, 20)

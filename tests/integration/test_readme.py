@@ -8,6 +8,8 @@ import pytest
 
 from tests.readme import README, Example, examples, run_example, tidy
 
+pytestmark = pytest.mark.smoke
+
 ROOT = README.parent
 PAGES = sorted([README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
 EXAMPLES = examples(README.read_text(encoding="utf-8"))

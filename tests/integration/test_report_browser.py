@@ -19,6 +19,7 @@ def findings(browser_at_hand: None, tmp_path_factory: pytest.TempPathFactory) ->
     return examine(page.rename(tmp_path_factory.mktemp("alone") / "page.html"), printed=True)
 
 
+@pytest.mark.smoke
 def test_the_page_has_no_fault(findings: Findings) -> None:
     assert findings.faults == {}
 

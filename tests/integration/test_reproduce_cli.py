@@ -38,6 +38,7 @@ def folder(tmp_path):
 # What is there, what is refused and what is printed.
 
 
+@pytest.mark.smoke
 def test_a_run_that_is_done_is_skipped_and_reported(folder):
     done = command("reproduce", "margin", "--repeats", 3, "--out", folder)
     assert "Margin between the intents, 3 worlds" in done.stdout

@@ -8,10 +8,10 @@ import pytest
 from limiirl import roads
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.roads.matching.evaluation import recovered
-from limiirl.roads.matching.match import match
+from limiirl.roads.matching.evaluation import path_recovery
+from limiirl.roads.matching.match_trips import match
 from limiirl.roads.synthetic.demo import STAGES, run_demo
-from limiirl.roads.traces.clean import clean
+from limiirl.roads.traces.cleaning import clean
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def demos(city):
 
 @pytest.fixture(scope="module")
 def noisy(city, demos):
-    cleaned = clean(roads.record(city.network, demos, noise_m=30.0), city.network)
+    cleaned = clean(roads.simulate_gps(city.network, demos, noise_m=30.0), city.network)
     return cleaned, match(city.network, cleaned, threads=1)
 
 
@@ -43,7 +43,7 @@ def demo(told):
 class TestRecovered:
     def test_is_the_overlap_of_multisets(self, city, demos, noisy):
         cleaned, matches = noisy
-        found = recovered(city.network, demos, matches, cleaned.source)
+        found = path_recovery(city.network, demos, matches, cleaned.source)
         length = city.network.length_m
         for i, demo in enumerate(demos):
             true, seen = Counter(demo.states.tolist()), Counter()
@@ -55,18 +55,18 @@ class TestRecovered:
         assert found.added > 0.0
 
     def test_trips_of_which_nothing_is_left_count_as_missed(self, city, demos):
-        trips = roads.record(city.network, demos, noise_m=1.0)
+        trips = roads.simulate_gps(city.network, demos, noise_m=1.0)
         some = match(city.network, trips[:20], threads=1)
-        found = recovered(city.network, demos, some, np.arange(20))
+        found = path_recovery(city.network, demos, some, np.arange(20))
         assert np.all(found.found_m[20:] == 0.0)
         np.testing.assert_allclose(found.driven_m.sum(), city.network.length_m[demos.states].sum(), rtol=1e-12)
         assert found.share < 0.8
 
     def test_source_says_which_trip_a_match_belongs_to(self, city, demos):
-        trips = roads.record(city.network, demos, noise_m=20.0)
+        trips = roads.simulate_gps(city.network, demos, noise_m=20.0)
         forth, back = (match(city.network, some, threads=1) for some in (trips, trips[::-1]))
         order = np.arange(len(demos))[::-1]
-        found, again = recovered(city.network, demos, forth), recovered(city.network, demos, back, order)
+        found, again = path_recovery(city.network, demos, forth), path_recovery(city.network, demos, back, order)
         np.testing.assert_allclose(again.found_m, found.found_m, rtol=1e-12)
         assert found.share > 0.9
 
@@ -80,19 +80,20 @@ class TestRecovered:
         while len(lap) < 2 or lap[-1] != lap[0]:
             lap.append(next(s for s in graph[lap[-1]] if s in set(ring)))
         once, twice = Demonstrations.from_lists([lap]), Demonstrations.from_lists([lap + lap[1:]])
-        matches = match(network, roads.record(network, once, noise_m=1.0, step_s=5.0), threads=1)
-        np.testing.assert_allclose(recovered(network, once, matches).share, 1.0, rtol=1e-12)
-        np.testing.assert_allclose(recovered(network, twice, matches).share, 0.5, atol=0.02)
+        matches = match(network, roads.simulate_gps(network, once, noise_m=1.0, step_s=5.0), threads=1)
+        np.testing.assert_allclose(path_recovery(network, once, matches).share, 1.0, rtol=1e-12)
+        np.testing.assert_allclose(path_recovery(network, twice, matches).share, 0.5, atol=0.02)
 
     def test_a_source_that_does_not_fit(self, city, demos, noisy):
         with pytest.raises(InvalidParameter, match="source must name one of 30 true paths"):
-            recovered(city.network, demos, noisy[1], np.arange(3))
+            path_recovery(city.network, demos, noisy[1], np.arange(3))
 
 
 class TestDemo:
+    @pytest.mark.smoke
     def test_finds_what_was_driven(self, demo):
-        assert demo.recovered.share >= 0.98
-        assert demo.recovered.added <= 0.02
+        assert demo.recovery.share >= 0.98
+        assert demo.recovery.added <= 0.02
         assert demo.matches.n_whole >= 0.95 * len(demo.driven.demos)
 
     def test_tells_drivers_apart_and_single_trips_less(self, demo):

@@ -9,6 +9,8 @@ import pytest
 
 import limiirl as ll
 
+pytestmark = pytest.mark.smoke
+
 # The data set's README: a complete binary tree; node n has the children 2n + 1 and 2n + 2; node 0 is next to the home.
 N_NODES = 127
 

@@ -143,6 +143,7 @@ def at_once(job, folder, writers):
             assert writer.finish() == []
 
 
+@pytest.mark.smoke
 def test_several_writers_at_once_lose_nothing_and_double_nothing(tmp_path):
     at_once(write_shared, tmp_path / "run", writers=3)
     assert [record.seed for record in read(tmp_path / "run")] == list(range(30 * 11 + 40))

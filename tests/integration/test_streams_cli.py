@@ -48,6 +48,7 @@ def limiirl(folder, *arguments: str, code: int = 0) -> Done:
     return Done(out.getvalue(), err.getvalue())
 
 
+@pytest.mark.smoke
 def test_from_files_to_memberships(folder):
     said = limiirl(folder, "features", "walks", "--mdp", "town.npz", "--out", "again")
     assert said.stdout == "300 demonstrations with 3 features in 3 parts, in again.\n"

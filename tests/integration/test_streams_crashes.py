@@ -10,7 +10,7 @@ import pytest
 
 from limiirl import IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidFile, InvalidParameter
-from limiirl.streams import Calls, FeatureStore, fit_streamed, write_features
+from limiirl.streams import FunctionSource, FeatureStore, fit_streamed, write_features
 from tests.oracles.forks import fork
 from tests.oracles.mixture import TASTES, crossings, walks
 
@@ -27,7 +27,7 @@ def job(folder, say):
         say(f"part {i}")
         return demos[200 * i : 200 * (i + 1)]
 
-    store = write_features(crossings(), Calls(part, PARTS), f"{folder}/features")
+    store = write_features(crossings(), FunctionSource(part, PARTS), f"{folder}/features")
     mix = IntentMixture(2, MaxEnt(bounds=(-5, 5)), max_iter=ITERATIONS, tol=0.0, random_state=0)
     mix.set_params(callback=lambda start, entry: say(f"iteration {entry.iteration}"))
     fit_streamed(mix, crossings(), store, sample=500, checkpoint=f"{folder}/fit.npz")
@@ -137,6 +137,7 @@ def test_stopped_after_any_iteration_it_goes_on_with_the_same_bits(tmp_path, sto
     np.testing.assert_array_equal([e.weights for e in again.history_], [e.weights for e in whole.history_])
 
 
+@pytest.mark.smoke
 def test_a_fit_that_has_ended_is_returned_or_goes_on(tmp_path, store):
     place = tmp_path / "fit.npz"
     short = fit_streamed(fitting(max_iter=3), crossings(), store, checkpoint=place)

@@ -167,6 +167,7 @@ def test_kernels_that_wait_for_each_other_are_known() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @NEEDS_COMPILER
 def test_more_intents_than_threads_of_a_block(emulated: None) -> None:
     """A block has 1024 at most; the CPU's kernels too are compiled for fewer columns."""

@@ -17,6 +17,8 @@ from tests.oracles.browser import examine, require_browser
 from tests.oracles.records import made
 from tests.oracles.report import filled, half_width, made_up, reader, rows
 
+pytestmark = pytest.mark.slow
+
 WORLDS = 9
 MODELS, ELEMENTS, WIND = (STUDIES[name] for name in GROUPS["beyond"])
 

@@ -13,6 +13,8 @@ from limiirl.report.studies.report import title_of
 from tests.oracles.browser import examine, require_browser
 from tests.oracles.report import filled, half_width, reader, rows
 
+pytestmark = pytest.mark.slow
+
 REPEATS = 9
 ML, SIGMA = STUDIES["mlirl"], STUDIES["sigma-girl"]
 WARM = [name for name in SIGMA_METHODS if name.startswith(("k-means", "GMM"))]
@@ -38,6 +40,7 @@ def raw(store):
     return reader(store, REPEATS)
 
 
+@pytest.mark.smoke
 def test_every_figure_and_table_is_there(folder):
     figures = {path.stem for path in (folder / "figures").glob("*.svg")}
     boxes = {f"sigma-girl-{n}" for n in SIGMA.points}

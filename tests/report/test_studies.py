@@ -21,6 +21,8 @@ from tests.oracles.browser import examine, require_browser
 from tests.oracles.records import made
 from tests.oracles.report import rows
 
+pytestmark = pytest.mark.slow
+
 WORLDS = 3
 
 

@@ -80,6 +80,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_earlier_page_and_no_scraps(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -139,6 +140,7 @@ def test_progress_counts_to_its_end(tmp_path: Path) -> None:
     assert seen == [(0, 3, "F"), (1, 3, "F"), (2, 3, "page"), (3, 3, "done")]
 
 
+@pytest.mark.slow
 def test_drawing_starts_no_window_and_imports_no_pyplot(tmp_path: Path) -> None:
     program = (
         "import sys; from tests.oracles.report import every_kind; from limiirl.report import write\n"

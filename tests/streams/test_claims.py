@@ -10,8 +10,8 @@ import pytest
 from limiirl import Demonstrations
 from limiirl._io import atomic_write
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter, MissingFile
-from limiirl.streams import Calls, FeatureStore, write_features
-from limiirl.streams.sources import check_names, keys_of
+from limiirl.streams import FunctionSource, FeatureStore, write_features
+from limiirl.streams.sources import check_names, hash_names
 from limiirl.streams.store import StoredPart
 from limiirl.streams.write import claim
 from tests.oracles.forks import fork
@@ -41,6 +41,7 @@ def write_many(pipe, folder):
     pipe.send(store.fingerprint)
 
 
+@pytest.mark.slow
 def test_writers_at_once_all_end_with_the_same_store(tmp_path):
     for turn in range(3):
         with fork(write_many, tmp_path / str(turn)) as one, fork(write_many, tmp_path / str(turn)) as other:
@@ -56,11 +57,11 @@ def test_another_writer_in_the_middle_changes_nothing(tmp_path, walked):
 
     def interrupted(i):
         if i == 1:
-            write_features(crossings(), Calls(lambda j: parts[j], 3), tmp_path / "both")
+            write_features(crossings(), FunctionSource(lambda j: parts[j], 3), tmp_path / "both")
         return parts[i]
 
-    store = write_features(crossings(), Calls(interrupted, 3), tmp_path / "both")
-    alone = write_features(crossings(), Calls(lambda j: parts[j], 3), tmp_path / "alone")
+    store = write_features(crossings(), FunctionSource(interrupted, 3), tmp_path / "both")
+    alone = write_features(crossings(), FunctionSource(lambda j: parts[j], 3), tmp_path / "alone")
     assert store.fingerprint == alone.fingerprint
 
 
@@ -188,18 +189,18 @@ def test_beyond_what_fits_a_sample_and_the_borders_are_compared():
 
 def test_equal_keys_alone_are_no_proof():
     same = np.array([3.0]), np.array([3.0], dtype=np.float64).view(np.int64)
-    assert keys_of(np.array([2.5]))[0] == keys_of(np.array([2.5]).view(np.int64))[0]
+    assert hash_names(np.array([2.5]))[0] == hash_names(np.array([2.5]).view(np.int64))[0]
     check_names([Named("a", [2.5]), Named("b", np.array([2.5]).view(np.int64))], "group")
-    assert keys_of(same[0])[0] != keys_of(same[1])[0]
+    assert hash_names(same[0])[0] != hash_names(same[1])[0]
 
 
 def test_keys_depend_on_names_alone():
     names = np.array(["", "a", "b", "ab", "ba", "aa", "a" * 40, "\U0001f600", "1"])
-    wide = keys_of(names)
+    wide = hash_names(names)
     assert np.unique(wide).size == len(names)
     for name, key in zip(names, wide, strict=True):
-        assert keys_of(np.array([name]))[0] == key
+        assert hash_names(np.array([name]))[0] == key
     numbers = np.array([0, 1, -1, 2**62, -(2**63)])
-    np.testing.assert_array_equal(keys_of(numbers[:3]), keys_of(numbers[:3].astype(float)))
-    assert keys_of(np.array([-0.0]))[0] == keys_of(np.array([0]))[0]
-    assert np.unique(keys_of(numbers)).size == 5
+    np.testing.assert_array_equal(hash_names(numbers[:3]), hash_names(numbers[:3].astype(float)))
+    assert hash_names(np.array([-0.0]))[0] == hash_names(np.array([0]))[0]
+    assert np.unique(hash_names(numbers)).size == 5

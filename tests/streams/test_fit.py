@@ -51,6 +51,7 @@ def test_one_part_gives_the_bits_of_the_fit_in_memory(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_demonstrations_of_24_features_agree_to_1e_8(tmp_path):
     world = SyntheticWorld(n_intents=3, n_features=24, n_states=60, separation=0.3, seed=1)
     demos, _ = world.sample(100_000, seed=2)

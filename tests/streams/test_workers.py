@@ -1,6 +1,7 @@
 """Streams on worker processes: the same files and the same bits as in this process."""
 
 import numpy as np
+import pytest
 
 from limiirl.executors import Executor
 from limiirl.kernels.e_step import Weighed
@@ -9,6 +10,7 @@ from limiirl.streams.passes import sweep
 from tests.oracles.mixture import TASTES, crossings, walks
 
 
+@pytest.mark.slow
 def test_worker_processes_change_no_bit(tmp_path):
     demos, _ = walks(5000, seed=8)
     parts = [demos[:120], demos[120:4500], demos[4500:]]

@@ -148,6 +148,7 @@ def test_without_policies_elementworld_fails_assumption_1_too():
     assert (found.supports, found.purity, found.epsilon < 1e-6) == ("demonstrations", 1.0, True)
 
 
+@pytest.mark.slow
 def test_extremes_over_tens_of_thousands_of_trajectories():
     world = ElementWorld(n_elements=1, height=3, zone_size=3, wind=0.1, gamma=0.9, seed=3)
     paths = PathSet(world.mdp, world.optimal_policies, max_length=5)

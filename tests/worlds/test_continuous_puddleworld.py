@@ -150,6 +150,7 @@ def test_rewards_are_paid_up_to_the_arrival_and_coming_nearer_adds_up():
     )
 
 
+@pytest.mark.slow
 def test_training_begins_anew_where_it_fails():
     # The first attempt of this stream ends in a corner, as about every fourth does.
     assert attempt("up", 0.999, np.random.default_rng(5))[1] < -20.0
@@ -158,6 +159,7 @@ def test_training_begins_anew_where_it_fails():
     assert not walks.live[:, -1].any()
 
 
+@pytest.mark.slow
 def test_training_that_never_succeeds_is_told(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(continuous_puddleworld, "ATTEMPTS", 2)
     rng = np.random.default_rng(5)
@@ -240,6 +242,7 @@ def crossing(agent) -> float:
     return float(np.mean([np.interp(4.5, path[:, 0], path[:, 1]) for path in positions]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_trained_agents_are_of_the_released_kinds(seed, shared_data: Callable[[str], Path]):
     """A kind is defined by what it is paid for: to arrive, soon, in the puddle or not, on its side of it.

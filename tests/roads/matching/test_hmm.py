@@ -4,11 +4,22 @@ import numpy as np
 import pytest
 
 from limiirl.errors import InvalidParameter, InvalidTrips
-from limiirl.roads import City, Matches, RoadNetwork, Trips, build, clean, estimate_noise, match, read_trips, recording
+from limiirl.roads import (
+    City,
+    Matches,
+    RoadNetwork,
+    Trips,
+    build,
+    clean,
+    estimate_noise,
+    match,
+    read_trips,
+    simulate_recording,
+)
 from limiirl.roads.kernels.routing import router, streets_between
-from limiirl.roads.matching.candidates import AWAY, CUT, LEFT_OVER, OUTSIDE, SINGLE, SKIPPED, index, streets_of
-from limiirl.roads.matching.hmm import Settings
-from limiirl.roads.matching.match import chatter
+from limiirl.roads.matching.candidates import AWAY, CUT, LEFT_OVER, OUTSIDE, SINGLE, SKIPPED, build_grid, build_streets
+from limiirl.roads.matching.hmm import HmmSettings
+from limiirl.roads.matching.match_trips import find_chatter
 from tests.oracles.map_matching import routes
 from tests.oracles.road_networks import from_xy, illegal_turns, random_grid
 
@@ -217,7 +228,7 @@ def test_a_cleaned_piece_is_whole_only_if_its_trip_is():
 def test_the_synthetic_city_is_recovered(noise_m, least):
     city = City(seed=5, radius_km=1.2)
     demos = city.drive(n_drivers=20, trips_each=3).demos
-    trips = recording(city.network, demos, noise_m=noise_m, step_s=15.0, seed=7).trips
+    trips = simulate_recording(city.network, demos, noise_m=noise_m, step_s=15.0, seed=7).trips
     found = match(city.network, trips, sigma_m=noise_m)
     length, driven, hit = city.network.length_m, 0.0, np.zeros(len(demos))
     for i in range(len(demos)):
@@ -231,7 +242,7 @@ def test_the_synthetic_city_is_recovered(noise_m, least):
 def test_confidence_tells_good_matches_from_bad_ones():
     city = City(seed=6, radius_km=1.2)
     demos = city.drive(n_drivers=40, trips_each=3).demos
-    trips = recording(city.network, demos, noise_m=25.0, step_s=15.0, seed=8).trips
+    trips = simulate_recording(city.network, demos, noise_m=25.0, step_s=15.0, seed=8).trips
     found = match(city.network, trips, sigma_m=25.0)
     found_share = np.zeros(len(found))
     for k in range(len(found)):
@@ -247,7 +258,7 @@ def test_confidence_tells_good_matches_from_bad_ones():
 @pytest.mark.parametrize("noise_m", [5.0, 20.0])
 def test_the_noise_is_estimated(noise_m):
     city = City(seed=7, radius_km=1.2)
-    trips = recording(city.network, city.drive(10, 3).demos, noise_m=noise_m, step_s=5.0).trips
+    trips = simulate_recording(city.network, city.drive(10, 3).demos, noise_m=noise_m, step_s=5.0).trips
     sigma_m, beta_m = estimate_noise(city.network, trips)
     assert abs(sigma_m / noise_m - 1.0) < 0.15
     assert beta_m >= 10.0
@@ -274,15 +285,15 @@ def test_beta_is_the_median_of_the_detours():
 def test_chatter_is_left_out_where_u_turns_are_legal():
     network = from_xy([(0, 0), (20, 0), (120, 0)], [0, 1, 1, 2], [1, 2, 0, 1], u_turns=True)
     there_and_back = np.array([1, 3, 2, 0, 1])
-    assert there_and_back[~chatter(network, there_and_back)].tolist() == [1, 3, 2, 0, 1]
+    assert there_and_back[~find_chatter(network, there_and_back)].tolist() == [1, 3, 2, 0, 1]
     path = np.array([0, 2, 0, 1])
-    assert path[~chatter(network, path)].tolist() == [0, 1]
+    assert path[~find_chatter(network, path)].tolist() == [0, 1]
     twice = np.array([0, 2, 0, 2, 0, 1])
-    assert twice[~chatter(network, twice)].tolist() == [0, 1]
+    assert twice[~find_chatter(network, twice)].tolist() == [0, 1]
     longer = from_xy([(0, 0), (20, 0), (40, 0), (90, 0)], [0, 1, 2, 1, 2, 3], [1, 2, 3, 0, 1, 2], u_turns=True)
     path = np.array([0, 1, 4, 3, 0, 1, 2])
-    assert path[~chatter(longer, path)].tolist() == [0, 1, 2]
-    assert not chatter(longer, path, most_m=30.0).any()
+    assert path[~find_chatter(longer, path)].tolist() == [0, 1, 2]
+    assert not find_chatter(longer, path, most_m=30.0).any()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -290,7 +301,7 @@ def test_ways_between_streets_are_the_shortest(seed):
     import networkx as nx
 
     network = random_grid(seed)
-    roads, graph, rng = streets_of(network), routes(network), np.random.default_rng(seed)
+    roads, graph, rng = build_streets(network), routes(network), np.random.default_rng(seed)
     desk = router(roads)
     assert sorted(roads.items.tolist()) == list(range(network.n_segments))
     for _ in range(60):
@@ -313,7 +324,7 @@ def test_ways_between_streets_are_the_shortest(seed):
 
 def test_a_ring_without_a_choice_is_one_street():
     ring = from_xy([(0, 0), (100, 0), (100, 100), (0, 100)], range(4), [1, 2, 3, 0])
-    roads = streets_of(ring)
+    roads = build_streets(ring)
     assert roads.length_m.size == 1
     found = matched(ring, [[(50, 0), (100, 50), (50, 100), (0, 50), (50, 0), (80, 0)]])
     assert found.path(0).tolist() == [0, 1, 2, 3, 0]
@@ -322,11 +333,11 @@ def test_a_ring_without_a_choice_is_one_street():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"sigma_m": 0.0}, "sigma_m must be a finite number above 0; it is 0.0"),
-        ({"beta_m": float("nan")}, "beta_m must be a finite number above 0; it is nan"),
+        ({"sigma_m": 0.0}, "sigma_m must be a finite number above 0; got 0.0"),
+        ({"beta_m": float("nan")}, "beta_m must be a finite number above 0; got nan"),
         ({"most": 2.5}, "most must be a whole number of at least 1; it is 2.5"),
         ({"max_skips": -1}, "max_skips must be a whole number of at least 0; it is -1"),
-        ({"sigma_m": "8"}, "sigma_m must be a finite number above 0; it is '8'"),
+        ({"sigma_m": "8"}, "sigma_m must be a finite number above 0; got '8'"),
         ({"sigma": 3.0}, "The HMM knows no 'sigma'; its settings are sigma_m, beta_m"),
         ({"threads": 0}, "threads must be at least 1; it is 0"),
         ({"method": "magic"}, "method must be one of hmm, particles; it is 'magic'"),
@@ -340,10 +351,10 @@ def test_settings_are_checked(settings, words):
 
 
 def test_radii_follow_the_noise():
-    assert Settings(sigma_m=5.0).model().radius_m == 50.0
-    assert Settings(sigma_m=25.0).model().radius_m == 100.0
-    assert Settings(sigma_m=25.0).model().max_radius_m == 200.0
-    assert Settings(radius_m=30.0, max_radius_m=10.0).model().max_radius_m == 30.0
+    assert HmmSettings(sigma_m=5.0).model().radius_m == 50.0
+    assert HmmSettings(sigma_m=25.0).model().radius_m == 100.0
+    assert HmmSettings(sigma_m=25.0).model().max_radius_m == 200.0
+    assert HmmSettings(radius_m=30.0, max_radius_m=10.0).model().max_radius_m == 30.0
 
 
 def test_a_network_without_turns_can_be_matched():
@@ -352,6 +363,7 @@ def test_a_network_without_turns_can_be_matched():
     assert found.path(0).tolist() == [0]
 
 
+@pytest.mark.slow
 def test_taxis_in_porto_are_matched_along_legal_turns(shared_data):
     network = build(shared_data("porto_road_osm"))
     trips = read_trips(shared_data("porto_taxi_trips") / "porto_trips_1pct.csv.gz")[5000:5040]
@@ -370,7 +382,7 @@ def test_taxis_in_porto_are_matched_along_legal_turns(shared_data):
 def test_the_index_of_another_network_is_refused(method):
     trips = Trips.from_lists([[41.15, 41.15]], [[-8.63, -8.63]])
     with pytest.raises(InvalidParameter, match="index is of another network"):
-        match(ladder(), trips, method, index=index(ladder(n=9)))
+        match(ladder(), trips, method, index=build_grid(ladder(n=9)))
 
 
 @pytest.mark.parametrize(("method", "name"), [("hmm", "beam"), ("particles", "detour_m")])

@@ -7,15 +7,15 @@ import pytest
 from scipy import stats
 
 from limiirl.errors import InvalidParameter
-from limiirl.roads import City, Matches, RoadNetwork, Trips, match, recording
+from limiirl.roads import City, Matches, RoadNetwork, Trips, match, simulate_recording
 from limiirl.roads.geometry import Plane
 from limiirl.roads.kernels.particle_filter import advance, begin, normal_between, normal_mass, uniform
 from limiirl.roads.kernels.particle_smoothing import follow, join
 from limiirl.roads.kernels.routing import router
 from limiirl.roads.matching import candidates
 from limiirl.roads.matching.candidates import AWAY, CUT, OUTSIDE, SINGLE, SKIPPED
-from limiirl.roads.matching.evaluation import recovered
-from limiirl.roads.matching.particle_filter import Settings, match_particles, roads_of
+from limiirl.roads.matching.evaluation import path_recovery
+from limiirl.roads.matching.particle_filter import ParticleSettings, build_road_arrays, match_particles
 from tests.oracles import fine_roads
 
 CENTRE = (41.15, -8.63)
@@ -43,13 +43,16 @@ def counter(seed: int) -> np.ndarray:
     return np.array([seed], dtype=np.uint64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("u_turns", [False, True])
 def test_many_particles_agree_with_the_exact_posterior(u_turns: bool):
     network = town(u_turns)
-    settings = Settings(n_particles=4000, n_paths=4000, sigma_m=9.0, radius_m=500.0, slack_m=0.0, max_speed_ms=12.0)
+    settings = ParticleSettings(
+        n_particles=4000, n_paths=4000, sigma_m=9.0, radius_m=500.0, slack_m=0.0, max_speed_ms=12.0
+    )
     exact = fine_roads.posterior(network, FIXES, TIMES, settings)
-    roads, state = roads_of(network), counter(5)
-    grid, desk = candidates.index(network), router(roads.streets)
+    roads, state = build_road_arrays(network), counter(5)
+    grid, desk = candidates.build_grid(network), router(roads.streets)
     found = follow(roads, grid, FIXES, TIMES, settings.motion(), settings.effort(), desk, state)
     assert (found.used.tolist(), found.onward) == ([0, 1, 2, 3, 4], 5)
     np.testing.assert_allclose(found.log_evidence, exact.log_evidence, atol=0.03)
@@ -64,9 +67,9 @@ def test_many_particles_agree_with_the_exact_posterior(u_turns: bool):
 def test_few_particles_are_right_on_average():
     """The evidence is unbiased with any number of particles, which a wrong weight would spoil."""
     network = town()
-    settings = Settings(n_particles=8, n_paths=1, sigma_m=9.0, radius_m=500.0)
+    settings = ParticleSettings(n_particles=8, n_paths=1, sigma_m=9.0, radius_m=500.0)
     exact = fine_roads.posterior(network, FIXES[:3], TIMES[:3], settings).log_evidence.sum()
-    roads, grid, state = roads_of(network), candidates.index(network), counter(1)
+    roads, grid, state = build_road_arrays(network), candidates.build_grid(network), counter(1)
     desk, guesses = router(roads.streets), []
     for _ in range(4000):
         found = follow(roads, grid, FIXES[:3], TIMES[:3], settings.motion(), settings.effort(), desk, state)
@@ -79,9 +82,9 @@ def test_few_particles_are_right_on_average():
 def test_particles_of_one_place_part_at_a_junction():
     """Drawn in the order of particles, equal chances repeat in the period of the draw, and all would do the same."""
     network = town()
-    roads, state, near = roads_of(network), counter(2), np.arange(network.n_segments)
+    roads, state, near = build_road_arrays(network), counter(2), np.arange(network.n_segments)
     cloud, _ = begin(roads, near[:1], np.array([30.0, 0.0]), 100, 1e-3, state)
-    fixes, settings = np.array([[30.0, 0.0], [60.0, 3.0]]), Settings(sigma_m=9.0)
+    fixes, settings = np.array([[30.0, 0.0], [60.0, 3.0]]), ParticleSettings(sigma_m=9.0)
     moved, _ = advance(roads, cloud, near, fixes, 10.0, settings.motion(), router(roads.streets), state)
     counts = np.bincount(moved.segment, minlength=network.n_segments)
     into = [np.flatnonzero((network.tail == a) & (network.head == b))[0] for a, b in ((0, 1), (1, 2), (1, 4))]
@@ -107,7 +110,7 @@ def test_the_counter_gives_uniform_numbers():
 
 
 @pytest.fixture(scope="module")
-def driven() -> tuple:
+def driven_distance() -> tuple:
     city = City(radius_km=0.8)
     demos = city.drive(n_drivers=8, trips_each=3, seed=2).demos
     return city.network, demos
@@ -120,7 +123,7 @@ def matched(network: RoadNetwork, trips: Trips, **settings) -> Matches:
 @pytest.mark.parametrize("noise_m", [10.0, 25.0])
 def test_paths_are_legal_and_fixes_lie_on_them_in_order(driven, noise_m: float):
     network, demos = driven
-    trips = recording(network, demos, noise_m=noise_m, seed=3).trips
+    trips = simulate_recording(network, demos, noise_m=noise_m, seed=3).trips
     found = matched(network, trips, sigma_m=noise_m)
     legal = set(zip(network.turn_from.tolist(), network.turn_to.tolist(), strict=True))
     assert len(found)
@@ -139,13 +142,13 @@ def test_paths_are_legal_and_fixes_lie_on_them_in_order(driven, noise_m: float):
 def test_what_was_driven_is_found(driven):
     network, demos = driven
     for noise_m, least in ((10.0, 0.98), (25.0, 0.90)):
-        trips = recording(network, demos, noise_m=noise_m, seed=1).trips
-        assert recovered(network, demos, matched(network, trips, sigma_m=noise_m)).share > least
+        trips = simulate_recording(network, demos, noise_m=noise_m, seed=1).trips
+        assert path_recovery(network, demos, matched(network, trips, sigma_m=noise_m)).share > least
 
 
 def test_noise_makes_it_less_sure(driven):
     network, demos = driven
-    trips = [recording(network, demos, noise_m=noise, seed=1).trips for noise in (3.0, 25.0)]
+    trips = [simulate_recording(network, demos, noise_m=noise, seed=1).trips for noise in (3.0, 25.0)]
     sure = [
         matched(network, each, sigma_m=noise).confidence.mean() for each, noise in zip(trips, (3.0, 25.0), strict=True)
     ]
@@ -154,7 +157,7 @@ def test_noise_makes_it_less_sure(driven):
 
 def test_the_seed_decides_and_not_the_threads(driven):
     network, demos = driven
-    trips = recording(network, demos, noise_m=20.0, seed=1).trips
+    trips = simulate_recording(network, demos, noise_m=20.0, seed=1).trips
     one = matched(network, trips, sigma_m=20.0, seed=4)
     assert matched(network, trips, sigma_m=20.0, seed=4, threads=3) == one
     assert matched(network, trips, sigma_m=20.0, seed=5) != one
@@ -219,7 +222,7 @@ def test_fixes_of_one_time_and_a_standing_car():
 
 def test_a_way_round_the_block_is_joined():
     network = town()
-    roads = roads_of(network)
+    roads = build_road_arrays(network)
     behind = [int(np.flatnonzero((network.tail == a) & (network.head == b))[0]) for a, b in ((1, 2), (6, 3))]
     path, ptr, upto = join(
         roads, np.array([behind[0], behind[1], behind[0]]), np.zeros(3, dtype=np.int64), router(roads.streets)
@@ -236,7 +239,7 @@ def test_a_way_round_the_block_is_joined():
 )
 def test_settings_that_make_no_sense_are_named(name: str, value: object):
     with pytest.raises(InvalidParameter, match=f"{name} must be"):
-        Settings(**{name: value})
+        ParticleSettings(**{name: value})
 
 
 def test_unknown_settings_and_no_threads_are_refused():
@@ -244,7 +247,7 @@ def test_unknown_settings_and_no_threads_are_refused():
     with pytest.raises(InvalidParameter, match="knows no 'beta_m'"):
         match(network, trips, "particles", beta_m=3.0)
     with pytest.raises(InvalidParameter, match="threads must be at least 1"):
-        match_particles(network, candidates.index(network), trips, Settings(), threads=0)
+        match_particles(network, candidates.build_grid(network), trips, ParticleSettings(), threads=0)
 
 
 def test_progress_is_told():
