@@ -86,7 +86,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture
 def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let device="gpu" be the GPU, or its emulation where there is none."""
-    from tests.oracles.gpu_cases import REAL  # here: tests of clusters need none
+    from tests.gpu.emulator import install_emulator  # here: tests of clusters need none
+    from tests.oracles.gpu_cases import REAL
 
     if not REAL:
-        monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+        install_emulator(monkeypatch)

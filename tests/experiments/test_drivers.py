@@ -27,8 +27,8 @@ from limiirl.experiments.drivers_trial import (
     missed_distances,
     run_driver_trial,
 )
-from limiirl.kernels.gpu.emulator import compiler
 from limiirl.roads.features import PAPER
+from tests.gpu.emulator import compiler, install_emulator
 from tests.oracles.two_ways import LENGTH_M, MOTORWAY, ONWARD, STREET, demonstrations, drives, two_ways
 
 TOO_LONG, PASSED_BEFORE = [0, 3, 4, 5, 0, 3, 4, 5, 0, 1], [0, 3, 4, 5, 0]
@@ -431,7 +431,7 @@ class TestResume:
     @pytest.mark.skipif(compiler() is None, reason="no C++ compiler to emulate a GPU")
     @pytest.mark.parametrize("method", ["one intent", "one intent, to a destination"])
     def test_a_trial_on_a_gpu_is_that_of_the_cpu(self, data, results, monkeypatch, method):
-        monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+        install_emulator(monkeypatch)
         plan, trial = replace(PLAN, device="gpu"), Trial(0, method, 1.0)
         assert driver_mixture(plan, trial).irl.device == "gpu"
         (expected,) = (r for r in results.records if (r.split, r.method, r.gamma) == (0, method, 1.0))

@@ -6,8 +6,8 @@ Without a GPU the same CUDA source runs emulated, on small cases; with one, all 
 import numpy as np
 import pytest
 
-from limiirl.kernels.gpu.emulator import EmulatedDevice
 from limiirl.kernels.graph import Rewards
+from tests.gpu.emulator import EmulatedDevice
 from tests.oracles.gpu_cases import NEEDS_COMPILER, NO_DEVICE, ONLY_REAL, Case, assert_same, engines, make_case
 from tests.oracles.random_mdps import lean_bytes
 

@@ -16,8 +16,8 @@ from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.destination.problem import PreparedDestination
 from limiirl.kernels.elimination import numeric as goals_on_cpu
 from limiirl.kernels.gpu import elimination
-from limiirl.kernels.gpu.emulator import EmulatedDevice
 from limiirl.worlds import RoadGrid
+from tests.gpu.emulator import EmulatedDevice
 from tests.oracles.gpu_cases import (
     NEEDS_COMPILER,
     NO_DEVICE,

@@ -172,7 +172,7 @@ def test_a_fit_and_a_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
     model = MaxEnt(np.inf, (-8, 2), solver="lbfgs", tol=1e-9)
     demos = model.sample(mdp, thetas[0], 60, 0)
     asked = []
-    monkeypatch.setattr(gpu_infinite, "Batch", _noting(gpu_infinite.GpuPathSums, asked))
+    monkeypatch.setattr(gpu_infinite, "GpuPathSums", _noting(gpu_infinite.GpuPathSums, asked))
     on_gpu = MaxEnt(np.inf, (-8, 2), solver="lbfgs", tol=1e-9, device="gpu").fit(mdp, demos)
     assert asked
     np.testing.assert_allclose(on_gpu, model.fit(mdp, demos), rtol=1e-6, atol=1e-7)

@@ -17,8 +17,8 @@ from limiirl.irl.causal.finite_horizon import SoftmaxAverageSolver
 from limiirl.irl.causal.gpu import GpuHardBellmanSolver, GpuSoftmaxAverageSolver
 from limiirl.irl.causal.state_actions import StateActions
 from limiirl.irl.causal.stationary import HardBellmanSolver
-from limiirl.kernels.gpu.emulator import EmulatedDevice
 from limiirl.kernels.soft_bellman import Moves
+from tests.gpu.emulator import EmulatedDevice
 from tests.oracles.gpu_cases import (
     NEEDS_COMPILER,
     NO_DEVICE,
@@ -287,7 +287,7 @@ def test_what_is_asked_once_is_the_cpu_s(q: str, on_device: None) -> None:
 def test_without_a_gpu_the_error_says_what_to_do(q: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIMIIRL_GPU", "off")
     mdp, demos = world()
-    with pytest.raises(BackendUnavailable, match="LIMIIRL_GPU=off says to use no GPU. Unset it, or use device='cpu'."):
+    with pytest.raises(BackendUnavailable, match="LIMIIRL_GPU=off hides the GPU. Unset it, or use device='cpu'."):
         MLIRL(q=q, device="gpu").fit(mdp, demos)
     with pytest.raises(InvalidParameter, match="device must be one of cpu, gpu, auto; it is 'tpu'."):
         MLIRL(q=q, device="tpu").fit(mdp, demos)

@@ -378,7 +378,7 @@ class TestReproduce:
         monkeypatch.setenv("LIMIIRL_GPU", "off")
         files = ("--network", folder / "town.npz", "--matches", folder / "m.npz", "--train", 5, "--device", "gpu")
         done = limiirl(tmp_path, "reproduce", "drivers", *map(str, files), "--out", "run", code=2)
-        assert "LIMIIRL_GPU=off says to use no GPU" in " ".join(done.stderr.split())
+        assert "LIMIIRL_GPU=off hides the GPU" in " ".join(done.stderr.split())
         assert not (tmp_path / "run").exists()
 
     def test_too_few_trips_leave_no_folder(self, folder, matched, tmp_path):

@@ -14,7 +14,7 @@ from limiirl.cli import main
 from limiirl.cli.inputs import make_mixture
 from limiirl.cli.options import tell_device, with_device
 from limiirl.errors import InvalidParameter
-from limiirl.kernels.gpu.emulator import compiler
+from tests.gpu.emulator import compiler, install_emulator
 from tests.oracles.mixture import crossings, walks
 
 NEEDS_COMPILER = pytest.mark.skipif(compiler() is None, reason="no C++ compiler to emulate a GPU")
@@ -52,7 +52,7 @@ def test_no_gpu_is_one_sentence(command: str, folder: Path, monkeypatch: pytest.
     code, out, err = limiirl(folder, *COMMANDS[command], "--device", "gpu")
     assert code != 0
     assert not out
-    assert "LIMIIRL_GPU=off says to use no GPU" in " ".join(err.split())
+    assert "LIMIIRL_GPU=off hides the GPU" in " ".join(err.split())
     assert "Traceback" not in err
 
 
@@ -76,7 +76,8 @@ def test_auto_says_where_it_computes(command: str, folder: Path, monkeypatch: py
 def test_auto_names_the_gpu_or_says_that_none_works(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for choice, said in (("emulated", "emulated."), ("off", "the CPU: no GPU works here (--device gpu says why)")):
+    install_emulator(monkeypatch)
+    for choice, said in (("", "emulated."), ("off", "the CPU: no GPU works here (--device gpu says why)")):
         monkeypatch.setenv("LIMIIRL_GPU", choice)
         tell_device("auto", MDP.from_edges(np.arange(5_000), np.arange(1, 5_001), 5_001))
         assert capsys.readouterr().err.startswith(f"--device auto: computing on {said}")
@@ -89,7 +90,7 @@ def test_a_device_is_named_once() -> None:
 
 @NEEDS_COMPILER
 def test_a_fit_on_a_gpu_is_that_of_the_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+    install_emulator(monkeypatch)
     found = []
     for device in ("gpu", "cpu"):
         code, out, err = limiirl(folder, *FIT, "--device", device, "--out", f"on_{device}")

@@ -19,8 +19,8 @@ from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, RewardEnsemble, 
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlError, LimiirlWarning, NotFitted
 from limiirl.executors import Executor
 from limiirl.irl import MODELS
-from limiirl.kernels.gpu.emulator import compiler
 from limiirl.mixture import io
+from tests.gpu.emulator import compiler, install_emulator
 from tests.helpers import raises
 
 PHI = np.array([[0, 0], [1, 0], [0, 1], [0.25, 0.1]])
@@ -407,7 +407,7 @@ def test_a_mixture_on_its_way_to_a_worker_keeps_its_device(monkeypatch):
 def test_pickles_and_folders_of_a_gpu_are_of_use_without_one(tmp_path, monkeypatch):
     if compiler() is None:
         pytest.skip("no C++ compiler to emulate a GPU")
-    monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+    install_emulator(monkeypatch)
     mix = mixture(irl=MaxEnt(bounds=(-5, 5), device="gpu"))
     packed = pickle.dumps(mix)
     mix.save(tmp_path / "mix")

@@ -13,7 +13,7 @@ from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.maxent.gpu import GpuBackend
 from limiirl.irl.maxent.path_sums import FiniteEngine
 from limiirl.kernels.gpu.device import find_device
-from limiirl.kernels.gpu.emulator import EmulatedDevice, compiler
+from tests.gpu.emulator import EmulatedDevice, compiler
 
 # On a machine with a GPU (LIMIIRL_GPU unset and CuPy there), the same tests run on it, and larger cases with them.
 REAL = os.environ.get("LIMIIRL_GPU", "") == "" and find_device() is not None

@@ -1,17 +1,14 @@
-"""The device that the GPU kernels run on: a GPU through CuPy, or its emulation on the CPU.
+"""The device of the GPU kernels, and their CUDA source.
 
-A device is an array module and a way to launch kernels. `find_device` returns the one that there is. The environment
-variable LIMIIRL_GPU chooses: `emulated` runs the same CUDA source on the CPU, for tests; `off` is as if there were no
-GPU.
-
-The CUDA source of the GPU kernels: its text, and what its kernels take.
+A device is an array module and a function that launches kernels: a GPU through CuPy, or what `set_device_factory`
+installed. The environment variable LIMIIRL_GPU=off hides it.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
@@ -26,8 +23,8 @@ from limiirl.errors import BackendUnavailable, InvalidParameter
 _FAMILIES = (
     ("grid.cuh", "linear.cu", "logspace.cu", "means.cu", "choices.cu"),
     ("grid.cuh", "sparse.cu"),
-    ("grid.cuh", "seats.cuh", "goals.cu"),
-    ("grid.cuh", "seats.cuh", "legs.cu"),
+    ("grid.cuh", "tiling.cuh", "goals.cu"),
+    ("grid.cuh", "tiling.cuh", "tree_solve.cu"),
 )
 _KERNEL = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(([^)]*)\)')
 
@@ -62,20 +59,9 @@ def source(kernel: str) -> str:
 
 
 @cache
-def _everything() -> str:
+def all_sources() -> str:
+    """Return the source of all kernels."""
     return _text(tuple(dict.fromkeys(name for names in _FAMILIES for name in names)))
-
-
-@cache
-def emulator_source() -> str:
-    """Return the C++ that runs the kernels on a CPU: the same source, and a function `run_<kernel>` for each."""
-    runner = (files("limiirl.kernels.gpu") / "cuda" / "emulator.hpp").read_text(encoding="utf-8")
-    calls = []
-    for name, found in signatures().items():
-        given = ", ".join(("unsigned blocks", "unsigned threads", "u64 shared", "int reverse", *found.declarations))
-        call = f"emulate(blocks, threads, shared, reverse, [&] {{ {name}({', '.join(found.names)}); }})"
-        calls.append(f'extern "C" int run_{name}({given}) {{ return {call}; }}')
-    return "\n".join((runner, _everything(), *calls, ""))
 
 
 @cache
@@ -88,7 +74,7 @@ def signatures() -> dict[str, Signature]:
     ('size', 'n_columns', 'prob', 'reward', 'weight')
     """
     found = {}
-    for name, parameters in _KERNEL.findall(_everything()):
+    for name, parameters in _KERNEL.findall(all_sources()):
         declarations = tuple(" ".join(part.split()) for part in parameters.split(","))
         names = tuple(re.split(r"[ *]+", part)[-1] for part in declarations)
         types = tuple("pointer" if "*" in part else part.split()[0] for part in declarations)
@@ -269,12 +255,13 @@ def faults() -> Iterator[None]:
 def _open() -> tuple[Device | None, str]:
     """Return a device, or None and what is missing."""
     choice = os.environ.get("LIMIIRL_GPU", "")
-    if choice == "emulated":
-        return _emulated(), ""
     if choice == "off":
-        return None, "LIMIIRL_GPU=off says to use no GPU. Unset it, or use device='cpu'."
+        return None, "LIMIIRL_GPU=off hides the GPU. Unset it, or use device='cpu'."
     if choice:
-        raise InvalidParameter(f"LIMIIRL_GPU must be 'emulated' or 'off', or not be set; it is {choice!r}.")
+        message = f"LIMIIRL_GPU must be 'off' or not be set; got {choice!r}."
+        raise InvalidParameter(message, parameter="LIMIIRL_GPU", value=choice)
+    if _factory is not None:
+        return _factory(), ""
     if _asked and os.getpid() not in _asked:  # nothing may be asked of CUDA here, not even which device is current
         return None, _FORKED
     try:
@@ -292,13 +279,16 @@ def _open() -> tuple[Device | None, str]:
 
 # The processes that have used CUDA: this one alone, or its parent if it is a fork.
 _asked: set[int] = set()
+_factory: Callable[[], Device] | None = None
 
 
-@cache
-def _emulated() -> Device:
-    from limiirl.kernels.gpu.emulator import EmulatedDevice
+def set_device_factory(factory: Callable[[], Device] | None) -> None:
+    """Let `find_device` return what `factory` returns, instead of looking for a GPU; None undoes it.
 
-    return EmulatedDevice()
+    The tests install an emulated device with it.
+    """
+    global _factory  # noqa: PLW0603 (one device per process)
+    _factory = factory
 
 
 @cache

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
-from limiirl.errors import BackendUnavailable, InvalidParameter
-from limiirl.kernels.gpu.device import convert, definitions, emulator_source, signatures
+from limiirl.errors import BackendUnavailable
+from limiirl.kernels.gpu import device
+from limiirl.kernels.gpu.device import Device, all_sources, convert, definitions, set_device_factory, signatures
 
 _TYPES: dict[str, Any] = {"i64": ctypes.c_longlong, "int": ctypes.c_int, "double": ctypes.c_double}
 # The most threads of a block, for which kernels have memory, and the parameters that they are compiled for on a GPU.
@@ -32,13 +34,25 @@ def compiler() -> str | None:
 
 
 @cache
+def _source() -> str:
+    """The C++ that runs the kernels on a CPU: the same source, and a function `run_<kernel>` for each."""
+    calls = []
+    for name, kernel in signatures().items():
+        given = ", ".join(("unsigned blocks", "unsigned threads", "u64 shared", "int reverse", *kernel.declarations))
+        call = f"emulate(blocks, threads, shared, reverse, [&] {{ {name}({', '.join(kernel.names)}); }})"
+        calls.append(f'extern "C" int run_{name}({given}) {{ return {call}; }}')
+    runner = Path(__file__).with_name("emulator.hpp").read_text(encoding="utf-8")
+    return "\n".join((runner, all_sources(), *calls, ""))
+
+
+@cache
 def _library(options: tuple[str, ...] = ()) -> ctypes.PyDLL:
     found = compiler()
     if found is None:
         raise BackendUnavailable("The emulated GPU needs a C++ compiler. Install g++, or set CXX.")
     with tempfile.TemporaryDirectory() as folder:
         code, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
-        code.write_text(emulator_source(), encoding="utf-8")
+        code.write_text(_source(), encoding="utf-8")
         command = [found, "-std=c++17", "-O1", "-shared", "-fPIC", "-w", *options, str(code), "-o", str(library)]
         made = subprocess.run(command, capture_output=True, text=True, check=False)
         if made.returncode:
@@ -70,10 +84,7 @@ class EmulatedDevice:
         compiled: bool = False,
     ) -> None:
         if n_blocks < 1 or not 1 <= n_threads <= _MOST_THREADS or shared_bytes < 0:
-            raise InvalidParameter(
-                f"A device has a block or more, 1 to {_MOST_THREADS} threads of a block, and 0 or more bytes of shared "
-                f"memory; n_blocks is {n_blocks}, n_threads {n_threads}, shared_bytes {shared_bytes}."
-            )
+            raise ValueError(f"no such device: n_blocks={n_blocks}, n_threads={n_threads}, shared_bytes={shared_bytes}")
         self.xp: Any = np
         self.name = "emulated"
         self.n_blocks, self.n_threads, self.shared_bytes = n_blocks, n_threads, shared_bytes
@@ -114,3 +125,14 @@ class EmulatedDevice:
 
 def _pointer(array: NDArray[Any] | None) -> int | None:
     return None if array is None else array.ctypes.data
+
+
+@cache
+def _default_device() -> Device:
+    return EmulatedDevice()
+
+
+def install_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let device="gpu" be the emulated one until the end of the test."""
+    monkeypatch.setattr(device, "_factory", None)  # restores it at the end
+    set_device_factory(_default_device)

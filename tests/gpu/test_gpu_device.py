@@ -14,8 +14,9 @@ from limiirl.errors import BackendUnavailable, InvalidParameter, LimiirlError
 from limiirl.irl.device import WORTH_IT, choose_backend, choose_device
 from limiirl.irl.maxent.path_sums import FiniteEngine
 from limiirl.kernels.gpu.device import faults, find_device, signatures
-from limiirl.kernels.gpu.emulator import EmulatedDevice
 from limiirl.kernels.gpu.forward_backward import grid_of
+from tests.gpu.emulator import EmulatedDevice, install_emulator
+from tests.helpers import raises
 from tests.oracles.gpu_cases import NEEDS_COMPILER
 
 WAYS = [[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]]
@@ -30,7 +31,7 @@ def world() -> tuple[MDP, Demonstrations]:
 
 @pytest.fixture
 def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LIMIIRL_GPU", "emulated")
+    install_emulator(monkeypatch)
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_without_a_gpu_the_error_says_what_to_do(model: object, no_gpu: None) -> None:
     mdp, demos = world()
-    with pytest.raises(BackendUnavailable, match="LIMIIRL_GPU=off says to use no GPU. Unset it, or use device='cpu'."):
+    with pytest.raises(BackendUnavailable, match="LIMIIRL_GPU=off"):
         model.fit(mdp, demos)  # type: ignore[attr-defined]
 
 
@@ -75,9 +76,7 @@ def test_a_device_or_an_environment_that_does_not_exist(monkeypatch: pytest.Monk
         with pytest.raises(InvalidParameter, match="device must be one of cpu, gpu, auto; it is 'tpu'."):
             model.fit(mdp, demos)
     monkeypatch.setenv("LIMIIRL_GPU", "maybe")
-    with pytest.raises(
-        InvalidParameter, match="LIMIIRL_GPU must be 'emulated' or 'off', or not be set; it is 'maybe'."
-    ):
+    with raises(InvalidParameter, parameter="LIMIIRL_GPU", value="maybe"):
         find_device()
 
 
@@ -218,8 +217,8 @@ def test_threads_and_blocks_run_in_the_order_asked_for(shape: tuple[int, int, in
 
 @pytest.mark.parametrize("wrong", [{"n_threads": 0}, {"n_threads": 1025}, {"shared_bytes": -1}, {"n_blocks": 0}])
 def test_devices_that_cannot_be_emulated(wrong: dict[str, int]) -> None:
-    (name, value), *_ = wrong.items()
-    with pytest.raises(InvalidParameter, match=rf"1 to 1024 threads of a block.*{name} (is )?{value}\b"):
+    ((name, value),) = wrong.items()
+    with pytest.raises(ValueError, match=f"{name}={value}"):
         EmulatedDevice(**wrong)
 
 
