@@ -15,7 +15,7 @@ from limiirl.irl.causal.likelihood import CausalLikelihood, DecisionCounts
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
 from limiirl.irl.causal.problem import PreparedCausal
-from limiirl.irl.optim.solvers import minimise_lbfgs
+from limiirl.irl.optim import minimise_lbfgs
 from limiirl.mdp import MDP
 from limiirl.metrics import anid
 from limiirl.mixture import IntentMixture

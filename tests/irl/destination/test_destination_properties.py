@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
@@ -159,7 +159,7 @@ def test_prefixes_and_policies_agree(case: Case, data: st.DataObject) -> None:
         np.testing.assert_allclose(np.exp(begun), policy[edges], rtol=1e-9, atol=1e-12)
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(case=feasible_cases, seed=st.integers(0, 1000))
 def test_bfgs_finds_what_newton_finds_from_several_starts(case: Case, seed: int) -> None:
     theta, rng = case.thetas[0], np.random.default_rng(seed)

@@ -12,7 +12,7 @@ from limiirl.irl import FitResult, MaxEnt, Status
 from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
 from limiirl.irl.maxent.likelihood import Evidence, PathLikelihood, feasible_start
 from limiirl.irl.maxent.path_sums import FiniteEngine
-from limiirl.irl.optim.projected_newton import Box
+from limiirl.irl.optim import Box
 from limiirl.mdp import MDP
 from limiirl.worlds import ElementWorld
 from tests.oracles.enumeration import Enumeration, log_sum

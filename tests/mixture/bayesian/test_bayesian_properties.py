@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.special import xlogy
 from scipy.stats import norm
 
-from limiirl.irl.optim.projected_newton import Box
+from limiirl.irl.optim import Box
 from limiirl.irl.problem import prepare
 from limiirl.mixture.bayesian.reward_posterior import RewardPrior
 from limiirl.mixture.bayesian.search import improve_by_move, search

@@ -15,7 +15,7 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations, Groups, Steps
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.causal.stationary import PolicySolver
-from limiirl.irl.optim.projected_newton import Box
+from limiirl.irl.optim import Box
 from limiirl.kernels.soft_bellman import Moves
 from limiirl.mdp import MDP
 
@@ -200,10 +200,6 @@ class CausalLikelihood:
         values += 0.5 * self.ridge[which] * np.sum(thetas**2, axis=1)
         gradients += self.ridge[which, None] * thetas
         return values, gradients
-
-    def hessian(self, theta: FloatArray, k: int) -> FloatArray:
-        """Not known: causal models are fitted by gradients."""
-        raise NotImplementedError
 
 
 def feasible_start(engine: PolicySolver, events: DecisionCounts, box: Box) -> FloatArray:

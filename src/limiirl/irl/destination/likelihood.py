@@ -13,7 +13,7 @@ from limiirl.demos import Demonstrations, name_demo
 from limiirl.errors import DivergentPartition, InvalidDemos, NumericalError
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
 from limiirl.irl.maxent.likelihood import Evidence
-from limiirl.irl.optim.projected_bfgs import CuttingPlanes
+from limiirl.irl.optim import CuttingPlanes
 from limiirl.mdp import MDP
 
 # Fits keep loops so far, in log-weight, from an infinite sum: a reward found there is finite for all who add it up in

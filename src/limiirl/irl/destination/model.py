@@ -25,7 +25,7 @@ from limiirl.irl.destination.problem import PreparedDestination
 from limiirl.irl.device import choose_device
 from limiirl.irl.maxent.likelihood import Evidence
 from limiirl.irl.maxent.viterbi import heaviest_of_any_length
-from limiirl.irl.optim.solvers import SOLVERS
+from limiirl.irl.optim import SOLVERS
 from limiirl.irl.problem import Prepared
 from limiirl.kernels.elimination.numeric import walk
 from limiirl.mdp import MDP

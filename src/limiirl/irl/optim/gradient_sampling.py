@@ -1,7 +1,6 @@
-"""Minimising functions with kinks: L-BFGS-B, and where it comes to rest at a kink, a way on by gradient sampling.
+"""Nonsmooth functions: L-BFGS-B, with gradient sampling (Burke, Lewis and Overton 2005) where it stalls at a kink.
 
-At a kink the gradient at the point itself may not lead down. The shortest vector in the convex hull of gradients
-sampled nearby does, unless the point is a minimum up to the radius of the sample (Burke, Lewis and Overton 2005).
+The shortest vector in the convex hull of gradients sampled nearby leads down, unless the point is a minimum.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from scipy.optimize import nnls
 
 from limiirl._typing import FloatArray
 from limiirl.irl.base import FitResult, Status
+from limiirl.irl.optim.lbfgs import minimise_lbfgs
 from limiirl.irl.optim.projected_newton import Box, Objective
-from limiirl.irl.optim.solvers import minimise_lbfgs
 
 # Radii of samples, relative to the largest parameter: from far enough to see past a kink, to where rounding begins.
 _RADII = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -30,7 +29,7 @@ _WORTH = 1e-9
 def minimise_nonsmooth(
     objective: Objective, starts: FloatArray, box: Box, tol: float | FloatArray, max_evaluations: int
 ) -> list[FitResult]:
-    """Minimise K functions one after the other; arguments as for `limiirl.irl.optim.solvers.minimise_lbfgs`.
+    """Minimise K functions one after the other; arguments as for `limiirl.irl.optim.minimise_lbfgs`.
 
     A point at a kink counts as solved where the gradients around it, weighed against each other, cancel out to within
     ten times the tolerance. The sample is drawn from a fixed seed.
@@ -58,10 +57,6 @@ class _One:
 
     def evaluate(self, thetas: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
         return self.objective.evaluate(thetas, np.full(which.shape, self.k))
-
-    def hessian(self, theta: FloatArray, k: int) -> FloatArray:
-        del k
-        return self.objective.hessian(theta, self.k)
 
 
 def _minimise(objective: Objective, k: int, start: FloatArray, box: Box, tol: FloatArray, cap: int) -> FitResult:

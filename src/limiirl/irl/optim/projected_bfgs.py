@@ -1,24 +1,25 @@
-"""A search whose curvature is learned from gradients, and the edge of the domain from infinite values.
-
-Where convex functions are finite: a convex set, learned from the points that turn out to lie outside of it.
-"""
+"""Projected BFGS for K convex functions that may be infinite outside an unknown domain, all in lockstep."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.optimize import lsq_linear, nnls
 
+from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray
-from limiirl.irl.base import Status
-from limiirl.irl.optim.projected_newton import HALVINGS, BFGSMatrix, Box, NewtonSearch, Objective, bounded_step
+from limiirl.irl.base import FitResult, Status
+from limiirl.irl.optim.projected_newton import HALVINGS, Box, NewtonSearch, Objective, descend
 
 # Half-spaces kept; those that were learned first are forgotten first.
 _KEPT = 256
 
 
 class CuttingPlanes:
-    """Half-spaces rows . theta <= most that hold the whole domain of some functions.
+    """Cutting-plane outer approximation rows . theta <= most of the effective domain of convex functions.
 
     Let c be convex and negative on the domain, and c(x) >= 0 at a point x outside. Then the domain lies where
     c(x) + c'(x) . (theta - x) < 0, which cuts off x and what is behind it.
@@ -85,6 +86,137 @@ class CuttingPlanes:
         self.most = np.concatenate([self.most, most])[-_KEPT:]
 
 
+# Before anything is known of the curvature, no variable moves further than this in the unit of its scale.
+_FIRST = 1.0
+# Curvature along a step is taken for at least this share of the model's (Powell 1978): rounding may make it negative.
+_LEAST = 1e-4
+# Of the longest part of a step.
+_ROUNDING = 1e-12
+
+
+class BFGSMatrix:
+    """A positive definite model (d, d) of the Hessian, by the formula of Broyden, Fletcher, Goldfarb and Shanno.
+
+    Parameters
+    ----------
+    scale : (d,)
+        What is known of the second derivatives, up to a factor.
+
+    Attributes
+    ----------
+    matrix : (d, d)
+
+    Examples
+    --------
+    Two steps tell the Hessian of a quadratic function of two variables along them.
+
+    >>> hessian, model = np.array([[2.0, 1.0], [1.0, 3.0]]), BFGSMatrix(np.ones(2))
+    >>> for step in np.array([[1.0, 0.0], [1.0, -2.0]]):  # conjugate to each other
+    ...     model.update(step, hessian @ step)
+    >>> model.matrix.round(6)
+    array([[2., 1.],
+           [1., 3.]])
+    """
+
+    def __init__(self, scale: FloatArray) -> None:
+        self.matrix = np.diag(scale)
+        self._begun = self._learned = False
+
+    def begin(self, gradient: FloatArray) -> None:
+        """Choose the factor of the scale, if nothing is known yet: the first step is a short one."""
+        if not self._begun:
+            self._begun = True
+            root = np.sqrt(np.diag(self.matrix))
+            self.matrix = self.matrix * max(1.0, float(np.max(np.abs(gradient) / root)) / _FIRST)
+
+    def update(self, step: FloatArray, change: FloatArray) -> None:
+        """Learn from the change of the gradient (d,) along a step (d,)."""
+        along = self.matrix @ step
+        model, true = float(step @ along), float(step @ change)
+        if not self._learned and true > 0.0:
+            # The first step tells how large the scale should have been.
+            self.matrix, along, model = self.matrix * (true / model), along * (true / model), true
+            self._learned = True
+        if true < _LEAST * model:
+            share = (1.0 - _LEAST) * model / (model - true)
+            change = share * change + (1.0 - share) * along
+            true = float(step @ change)
+        if not (true > 0.0 and model > 0.0 and np.isfinite(true)):  # a step lost in rounding says nothing
+            return
+        self.matrix = self.matrix - np.outer(along, along) / model + np.outer(change, change) / true
+
+
+def bounded_step(
+    matrix: FloatArray,
+    gradient: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    cuts: tuple[FloatArray, FloatArray] | None = None,
+) -> FloatArray:
+    """Return the step (d,) within [lower, upper] that minimises gradient . step + step . matrix step / 2.
+
+    Parameters
+    ----------
+    cuts : ((m, d), (m,)), optional
+        Rows and most: half-spaces rows . step <= most that the step must not leave; 0 lies in all of them.
+
+    Examples
+    --------
+    >>> bounded_step(np.eye(2), np.array([-3.0, 1.0]), np.array([-1.0, 0.0]), np.array([2.0, 1.0]))
+    array([2., 0.])
+    >>> half = np.array([[1.0, 1.0]]), np.array([1.0])
+    >>> bounded_step(np.eye(2), np.array([-1.5, -1.0]), np.zeros(2), np.full(2, 2.0), half)
+    array([0.75, 0.25])
+    """
+    step, free = np.zeros_like(gradient), upper > lower
+    # In units in which the model has a diagonal of ones: features may be in metres or in thousands of kilometres.
+    unit = 1.0 / np.sqrt(np.maximum(np.abs(np.diag(matrix)[free]), 1e-150))
+    scaled = matrix[np.ix_(free, free)] * np.outer(unit, unit)
+    damping, eye = 1e-12, np.eye(unit.size)
+    while True:
+        try:
+            root = cholesky(scaled + damping * eye)
+            break
+        except LinAlgError:
+            damping *= 100.0
+    right = -solve_triangular(root, gradient[free] * unit, trans="T")
+    plain = solve_triangular(root, right)
+    low, high = lower[free] / unit, upper[free] / unit
+    if np.any((plain < low) | (plain > high)):
+        plain = lsq_linear(root, right, (low, high), method="bvls").x
+    if cuts is not None and cuts[1].size:
+        rows, most = cuts[0][:, free] * unit, cuts[1]
+        if np.any(rows @ plain > most):
+            plain = _within(root, right, np.vstack([rows, eye, -eye]), np.concatenate([most, high, -low]), plain)
+            # What rounding keeps off a bound lies on it.
+            reach = _ROUNDING * float(np.max(np.abs(plain)))
+            plain = np.where(plain > high - reach, high, np.where(plain < low + reach, low, plain))
+    step[free] = np.clip(plain * unit, lower[free], upper[free])
+    return step
+
+
+def _within(root: FloatArray, right: FloatArray, rows: FloatArray, most: FloatArray, plain: FloatArray) -> FloatArray:
+    """Return the x (d,) for which |root x - right| is least among those with rows . x <= most, 0 being one of them.
+
+    By y = root x - right it is the problem of least distance of Lawson and Hanson (1974, chapter 23), which is one of
+    least squares without negative numbers. `plain` keeps all but the first rows.
+    """
+    told = np.isfinite(most)
+    rows, most = rows[told], most[told]
+    against = -solve_triangular(root, rows.T, trans="T").T
+    size = np.maximum(np.linalg.norm(against, axis=1), 1e-300)
+    # The least y is no longer than that of x = 0, so that in units of this length nothing below is near 0.
+    unit = float(np.linalg.norm(right))
+    system = np.vstack([(against / size[:, None]).T, (-most - against @ right) / (size * unit)])
+    target = np.append(np.zeros(right.size), 1.0)
+    try:
+        rest = system @ nnls(system, target)[0] - target
+    except RuntimeError:  # too many rounds: the step without cuts, up to the first of them
+        along = rows @ plain
+        return np.asarray(plain * float(np.min(most[along > most] / along[along > most], initial=1.0)))
+    return np.asarray(solve_triangular(root, right - unit * rest[:-1] / rest[-1]))
+
+
 # A step is too long where the slope at its end is above this share of minus that at its beginning, and is cut to a
 # share between these, this often at most for that reason.
 _OVERSHOT = 0.9
@@ -103,7 +235,7 @@ class BFGSSearch(NewtonSearch):
     Parameters
     ----------
     curvature : BFGSMatrix
-    domain : Domain or None
+    domain : CuttingPlanes or None
         What is known of where values are finite; it learns from those that are not.
     theta, value, gradient : (d,), float, (d,)
         The start.
@@ -116,7 +248,7 @@ class BFGSSearch(NewtonSearch):
         self.curvature, self.domain = curvature, domain
         self.lowest = theta, value, gradient
 
-    def aim(self, objective: Objective, k: int, box: Box) -> None:
+    def aim(self, objective: Any, k: int, box: Box) -> None:
         """Set the next direction: to the minimum of the model within the bounds and what is known of the domain."""
         del objective, k
         self._aim(box)
@@ -168,3 +300,25 @@ class BFGSSearch(NewtonSearch):
             share = 1.0 - (last + root - middle) / max(last - first + 2.0 * root, 1e-300)
         self.length *= min(_SHARES[1], max(_SHARES[0], share))
         return self.halvings <= HALVINGS
+
+
+def minimise_bfgs(
+    objective: Objective, starts: FloatArray, box: Box, tol: float | FloatArray, max_evaluations: int
+) -> list[FitResult]:
+    """Minimise K convex functions by a projected BFGS method, all in lockstep; arguments as for `minimise_newton`.
+
+    Every step minimises a quadratic model within the bounds, and is shortened until it lowers the function enough. An
+    infinite value shortens the step and nothing else: what is known of the curvature stays. No Hessian is asked for.
+
+    Two attributes of the objective help where it has them. With `scale` (K, d), of second derivatives, the model
+    begins. With `domains`, `CuttingPlanes` for each of the K, every infinite value adds a half-space that steps keep
+    out of.
+    """
+    scales = getattr(objective, "scale", np.ones_like(starts))
+    domains = getattr(objective, "domains", [None] * len(starts))
+
+    def begin(k: int, theta: FloatArray, value: float, gradient: FloatArray) -> NewtonSearch:
+        return BFGSSearch(BFGSMatrix(scales[k]), domains[k], theta, value, gradient)
+
+    with one_thread("blas"):
+        return descend(objective, starts, box, tol, max_evaluations, begin)

@@ -1,171 +1,18 @@
-"""Quadratic models of a convex function: one learned from its gradients, and the steps that minimise them.
-
-One search for the minimum of a smooth function within bounds, as `limiirl.irl.optim.solvers` moves it along.
-"""
+"""Projected Newton method (Bertsekas 1982) for K convex functions within bounds, all in lockstep."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
-from scipy.optimize import lsq_linear, nnls
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from limiirl._typing import FloatArray
-from limiirl.irl.base import Status
-
-# Before anything is known of the curvature, no variable moves further than this in the unit of its scale.
-_FIRST = 1.0
-# Curvature along a step is taken for at least this share of the model's (Powell 1978): rounding may make it negative.
-_LEAST = 1e-4
-# Of the longest part of a step.
-_ROUNDING = 1e-12
-
-
-class BFGSMatrix:
-    """A positive definite model (d, d) of the Hessian, by the formula of Broyden, Fletcher, Goldfarb and Shanno.
-
-    Parameters
-    ----------
-    scale : (d,)
-        What is known of the second derivatives, up to a factor.
-
-    Attributes
-    ----------
-    matrix : (d, d)
-
-    Examples
-    --------
-    Two steps tell the Hessian of a quadratic function of two variables along them.
-
-    >>> hessian, model = np.array([[2.0, 1.0], [1.0, 3.0]]), BFGSMatrix(np.ones(2))
-    >>> for step in np.array([[1.0, 0.0], [1.0, -2.0]]):  # conjugate to each other
-    ...     model.update(step, hessian @ step)
-    >>> model.matrix.round(6)
-    array([[2., 1.],
-           [1., 3.]])
-    """
-
-    def __init__(self, scale: FloatArray) -> None:
-        self.matrix = np.diag(scale)
-        self._begun = self._learned = False
-
-    def begin(self, gradient: FloatArray) -> None:
-        """Choose the factor of the scale, if nothing is known yet: the first step is a short one."""
-        if not self._begun:
-            self._begun = True
-            root = np.sqrt(np.diag(self.matrix))
-            self.matrix = self.matrix * max(1.0, float(np.max(np.abs(gradient) / root)) / _FIRST)
-
-    def update(self, step: FloatArray, change: FloatArray) -> None:
-        """Learn from the change of the gradient (d,) along a step (d,)."""
-        along = self.matrix @ step
-        model, true = float(step @ along), float(step @ change)
-        if not self._learned and true > 0.0:
-            # The first step tells how large the scale should have been.
-            self.matrix, along, model = self.matrix * (true / model), along * (true / model), true
-            self._learned = True
-        if true < _LEAST * model:
-            share = (1.0 - _LEAST) * model / (model - true)
-            change = share * change + (1.0 - share) * along
-            true = float(step @ change)
-        if not (true > 0.0 and model > 0.0 and np.isfinite(true)):  # a step lost in rounding says nothing
-            return
-        self.matrix = self.matrix - np.outer(along, along) / model + np.outer(change, change) / true
-
-
-def bounded_step(
-    matrix: FloatArray,
-    gradient: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    cuts: tuple[FloatArray, FloatArray] | None = None,
-) -> FloatArray:
-    """Return the step (d,) within [lower, upper] that minimises gradient . step + step . matrix step / 2.
-
-    Parameters
-    ----------
-    cuts : ((m, d), (m,)), optional
-        Rows and most: half-spaces rows . step <= most that the step must not leave; 0 lies in all of them.
-
-    Examples
-    --------
-    >>> bounded_step(np.eye(2), np.array([-3.0, 1.0]), np.array([-1.0, 0.0]), np.array([2.0, 1.0]))
-    array([2., 0.])
-    >>> half = np.array([[1.0, 1.0]]), np.array([1.0])
-    >>> bounded_step(np.eye(2), np.array([-1.5, -1.0]), np.zeros(2), np.full(2, 2.0), half)
-    array([0.75, 0.25])
-    """
-    step, free = np.zeros_like(gradient), upper > lower
-    # In units in which the model has a diagonal of ones: features may be in metres or in thousands of kilometres.
-    unit = 1.0 / np.sqrt(np.maximum(np.abs(np.diag(matrix)[free]), 1e-150))
-    scaled = matrix[np.ix_(free, free)] * np.outer(unit, unit)
-    damping, eye = 1e-12, np.eye(unit.size)
-    while True:
-        try:
-            root = cholesky(scaled + damping * eye)
-            break
-        except LinAlgError:
-            damping *= 100.0
-    right = -solve_triangular(root, gradient[free] * unit, trans="T")
-    plain = solve_triangular(root, right)
-    low, high = lower[free] / unit, upper[free] / unit
-    if np.any((plain < low) | (plain > high)):
-        plain = lsq_linear(root, right, (low, high), method="bvls").x
-    if cuts is not None and cuts[1].size:
-        rows, most = cuts[0][:, free] * unit, cuts[1]
-        if np.any(rows @ plain > most):
-            plain = _within(root, right, np.vstack([rows, eye, -eye]), np.concatenate([most, high, -low]), plain)
-            # What rounding keeps off a bound lies on it.
-            reach = _ROUNDING * float(np.max(np.abs(plain)))
-            plain = np.where(plain > high - reach, high, np.where(plain < low + reach, low, plain))
-    step[free] = np.clip(plain * unit, lower[free], upper[free])
-    return step
-
-
-def _within(root: FloatArray, right: FloatArray, rows: FloatArray, most: FloatArray, plain: FloatArray) -> FloatArray:
-    """Return the x (d,) for which |root x - right| is least among those with rows . x <= most, 0 being one of them.
-
-    By y = root x - right it is the problem of least distance of Lawson and Hanson (1974, chapter 23), which is one of
-    least squares without negative numbers. `plain` keeps all but the first rows.
-    """
-    told = np.isfinite(most)
-    rows, most = rows[told], most[told]
-    against = -solve_triangular(root, rows.T, trans="T").T
-    size = np.maximum(np.linalg.norm(against, axis=1), 1e-300)
-    # The least y is no longer than that of x = 0, so that in units of this length nothing below is near 0.
-    unit = float(np.linalg.norm(right))
-    system = np.vstack([(against / size[:, None]).T, (-most - against @ right) / (size * unit)])
-    target = np.append(np.zeros(right.size), 1.0)
-    try:
-        rest = system @ nnls(system, target)[0] - target
-    except RuntimeError:  # too many rounds: the step without cuts, up to the first of them
-        along = rows @ plain
-        return np.asarray(plain * float(np.min(most[along > most] / along[along > most], initial=1.0)))
-    return np.asarray(solve_triangular(root, right - unit * rest[:-1] / rest[-1]))
-
-
-def damped_solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """Solve (matrix + damping) x = right with the least damping that makes it definite, from 1e-8 of its mean on.
-
-    Examples
-    --------
-    >>> damped_solve(np.diag([2.0, 0.0]), np.array([2.0, 0.0])).round(6)
-    array([1., 0.])
-    """
-    # Where curvature has underflowed, the floor keeps the solution within float64, so that its direction is still told.
-    mean = max(float(np.trace(matrix)) / matrix.shape[0], 1e-150)
-    damping = 1e-8 * mean
-    while True:
-        try:
-            factor = cho_factor(matrix + damping * np.eye(matrix.shape[0]))
-        except LinAlgError:
-            damping *= 100.0
-            continue
-        return np.asarray(cho_solve(factor, right), dtype=np.float64)
-
+from limiirl._typing import FloatArray, IndexArray
+from limiirl.errors import DivergentPartition
+from limiirl.irl.base import FitResult, Status
 
 # Share of the decrease predicted by the gradient that a step must achieve (Armijo).
 _SUFFICIENT = 1e-4
@@ -176,11 +23,15 @@ LONGEST = 20.0
 
 
 class Objective(Protocol):
-    """K convex functions of d variables, with derivatives."""
+    """K functions of d variables with gradients."""
 
-    def evaluate(self, thetas: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+    def evaluate(self, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
         """Return values (J,) and gradients (J, d) of functions `which` (J,) at thetas (J, d); inf where undefined."""
         ...
+
+
+class TwiceDifferentiable(Objective, Protocol):
+    """K functions of d variables with Hessians."""
 
     def hessian(self, theta: FloatArray, k: int) -> FloatArray:
         """Return the Hessian (d, d) of function k at theta (d,)."""
@@ -222,7 +73,7 @@ class NewtonSearch:
         """Return the point (d,) to look at next."""
         return box.clip(self.theta + self.length * self.direction)
 
-    def aim(self, objective: Objective, k: int, box: Box) -> None:
+    def aim(self, objective: Any, k: int, box: Box) -> None:
         """Set the next direction: a damped Newton step of the variables that no bound holds."""
         hessian = objective.hessian(self.theta, k)
         self.n_hessians += 1
@@ -263,3 +114,123 @@ class NewtonSearch:
         return bool(value <= self.value + rounding) and box.residual(trial, gradient) < 0.5 * box.residual(
             self.theta, self.gradient
         )
+
+
+def damped_solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve (matrix + damping) x = right with the least damping that makes it definite, from 1e-8 of its mean on.
+
+    Examples
+    --------
+    >>> damped_solve(np.diag([2.0, 0.0]), np.array([2.0, 0.0])).round(6)
+    array([1., 0.])
+    """
+    # Where curvature has underflowed, the floor keeps the solution within float64, so that its direction is still told.
+    mean = max(float(np.trace(matrix)) / matrix.shape[0], 1e-150)
+    damping = 1e-8 * mean
+    while True:
+        try:
+            factor = cho_factor(matrix + damping * np.eye(matrix.shape[0]))
+        except LinAlgError:
+            damping *= 100.0
+            continue
+        return np.asarray(cho_solve(factor, right), dtype=np.float64)
+
+
+def minimise_newton(
+    objective: TwiceDifferentiable, starts: FloatArray, box: Box, tol: float | FloatArray, max_evaluations: int
+) -> list[FitResult]:
+    """Minimise K convex functions by a projected Newton method with exact Hessians.
+
+    Variables on a bound that the gradient pushes against are held; the others take a Newton step, which is projected
+    and halved until it lowers the function enough. A singular Hessian is damped a little, so that null directions stay
+    where they are. Every accepted point is lower than the one before, up to rounding: the last is the best, also when
+    the cap on evaluations ends the search.
+
+    Parameters
+    ----------
+    starts : (K, d)
+    tol : float or (K, d)
+        Largest projected gradient at which a problem counts as solved.
+    max_evaluations : int
+        Cap on values with gradients, for each problem.
+    """
+    return descend(objective, starts, box, tol, max_evaluations, lambda _, *point: NewtonSearch(*point))
+
+
+def descend(
+    objective: Objective,
+    starts: FloatArray,
+    box: Box,
+    tol: float | FloatArray,
+    max_evaluations: int,
+    begin: Callable[[int, FloatArray, float, FloatArray], NewtonSearch],
+) -> list[FitResult]:
+    """Move K searches in lockstep, one batched evaluation per step, until each has stopped."""
+    thetas, tols = box.clip(starts), np.broadcast_to(tol, starts.shape)
+    everyone = range(thetas.shape[0])
+    values, gradients = evaluate_starts(objective, thetas, np.arange(thetas.shape[0]))
+    searches = [begin(*point) for point in zip(everyone, thetas, values.tolist(), gradients, strict=True)]
+    for k in everyone:
+        _aim(objective, searches[k], k, box, tols[k])
+        _count(searches[k], max_evaluations)
+    while pending := [k for k in everyone if searches[k].status is None]:
+        which = np.array(pending)
+        trials = np.array([searches[k].trial(box) for k in pending])
+        values, gradients = objective.evaluate(trials, which)
+        for k, trial, value, gradient in zip(pending, trials, values.tolist(), gradients, strict=True):
+            _advance(objective, searches[k], k, (trial, value, gradient), box, tols[k], max_evaluations)
+    return [_result(search, box) for search in searches]
+
+
+def _advance(
+    objective: Objective,
+    search: NewtonSearch,
+    k: int,
+    point: tuple[FloatArray, float, FloatArray],
+    box: Box,
+    tol: FloatArray,
+    max_evaluations: int,
+) -> None:
+    """Accept a trial point and aim anew, or halve the step."""
+    search.n_evaluations += 1
+    if search.accepts(*point, box):
+        search.move(*point)
+        _aim(objective, search, k, box, tol)
+    elif not search.reject(*point, box):
+        search.status = Status.STALLED
+    _count(search, max_evaluations)
+
+
+def _count(search: NewtonSearch, max_evaluations: int) -> None:
+    if search.status is None and search.n_evaluations >= max_evaluations:
+        search.status = Status.EVALUATIONS
+
+
+def evaluate_starts(objective: Objective, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
+    """Return values and gradients at the starts, all of which must be finite."""
+    values, gradients = objective.evaluate(thetas, which)
+    if not np.all(np.isfinite(values)):
+        j = int(np.argmin(np.isfinite(values)))
+        k = int(which[j])
+        raise DivergentPartition(
+            f"The sum over trajectories is infinite, or beyond float64, at the start of column {k}; no search begins "
+            "there. Pass a start with lower rewards, or none.",
+            parameter="starts",
+            value=thetas[j],
+            index=k,
+        )
+    return values, gradients
+
+
+def _aim(objective: Objective, search: NewtonSearch, k: int, box: Box, tol: FloatArray) -> None:
+    """Set the next direction, or the status if the point is a minimum."""
+    if box.residual(search.theta, search.gradient / tol) <= 1.0:
+        search.status = Status.CONVERGED
+        return
+    search.aim(objective, k, box)
+
+
+def _result(search: NewtonSearch, box: Box) -> FitResult:
+    theta, value, gradient = search.best()
+    status = search.status or Status.STALLED
+    return FitResult(theta, value, status, search.n_evaluations, search.n_hessians, box.residual(theta, gradient))

@@ -24,8 +24,7 @@ from limiirl._validation import check_count, check_positive
 from limiirl.demos import Agents, Groups
 from limiirl.errors import InvalidDemos, NumericalError
 from limiirl.irl.base import FitResult
-from limiirl.irl.optim.projected_newton import Box
-from limiirl.irl.optim.solvers import minimise_lbfgs
+from limiirl.irl.optim import Box, minimise_lbfgs
 from limiirl.irl.problem import Maximised, Prepared
 from limiirl.irl.sigma_girl.policy_gradient import Spread, clone_policy, jacobians, spread
 
@@ -255,7 +254,3 @@ class _Weighted:
                 obj, slopes = self.profile.gradients(theta)
                 values[j], gradients[j] = 0.5 * self.weights[:, column] @ obj, 0.5 * self.weights[:, column] @ slopes
         return values, gradients
-
-    def hessian(self, theta: FloatArray, k: int) -> FloatArray:
-        """Not to be had: the functions are not convex, and are minimised by their gradients."""
-        raise NotImplementedError

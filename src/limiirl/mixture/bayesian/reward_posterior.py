@@ -329,10 +329,6 @@ class _Peak:
         values, gradients = self.loss(self.prior.theta(u), which)
         return values + 0.5 * np.sum(u**2, axis=1), gradients * self.prior.slope(u) + u
 
-    def hessian(self, theta: FloatArray, k: int) -> FloatArray:
-        """Not known: peaks are found by gradients."""
-        raise NotImplementedError
-
 
 def fresh(loss: Loss, prior: RewardPrior, start: FloatArray, K: int, max_steps: int) -> RewardPosterior:
     """Return posteriors of columns 0 to K - 1 of a loss that begin at their peaks, whatever was known before.
@@ -374,7 +370,7 @@ def improve(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, max_steps:
 
     Examples
     --------
-    >>> from limiirl.irl.optim.solvers import Box
+    >>> from limiirl.irl.optim import Box
     >>> def quadratic(thetas, which):  # three observations of mean 1 and variance 1
     ...     return 1.5 * np.sum((thetas - 1.0) ** 2, axis=1), 3.0 * (thetas - 1.0)
     >>> prior = RewardPrior(Box(np.array([-np.inf]), np.array([np.inf])), 1.0)

@@ -9,7 +9,7 @@ from sklearn.mixture import BayesianGaussianMixture
 
 from limiirl import MLIRL, Demonstrations, MaxCausalEnt, MaxEnt
 from limiirl.errors import InvalidParameter
-from limiirl.irl.optim.projected_newton import Box
+from limiirl.irl.optim import Box
 from limiirl.irl.problem import Prepared, prepare
 from limiirl.mixture.bayesian.reward_posterior import (
     RewardPosterior,

@@ -14,9 +14,8 @@ from limiirl.irl.base import Status
 from limiirl.irl.destination.likelihood import DestinationLikelihood, ObservedTrips, feasible_domain, surely_finite
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.destination.problem import PreparedDestination, feasible_start
-from limiirl.irl.optim.projected_bfgs import CuttingPlanes
-from limiirl.irl.optim.projected_newton import Box, bounded_step
-from limiirl.irl.optim.solvers import minimise_bfgs
+from limiirl.irl.optim import Box, CuttingPlanes, minimise_bfgs
+from limiirl.irl.optim.projected_bfgs import bounded_step
 from tests.helpers import raises
 
 

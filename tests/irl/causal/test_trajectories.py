@@ -17,8 +17,7 @@ from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
 from limiirl.irl.causal.state_actions import StateActions
-from limiirl.irl.optim.projected_newton import Box
-from limiirl.irl.optim.solvers import minimise_lbfgs
+from limiirl.irl.optim import Box, minimise_lbfgs
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture
 from tests.helpers import raises

@@ -11,9 +11,8 @@ import pytest
 from limiirl import MaxEnt
 from limiirl.errors import DivergentPartition, LimiirlWarning
 from limiirl.irl.maxent import path_sums
-from limiirl.irl.optim.batched_lbfgs import BatchedEvaluator
-from limiirl.irl.optim.projected_newton import Box
-from limiirl.irl.optim.solvers import minimise_lbfgs
+from limiirl.irl.optim import Box, minimise_lbfgs
+from limiirl.irl.optim.lbfgs import BatchedEvaluator
 from limiirl.worlds import RoadGrid
 from tests.helpers import raises
 

@@ -11,8 +11,7 @@ from scipy.optimize import minimize
 from limiirl import MaxEnt
 from limiirl.errors import DivergentPartition
 from limiirl.irl.base import FitResult, Status
-from limiirl.irl.optim.projected_newton import Box
-from limiirl.irl.optim.solvers import SOLVERS, minimise_bfgs, minimise_lbfgs, minimise_newton
+from limiirl.irl.optim import SOLVERS, Box, minimise_bfgs, minimise_lbfgs, minimise_newton
 from limiirl.testing.rules import Problem, problems
 from tests.helpers import raises
 
