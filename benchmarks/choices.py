@@ -65,7 +65,7 @@ def shown(times: tuple[float, float]) -> str:
 def causal(model: Any, mdp: MDP, demos: Demonstrations, thetas: Float) -> tuple[Call, CausalLikelihood]:
     """Return an evaluation as an M-step makes it: minus the mean log-likelihood of each intent, and its gradient."""
     K = len(thetas)
-    ready = model.prepare(mdp, demos, Groups.from_labels(None, len(demos)))
+    ready = model.make_problem(mdp, demos, Groups.from_labels(None, len(demos)))
     moments = ready.moments(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
     objective = CausalLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.zeros(K))
     return lambda: objective.evaluate(thetas, np.arange(K)), objective
@@ -96,13 +96,13 @@ def elements(repeats: int) -> None:
     world = ElementWorld(n_elements=3, seed=0)
     mdp, demos = world.mdp, world.sample(100, seed=0)[0].replace(labels=None)
     agents = Agents.from_demonstrations(mdp, demos, np.repeat(np.arange(20), 5))
-    sigma = SigmaGIRL().prepare(None, agents, Groups.for_demos(None, agents)).profile
-    paths = MaxEnt(50).prepare(mdp, demos, Groups.from_labels(None, len(demos)))
+    sigma = SigmaGIRL().make_problem(None, agents, Groups.for_demos(None, agents)).profile
+    paths = MaxEnt(50).make_problem(mdp, demos, Groups.from_labels(None, len(demos)))
     print(f"ElementWorld: {mdp.n_states} states, {mdp.n_pairs} choices, 100 demonstrations, discount {mdp.gamma}")
     for K in (1, 3):
         thetas, which = world.ensemble.thetas[:K], np.arange(K)
-        shares = paths.evidence.demonstrated(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
-        likelihood = PathLikelihood(paths.engine, paths.evidence, shares, np.zeros(K))
+        shares = paths.observed.moments(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
+        likelihood = PathLikelihood(paths.engine, paths.observed, shares, np.zeros(K))
         taken = timed(lambda f=likelihood, t=thetas, k=which: f.evaluate(t, k), repeats)
         print(f"  K = {K}  {'MaxEnt, 50 states':<26} {shown(taken)}")
         compare(MODELS, mdp, demos, thetas, repeats)

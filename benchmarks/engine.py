@@ -15,7 +15,7 @@ from benchmarks.measure import describe_machine, peak_bytes, run_fresh, seconds
 from benchmarks.scipy_formulations import FORMULATIONS
 from limiirl import MDP
 from limiirl.irl.maxent.compiled import expected_features
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.worlds import RoadGrid
 
 MAX_LENGTH = 300
@@ -38,11 +38,11 @@ class Engine:
     """Value and gradient by the engine, as a fit calls it: the same object again and again."""
 
     def __init__(self, mdp: MDP, max_bytes: float) -> None:
-        self.engine = FiniteEngine(mdp, MAX_LENGTH, max_bytes=max_bytes)
+        self.engine = FinitePathSums(mdp, MAX_LENGTH, max_bytes=max_bytes)
 
     def __call__(self, thetas: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return log Z (K,) and expected features (K, d)."""
-        found = self.engine.totals(thetas)
+        found = self.engine.expected_counts(thetas)
         return found.log_Z, expected_features(self.engine.mdp, found.node, found.edge)
 
 

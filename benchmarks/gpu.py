@@ -23,9 +23,9 @@ from limiirl.irl.causal.likelihood import DecisionCounts
 from limiirl.irl.destination.gpu import GpuGoalValues
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.device import choose_backend
-from limiirl.irl.maxent.gpu_infinite import GpuInfiniteEngine
-from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.gpu_infinite import GpuInfinitePathSums
+from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.elimination.numeric import heights
 from limiirl.kernels.gpu.device import need_device
 from limiirl.roads import RoadNetwork
@@ -36,10 +36,10 @@ STORED = 1e11
 LARGEST_ON_CPU = 10_000_000
 
 
-def engine(mdp: MDP, device: str, length: int = MAX_LENGTH, **options: Any) -> FiniteEngine:
+def engine(mdp: MDP, device: str, length: int = MAX_LENGTH, **options: Any) -> FinitePathSums:
     """Return the engine on a device, storing all messages unless told otherwise."""
     options = {"max_bytes": STORED} | options
-    return FiniteEngine(mdp, length, backend=choose_backend(device, mdp), **options)
+    return FinitePathSums(mdp, length, backend=choose_backend(device, mdp), **options)
 
 
 def copy_bandwidth() -> float:
@@ -77,8 +77,8 @@ def evaluation(mdp: MDP) -> None:
         thetas = intents(mdp, n)
         taken, _ = compare(
             f"K = {n}",
-            lambda t=thetas: gpu.expectation(t),
-            lambda t=thetas: cpu.expectation(t),
+            lambda t=thetas: gpu.value_and_grad(t),
+            lambda t=thetas: cpu.value_and_grad(t),
             (20, 2 if n < 32 else 1),
         )
         # Messages are written once and read once; features are read for the rewards and for the gradient.
@@ -98,12 +98,12 @@ def variants(mdp: MDP) -> None:
     discounted = mdp.replace(gamma=0.999)
     for name, given, options in (
         ("memory bounded (3e8 bytes)", mdp, {"max_bytes": 3e8}),
-        ("log space", mdp, {"number_space": "log"}),
+        ("log space", mdp, {"arithmetic": "log"}),
         ("discount 0.999", discounted, {}),
         ("conditioned on the start", mdp, {"by_start": True}),
     ):
         gpu, cpu = engine(given, "gpu", **options), engine(given, "cpu", **options)
-        compare(name, lambda g=gpu: g.expectation(thetas), lambda c=cpu: c.expectation(thetas), (10, 1))
+        compare(name, lambda g=gpu: g.value_and_grad(thetas), lambda c=cpu: c.value_and_grad(thetas), (10, 1))
     gpu, cpu = engine(mdp, "gpu"), engine(mdp, "cpu")
     compare("Hessian", lambda: (gpu.covariance(thetas[0]),), lambda: (cpu.covariance(thetas[0]),), (3, 1))
 
@@ -117,7 +117,9 @@ def sizes() -> None:
             thetas = intents(mdp, 3)
             gpu, cpu = engine(mdp, "gpu", length), engine(mdp, "cpu", length)
             name = f"{n:,} states, L = {length}"
-            compare(name, lambda g=gpu, t=thetas: g.expectation(t), lambda c=cpu, t=thetas: c.expectation(t), (20, 5))
+            compare(
+                name, lambda g=gpu, t=thetas: g.value_and_grad(t), lambda c=cpu, t=thetas: c.value_and_grad(t), (20, 5)
+            )
 
 
 def large() -> None:
@@ -130,11 +132,11 @@ def large() -> None:
         if n <= LARGEST_ON_CPU:
             cpu = engine(mdp, "cpu", max_bytes=None)
             taken, _ = compare(
-                name, lambda g=gpu, t=thetas: g.expectation(t), lambda c=cpu, t=thetas: c.expectation(t), (3, 1)
+                name, lambda g=gpu, t=thetas: g.value_and_grad(t), lambda c=cpu, t=thetas: c.value_and_grad(t), (3, 1)
             )
         else:
-            gpu.expectation(thetas)
-            taken = seconds(lambda g=gpu, t=thetas: g.expectation(t), 3)
+            gpu.value_and_grad(thetas)
+            taken = seconds(lambda g=gpu, t=thetas: g.value_and_grad(t), 3)
             print(f"  {name:<44} {1e3 * taken:9.2f} ms", flush=True)
         print(f"    {1e12 * taken / (n * MAX_LENGTH * 3):.0f} ps a state, step and intent")
 
@@ -187,11 +189,11 @@ def endless() -> None:
     print("any length: log Z and gradient of MaxEnt(max_length=inf), K = 3; the CPU factors one reward after the other")
     for mdp in towns():
         thetas = -np.random.default_rng(0).uniform(4.0, 8.0, (3, mdp.n_features))
-        gpu, cpu = GpuInfiniteEngine(mdp, need_device()), InfiniteEngine(mdp)
+        gpu, cpu = GpuInfinitePathSums(mdp, need_device()), InfinitePathSums(mdp)
         compare(
             f"{mdp.n_states:,} states",
-            lambda g=gpu, t=thetas: g.expectation(t),
-            lambda c=cpu, t=thetas: c.expectation(t),
+            lambda g=gpu, t=thetas: g.value_and_grad(t),
+            lambda c=cpu, t=thetas: c.value_and_grad(t),
             (10, 1),
         )
 

@@ -17,7 +17,7 @@ from benchmarks.measure import describe_machine, seconds
 from limiirl.irl.maxent.compiled import compile_mdp
 from limiirl.kernels.gpu.device import need_device
 from limiirl.kernels.gpu.forward_backward import LinearSweeps
-from limiirl.kernels.graph import Alpha, Neighbours, PathGraph, Rewards, Tally, Weights
+from limiirl.kernels.graph import Alpha, CountBuffers, Neighbours, PathGraph, Rewards, Weights
 
 N_INTENTS = 3
 
@@ -73,7 +73,7 @@ class Ours:
         self.tally[:] = 0.0
         for i in range(0, MAX_LENGTH - 1, n):
             part = self.messages[i : i + n + 1], self.exponents[i : i + n + 1]
-            tally = Tally(self.tally, None, None, None)
+            tally = CountBuffers(self.tally, None, None, None)
             self.sweeps.forward(
                 self.into, self.rewards, self.weights, *part, self.alpha, self.gain, tally, i, self.columns
             )

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.engine import intents
 from benchmarks.measure import describe_machine, seconds
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.worlds import RoadGrid
 
 STATES, DEGREE, LENGTH, K = 60_000, 2.0, 60, 3
@@ -17,9 +17,9 @@ STATES, DEGREE, LENGTH, K = 60_000, 2.0, 60, 3
 def evaluation_time(n_states: int = STATES, degree: float = DEGREE, max_length: int = LENGTH, n: int = K) -> float:
     """Return the seconds of one evaluation, with all messages stored."""
     mdp = RoadGrid(n_states=n_states, n_edges=round(degree * n_states)).mdp
-    engine, thetas = FiniteEngine(mdp, max_length, max_bytes=1e11), intents(mdp, n)
-    engine.totals(thetas)
-    return seconds(lambda: engine.totals(thetas), 5)
+    engine, thetas = FinitePathSums(mdp, max_length, max_bytes=1e11), intents(mdp, n)
+    engine.expected_counts(thetas)
+    return seconds(lambda: engine.expected_counts(thetas), 5)
 
 
 def main() -> None:

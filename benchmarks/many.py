@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.measure import describe_machine, peak_bytes, seconds
 from limiirl import MaxEnt
-from limiirl.irl.maxent.problem import PreparedMaxEnt
-from limiirl.irl.problem import prepare
+from limiirl.irl.maxent.problem import MaxEntProblem
+from limiirl.irl.problem import make_problem
 from limiirl.kernels.e_step import Rows
 from limiirl.mixture.em import Settings, Start, run
 from limiirl.worlds import ElementWorld
@@ -20,7 +20,7 @@ from limiirl.worlds import ElementWorld
 ITERATIONS = 5
 
 
-def enlarge(ready: PreparedMaxEnt, n: int) -> None:
+def enlarge(ready: MaxEntProblem, n: int) -> None:
     """Replace the rows of a prepared model by n drawn from them."""
     chosen = np.random.default_rng(0).integers(len(ready.rows.counts), size=n)
     ready.rows = Rows(ready.rows.features[chosen], ready.rows.log_q[chosen], np.ones(n))
@@ -31,16 +31,16 @@ def measure(n: int) -> tuple[float, float, float]:
     """Return seconds an iteration, seconds of its pass over the rows, and the bytes that the pass reads."""
     world = ElementWorld(seed=1)
     demos, labels = world.sample(1000, seed=0)
-    ready = prepare(MaxEnt(), world.mdp, demos)
+    ready = make_problem(MaxEnt(), world.mdp, demos)
     U = np.eye(3)[labels]
-    thetas = ready.maximise(ready.moments(U), None, np.arange(3), 50).thetas
+    thetas = ready.m_step(ready.moments(U), None, np.arange(3), 50).thetas
     enlarge(ready, n)
     start = Start(np.full(3, 1 / 3), thetas)
     run(ready, start, Settings(max_iter=1, tol=0.0))  # compiles
     first = seconds(lambda: run(ready, start, Settings(max_iter=0, tol=0.0)))
     whole = (seconds(lambda: run(ready, start, Settings(max_iter=ITERATIONS, tol=0.0))) - first) / ITERATIONS
     shares = np.zeros((n, 3))
-    passed = seconds(lambda: ready.expect(start.rho, thetas, shares))
+    passed = seconds(lambda: ready.e_step(start.rho, thetas, shares))
     return whole, passed, 8 * n * (ready.rows.features.shape[1] + 2 + 3)
 
 

@@ -15,7 +15,7 @@ from benchmarks.engine import MAX_LENGTH, intents, network
 from benchmarks.measure import describe_machine
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
 from limiirl.errors import LimiirlWarning
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.path_sums import FinitePathSums
 
 CAPS, OFF = (50, 2000), (0.0, 1e-13, 1e-11)
 
@@ -33,10 +33,10 @@ def disturbed(plain: Callable[..., Any], size: float) -> Callable[..., Any]:
     """Return the engine's `expectation` with its numbers multiplied by 1 + size times noise."""
     noise = np.random.default_rng(7)
 
-    def expectation(*args: Any, **options: Any) -> tuple[Any, ...]:
+    def value_and_grad(*args: Any, **options: Any) -> tuple[Any, ...]:
         return tuple(found * (1.0 + size * noise.standard_normal(found.shape)) for found in plain(*args, **options))
 
-    return expectation
+    return value_and_grad
 
 
 def fit(mdp: MDP, demos: Demonstrations, cap: int) -> IntentMixture:
@@ -57,15 +57,15 @@ def main() -> None:
     print(
         f"{'evaluations':>11} {'off by':>7} {'log-likelihood a trip':>22} {'from plain':>11} {'parameters, most':>17}"
     )
-    plain = FiniteEngine.expectation
+    plain = FinitePathSums.value_and_grad
     for cap in CAPS:
         base = None
         for size in OFF:
-            FiniteEngine.expectation = disturbed(plain, size) if size else plain  # type: ignore[method-assign]
+            FinitePathSums.value_and_grad = disturbed(plain, size) if size else plain  # type: ignore[method-assign]
             try:
                 found = fit(mdp, demos, cap)
             finally:
-                FiniteEngine.expectation = plain  # type: ignore[method-assign]
+                FinitePathSums.value_and_grad = plain  # type: ignore[method-assign]
             score = found.score(demos)
             base = base or (score, found.thetas_)
             gap = np.max(np.abs(found.thetas_ - base[1]))

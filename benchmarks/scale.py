@@ -37,7 +37,7 @@ from limiirl.irl.destination.likelihood import ObservedTrips, arrives_once
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
 from limiirl.irl.maxent.backends import LOSS, log_loss_bound
 from limiirl.irl.maxent.compiled import expected_features
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.roads import City
 from limiirl.worlds import RoadGrid
 
@@ -51,7 +51,7 @@ def partition() -> None:
     """Print what parts of a network exchange, and check a sweep over parts against the engine."""
     town = RoadGrid(n_states=20_000, n_edges=40_660, seed=0)
     thetas = intents(town.mdp, K)
-    log_Z, expected = FiniteEngine(town.mdp, 100).expectation(thetas)
+    log_Z, expected = FinitePathSums(town.mdp, 100).value_and_grad(thetas)
     print("partition: sweeps over parts with exchanged borders against the engine, 20,000 states, L = 100, K = 3")
     for name, parts in (("bisection", bisected(middles(town), 8)), ("strips", in_strips(engine_rank(town.mdp), 8))):
         cut = Cut(town.mdp, parts)
@@ -120,7 +120,7 @@ def precision() -> None:
     whole = Cut(mdp, np.zeros(mdp.n_states, dtype=np.int64))
     print("precision: messages of 32 bits, sums in 64, against the engine; 20,000 states; mild rewards, and -10 or 0")
     for length in (300, 1000):
-        log_Z, expected = FiniteEngine(mdp, length).expectation(thetas)
+        log_Z, expected = FinitePathSums(mdp, length).value_and_grad(thetas)
         for kind in ("float64", "kept", "carried"):
             found = evaluate(whole, thetas, length, kind)
             value = np.abs(found.log_Z - log_Z) / np.abs(log_Z)
@@ -154,8 +154,8 @@ def far_apart(mdp: MDP) -> None:
     both = MDP.from_edges(src, dst, n_states=2 * n, state_features=csr_array(features))
     # The first is as the mild rewards have it; in the other a kilometre costs three times 10.
     theta = np.concatenate([intents(mdp, 1)[0], np.full(FEATURES, -10.0)])[None]
-    log_Z, expected = FiniteEngine(both, 300).expectation(theta)
-    apart = FiniteEngine(mdp, 300).log_partition(theta.reshape(2, -1))
+    log_Z, expected = FinitePathSums(both, 300).value_and_grad(theta)
+    apart = FinitePathSums(mdp, 300).log_partition(theta.reshape(2, -1))
     print(
         f"  two towns, no road between, mild and -10, L = 300: the second's share of Z is e^{apart[1] - apart[0]:.0f}"
     )
@@ -171,7 +171,7 @@ def far_apart(mdp: MDP) -> None:
 
 def scales_of_parts(town: RoadGrid, thetas: Float, length: int) -> None:
     """Print how linear space with a scale a part compares with log space, beyond what is proved."""
-    exact = FiniteEngine(town.mdp, length, number_space="log").expectation(thetas)
+    exact = FinitePathSums(town.mdp, length, arithmetic="log").value_and_grad(thetas)
     for n in (1, 16):
         cut = Cut(town.mdp, bisected(middles(town), n))
         for kind in ("float64", "carried"):

@@ -7,23 +7,23 @@ import numpy as np
 
 from benchmarks.measure import describe_machine, seconds
 from limiirl.irl.maxent.compiled import expected_features
-from limiirl.irl.maxent.messages import Pass
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.messages import ForwardBackward
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.forward_backward import linear
-from limiirl.kernels.graph import Tally
+from limiirl.kernels.graph import CountBuffers
 from limiirl.worlds import ElementWorld
 
 MAX_LENGTH = 50
 REPEATS = 2000
 
 
-def sweeps_alone(run: Pass) -> float:
+def sweeps_alone(run: ForwardBackward) -> float:
     """Return the time of the compiled sweeps of a pass, without anything around them."""
     graph, gain = run.engine.graph, run.engine.discount
     rows = np.zeros((MAX_LENGTH, (graph.n_states + 1) * run.n_columns))
     rows[-1, : -run.n_columns] = 1.0
     exponents = np.zeros((MAX_LENGTH, run.n_columns), dtype=np.int64)
-    tally = Tally(np.zeros(graph.n_states * run.n_columns), None, None, None)
+    tally = CountBuffers(np.zeros(graph.n_states * run.n_columns), None, None, None)
     alpha = run.alpha()
 
     def both() -> None:
@@ -38,10 +38,10 @@ def main() -> None:
     """Print microseconds an evaluation and the share of Python in it."""
     world = ElementWorld()
     mdp, thetas = world.mdp, world.ensemble.thetas
-    engine = FiniteEngine(mdp, MAX_LENGTH)
+    engine = FinitePathSums(mdp, MAX_LENGTH)
 
     def evaluate() -> None:
-        found = engine.totals(thetas)
+        found = engine.expected_counts(thetas)
         expected_features(mdp, found.node, found.edge)
 
     evaluate()

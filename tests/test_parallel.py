@@ -72,7 +72,7 @@ def test_groups_and_the_longest_demonstration_are_the_same_elsewhere(session: Se
 
 
 class Settling:
-    """A model without `prepare` that settles something in `fit` and needs it in `log_prob`."""
+    """A model without `make_problem` that settles something in `fit` and needs it in `log_prob`."""
 
     def fit(self, mdp: Any, demos: Any, weights: Any = None, start: Any = None) -> Any:
         self.settled_ = len(demos)

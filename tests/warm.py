@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from limiirl import MDP, IntentMixture, MaxCausalEnt, MaxEnt
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.roads import run_demo
 from limiirl.worlds import ElementWorld
 
@@ -40,7 +40,7 @@ def paths() -> None:
             for K in (1, 3):
                 thetas = np.zeros((K, mdp.n_features)) - 0.1
                 for stop in ("anywhere", "terminal"):
-                    engine = FiniteEngine(mdp, 5, number_space=space, stop=stop)
+                    engine = FinitePathSums(mdp, 5, arithmetic=space, stop=stop)
                     engine.totals(thetas)
                     engine.totals(thetas, edges=True)
                 engine.time_marginals(thetas[0])

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.errors import BackendUnavailable, InvalidParameter, LimiirlError
 from limiirl.irl.device import WORTH_IT, choose_backend, choose_device
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.gpu.device import faults, find_device, signatures
 from limiirl.kernels.gpu.forward_backward import grid_of
 from tests.gpu.emulator import EmulatedDevice, install_emulator
@@ -144,8 +144,8 @@ def test_errors_are_those_of_the_cpu(emulated: None) -> None:
     mdp, _ = world()
     bad = MDP.from_edges([0, 1], [1, 2], p0=[1, 0, 0], terminal=[False, False, True], state_features=np.eye(3))
     for options, theta, given in (
-        ({"number_space": "linear"}, [800.0, 900.0], mdp),
-        ({"number_space": "linear"}, [1e308, 1e308], mdp.replace(state_features=1e10 * np.ones((4, 2)))),
+        ({"arithmetic": "linear"}, [800.0, 900.0], mdp),
+        ({"arithmetic": "linear"}, [1e308, 1e308], mdp.replace(state_features=1e10 * np.ones((4, 2)))),
         ({"stop": "terminal"}, [0.0, 0.0, 0.0], bad),
     ):
         told = []
@@ -243,5 +243,5 @@ def test_memory_that_was_given_holds_on_the_cpu_too(emulated: None) -> None:
     """What a GPU leaves to the CPU, samples say, has the same limit, but not the GPU's own default."""
     mdp, _ = world()
     backend = choose_backend("gpu", mdp)
-    assert FiniteEngine(mdp, 5, max_bytes=1000.0, backend=backend).on_host().max_bytes == 1000.0
-    assert FiniteEngine(mdp, 5, backend=backend).on_host().max_bytes == FiniteEngine(mdp, 5).max_bytes
+    assert FinitePathSums(mdp, 5, max_bytes=1000.0, backend=backend).on_host().max_bytes == 1000.0
+    assert FinitePathSums(mdp, 5, backend=backend).on_host().max_bytes == FinitePathSums(mdp, 5).max_bytes

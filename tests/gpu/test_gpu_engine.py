@@ -31,25 +31,27 @@ WORLDS = {
 def compare(case: Case, together: int = 1, **options: object) -> None:
     """All intents at once on the GPU; so many `together` on the CPU, whose kernels are compiled for their number."""
     gpu, cpu = engines(case, **options)
-    parts = [cpu.expectation(case.thetas[k : k + together]) for k in range(0, len(case.thetas), together)]
-    for found, expected in zip(gpu.expectation(case.thetas), zip(*parts, strict=True), strict=True):
+    parts = [cpu.value_and_grad(case.thetas[k : k + together]) for k in range(0, len(case.thetas), together)]
+    for found, expected in zip(gpu.value_and_grad(case.thetas), zip(*parts, strict=True), strict=True):
         assert_same(found, np.concatenate(expected))
 
 
 @pytest.mark.parametrize("space", ["linear", "log", "auto"])
 @pytest.mark.parametrize("world", WORLDS)
 def test_value_and_gradient(world: str, space: str) -> None:
-    compare(make_case(**WORLDS[world]), number_space=space)
+    compare(make_case(**WORLDS[world]), arithmetic=space)
 
 
 def compare_all(world: str, place: object, space: str) -> None:
     """Sweeps from checkpoints and by start, counts, and the Hessian."""
     case = make_case(**WORLDS[world])
     lean = lean_bytes(case.mdp, case.length, len(case.thetas))
-    compare(case, place=place, number_space=space)
-    compare(case, place=place, number_space=space, by_start=True, max_bytes=lean)
-    gpu, cpu = engines(case, place, number_space=space)
-    for found, expected in zip(gpu.totals(case.thetas, edges=True), cpu.totals(case.thetas, edges=True), strict=True):
+    compare(case, place=place, arithmetic=space)
+    compare(case, place=place, arithmetic=space, by_start=True, max_bytes=lean)
+    gpu, cpu = engines(case, place, arithmetic=space)
+    for found, expected in zip(
+        gpu.expected_counts(case.thetas, edges=True), cpu.expected_counts(case.thetas, edges=True), strict=True
+    ):
         assert_same(found, expected)
     assert_same(gpu.covariance(case.thetas[0]), cpu.covariance(case.thetas[0]))
 
@@ -68,13 +70,13 @@ def test_threads_of_a_block_in_either_order(world: str, space: str, threads: int
 def test_kernels_compiled_for_their_columns(world: str) -> None:
     """As they are for a GPU, of plain sweeps and of others."""
     for space in ("linear", "log"):
-        compare(make_case(**WORLDS[world]), place=EmulatedDevice(compiled=True), number_space=space)
+        compare(make_case(**WORLDS[world]), place=EmulatedDevice(compiled=True), arithmetic=space)
 
 
 @pytest.mark.parametrize("K", [1, 3, 8, 32])
 @pytest.mark.parametrize("space", ["linear", "log"])
 def test_any_number_of_intents(K: int, space: str) -> None:
-    compare(make_case(n_states=11, K=K, kinds="state edge", length=18), number_space=space)
+    compare(make_case(n_states=11, K=K, kinds="state edge", length=18), arithmetic=space)
 
 
 @pytest.mark.parametrize("space", ["linear", "log"])
@@ -84,7 +86,7 @@ def test_from_checkpoints_and_by_start(world: str, by_start: bool, space: str) -
     """The messages are recomputed in stretches that do not begin where scales change."""
     case = make_case(**WORLDS[world])
     lean = lean_bytes(case.mdp, case.length, len(case.thetas))
-    compare(case, number_space=space, by_start=by_start, max_bytes=lean)
+    compare(case, arithmetic=space, by_start=by_start, max_bytes=lean)
 
 
 @pytest.mark.parametrize("space", ["linear", "log", "auto"])
@@ -100,17 +102,19 @@ def test_rules_of_stopping(stop: str, by_start: bool, space: str) -> None:
         state_features=np.vstack([mdp.state_features, np.zeros(3)]),
         edge_features=np.vstack([mdp.edge_features, np.zeros((last, 3))]),
     )  # fmt: skip
-    compare(Case(joined, case.length, case.thetas), number_space=space, stop=stop, by_start=by_start)
+    compare(Case(joined, case.length, case.thetas), arithmetic=space, stop=stop, by_start=by_start)
 
 
 @pytest.mark.parametrize("space", ["linear", "log"])
 @pytest.mark.parametrize("world", ["deterministic", "all features, sparse", "hub"])
 def test_counts_and_marginals(world: str, space: str) -> None:
     case = make_case(**WORLDS[world])
-    gpu, cpu = engines(case, number_space=space)
+    gpu, cpu = engines(case, arithmetic=space)
     gain = np.random.default_rng(1).uniform(0.5, 1.5, case.length)
     for found, expected in zip(
-        gpu.totals(case.thetas, gain=gain, edges=True), cpu.totals(case.thetas, gain=gain, edges=True), strict=True
+        gpu.expected_counts(case.thetas, gain=gain, edges=True),
+        cpu.expected_counts(case.thetas, gain=gain, edges=True),
+        strict=True,
     ):
         assert_same(found, expected)
     assert_same(gpu.time_marginals(case.thetas[0]), cpu.time_marginals(case.thetas[0]))
@@ -124,7 +128,7 @@ def test_counts_and_marginals(world: str, space: str) -> None:
 @pytest.mark.parametrize("world", ["deterministic", "all features, sparse", "hub of weighted edges"])
 def test_hessian(world: str, max_bytes: float, by_start: bool, space: str) -> None:
     case = make_case(**WORLDS[world])
-    gpu, cpu = engines(case, number_space=space, by_start=by_start, max_bytes=max_bytes)
+    gpu, cpu = engines(case, arithmetic=space, by_start=by_start, max_bytes=max_bytes)
     assert_same(gpu.covariance(case.thetas[0]), cpu.covariance(case.thetas[0]))
 
 
@@ -133,7 +137,7 @@ def test_starts_of_demonstrations() -> None:
     starts = np.random.default_rng(2).dirichlet(np.ones(30), 3).T
     gpu, cpu = engines(case, by_start=True)
     for found, expected in zip(
-        gpu.expectation(case.thetas, starts=starts), cpu.expectation(case.thetas, starts=starts), strict=True
+        gpu.value_and_grad(case.thetas, starts=starts), cpu.value_and_grad(case.thetas, starts=starts), strict=True
     ):
         assert_same(found, expected)
     assert_same(
@@ -147,7 +151,7 @@ def test_what_lies_ahead(lean: bool) -> None:
     gpu, cpu = engines(case, max_bytes=lean_bytes(case.mdp, case.length, 3) if lean else 1e9)
     rng = np.random.default_rng(3)
     step, state = rng.integers(0, case.length, 40), rng.integers(0, case.mdp.n_states, 40)
-    mine, other = gpu.ahead(case.thetas, step, state), cpu.ahead(case.thetas, step, state)
+    mine, other = gpu.backward_messages(case.thetas, step, state), cpu.backward_messages(case.thetas, step, state)
     assert_same(mine.log_Z, other.log_Z)
     assert_same(mine.value + mine.scale, other.value + other.scale)
 
@@ -157,7 +161,7 @@ def test_scales_of_extreme_rewards() -> None:
     case = make_case(n_states=12, length=80, scale=1.0)
     thetas = np.array([[0.1, -0.2, 0.1], [25.0, 18.0, 30.0], [-60.0, -70.0, -50.0], [0.0, 0.0, 0.0]])
     compare(case._replace(thetas=thetas))
-    compare(case._replace(thetas=thetas), number_space="log", by_start=True)
+    compare(case._replace(thetas=thetas), arithmetic="log", by_start=True)
 
 
 @ONLY_REAL
@@ -174,7 +178,7 @@ def test_scales_of_extreme_rewards() -> None:
     ids=str,
 )
 def test_large_worlds(world: dict, space: str, K: int) -> None:
-    compare(make_case(K=K, **world), together=8, number_space=space)
+    compare(make_case(K=K, **world), together=8, arithmetic=space)
 
 
 @ONLY_REAL
@@ -182,8 +186,8 @@ def test_large_worlds(world: dict, space: str, K: int) -> None:
 @pytest.mark.parametrize("space", ["linear", "log"])
 def test_large_worlds_from_checkpoints(space: str, by_start: bool) -> None:
     case = make_case(n_states=30_000, length=150, K=3, gamma=0.99)
-    compare(case, together=8, number_space=space, by_start=by_start, max_bytes=lean_bytes(case.mdp, case.length, 3))
-    gpu, cpu = engines(case, number_space=space, by_start=by_start, max_bytes=1e8)
+    compare(case, together=8, arithmetic=space, by_start=by_start, max_bytes=lean_bytes(case.mdp, case.length, 3))
+    gpu, cpu = engines(case, arithmetic=space, by_start=by_start, max_bytes=1e8)
     assert_same(gpu.covariance(case.thetas[0]), cpu.covariance(case.thetas[0]))
 
 

@@ -13,7 +13,7 @@ from limiirl.irl import with_choices
 from limiirl.irl.destination import path_sums
 from limiirl.irl.destination.gpu import GpuGoalValues, GpuPathSums, entry_bytes
 from limiirl.irl.destination.path_sums import GoalValues
-from limiirl.irl.destination.problem import PreparedDestination
+from limiirl.irl.destination.problem import DestinationProblem
 from limiirl.kernels.elimination import numeric as goals_on_cpu
 from limiirl.kernels.gpu import elimination
 from limiirl.worlds import RoadGrid
@@ -320,7 +320,7 @@ def test_searches_together_learn_of_the_edge_each_for_itself() -> None:
     weights, starts = rng.uniform(0.0, 1.0, (20, 3)) ** 4, np.array([[-6.0, -6.0], [-2.0, -9.0], [-9.0, -2.0]])
     found = []
     for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
-        ready = PreparedDestination(model, mdp, demos, Groups.from_labels(None, 20), values)
+        ready = DestinationProblem(model, mdp, demos, Groups.from_labels(None, 20), values)
         found.append([result.theta for result in ready.search(weights, np.zeros(3), starts, 9)])
         assert ready._domain.most.size > 9  # several of the three came beyond the edge
     np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-6)

@@ -9,8 +9,8 @@ from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
 from limiirl.errors import ConvergenceWarning, DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl.device import WORTH_IT
 from limiirl.irl.maxent import gpu_infinite
-from limiirl.irl.maxent.gpu_infinite import GpuInfiniteEngine
-from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
+from limiirl.irl.maxent.gpu_infinite import GpuInfinitePathSums
+from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, WORLDS, assert_same, costly_world, device
 
 pytestmark = NO_DEVICE
@@ -40,19 +40,19 @@ def with_ends(mdp: MDP) -> MDP:
 @pytest.fixture
 def nothing_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make it an error to leave to the CPU what a device should settle."""
-    monkeypatch.setattr(InfiniteEngine, "_factor", None)
+    monkeypatch.setattr(InfinitePathSums, "_factor", None)
 
 
-def both(mdp: MDP, **options: Any) -> tuple[GpuInfiniteEngine, InfiniteEngine]:
-    return GpuInfiniteEngine(mdp, device(), **options), InfiniteEngine(mdp, **options)
+def both(mdp: MDP, **options: Any) -> tuple[GpuInfinitePathSums, InfinitePathSums]:
+    return GpuInfinitePathSums(mdp, device(), **options), InfinitePathSums(mdp, **options)
 
 
 def compare(mdp: MDP, thetas: np.ndarray, starts: np.ndarray | None = None, **options: Any) -> None:
     gpu, cpu = both(mdp, **options)
-    expected = cpu.expectation(thetas, starts=starts)
+    expected = cpu.value_and_grad(thetas, starts=starts)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(InfiniteEngine, "_factor", None)  # called, it would be an error
-        found = gpu.expectation(thetas, starts=starts)
+        patch.setattr(InfinitePathSums, "_factor", None)  # called, it would be an error
+        found = gpu.value_and_grad(thetas, starts=starts)
         log_Z = gpu.log_partition(thetas, starts=starts)
     for one, other in zip(found, expected, strict=True):
         assert_same(one, other)
@@ -84,7 +84,7 @@ def test_trajectories_that_end_in_terminal_states(by_start: bool) -> None:
         assert 3 < allowed.sum() < mdp.n_states
         compare(ends, thetas, starts_of(ends, 3, allowed), stop="terminal", by_start=True)
         with pytest.raises(InvalidParameter, match=r"No trajectory from state \d+ ends in a terminal state"):
-            both(ends, stop="terminal", by_start=True)[0].expectation(thetas)
+            both(ends, stop="terminal", by_start=True)[0].value_and_grad(thetas)
     else:
         compare(ends, thetas, stop="terminal")
 
@@ -100,7 +100,9 @@ def test_starts_of_ones_own_without_conditioning_are_the_cpus() -> None:
     mdp, thetas = costly_world()
     gpu, cpu = both(mdp)
     starts = starts_of(mdp, 3)
-    for one, other in zip(gpu.expectation(thetas, starts=starts), cpu.expectation(thetas, starts=starts), strict=True):
+    for one, other in zip(
+        gpu.value_and_grad(thetas, starts=starts), cpu.value_and_grad(thetas, starts=starts), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
 
 
@@ -114,17 +116,17 @@ def two_loops(theta: float) -> tuple[MDP, np.ndarray]:
 def test_infinite_sums_are_told_without_the_cpu() -> None:
     mdp, thetas = two_loops(0.5)
     with pytest.raises(DivergentPartition, match=r"is infinite: cycles through state [01] weigh more than 1"):
-        both(mdp.replace(p0=[0.5, 0, 0.5, 0]))[0].expectation(thetas)
+        both(mdp.replace(p0=[0.5, 0, 0.5, 0]))[0].value_and_grad(thetas)
     starts = np.array([[0.0, 0.5], [0, 0], [1.0, 0.5], [0, 0]])
     with pytest.raises(DivergentPartition, match="cycles through state"):
-        both(mdp, by_start=True)[0].expectation(np.repeat(thetas, 2, axis=0), starts=starts)
+        both(mdp, by_start=True)[0].value_and_grad(np.repeat(thetas, 2, axis=0), starts=starts)
 
 
 def test_what_no_trajectory_passes_does_not_matter() -> None:
     mdp, thetas = two_loops(0.5)
     compare(mdp, thetas)
     gpu, cpu = both(mdp, by_start=True)  # by start others could be asked for: elimination is stuck, and the CPU is not
-    for one, other in zip(gpu.expectation(thetas), cpu.expectation(thetas), strict=True):
+    for one, other in zip(gpu.value_and_grad(thetas), cpu.value_and_grad(thetas), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -135,8 +137,8 @@ def test_an_infinite_sum_in_a_later_batch_is_judged_by_its_own_starts() -> None:
     starts[:, 8] = [1.0, 0.0, 0.0, 0.0]
     gpu = both(mdp, by_start=True)[0]
     with pytest.raises(DivergentPartition, match="cycles through state"):
-        gpu.expectation(np.repeat(thetas, 9, axis=0), starts=starts)
-    assert np.all(np.isfinite(gpu.expectation(np.repeat(thetas, 8, axis=0), starts=starts[:, :8])[0]))
+        gpu.value_and_grad(np.repeat(thetas, 9, axis=0), starts=starts)
+    assert np.all(np.isfinite(gpu.value_and_grad(np.repeat(thetas, 8, axis=0), starts=starts[:, :8])[0]))
 
 
 @pytest.mark.parametrize("theta", [-1e-13, -1e-10, 0.0, 1e-12])
@@ -146,7 +148,7 @@ def test_loops_that_weigh_nearly_one_are_the_cpus_to_judge(theta: float) -> None
     told = []
     for engine in (gpu, cpu):
         try:
-            told.append(str(engine.expectation(thetas)[0][0]))
+            told.append(str(engine.value_and_grad(thetas)[0][0]))
         except DivergentPartition as error:
             told.append(str(error))
     assert told[0] == told[1]
@@ -156,14 +158,14 @@ def test_one_of_several_that_is_left_leaves_the_others() -> None:
     mdp, thetas = costly_world()
     thetas[1, 0] = -800.0  # trajectories weigh less than floats can
     gpu, cpu = both(mdp)
-    for one, other in zip(gpu.expectation(thetas), cpu.expectation(thetas), strict=True):
+    for one, other in zip(gpu.value_and_grad(thetas), cpu.value_and_grad(thetas), strict=True):
         assert_same(one, other)
     thetas[1, 0] = 1e3  # more than floats have for the CPU: in logarithms it is known to be infinite
     with pytest.raises(DivergentPartition, match="weigh more than 1"):
-        gpu.expectation(thetas)
+        gpu.value_and_grad(thetas)
     thetas[1] = 1.7e308
     with pytest.raises(NumericalError, match="left the range of float64"):
-        gpu.expectation(thetas)
+        gpu.value_and_grad(thetas)
 
 
 @pytest.mark.usefixtures("on_device")
@@ -198,13 +200,13 @@ def test_intents_are_asked_for_together(monkeypatch: pytest.MonkeyPatch, solver:
     mdp, thetas = costly_world(K=1)
     demos = MaxEnt(np.inf).sample(mdp, thetas[0], 40, 0)
     weights = np.random.default_rng(0).random((40, 3))
-    asked, expectation = [], GpuInfiniteEngine.expectation
+    asked, expectation = [], GpuInfinitePathSums.value_and_grad
 
     def noted(self: Any, thetas: np.ndarray, *, starts: Any = None) -> Any:
         asked.append(len(thetas))
         return expectation(self, thetas, starts=starts)
 
-    monkeypatch.setattr(GpuInfiniteEngine, "expectation", noted)
+    monkeypatch.setattr(GpuInfinitePathSums, "expectation", noted)
     on_gpu, on_cpu = (
         MaxEnt(np.inf, (-8, 2), solver=solver, device=name).fit_many(mdp, demos, weights) for name in ("gpu", "cpu")
     )
@@ -216,9 +218,9 @@ def test_intents_are_asked_for_together(monkeypatch: pytest.MonkeyPatch, solver:
 def test_memory_is_kept_to() -> None:
     mdp, thetas = costly_world(K=5)
     engine = MaxEnt(np.inf, max_memory=1.0, device="gpu")._engine(mdp)
-    assert isinstance(engine, GpuInfiniteEngine)
+    assert isinstance(engine, GpuInfinitePathSums)
     assert engine._values.columns(5) == [range(k, k + 1) for k in range(5)]
-    assert_same(engine.expectation(thetas)[0], InfiniteEngine(mdp).expectation(thetas)[0])
+    assert_same(engine.value_and_grad(thetas)[0], InfinitePathSums(mdp).value_and_grad(thetas)[0])
 
 
 @pytest.mark.usefixtures("on_device")
@@ -229,7 +231,7 @@ def test_what_the_cpus_hessian_cannot_hold_is_no_reason_to_lose_a_fit() -> None:
     demos = Demonstrations.from_lists([[0, 1]] * 3)
     model = MaxEnt(np.inf, (-1, -0.99), stop="terminal", solver="lbfgs", device="gpu")
     with pytest.raises(NumericalError, match="underflowed"):
-        InfiniteEngine(mdp, stop="terminal").covariance(np.array([-1.0, -1.0]))
+        InfinitePathSums(mdp, stop="terminal").covariance(np.array([-1.0, -1.0]))
     assert model.fit(mdp, demos).shape == (2,)
     assert model.result_.null_directions.shape == (0, 2)
 
@@ -238,8 +240,8 @@ def test_what_the_cpus_hessian_cannot_hold_is_no_reason_to_lose_a_fit() -> None:
 def test_auto_takes_it_where_it_is_worth_it() -> None:
     model = MaxEnt(np.inf, device="auto")
     small, large = (MDP.from_edges(np.arange(n - 1), np.arange(1, n), n) for n in (50, WORTH_IT))
-    assert type(model._engine(small)) is InfiniteEngine
-    assert type(model._engine(large)) is GpuInfiniteEngine
+    assert type(model._engine(small)) is InfinitePathSums
+    assert type(model._engine(large)) is GpuInfinitePathSums
 
 
 @ONLY_REAL

@@ -7,7 +7,7 @@ from scipy import sparse
 from limiirl.irl import with_choices
 from limiirl.irl.destination.gpu import GpuGoalValues
 from limiirl.irl.device import choose_backend
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.gpu import sparse as gpu_sparse
 from limiirl.kernels.gpu.sparse import SparseRows
 from limiirl.worlds import RoadGrid
@@ -49,8 +49,8 @@ def test_sums_over_trajectories_have_the_same_bits_every_time(K: int) -> None:
     mdp = RoadGrid(100_000, 200_000).mdp
     assert sparse.issparse(mdp.state_features)
     thetas = -np.random.default_rng(0).uniform(1.0, 2.0, (K, mdp.n_features))
-    engine = FiniteEngine(mdp, 50, backend=choose_backend("gpu", mdp))
-    found = {tuple(part.tobytes() for part in engine.expectation(thetas)) for _ in range(20)}
+    engine = FinitePathSums(mdp, 50, backend=choose_backend("gpu", mdp))
+    found = {tuple(part.tobytes() for part in engine.value_and_grad(thetas)) for _ in range(20)}
     assert len(found) == 1
 
 

@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import pytest
 
-from limiirl.kernels.e_step import Rows, expect, weigh
+from limiirl.kernels.e_step import Rows, e_step, weighted_sums
 from limiirl.kernels.threading import BLOCK
 from tests.oracles.mixture import responsibilities
 
@@ -29,7 +29,7 @@ def test_a_pass_over_rows_and_over_a_table(n, K):
     wanted, log_lik = responsibilities(table(rows, thetas, log_Z), rho)
     for given in (rows, np.ascontiguousarray(table(rows, thetas, log_Z))):
         U = before.copy()
-        found = expect(given, thetas, log_Z, np.log(rho), U)
+        found = e_step(given, thetas, log_Z, np.log(rho), U)
         np.testing.assert_allclose(U, wanted, rtol=1e-11, atol=1e-14)
         np.testing.assert_allclose(found.log_likelihood, log_lik.sum(), rtol=1e-12)
         np.testing.assert_allclose(found.change, np.abs(wanted - before).sum(), rtol=1e-11)
@@ -41,13 +41,13 @@ def test_a_pass_over_rows_and_over_a_table(n, K):
 
 def test_weigh_is_the_weighted_sum():
     rows, _, _, U = problem(2 * BLOCK + 3, 3, 4)
-    np.testing.assert_allclose(weigh(rows.features, U), U.T @ rows.features, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(weighted_sums(rows.features, U), U.T @ rows.features, rtol=1e-10, atol=1e-10)
 
 
 def test_log_probabilities_far_apart_and_far_below_the_range_of_exp():
     log_p = np.array([[-5000.0, -5700.0], [-1e5, -1e5 + np.log(3.0)], [-np.inf, -2.0]])
     U = np.zeros((3, 2))
-    found = expect(log_p, np.empty((2, 0)), NONE, np.log([0.5, 0.5]), U)
+    found = e_step(log_p, np.empty((2, 0)), NONE, np.log([0.5, 0.5]), U)
     np.testing.assert_allclose(U, [[1.0, np.exp(-700.0)], [0.25, 0.75], [0.0, 1.0]], rtol=1e-12)
     wanted = -5000.0 + (-1e5 + np.log(4.0)) - 2.0 + 3 * np.log(0.5)
     np.testing.assert_allclose(found.log_likelihood, wanted, rtol=1e-14)
@@ -58,24 +58,24 @@ def test_log_probabilities_far_apart_and_far_below_the_range_of_exp():
 def test_a_row_without_hope_is_named(bad, row):
     log_p = np.zeros((2 * BLOCK + 3, 2))
     log_p[row] = bad
-    found = expect(log_p, np.empty((2, 0)), NONE, np.log([0.5, 0.5]), np.zeros_like(log_p))
+    found = e_step(log_p, np.empty((2, 0)), NONE, np.log([0.5, 0.5]), np.zeros_like(log_p))
     assert found.bad_row == row
 
 
 def test_the_first_of_several_bad_rows_is_named():
     log_p = np.zeros((2 * BLOCK, 2))
     log_p[[3, 9, BLOCK + 2]] = np.nan
-    assert expect(log_p, np.empty((2, 0)), NONE, np.log([0.5, 0.5]), np.zeros_like(log_p)).bad_row == 3
+    assert e_step(log_p, np.empty((2, 0)), NONE, np.log([0.5, 0.5]), np.zeros_like(log_p)).bad_row == 3
 
 
 def test_coldness_tempers_responsibilities_but_not_the_likelihood():
     rows, thetas, log_Z, U = problem(50, 3, 4)
     rho, V = np.array([0.2, 0.3, 0.5]), U.copy()
-    found = expect(rows, thetas, log_Z, np.log(rho), U, coldness=0.1)
+    found = e_step(rows, thetas, log_Z, np.log(rho), U, inverse_temperature=0.1)
     joint = 0.1 * (table(rows, thetas, log_Z) + np.log(rho))
     wanted, _ = responsibilities(joint, np.ones(3))
     np.testing.assert_allclose(U, wanted, rtol=1e-12)
-    assert found.log_likelihood == expect(rows, thetas, log_Z, np.log(rho), V).log_likelihood
+    assert found.log_likelihood == e_step(rows, thetas, log_Z, np.log(rho), V).log_likelihood
 
 
 def test_threads_change_no_bit():
@@ -86,7 +86,9 @@ def test_threads_change_no_bit():
         for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
             numba.set_num_threads(threads)
             U = before.copy()
-            results.append((expect(rows, thetas, log_Z, np.log([0.2, 0.3, 0.5]), U), U, weigh(rows.features, U)))
+            results.append(
+                (e_step(rows, thetas, log_Z, np.log([0.2, 0.3, 0.5]), U), U, weighted_sums(rows.features, U))
+            )
     finally:
         numba.set_num_threads(known)
     one, two = results

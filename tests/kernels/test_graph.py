@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from limiirl.kernels.forward_backward import linear
-from limiirl.kernels.graph import Alpha, Neighbours, PathGraph, Rewards, Tally, Weights, build_graph
+from limiirl.kernels.graph import Alpha, CountBuffers, Neighbours, PathGraph, Rewards, Weights, build_graph
 from limiirl.kernels.threading import BLOCK
 
 Int = NDArray[np.int64]
@@ -149,7 +149,7 @@ def test_a_sweep_sums_over_every_edge(name: str, weighted: bool, n_columns: int)
     value[0, : n_states * n_columns] = given[graph.order].ravel()
     alpha = Alpha(value, np.zeros(n_columns, np.int64), np.zeros(n_columns))
     ones = np.ones((2, (n_states + 1) * n_columns))
-    nothing = Tally(np.zeros(n_states * n_columns), None, None, None)
+    nothing = CountBuffers(np.zeros(n_states * n_columns), None, None, None)
     linear.forward(
         graph.into,
         into,

@@ -102,7 +102,7 @@ def test_same_demonstrations_are_matched_by_who_follows_which():
 
 def test_a_loaded_mixture_is_matched_by_behaviour():
     one, other = fitted(LABELS), fitted((LABELS + 2) % 3)
-    vars(one).pop("_prepared")
+    vars(one).pop("_problem")
     assert intent_order(other, one).tolist() == [2, 0, 1]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from limiirl import Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.errors import DegenerateIntentWarning, InvalidParameter
-from limiirl.irl.problem import prepare
+from limiirl.irl.problem import make_problem
 from limiirl.mixture.init import candidates
 from limiirl.worlds import ElementWorld
 from tests.oracles.mixture import crossings, walks
@@ -39,7 +39,7 @@ def test_it_finds_intents_that_k_means_confuses():
 
 
 def test_an_embedding_of_the_users_is_all_that_is_clustered():
-    ready = prepare(MaxEnt(7), crossings(), DEMOS)
+    ready = make_problem(MaxEnt(7), crossings(), DEMOS)
     points = np.asarray(LABELS, dtype=np.float64)[:, None]
     assert [c.init for c in candidates(ready, points, with_gradients=False)] == ["kmeans", "gmm"]
     assert len(candidates(ready, points, with_gradients=True)) == 3

@@ -8,7 +8,7 @@ import pytest
 
 from limiirl import IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
-from limiirl.irl.problem import Prepared, prepare
+from limiirl.irl.problem import FitProblem, make_problem
 from limiirl.mixture.em import SMALLEST_SHARE, Settings, Start, few, run, shares
 from limiirl.worlds import ElementWorld
 from tests.oracles.mixture import crossings, plain_em, responsibilities, walks
@@ -224,7 +224,7 @@ def test_intents_that_explain_all_alike_are_told_of():
 
 def test_reseeding_plants_the_intent_at_the_worst_explained():
     demos = DEMOS[DEMOS.lengths >= 4]
-    ready = prepare(IRL, MDP, demos)
+    ready = make_problem(IRL, MDP, demos)
     _, log_lik = responsibilities(ready.log_prob(np.array(lonely().thetas)), lonely().weights)
     worst = int(np.argmin(log_lik))
     start = Start(lonely().weights, np.array(lonely().thetas))
@@ -296,7 +296,7 @@ class WorseningModel:
 
 
 def test_an_m_step_that_lowers_the_likelihood_is_not_taken():
-    ready = Prepared(WorseningModel(), MDP, DEMOS, prepare(IRL, MDP, DEMOS).units)
+    ready = FitProblem(WorseningModel(), MDP, DEMOS, make_problem(IRL, MDP, DEMOS).units)
     solution = fitted()
     found = run(ready, Start(solution.weights_, solution.thetas_), Settings(max_iter=4))
     np.testing.assert_array_equal(found.thetas, solution.thetas_)
@@ -312,11 +312,11 @@ class PlainModel(WorseningModel):
 
 def test_a_model_of_two_methods_gives_the_same_mixture():
     U = np.random.default_rng(4).dirichlet(np.ones(2), size=len(DEMOS))
-    ready = prepare(IRL, MDP, DEMOS)
-    start = Start(U.mean(axis=0), ready.maximise(ready.moments(U), None, np.arange(2), 1000).thetas, U)
+    ready = make_problem(IRL, MDP, DEMOS)
+    start = Start(U.mean(axis=0), ready.m_step(ready.moments(U), None, np.arange(2), 1000).thetas, U)
     settings = Settings(max_iter=5, max_evaluations=1000)
     own = run(ready, start, settings)
-    plain = run(Prepared(PlainModel(), MDP, DEMOS, ready.units), start, settings)
+    plain = run(FitProblem(PlainModel(), MDP, DEMOS, ready.units), start, settings)
     np.testing.assert_allclose(plain.thetas, own.thetas, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(plain.U, own.U, rtol=1e-5, atol=1e-8)
 

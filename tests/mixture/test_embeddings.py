@@ -9,7 +9,7 @@ from sklearn.base import clone
 from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, SigmaGIRL
 from limiirl.demos.agents import Agents
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, IdentifiabilityWarning, InvalidParameter
-from limiirl.irl.problem import prepare
+from limiirl.irl.problem import make_problem
 from limiirl.mixture.embeddings import EMBEDDINGS, embedding, gradients, shares, whitened
 from limiirl.mixture.init import points
 from limiirl.mixture.selection.select import select_intents
@@ -23,14 +23,14 @@ MODELS = [MaxEnt(max_length=7, bounds=(-5, 5), tol=1e-9), MaxCausalEnt(bounds=(-
 
 
 def test_shares_are_features_over_their_sum():
-    found = shares(prepare(MODELS[0], MAP, DEMOS))
+    found = shares(make_problem(MODELS[0], MAP, DEMOS))
     for row, features in zip(found, DEMOS.features(MAP), strict=True):
         np.testing.assert_allclose(row, [x / sum(abs(features)) for x in features], rtol=1e-12)
 
 
 def test_shares_of_nothing_are_nothing():
     mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0.0], [-2.0]])
-    found = shares(prepare(MODELS[0], mdp, Demonstrations.from_lists([[0], [0, 1]])))
+    found = shares(make_problem(MODELS[0], mdp, Demonstrations.from_lists([[0], [0, 1]])))
     np.testing.assert_array_equal(found, [[0.0], [-1.0]])
 
 
@@ -50,7 +50,7 @@ def test_gradients_are_whitened_differences_of_log_prob(irl, groups):
     means = np.array([scores[rows].mean(axis=0) for rows in members])
     # Distances between whitened points are Mahalanobis distances, whatever the axes.
     inverse = np.linalg.pinv(means.T @ means / len(means), rcond=1e-6, hermitian=True)
-    found = gradients(prepare(irl, MAP, DEMOS, groups))
+    found = gradients(make_problem(irl, MAP, DEMOS, groups))
     for i in (0, 3, 5):
         for j in range(len(means)):
             wanted = (means[i] - means[j]) @ inverse @ (means[i] - means[j])
@@ -67,7 +67,7 @@ def test_whitened_points_have_unit_moments_and_no_empty_directions():
 
 @pytest.mark.parametrize("name", list(EMBEDDINGS))
 def test_a_name_is_the_array_it_stands_for(name):
-    points = embedding(name)(prepare(MODELS[0], MAP, DEMOS))
+    points = embedding(name)(make_problem(MODELS[0], MAP, DEMOS))
     by_name, by_array = (
         IntentMixture(2, MODELS[0], embedding=how, random_state=0, max_iter=2, tol=0.5).fit(MAP, DEMOS)
         for how in (name, points)
@@ -79,7 +79,7 @@ def test_a_name_is_the_array_it_stands_for(name):
 @pytest.mark.parametrize("name", list(EMBEDDINGS))
 def test_identical_demonstrations_have_one_point(name):
     same = Demonstrations.from_lists([[0, 1, 5]] * 4)
-    found = embedding(name)(prepare(MODELS[0], MAP, same))
+    found = embedding(name)(make_problem(MODELS[0], MAP, same))
     np.testing.assert_array_equal(np.ptp(found, axis=0), 0.0)
     with pytest.warns(DegenerateIntentWarning):
         mix = IntentMixture(2, MODELS[0], embedding=name, random_state=0).fit(MAP, same)
@@ -132,7 +132,7 @@ def test_an_embedding_may_be_a_function(groups):
         )
     np.testing.assert_array_equal(by_points.responsibilities_, by_function.responsibilities_)
     assert not np.array_equal(by_function.responsibilities_, plain.responsibilities_)
-    found = points(lengths_and_ends, prepare(MODELS[0], MAP, DEMOS, GROUPS))
+    found = points(lengths_and_ends, make_problem(MODELS[0], MAP, DEMOS, GROUPS))
     wanted = [lengths_and_ends(MAP, DEMOS)[group == GROUPS].mean(axis=0) for group in range(6)]
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 

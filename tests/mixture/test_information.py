@@ -9,7 +9,7 @@ from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, Re
 from limiirl.demos.groups import Groups
 from limiirl.errors import InvalidParameter, NotFitted
 from limiirl.irl import DestinationMaxEnt
-from limiirl.irl.problem import Prepared, prepare
+from limiirl.irl.problem import FitProblem, make_problem
 from limiirl.mixture import information as derivatives
 from limiirl.mixture.information import free_parameters, information, standard_errors
 from tests.helpers import raises
@@ -85,7 +85,7 @@ def test_information_is_minus_the_second_derivative_of_the_log_likelihood(moves,
     def value(x):
         return sum(unit_log_likelihoods(paths, units, x[:3], x[3:].reshape(thetas.shape), by_start))
 
-    ready = prepare(MaxEnt(4, condition=condition), mdp, as_demonstrations(paths, rows), groups)
+    ready = make_problem(MaxEnt(4, condition=condition), mdp, as_demonstrations(paths, rows), groups)
     found = information(ready, RHO, thetas)
     np.testing.assert_allclose(found, -second_derivatives(value, flat(RHO, thetas)), rtol=1e-6, atol=2e-6)
     np.testing.assert_array_equal(found, found.T)
@@ -97,7 +97,7 @@ def test_any_length():
     paths = Enumeration(mdp, 4)
     demos = as_demonstrations(paths, possible(paths)[rows])
     thetas = thetas_for(mdp, 2) - np.array([2.0, 2.0, 0.5, 0.5])
-    ready = prepare(MaxEnt(np.inf, bounds=None), mdp, demos)
+    ready = make_problem(MaxEnt(np.inf, bounds=None), mdp, demos)
 
     def value(x):
         log_p = ready.model.log_prob(mdp, x[2:].reshape(2, -1), demos)
@@ -112,7 +112,7 @@ def test_one_intent_has_n_times_the_covariance():
     mdp = small_mdp()
     paths = Enumeration(mdp, 4)
     theta = thetas_for(mdp, 1)
-    ready = prepare(MaxEnt(4, bounds=None), mdp, as_demonstrations(paths, drawn(paths, 20)))
+    ready = make_problem(MaxEnt(4, bounds=None), mdp, as_demonstrations(paths, drawn(paths, 20)))
     covariance = paths.law(theta[0]).covariance()
     np.testing.assert_allclose(information(ready, np.ones(1), theta)[1:, 1:], 20 * covariance, rtol=1e-9, atol=1e-9)
     found = standard_errors(ready, np.ones(1), theta)
@@ -124,7 +124,7 @@ def test_a_ridge_adds_its_curvature():
     mdp = small_mdp()
     paths = Enumeration(mdp, 4)
     demos, thetas = as_demonstrations(paths, drawn(paths)), thetas_for(mdp)
-    plain, ridged = (information(prepare(MaxEnt(4, ridge=x), mdp, demos), RHO, thetas) for x in (0.0, 0.3))
+    plain, ridged = (information(make_problem(MaxEnt(4, ridge=x), mdp, demos), RHO, thetas) for x in (0.0, 0.3))
     # The penalty is ridge / 2 N / K sum theta^2.
     added = np.diag(np.concatenate([np.zeros(3), np.full(12, 0.3 * 12 / 3)]))
     np.testing.assert_allclose(ridged - plain, added, rtol=0, atol=1e-10)
@@ -142,8 +142,8 @@ def test_unrecorded_actions_take_the_outer_product_of_scores(groups):
     each = first_derivatives(
         lambda x: unit_log_likelihoods(paths, units, x[:3], x[3:].reshape(thetas.shape)), flat(RHO, thetas)
     )
-    ready = prepare(MaxEnt(4), mdp, demos, groups)
-    assert not ready.evidence.fixed
+    ready = make_problem(MaxEnt(4), mdp, demos, groups)
+    assert not ready.observed.fixed
     np.testing.assert_allclose(information(ready, RHO, thetas), each.T @ each, rtol=1e-6, atol=1e-6)
 
 
@@ -155,8 +155,8 @@ def test_a_model_of_fit_and_log_prob_takes_the_outer_product_of_scores():
     each = first_derivatives(
         lambda x: unit_log_likelihoods(paths, units, x[:3], x[3:].reshape(thetas.shape)), flat(RHO, thetas)
     )
-    ready = prepare(Plain(MaxEnt(4)), mdp, as_demonstrations(paths, rows), GROUPS)
-    assert type(ready) is Prepared
+    ready = make_problem(Plain(MaxEnt(4)), mdp, as_demonstrations(paths, rows), GROUPS)
+    assert type(ready) is FitProblem
     np.testing.assert_allclose(information(ready, RHO, thetas), each.T @ each, rtol=1e-6, atol=1e-6)
 
 
@@ -167,7 +167,7 @@ def test_blocks_add_up_to_the_whole(kind, groups, monkeypatch):
     paths = Enumeration(mdp, 4)
     demos = as_demonstrations(paths, drawn(paths), actions=kind != "unrecorded")
     model = MaxEnt(4, condition="start" if kind == "start" else "none")
-    ready = prepare(Plain(model) if kind == "plain" else model, mdp, demos, groups)
+    ready = make_problem(Plain(model) if kind == "plain" else model, mdp, demos, groups)
     thetas = thetas_for(mdp)
     whole = information(ready, RHO, thetas)
     monkeypatch.setattr(derivatives, "_BLOCK_BYTES", 5 * 8 * thetas.size)  # five units at a time
@@ -191,7 +191,7 @@ def test_errors_are_those_of_the_last_share_left_out():
     start = np.concatenate([[0.62], FAR.ravel()])
     hessian = -second_derivatives(value, start)
     covariance = np.linalg.inv(hessian)
-    ready = prepare(MaxEnt(4, bounds=None), mdp, as_demonstrations(paths, rows))
+    ready = make_problem(MaxEnt(4, bounds=None), mdp, as_demonstrations(paths, rows))
     found = standard_errors(ready, np.array([0.62, 0.38]), FAR)
     np.testing.assert_allclose(found.thetas.ravel() ** 2, np.diag(covariance)[1:], rtol=1e-5)
     np.testing.assert_allclose(found.weights**2, np.full(2, covariance[0, 0]), rtol=1e-5)
@@ -213,8 +213,8 @@ def test_units_of_features_do_not_matter():
     )  # fmt: skip
     for condition in ("none", "start"):
         irl = MaxEnt(4, bounds=None, condition=condition)
-        a = standard_errors(prepare(irl, mdp, demos), np.array([0.6, 0.4]), FAR)
-        b = standard_errors(prepare(irl, other, demos), np.array([0.6, 0.4]), FAR / scale)
+        a = standard_errors(make_problem(irl, mdp, demos), np.array([0.6, 0.4]), FAR)
+        b = standard_errors(make_problem(irl, other, demos), np.array([0.6, 0.4]), FAR / scale)
         np.testing.assert_allclose(b.thetas * scale, a.thetas, rtol=1e-5)
         assert np.all(a.status == b.status)
 
@@ -234,9 +234,9 @@ def test_directions_without_effect_are_marked_and_leave_the_other_errors_right(r
     paths = Enumeration(mdp, 4)
     demos = as_demonstrations(paths, from_mixture(paths, 2000))
     rho = np.array([0.6, 0.4])
-    plain = standard_errors(prepare(MaxEnt(4, bounds=None), mdp, demos), rho, FAR)
+    plain = standard_errors(make_problem(MaxEnt(4, bounds=None), mdp, demos), rho, FAR)
     split = np.column_stack([FAR[:, 0], FAR[:, 1] - 0.3, np.full(2, 0.3)])
-    ready = prepare(MaxEnt(4, bounds=None, ridge=ridge), twice, demos)
+    ready = make_problem(MaxEnt(4, bounds=None, ridge=ridge), twice, demos)
     found = standard_errors(ready, rho, split)
     assert found.status.tolist() == [["ok", "not identified", "not identified"]] * 2
     assert np.all(np.isnan(found.thetas[:, 1:]))
@@ -257,7 +257,7 @@ def test_a_bound_that_stops_a_direction_makes_the_rest_of_it_known():
     paths = Enumeration(small_mdp(moves=False), 4)
     demos = as_demonstrations(paths, from_mixture(paths, 2000))
     theta = np.array([[-0.5, -1.0, 0.0]])  # the third lies on the bound: the second cannot be traded for it
-    found = standard_errors(prepare(MaxEnt(4), doubled(), demos), np.ones(1), theta)
+    found = standard_errors(make_problem(MaxEnt(4), doubled(), demos), np.ones(1), theta)
     assert found.status.tolist() == [["ok", "ok", "bound"]]
     covariance = paths.law(np.array([-0.5, -1.0])).covariance()
     np.testing.assert_allclose(found.thetas[0, :2] ** 2, np.diag(np.linalg.inv(2000 * covariance)), rtol=1e-8)
@@ -271,7 +271,7 @@ def test_a_bound_leaves_the_other_errors_those_of_a_model_that_knows_the_value()
     paths = Enumeration(mdp, 4)
     rows = from_mixture(paths, 2000)
     theta = np.array([-0.5, 0.0])
-    found = standard_errors(prepare(MaxEnt(4), mdp, as_demonstrations(paths, rows)), np.ones(1), theta[None])
+    found = standard_errors(make_problem(MaxEnt(4), mdp, as_demonstrations(paths, rows)), np.ones(1), theta[None])
     assert found.status.tolist() == [["ok", "bound"]]
     np.testing.assert_allclose(found.thetas[0, 0], 1 / np.sqrt(2000 * paths.law(theta).covariance()[0, 0]), rtol=1e-9)
 
@@ -307,7 +307,7 @@ def test_what_little_a_direction_without_effect_changes_is_told():
     assert 3 < demos.lengths.mean() < 10  # all reach the end, and none at once
     v = np.array([0.01, 0.01, 0.01, 1.0]) / np.sqrt(1.0003)
     np.testing.assert_allclose(irl.null_directions(mdp, thetas[0]), [v], rtol=0, atol=1e-9)
-    found = standard_errors(prepare(irl, mdp, demos), rho, thetas)
+    found = standard_errors(make_problem(irl, mdp, demos), rho, thetas)
     assert found.status.tolist() == [["ok", "ok", "ok", "not identified"]] * 2
     assert found.n_free == 7
     assert np.isfinite(found.thetas[:, :3]).all()
@@ -316,7 +316,7 @@ def test_what_little_a_direction_without_effect_changes_is_told():
     known = MaxCausalEnt(
         bounds=[(-np.inf, np.inf)] * 3 + [(-np.inf, end)], ridge=0.0
     )  # on its bound, the end's is held
-    held = standard_errors(prepare(known, mdp, demos), rho, thetas)
+    held = standard_errors(make_problem(known, mdp, demos), rho, thetas)
     assert held.status.tolist() == [["ok", "ok", "ok", "bound"]] * 2
     assert held.n_free == found.n_free
     C, Q = np.nan_to_num(held.covariance), np.eye(10)
@@ -366,7 +366,7 @@ def test_an_intent_that_nobody_follows_is_empty():
     mdp = small_mdp(moves=False)
     paths = Enumeration(mdp, 4)
     demos = as_demonstrations(paths, from_mixture(paths, 2000))
-    ready = prepare(MaxEnt(4, bounds=None), mdp, demos)
+    ready = make_problem(MaxEnt(4, bounds=None), mdp, demos)
     two = standard_errors(ready, np.array([0.6, 0.4]), FAR)
     rho, thetas = np.array([0.6, 1e-8, 0.4 - 1e-8]), np.insert(FAR, 1, [0.0, 0.0], axis=0)
     found = standard_errors(ready, rho, thetas)
@@ -387,7 +387,7 @@ def test_an_intent_of_a_thousandth_is_empty_and_one_of_a_hundredth_is_not():
 def test_two_equal_intents_are_flat():
     mdp = small_mdp(moves=False)
     paths = Enumeration(mdp, 4)
-    ready = prepare(MaxEnt(4, bounds=None), mdp, as_demonstrations(paths, drawn(paths, 100)))
+    ready = make_problem(MaxEnt(4, bounds=None), mdp, as_demonstrations(paths, drawn(paths, 100)))
     found = standard_errors(ready, np.array([0.5, 0.5]), np.tile(FAR[0], (2, 1)))
     assert np.all(found.status == "flat")
     assert np.all(np.isnan(found.thetas))
@@ -439,13 +439,13 @@ def test_errors_cover_at_their_nominal_rate_and_those_of_complete_data_do_not():
     for i in range(n_sets):
         rows = rng.choice(oracle.rows.size, size=n, p=oracle.p)
         best, demos = oracle.fit(rows), everything[rows]
-        ready = prepare(MaxEnt(6, bounds=None), FORK, demos)
+        ready = make_problem(MaxEnt(6, bounds=None), FORK, demos)
         found = standard_errors(ready, best.weights, best.thetas)
         assert np.all(found.status == "ok")
         off = np.abs(flat(best.weights, best.thetas) - TRUE)
         covered[i] = off <= 1.96 * flat(found.weights, found.thetas)
         U = np.zeros((n, 2))
-        ready.expect(best.weights, best.thetas, U)
+        ready.e_step(best.weights, best.thetas, U)
         curvature = derivatives.ExactScores(ready, best.thetas).curvature(U)
         narrow = [np.sqrt(np.diag(np.linalg.inv(each))) for each in curvature]
         share = np.sqrt(best.weights.prod() / n)
@@ -482,11 +482,11 @@ def test_a_mixture_remembers_its_data_and_can_be_told_them():
     # Shorter demonstrations must not make the model one of shorter trajectories.
     longest = mix.irl_.max_length_
     short = demos[demos.lengths < longest]
-    same = prepare(MaxEnt(longest, bounds=(-3, 3)), FORK, short)
+    same = make_problem(MaxEnt(longest, bounds=(-3, 3)), FORK, short)
     expected = standard_errors(same, mix.weights_, mix.thetas_)
     np.testing.assert_array_equal(mix.standard_errors(short).covariance, expected.covariance)
     assert mix.irl_.max_length_ == longest
-    vars(mix).pop("_prepared")
+    vars(mix).pop("_problem")
     with raises(InvalidParameter, parameter="demos"):
         mix.standard_errors()
     np.testing.assert_array_equal(mix.standard_errors(demos).covariance, remembered.covariance)
@@ -535,7 +535,7 @@ def test_scores_near_the_edge_of_what_is_finite(theta):
     # Any number of loops in 0, then on to 1: log p(n loops) = n theta + log(1 - exp(theta)), finite below 0 only.
     mdp = MDP.from_edges([0, 0], [0, 1], edge_features=[[1.0], [0.0]])
     demos = Demonstrations.from_lists([[0, 1], [0, 0, 1]])
-    ready = prepare(DestinationMaxEnt(), mdp, demos)
+    ready = make_problem(DestinationMaxEnt(), mdp, demos)
     ((_, found),) = derivatives.scores(ready, np.array([[theta]]), np.ones((1, 1), bool)).blocks()
     wanted = np.arange(2) - np.exp(theta) / -np.expm1(theta)
     # A step is at most a tenth of the way to the edge, where the difference errs by a third of a hundredth.
@@ -544,7 +544,7 @@ def test_scores_near_the_edge_of_what_is_finite(theta):
 
 def test_scores_at_the_very_edge_are_those_of_the_side_that_is_finite():
     mdp = MDP.from_edges([0, 0], [0, 1], edge_features=[[1.0], [0.0]])
-    ready = prepare(DestinationMaxEnt(), mdp, Demonstrations.from_lists([[0, 1], [0, 0, 1]]))
+    ready = make_problem(DestinationMaxEnt(), mdp, Demonstrations.from_lists([[0, 1], [0, 0, 1]]))
     thetas = np.array([[-1e-9], [-0.5]])
     ((_, found),) = derivatives.scores(ready, thetas, np.ones((2, 1), bool)).blocks()
     # The first is nearer to the edge than any step: all that can be told is that it falls steeply towards it.

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiirl import MaxEnt
-from limiirl.irl.problem import prepare
+from limiirl.irl.problem import make_problem
 from limiirl.mixture.information import information, standard_errors
 from tests.helpers import examples
 from tests.oracles.curvature import second_derivatives, unit_log_likelihoods
@@ -33,7 +33,9 @@ class Setting:
         demos = as_demonstrations(self.paths, np.tile(self.rows, copies))
         # Copies of a group are groups of their own.
         groups = None if self.groups is None else np.concatenate([self.groups + 10 * i for i in range(copies)])
-        return prepare(MaxEnt(self.case.max_length, **{"bounds": None, **parameters}), self.case.mdp, demos, groups)
+        return make_problem(
+            MaxEnt(self.case.max_length, **{"bounds": None, **parameters}), self.case.mdp, demos, groups
+        )
 
     @property
     def units(self) -> list[list[list[int]]]:

@@ -22,7 +22,7 @@ from limiirl.errors import (
     InvalidParameter,
     NotFitted,
 )
-from limiirl.irl.problem import prepare
+from limiirl.irl.problem import make_problem
 from limiirl.mixture.init import as_responsibilities, gmm, grouping, kmeans, random_rewards
 from limiirl.mixture.reward_init import mean, mean_clipped, mean_ray, mle, start_from
 from limiirl.worlds import ElementWorld
@@ -186,11 +186,11 @@ def test_embedding_is_what_is_clustered():
 
 
 def test_mean_rewards_are_centred_on_demonstrations():
-    ready, U = prepare(IRL, MDP, DEMOS), np.eye(2)[LABELS]
+    ready, U = make_problem(IRL, MDP, DEMOS), np.eye(2)[LABELS]
     F = DEMOS.features(MDP)
     wanted = np.array([F[k == LABELS].mean(axis=0) - F.mean(axis=0) for k in (0, 1)])
     np.testing.assert_allclose(mean(ready, U), wanted, rtol=1e-10, atol=1e-12)
-    narrow = prepare(MaxEnt(7, (-0.1, 0.2)), MDP, DEMOS)
+    narrow = make_problem(MaxEnt(7, (-0.1, 0.2)), MDP, DEMOS)
     np.testing.assert_allclose(mean_clipped(narrow, U), np.clip(wanted, -0.1, 0.2), atol=1e-12)
 
 
@@ -198,7 +198,7 @@ def test_mean_ray_is_the_best_multiple_in_any_unit():
     U = np.eye(2)[LABELS]
     for unit in (1.0, 1e-3, 1e3):
         mdp = MDP.replace(state_features=unit * MDP.state_features)
-        ready = prepare(MaxEnt(7, bounds=None), mdp, DEMOS)
+        ready = make_problem(MaxEnt(7, bounds=None), mdp, DEMOS)
         found, direction = mean_ray(ready, U), mean(ready, U)
         for k in range(2):
             factor = found[k, 1] / direction[k, 1]
@@ -210,7 +210,7 @@ def test_mean_ray_is_the_best_multiple_in_any_unit():
 
 
 def test_mle_of_responsibilities_is_a_fit_each():
-    ready, U = prepare(IRL, MDP, DEMOS), rng().dirichlet(np.ones(2), size=len(DEMOS))
+    ready, U = make_problem(IRL, MDP, DEMOS), rng().dirichlet(np.ones(2), size=len(DEMOS))
     np.testing.assert_allclose(mle(ready, U)[0], IRL.fit(MDP, DEMOS, weights=U[:, 0]), rtol=1e-6, atol=1e-7)
 
 
@@ -371,7 +371,7 @@ def test_an_ensemble_of_equal_rewards_is_stirred_apart():
 
 
 def test_means_that_come_out_the_same_are_stirred_apart():
-    ready, U = prepare(IRL, MDP, DEMOS), np.full((90, 2), 0.5)
+    ready, U = make_problem(IRL, MDP, DEMOS), np.full((90, 2), 0.5)
     with pytest.warns(DegenerateIntentWarning, match="same rewards"):
         found = start_from(ready, U, "mean_ray", rng())
     assert np.abs(found.thetas[0] - found.thetas[1]).max() > 1e-3
@@ -429,7 +429,7 @@ def test_a_start_where_the_sum_over_trajectories_is_infinite():
 
 
 def test_a_start_from_responsibilities_keeps_them_for_the_first_change():
-    ready, U = prepare(IRL, MDP, DEMOS), np.eye(2)[LABELS]
+    ready, U = make_problem(IRL, MDP, DEMOS), np.eye(2)[LABELS]
     found = start_from(ready, U, "mle", rng())
     assert found.U is U
     np.testing.assert_allclose(found.rho, U.mean(axis=0), rtol=1e-12)

@@ -85,7 +85,7 @@ def test_everything_comes_back(tmp_path, groups):
     assert back.irl_.max_length_ == mix.irl_.max_length_ == 3
     assert back.irl.get_params() == mix.irl.get_params()
     assert {**back.get_params(), "irl": 0} == {**mix.get_params(), "irl": 0}
-    assert not hasattr(back, "_prepared")
+    assert not hasattr(back, "_problem")
 
 
 def test_predictions_are_bit_for_bit_the_same(fitted, saved):
@@ -382,8 +382,8 @@ def test_a_pickle_remembers_its_data_and_not_what_was_computed_from_them(groups)
     for name in io._RESULTS:
         assert same(getattr(mix, name), getattr(again, name)), name
     assert same(mix.standard_errors().thetas, again.standard_errors().thetas)
-    assert again._prepared.engine is not mix._prepared.engine
-    assert copy.copy(mix)._prepared is mix._prepared
+    assert again._problem.engine is not mix._problem.engine
+    assert copy.copy(mix)._problem is mix._problem
     assert same(copy.deepcopy(mix).standard_errors().weights, mix.standard_errors().weights)
     _, demos = problem()
     assert same(again.predict_proba(demos, groups), mix.predict_proba(demos, groups))
@@ -412,8 +412,8 @@ def test_pickles_and_folders_of_a_gpu_are_of_use_without_one(tmp_path, monkeypat
     packed = pickle.dumps(mix)
     mix.save(tmp_path / "mix")
     again = copy.deepcopy(mix)
-    assert (again.irl_.device, again._prepared is mix._prepared) == ("gpu", False)
-    mix.__dict__.pop("_prepared")  # as a stream leaves it
+    assert (again.irl_.device, again._problem is mix._problem) == ("gpu", False)
+    mix.__dict__.pop("_problem")  # as a stream leaves it
     assert pickle.loads(pickle.dumps(mix)).irl_.device == "auto"
     monkeypatch.setenv("LIMIIRL_GPU", "off")
     _, demos = problem()

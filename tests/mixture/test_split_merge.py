@@ -8,7 +8,7 @@ import pytest
 
 from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidParameter
-from limiirl.irl.problem import prepare
+from limiirl.irl.problem import make_problem
 from limiirl.mixture.em import Settings, Solution, Start, run
 from limiirl.mixture.split_merge import cheapest_merger, moves, refine, split_in_two
 from tests.helpers import raises
@@ -64,7 +64,7 @@ def test_the_objective_never_falls_and_ends_no_lower(n_intents, init):
 @pytest.mark.parametrize("ridge", [0.05, 0.2])
 def test_a_move_that_gains_less_than_its_penalty_is_not_taken(ridge):
     """There are moves that raise the likelihood; the ridge takes more than that from the objective."""
-    ready = prepare(MaxEnt(4, bounds=(-4, 4), ridge=ridge), FORKS, WALKS)
+    ready = make_problem(MaxEnt(4, bounds=(-4, 4), ridge=ridge), FORKS, WALKS)
     start = Start(np.ones(3) / 3, np.random.default_rng(0).uniform(-2, 2, size=(3, 7)))
     settings = Settings(max_iter=200, tol=1e-5)
     found = run(ready, start, settings)
@@ -103,13 +103,13 @@ def test_nothing_to_move():
     assert not moved(fitted(n_intents=1, init="kmeans"))
     assert fitted(max_iter=0).history_[-1].iteration == 0
     same = Demonstrations.from_lists([[0, 6]] * 5)
-    ready = prepare(IRL, FORKS, same)
+    ready = make_problem(IRL, FORKS, same)
     assert moves(ready, run(ready, Start(np.ones(2) / 2, BAD.thetas[:2]), Settings()), Settings()) == []
 
 
 def test_a_good_solution_is_left_as_it_is():
     demos, _ = walks(80, seed=3)
-    ready = prepare(MaxEnt(7, bounds=(-5, 5)), crossings(), demos)
+    ready = make_problem(MaxEnt(7, bounds=(-5, 5)), crossings(), demos)
     thetas = np.array([[0.5, 1.5, -0.5], [0.4, -0.5, 1.2]])
     found = run(ready, Start(np.array([0.6, 0.4]), thetas), Settings())
     assert moves(ready, found, Settings()) == []  # none raises the likelihood
@@ -132,7 +132,7 @@ def test_the_cheapest_merger_is_that_of_enumeration():
 
 
 def test_a_move_gains_what_it_says():
-    ready = prepare(IRL, FORKS, WALKS)
+    ready = make_problem(IRL, FORKS, WALKS)
     stuck = run(ready, Start(BAD.weights, BAD.thetas), Settings())
     for move in moves(ready, stuck, Settings()):
         np.testing.assert_allclose(move.start.rho.sum(), 1.0, rtol=1e-12)
@@ -155,4 +155,4 @@ def test_refine_is_checked():
 
 def test_a_solution_of_one_intent_is_itself():
     found = Solution(np.ones(1), AWAY[None], np.ones((18, 1)), -1.0, -1.0, True)
-    assert refine(prepare(IRL, FORKS, WALKS), found, Settings()) is found
+    assert refine(make_problem(IRL, FORKS, WALKS), found, Settings()) is found

@@ -107,7 +107,7 @@ def test_other_demonstrations_can_be_looked_at():
 def test_a_loaded_mixture_says_what_it_remembers(groups):
     mix = fitted(groups=groups)
     before = mix.summary()
-    vars(mix).pop("_prepared")
+    vars(mix).pop("_problem")
     found = mix.summary()
     assert (found.n_units, found.unit) == (before.n_units, before.unit)
     assert found.bic == pytest.approx(before.bic, rel=1e-10)

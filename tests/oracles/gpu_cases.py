@@ -11,7 +11,7 @@ from scipy import sparse
 from limiirl import MDP
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.maxent.gpu import GpuBackend
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.gpu.device import find_device
 from tests.gpu.emulator import EmulatedDevice, compiler
 
@@ -107,10 +107,10 @@ def costly_world(K: int = 3, **options: Any) -> tuple[MDP, NDArray[np.float64]]:
     raise AssertionError("no cost is enough")
 
 
-def engines(case: Case, place: Any = None, **options: Any) -> tuple[FiniteEngine, FiniteEngine]:
+def engines(case: Case, place: Any = None, **options: Any) -> tuple[FinitePathSums, FinitePathSums]:
     """Return the same engine on the GPU, or another device, and on the CPU."""
     backend = GpuBackend(case.mdp, place or device())
-    return FiniteEngine(case.mdp, case.length, backend=backend, **options), FiniteEngine(
+    return FinitePathSums(case.mdp, case.length, backend=backend, **options), FinitePathSums(
         case.mdp, case.length, **options
     )
 

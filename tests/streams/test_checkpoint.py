@@ -78,7 +78,7 @@ def array(name, change):
 
 
 HEADER = ("log_likelihood", "change", "outside", "reseeds_left", "history")
-ARRAYS = ("rho", "thetas", "log_Z", "log_rho", "coldness", "sizes", "features", "counts", "history.weights")
+ARRAYS = ("rho", "thetas", "log_Z", "log_rho", "inverse_temperature", "sizes", "features", "counts", "history.weights")
 CHANGES = (
     {f"{name} {value!r}": in_header(name, value) for name in HEADER for value in (None, "x", [], {}, {"array": "z"})}
     | {f"{name} is absent": without(name) for name in ARRAYS}
@@ -97,7 +97,7 @@ CHANGES = (
         "shares of one intent before": array("history.weights", lambda found: found[:, :1]),
         "negative shares": array("rho", np.negative),
         "negative counts": array("counts", np.negative),
-        "no coldness": array("coldness", lambda found: found * 0.0),
+        "no inverse_temperature": array("inverse_temperature", lambda found: found * 0.0),
         "reseeds -5": in_header("reseeds_left", -5),
         "nan": in_header("log_likelihood", {"float": "nan"}),
         "iterations from 1": in_history("iteration", [1, 2, 3]),

@@ -9,7 +9,7 @@ from limiirl import Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardE
 from limiirl.errors import ConvergenceWarning, InvalidDemos, InvalidFile, InvalidParameter, MissingFile
 from limiirl.kernels.e_step import Rows
 from limiirl.streams import FeatureStore, assign, fit_streamed, write_features
-from limiirl.streams.passes import PreparedStream
+from limiirl.streams.passes import StreamProblem
 from limiirl.streams.store import Facts, StoredPart
 from limiirl.worlds import SyntheticWorld
 from tests.oracles.mixture import TASTES, crossings, walks
@@ -160,7 +160,7 @@ def test_a_sample_does_not_depend_on_the_parts(tmp_path):
     one = write_features(crossings(), [demos], tmp_path / "one")
     many = write_features(crossings(), cut(demos, 7, 400, 401), tmp_path / "many")
     drawn = [
-        PreparedStream(MaxEnt(), crossings(), store).sample(60, np.random.default_rng(1)).rows for store in (one, many)
+        StreamProblem(MaxEnt(), crossings(), store).sample(60, np.random.default_rng(1)).rows for store in (one, many)
     ]
     np.testing.assert_array_equal(drawn[0].features, drawn[1].features)
     np.testing.assert_array_equal(drawn[0].log_q, drawn[1].log_q)
@@ -179,7 +179,7 @@ def test_a_sample_is_uniform_and_without_repeats(tmp_path):
         3,
         longest=4,
     )
-    ready = PreparedStream(MaxEnt(), crossings(), store)
+    ready = StreamProblem(MaxEnt(), crossings(), store)
     rng = np.random.default_rng(0)
     drawn = np.array([ready.sample(50, rng).rows.features[:, 0] for _ in range(200)])
     assert all(np.unique(row).size == 50 for row in drawn)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from limiirl.kernels.e_step import Rows, Weighed, expect, expect_forgetfully, weigh
+from limiirl.kernels.e_step import MixtureParameters, Rows, e_step_streamed, expect, weigh
 from limiirl.kernels.threading import BLOCK
 from limiirl.streams import FeatureStore
 from limiirl.streams.passes import SumTask, combine, sum_part, sweep
@@ -19,9 +19,11 @@ def table(n: int, d: int, seed: int) -> Rows:
     return Rows(rng.normal(size=(n, d)), rng.normal(size=n), rng.integers(1, 5, size=n).astype(float))
 
 
-def ensemble(K: int, d: int, seed: int, coldness: float = 1.0) -> Weighed:
+def ensemble(K: int, d: int, seed: int, inverse_temperature: float = 1.0) -> MixtureParameters:
     rng = np.random.default_rng(seed)
-    return Weighed(rng.normal(size=(K, d)), rng.normal(size=K), np.log(rng.dirichlet(np.ones(K))), coldness)
+    return MixtureParameters(
+        rng.normal(size=(K, d)), rng.normal(size=K), np.log(rng.dirichlet(np.ones(K))), inverse_temperature
+    )
 
 
 def some(rows: Rows, lo: int, hi: int) -> Rows:
@@ -43,11 +45,11 @@ sizes = st.integers(1, 5), st.integers(1, 6), st.integers(0, 2**32 - 1)
 
 
 @given(st.integers(1, 40), *sizes, st.sampled_from([1.0, 0.3]))
-def test_a_pass_is_what_a_table_of_log_probabilities_says(n, K, d, seed, coldness):
-    rows, now, before = table(n, d, seed), ensemble(K, d, seed, coldness), ensemble(K, d, seed + 1)
+def test_a_pass_is_what_a_table_of_log_probabilities_says(n, K, d, seed, inverse_temperature):
+    rows, now, before = table(n, d, seed), ensemble(K, d, seed, inverse_temperature), ensemble(K, d, seed + 1)
     tables = [rows.features @ e.thetas.T + rows.log_q[:, None] - np.outer(rows.counts, e.log_Z) for e in (now, before)]
     _, log_lik = responsibilities(tables[0], np.exp(now.log_rho))
-    U, _ = responsibilities(coldness * (tables[0] + now.log_rho), np.ones(K))
+    U, _ = responsibilities(inverse_temperature * (tables[0] + now.log_rho), np.ones(K))
     V, _ = responsibilities(tables[1], np.exp(before.log_rho))
     found = sum_part(SumTask(in_parts(rows, []).parts[0], now, before))
     np.testing.assert_allclose(found.log_likelihood, log_lik.sum(), rtol=1e-10, atol=1e-10)
@@ -64,9 +66,9 @@ def test_a_pass_is_what_a_table_of_log_probabilities_says(n, K, d, seed, coldnes
 def test_forgetting_responsibilities_changes_no_bit(n, K, d, seed):
     rows, now, before = table(n, d, seed), ensemble(K, d, seed), ensemble(K, d, seed + 1, 0.5)
     U = np.zeros((n, K))
-    expect(rows, *before[:3], U, before.coldness)
-    kept = expect(rows, *now[:3], U, now.coldness)
-    forgot = expect_forgetfully(rows, now, before)
+    expect(rows, *before[:3], U, before.inverse_temperature)
+    kept = expect(rows, *now[:3], U, now.inverse_temperature)
+    forgot = e_step_streamed(rows, now, before)
     for one, other in zip(kept, forgot.total(), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(forgot.counts.sum(axis=0), weigh(rows.counts[:, None], U)[:, 0])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from limiirl.executors import Executor
-from limiirl.kernels.e_step import Weighed
+from limiirl.kernels.e_step import MixtureParameters
 from limiirl.streams import write_features
 from limiirl.streams.passes import sweep
 from tests.oracles.mixture import TASTES, crossings, walks
@@ -17,7 +17,7 @@ def test_worker_processes_change_no_bit(tmp_path):
     alone = write_features(crossings(), parts, tmp_path / "alone")
     store = write_features(crossings(), parts, tmp_path / "workers", executor=Executor(workers=2))
     assert [part.fingerprint for part in store.parts] == [part.fingerprint for part in alone.parts]
-    now, before = (Weighed(TASTES * scale, np.array([1.0, 2.0]), np.log([0.3, 0.7])) for scale in (1.0, 0.5))
+    now, before = (MixtureParameters(TASTES * scale, np.array([1.0, 2.0]), np.log([0.3, 0.7])) for scale in (1.0, 0.5))
     seen = []
     there = sweep(store, now, before, executor=Executor(workers=2), progress=lambda *done: seen.append(done))
     here = sweep(alone, now, before, window=2048)

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from limiirl import MDP, Demonstrations, MaxEnt
 from limiirl.errors import ConformanceError, InvalidParameter
 from limiirl.irl import MODELS
-from limiirl.irl.problem import Prepared
+from limiirl.irl.problem import FitProblem
 from limiirl.testing import check_irl_model, checks
 from limiirl.testing.rules import problems
 
@@ -301,8 +301,8 @@ class Flat(Logit):
 class Preparing(Logit):
     """EM sees another likelihood than the user does."""
 
-    def prepare(self, mdp, demos, units):
-        return Prepared(Unnormalised(), mdp, demos, units)
+    def make_problem(self, mdp, demos, units):
+        return FitProblem(Unnormalised(), mdp, demos, units)
 
 
 class Hiding(Logit):

@@ -24,7 +24,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.forecast.prefixes import Onward, alone, extended, moves, together
 from limiirl.forecast.validate import log
-from limiirl.irl import Evidence, GoalPathSums, GoalValues, MaxEnt, look_past
+from limiirl.irl import GoalPathSums, GoalValues, MaxEnt, ObservedPaths, prefix_continuations
 from limiirl.irl import validate as irl_checks
 from limiirl.mdp import MDP
 
@@ -79,7 +79,7 @@ class GivenEnds:
 
     def log_begin_each(self, demos: Demonstrations, candidates: IntArray) -> FloatArray:
         """Return (N, G, K) `log_begin` with each of the candidates (G,) as the goal."""
-        log_weight = Evidence(self.mdp, demos, by_start=True).log_weight(self.thetas)
+        log_weight = ObservedPaths(self.mdp, demos, by_start=True).log_weight(self.thetas)
         log_weight -= self._reward[demos.start_states]
         ahead, whole = self._value(demos.last_states, candidates), self._value(demos.start_states, candidates)
         found = _part(log_weight[:, None] + ahead, whole)
@@ -254,8 +254,8 @@ class Endings:
 
     def log_mass(self, thetas: FloatArray, demos: Demonstrations) -> FloatArray:
         """Return (N, K) the log-weight, p0 included, of all trips with these ends that begin with each of `demos`."""
-        ahead = look_past(self.model()._engine(self.mdp), thetas, demos)
-        return np.asarray(Evidence(self.mdp, demos).log_weight(thetas) + ahead.log_total() + ahead.log_factor)
+        ahead = prefix_continuations(self.model()._engine(self.mdp), thetas, demos)
+        return np.asarray(ObservedPaths(self.mdp, demos).log_weight(thetas) + ahead.log_total() + ahead.log_factor)
 
     def beginning_in(self, p0: FloatArray) -> MDP:
         """Return the MDP with another distribution (S,) of starts."""

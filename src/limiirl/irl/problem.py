@@ -1,7 +1,7 @@
 """A model together with the demonstrations it is fitted to, ready for many E- and M-steps.
 
-EM asks the same questions of the same data again and again. `prepare` gathers once what the answers need; `Prepared`
-works with any model that has `fit` and `log_prob`, and a model that can do better offers a `prepare` of its own.
+EM asks the same questions of the same data again and again. `make_problem` gathers once what the answers need; `FitProblem`
+works with any model that has `fit` and `log_prob`, and a model that can do better offers a `make_problem` of its own.
 
 Demonstrations under a model whose parameters weigh the features of an MDP, within bounds and with a ridge.
 """
@@ -19,10 +19,10 @@ from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter, NumericalError
 from limiirl.irl import validate
 from limiirl.irl.optim.projected_newton import Box
-from limiirl.kernels.e_step import Pass, expect
+from limiirl.kernels.e_step import EStepSums, e_step
 
 
-class Expectation(NamedTuple):
+class EStep(NamedTuple):
     """What an E-step finds.
 
     Attributes
@@ -34,7 +34,7 @@ class Expectation(NamedTuple):
     sizes : (K,)
         Sum over units of u_ik.
     moments : object
-        What `Prepared.maximise` needs to know of the responsibilities.
+        What `FitProblem.m_step` needs to know of the responsibilities.
     """
 
     log_likelihood: float
@@ -43,14 +43,14 @@ class Expectation(NamedTuple):
     moments: Any
 
 
-class Maximised(NamedTuple):
+class MStep(NamedTuple):
     """What an M-step finds: thetas (J, d), and the evaluations it took, the most of any intent; 0 if unknown."""
 
     thetas: FloatArray
     n_evaluations: int
 
 
-class Prepared:
+class FitProblem:
     """Units (demonstrations or groups) under any model that has `fit` and `log_prob`.
 
     Parameters
@@ -80,10 +80,10 @@ class Prepared:
         return self.units.sum(found)
 
     def blank(self, n_intents: int) -> Any:
-        """Return what `expect` overwrites, before there is anything in it: responsibilities (G, K), all 0."""
+        """Return what `e_step` overwrites, before there is anything in it: responsibilities (G, K), all 0."""
         return np.zeros((len(self.units), n_intents))
 
-    def expect(self, rho: FloatArray, thetas: FloatArray, U: FloatArray, temperature: float = 1.0) -> Expectation:
+    def e_step(self, rho: FloatArray, thetas: FloatArray, U: FloatArray, temperature: float = 1.0) -> EStep:
         """Overwrite the responsibilities U (G, K) with those of an ensemble.
 
         Parameters
@@ -93,13 +93,13 @@ class Prepared:
             Responsibilities are in proportion to (rho_k p_ik)^(1 / temperature). The likelihood is not tempered.
         """
         log_p = np.ascontiguousarray(self.log_prob(thetas))
-        found = expect(log_p, thetas, np.empty(0), np.log(rho), U, 1.0 / temperature)
+        found = e_step(log_p, thetas, np.empty(0), np.log(rho), U, 1.0 / temperature)
         return self._expectation(found, self.moments(U))
 
-    def _expectation(self, found: Pass, moments: Any) -> Expectation:
+    def _expectation(self, found: EStepSums, moments: Any) -> EStep:
         if found.bad_row >= 0:
             self._explain(found.bad_row)
-        return Expectation(found.log_likelihood, found.change / len(self.units), found.sizes, moments)
+        return EStep(found.log_likelihood, found.change / len(self.units), found.sizes, moments)
 
     def _explain(self, row: int) -> None:
         raise InvalidDemos(
@@ -108,10 +108,10 @@ class Prepared:
         )
 
     def moments(self, U: FloatArray) -> Any:
-        """Return what `maximise` needs to know of responsibilities U (G, K)."""
+        """Return what `m_step` needs to know of responsibilities U (G, K)."""
         return U
 
-    def maximise(self, moments: Any, starts: FloatArray | None, which: IndexArray, max_evaluations: int) -> Maximised:
+    def m_step(self, moments: Any, starts: FloatArray | None, which: IndexArray, max_evaluations: int) -> MStep:
         """Return parameters (J, d) of the intents `which` (J,) that raise, or keep, the expected log-likelihood.
 
         A model's `fit` may stop anywhere, by caps of its own; what is worse than its start is not taken.
@@ -120,10 +120,10 @@ class Prepared:
         weights = self.units.broadcast(moments[:, which])
         thetas = self._fit(weights, starts)
         if starts is None:
-            return Maximised(thetas, 0)
+            return MStep(thetas, 0)
         before, after = self._value(weights, starts), self._value(weights, thetas)
         worse = ~(after >= before)
-        return Maximised(np.where(worse[:, None], starts, thetas), 0)
+        return MStep(np.where(worse[:, None], starts, thetas), 0)
 
     def _value(self, weights: FloatArray, thetas: FloatArray) -> FloatArray:
         """Return (J,): the weighted log-likelihood of each intent."""
@@ -175,8 +175,8 @@ class Prepared:
         return 0.0
 
 
-def prepare(model: Any, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> Prepared:
-    """Return a model with its data, through the model's own `prepare` where it has one.
+def make_problem(model: Any, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> FitProblem:
+    """Return a model with its data, through the model's own `make_problem` where it has one.
 
     Examples
     --------
@@ -184,17 +184,17 @@ def prepare(model: Any, mdp: Any, demos: Demonstrations, groups: ArrayLike | Non
     >>> from limiirl.mdp import MDP
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0])
     >>> demos = Demonstrations.from_lists([[0, 1], [0, 2]])
-    >>> ready = prepare(MaxEnt(max_length=2), mdp, demos)
+    >>> ready = make_problem(MaxEnt(max_length=2), mdp, demos)
     >>> np.exp(ready.log_prob(np.zeros((1, 3)))).round(3).ravel()  # 0 alone, 0 then 1, 0 then 2
     array([0.333, 0.333])
     """
     units = Groups.for_demos(groups, demos)
-    own = getattr(model, "prepare", None)
-    found: Prepared = own(mdp, demos, units) if own is not None else Prepared(model, mdp, demos, units)
+    own = getattr(model, "make_problem", None)
+    found: FitProblem = own(mdp, demos, units) if own is not None else FitProblem(model, mdp, demos, units)
     return found
 
 
-class PreparedFeatures(Prepared):
+class PreparedFeatures(FitProblem):
     """What such models share: the number of parameters, the bounds, and the ridge.
 
     Parameters

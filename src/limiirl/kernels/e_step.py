@@ -26,7 +26,7 @@ class Rows(NamedTuple):
         return np.asarray(self.features @ thetas.T + self.log_q[:, None] - np.outer(self.counts, log_Z))
 
 
-class Pass(NamedTuple):
+class EStepSums(NamedTuple):
     """What a pass adds up: log-likelihood, change of U, sizes (K,), moments (K, d), and a row without hope, or -1."""
 
     log_likelihood: float
@@ -47,10 +47,10 @@ class Blocks(NamedTuple):
     moments: FloatArray
     counts: FloatArray
 
-    def total(self) -> Pass:
+    def total(self) -> EStepSums:
         """Return the sums over all blocks."""
         bad = self.sums[self.sums[:, 2] >= 0, 2]
-        return Pass(
+        return EStepSums(
             float(self.sums[:, 0].sum()),
             float(self.sums[:, 1].sum()),
             self.sums[:, 3:].sum(axis=0),
@@ -59,13 +59,13 @@ class Blocks(NamedTuple):
         )
 
 
-class Weighed(NamedTuple):
+class MixtureParameters(NamedTuple):
     """An ensemble as a pass needs it: rewards (K, d), log Z (K,), log shares (K,), and one over the temperature."""
 
     thetas: FloatArray
     log_Z: FloatArray
     log_rho: FloatArray
-    coldness: float = 1.0
+    inverse_temperature: float = 1.0
 
 
 @njit(forceinline=True, error_model="numpy")
@@ -79,7 +79,7 @@ def _log_joint(features: Any, log_p: Any, log_q: Any, counts: Any, thetas: Any, 
 
 
 @njit(forceinline=True, error_model="numpy")
-def _soften(log_joint: Any, log_rho: Any, coldness: float, shares: Any) -> float:
+def _normalise(log_joint: Any, log_rho: Any, inverse_temperature: float, shares: Any) -> float:
     """Turn log-probabilities (K,) into shares (K,); return the log of the mixture, or nan where there is none."""
     K = log_joint.size
     top = -np.inf
@@ -94,7 +94,7 @@ def _soften(log_joint: Any, log_rho: Any, coldness: float, shares: Any) -> float
     for k in range(K):
         weight = np.exp(log_joint[k] - top)
         total += weight
-        shares[k] = weight if coldness == 1.0 else np.exp(coldness * (log_joint[k] - top))
+        shares[k] = weight if inverse_temperature == 1.0 else np.exp(inverse_temperature * (log_joint[k] - top))
         cooled += shares[k]
     for k in range(K):
         shares[k] /= cooled
@@ -110,7 +110,7 @@ def _block(
     thetas: Any,
     offset: Any,
     log_rho: Any,
-    coldness: float,
+    inverse_temperature: float,
     U: Any,
     sums: Any,
     moments: Any,
@@ -123,7 +123,7 @@ def _block(
     for i in range(lo, hi):
         for k in range(K):
             log_joint[k] = _log_joint(features, log_p, log_q, counts, thetas, offset, i, k)
-        found = _soften(log_joint, log_rho, coldness, shares)
+        found = _normalise(log_joint, log_rho, inverse_temperature, shares)
         if found != found:
             sums[2] = i
             return
@@ -146,7 +146,7 @@ def _blocks(
     thetas: Any,
     offset: Any,
     log_rho: Any,
-    coldness: float,
+    inverse_temperature: float,
     U: Any,
     sums: Any,
     moments: Any,
@@ -154,18 +154,20 @@ def _blocks(
     n = U.shape[0]
     for b in prange(sums.shape[0]):
         lo, hi = b * BLOCK, min(n, (b + 1) * BLOCK)
-        _block(features, log_p, log_q, counts, thetas, offset, log_rho, coldness, U, sums[b], moments[b], lo, hi)
+        _block(
+            features, log_p, log_q, counts, thetas, offset, log_rho, inverse_temperature, U, sums[b], moments[b], lo, hi
+        )
 
 
-def expect(
+def e_step(
     rows: Rows | FloatArray,
     thetas: FloatArray,
     log_Z: FloatArray,
     log_rho: FloatArray,
     U: FloatArray,
-    coldness: float = 1.0,
-) -> Pass:
-    """Overwrite responsibilities U (N, K) with u_ik in proportion to (rho_k p_ik)^coldness, and sum up.
+    inverse_temperature: float = 1.0,
+) -> EStepSums:
+    """Overwrite responsibilities U (N, K) with u_ik in proportion to (rho_k p_ik)^inverse_temperature, and sum up.
 
     Parameters
     ----------
@@ -179,7 +181,7 @@ def expect(
     Examples
     --------
     >>> U = np.zeros((2, 2))
-    >>> found = expect(np.log([[0.2, 0.6], [0.5, 0.5]]), np.empty((2, 0)), np.empty(2), np.log([0.5, 0.5]), U)
+    >>> found = e_step(np.log([[0.2, 0.6], [0.5, 0.5]]), np.empty((2, 0)), np.empty(2), np.log([0.5, 0.5]), U)
     >>> U.round(2).tolist(), round(found.log_likelihood, 4), found.change, found.sizes.tolist()
     ([[0.25, 0.75], [0.5, 0.5]], -1.6094, 2.0, [0.75, 1.25])
     """
@@ -189,7 +191,7 @@ def expect(
         # Numba leaves out a branch only for an argument that is None: beside features, the table is there but empty.
         data = (rows.features, np.empty((0, 0)), rows.log_q, rows.counts)
     sums, moments, counts = _empty_blocks(U.shape[0], K, 0 if data[0] is None else data[0].shape[1])
-    arguments = (*data, thetas, log_Z, log_rho, float(coldness), U)
+    arguments = (*data, thetas, log_Z, log_rho, float(inverse_temperature), U)
     if len(sums) > 1:
         with LOCK:
             _blocks(*arguments, sums, moments)
@@ -219,12 +221,12 @@ def _weigh_blocks(features: Any, U: Any, moments: Any) -> None:
         _weigh_block(features, U, moments[b], b * BLOCK, min(n, (b + 1) * BLOCK))
 
 
-def weigh(features: FloatArray, U: FloatArray) -> FloatArray:
-    """Return the moments U' features (K, d), added up in the order in which `expect` does it.
+def weighted_sums(features: FloatArray, U: FloatArray) -> FloatArray:
+    """Return the moments U' features (K, d), added up in the order in which `e_step` does it.
 
     Examples
     --------
-    >>> weigh(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.5], [0.0, 0.5]])).tolist()
+    >>> weighted_sums(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.5], [0.0, 0.5]])).tolist()
     [[1.0, 2.0], [2.0, 3.0]]
     """
     n_blocks = max(1, -(-U.shape[0] // BLOCK))
@@ -240,52 +242,52 @@ def weigh(features: FloatArray, U: FloatArray) -> FloatArray:
 @njit(cache=True, error_model="numpy")
 def _fill(features: Any, log_q: Any, counts: Any, ensemble: Any, U: Any, lo: int) -> None:
     """Write the responsibilities of the rows from `lo` on, as many as U has."""
-    thetas, offset, log_rho, coldness = ensemble
+    thetas, offset, log_rho, inverse_temperature = ensemble
     K = log_rho.size
     log_joint, shares, no_table = np.empty(K), np.empty(K), np.empty((0, 0))
     for i in range(U.shape[0]):
         for k in range(K):
             log_joint[k] = _log_joint(features, no_table, log_q, counts, thetas, offset, lo + i, k)
-        _soften(log_joint, log_rho, coldness, shares)
+        _normalise(log_joint, log_rho, inverse_temperature, shares)
         for k in range(K):
             U[i, k] = shares[k]
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
-def _forgetful_blocks(
+def _streamed_blocks(
     features: Any, log_q: Any, counts: Any, now: Any, before: Any, sums: Any, moments: Any, weighed: Any
 ) -> None:
     n, K = features.shape[0], now[2].size
-    thetas, offset, log_rho, coldness = now
+    thetas, offset, log_rho, inverse_temperature = now
     for b in prange(sums.shape[0]):
         lo, hi = b * BLOCK, min(n, (b + 1) * BLOCK)
         U, no_table = np.zeros((hi - lo, K)), np.empty((0, 0))
         if before is not None:
             _fill(features, log_q, counts, before, U, lo)
         some = (features[lo:hi], no_table, log_q[lo:hi], counts[lo:hi])
-        _block(*some, thetas, offset, log_rho, coldness, U, sums[b], moments[b], 0, hi - lo)
+        _block(*some, thetas, offset, log_rho, inverse_temperature, U, sums[b], moments[b], 0, hi - lo)
         if sums[b, 2] >= 0:
             sums[b, 2] += lo
         column = weighed[b].reshape((K, 1))
         _weigh_block(counts[lo:hi].reshape((hi - lo, 1)), U, column, 0, hi - lo)
 
 
-def expect_forgetfully(rows: Rows, now: Weighed, before: Weighed | None) -> Blocks:
+def e_step_streamed(rows: Rows, now: MixtureParameters, before: MixtureParameters | None) -> Blocks:
     """Return the sums of an E-step that keeps no responsibilities: a block's are made, summed up and forgotten.
 
     Those before, from which the change is measured, are made anew from the ensemble before; without any, the change is
-    1 a row. Every number is the one that `expect` finds, to the last bit.
+    1 a row. Every number is the one that `e_step` finds, to the last bit.
 
     Examples
     --------
     >>> rows = Rows(np.array([[0.0], [1.0]]), np.zeros(2), np.ones(2))
-    >>> one, other = (Weighed(np.array([[a], [0.0]]), np.zeros(2), np.log([0.5, 0.5])) for a in (1.0, 2.0))
-    >>> found = expect_forgetfully(rows, other, one).total()
+    >>> one, other = (MixtureParameters(np.array([[a], [0.0]]), np.zeros(2), np.log([0.5, 0.5])) for a in (1.0, 2.0))
+    >>> found = e_step_streamed(rows, other, one).total()
     >>> round(found.log_likelihood, 4), round(found.change, 4), found.sizes.round(4).tolist()
     (1.4338, 0.2995, [1.3808, 0.6192])
     """
     found = _empty_blocks(len(rows.features), now.log_rho.size, rows.features.shape[1])
     if len(rows.features):
         with LOCK:
-            _forgetful_blocks(*rows, now, before, *found)
+            _streamed_blocks(*rows, now, before, *found)
     return found

@@ -163,7 +163,7 @@ class Alpha(NamedTuple):
     log_norm: NDArray[np.float64]
 
 
-class Tally(NamedTuple):
+class CountBuffers(NamedTuple):
     """What a forward sweep accumulates; None is not computed.
 
     node (S K) and edge (E K, sorted by target) sum gain_t times the probability of being there at step t; visits (n,

@@ -144,7 +144,7 @@ def _from_bits(typingctx: Any, n: Any) -> Any:
 def exp(x: float) -> float:
     """Return e**x to about one unit in the last place, in operations that LLVM can vectorise (libm's `exp` is a call).
 
-    Results below the least normal double are zero, which is what the guard of the linear number space assumes.
+    Results below the least normal double are zero, which is what the guard of the linear arithmetic assumes.
     """
     y = min(max(x, -720.0), _OVERFLOW)
     shifted = y * _LOG2E + _ROUND

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition
-from limiirl.irl import Expectation, Prepared
+from limiirl.irl import EStep, FitProblem
 
 Callback = Callable[["Iteration"], None]
 # No share falls below this: at 0 an intent could never come back.
@@ -92,7 +92,7 @@ class State:
     ----------
     U : Any
         What the E-step overwrites, not a copy: responsibilities (G, K), or what a model has in their place.
-    found : Expectation
+    found : EStep
         The E-step of rho and thetas.
     outside : bool
         Whether the rewards lie outside the bounds.
@@ -103,7 +103,7 @@ class State:
     rho: FloatArray
     thetas: FloatArray
     U: Any
-    found: Expectation
+    found: EStep
     outside: bool
     reseeds_left: int
     history: list[Iteration]
@@ -134,12 +134,14 @@ class _Run:
     rho: FloatArray
     thetas: FloatArray
     U: Any
-    found: Expectation
+    found: EStep
     outside: bool
     reseeds_left: int
     history: list[Iteration]
 
-    def __init__(self, prepared: Prepared, start: Start | State, settings: Settings, callback: Callback | None) -> None:
+    def __init__(
+        self, prepared: FitProblem, start: Start | State, settings: Settings, callback: Callback | None
+    ) -> None:
         self.prepared, self.settings, self.callback = prepared, settings, callback
         self.n = len(prepared.units)
         if isinstance(start, State):
@@ -173,8 +175,8 @@ class _Run:
         known = self.settings.temperatures
         return known[iteration] if iteration < min(len(known), self.settings.max_iter) else 1.0
 
-    def expect(self, iteration: int) -> Expectation:
-        return self.prepared.expect(self.rho, self.thetas, self.U, self.temperature(iteration))
+    def expect(self, iteration: int) -> EStep:
+        return self.prepared.e_step(self.rho, self.thetas, self.U, self.temperature(iteration))
 
     def record(self, change: float, event: str = "", n_evaluations: int = 0) -> None:
         iteration = len(self.history)
@@ -210,7 +212,7 @@ class _Run:
         which = np.flatnonzero(sizes > _NOBODY if self.settings.degenerate == "fit" else ~small)
         starts = self.prepared.project(self.thetas[which])
         thetas = self.thetas.copy()
-        thetas[which], n_evaluations = self.prepared.maximise(moments, starts, which, self.settings.max_evaluations)
+        thetas[which], n_evaluations = self.prepared.m_step(moments, starts, which, self.settings.max_evaluations)
         self.rho, self.thetas = shares(sizes, self.n), thetas
         self.found = self.expect(len(self.history))
         self.record(self.found.change, event, n_evaluations)
@@ -267,7 +269,7 @@ def few(sizes: FloatArray, n: int) -> NDArray[np.bool_]:
 
 
 def run(
-    prepared: Prepared,
+    prepared: FitProblem,
     start: Start | State,
     settings: Settings,
     callback: Callback | None = None,
@@ -285,11 +287,11 @@ def run(
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import prepare
+    >>> from limiirl.irl.problem import make_problem
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
     >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
     >>> start = Start(np.array([0.5, 0.5]), np.array([[1.0], [-1.0]]))
-    >>> found = run(prepare(MaxEnt(max_length=2, bounds=(-3, 3)), mdp, demos), start, Settings())
+    >>> found = run(make_problem(MaxEnt(max_length=2, bounds=(-3, 3)), mdp, demos), start, Settings())
     >>> found.converged, found.rho.round(2), found.thetas.round(2).ravel()
     (True, array([0.67, 0.33]), array([ 3., -3.]))
     """

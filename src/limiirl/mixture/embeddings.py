@@ -13,7 +13,7 @@ import numpy as np
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
-from limiirl.irl import Prepared
+from limiirl.irl import FitProblem
 from limiirl.mixture.information import scores
 
 # Directions in which scores have a smaller mean square than this, relative to the widest, are rounding: a thousandth of
@@ -23,15 +23,15 @@ _FLAT = 1e-6
 _EVALUATIONS = 1000
 
 
-def shares(prepared: Prepared) -> FloatArray:
+def shares(prepared: FitProblem) -> FloatArray:
     """Return (G, m): feature counts divided by the sum of their sizes, so that a walk twice as long is the same point.
 
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import prepare
+    >>> from limiirl.irl.problem import make_problem
     >>> mdp = MDP.from_edges([0, 1], [1, 0], p0=[1, 0], state_features=[[1, 0], [0, 1]])
-    >>> shares(prepare(MaxEnt(), mdp, Demonstrations.from_lists([[0, 1], [0, 1, 0, 1]]))).tolist()
+    >>> shares(make_problem(MaxEnt(), mdp, Demonstrations.from_lists([[0, 1], [0, 1, 0, 1]]))).tolist()
     [[0.5, 0.5], [0.5, 0.5]]
     """
     features = prepared.features()
@@ -39,7 +39,7 @@ def shares(prepared: Prepared) -> FloatArray:
     return np.asarray(features / np.where(total > 0.0, total, 1.0))
 
 
-def gradients(prepared: Prepared) -> FloatArray:
+def gradients(prepared: FitProblem) -> FloatArray:
     r"""Return (G, r): how each unit would change the reward that explains all together.
 
     A unit's score is the gradient of its log-likelihood at that reward, a demonstration's mean; scores are divided by
@@ -49,14 +49,14 @@ def gradients(prepared: Prepared) -> FloatArray:
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import prepare
+    >>> from limiirl.irl.problem import make_problem
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> found = gradients(prepare(MaxEnt(max_length=2), mdp, Demonstrations.from_lists([[0, 1], [0, 2]])))
+    >>> found = gradients(make_problem(MaxEnt(max_length=2), mdp, Demonstrations.from_lists([[0, 1], [0, 2]])))
     >>> np.abs(found).round(6).tolist(), bool(found[0, 0] == -found[1, 0])
     ([[1.0], [1.0]], True)
     """
     together = np.ones((len(prepared.units), 1))
-    theta = prepared.maximise(prepared.moments(together), None, np.arange(1), _EVALUATIONS).thetas
+    theta = prepared.m_step(prepared.moments(together), None, np.arange(1), _EVALUATIONS).thetas
     parts = [part[:, 0] for _, part in scores(prepared, theta, np.ones(theta.shape, dtype=bool)).blocks()]
     return whitened(np.concatenate(parts) / prepared.units.counts[:, None])
 
@@ -77,11 +77,11 @@ def whitened(points: FloatArray) -> FloatArray:
         return np.ascontiguousarray(points @ directions[:, wide] / np.sqrt(sizes[wide]))
 
 
-EMBEDDINGS: dict[str, Callable[[Prepared], FloatArray]] = {"shares": shares, "gradients": gradients}
+EMBEDDINGS: dict[str, Callable[[FitProblem], FloatArray]] = {"shares": shares, "gradients": gradients}
 """Embeddings by name, as functions of the prepared model to one point per unit (G, m)."""
 
 
-def embedding(name: str) -> Callable[[Prepared], FloatArray]:
+def embedding(name: str) -> Callable[[FitProblem], FloatArray]:
     """Return an embedding by its name."""
     if name not in EMBEDDINGS:
         raise InvalidParameter(

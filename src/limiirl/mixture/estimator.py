@@ -15,7 +15,7 @@ from limiirl._parallel import Mapper
 from limiirl._validation import check_count
 from limiirl.demos import Demonstrations
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
-from limiirl.irl import MaxEnt, Prepared
+from limiirl.irl import FitProblem, MaxEnt
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import io, validate
 from limiirl.mixture.em import Iteration, Solution, few
@@ -173,7 +173,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         self.fit(mdp, demos, groups)
         return np.asarray(self.labels_)
 
-    def _keep(self, best: Solution, prepared: Prepared, restarts: list[Restart]) -> None:
+    def _keep(self, best: Solution, prepared: FitProblem, restarts: list[Restart]) -> None:
         units = prepared.units
         self.weights_, self.thetas_ = best.rho, best.thetas
         self.responsibilities_ = units.broadcast(best.U)
@@ -183,7 +183,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         self.log_likelihood_, self.objective_ = best.log_likelihood, best.objective
         self.history_, self.n_iter_, self.converged_ = best.history, best.n_iter, best.converged
         self.restarts_ = restarts
-        self.mdp_, self._prepared = prepared.mdp, prepared
+        self.mdp_, self._problem = prepared.mdp, prepared
 
     @property
     def ensemble_(self) -> RewardEnsemble:

@@ -24,7 +24,7 @@ from scipy.linalg import block_diag, helmert
 
 from limiirl._typing import BoolArray, FloatArray
 from limiirl.demos import Groups
-from limiirl.irl import Prepared, PreparedMaxEnt, PreparedRows, validate
+from limiirl.irl import FitProblem, MaxEntProblem, PreparedRows, validate
 from limiirl.mixture.em import SMALLEST_SHARE, few
 
 Block = tuple[slice, FloatArray]
@@ -62,7 +62,7 @@ class ExactScores:
             self.expected = self._by_start()
         else:
             self.counts = sparse.csr_array(units.counts[:, None])
-            self.expected = engine.expectation(thetas)[1][None]
+            self.expected = engine.value_and_grad(thetas)[1][None]
 
     def _by_start(self) -> FloatArray:
         """Return E_k[F | s] (m, K, d) of the states where demonstrations start."""
@@ -100,13 +100,13 @@ class DifferenceScores:
 
     Parameters
     ----------
-    prepared : Prepared
+    prepared : FitProblem
     thetas : (K, d)
     free : (K, d)
         Which parameters to move; scores of the others are left 0.
     """
 
-    def __init__(self, prepared: Prepared, thetas: FloatArray, free: BoolArray) -> None:
+    def __init__(self, prepared: FitProblem, thetas: FloatArray, free: BoolArray) -> None:
         self.prepared, self.thetas, self.free = prepared, thetas, free
 
     def blocks(self) -> Iterator[Block]:
@@ -121,7 +121,7 @@ class DifferenceScores:
                 found[:, :, j] = self._slope(part, move) / (2.0 * steps[j])
             yield units, found
 
-    def _slope(self, part: Prepared, move: FloatArray) -> FloatArray:
+    def _slope(self, part: FitProblem, move: FloatArray) -> FloatArray:
         """Return (b, K): the rise of log-probabilities from thetas - move to thetas + move; of less where need be."""
         low, high = np.array([self._ends(k, move) for k in range(len(self.thetas))]).T
         with np.errstate(invalid="ignore"):  # -inf - -inf: impossible for this intent wherever theta is
@@ -147,24 +147,24 @@ class DifferenceScores:
 Scores = ExactScores | DifferenceScores
 
 
-def scores(prepared: Prepared, thetas: FloatArray, free: BoolArray) -> Scores:
+def scores(prepared: FitProblem, thetas: FloatArray, free: BoolArray) -> Scores:
     """Return the scores that a model offers; `free` (K, d) are the parameters whose scores are wanted.
 
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import prepare
+    >>> from limiirl.irl.problem import make_problem
     >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]])
-    >>> ready = prepare(MaxEnt(max_length=2), mdp, Demonstrations.from_lists([[0], [0, 1]]))
+    >>> ready = make_problem(MaxEnt(max_length=2), mdp, Demonstrations.from_lists([[0], [0, 1]]))
     >>> [found.ravel().tolist() for _, found in scores(ready, np.zeros((1, 1)), np.ones((1, 1), bool)).blocks()]
     [[-0.5, 0.5]]
     """
-    if isinstance(prepared, PreparedRows) and (prepared.evidence is None or prepared.evidence.fixed):
+    if isinstance(prepared, PreparedRows) and (prepared.observed is None or prepared.observed.fixed):
         return ExactScores(prepared, thetas)
     return DifferenceScores(prepared, thetas, free)
 
 
-def _steps(prepared: Prepared, d: int) -> FloatArray:
+def _steps(prepared: FitProblem, d: int) -> FloatArray:
     """Return (d,) how far to move each parameter: features may be in any unit."""
     features = prepared.features()
     if features.shape[1] != d:  # the model clusters in another space than that of its parameters
@@ -178,7 +178,7 @@ def _slices(n: int, width: int) -> Iterator[slice]:
     return (slice(lo, min(lo + size, n)) for lo in range(0, n, size))
 
 
-def _part(prepared: Prepared, which: slice) -> Prepared:
+def _part(prepared: FitProblem, which: slice) -> FitProblem:
     """Return some of the units under the same model."""
     units = prepared.units
     if which == slice(0, len(units)):
@@ -189,9 +189,9 @@ def _part(prepared: Prepared, which: slice) -> Prepared:
         rows = np.flatnonzero((units.index >= which.start) & (units.index < which.stop))
         index = units.index[rows] - which.start
     demos, some = prepared.demos[rows], Groups(index, units.counts[which], units.names[which], units.each)
-    if isinstance(prepared, PreparedMaxEnt):  # its own `prepare` would settle the largest length anew
-        return PreparedMaxEnt(prepared.model, prepared.mdp, demos, some, prepared.engine)
-    return Prepared(prepared.model, prepared.mdp, demos, some)
+    if isinstance(prepared, MaxEntProblem):  # its own `make_problem` would settle the largest length anew
+        return MaxEntProblem(prepared.model, prepared.mdp, demos, some, prepared.engine)
+    return FitProblem(prepared.model, prepared.mdp, demos, some)
 
 
 # A direction involves a parameter whose component of it is larger than this.
@@ -251,7 +251,7 @@ class FreeParameters(NamedTuple):
         return int(self.basis.shape[1])
 
 
-def standard_errors(prepared: Prepared, rho: FloatArray, thetas: FloatArray) -> StandardErrors:
+def standard_errors(prepared: FitProblem, rho: FloatArray, thetas: FloatArray) -> StandardErrors:
     """Return standard errors of shares rho (K,) and rewards thetas (K, d) that were fitted to units.
 
     Examples
@@ -259,10 +259,10 @@ def standard_errors(prepared: Prepared, rho: FloatArray, thetas: FloatArray) -> 
     Of four demonstrations, three go on: the log-odds are log 3, and their variance is 1 / (4 * 3/4 * 1/4).
 
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import prepare
+    >>> from limiirl.irl.problem import make_problem
     >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]])
     >>> demos = Demonstrations.from_lists([[0], [0, 1], [0, 1], [0, 1]])
-    >>> ready = prepare(MaxEnt(max_length=2, bounds=None), mdp, demos)
+    >>> ready = make_problem(MaxEnt(max_length=2, bounds=None), mdp, demos)
     >>> found = standard_errors(ready, np.ones(1), np.array([[np.log(3)]]))
     >>> found.thetas.round(4), found.status, found.n_free
     (array([[1.1547]]), array([['ok']], dtype='<U14'), 1)
@@ -281,7 +281,7 @@ def standard_errors(prepared: Prepared, rho: FloatArray, thetas: FloatArray) -> 
     return StandardErrors(errors[:K], errors[K:].reshape(thetas.shape), status, covariance, free.n_free)
 
 
-def information(prepared: Prepared, rho: FloatArray, thetas: FloatArray, free: BoolArray | None = None) -> FloatArray:
+def information(prepared: FitProblem, rho: FloatArray, thetas: FloatArray, free: BoolArray | None = None) -> FloatArray:
     """Return the observed information (K + K d, K + K d) of rho, then of thetas row by row.
 
     Shares are treated as K separate numbers; what is meant is its restriction to changes that sum to 0. A ridge adds
@@ -297,9 +297,9 @@ def information(prepared: Prepared, rho: FloatArray, thetas: FloatArray, free: B
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import prepare
+    >>> from limiirl.irl.problem import make_problem
     >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]])
-    >>> ready = prepare(MaxEnt(max_length=2, bounds=None), mdp, Demonstrations.from_lists([[0], [0, 1]]))
+    >>> ready = make_problem(MaxEnt(max_length=2, bounds=None), mdp, Demonstrations.from_lists([[0], [0, 1]]))
     >>> information(ready, np.ones(1), np.zeros((1, 1)))[1, 1]  # N times the variance of going on
     np.float64(0.5)
     """
@@ -307,12 +307,12 @@ def information(prepared: Prepared, rho: FloatArray, thetas: FloatArray, free: B
 
 
 def _informations(
-    prepared: Prepared, rho: FloatArray, thetas: FloatArray, free: BoolArray
+    prepared: FitProblem, rho: FloatArray, thetas: FloatArray, free: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the observed information, and the diagonal of what it would be if everybody's intent were known."""
     K, d = thetas.shape
     U = np.zeros((len(prepared.units), K))
-    prepared.expect(rho, thetas, U)
+    prepared.e_step(rho, thetas, U)
     derived = scores(prepared, thetas, free)
     curvature = derived.curvature(U)
     found = np.diag(np.concatenate([np.zeros(K), _penalty_curvature(prepared, thetas).ravel()]))
@@ -337,7 +337,7 @@ def _informations(
     return np.asarray(0.5 * (found + found.T)), complete
 
 
-def _penalty_curvature(prepared: Prepared, thetas: FloatArray) -> FloatArray:
+def _penalty_curvature(prepared: FitProblem, thetas: FloatArray) -> FloatArray:
     """Return (K, d): second differences of the penalty, exact for a ridge, which is a sum of squares."""
     found, here = np.zeros(thetas.shape), prepared.penalty(thetas)
     if here == 0.0 and prepared.penalty(thetas + 1.0) == 0.0:

@@ -26,7 +26,7 @@ from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray
 from limiirl.demos import Groups
 from limiirl.errors import DivergentPartition, InvalidParameter
-from limiirl.irl import Prepared
+from limiirl.irl import FitProblem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.em import Settings, Start, run
@@ -245,7 +245,7 @@ class Candidate(NamedTuple):
     points: FloatArray
 
 
-def candidates(prepared: Prepared, points: FloatArray, *, with_gradients: bool) -> list[Candidate]:
+def candidates(prepared: FitProblem, points: FloatArray, *, with_gradients: bool) -> list[Candidate]:
     """Return what to try: k-means and a Gaussian mixture of the points, and k-means of gradients.
 
     Parameters
@@ -262,7 +262,7 @@ def candidates(prepared: Prepared, points: FloatArray, *, with_gradients: bool) 
 
 
 def best_start(
-    prepared: Prepared, tried: list[Candidate], n_intents: int, reward_init: Any, rng: Rng, *, first: bool
+    prepared: FitProblem, tried: list[Candidate], n_intents: int, reward_init: Any, rng: Rng, *, first: bool
 ) -> Start:
     """Return the start of the highest objective among those of some clusterings, the first of equals.
 
@@ -271,9 +271,9 @@ def best_start(
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import prepare
+    >>> from limiirl.irl.problem import make_problem
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> ready = prepare(MaxEnt(2, bounds=(-3, 3)), mdp, Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]]))
+    >>> ready = make_problem(MaxEnt(2, bounds=(-3, 3)), mdp, Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]]))
     >>> tried = candidates(ready, ready.features(), with_gradients=True)
     >>> start = best_start(ready, tried, 2, "mle", np.random.default_rng(0), first=True)
     >>> sorted(start.rho.round(2).tolist())
@@ -318,15 +318,15 @@ def _same(U: FloatArray, other: FloatArray) -> bool:
     return bool(np.max(np.abs(U - other[:, order])) < _SAME)
 
 
-def points(embedding: Any, prepared: Prepared) -> FloatArray:
+def points(embedding: Any, prepared: FitProblem) -> FloatArray:
     """Return (G, m), what a warm start clusters: feature counts, or the embedding.
 
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import prepare
+    >>> from limiirl.irl.problem import make_problem
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> ready = prepare(MaxEnt(), mdp, Demonstrations.from_lists([[0, 1], [0, 2]]))
+    >>> ready = make_problem(MaxEnt(), mdp, Demonstrations.from_lists([[0, 1], [0, 2]]))
     >>> points(None, ready).tolist(), points([[3], [4]], ready).tolist()
     ([[1.0], [-1.0]], [[3.0], [4.0]])
     """
@@ -346,16 +346,16 @@ class Starts:
     ----------
     init, embedding : Any
         Those of `IntentMixture`.
-    prepared : Prepared
+    prepared : FitProblem
     n_parameters : int, optional
         d, where the model does not say it; otherwise it is taken to have one for each feature.
 
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import prepare
+    >>> from limiirl.irl.problem import make_problem
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> ready = prepare(MaxEnt(2, bounds=(-3, 3)), mdp, Demonstrations.from_lists([[0, 1], [0, 2]]))
+    >>> ready = make_problem(MaxEnt(2, bounds=(-3, 3)), mdp, Demonstrations.from_lists([[0, 1], [0, 2]]))
     >>> starts = Starts([0, 1], None, ready)
     >>> starts.guess(2, np.random.default_rng(0)).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
@@ -363,7 +363,7 @@ class Starts:
     [[3.0], [-3.0]]
     """
 
-    def __init__(self, init: Any, embedding: Any, prepared: Prepared, n_parameters: int | None = None) -> None:
+    def __init__(self, init: Any, embedding: Any, prepared: FitProblem, n_parameters: int | None = None) -> None:
         self.init, self.embedding, self.prepared = init, embedding, prepared
         self._n_parameters = n_parameters
 

@@ -19,7 +19,7 @@ from limiirl._parallel import Mapper, map_tasks
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
-from limiirl.irl import Prepared, prepare
+from limiirl.irl import FitProblem, make_problem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.em import Iteration, Settings, Solution, run
@@ -74,7 +74,7 @@ def intent_order(mixture: IntentMixture, other: IntentMixture | RewardEnsemble) 
 
 
 def _same_demonstrations(one: Any, other: Any) -> bool:
-    mine, theirs = getattr(one, "_prepared", None), getattr(other, "_prepared", None)
+    mine, theirs = getattr(one, "_problem", None), getattr(other, "_problem", None)
     return mine is not None and theirs is not None and bool(mine.demos == theirs.demos)
 
 
@@ -213,7 +213,7 @@ class Outcome(NamedTuple):
     empty : tuple of int
         Intents that had no members where it began.
     model : object
-        The single-intent model afterwards: one without a `prepare` may keep what its `fit` has settled.
+        The single-intent model afterwards: one without a `make_problem` may keep what its `fit` has settled.
     """
 
     solution: Solution
@@ -254,12 +254,12 @@ class FromStart:
     def starts(self) -> Starts:
         """The `init` with the data that it is applied to."""
         if self._starts is None:
-            prepared = prepare(self.irl, self.mdp, self.demos, self.groups)
+            prepared = make_problem(self.irl, self.mdp, self.demos, self.groups)
             self._starts = Starts(self.init, self.embedding, prepared)
         return self._starts
 
     @property
-    def prepared(self) -> Prepared:
+    def prepared(self) -> FitProblem:
         """The model with its data."""
         return self.starts.prepared
 
@@ -271,7 +271,7 @@ class FromStart:
         found = run(self.prepared, start, self.settings, tell)
         if self.refine is not None:
             found = refine(self.prepared, found, self.settings, tell)
-        return Outcome(found, start.empty, None if hasattr(self.irl, "prepare") else self.irl)
+        return Outcome(found, start.empty, None if hasattr(self.irl, "make_problem") else self.irl)
 
     def run(self, seeds: Sequence[Seed], told: Told, executor: Mapper | None) -> list[Outcome]:
         """Return what EM finds from each start, in their order; an executor tells of a start when it has ended."""

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
 from limiirl.errors import DegenerateIntentWarning, InvalidParameter
-from limiirl.irl import Prepared, minimise_ray
+from limiirl.irl import FitProblem, minimise_ray
 from limiirl.mixture.em import Start
 
-RewardInit = Callable[[Prepared, FloatArray], FloatArray]
+RewardInit = Callable[[FitProblem, FloatArray], FloatArray]
 # Rewards closer than this (relative to their size) count as the same.
 _SAME = 1e-9
 # Two intents between which nobody's log-odds differ by more than this are one to anybody who looks at the data.
@@ -31,26 +31,26 @@ _EVALUATIONS = 1000
 _LARGEST_GAP = 1e3
 
 
-def mle(prepared: Prepared, U: FloatArray) -> FloatArray:
+def mle(prepared: FitProblem, U: FloatArray) -> FloatArray:
     """Return (K, d): the rewards that explain each cluster best."""
     # The start is far away, and the mixture's cap is about the M-steps that follow: the model's own, where it has one.
     evaluations = getattr(prepared.model, "max_evaluations", _EVALUATIONS)
-    return prepared.maximise(prepared.moments(U), None, np.arange(U.shape[1]), evaluations).thetas
+    return prepared.m_step(prepared.moments(U), None, np.arange(U.shape[1]), evaluations).thetas
 
 
-def mean(prepared: Prepared, U: FloatArray) -> FloatArray:
+def mean(prepared: FitProblem, U: FloatArray) -> FloatArray:
     """Return (K, d): the mean features of each cluster less those of all demonstrations; bounds are not looked at."""
     features, weights = prepared.features(), U * prepared.units.counts[:, None]
     counts = prepared.units.counts / prepared.units.counts.sum()
     return np.asarray((weights.T @ features) / weights.sum(axis=0)[:, None] - counts @ features)
 
 
-def mean_clipped(prepared: Prepared, U: FloatArray) -> FloatArray:
+def mean_clipped(prepared: FitProblem, U: FloatArray) -> FloatArray:
     """Return (K, d): `mean`, moved into the bounds."""
     return prepared.project(mean(prepared, U))
 
 
-def mean_ray(prepared: Prepared, U: FloatArray) -> FloatArray:
+def mean_ray(prepared: FitProblem, U: FloatArray) -> FloatArray:
     """Return (K, d): `mean`, times the factor that explains the cluster best.
 
     A feature in metres gives rewards a million times too strong for one in kilometres; the factor is free of units.
@@ -73,7 +73,7 @@ REWARDS: dict[str, RewardInit] = {"mle": mle, "mean": mean, "mean_ray": mean_ray
 """Reward initialisations by name."""
 
 
-def start_from(prepared: Prepared, U: FloatArray, reward_init: Any, rng: np.random.Generator) -> Start:
+def start_from(prepared: FitProblem, U: FloatArray, reward_init: Any, rng: np.random.Generator) -> Start:
     """Return the ensemble that responsibilities (G, K) begin with.
 
     A cluster without members takes the rewards of all demonstrations together.
@@ -97,7 +97,7 @@ def start_from(prepared: Prepared, U: FloatArray, reward_init: Any, rng: np.rand
 
 
 def separated(
-    thetas: FloatArray, counted: NDArray[np.bool_], prepared: Prepared, rng: np.random.Generator
+    thetas: FloatArray, counted: NDArray[np.bool_], prepared: FitProblem, rng: np.random.Generator
 ) -> FloatArray:
     """Return rewards (K, d) of which no two counted ones are the same.
 
@@ -120,7 +120,7 @@ def separated(
     return found
 
 
-def _checked(thetas: Any, n_intents: int, prepared: Prepared) -> FloatArray:
+def _checked(thetas: Any, n_intents: int, prepared: FitProblem) -> FloatArray:
     found = np.ascontiguousarray(thetas, dtype=np.float64)
     d = prepared.n_parameters
     wrong = found.ndim != 2 or found.shape[0] != n_intents or (d is not None and found.shape[1] != d)

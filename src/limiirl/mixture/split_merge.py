@@ -17,7 +17,7 @@ from sklearn.cluster import KMeans
 
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray
-from limiirl.irl import Prepared
+from limiirl.irl import FitProblem
 from limiirl.mixture.em import Callback, Iteration, Settings, Solution, Start, few, run
 from limiirl.mixture.embeddings import shares
 
@@ -45,7 +45,7 @@ class SplitMergeMove(NamedTuple):
         return f"split {self.split}, merged {self.gone} into {self.kept}"
 
 
-def refine(prepared: Prepared, found: Solution, settings: Settings, callback: Callback | None = None) -> Solution:
+def refine(prepared: FitProblem, found: Solution, settings: Settings, callback: Callback | None = None) -> Solution:
     """Return a solution at least as good, by moves that each raise the objective.
 
     A move that is taken is one line of the history, with its `event`; the iterations of EM after it follow. Halves are
@@ -57,10 +57,10 @@ def refine(prepared: Prepared, found: Solution, settings: Settings, callback: Ca
     There are three kinds of walks. Intents 0 and 1 begin with one of them, intent 2 with the others; EM stays there.
 
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import prepare
+    >>> from limiirl.irl.problem import make_problem
     >>> mdp = MDP.from_edges([0, 0, 0, 1, 2, 3, 3], [1, 2, 6, 3, 3, 4, 5], p0=[1, 0, 0, 0, 0, 0, 0])
     >>> demos = Demonstrations.from_lists([[0, 6]] * 4 + [[0, 1, 3, 4], [0, 2, 3, 5]] * 4)
-    >>> ready = prepare(MaxEnt(4, bounds=(-4, 4)), mdp, demos)
+    >>> ready = make_problem(MaxEnt(4, bounds=(-4, 4)), mdp, demos)
     >>> away = [0, 0, 0, 0, 0, 0, -4.0]
     >>> first = np.array([np.multiply(away, -1.0), np.multiply(away, -0.9), away])
     >>> stuck = run(ready, Start(np.ones(3) / 3, first), Settings())
@@ -81,7 +81,7 @@ def refine(prepared: Prepared, found: Solution, settings: Settings, callback: Ca
     return found
 
 
-def _best_of(prepared: Prepared, found: Solution, settings: Settings) -> tuple[SplitMergeMove, Solution] | None:
+def _best_of(prepared: FitProblem, found: Solution, settings: Settings) -> tuple[SplitMergeMove, Solution] | None:
     """Return the first move that raises the objective, and what it came to."""
     trial = replace(settings, max_iter=min(_TRIAL, settings.max_iter))
     for move in moves(prepared, found, settings)[:_TRIES]:
@@ -92,7 +92,7 @@ def _best_of(prepared: Prepared, found: Solution, settings: Settings) -> tuple[S
 
 
 def _continued(
-    prepared: Prepared,
+    prepared: FitProblem,
     found: Solution,
     move: SplitMergeMove,
     reached: Solution,
@@ -116,7 +116,7 @@ def _continued(
     return replace(after, history=history)
 
 
-def moves(prepared: Prepared, found: Solution, settings: Settings) -> list[SplitMergeMove]:
+def moves(prepared: FitProblem, found: Solution, settings: Settings) -> list[SplitMergeMove]:
     """Return the moves that raise the likelihood by themselves, at most one for each intent to split, the best first.
 
     An intent is split; of the K + 1 that there are then, two are merged, the followers of both served by the better
@@ -130,7 +130,7 @@ def moves(prepared: Prepared, found: Solution, settings: Settings) -> list[Split
         return []
     U = np.hstack([found.U[:, [k]] * parts for k, parts in split.items()])
     starts = prepared.project(np.repeat(found.thetas[list(split)], 2, axis=0))
-    thetas = prepared.maximise(prepared.moments(U), starts, np.arange(U.shape[1]), settings.max_evaluations).thetas
+    thetas = prepared.m_step(prepared.moments(U), starts, np.arange(U.shape[1]), settings.max_evaluations).thetas
     log_p, log_halves = prepared.log_prob(found.thetas), prepared.log_prob(thetas)
     made = []
     for j, k in enumerate(split):

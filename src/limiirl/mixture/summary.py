@@ -20,7 +20,7 @@ from limiirl._io import atomic_write
 from limiirl._typing import FloatArray
 from limiirl.demos import Agents, Groups
 from limiirl.errors import InvalidFile, InvalidParameter
-from limiirl.irl import Prepared
+from limiirl.irl import FitProblem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture.information import AT_BOUND, free_parameters, standard_errors
 from limiirl.mixture.init import is_given
@@ -178,7 +178,7 @@ class Summary:
                 yield f"({mark}) {meaning}"
 
 
-def summarise(mixture: IntentMixture, prepared: Prepared | None) -> Summary:
+def summarise(mixture: IntentMixture, prepared: FitProblem | None) -> Summary:
     """Return the summary of a fitted mixture on data; without data, what the mixture remembers, and no errors."""
     U, log_likelihood = evaluate(mixture, prepared)
     rho, thetas = mixture.weights_, mixture.thetas_
@@ -216,7 +216,7 @@ def summarise(mixture: IntentMixture, prepared: Prepared | None) -> Summary:
     )
 
 
-def evaluate(mixture: Any, prepared: Prepared | None) -> tuple[FloatArray, float]:
+def evaluate(mixture: Any, prepared: FitProblem | None) -> tuple[FloatArray, float]:
     """Return responsibilities (G, K) of units, and their log-likelihood together; without data, those of the fit."""
     if prepared is None:
         U: FloatArray | None = mixture.responsibilities_ if mixture.groups_ is None else mixture.group_responsibilities_
@@ -228,7 +228,7 @@ def evaluate(mixture: Any, prepared: Prepared | None) -> tuple[FloatArray, float
             )
         return U, mixture.log_likelihood_ * len(U)
     U = np.zeros((len(prepared.units), len(mixture.weights_)))
-    return U, prepared.expect(mixture.weights_, mixture.thetas_, U).log_likelihood
+    return U, prepared.e_step(mixture.weights_, mixture.thetas_, U).log_likelihood
 
 
 def _unit(mixture: IntentMixture) -> str:

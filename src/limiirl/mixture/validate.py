@@ -12,7 +12,7 @@ from limiirl._typing import FloatArray
 from limiirl._validation import check_choice, check_count, check_positive
 from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, NotFitted
-from limiirl.irl import REQUIRED, Prepared
+from limiirl.irl import REQUIRED, FitProblem
 from limiirl.irl import validate as irl_checks
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture.em import Settings
@@ -124,7 +124,7 @@ def points(given: Any, n: int, what: str) -> FloatArray:
     return found
 
 
-def ensemble(given: RewardEnsemble, n_intents: int, prepared: Prepared) -> None:
+def ensemble(given: RewardEnsemble, n_intents: int, prepared: FitProblem) -> None:
     """Check that an initial ensemble has K intents, of as many features as the MDP."""
     if given.n_intents != n_intents:
         raise InvalidParameter(f"The initial ensemble has {given.n_intents} intents; n_intents is {n_intents}.")
@@ -141,7 +141,7 @@ def fitted(mixture: Any) -> None:
 
 def trained_on(mixture: Any) -> Demonstrations | None:
     """Return the demonstrations that a mixture was fitted to; None for one read from a file, which has them no more."""
-    found: Demonstrations | None = getattr(getattr(mixture, "_prepared", None), "demos", None)
+    found: Demonstrations | None = getattr(getattr(mixture, "_problem", None), "demos", None)
     return found
 
 

@@ -29,7 +29,7 @@ from sklearn.base import clone
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations, simulate
 from limiirl.errors import InvalidParameter, LimiirlError
-from limiirl.irl import MODELS, Box, prepare
+from limiirl.irl import MODELS, Box, make_problem
 from limiirl.irl.validate import box
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture
@@ -221,7 +221,7 @@ class Trial:
         """Return the weighted mean log-likelihood, less the model's penalty if it has one."""
         used = weights > 0
         log_p = self.log_prob(model, theta)[used, 0]
-        penalty = prepare(model, self.mdp, self.demos).penalty(theta[None])
+        penalty = make_problem(model, self.mdp, self.demos).penalty(theta[None])
         return float(weights[used] @ log_p) / float(weights.sum()) - penalty / self.n
 
     def same_fit(self, model: Any, one: FloatArray, other: FloatArray, which: Any = slice(None)) -> float:
@@ -346,7 +346,7 @@ def fit_improves_on_its_start(trial: Trial) -> None:
             after >= before - NOT_WORSE * (1.0 + abs(before)),
             f"a mean log-likelihood of at least {before:.6g}, the start's",
             f"{after:.6g}",
-            "Keep the best point seen, the start included. A model with a prior says so by Prepared.penalty.",
+            "Keep the best point seen, the start included. A model with a prior says so by FitProblem.penalty.",
         )
 
 

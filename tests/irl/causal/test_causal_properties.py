@@ -75,7 +75,7 @@ def walks(mdp: MDP, seed: int, n: int = 12) -> Demonstrations:
 def objective(model: CausalModel, case: Case, demos: Demonstrations) -> CausalLikelihood:
     """Minus the mean log-likelihood under K random weightings, with a ridge."""
     K = len(case.thetas)
-    ready = model.prepare(case.mdp, demos, Groups.from_labels(None, len(demos)))
+    ready = model.make_problem(case.mdp, demos, Groups.from_labels(None, len(demos)))
     weights = np.random.default_rng(1).random((len(demos), K))
     moments = ready.moments(weights)
     return CausalLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.full(K, 0.1))  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ from limiirl.irl.causal import stationary
 from limiirl.irl.causal.likelihood import CausalLikelihood, DecisionCounts
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
-from limiirl.irl.causal.problem import PreparedCausal
+from limiirl.irl.causal.problem import CausalProblem
 from limiirl.irl.optim import minimise_lbfgs
 from limiirl.mdp import MDP
 from limiirl.metrics import anid
@@ -113,7 +113,7 @@ def test_extreme_temperatures_stay_finite(beta: float, world: ElementWorld) -> N
 @pytest.mark.parametrize("model", [MaxCausalEnt(1.3), MLIRL(0.7)], ids=["soft", "hard"])
 def test_sparse_and_dense_systems_agree(model, world: ElementWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     demos, labels = world.sample(60, seed=1)
-    ready = model.prepare(world.mdp, demos, Groups.from_labels(None, 60))
+    ready = model.make_problem(world.mdp, demos, Groups.from_labels(None, 60))
     thetas, which = world.ensemble.thetas * 0.5, np.arange(3)
     weights = ready.moments(np.eye(3)[labels] + 0.1).choices
 
@@ -221,13 +221,13 @@ def test_where_lbfgs_rests_at_a_kink_the_hard_model_goes_on() -> None:
         demos = simulate(mdp, pi / np.bincount(mdp.pair_state, pi)[mdp.pair_state], 40, rng, max_length=8)
         model = MLIRL(beta=1.0)
         model.fit(mdp, demos)
-        ready = model.prepare(mdp, demos, Groups.from_labels(None, 40))
-        plain = ready.maximise(ready.moments(np.ones((40, 1))), None, np.array([0]), 1)
+        ready = model.make_problem(mdp, demos, Groups.from_labels(None, 40))
+        plain = ready.m_step(ready.moments(np.ones((40, 1))), None, np.array([0]), 1)
         assert plain.n_evaluations == 1  # the cap holds
         assert model.result_.value < lbfgs_alone(ready, 40) - 0.05
 
 
-def lbfgs_alone(ready: PreparedCausal, n: int) -> float:
+def lbfgs_alone(ready: CausalProblem, n: int) -> float:
     moments = ready.moments(np.ones((n, 1)))
     f = CausalLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.array([ready.model.ridge]))
     return minimise_lbfgs(f, np.zeros((1, 4)), ready.box(4), 1e-6, 1000)[0].value

@@ -252,7 +252,7 @@ def test_every_way_of_solving_gives_the_same(model, monkeypatch: pytest.MonkeyPa
     )
     demos = model.sample(mdp, np.array([0.5, -0.5, 0.1]), 30, seed=0, max_length=20)
     thetas = rng.normal(size=(3, 3))
-    ready = model.prepare(mdp, demos, Groups.from_labels(None, 30))
+    ready = model.make_problem(mdp, demos, Groups.from_labels(None, 30))
     weights = rng.random((ready.events.moves.pair.size, 3))
 
     def answer() -> np.ndarray:

@@ -13,7 +13,7 @@ from limiirl.errors import DivergentPartition, IdentifiabilityWarning, InvalidDe
 from limiirl.irl import with_choices
 from limiirl.irl.destination.likelihood import DestinationLikelihood, ObservedTrips
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
-from limiirl.irl.destination.problem import PreparedDestination
+from limiirl.irl.destination.problem import DestinationProblem
 from limiirl.irl.identifiability import null_directions
 from limiirl.testing import checks
 from limiirl.testing.rules import problems
@@ -325,7 +325,7 @@ class TestInMixtures:
         mdp = grid()
         demos = two_kinds(mdp, 40)
         model = DestinationMaxEnt(tol=1e-7)
-        ready = PreparedDestination(model, mdp, demos, Groups.from_labels(None, len(demos)), GoalValues(mdp))
+        ready = DestinationProblem(model, mdp, demos, Groups.from_labels(None, len(demos)), GoalValues(mdp))
         found = ready.features()
         theta = model.fit(mdp, demos)
         flows = [
@@ -338,7 +338,7 @@ class TestInMixtures:
     def test_rewards_outside_the_domain_are_moved_into_it(self) -> None:
         mdp = grid()
         demos = two_kinds(mdp, 10)
-        ready = PreparedDestination(
+        ready = DestinationProblem(
             DestinationMaxEnt(), mdp, demos, Groups.from_labels(None, len(demos)), GoalValues(mdp)
         )
         given = np.array([[0.5, 0.5, 0.5], [-2.0, -3.0, -20.0]])
@@ -416,11 +416,11 @@ def test_a_fit_near_the_edge_of_the_domain_does_not_depend_on_its_start() -> Non
 
 def test_a_capped_m_step_improves_on_its_start() -> None:
     mdp, demos = wanderers()
-    ready = DestinationMaxEnt()._prepared(mdp, demos, Groups.from_labels(None, len(demos)))
+    ready = DestinationMaxEnt()._problem(mdp, demos, Groups.from_labels(None, len(demos)))
     starts, moments = np.array([[-3.0, -3.0, -3.0], [-8.0, -1.0, -1.0]]), np.full((len(demos), 2), 0.5)
     before = ready.log_prob(starts).sum(axis=0)
     for cap in (2, 10, 50):
-        found = ready.maximise(moments, starts, np.arange(2), cap)
+        found = ready.m_step(moments, starts, np.arange(2), cap)
         assert found.n_evaluations <= cap
         assert np.all(ready.log_prob(found.thetas).sum(axis=0) > before)
 

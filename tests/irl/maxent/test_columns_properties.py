@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from limiirl.irl.maxent.compiled import expected_features
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
 from tests.helpers import examples
@@ -27,17 +27,19 @@ EXACT = ("linear", "log")
 @settings(max_examples=examples(50))
 @given(case=cases(columns=(3,)))
 def test_columns_together_are_columns_alone(space: str, case: Case) -> None:
-    engine = FiniteEngine(case.mdp, case.max_length, number_space=space)
+    engine = FinitePathSums(case.mdp, case.max_length, arithmetic=space)
     check_columns(engine, case.thetas, case.starts)
 
 
-def check_columns(engine: FiniteEngine, thetas: np.ndarray, starts: np.ndarray | None = None) -> None:
+def check_columns(engine: FinitePathSums, thetas: np.ndarray, starts: np.ndarray | None = None) -> None:
     """Each column of a sweep has the bits that it has alone."""
-    together = engine.totals(thetas, starts=starts, edges=True)
+    together = engine.expected_counts(thetas, starts=starts, edges=True)
     by_start = engine.log_partition_by_start(thetas)
     assert together.edge is not None
     for k in range(len(thetas)):
-        alone = engine.totals(thetas[k : k + 1], starts=None if starts is None else starts[:, k : k + 1], edges=True)
+        alone = engine.expected_counts(
+            thetas[k : k + 1], starts=None if starts is None else starts[:, k : k + 1], edges=True
+        )
         assert alone.edge is not None
         np.testing.assert_array_equal(together.log_Z[k], alone.log_Z[0])
         np.testing.assert_array_equal(together.node[:, k], alone.node[:, 0])
@@ -64,7 +66,7 @@ def test_any_number_of_columns(n_columns: int, space: str) -> None:
     thetas = np.random.default_rng(0).normal(size=(n_columns, mdp.n_features))
     starts = np.random.default_rng(1).dirichlet(np.ones(5), size=n_columns).T
     for by_start in (False, True):
-        engine = FiniteEngine(mdp, 20, number_space=space, by_start=by_start)
+        engine = FinitePathSums(mdp, 20, arithmetic=space, by_start=by_start)
         check_columns(engine, thetas)
         check_columns(engine, thetas, starts)
 
@@ -77,11 +79,11 @@ def test_columns_of_both_number_spaces_in_one_call() -> None:
     mdp = indicator_mdp()
     thetas = np.random.default_rng(0).normal(size=(14, mdp.n_features))
     thetas[9::2] *= 400.0
-    found = FiniteEngine(mdp, 6).totals(thetas)
+    found = FinitePathSums(mdp, 6).expected_counts(thetas)
     assert found.edge is not None
     for k, theta in enumerate(thetas):
-        engine = FiniteEngine(mdp, 6, number_space="log" if k in (9, 11, 13) else "linear")
-        alone = engine.totals(theta[None])
+        engine = FinitePathSums(mdp, 6, arithmetic="log" if k in (9, 11, 13) else "linear")
+        alone = engine.expected_counts(theta[None])
         assert alone.edge is not None
         np.testing.assert_array_equal(found.log_Z[k], alone.log_Z[0])
         np.testing.assert_array_equal(found.node[:, k], alone.node[:, 0])
@@ -111,9 +113,9 @@ def test_numbering_of_states_does_not_matter(space: str, case: Case) -> None:
         action_features=None if mdp.action_features is None else mdp.action_features[mdp.pair_of_edge[order][pairs]],
         edge_features=None if mdp.edge_features is None else mdp.edge_features[order],
     )
-    one = FiniteEngine(mdp, case.max_length, number_space=space)
-    other = FiniteEngine(relabelled, case.max_length, number_space=space)
-    before, after = one.totals(case.thetas, edges=True), other.totals(case.thetas, edges=True)
+    one = FinitePathSums(mdp, case.max_length, arithmetic=space)
+    other = FinitePathSums(relabelled, case.max_length, arithmetic=space)
+    before, after = one.expected_counts(case.thetas, edges=True), other.expected_counts(case.thetas, edges=True)
     assert before.edge is not None
     assert after.edge is not None
     assert_close(after.log_Z, before.log_Z, "log_Z", 1e-13)
@@ -179,8 +181,8 @@ def test_large_graphs_on_any_number_of_threads(kind: str, gamma: float, space: s
     for n in threads:
         numba.set_num_threads(n)
         for max_bytes in (2.0**30, lean_bytes(mdp, LENGTH, len(thetas))):
-            engine = FiniteEngine(mdp, LENGTH, number_space=space, max_bytes=max_bytes)
-            totals = engine.totals(thetas, edges=True)
+            engine = FinitePathSums(mdp, LENGTH, arithmetic=space, max_bytes=max_bytes)
+            totals = engine.expected_counts(thetas, edges=True)
             assert totals.edge is not None
             found.append([totals.log_Z, totals.node, totals.edge])
     for other in found[1:]:
@@ -208,7 +210,7 @@ def test_time_marginals_of_large_graphs(kind: str, gamma: float, space: str, thr
     for n in threads:
         numba.set_num_threads(n)
         for max_bytes in (2.0**30, 0.0):
-            engine = FiniteEngine(mdp, LENGTH, number_space=space, max_bytes=max_bytes)
+            engine = FinitePathSums(mdp, LENGTH, arithmetic=space, max_bytes=max_bytes)
             found.append(engine.time_marginals(theta))
     for other in found[1:]:
         np.testing.assert_array_equal(found[0], other)
@@ -226,7 +228,7 @@ def test_covariance_of_large_graphs(kind: str, gamma: float, threads: list[int])
         numba.set_num_threads(n)
         mean = LogRecursion(mdp, 12, theta).expected_features()
         size = 1.0 + float(np.linalg.norm(expected + np.outer(mean, mean)))
-        assert_close(FiniteEngine(mdp, 12).covariance(theta), expected, "covariance", size=size)
+        assert_close(FinitePathSums(mdp, 12).covariance(theta), expected, "covariance", size=size)
 
 
 @pytest.mark.slow
@@ -235,7 +237,7 @@ def test_covariance_of_large_graphs(kind: str, gamma: float, threads: list[int])
 def test_columns_of_large_graphs(space: str, by_start: bool) -> None:
     mdp = large_mdp("rich", 0.97)
     thetas = np.random.default_rng(2).integers(-32, 33, size=(3, mdp.n_features)) / 64
-    check_columns(FiniteEngine(mdp, 10, number_space=space, by_start=by_start), thetas)
+    check_columns(FinitePathSums(mdp, 10, arithmetic=space, by_start=by_start), thetas)
 
 
 @pytest.mark.slow
@@ -261,8 +263,8 @@ def test_steps_in_waves_against_the_recursion(threads: list[int]) -> None:
     for n_threads in threads:
         numba.set_num_threads(n_threads)
         for max_bytes in (2.0**30, lean_bytes(mdp, 21, len(thetas))):
-            engine = FiniteEngine(mdp, 21, number_space="linear", max_bytes=max_bytes)
-            found.append(engine.totals(thetas, edges=True))
+            engine = FinitePathSums(mdp, 21, arithmetic="linear", max_bytes=max_bytes)
+            found.append(engine.expected_counts(thetas, edges=True))
     assert engine.graph.out.block > 0
     for other in found[1:]:
         for one, two in zip(found[0], other, strict=True):

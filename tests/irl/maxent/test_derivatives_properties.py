@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 from limiirl.irl.maxent.compiled import expected_features
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from tests.helpers import examples
 from tests.oracles.compare import TOLERANCE, assert_close
 from tests.oracles.enumeration import Enumeration, Law
@@ -30,8 +30,8 @@ def check_covariance(found: np.ndarray, law: Law) -> None:
     assert_close(found, law.covariance(), "covariance", TOLERANCE, size)
 
 
-def engine_gradient(engine: FiniteEngine, theta: np.ndarray) -> np.ndarray:
-    totals = engine.totals(theta[None])
+def engine_gradient(engine: FinitePathSums, theta: np.ndarray) -> np.ndarray:
+    totals = engine.expected_counts(theta[None])
     return expected_features(engine.mdp, totals.node, totals.edge)[0]
 
 
@@ -42,7 +42,7 @@ def engine_gradient(engine: FiniteEngine, theta: np.ndarray) -> np.ndarray:
 def test_hessian_is_the_enumerated_covariance(by_start: bool, space: str, case: Case) -> None:
     theta, paths = case.thetas[0], Enumeration(case.mdp, case.max_length)
     for max_bytes in (2.0**30, 0.0):
-        engine = FiniteEngine(case.mdp, case.max_length, by_start=by_start, number_space=space, max_bytes=max_bytes)
+        engine = FinitePathSums(case.mdp, case.max_length, by_start=by_start, arithmetic=space, max_bytes=max_bytes)
         found = engine.covariance(theta)
         check_covariance(found, paths.law(theta, by_start=by_start))
         starts = case.starts[:, 0]
@@ -58,7 +58,7 @@ def test_hessian_with_other_ends(stop: str, by_start: bool, space: str, case: Ca
     theta = case.thetas[0]
     law = Enumeration(case.mdp, case.max_length, stop).law(theta, by_start=by_start)
     assume(law.log_Z > -math.inf)
-    engine = FiniteEngine(case.mdp, case.max_length, stop=stop, by_start=by_start, number_space=space)
+    engine = FinitePathSums(case.mdp, case.max_length, stop=stop, by_start=by_start, arithmetic=space)
     check_covariance(engine.covariance(theta), law)
 
 
@@ -67,7 +67,7 @@ def test_hessian_with_other_ends(stop: str, by_start: bool, space: str, case: Ca
 def test_hessian_survives_large_rewards(case: Case) -> None:
     paths = Enumeration(case.mdp, case.max_length)
     for by_start in (False, True):
-        engine = FiniteEngine(case.mdp, case.max_length, by_start=by_start)
+        engine = FinitePathSums(case.mdp, case.max_length, by_start=by_start)
         check_covariance(engine.covariance(case.thetas[0]), paths.law(case.thetas[0], by_start=by_start))
 
 
@@ -76,7 +76,7 @@ def test_hessian_survives_large_rewards(case: Case) -> None:
 def test_hessian_of_long_trajectories(case: Case) -> None:
     """Complex steps through the plain recursion, whose gradient is compared first."""
     theta = case.thetas[0]
-    engine = FiniteEngine(case.mdp, case.max_length)
+    engine = FinitePathSums(case.mdp, case.max_length)
     mean = gradient(case.mdp, case.max_length, theta)
     assert_close(engine_gradient(engine, theta), mean, "expected features")
     expected = hessian(case.mdp, case.max_length, theta)
@@ -90,7 +90,7 @@ def test_hessian_of_long_trajectories(case: Case) -> None:
 @given(case=cases(columns=(1,), scales=(0.3, 1.0)))
 def test_derivatives_against_differences(by_start: bool, space: str, case: Case) -> None:
     theta = case.thetas[0]
-    engine = FiniteEngine(case.mdp, case.max_length, by_start=by_start, number_space=space)
+    engine = FinitePathSums(case.mdp, case.max_length, by_start=by_start, arithmetic=space)
     reach = float(np.max(np.abs(Enumeration(case.mdp, case.max_length).F)))
     log_Z = abs(float(engine.log_partition(case.thetas)[0]))
     slope, curvature = engine_gradient(engine, theta), engine.covariance(theta)

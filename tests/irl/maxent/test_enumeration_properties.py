@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.irl.maxent.compiled import expected_features
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.mdp import MDP
 from tests.helpers import examples
 from tests.oracles.compare import TOLERANCE, assert_close
@@ -19,7 +19,7 @@ from tests.oracles.enumeration import Enumeration, Law
 from tests.oracles.random_mdps import Case, cases
 from tests.oracles.recursion import LogRecursion
 
-SPACES = ("linear", "log", "auto")
+ARITHMETICS = ("linear", "log", "auto")
 EXACT = ("linear", "log")
 NOT_ANYWHERE = ("terminal", "terminal_or_max_length")
 
@@ -33,13 +33,13 @@ def laws(case: Case, paths: Enumeration, **conditions: object) -> list[Law]:
     ]
 
 
-def check_totals(engine: FiniteEngine, case: Case, oracle: list[Law], starts: np.ndarray | None = None) -> None:
+def check_totals(engine: FinitePathSums, case: Case, oracle: list[Law], starts: np.ndarray | None = None) -> None:
     """log_Z, counts of states and edges under both gains, and the gradient."""
     log_Z = np.array([law.log_Z for law in oracle])
     assert_close(engine.log_partition(case.thetas, starts=starts), log_Z, "log_partition")
     discount = case.mdp.gamma ** np.arange(case.max_length)
     for gain, passed in ((discount, None), (np.ones(case.max_length), np.ones(case.max_length))):
-        totals = engine.totals(case.thetas, gain=passed, starts=starts, edges=True)
+        totals = engine.expected_counts(case.thetas, gain=passed, starts=starts, edges=True)
         assert totals.edge is not None
         assert_close(totals.log_Z, log_Z, "log_Z")
         assert_close(totals.node, np.stack([law.state_counts(gain) for law in oracle], axis=1), "counts of states")
@@ -49,29 +49,29 @@ def check_totals(engine: FiniteEngine, case: Case, oracle: list[Law], starts: np
             assert_close(gradient, [law.mean() for law in oracle], "expected features")
 
 
-def check_marginals(engine: FiniteEngine, case: Case, oracle: list[Law]) -> None:
+def check_marginals(engine: FinitePathSums, case: Case, oracle: list[Law]) -> None:
     for theta, law in zip(case.thetas, oracle, strict=True):
         assert_close(engine.time_marginals(theta), law.time_marginals(), "time marginals")
     by_start = np.stack([law.log_Z_by_start for law in oracle], axis=1)
     assert_close(engine.log_partition_by_start(case.thetas), by_start, "log Z by start")
 
 
-@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("space", ARITHMETICS)
 @settings(max_examples=examples(80))
 @given(case=cases())
 def test_sums_from_p0(space: str, case: Case) -> None:
     oracle = laws(case, Enumeration(case.mdp, case.max_length))
-    engine = FiniteEngine(case.mdp, case.max_length, number_space=space)
+    engine = FinitePathSums(case.mdp, case.max_length, arithmetic=space)
     check_totals(engine, case, oracle)
     check_marginals(engine, case, oracle)
 
 
-@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("space", ARITHMETICS)
 @settings(max_examples=examples(60))
 @given(case=cases())
 def test_sums_by_start(space: str, case: Case) -> None:
     paths = Enumeration(case.mdp, case.max_length)
-    engine = FiniteEngine(case.mdp, case.max_length, by_start=True, number_space=space)
+    engine = FinitePathSums(case.mdp, case.max_length, by_start=True, arithmetic=space)
     oracle = laws(case, paths, by_start=True)
     check_totals(engine, case, oracle)
     check_marginals(engine, case, oracle)
@@ -82,7 +82,7 @@ def test_sums_by_start(space: str, case: Case) -> None:
 @given(case=cases())
 def test_given_starts_replace_p0(case: Case) -> None:
     oracle = laws(case, Enumeration(case.mdp, case.max_length), starts=True)
-    check_totals(FiniteEngine(case.mdp, case.max_length), case, oracle, case.starts)
+    check_totals(FinitePathSums(case.mdp, case.max_length), case, oracle, case.starts)
 
 
 @pytest.mark.parametrize("space", EXACT)
@@ -92,10 +92,10 @@ def test_given_starts_replace_p0(case: Case) -> None:
 @given(case=cases(columns=(1,)))
 def test_sums_with_other_ends(stop: str, by_start: bool, space: str, case: Case) -> None:
     oracle = laws(case, Enumeration(case.mdp, case.max_length, stop), by_start=by_start)
-    engine = FiniteEngine(case.mdp, case.max_length, stop=stop, by_start=by_start, number_space=space)
+    engine = FinitePathSums(case.mdp, case.max_length, stop=stop, by_start=by_start, arithmetic=space)
     if any(law.log_Z == -math.inf for law in oracle):
         with pytest.raises(InvalidParameter, match="Raise max_length, or use stop='anywhere'"):
-            engine.totals(case.thetas)
+            engine.expected_counts(case.thetas)
         return
     check_totals(engine, case, oracle)
     check_marginals(engine, case, oracle)
@@ -107,8 +107,8 @@ def test_other_ends_choose_log_space(case: Case) -> None:
     """The guard's bound does not hold for them, so that auto must be the same as log."""
     stop = "terminal_or_max_length"
     assume(Enumeration(case.mdp, case.max_length, stop).law(case.thetas[0]).log_Z > -math.inf)
-    auto, log = (FiniteEngine(case.mdp, case.max_length, stop=stop, number_space=space) for space in ("auto", "log"))
-    np.testing.assert_array_equal(auto.totals(case.thetas).node, log.totals(case.thetas).node)
+    auto, log = (FinitePathSums(case.mdp, case.max_length, stop=stop, arithmetic=space) for space in ("auto", "log"))
+    np.testing.assert_array_equal(auto.expected_counts(case.thetas).node, log.expected_counts(case.thetas).node)
 
 
 @pytest.mark.slow
@@ -117,11 +117,11 @@ def test_other_ends_choose_log_space(case: Case) -> None:
 def test_auto_survives_large_rewards(case: Case) -> None:
     """Rewards of some hundreds: linear for some columns, log for others, in one call."""
     oracle = laws(case, Enumeration(case.mdp, case.max_length))
-    engine = FiniteEngine(case.mdp, case.max_length)
+    engine = FinitePathSums(case.mdp, case.max_length)
     check_totals(engine, case, oracle)
     check_marginals(engine, case, oracle)
     check_totals(
-        FiniteEngine(case.mdp, case.max_length, by_start=True),
+        FinitePathSums(case.mdp, case.max_length, by_start=True),
         case,
         laws(case, Enumeration(case.mdp, case.max_length), by_start=True),
     )
@@ -143,7 +143,7 @@ def test_guard_sees_each_factor_of_a_step(theta: list[float], by_start: bool) ->
     mdp = MDP.from_edges([0, 1], [1, 2], 3, p0=[1.0, 0.0, 0.0], **features)
     case = Case(mdp, 3, np.array([theta]), mdp.p0[:, None])
     oracle = laws(case, Enumeration(mdp, 3), by_start=by_start)
-    check_totals(FiniteEngine(mdp, 3, by_start=by_start), case, oracle)
+    check_totals(FinitePathSums(mdp, 3, by_start=by_start), case, oracle)
 
 
 @pytest.mark.parametrize("space", EXACT)
@@ -157,17 +157,17 @@ def test_path_probabilities_sum_to_one(space: str, case: Case) -> None:
     demos = Demonstrations.from_lists(
         [paths.listed[i][0] for i in possible], [case.mdp.act[list(paths.listed[i][1])] for i in possible]
     )
-    log_Z = FiniteEngine(case.mdp, case.max_length, number_space=space).log_partition(case.thetas)[0]
+    log_Z = FinitePathSums(case.mdp, case.max_length, arithmetic=space).log_partition(case.thetas)[0]
     p = np.exp(demos.log_q(case.mdp) + demos.features(case.mdp) @ case.thetas[0] - log_Z)
     np.testing.assert_allclose(p, law.p[possible], rtol=TOLERANCE, atol=0.0)
     assert abs(math.fsum(p) - 1.0) <= TOLERANCE
 
 
-def everything(engine: FiniteEngine, case: Case) -> list[np.ndarray]:
+def everything(engine: FinitePathSums, case: Case) -> list[np.ndarray]:
     """All sums over trajectories that an engine takes, for comparisons bit by bit."""
-    totals = engine.totals(case.thetas, edges=True)
+    totals = engine.expected_counts(case.thetas, edges=True)
     assert totals.edge is not None
-    plain = engine.totals(case.thetas, gain=np.ones(case.max_length), starts=case.starts, edges=True)
+    plain = engine.expected_counts(case.thetas, gain=np.ones(case.max_length), starts=case.starts, edges=True)
     marginals = [engine.time_marginals(theta) for theta in case.thetas]
     samples = engine.sample(case.thetas[0], 50, np.random.default_rng(5))
     return [totals.log_Z, totals.node, totals.edge, plain.node, *marginals, samples.states, samples.offsets]
@@ -180,7 +180,7 @@ def everything(engine: FiniteEngine, case: Case) -> list[np.ndarray]:
 def test_checkpoints_change_no_bit(by_start: bool, space: str, case: Case) -> None:
     oracle = laws(case, Enumeration(case.mdp, case.max_length), by_start=by_start)
     stored, recomputed = (
-        FiniteEngine(case.mdp, case.max_length, by_start=by_start, number_space=space, max_bytes=size)
+        FinitePathSums(case.mdp, case.max_length, by_start=by_start, arithmetic=space, max_bytes=size)
         for size in (2.0**30, 0.0)
     )
     for one, other in zip(everything(stored, case), everything(recomputed, case), strict=True):
@@ -204,8 +204,8 @@ def test_long_trajectories_against_the_recursion(space: str, max_bytes: float, c
     """Lengths at which messages are rescaled several times: too many trajectories to list, so a recursion checks."""
     assume(case.max_length > 17)
     oracle = [LogRecursion(case.mdp, case.max_length, theta) for theta in case.thetas]
-    engine = FiniteEngine(case.mdp, case.max_length, number_space=space, max_bytes=max_bytes)
-    totals = engine.totals(case.thetas, edges=True)
+    engine = FinitePathSums(case.mdp, case.max_length, arithmetic=space, max_bytes=max_bytes)
+    totals = engine.expected_counts(case.thetas, edges=True)
     assert totals.edge is not None
     counts = [one.counts(one.discount) for one in oracle]
     assert_close(totals.log_Z, [one.log_Z for one in oracle], "log_Z")

@@ -41,7 +41,7 @@ def test_max_length(value: object):
         ("solver", "adam", "solver must be one of newton, lbfgs, bfgs; it is 'adam'."),
         ("stop", "never", "stop must be one of anywhere, terminal, terminal_or_max_length; it is 'never'."),
         ("condition", "goal", "condition must be one of none, start; it is 'goal'."),
-        ("number_space", "float32", "number_space must be one of auto, linear, log; it is 'float32'."),
+        ("arithmetic", "float32", "arithmetic must be one of auto, linear, log; it is 'float32'."),
         ("ridge", -0.1, "ridge must be a finite number of at least 0; got -0.1."),
         ("ridge", math.nan, "ridge must be a finite number of at least 0; got nan."),
         ("ridge", "big", "ridge must be a finite number of at least 0; got 'big'."),
@@ -63,7 +63,7 @@ def test_parameters(name: str, value: object, message: str):
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize("name", ["stop", "condition", "number_space"])
+@pytest.mark.parametrize("name", ["stop", "condition", "arithmetic"])
 def test_names_are_checked_without_a_fit_too(name: str):
     with pytest.raises(InvalidParameter, match=f"{name} must be one of .*; it is 'x'"):
         MaxEnt(3).set_params(**{name: "x"}).log_partition(small_mdp(), ZERO)
@@ -75,7 +75,7 @@ def test_a_name_that_is_no_string(value: object):
         MaxEnt(3, solver=value).fit(small_mdp(), DEMOS)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("name", "value"), [("number_space", "x"), ("max_memory", -1)])
+@pytest.mark.parametrize(("name", "value"), [("arithmetic", "x"), ("max_memory", -1)])
 def test_parameters_that_any_length_does_not_use_are_checked_as_well(name: str, value: object):
     mdp = small_mdp(gamma=1.0)
     with pytest.raises(InvalidParameter, match=name):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from limiirl.demos import Demonstrations
-from limiirl.irl.maxent.likelihood import Evidence
+from limiirl.irl.maxent.likelihood import ObservedPaths
 from limiirl.mdp import MDP
 from tests.oracles.enumeration import Enumeration, log_sum
 from tests.oracles.likelihood import as_demonstrations, possible, same_states, small_mdp
@@ -27,15 +27,15 @@ def test_recorded_actions(by_start: bool):
     mdp = small_mdp()
     paths = Enumeration(mdp, LENGTH)
     rows = possible(paths)
-    evidence = Evidence(mdp, as_demonstrations(paths, rows), by_start)
-    assert evidence.fixed
-    np.testing.assert_allclose(evidence.features, paths.F[rows], rtol=1e-13, atol=1e-14)
-    np.testing.assert_allclose(evidence.log_q, weights_of(paths, np.zeros(4), by_start)[rows], rtol=1e-13, atol=1e-14)
-    found = evidence.log_weight(THETAS)
+    observed = ObservedPaths(mdp, as_demonstrations(paths, rows), by_start)
+    assert observed.fixed
+    np.testing.assert_allclose(observed.features, paths.F[rows], rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(observed.log_q, weights_of(paths, np.zeros(4), by_start)[rows], rtol=1e-13, atol=1e-14)
+    found = observed.log_weight(THETAS)
     assert found.shape == (rows.size, 2)
     for k, theta in enumerate(THETAS):
         np.testing.assert_allclose(found[:, k], weights_of(paths, theta, by_start)[rows], rtol=1e-12, atol=1e-13)
-    value, gradient = evidence.correction(THETAS[0], np.ones(rows.size))
+    value, gradient = observed.correction(THETAS[0], np.ones(rows.size))
     assert value == 0.0
     np.testing.assert_array_equal(gradient, np.zeros(4))
 
@@ -46,9 +46,9 @@ def test_unrecorded_actions_are_summed_over(gamma: float, by_start: bool):
     mdp = small_mdp(gamma)
     paths = Enumeration(mdp, LENGTH)
     groups = list(same_states(paths).values())
-    evidence = Evidence(mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False), by_start)
-    assert not evidence.fixed
-    found = evidence.log_weight(THETAS)
+    observed = ObservedPaths(mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False), by_start)
+    assert not observed.fixed
+    found = observed.log_weight(THETAS)
     for k, theta in enumerate(THETAS):
         every = weights_of(paths, theta, by_start)
         np.testing.assert_allclose(found[:, k], [log_sum(every[group]) for group in groups], rtol=1e-12, atol=1e-13)
@@ -58,11 +58,11 @@ def test_unrecorded_actions_without_features_are_no_matter():
     mdp = small_mdp(moves=False)
     paths = Enumeration(mdp, LENGTH)
     groups = list(same_states(paths).values())
-    evidence = Evidence(mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False))
-    assert evidence.fixed
+    observed = ObservedPaths(mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False))
+    assert observed.fixed
     every = weights_of(paths, THETAS[0, :2], False)
     np.testing.assert_allclose(
-        evidence.log_weight(THETAS[:1, :2])[:, 0], [log_sum(every[group]) for group in groups], rtol=1e-12, atol=1e-13
+        observed.log_weight(THETAS[:1, :2])[:, 0], [log_sum(every[group]) for group in groups], rtol=1e-12, atol=1e-13
     )
 
 
@@ -73,11 +73,11 @@ def test_one_kind_of_features_on_moves_suffices(which: str):
     assert mdp.n_features == 3
     paths = Enumeration(mdp, LENGTH)
     groups = list(same_states(paths).values())
-    evidence = Evidence(mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False))
+    observed = ObservedPaths(mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False))
     theta = np.array([0.3, -0.2, 1.7])
     every = weights_of(paths, theta, False)
     np.testing.assert_allclose(
-        evidence.log_weight(theta[None])[:, 0], [log_sum(every[group]) for group in groups], rtol=1e-12, atol=1e-13
+        observed.log_weight(theta[None])[:, 0], [log_sum(every[group]) for group in groups], rtol=1e-12, atol=1e-13
     )
 
 
@@ -86,14 +86,14 @@ def test_the_gradient_of_the_correction_is_that_of_finite_differences(gamma: flo
     mdp = small_mdp(gamma)
     paths = Enumeration(mdp, LENGTH)
     groups = list(same_states(paths).values())
-    evidence = Evidence(mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False))
+    observed = ObservedPaths(mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False))
     weights = np.random.default_rng(0).random(len(groups))
     for theta in THETAS:
-        value, gradient = evidence.correction(theta, weights)
-        linear = evidence.features @ theta + evidence.log_q
-        np.testing.assert_allclose(value, weights @ (evidence.log_weight(theta[None])[:, 0] - linear), rtol=1e-11)
+        value, gradient = observed.correction(theta, weights)
+        linear = observed.features @ theta + observed.log_q
+        np.testing.assert_allclose(value, weights @ (observed.log_weight(theta[None])[:, 0] - linear), rtol=1e-11)
         slope = [
-            (evidence.correction(theta + h, weights)[0] - evidence.correction(theta - h, weights)[0]) / 2e-5
+            (observed.correction(theta + h, weights)[0] - observed.correction(theta - h, weights)[0]) / 2e-5
             for h in 1e-5 * np.eye(4)
         ]
         np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-8)
@@ -104,9 +104,9 @@ def test_the_gradient_of_the_correction_is_that_of_finite_differences(gamma: flo
 def test_the_correction_counts_each_demonstration_by_its_weight():
     mdp = small_mdp()
     demos = Demonstrations.from_lists([[0, 1], [1, 3], [0, 2]])
-    evidence = Evidence(mdp, demos)
-    parts = [evidence.correction(THETAS[0], np.eye(3)[i]) for i in range(3)]
-    value, gradient = evidence.correction(THETAS[0], np.array([2.0, 0.5, 7.0]))
+    observed = ObservedPaths(mdp, demos)
+    parts = [observed.correction(THETAS[0], np.eye(3)[i]) for i in range(3)]
+    value, gradient = observed.correction(THETAS[0], np.array([2.0, 0.5, 7.0]))
     np.testing.assert_allclose(value, 2 * parts[0][0] + 0.5 * parts[1][0], rtol=1e-13)
     np.testing.assert_allclose(gradient, 2 * parts[0][1] + 0.5 * parts[1][1], rtol=1e-13)
     assert parts[2][0] == 0.0  # only one edge joins 0 to 2
@@ -115,16 +115,16 @@ def test_the_correction_counts_each_demonstration_by_its_weight():
 def test_large_rewards_of_unrecorded_actions():
     """exp(800) is no double, its logarithm is."""
     mdp = MDP.from_edges([0, 0], [1, 1], p0=[1, 0], edge_features=[[-1.0], [1.0]])
-    evidence = Evidence(mdp, Demonstrations.from_lists([[0, 1]]))
+    observed = ObservedPaths(mdp, Demonstrations.from_lists([[0, 1]]))
     for theta in (800.0, -800.0):
-        np.testing.assert_allclose(evidence.log_weight(np.array([[theta]])), [[800.0]], rtol=1e-15)
-        value, gradient = evidence.correction(np.array([theta]), np.ones(1))
+        np.testing.assert_allclose(observed.log_weight(np.array([[theta]])), [[800.0]], rtol=1e-15)
+        value, gradient = observed.correction(np.array([theta]), np.ones(1))
         assert math.isfinite(value)
-        np.testing.assert_allclose(evidence.features[0] + gradient, [math.copysign(1.0, theta)], rtol=1e-15)
+        np.testing.assert_allclose(observed.features[0] + gradient, [math.copysign(1.0, theta)], rtol=1e-15)
 
 
 def test_starts_are_those_of_the_demonstrations():
     demos = Demonstrations.from_lists([[0, 1], [2], [0], [1]])
     weights = np.array([[0.1, 0.4], [0.2, 0.3], [0.3, 0.2], [0.4, 0.1]])
-    found = Evidence(small_mdp(), demos).starts(weights)
+    found = ObservedPaths(small_mdp(), demos).starts(weights)
     np.testing.assert_allclose(found, [[0.4, 0.6], [0.4, 0.1], [0.2, 0.3], [0.0, 0.0]], rtol=1e-14)

@@ -9,9 +9,9 @@ from scipy.optimize import minimize
 from limiirl.demos import Demonstrations
 from limiirl.errors import ConvergenceWarning, DivergentPartition
 from limiirl.irl import FitResult, MaxEnt, Status
-from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
-from limiirl.irl.maxent.likelihood import Evidence, PathLikelihood, feasible_start
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
+from limiirl.irl.maxent.likelihood import ObservedPaths, PathLikelihood, feasible_start
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.irl.optim import Box
 from limiirl.mdp import MDP
 from limiirl.worlds import ElementWorld
@@ -273,13 +273,13 @@ def test_the_cap_keeps_the_best_point_evaluated(solver: str, cap: int, monkeypat
     paths = Enumeration(mdp, LENGTH)
     rows = sampled(paths, 40, seed=8)
     plain, start = objective(paths, counted(paths, rows)), np.array([4.0, -4.0, 5.0, 3.0])
-    tried, expectation = [], FiniteEngine.expectation
+    tried, expectation = [], FinitePathSums.value_and_grad
 
-    def spy(engine: FiniteEngine, thetas: np.ndarray, **options: object) -> object:
+    def spy(engine: FinitePathSums, thetas: np.ndarray, **options: object) -> object:
         tried.extend(thetas.copy())
         return expectation(engine, thetas, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(FiniteEngine, "expectation", spy)
+    monkeypatch.setattr(FinitePathSums, "expectation", spy)
     model = MaxEnt(LENGTH, None, solver=solver, max_evaluations=cap)
     with pytest.warns(ConvergenceWarning, match=r"cap on evaluations.*raise max_evaluations.*gradient is .* after"):
         model.fit(mdp, as_demonstrations(paths, rows), start=start)
@@ -338,13 +338,13 @@ def test_fit_many_evaluates_all_columns_together(monkeypatch: pytest.MonkeyPatch
     paths = Enumeration(mdp, LENGTH)
     demos = as_demonstrations(paths, sampled(paths, 60, seed=9))
     weights = np.random.default_rng(1).dirichlet(np.ones(5), size=60)
-    columns, expectation = [], FiniteEngine.expectation
+    columns, expectation = [], FinitePathSums.value_and_grad
 
-    def spy(engine: FiniteEngine, thetas: np.ndarray, **options: object) -> object:
+    def spy(engine: FinitePathSums, thetas: np.ndarray, **options: object) -> object:
         columns.append(len(thetas))
         return expectation(engine, thetas, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(FiniteEngine, "expectation", spy)
+    monkeypatch.setattr(FinitePathSums, "expectation", spy)
     model, alone = MaxEnt(LENGTH, (-3.0, 0.5)), []
     for k in range(5):
         model.fit(mdp, demos, weights[:, k])
@@ -364,9 +364,9 @@ def test_the_objective_of_every_column_has_its_own_derivatives(by_start: bool):
     paths = Enumeration(mdp, LENGTH)
     rows = sampled(paths, 30, seed=9)
     weights = np.random.default_rng(1).dirichlet(np.ones(3), size=30) ** 3
-    engine = FiniteEngine(mdp, LENGTH, by_start=by_start)
-    evidence = Evidence(mdp, as_demonstrations(paths, rows), by_start=by_start)
-    likelihood = PathLikelihood(engine, evidence, evidence.demonstrated(weights), ridge=np.full(weights.shape[1], 0.2))
+    engine = FinitePathSums(mdp, LENGTH, by_start=by_start)
+    observed = ObservedPaths(mdp, as_demonstrations(paths, rows), by_start=by_start)
+    likelihood = PathLikelihood(engine, observed, observed.moments(weights), ridge=np.full(weights.shape[1], 0.2))
     thetas, which = np.array([TRUTH, -TRUTH]), np.array([2, 0])
     values, gradients = likelihood.evaluate(thetas, which)
     for j, k in enumerate(which):
@@ -502,14 +502,14 @@ def test_any_length_with_features_in_any_unit(loops: MDP, unit: float):
 
 def test_a_feasible_start_keeps_within_the_bounds(loops: MDP):
     """Zero where that will do, and else the least of the costs tried that makes the sum finite."""
-    engine, finite = InfiniteEngine(loops), FiniteEngine(loops, 5)
+    engine, finite = InfinitePathSums(loops), FinitePathSums(loops, 5)
     wide, high = Box(np.full(2, -np.inf), np.full(2, np.inf)), Box(np.full(2, 0.25), np.full(2, 3.0))
     np.testing.assert_array_equal(feasible_start(finite, wide), [0.0, 0.0])
     np.testing.assert_array_equal(feasible_start(finite, high), [0.25, 0.25])
     np.testing.assert_array_equal(feasible_start(engine, wide), [-1.0, -1.0])
     low = Box(np.array([-0.1, -9.0]), np.zeros(2))
     np.testing.assert_array_equal(feasible_start(engine, low), [-0.1, -4.0])
-    negative = InfiniteEngine(loops.replace(state_features=-np.eye(2)))
+    negative = InfinitePathSums(loops.replace(state_features=-np.eye(2)))
     np.testing.assert_array_equal(feasible_start(negative, wide), [1.0, 1.0])
 
 

@@ -64,7 +64,7 @@ def test_what_cannot_end_has_probability_zero():
     mdp = MDP.from_edges([0, 0, 0, 2], [0, 1, 2, 2], p0=[0.5, 0.0, 0.5], state_features=np.eye(3))
     begun = Demonstrations.from_lists([[0], [0, 2], [2], [0, 0, 0]])
     for space, condition in (("linear", "none"), ("log", "none"), ("linear", "start"), ("auto", "start")):
-        model = MaxEnt(3, stop="terminal", number_space=space, condition=condition)
+        model = MaxEnt(3, stop="terminal", arithmetic=space, condition=condition)
         np.testing.assert_array_equal(
             model.log_prob_prefix(mdp, np.zeros((2, 3)), begun),
             [[0.0] * 2, [-np.inf] * 2, [-np.inf] * 2, [-np.inf] * 2],
@@ -112,7 +112,7 @@ def test_an_mdp_without_moves():
 @pytest.mark.parametrize("space", ["auto", "linear", "log"])
 def test_weights_that_underflow_still_have_a_policy(space: str):
     """Going on from 0 has probability exp(-900): none in float64, but 2 to 1 for one of the ways if one goes on."""
-    theta, model = [0.0, -900.0 + math.log(2.0), -900.0, -900.0], MaxEnt(2, number_space=space)
+    theta, model = [0.0, -900.0 + math.log(2.0), -900.0, -900.0], MaxEnt(2, arithmetic=space)
     np.testing.assert_allclose(model.policy(two_ways(), theta)[0], [2 / 3, 1 / 3], rtol=1e-10)
     begun = Demonstrations.from_lists([[0], [0, 1]])
     found = model.log_prob_prefix(two_ways(), theta, begun)[:, 0]
@@ -126,7 +126,7 @@ def test_scales_of_long_trajectories_leave_their_digits():
     """Weights of about exp(20000): the next action's probability is exp(0.5) / (1 + exp(0.5)) up to rounding."""
     mdp = MDP.from_edges([0, 0], [0, 0], n_states=1, action_features=[[1.0, 0.0], [1.0, 1.0]])
     for space in ("log", "linear"):
-        model = MaxEnt(1001, number_space=space, max_memory=0.0)
+        model = MaxEnt(1001, arithmetic=space, max_memory=0.0)
         policy = model.policy(mdp, [20.0, 0.5], step=10)
         np.testing.assert_allclose(policy, [[1.0, math.exp(0.5)]] / np.float64(1 + math.exp(0.5)), rtol=1e-12)
         found = model.next_actions(mdp, [20.0, 0.5], Demonstrations.from_lists([[0] * 11], [[0] * 10]))

@@ -129,7 +129,7 @@ def check_most_likely(model: MaxEnt, paths: Enumeration, theta: np.ndarray, log_
 @given(case=cases(**SMALL), seed=st.integers(0, 2**20))
 def test_prefixes_and_what_follows(stop: str, condition: str, way: tuple[str, float], case: Case, seed: int) -> None:
     paths = Enumeration(case.mdp, case.max_length, stop)
-    model = MaxEnt(case.max_length, stop=stop, condition=condition, number_space=way[0], max_memory=way[1])
+    model = MaxEnt(case.max_length, stop=stop, condition=condition, arithmetic=way[0], max_memory=way[1])
     if condition == "none" and not (case.mdp.p0[paths.first] > 0).any():
         with pytest.raises(InvalidParameter, match="No trajectory of at most"):
             model.log_prob_prefix(case.mdp, case.thetas, Prefixes(paths, seed).demos)
@@ -142,7 +142,7 @@ def test_prefixes_and_what_follows(stop: str, condition: str, way: tuple[str, fl
 @given(case=cases(columns=(1,), **SMALL), seed=st.integers(0, 2**20))
 def test_policies(stop: str, condition: str, way: tuple[str, float], case: Case, seed: int) -> None:
     mdp, step = case.mdp, seed % case.max_length
-    model = MaxEnt(case.max_length, stop=stop, condition=condition, number_space=way[0], max_memory=way[1])
+    model = MaxEnt(case.max_length, stop=stop, condition=condition, arithmetic=way[0], max_memory=way[1])
     assume(condition == "start" or (mdp.p0[Enumeration(mdp, case.max_length, stop).first] > 0).any())
     ahead = Enumeration(mdp, case.max_length - step, stop)
     check_policy(model, mdp, case.thetas[0], step, ahead, np.ones(mdp.n_states, dtype=bool))
@@ -206,7 +206,7 @@ def test_any_length_is_the_limit_of_long_ones(stop: str, condition: str, case: C
     paths = Enumeration(mdp, mdp.n_states, stop) if stop == "terminal" else Enumeration(mdp, 1)
     assume(condition == "start" or (mdp.p0[paths.first] > 0).any())
     infinite = MaxEnt(math.inf, stop=stop, condition=condition)
-    finite = MaxEnt(60, stop=stop, condition=condition, number_space="log", max_memory=0.0)
+    finite = MaxEnt(60, stop=stop, condition=condition, arithmetic="log", max_memory=0.0)
     demos = Prefixes(Enumeration(mdp, case.max_length), seed).demos
     found, limit = (model.log_prob_prefix(mdp, theta, demos) for model in (infinite, finite))
     np.testing.assert_allclose(found, limit, rtol=1e-10, atol=1e-10)

@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 
 from limiirl.errors import DivergentPartition, InvalidParameter
 from limiirl.irl.maxent.compiled import expected_features
-from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.mdp import MDP
 from tests.helpers import examples
 from tests.oracles.compare import TOLERANCE, assert_close
@@ -32,8 +32,8 @@ def radius(mdp: MDP, theta: np.ndarray) -> float:
     return float(np.max(np.abs(np.linalg.eigvals(W[np.ix_(reached, reached)]))))
 
 
-def check_against_law(engine: InfiniteEngine, theta: np.ndarray, law: Law, starts: np.ndarray | None = None) -> None:
-    totals = engine.totals(theta[None], starts=None if starts is None else starts[:, None], edges=True)
+def check_against_law(engine: InfinitePathSums, theta: np.ndarray, law: Law, starts: np.ndarray | None = None) -> None:
+    totals = engine.expected_counts(theta[None], starts=None if starts is None else starts[:, None], edges=True)
     assert totals.edge is not None
     ones = np.ones(law.paths.max_length)
     assert_close(totals.log_Z[0], law.log_Z, "log_Z")
@@ -49,7 +49,7 @@ def check_against_law(engine: InfiniteEngine, theta: np.ndarray, law: Law, start
 @given(case=cases(columns=(1,), acyclic=True, discounts=(1.0,), most_paths=10**6))
 def test_acyclic_mdps_against_enumeration(by_start: bool, case: Case) -> None:
     theta, paths = case.thetas[0], Enumeration(case.mdp, case.mdp.n_states)
-    engine = InfiniteEngine(case.mdp, by_start=by_start)
+    engine = InfinitePathSums(case.mdp, by_start=by_start)
     law = paths.law(theta, by_start=by_start)
     check_against_law(engine, theta, law)
     starts = case.starts[:, 0]
@@ -64,7 +64,7 @@ def test_acyclic_mdps_against_enumeration(by_start: bool, case: Case) -> None:
 def test_acyclic_mdps_that_must_end_in_terminals(by_start: bool, case: Case) -> None:
     theta = case.thetas[0]
     law = Enumeration(case.mdp, case.mdp.n_states, "terminal").law(theta, by_start=by_start)
-    check_against_law(InfiniteEngine(case.mdp, stop="terminal", by_start=by_start), theta, law)
+    check_against_law(InfinitePathSums(case.mdp, stop="terminal", by_start=by_start), theta, law)
 
 
 @pytest.mark.parametrize("stop", ["anywhere", "terminal"])
@@ -75,14 +75,14 @@ def test_long_horizons_converge_to_it(by_start: bool, stop: str, case: Case) -> 
     """After L steps what is left is about radius^L, here below 1e-17; features grow with L^2 at most."""
     mdp, theta = case.mdp, case.thetas[0]
     assume(radius(mdp, theta) < 0.9)
-    finite = FiniteEngine(mdp, 400, stop=stop, by_start=by_start, number_space="log")
-    infinite = InfiniteEngine(mdp, stop=stop, by_start=by_start)
+    finite = FinitePathSums(mdp, 400, stop=stop, by_start=by_start, arithmetic="log")
+    infinite = InfinitePathSums(mdp, stop=stop, by_start=by_start)
     if impossible(mdp, stop, by_start):
         for engine in (finite, infinite):
             with pytest.raises(InvalidParameter, match="(Use|use) stop='anywhere'"):
-                engine.totals(theta[None], edges=True)
+                engine.expected_counts(theta[None], edges=True)
         return
-    one, other = (engine.totals(theta[None], edges=True) for engine in (infinite, finite))
+    one, other = (engine.expected_counts(theta[None], edges=True) for engine in (infinite, finite))
     assert one.edge is not None
     assert other.edge is not None
     assert_close(one.log_Z, other.log_Z, "log_Z")
@@ -110,7 +110,7 @@ def test_it_diverges_where_the_radius_is_one_or_more(case: Case) -> None:
     mdp, theta = case.mdp, case.thetas[0]
     grows = radius(mdp, theta)
     assume(abs(grows - 1.0) > 1e-9)
-    engine = InfiniteEngine(mdp)
+    engine = InfinitePathSums(mdp)
     if grows < 1.0:
         assert math.isfinite(engine.log_partition(theta[None])[0])
     else:
@@ -130,13 +130,13 @@ def cycle(weight: float, length: int) -> tuple[MDP, np.ndarray]:
 def test_just_below_one(weight: float, length: int) -> None:
     """The geometric series, whose first state weighs weight / 2."""
     mdp, theta = cycle(weight, length)
-    totals = InfiniteEngine(mdp).totals(theta[None])
+    totals = InfinitePathSums(mdp).expected_counts(theta[None])
     # Near 1 the sum has the condition number 1 / (1 - weight).
     tolerance = 1e-14 / (1.0 - weight)
     np.testing.assert_allclose(totals.log_Z, math.log(weight / 2.0 / (1.0 - weight)), rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(totals.node.sum(), 1.0 / (1.0 - weight), rtol=tolerance, atol=0.0)
     # The number of states is geometric: its variance is weight / (1 - weight)^2.
-    variance = InfiniteEngine(mdp).covariance(theta)
+    variance = InfinitePathSums(mdp).covariance(theta)
     np.testing.assert_allclose(variance, weight / (1.0 - weight) ** 2, rtol=20 * tolerance, atol=0.0)
 
 
@@ -144,13 +144,13 @@ def test_just_below_one(weight: float, length: int) -> None:
 @pytest.mark.parametrize("weight", [1.0, 1.000001, 1.001, 2.0, 50.0])
 def test_one_and_above(weight: float, length: int) -> None:
     mdp, theta = cycle(weight, length)
-    for method in (InfiniteEngine(mdp).totals, InfiniteEngine(mdp, by_start=True).log_partition):
+    for method in (InfinitePathSums(mdp).expected_counts, InfinitePathSums(mdp, by_start=True).log_partition):
         with pytest.raises(DivergentPartition, match=f"factor of about {weight:.4g} a step. Use lower rewards"):
             method(theta[None])
     with pytest.raises(DivergentPartition):
-        InfiniteEngine(mdp).covariance(theta)
+        InfinitePathSums(mdp).covariance(theta)
     with pytest.raises(DivergentPartition):
-        InfiniteEngine(mdp).sample(theta, 3, np.random.default_rng(0))
+        InfinitePathSums(mdp).sample(theta, 3, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("branches", [3, 5, 6, 7, 10, 11, 13, 100])
@@ -158,7 +158,7 @@ def test_one_up_to_rounding(branches: int) -> None:
     """n edges of weight exp(log(1 / n)): their sum is 1 in mathematics, and 1 or a neighbour of it in float64."""
     mdp = MDP.from_edges([0] * branches, [0] * branches, 1, state_features=[[1.0]])
     with pytest.raises(DivergentPartition):
-        InfiniteEngine(mdp).log_partition(np.array([[-math.log(branches)]]))
+        InfinitePathSums(mdp).log_partition(np.array([[-math.log(branches)]]))
 
 
 def test_divergence_out_of_reach_does_not_matter() -> None:
@@ -167,20 +167,20 @@ def test_divergence_out_of_reach_does_not_matter() -> None:
     mdp = MDP.from_edges(src, dst, 4, p0=[0.5, 0.5, 0, 0], terminal=[1, 3], state_features=np.ones((4, 1)))
     theta = np.zeros((1, 1))
     # 0, 0 1 and 1.
-    np.testing.assert_allclose(InfiniteEngine(mdp).log_partition(theta), math.log(1.5), rtol=TOLERANCE, atol=0.0)
+    np.testing.assert_allclose(InfinitePathSums(mdp).log_partition(theta), math.log(1.5), rtol=TOLERANCE, atol=0.0)
     with pytest.raises(DivergentPartition):
-        InfiniteEngine(mdp.replace(p0=[0.5, 0.25, 0.25, 0])).log_partition(theta)
+        InfinitePathSums(mdp.replace(p0=[0.5, 0.25, 0.25, 0])).log_partition(theta)
     trap = MDP.from_edges([0, 0, 2, 2], [1, 2, 2, 2], 3, p0=[1, 0, 0], terminal=[1], state_features=np.ones((3, 1)))
-    totals = InfiniteEngine(trap, stop="terminal").totals(theta)
+    totals = InfinitePathSums(trap, stop="terminal").expected_counts(theta)
     np.testing.assert_allclose(totals.node[:, 0], [1.0, 1.0, 0.0], rtol=0.0, atol=TOLERANCE)
     with pytest.raises(DivergentPartition):
-        InfiniteEngine(trap).totals(theta)
+        InfinitePathSums(trap).expected_counts(theta)
 
 
 def test_starts_given_decide_what_is_in_reach() -> None:
     mdp = MDP.from_edges([0, 1, 1], [2, 1, 1], 3, p0=[1, 0, 0], terminal=[2], state_features=np.ones((3, 1)))
     theta = np.zeros((1, 1))
-    engine = InfiniteEngine(mdp)
+    engine = InfinitePathSums(mdp)
     np.testing.assert_allclose(engine.log_partition(theta), math.log(2.0), rtol=TOLERANCE, atol=0.0)
     with pytest.raises(DivergentPartition):
         engine.log_partition(theta, starts=np.array([[0.5], [0.5], [0.0]]))
@@ -189,12 +189,12 @@ def test_starts_given_decide_what_is_in_reach() -> None:
 def test_discount_below_one_is_refused() -> None:
     mdp = MDP.from_edges([0], [1], gamma=0.99)
     with pytest.raises(DivergentPartition, match="discount 1; it is 0.99.*Set a finite max_length"):
-        InfiniteEngine(mdp)
+        InfinitePathSums(mdp)
 
 
 def test_ends_at_a_length_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="'anywhere' or 'terminal'.*it is 'terminal_or_max_length'"):
-        InfiniteEngine(MDP.from_edges([0], [1]), stop="terminal_or_max_length")
+        InfinitePathSums(MDP.from_edges([0], [1]), stop="terminal_or_max_length")
 
 
 def exact_log_beta(weights: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -225,8 +225,8 @@ def test_rare_trajectories_keep_their_digits(seed: int) -> None:
         if np.max(np.abs(np.linalg.eigvals(W))) < 0.5:
             break
     mdp = MDP.from_edges(src, dst, n, p0=[0.25] * 4 + [0], state_features=None, edge_features=log_w[:, None])
-    engine = InfiniteEngine(mdp, stop="terminal", by_start=True)
-    log_Z, gradient = engine.expectation(np.ones((1, 1)))
+    engine = InfinitePathSums(mdp, stop="terminal", by_start=True)
+    log_Z, gradient = engine.value_and_grad(np.ones((1, 1)))
     exact = exact_log_beta(W, np.arange(n) == n - 1)
     np.testing.assert_allclose(log_Z[0], exact[:4].mean(), rtol=1e-13, atol=1e-13)
     beta = np.exp(exact)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from limiirl.errors import ConvergenceWarning
 from limiirl.irl import MaxEnt
 from limiirl.irl.identifiability import null_directions, variation
-from limiirl.irl.maxent.likelihood import Evidence
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.likelihood import ObservedPaths
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from tests.helpers import examples
 from tests.oracles.enumeration import Enumeration, log_sum
 from tests.oracles.likelihood import as_demonstrations, log_probs, objective, possible, same_states
@@ -62,11 +62,11 @@ def test_probabilities_sum_to_one_over_trajectories_and_over_states(condition: s
 def test_the_correction_for_unrecorded_actions_has_the_gradient_of_finite_differences(case: Case) -> None:
     paths = Enumeration(case.mdp, case.max_length)
     groups = list(same_states(paths).values())
-    evidence = Evidence(case.mdp, as_demonstrations(paths, [g[0] for g in groups], actions=False))
+    observed = ObservedPaths(case.mdp, as_demonstrations(paths, [g[0] for g in groups], actions=False))
     weights, theta = np.linspace(0.5, 1.5, len(groups)), case.thetas[0]
-    _, gradient = evidence.correction(theta, weights)
+    _, gradient = observed.correction(theta, weights)
     slope = [
-        (evidence.correction(theta + h, weights)[0] - evidence.correction(theta - h, weights)[0]) / 2e-5
+        (observed.correction(theta + h, weights)[0] - observed.correction(theta - h, weights)[0]) / 2e-5
         for h in 1e-5 * np.eye(theta.size)
     ]
     np.testing.assert_allclose(gradient, slope, rtol=1e-5, atol=1e-6)
@@ -90,7 +90,7 @@ def test_null_directions_are_those_of_all_feature_differences(by_start: bool, ca
 @settings(max_examples=examples(40))
 @given(case=cases(scales=(0.3,), **SMALL))
 def test_null_directions_are_those_of_the_covariance_at_random_thetas(by_start: bool, case: Case) -> None:
-    engine = FiniteEngine(case.mdp, case.max_length, by_start=by_start)
+    engine = FinitePathSums(case.mdp, case.max_length, by_start=by_start)
     found = null_directions(*variation(case.mdp, case.max_length, by_start))
     for theta in case.thetas:
         covariance = engine.covariance(theta)

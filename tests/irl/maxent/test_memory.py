@@ -15,14 +15,14 @@ PROGRAM = """
 import json, re, resource
 from pathlib import Path
 import numpy as np
-from limiirl.irl.engine import FiniteEngine
+from limiirl.irl.engine import FinitePathSums
 from limiirl.irl.engine.features import expected_features
 from limiirl.worlds import RoadGrid
 
 mdp = RoadGrid().mdp
-engine = FiniteEngine(mdp, 300, max_bytes=0.0)
+engine = FinitePathSums(mdp, 300, max_bytes=0.0)
 thetas = -np.array([[1.0], [2.0], [4.0]]) * np.ones(mdp.n_features)
-found = engine.totals(thetas)
+found = engine.expected_counts(thetas)
 gradient = expected_features(mdp, found.node, found.edge)
 # getrusage counts what the parent held when it started this process; the high-water mark of the kernel does not.
 status = Path("/proc/self/status")

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from limiirl.irl.maxent.messages import Messages
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.mdp import MDP
 from tests.oracles.random_mdps import lean_bytes
 
@@ -143,10 +143,10 @@ def _world(gamma: float) -> MDP:
 def test_an_engine_gives_the_same_bits_with_checkpoints(length: int, space: str, gamma: float) -> None:
     # Growth of about e a step, so that linear space is rescaled many times and stretches begin at scales of their own.
     mdp, thetas = _world(gamma), np.array([[0.3, 0.1, 0.2], [0.5, -0.2, -0.1]])
-    full = FiniteEngine(mdp, length, number_space=space)
-    lean = FiniteEngine(mdp, length, number_space=space, max_bytes=lean_bytes(mdp, length, 2))
+    full = FinitePathSums(mdp, length, arithmetic=space)
+    lean = FinitePathSums(mdp, length, arithmetic=space, max_bytes=lean_bytes(mdp, length, 2))
     assert length < 9 or lean.buffer(2).nbytes < full.buffer(2).nbytes
-    for one, other in zip(full.totals(thetas), lean.totals(thetas), strict=True):
+    for one, other in zip(full.expected_counts(thetas), lean.expected_counts(thetas), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(full.time_marginals(thetas[0]), lean.time_marginals(thetas[0]))
     # A Hessian ends in matrix products, whose last bits depend on where the arrays lie in memory.
@@ -164,18 +164,20 @@ def test_the_rows_of_checkpoints_are_as_many_as_said(length: int) -> None:
 def test_as_many_intents_are_swept_together_as_have_room(room: int, sizes: list[int]) -> None:
     mdp, length = _world(0.97), 50
     thetas = np.random.default_rng(0).normal(0.0, 0.3, (5, 3))
-    lean = FiniteEngine(mdp, length, max_bytes=lean_bytes(mdp, length, room))
+    lean = FinitePathSums(mdp, length, max_bytes=lean_bytes(mdp, length, room))
     assert [columns.size for columns, _ in lean.passes(thetas)] == sizes
-    for one, other in zip(FiniteEngine(mdp, length).totals(thetas), lean.totals(thetas), strict=True):
+    for one, other in zip(
+        FinitePathSums(mdp, length).expected_counts(thetas), lean.expected_counts(thetas), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
 
 
 def test_a_buffer_is_kept_from_one_evaluation_to_the_next() -> None:
-    engine = FiniteEngine(_world(1.0), 20)
+    engine = FinitePathSums(_world(1.0), 20)
     assert engine.buffer(2) is engine.buffer(2)
     thetas = np.array([[0.3, 0.1, 0.2], [0.5, -0.2, -0.1]])
-    before = engine.totals(thetas)
-    engine.totals(-thetas)
-    engine.totals(thetas[:1])
-    for one, other in zip(before, engine.totals(thetas), strict=True):
+    before = engine.expected_counts(thetas)
+    engine.expected_counts(-thetas)
+    engine.expected_counts(thetas[:1])
+    for one, other in zip(before, engine.expected_counts(thetas), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -33,7 +33,7 @@ def test_log_prob_of_every_trajectory(condition: str, stop: str, space: str):
     mdp = small_mdp()
     paths = Enumeration(mdp, LENGTH, stop)
     rows = possible(paths)
-    model = MaxEnt(LENGTH, stop=stop, condition=condition, number_space=space)
+    model = MaxEnt(LENGTH, stop=stop, condition=condition, arithmetic=space)
     found = model.log_prob(mdp, THETAS, as_demonstrations(paths, rows))
     assert found.shape == (rows.size, 3)
     for k, theta in enumerate(THETAS):
@@ -304,7 +304,7 @@ def test_parameters_can_be_read_set_and_cloned():
     params = model.get_params()
     assert params == {
         "max_length": 5, "bounds": (-1, 1), "stop": "terminal", "condition": "start", "ridge": 0.1, "solver": "lbfgs",
-        "tol": 1e-4, "max_evaluations": 9, "number_space": "auto", "max_memory": None,
+        "tol": 1e-4, "max_evaluations": 9, "arithmetic": "auto", "max_memory": None,
         "device": "cpu",
     }  # fmt: skip
     assert clone(model).get_params() == params

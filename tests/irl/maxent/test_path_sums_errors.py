@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from limiirl.errors import DivergentPartition, InvalidParameter, LimiirlError, NumericalError
-from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.mdp import MDP
 from tests.helpers import examples
 
@@ -26,16 +26,16 @@ def loop(gamma: float = 1.0) -> MDP:
 @pytest.mark.parametrize("reward", [500.0, 710.0, 1e3, 1e10, 1e300])
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
 def test_linear_space_that_overflows_says_where(reward: float, gamma: float, method: str) -> None:
-    engine = FiniteEngine(loop(gamma), 20, number_space="linear")
+    engine = FinitePathSums(loop(gamma), 20, arithmetic="linear")
     with pytest.raises(
-        NumericalError, match=STATE_AND_STEP + r".*Use number_space='auto' or 'log', or smaller rewards\."
+        NumericalError, match=STATE_AND_STEP + r".*Use arithmetic='auto' or 'log', or smaller rewards\."
     ):
         getattr(engine, method)(np.full((1, 2), reward))
 
 
 @pytest.mark.parametrize("method", ["covariance", "time_marginals"])
 def test_linear_space_that_overflows_says_where_for_single_intents(method: str) -> None:
-    engine = FiniteEngine(loop(), 20, number_space="linear")
+    engine = FinitePathSums(loop(), 20, arithmetic="linear")
     with pytest.raises(NumericalError, match=STATE_AND_STEP):
         getattr(engine, method)(np.full(2, 1e3))
     with pytest.raises(NumericalError, match=STATE_AND_STEP):
@@ -46,17 +46,17 @@ def test_linear_space_that_overflows_says_where_for_single_intents(method: str) 
 def test_the_state_and_the_step_named_are_the_first_that_overflow(max_bytes: float) -> None:
     # Going backwards from step 9, only state 3 has a reward: e^300, e^600, and then out of range at step 7.
     mdp = MDP.from_edges([0, 0, 3, 3], [0, 3, 3, 0], n_states=5, p0=[1, 0, 0, 0, 0])
-    engine = FiniteEngine(mdp, 10, number_space="linear", max_bytes=max_bytes)
+    engine = FinitePathSums(mdp, 10, arithmetic="linear", max_bytes=max_bytes)
     with pytest.raises(NumericalError, match=r"step 7, state 3\b"):
-        engine.totals(np.array([[0.0, 0.0, 0.0, 300.0, 0.0]]))
+        engine.expected_counts(np.array([[0.0, 0.0, 0.0, 300.0, 0.0]]))
 
 
 def test_linear_space_that_loses_a_start_names_it() -> None:
     # State 2 ends at once; compared with the 2^1999 trajectories of state 0 its weight is no longer a double.
     mdp = MDP.from_edges([0, 0, 1, 1], [0, 1, 0, 1], n_states=3, p0=[0.5, 0, 0.5])
     with pytest.raises(NumericalError, match=STATE_AND_STEP + r".*state 2\b"):
-        FiniteEngine(mdp, 2000, number_space="linear").totals(np.zeros((1, 3)))
-    assert FiniteEngine(mdp, 2000).totals(np.zeros((1, 3))).log_Z[0] == pytest.approx(
+        FinitePathSums(mdp, 2000, arithmetic="linear").expected_counts(np.zeros((1, 3)))
+    assert FinitePathSums(mdp, 2000).expected_counts(np.zeros((1, 3))).log_Z[0] == pytest.approx(
         2000 * np.log(2) + np.log(0.5), rel=1e-12
     )
 
@@ -65,11 +65,11 @@ def test_linear_space_that_loses_a_start_names_it() -> None:
 def test_rewards_at_the_end_of_the_range(space: str) -> None:
     for theta in ([1e308, 1e308], [1.7e308, -1.7e308]):
         with pytest.raises(NumericalError, match=STATE_AND_STEP):
-            FiniteEngine(loop(), 10, number_space=space).totals(np.array([theta]))
+            FinitePathSums(loop(), 10, arithmetic=space).expected_counts(np.array([theta]))
 
 
 def test_rewards_at_the_other_end_of_the_range() -> None:
-    found = FiniteEngine(loop(), 10).totals(np.full((1, 2), -1.7e308))
+    found = FinitePathSums(loop(), 10).expected_counts(np.full((1, 2), -1.7e308))
     np.testing.assert_array_equal(found.log_Z, [-1.7e308])
     np.testing.assert_array_equal(found.node[:, 0], [1.0, 0.0])
 
@@ -86,21 +86,21 @@ def test_features_times_theta_that_overflow(kind: str, message: str) -> None:
     rows = {f"{kind}_features": np.array([[1.0, 1.0], [1e200, 1.0]])}
     mdp = MDP.from_edges([0, 1], [1, 0], **rows)
     with pytest.raises(NumericalError, match=message + r".*Use smaller parameters or features\."):
-        FiniteEngine(mdp, 10).totals(np.array([[1e200, 0.0]]))
+        FinitePathSums(mdp, 10).expected_counts(np.array([[1e200, 0.0]]))
     # Two infinities of opposite signs would be a NaN.
     with pytest.raises(NumericalError, match=message):
-        FiniteEngine(mdp.replace(**{f"{kind}_features": np.array([[1.0, 1.0], [1e200, 1e200]])}), 10).totals(
+        FinitePathSums(mdp.replace(**{f"{kind}_features": np.array([[1.0, 1.0], [1e200, 1e200]])}), 10).expected_counts(
             np.array([[1e200, -1e200]])
         )
 
 
 def test_overflow_in_a_state_that_no_start_reaches() -> None:
     mdp = MDP.from_edges([0, 1, 1], [0, 1, 1], p0=[1, 0])
-    engine = FiniteEngine(mdp, 5)
+    engine = FinitePathSums(mdp, 5)
     theta = np.array([[0.0, 1.7e308]])
     # The answer does not depend on that state. An error that names it will do as well; infinity or NaN will not.
     try:
-        found = engine.totals(theta)
+        found = engine.expected_counts(theta)
     except NumericalError as error:
         assert re.search(r"state 1\b", str(error))  # noqa: PT017 (an error is one of two right answers)
     else:
@@ -112,7 +112,7 @@ def test_overflow_in_a_state_that_no_start_reaches() -> None:
 
 def test_hessian_of_features_that_overflow() -> None:
     mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[1e200], [1.0]])
-    for engine in (FiniteEngine(mdp, 5), InfiniteEngine(mdp)):
+    for engine in (FinitePathSums(mdp, 5), InfinitePathSums(mdp)):
         with pytest.raises(NumericalError, match=r"feature"):
             engine.covariance(np.zeros(1))
 
@@ -123,21 +123,21 @@ def test_no_terminal_state_in_time(by_start: bool) -> None:
     rule = "No trajectory of at most 2 states from state 1 ends where stop='terminal' allows."
     remedy = "Raise max_length, or use stop='anywhere'."
     with pytest.raises(InvalidParameter, match=re.escape(f"{rule} {remedy}")):
-        FiniteEngine(mdp, 2, stop="terminal", by_start=by_start).totals(np.zeros((1, 4)))
-    assert FiniteEngine(mdp, 3, stop="terminal", by_start=by_start).log_partition(np.zeros((1, 4)))[0] == 0.0
+        FinitePathSums(mdp, 2, stop="terminal", by_start=by_start).expected_counts(np.zeros((1, 4)))
+    assert FinitePathSums(mdp, 3, stop="terminal", by_start=by_start).log_partition(np.zeros((1, 4)))[0] == 0.0
 
 
 def test_one_start_without_a_way_to_end_matters_only_by_start() -> None:
     mdp = MDP.from_edges([0, 1, 1], [2, 1, 0], p0=[0.5, 0.5, 0], terminal=[2])
-    assert np.isfinite(FiniteEngine(mdp, 2, stop="terminal").totals(np.zeros((1, 3))).log_Z[0])
+    assert np.isfinite(FinitePathSums(mdp, 2, stop="terminal").expected_counts(np.zeros((1, 3))).log_Z[0])
     with pytest.raises(InvalidParameter, match=r"at most 2 states from state 1 ends"):
-        FiniteEngine(mdp, 2, stop="terminal", by_start=True).totals(np.zeros((1, 3)))
+        FinitePathSums(mdp, 2, stop="terminal", by_start=True).expected_counts(np.zeros((1, 3)))
 
 
 @pytest.mark.parametrize("space", ["auto", "log", "linear"])
 def test_states_that_never_end_do_no_harm_where_nobody_starts(space: str) -> None:
     mdp = MDP.from_edges([0, 1], [2, 1], p0=[1, 0, 0], terminal=[2])
-    found = FiniteEngine(mdp, 5, stop="terminal", by_start=True, number_space=space).totals(np.zeros((1, 3)))
+    found = FinitePathSums(mdp, 5, stop="terminal", by_start=True, arithmetic=space).expected_counts(np.zeros((1, 3)))
     np.testing.assert_array_equal(found.log_Z, [0.0])
     np.testing.assert_array_equal(found.node[:, 0], [1.0, 0.0, 1.0])
 
@@ -145,26 +145,26 @@ def test_states_that_never_end_do_no_harm_where_nobody_starts(space: str) -> Non
 def test_underflow_in_linear_space_is_not_called_an_impossible_end() -> None:
     mdp = MDP.from_edges([0], [1], p0=[1, 0])
     with pytest.raises(NumericalError, match=STATE_AND_STEP):
-        FiniteEngine(mdp, 5, stop="terminal", number_space="linear").totals(np.array([[0.0, -1000.0]]))
-    assert FiniteEngine(mdp, 5, stop="terminal").log_partition(np.array([[0.0, -1000.0]]))[0] == -1000.0
+        FinitePathSums(mdp, 5, stop="terminal", arithmetic="linear").expected_counts(np.array([[0.0, -1000.0]]))
+    assert FinitePathSums(mdp, 5, stop="terminal").log_partition(np.array([[0.0, -1000.0]]))[0] == -1000.0
 
 
 @pytest.mark.parametrize("stop", ["never", "", "Anywhere"])
 def test_unknown_stop(stop: str) -> None:
     rule = re.escape(f"stop must be one of anywhere, terminal, terminal_or_max_length; it is {stop!r}.")
     with pytest.raises(InvalidParameter, match=rule):
-        FiniteEngine(loop(), 5, stop=stop)
+        FinitePathSums(loop(), 5, stop=stop)
 
 
 def test_unknown_space() -> None:
-    with pytest.raises(InvalidParameter, match=r"number_space must be one of auto, linear, log; it is 'double'\."):
-        FiniteEngine(loop(), 5, number_space="double")
+    with pytest.raises(InvalidParameter, match=r"arithmetic must be one of auto, linear, log; it is 'double'\."):
+        FinitePathSums(loop(), 5, arithmetic="double")
 
 
 @pytest.mark.parametrize("theta", [[np.nan, 0.0], [0.0, np.inf], [-np.inf, 0.0]])
 def test_parameters_that_are_no_numbers(theta: list[float]) -> None:
     with pytest.raises(LimiirlError, match=r"finite"):
-        FiniteEngine(loop(), 5).totals(np.array([theta]))
+        FinitePathSums(loop(), 5).expected_counts(np.array([theta]))
 
 
 @pytest.mark.parametrize("reward", [-1.0, -2000.0])
@@ -172,18 +172,18 @@ def test_a_start_that_never_ends_at_any_length(reward: float) -> None:
     # State 1 goes round for ever; state 0 ends, for what it costs.
     mdp = MDP.from_edges([0, 1], [2, 1], p0=[0.5, 0.5, 0], terminal=[2])
     theta = np.array([[reward, 0.0, 0.0]])
-    found = InfiniteEngine(mdp, stop="terminal").totals(theta)
+    found = InfinitePathSums(mdp, stop="terminal").expected_counts(theta)
     np.testing.assert_allclose(found.log_Z, reward + np.log(0.5), rtol=1e-14)
     np.testing.assert_allclose(found.node[:, 0], [1.0, 0.0, 1.0], rtol=1e-14)
     with pytest.raises(InvalidParameter, match=r"No trajectory from state 1 ends in a terminal state\."):
-        InfiniteEngine(mdp, stop="terminal", by_start=True).totals(theta)
+        InfinitePathSums(mdp, stop="terminal", by_start=True).expected_counts(theta)
 
 
 def test_infinite_sums_and_weights_of_any_length() -> None:
     with pytest.raises(DivergentPartition, match=r"infinite.*Use lower rewards"):
-        InfiniteEngine(loop()).totals(np.zeros((1, 2)))
+        InfinitePathSums(loop()).expected_counts(np.zeros((1, 2)))
     with pytest.raises(NumericalError, match=STATE_AND_STEP):
-        InfiniteEngine(loop()).totals(np.array([[0.0, 1e3]]))
+        InfinitePathSums(loop()).expected_counts(np.array([[0.0, 1e3]]))
 
 
 EXTREMES = [
@@ -249,9 +249,9 @@ def test_finite_numbers_or_one_of_our_errors(
     problem: tuple[MDP, Float, int], space: str, stop: str, by_start: bool
 ) -> None:
     mdp, theta, length = problem
-    engine = FiniteEngine(mdp, length, stop=stop, by_start=by_start, number_space=space, max_bytes=2000.0)
+    engine = FinitePathSums(mdp, length, stop=stop, by_start=by_start, arithmetic=space, max_bytes=2000.0)
     try:
-        totals = engine.totals(theta[None], edges=True)
+        totals = engine.expected_counts(theta[None], edges=True)
     except LimiirlError:
         totals = None
     if totals is not None:
@@ -280,9 +280,9 @@ def test_finite_numbers_or_one_of_our_errors_at_any_length(
     problem: tuple[MDP, Float, int], stop: str, by_start: bool
 ) -> None:
     mdp, theta, _ = problem
-    engine = InfiniteEngine(mdp.replace(gamma=1.0), stop=stop, by_start=by_start)
+    engine = InfinitePathSums(mdp.replace(gamma=1.0), stop=stop, by_start=by_start)
     for ask in (
-        lambda: [_finite(values) for values in engine.totals(theta[None], edges=True)],
+        lambda: [_finite(values) for values in engine.expected_counts(theta[None], edges=True)],
         lambda: _finite(engine.log_partition_by_start(theta[None]), empty=True),
         lambda: _finite(engine.covariance(theta)),
     ):

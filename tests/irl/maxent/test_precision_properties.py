@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from limiirl.irl.maxent.compiled import expected_features
-from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.mdp import MDP
 from tests.oracles.precise import Precise, solve
 
@@ -43,9 +43,9 @@ def random_mdp(rng: np.random.Generator, gamma: float, kinds: str) -> MDP:
     )
 
 
-def check(engine: FiniteEngine, theta: Float, truth: Precise, rtol: float) -> None:
+def check(engine: FinitePathSums, theta: Float, truth: Precise, rtol: float) -> None:
     """log Z and counts to `rtol`; a count that is next to nothing only needs to be so compared with the largest."""
-    found = engine.totals(theta[None], edges=True)
+    found = engine.expected_counts(theta[None], edges=True)
     assert found.edge is not None
     scale = rtol * float(truth.node.max())
     np.testing.assert_allclose(found.log_Z[0], truth.log_Z, rtol=rtol, atol=1e-13)
@@ -66,16 +66,16 @@ def test_every_scale_and_length(scale: float, sign: str, gamma: float, length: i
     mdp = random_mdp(rng, gamma, KINDS[number % len(KINDS)])
     theta = scale * rng.uniform(*SIGNS[sign], mdp.n_features)
     truth = solve(mdp, theta, length)
-    engine = FiniteEngine(mdp, length)
+    engine = FinitePathSums(mdp, length)
     check(engine, theta, truth, 1e-9)
     np.testing.assert_allclose(
         engine.log_partition_by_start(theta[None])[:, 0], truth.log_Z_by_start, rtol=1e-9, atol=1e-13
     )
     if not engine.single(theta).log:
-        spaces = [FiniteEngine(mdp, length, number_space=space) for space in ("linear", "log")]
+        spaces = [FinitePathSums(mdp, length, arithmetic=space) for space in ("linear", "log")]
         for forced in spaces:
             check(forced, theta, truth, 1e-11)
-        linear, log = (forced.totals(theta[None]).node for forced in spaces)
+        linear, log = (forced.expected_counts(theta[None]).node for forced in spaces)
         np.testing.assert_allclose(linear, log, rtol=1e-11, atol=1e-14 * float(truth.node.max()))
 
 
@@ -95,7 +95,7 @@ def test_every_stop_and_condition(scale: float, length: int, stop: str, by_start
     )
     theta = scale * rng.uniform(-1.0, 1.0, 3)
     truth = solve(mdp, theta, length, stop=stop, by_start=by_start)
-    engine = FiniteEngine(mdp, length, stop=stop, by_start=by_start)
+    engine = FinitePathSums(mdp, length, stop=stop, by_start=by_start)
     check(engine, theta, truth, 1e-9)
     found = engine.log_partition_by_start(theta[None])[:, 0]
     np.testing.assert_allclose(found, truth.log_Z_by_start, rtol=1e-9, atol=1e-13)
@@ -109,19 +109,19 @@ def test_rounding_does_not_add_up_over_a_thousand_large_rewards(reward: float, g
     # not decide probabilities.
     mdp = MDP.from_edges([0, 0, 1, 1, 2, 2, 0], [1, 2, 2, 0, 0, 1, 0], p0=[1, 0, 0], gamma=gamma)
     theta = reward + np.array([0.0, 0.3, -0.2])
-    check(FiniteEngine(mdp, 1000, by_start=by_start), theta, solve(mdp, theta, 1000, by_start=by_start), 1e-9)
+    check(FinitePathSums(mdp, 1000, by_start=by_start), theta, solve(mdp, theta, 1000, by_start=by_start), 1e-9)
 
 
 def test_visits_of_a_step_are_a_distribution_for_large_rewards() -> None:
     mdp = MDP.from_edges([0, 0, 1, 1, 2, 2, 0], [1, 2, 2, 0, 0, 1, 0], p0=[1, 0, 0])
-    visits = FiniteEngine(mdp, 1000).time_marginals(1000.2132715515344 + np.array([0.0, 0.3, -0.2]))
+    visits = FinitePathSums(mdp, 1000).time_marginals(1000.2132715515344 + np.array([0.0, 0.3, -0.2]))
     # Stopping early forgoes a thousand: nobody does.
     np.testing.assert_allclose(visits.sum(axis=1), 1.0, rtol=1e-9)
 
 
 def test_positive_rewards_of_a_thousand_for_a_thousand_steps() -> None:
     mdp = MDP.from_edges([0, 0, 1], [0, 1, 0], p0=[1, 0])
-    found = FiniteEngine(mdp, 1000).totals(np.full((1, 2), 1e3))
+    found = FinitePathSums(mdp, 1000).expected_counts(np.full((1, 2), 1e3))
     assert found.log_Z[0] == pytest.approx(solve(mdp, np.full(2, 1e3), 1000).log_Z, rel=1e-12)
     assert np.all(np.isfinite(found.node))
     assert found.node.sum() == pytest.approx(1000.0, rel=1e-9)
@@ -140,7 +140,7 @@ def test_fading_costs_let_long_trajectories_take_over(gamma: float, length: int,
     src, dst = zip(*edges, strict=True)
     mdp = MDP.from_edges(src, dst, 7, gamma=gamma, p0=np.full(7, 1 / 7), state_features=np.ones((7, 1)))
     theta = np.array([-2.0])
-    found = FiniteEngine(mdp, length).log_partition(theta[None])[0]
+    found = FinitePathSums(mdp, length).log_partition(theta[None])[0]
     assert round(found, digits) == expected
     assert found == pytest.approx(solve(mdp, theta, length).log_Z, rel=1e-11)
 
@@ -152,7 +152,7 @@ def test_any_length_is_the_limit_of_long_ones(stop: str, by_start: bool) -> None
     mdp = MDP.from_edges(*WAY_OUT, 5, state_features=rng.random((5, 2)), edge_features=rng.random((8, 1)))
     theta = -0.2 - 0.3 * rng.random(3)
     truth = solve(mdp, theta, 400, stop=stop, by_start=by_start)
-    found = InfiniteEngine(mdp, stop=stop, by_start=by_start).totals(theta[None])
+    found = InfinitePathSums(mdp, stop=stop, by_start=by_start).expected_counts(theta[None])
     np.testing.assert_allclose(found.log_Z[0], truth.log_Z, rtol=1e-11)
     np.testing.assert_allclose(found.node[:, 0], truth.node, rtol=1e-11, atol=1e-13)
     assert found.edge is not None

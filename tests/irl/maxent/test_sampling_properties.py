@@ -12,8 +12,8 @@ from scipy import stats
 
 from limiirl.demos import Demonstrations
 from limiirl.irl.maxent.compiled import expected_features
-from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.mdp import MDP
 from tests.oracles.enumeration import Enumeration, Law
 
@@ -85,11 +85,11 @@ def test_finite_samples(by_start: bool, stop: str, space: str, features: str) ->
     mdp = choice_mdp(features)
     theta = 0.7 * np.random.default_rng(4).normal(size=mdp.n_features)
     law = Enumeration(mdp, 6, stop).law(theta, by_start=by_start)
-    engine = FiniteEngine(mdp, 6, stop=stop, by_start=by_start, number_space=space, max_bytes=0.0)
+    engine = FinitePathSums(mdp, 6, stop=stop, by_start=by_start, arithmetic=space, max_bytes=0.0)
     demos = engine.sample(theta, N, np.random.default_rng(11))
     assert len(demos) == N
     check_frequencies(demos, law)
-    totals = engine.totals(theta[None])
+    totals = engine.expected_counts(theta[None])
     mean = expected_features(mdp, totals.node, totals.edge)[0]
     between = law.second_moment() - np.outer(law.mean(), law.mean())
     check_features(demos, mdp, mean, between)
@@ -104,13 +104,13 @@ def test_infinite_samples(by_start: bool, stop: str, features: str) -> None:
     mdp = mdp.replace(state_features=np.column_stack([np.asarray(mdp.state_features), np.ones(5)]))
     theta = 0.3 * np.random.default_rng(4).normal(size=mdp.n_features)
     theta[2] = -2.2
-    engine = InfiniteEngine(mdp, stop=stop, by_start=by_start)
+    engine = InfinitePathSums(mdp, stop=stop, by_start=by_start)
     demos = engine.sample(theta, N, np.random.default_rng(12))
     law = Enumeration(mdp, 9, stop).law(theta, by_start=by_start)
     listed = demos[demos.lengths <= 9]
     assert len(listed) >= N * (1.0 - 1e-3)
     check_frequencies(listed, law)
-    totals = engine.totals(theta[None])
+    totals = engine.expected_counts(theta[None])
     mean = expected_features(mdp, totals.node, totals.edge)[0]
     unconditional = law.second_moment() - np.outer(law.mean(), law.mean())
     check_features(demos, mdp, mean, 1.05 * unconditional)
@@ -121,10 +121,10 @@ def test_long_samples_have_the_expected_features(space: str) -> None:
     """Two hundred states: messages are rescaled on the way, and too many trajectories exist for a list."""
     mdp = choice_mdp("all", gamma=0.99).replace(terminal=np.zeros(5, bool), **_ring_back())
     theta = 0.5 * np.random.default_rng(4).normal(size=mdp.n_features)
-    engine = FiniteEngine(mdp, 200, number_space=space)
+    engine = FinitePathSums(mdp, 200, arithmetic=space)
     demos = engine.sample(theta, 4000, np.random.default_rng(13))
     assert demos.lengths.max() <= 200
-    totals = engine.totals(theta[None])
+    totals = engine.expected_counts(theta[None])
     mean = expected_features(mdp, totals.node, totals.edge)[0]
     check_features(demos, mdp, mean, engine.covariance(theta))
 
@@ -148,6 +148,6 @@ def test_a_wrong_sampler_is_found_out() -> None:
     """The test statistic has the power that it should: samples at a slightly different theta do not pass."""
     mdp = choice_mdp("all")
     theta = 0.7 * np.random.default_rng(4).normal(size=mdp.n_features)
-    demos = FiniteEngine(mdp, 6).sample(1.1 * theta, N, np.random.default_rng(11))
+    demos = FinitePathSums(mdp, 6).sample(1.1 * theta, N, np.random.default_rng(11))
     with pytest.raises(AssertionError):
         check_frequencies(demos, Enumeration(mdp, 6).law(theta))

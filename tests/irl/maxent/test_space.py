@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from limiirl.errors import InvalidParameter, NumericalError
-from limiirl.irl.maxent.backends import LOSS, check_space, kernels_of, log_loss_bound
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.backends import LOSS, check_arithmetic, kernels_of, log_loss_bound
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.forward_backward import linear, logspace
 from limiirl.kernels.forward_backward.hessian import log_growth
 from limiirl.kernels.graph import Rewards, build_graph
@@ -88,9 +88,9 @@ def test_bound_is_the_specs() -> None:
 def test_kernels_and_names_of_the_spaces() -> None:
     assert kernels_of(False) is linear
     assert kernels_of(True) is logspace
-    assert [check_space(name) for name in ("auto", "linear", "log")] == ["auto", "linear", "log"]
-    with pytest.raises(InvalidParameter, match=r"number_space must be one of auto, linear, log; it is 'fast'\."):
-        check_space("fast")
+    assert [check_arithmetic(name) for name in ("auto", "linear", "log")] == ["auto", "linear", "log"]
+    with pytest.raises(InvalidParameter, match=r"arithmetic must be one of auto, linear, log; it is 'fast'\."):
+        check_arithmetic("fast")
 
 
 def counter_example() -> tuple[MDP, Float]:
@@ -110,9 +110,9 @@ def test_the_guards_counter_example() -> None:
     mdp, theta = counter_example()
     truth = solve(mdp, theta, 1000)
     assert truth.log_Z == pytest.approx(393.1, abs=0.05)
-    engine = FiniteEngine(mdp, 1000)
+    engine = FinitePathSums(mdp, 1000)
     assert engine.single(theta).log
-    found = engine.totals(theta[None])
+    found = engine.expected_counts(theta[None])
     np.testing.assert_allclose(found.log_Z, truth.log_Z, rtol=1e-9)
     np.testing.assert_allclose(found.node[:, 0], truth.node, rtol=1e-9, atol=1e-12)
 
@@ -127,7 +127,7 @@ def test_a_guard_on_the_first_weights_alone_would_pass_the_counter_example() -> 
     assert log_loss_bound(4, 1000, np.array([largest]))[0] > 0.0
     # Linear space cannot hold 1 beside 4^1000. It must say so, not lose a start and return log 0.5 = -0.69.
     with pytest.raises(NumericalError, match=r"state 0\b"):
-        FiniteEngine(mdp, 1000, number_space="linear").totals(theta[None])
+        FinitePathSums(mdp, 1000, arithmetic="linear").expected_counts(theta[None])
 
 
 def ring(gamma: float = 1.0) -> MDP:
@@ -141,11 +141,11 @@ def test_auto_changes_over_where_the_bound_crosses_the_loss() -> None:
     crossing = (708.0 + math.log(1e-12) - math.log(3) - 2 * math.log(length)) / length - math.log(2)
     assert crossing < -0.1
     below, above = np.full(3, crossing - 1e-6), np.full(3, crossing + 1e-6)
-    engine = FiniteEngine(ring(), length)
+    engine = FinitePathSums(ring(), length)
     assert not engine.single(below).log
     assert engine.single(above).log
-    assert not FiniteEngine(ring(), length - 1).single(above).log  # the length counts
-    for one, other in zip(engine.totals(below[None]), engine.totals(above[None]), strict=True):
+    assert not FinitePathSums(ring(), length - 1).single(above).log  # the length counts
+    for one, other in zip(engine.expected_counts(below[None]), engine.expected_counts(above[None]), strict=True):
         if one is not None:
             np.testing.assert_allclose(one, other, rtol=1e-4)
 
@@ -153,14 +153,14 @@ def test_auto_changes_over_where_the_bound_crosses_the_loss() -> None:
 @pytest.mark.parametrize("stop", ["terminal", "terminal_or_max_length"])
 def test_auto_is_log_where_the_bound_does_not_hold(stop: str) -> None:
     mdp = MDP.from_edges([0, 0], [0, 1], n_states=2)
-    assert FiniteEngine(mdp, 5, stop=stop).single(np.zeros(2)).log
-    assert not FiniteEngine(mdp, 5).single(np.zeros(2)).log
+    assert FinitePathSums(mdp, 5, stop=stop).single(np.zeros(2)).log
+    assert not FinitePathSums(mdp, 5).single(np.zeros(2)).log
 
 
 @pytest.mark.parametrize(("space", "log"), [("linear", False), ("log", True)])
 def test_a_space_can_be_forced(space: str, log: bool) -> None:
     for scale in (0.0, 3.0):
-        assert FiniteEngine(ring(), 50, number_space=space).single(np.full(3, scale)).log is log
+        assert FinitePathSums(ring(), 50, arithmetic=space).single(np.full(3, scale)).log is log
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
@@ -169,20 +169,20 @@ def test_columns_of_both_spaces_in_one_call_keep_their_places(gamma: float) -> N
     rng = np.random.default_rng(0)
     log = (np.arange(14) >= 8) & (np.arange(14) % 2 == 0)
     thetas = rng.uniform(-1, 1, (14, 3)) * np.where(log, 400.0, 1.0)[:, None]
-    engine = FiniteEngine(ring(gamma), 60)
+    engine = FinitePathSums(ring(gamma), 60)
     assert [engine.single(theta).log for theta in thetas] == log.tolist()
     # Counts of edges would need kernels of their own; `test_engine_columns` compares them.
-    together = engine.totals(thetas)
+    together = engine.expected_counts(thetas)
     starts = engine.log_partition_by_start(thetas)
     for k, theta in enumerate(thetas):
-        alone = engine.totals(theta[None])
+        alone = engine.expected_counts(theta[None])
         np.testing.assert_array_equal(together.log_Z[k], alone.log_Z[0])
         np.testing.assert_array_equal(together.node[:, k], alone.node[:, 0])
         np.testing.assert_array_equal(starts[:, k], engine.log_partition_by_start(theta[None])[:, 0])
 
 
 def check_against_oracle(mdp: MDP, theta: Float, length: int) -> None:
-    truth, found = solve(mdp, theta, length), FiniteEngine(mdp, length).totals(theta[None], edges=True)
+    truth, found = solve(mdp, theta, length), FinitePathSums(mdp, length).expected_counts(theta[None], edges=True)
     np.testing.assert_allclose(found.log_Z[0], truth.log_Z, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found.node[:, 0], truth.node, rtol=1e-9, atol=1e-12)
     assert found.edge is not None
@@ -228,6 +228,9 @@ def test_a_good_start_of_tiny_probability(p: float, excess: float, toll: float) 
 def test_a_rare_start_by_start() -> None:
     mdp = MDP.from_edges([0, 2, 3, 3], [2, 3, 3, 3], p0=[1e-300, 1.0, 0, 0], terminal=[1])
     theta = np.array([690.0, 0.0, -60.0, 0.0])
-    truth, found = solve(mdp, theta, 200, by_start=True), FiniteEngine(mdp, 200, by_start=True).totals(theta[None])
+    truth, found = (
+        solve(mdp, theta, 200, by_start=True),
+        FinitePathSums(mdp, 200, by_start=True).expected_counts(theta[None]),
+    )
     np.testing.assert_allclose(found.log_Z[0], truth.log_Z, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found.node[:, 0], truth.node, rtol=1e-9, atol=0)

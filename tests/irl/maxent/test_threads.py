@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from limiirl.irl.maxent.path_sums import FiniteEngine, Totals
+from limiirl.irl.maxent.path_sums import ExpectedCounts, FinitePathSums
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
 from tests.oracles.random_mdps import lean_bytes
@@ -30,20 +30,20 @@ def large(seed: int) -> tuple[MDP, NDArray[np.float64]]:
     return mdp, -rng.random((2, 4))
 
 
-def evaluate(mdp: MDP, thetas: NDArray[np.float64], space: str, length: int = LENGTH) -> Totals:
-    return FiniteEngine(mdp, length, number_space=space).totals(thetas)
+def evaluate(mdp: MDP, thetas: NDArray[np.float64], space: str, length: int = LENGTH) -> ExpectedCounts:
+    return FinitePathSums(mdp, length, arithmetic=space).expected_counts(thetas)
 
 
-def assert_same(one: Totals, other: Totals) -> None:
+def assert_same(one: ExpectedCounts, other: ExpectedCounts) -> None:
     for left, right in zip(one, other, strict=True):
         assert (left is None) == (right is None)
         np.testing.assert_array_equal(left, right)
 
 
-def together(calls: list[Callable[[], Totals]]) -> list[list[Totals]]:
+def together(calls: list[Callable[[], ExpectedCounts]]) -> list[list[ExpectedCounts]]:
     """What each call gives six times over, all of them at once in threads of their own."""
     ready = threading.Barrier(len(calls))
-    found: list[list[Totals]] = [[] for _ in calls]
+    found: list[list[ExpectedCounts]] = [[] for _ in calls]
     failed: list[BaseException] = []
 
     def work(i: int) -> None:
@@ -78,21 +78,23 @@ def test_two_callers_at_once_get_what_each_gets_alone(space: str) -> None:
 @pytest.mark.parametrize("space", ["linear", "log"])
 def test_threads_that_share_an_engine_get_what_each_gets_alone(space: str) -> None:
     mdp, thetas = large(1)
-    engine = FiniteEngine(mdp, LENGTH, number_space=space)
+    engine = FinitePathSums(mdp, LENGTH, arithmetic=space)
     asked = [thetas, 3.0 * thetas, thetas[:1] - 1.0]
     alone = [evaluate(mdp, theta, space) for theta in asked]
-    for results, expected in zip(together([partial(engine.totals, theta) for theta in asked]), alone, strict=True):
+    for results, expected in zip(
+        together([partial(engine.expected_counts, theta) for theta in asked]), alone, strict=True
+    ):
         for result in results:
             assert_same(result, expected)
 
 
 def test_an_engine_that_was_pickled_starts_with_no_memory() -> None:
     mdp, thetas = large(1)
-    engine = FiniteEngine(mdp, LENGTH)
-    expected = engine.totals(thetas)
+    engine = FinitePathSums(mdp, LENGTH)
+    expected = engine.expected_counts(thetas)
     packed = pickle.dumps(engine)
     assert len(packed) < engine.buffer(thetas.shape[0]).nbytes
-    assert_same(pickle.loads(packed).totals(thetas), expected)
+    assert_same(pickle.loads(packed).expected_counts(thetas), expected)
 
 
 AGAIN = """
@@ -142,10 +144,12 @@ def test_steps_that_are_swept_in_waves_are_those_swept_one_by_one(gamma: float) 
     src = np.repeat(np.arange(n - 3), 2)
     dst = src + rng.integers(-3, 4, size=src.size).clip(-src, None)
     mdp = MDP.from_edges(src, dst, n, gamma=gamma, state_features=rng.random((n, 2)))
-    assert FiniteEngine(mdp, length).graph.out.block > 0
+    assert FinitePathSums(mdp, length).graph.out.block > 0
     thetas = np.array([[-1.0, 0.2], [0.3, -0.5]])
     waves, steps = evaluate(mdp, thetas, "linear", length), evaluate(mdp, thetas, "log", length)
-    lean = FiniteEngine(mdp, length, number_space="linear", max_bytes=lean_bytes(mdp, length, 2)).totals(thetas)
+    lean = FinitePathSums(mdp, length, arithmetic="linear", max_bytes=lean_bytes(mdp, length, 2)).expected_counts(
+        thetas
+    )
     assert_same(lean, waves)
     np.testing.assert_allclose(waves.log_Z, steps.log_Z, rtol=1e-12)
     np.testing.assert_allclose(waves.node, steps.node, rtol=1e-11, atol=0)
@@ -164,8 +168,10 @@ def test_blocks_make_no_difference(space: str) -> None:
     side_by_side = MDP.from_edges(
         (src + shift).ravel(), (dst + shift).ravel(), n * copies, state_features=np.tile(phi, (copies, 1))
     )
-    alone = FiniteEngine(small, LENGTH, number_space=space)
-    together = FiniteEngine(side_by_side, LENGTH, number_space=space)
+    alone = FinitePathSums(small, LENGTH, arithmetic=space)
+    together = FinitePathSums(side_by_side, LENGTH, arithmetic=space)
     np.testing.assert_allclose(together.log_partition(thetas), alone.log_partition(thetas), rtol=1e-13)
-    nodes = together.totals(thetas).node.reshape(copies, n, 2)
-    np.testing.assert_allclose(nodes, np.broadcast_to(alone.totals(thetas).node / copies, nodes.shape), rtol=1e-12)
+    nodes = together.expected_counts(thetas).node.reshape(copies, n, 2)
+    np.testing.assert_allclose(
+        nodes, np.broadcast_to(alone.expected_counts(thetas).node / copies, nodes.shape), rtol=1e-12
+    )

@@ -13,7 +13,7 @@ from limiirl.irl import DestinationMaxEnt
 from limiirl.irl.base import Status
 from limiirl.irl.destination.likelihood import DestinationLikelihood, ObservedTrips, feasible_domain, surely_finite
 from limiirl.irl.destination.path_sums import GoalValues
-from limiirl.irl.destination.problem import PreparedDestination, feasible_start
+from limiirl.irl.destination.problem import DestinationProblem, feasible_start
 from limiirl.irl.optim import Box, CuttingPlanes, minimise_bfgs
 from limiirl.irl.optim.projected_bfgs import bounded_step
 from tests.helpers import raises
@@ -209,14 +209,14 @@ def test_fits_agree_with_and_without_what_is_known_of_the_domain() -> None:
 def test_what_a_search_learns_is_kept_for_the_next() -> None:
     mdp = streets(3)
     demos = Demonstrations.from_lists([[s, (s + 1) % 12, (s + 2) % 12] for s in range(12)])
-    ready = PreparedDestination(
+    ready = DestinationProblem(
         DestinationMaxEnt(bounds=(-30.0, 5.0)), mdp, demos, Groups.from_labels(None, 12), GoalValues(mdp)
     )
     weights = np.random.default_rng(0).uniform(0.1, 1.0, (12, 2))
     ready.search(weights, np.zeros(2), np.full((2, 3), -6.0), 20)
     known = ready._domain.most.size
     assert known > 0
-    again = PreparedDestination(
+    again = DestinationProblem(
         DestinationMaxEnt(bounds=(-30.0, 5.0)), mdp, demos, Groups.from_labels(None, 12), GoalValues(mdp)
     )
     assert again._domain.most.size == 0  # of its own, so that fits do not depend on earlier ones
@@ -236,7 +236,7 @@ def test_fits_keep_off_the_edge() -> None:
     assert objective.evaluate(np.array([[-1e-9]]), np.array([0]))[0][0] == math.inf
     assert domain.learn(np.array([-1e-9]))
     np.testing.assert_allclose(domain.most[0], -1e-6, rtol=1e-6)
-    ready = PreparedDestination(DestinationMaxEnt(), mdp, trips.demos, Groups.from_labels(None, 1), values)
+    ready = DestinationProblem(DestinationMaxEnt(), mdp, trips.demos, Groups.from_labels(None, 1), values)
     (result,) = ready.search(np.ones((1, 1)), np.zeros(1), np.array([[-1e-9]]), 50)  # begun at the very edge
     assert values.finite(result.theta, 1e-6)
 
@@ -258,7 +258,7 @@ def test_features_of_both_signs(start: list[float] | None) -> None:
 def test_starts_that_are_fine_need_no_other_point() -> None:
     """Where nothing was looked for, nothing was learned."""
     mdp, demos = both_signs(), Demonstrations.from_lists([[0, 1]])
-    ready = PreparedDestination(
+    ready = DestinationProblem(
         DestinationMaxEnt(bounds=(-20.0, 20.0)), mdp, demos, Groups.from_labels(None, 1), GoalValues(mdp)
     )
     np.testing.assert_array_equal(ready.project(np.array([[1.0], [30.0]])), [[1.0], [20.0]])
@@ -302,13 +302,13 @@ def test_a_warm_start_at_a_lower_edge() -> None:
     trips = ObservedTrips(
         mdp, Demonstrations.from_lists([[0, 1, 2], [0, 1, 0, 1, 0, 1, 0, 1, 2]] + [[0, 1] * 40 + [2]] * 20)
     )
-    ready = PreparedDestination(model, mdp, trips.demos, Groups.from_labels(None, 22), GoalValues(mdp))
+    ready = DestinationProblem(model, mdp, trips.demos, Groups.from_labels(None, 22), GoalValues(mdp))
     # Ways go round n times with a weight of x^n, x = exp(-theta), so that E[F] = -1.5 - x / (1 - x).
     (result,) = ready.search(np.ones((22, 1)), np.zeros(1), None, 30)
     x = math.exp(-float(result.theta[0]))
     np.testing.assert_allclose(ready.features(), trips.features + 1.5 + x / (1.0 - x), rtol=0, atol=1e-3)
     narrow = ObservedTrips(mdp, Demonstrations.from_lists([[0, 1] * 100_000 + [2]]))
-    close = PreparedDestination(model, mdp, narrow.demos, Groups.from_labels(None, 1), GoalValues(mdp))
+    close = DestinationProblem(model, mdp, narrow.demos, Groups.from_labels(None, 1), GoalValues(mdp))
     (result,) = close.search(np.ones((1, 1)), np.zeros(1), None, 30)
     assert not surely_finite(GoalValues(mdp), result.theta - 1e-4)
     assert np.all(np.isfinite(close.features()))

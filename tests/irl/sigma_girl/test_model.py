@@ -55,7 +55,7 @@ def test_no_point_of_a_fine_grid_on_the_simplex_is_better(covariance):
         found = float(weights @ irl.log_prob(None, omega, agents)[:, 0])
         assert found >= best.max() - 1e-6
         assert irl.result_.value == pytest.approx(
-            -(found + 0.5 * weights @ irl.prepare(None, agents, Groups.from_labels(None, 3)).profile.log_det)
+            -(found + 0.5 * weights @ irl.make_problem(None, agents, Groups.from_labels(None, 3)).profile.log_det)
             / weights.sum()
         )
 
@@ -64,7 +64,7 @@ def test_one_search_alone_may_end_in_the_wrong_minimum():
     # Two agents with opposite wishes: each is explained by a corner, and between the corners it is worse.
     agents = regulators(np.array([[0.95, 0.05], [0.05, 0.95]]), n=400, seed=5)
     irl = SigmaGIRL(gamma=0.9)
-    ready = irl.prepare(None, agents, Groups.from_labels(None, 2))
+    ready = irl.make_problem(None, agents, Groups.from_labels(None, 2))
     line = np.linspace(0.0, 1.0, 401)
     values = ready.profile.values(np.stack([line, 1.0 - line], axis=1)).sum(axis=0)
     inner = np.flatnonzero((values[1:-1] < values[:-2]) & (values[1:-1] < values[2:])) + 1
@@ -93,7 +93,7 @@ def test_the_length_of_theta_does_not_matter():
 
 
 def test_projection_onto_the_simplex():
-    ready = SigmaGIRL().prepare(None, pickers(20, seed=3), Groups.from_labels(None, 3))
+    ready = SigmaGIRL().make_problem(None, pickers(20, seed=3), Groups.from_labels(None, 3))
     given = np.array([[1.0, 1.0, 2.0], [-1.0, 0.0, 3.0], [-1.0, -1.0, 0.0], [0.2, 0.3, 0.5]])
     wanted = [[0.25, 0.25, 0.5], [0.0, 0.0, 1.0], [1 / 3, 1 / 3, 1 / 3], [0.2, 0.3, 0.5]]
     np.testing.assert_allclose(ready.project(given), wanted, rtol=1e-15)
@@ -135,7 +135,7 @@ def test_a_search_has_converged_on_the_simplex_and_not_far_from_it():
     last = np.array([0.0, 0.0, 1.0])
     for agents, weights in ((pickers(60, seed=1), np.ones(3)), (pickers(8, seed=4), last)):
         irl = SigmaGIRL(gamma=0.9)
-        profile = irl.prepare(None, agents, Groups.from_labels(None, 3)).profile
+        profile = irl.make_problem(None, agents, Groups.from_labels(None, 3)).profile
         omega = irl.fit(None, agents, weights)
         slopes = 0.5 * (weights / weights.sum()) @ profile.gradients(omega)[1]
         free = np.where((omega == 0.0) & (slopes > 0.0), 0.0, slopes)

@@ -88,7 +88,7 @@ def test_center_collects_the_same_in_nearly_all_trajectories(sets):
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 def test_the_objective_has_no_length(sets, covariance):
     agents = sets[1].subsample(20, 3)
-    profile = SigmaGIRL(covariance=covariance).prepare(None, agents, Groups.from_labels(None, 3)).profile
+    profile = SigmaGIRL(covariance=covariance).make_problem(None, agents, Groups.from_labels(None, 3)).profile
     omegas = np.random.default_rng(0).dirichlet(np.ones(3), 8)
     values = profile.values(omegas)
     assert np.ptp(values, axis=1).min() > 1.0

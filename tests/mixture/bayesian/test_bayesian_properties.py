@@ -7,7 +7,7 @@ from scipy.special import xlogy
 from scipy.stats import norm
 
 from limiirl.irl.optim import Box
-from limiirl.irl.problem import prepare
+from limiirl.irl.problem import make_problem
 from limiirl.mixture.bayesian.reward_posterior import RewardPrior
 from limiirl.mixture.bayesian.search import improve_by_move, search
 from limiirl.mixture.bayesian.variational import VariationalProblem, stick_posterior
@@ -20,7 +20,7 @@ VALUES = st.lists(st.integers(-20, 20).map(lambda x: x / 4.0), min_size=1, max_s
 
 
 def problem(values: list[float], scale: float, alpha: float) -> VariationalProblem:
-    ready = prepare(Normal(), *numbers(values))
+    ready = make_problem(Normal(), *numbers(values))
     return VariationalProblem(
         ready, RewardPrior(Box(np.array([-np.inf]), np.array([np.inf])), scale), alpha, ready.features()
     )

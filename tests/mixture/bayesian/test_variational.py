@@ -10,7 +10,7 @@ from sklearn.mixture import BayesianGaussianMixture
 from limiirl import MLIRL, Demonstrations, MaxCausalEnt, MaxEnt
 from limiirl.errors import InvalidParameter
 from limiirl.irl.optim import Box
-from limiirl.irl.problem import Prepared, prepare
+from limiirl.irl.problem import FitProblem, make_problem
 from limiirl.mixture.bayesian.reward_posterior import (
     RewardPosterior,
     RewardPrior,
@@ -129,11 +129,11 @@ def test_the_divergence_is_that_of_a_gaussian_from_the_prior():
     "irl", [MaxEnt(7), MaxEnt(7, condition="start"), MaxCausalEnt(max_length=7), MLIRL(q="bv"), MLIRL()], ids=repr
 )
 def test_slopes_are_those_of_the_log_likelihood(irl):
-    ready = prepare(irl, MDP, DEMOS, np.arange(24) // 2)
+    ready = make_problem(irl, MDP, DEMOS, np.arange(24) // 2)
     U = np.random.default_rng(0).random((12, 2))
     thetas, which = np.array([[-0.4, 0.3, -0.9], [-0.7, -0.2, 0.1], [-0.1, 0.5, 0.2]]), np.array([1, 0, 1])
     values, gradients = loss(ready, U, 3.0)(thetas, which)
-    plain = Prepared(ready.model, ready.mdp, ready.demos, ready.units)  # knows log_prob alone
+    plain = FitProblem(ready.model, ready.mdp, ready.demos, ready.units)  # knows log_prob alone
     other_values, other = loss(plain, U, 3.0)(thetas, which)
     np.testing.assert_allclose(gradients, other, rtol=1e-4, atol=1e-5)
     constants = (values - other_values)[[0, 2]]  # of one column: what does not depend on theta
@@ -145,7 +145,7 @@ def test_slopes_are_those_of_the_log_likelihood(irl):
 def test_a_posterior_attains_the_evidence_of_its_members(irl, weight):
     one = crossings()
     one = type(one).from_edges(one.src, one.dst, p0=one.p0, state_features=np.repeat([0, 0, 1, 0], 4)[:, None])
-    ready, U = prepare(irl, one, DEMOS), np.full((24, 1), weight / 24.0)
+    ready, U = make_problem(irl, one, DEMOS), np.full((24, 1), weight / 24.0)
     prior = RewardPrior(Box(np.array([-np.inf]), np.array([np.inf])), 2.0)
     rewards = fresh(loss(ready, U, 2.0), prior, np.zeros(1), 1, 40)
     attained = float(np.sum(U * expected_log_prob(ready, prior, rewards)) - rewards.divergence[0])
@@ -160,7 +160,7 @@ def test_a_posterior_attains_the_evidence_of_its_members(irl, weight):
 def test_nodes_in_four_and_eight_dimensions_agree_with_sampling(n_elements):
     world = ElementWorld(n_elements=n_elements, seed=0)
     demos, labels = world.sample(25 * n_elements, seed=1)
-    ready = prepare(MaxEnt(), world.mdp, demos[labels == 0])
+    ready = make_problem(MaxEnt(), world.mdp, demos[labels == 0])
     prior = RewardPrior(ready.box(n_elements + 2), 10.0)
     everybody = np.ones((len(ready.units), 1))
     rewards = fresh(loss(ready, everybody, 10.0), prior, np.zeros(n_elements + 2), 1, 40)
@@ -173,7 +173,7 @@ def test_nodes_in_four_and_eight_dimensions_agree_with_sampling(n_elements):
 
 @pytest.mark.slow
 def test_improving_never_loses():
-    ready, U = prepare(MaxEnt(7), MDP, DEMOS), np.random.default_rng(1).dirichlet(np.ones(2), size=24)
+    ready, U = make_problem(MaxEnt(7), MDP, DEMOS), np.random.default_rng(1).dirichlet(np.ones(2), size=24)
     rewards = RewardPosterior(np.array([[0.5, 1.0, -1.0], [-1.0, 0.0, 2.0]]), np.tile(0.7 * np.eye(3), (2, 1, 1)))
 
     def worth(some: RewardPosterior) -> np.ndarray:
@@ -188,7 +188,7 @@ def test_improving_never_loses():
 
 
 def problem() -> VariationalProblem:
-    ready = prepare(MaxEnt(7), MDP, DEMOS, LABELS * 20 + np.arange(24) // 6)
+    ready = make_problem(MaxEnt(7), MDP, DEMOS, LABELS * 20 + np.arange(24) // 6)
     return VariationalProblem(ready, FREE, 1.0, ready.features())
 
 
@@ -241,7 +241,7 @@ def test_a_move_is_taken_only_if_the_bound_rises():
 
 
 def one_dimension(values: list[float], scale: float, alpha: float) -> VariationalProblem:
-    ready = prepare(Normal(), *numbers(values))
+    ready = make_problem(Normal(), *numbers(values))
     return VariationalProblem(
         ready, RewardPrior(Box(np.array([-np.inf]), np.array([np.inf])), scale), alpha, ready.features()
     )
@@ -269,7 +269,7 @@ def test_only_blocks_have_names_to_exchange():
 
 def test_rewards_of_infinite_sums_have_no_probability_and_posteriors_keep_away_from_them():
     loop = type(MDP).from_edges([0, 0], [0, 1], p0=[1, 0], state_features=[[1], [0]])
-    ready = prepare(MaxEnt(np.inf, bounds=None), loop, Demonstrations.from_lists([[0, 1], [0, 0, 1]]))
+    ready = make_problem(MaxEnt(np.inf, bounds=None), loop, Demonstrations.from_lists([[0, 1], [0, 0, 1]]))
     log_p = log_probs(ready, np.array([[-1.0], [1.0], [-2.0]]))
     np.testing.assert_array_equal(np.isfinite(log_p), [[True, False, True]] * 2)
     prior, wide = (

@@ -16,10 +16,10 @@ from limiirl.demos import Demonstrations, Groups
 from limiirl.irl.base import FitResult
 from limiirl.irl.causal.likelihood import CausalLikelihood, DecisionCounts, feasible_start
 from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver
-from limiirl.irl.maxent.likelihood import Evidence
+from limiirl.irl.maxent.likelihood import ObservedPaths
 from limiirl.irl.optim.gradient_sampling import minimise_nonsmooth
 from limiirl.irl.optim.solvers import minimise_lbfgs
-from limiirl.irl.problem import Maximised, PreparedFeatures
+from limiirl.irl.problem import MStep, PreparedFeatures
 from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Moments(NamedTuple):
     counts: FloatArray
 
 
-class PreparedCausal(PreparedFeatures):
+class CausalProblem(PreparedFeatures):
     """Units of demonstrations under a causal model.
 
     Parameters
@@ -68,17 +68,15 @@ class PreparedCausal(PreparedFeatures):
         return np.where(impossible > 0.0, -np.inf, found)
 
     def moments(self, U: FloatArray) -> Moments:
-        """Return the sums that `maximise` needs."""
+        """Return the sums that `m_step` needs."""
         return Moments(self.events.total(U), self.units.counts @ U)
 
-    def maximise(
-        self, moments: Moments, starts: FloatArray | None, which: IndexArray, max_evaluations: int
-    ) -> Maximised:
+    def m_step(self, moments: Moments, starts: FloatArray | None, which: IndexArray, max_evaluations: int) -> MStep:
         """Return parameters (J, d) of the intents `which`; never worse than the starts."""
         counts = moments.counts[which]
         ridge = self.ridges(len(moments.counts), counts)
         results = self.search(Moments(moments.choices[:, which], counts), ridge, starts, max_evaluations)
-        return Maximised(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
+        return MStep(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
 
     def search(
         self, moments: Moments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
@@ -95,4 +93,4 @@ class PreparedCausal(PreparedFeatures):
 
     def features(self) -> FloatArray:
         """Return (G, d): mean feature counts. Unrecorded actions count as the first that they may have been."""
-        return self.units.mean(Evidence(self.mdp, self.demos).features)
+        return self.units.mean(ObservedPaths(self.mdp, self.demos).features)

@@ -12,7 +12,7 @@ from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations, name_demo
 from limiirl.errors import DivergentPartition, InvalidDemos, NumericalError
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
-from limiirl.irl.maxent.likelihood import Evidence
+from limiirl.irl.maxent.likelihood import ObservedPaths
 from limiirl.irl.optim import CuttingPlanes
 from limiirl.mdp import MDP
 
@@ -61,7 +61,7 @@ class ObservedTrips:
 
     Attributes
     ----------
-    evidence : Evidence
+    observed : ObservedPaths
     features : (N, d)
         Feature counts without those of the first state, which all ways from there share.
     starts, goals : (m,)
@@ -80,15 +80,15 @@ class ObservedTrips:
     def __init__(self, mdp: MDP, demos: Demonstrations) -> None:
         check_arrivals(demos)
         self.mdp, self.demos = mdp, demos
-        self.evidence = Evidence(mdp, demos, by_start=True)
-        self.features = self.evidence.features - first_features(mdp, demos)
+        self.observed = ObservedPaths(mdp, demos, by_start=True)
+        self.features = self.observed.features - first_features(mdp, demos)
         key = demos.start_states * mdp.n_states + demos.last_states
         pairs, self.pair = np.unique(key, return_inverse=True)
         self.starts, self.goals = np.divmod(pairs, mdp.n_states)
 
     def log_weight(self, thetas: FloatArray) -> FloatArray:
         """Return (N, K): log q plus the rewards after the first state."""
-        return log_weight_onward(self.evidence, thetas)
+        return log_weight_onward(self.observed, thetas)
 
     def log_value(self, values: GoalValues, thetas: FloatArray) -> FloatArray:
         """Return (N, K): the log-weight of all ways between the two ends of each demonstration."""
@@ -108,10 +108,10 @@ def first_features(mdp: MDP, demos: Demonstrations) -> FloatArray:
     return found
 
 
-def log_weight_onward(evidence: Evidence, thetas: FloatArray) -> FloatArray:
+def log_weight_onward(observed: ObservedPaths, thetas: FloatArray) -> FloatArray:
     """Return (N, K): the log-weight of demonstrations without the reward of their first state."""
-    node, _ = evidence.mdp.rewards(thetas)
-    return np.asarray(evidence.log_weight(thetas) - node[evidence.demos.start_states])
+    node, _ = observed.mdp.rewards(thetas)
+    return np.asarray(observed.log_weight(thetas) - node[observed.demos.start_states])
 
 
 class DestinationLikelihood:
@@ -164,8 +164,8 @@ class DestinationLikelihood:
         """Take off what the demonstrations themselves weigh, and add the ridge."""
         value -= float(self.mean_features[k] @ theta)
         gradient = gradient - self.mean_features[k]
-        if not self.trips.evidence.fixed:
-            more, slope = self.trips.evidence.correction(theta, self._weights[:, k])
+        if not self.trips.observed.fixed:
+            more, slope = self.trips.observed.correction(theta, self._weights[:, k])
             value, gradient = value - more, gradient - slope
         return value + 0.5 * self.ridge[k] * float(theta @ theta), gradient + self.ridge[k] * theta
 

@@ -29,7 +29,7 @@ from limiirl.irl.destination.path_sums import GoalValues, flow_features
 from limiirl.irl.optim.projected_bfgs import CuttingPlanes
 from limiirl.irl.optim.projected_newton import Box
 from limiirl.irl.optim.solvers import SOLVERS
-from limiirl.irl.problem import Maximised, PreparedFeatures
+from limiirl.irl.problem import MStep, PreparedFeatures
 from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ _MOVE = 1e-4
 _ROUGH_EVALUATIONS = 30
 
 
-class PreparedDestination(PreparedFeatures):
+class DestinationProblem(PreparedFeatures):
     """Units of demonstrations under a destination-conditioned model.
 
     Parameters
@@ -155,14 +155,12 @@ class PreparedDestination(PreparedFeatures):
         """Return (G, K)."""
         return self.units.sum(self.trips.log_prob(self.values, thetas))
 
-    def maximise(
-        self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int
-    ) -> Maximised:
+    def m_step(self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int) -> MStep:
         """Return parameters (J, d) of the intents `which`; never worse than the starts."""
         weights = self.units.broadcast(moments[:, which])
         ridge = self.ridges(moments.shape[1], weights.sum(axis=0))
         results = self.search(weights, ridge, starts, max_evaluations)
-        return Maximised(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
+        return MStep(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
 
     def search(
         self, weights: FloatArray, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int

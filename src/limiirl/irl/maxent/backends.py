@@ -26,7 +26,7 @@ from limiirl.mdp import MDP
 LOSS = 1e-12
 # exp(-708) is about the least normal double: what is smaller, relative to its scale, is lost.
 _RANGE = 708.0
-SPACES = ("auto", "linear", "log")
+ARITHMETICS = ("auto", "linear", "log")
 
 
 def log_loss_bound(
@@ -49,19 +49,19 @@ def log_loss_bound(
 
 
 def kernels_of(log: bool) -> ModuleType:
-    """Return the sweeps of a number space: modules with the same functions and arguments."""
+    """Return the sweeps of an arithmetic: modules with the same functions and arguments."""
     return logspace if log else linear
 
 
-def check_space(number_space: str) -> str:
-    """Return the name of a number space, or say which there are."""
-    if number_space not in SPACES:
-        raise InvalidParameter(f"number_space must be one of {', '.join(SPACES)}; it is {number_space!r}.")
-    return number_space
+def check_arithmetic(arithmetic: str) -> str:
+    """Return the name of an arithmetic, or say which there are."""
+    if arithmetic not in ARITHMETICS:
+        raise InvalidParameter(f"arithmetic must be one of {', '.join(ARITHMETICS)}; it is {arithmetic!r}.")
+    return arithmetic
 
 
-class EngineRewards(NamedTuple):
-    """Rewards of K intents in engine order: node (S, K), and edge (E', K) sorted by source, or None."""
+class OrderedRewards(NamedTuple):
+    """Rewards of K intents in graph order: node (S, K), and edge (E', K) sorted by source, or None."""
 
     node: Any
     edge: Any
@@ -102,14 +102,14 @@ class Backend(Protocol):
         ...
 
     def sweeps(self, log: bool) -> Any:
-        """Return the kernels of a number space: `fill` (linear), `backward` and `forward`."""
+        """Return the kernels of an arithmetic: `fill` (linear), `backward` and `forward`."""
         ...
 
     def carry(self, *arguments: Any) -> None:
         """Carry mean features along the edges; see `kernels.means.carry`. The gains are the host's."""
         ...
 
-    def rewards(self, mdp: MDP, thetas: FloatArray) -> EngineRewards:
+    def rewards(self, mdp: MDP, thetas: FloatArray) -> OrderedRewards:
         """Return the rewards of the host's thetas (K, d), which must be finite."""
         ...
 
@@ -170,21 +170,21 @@ class HostBackend:
         return self.compiled.edge_weights(log)
 
     def sweeps(self, log: bool) -> Any:
-        """Return the module of a number space."""
+        """Return the module of an arithmetic."""
         return kernels_of(log)
 
     def carry(self, *arguments: Any) -> None:
         """Carry mean features along the edges."""
         hessian.carry(*arguments)
 
-    def rewards(self, mdp: MDP, thetas: FloatArray) -> EngineRewards:
-        """Return the MDP's rewards in engine order."""
+    def rewards(self, mdp: MDP, thetas: FloatArray) -> OrderedRewards:
+        """Return the MDP's rewards in graph order."""
         with np.errstate(over="ignore", invalid="ignore"):
             node, edge = mdp.rewards(thetas)
         check_rewards(node, edge)
         if edge is not None:
             edge = np.ascontiguousarray(edge[self.graph.edge_order])
-        return EngineRewards(np.ascontiguousarray(node[self.graph.order]), edge)
+        return OrderedRewards(np.ascontiguousarray(node[self.graph.order]), edge)
 
     def log_growth(self, rewards: Rewards, discount: FloatArray, n_columns: int) -> FloatArray:
         """Return the bound of a step's growth."""
@@ -200,7 +200,7 @@ class HostBackend:
         return np.asarray(np.ascontiguousarray(values.T).sum(axis=1))
 
     def dense_features(self, mdp: MDP) -> tuple[FloatArray, FloatArray | None]:
-        """Return dense features in engine order."""
+        """Return dense features in graph order."""
         return dense_features(mdp, self.compiled)
 
     def expected_features(self, mdp: MDP, node: FloatArray, edge: FloatArray | None) -> FloatArray:

@@ -22,8 +22,8 @@ from limiirl.mdp import MDP, FeatureMatrix
 class CompiledMDP:
     """The graph that an engine sweeps over, and the way from its edges back to the MDP's.
 
-    An *engine edge* joins two states. Where actions and edges bring no reward of their own, all MDP edges from s to
-    s' are one engine edge, whose weight is the q-mass sum_a T(s, a, s'); it may exceed 1. `edge_of` (E,) maps MDP
+    A *graph edge* joins two states. Where actions and edges bring no reward of their own, all MDP edges from s to
+    s' are one graph edge, whose weight is the q-mass sum_a T(s, a, s'); it may exceed 1. `edge_of` (E,) maps MDP
     edges to the edges that `graph` was built from, and `mass` holds these edges' weights.
     """
 
@@ -50,7 +50,7 @@ class CompiledMDP:
         return (None, None) if out is None or into is None else (np.log(out), np.log(into))
 
     def spread(self, into: FloatArray) -> FloatArray:
-        """Turn numbers (E', K) on engine edges, sorted by target, into (E, K) on MDP edges, shared by probability."""
+        """Turn numbers (E', K) on graph edges, sorted by target, into (E, K) on MDP edges, shared by probability."""
         given = np.empty_like(into)
         given[self.graph.edge_order[self.graph.in_edge]] = into
         share = self.prob / self.mass[self.edge_of]
@@ -58,7 +58,7 @@ class CompiledMDP:
 
     @cached_property
     def members(self) -> tuple[NDArray[np.int64], FloatArray]:
-        """Return the MDP edges sorted by engine edge (as built), and the running total of their probabilities."""
+        """Return the MDP edges sorted by graph edge (as built), and the running total of their probabilities."""
         order = np.argsort(self.edge_of, kind="stable")
         return order, np.concatenate([[0.0], np.cumsum(self.prob[order])])
 
@@ -119,7 +119,7 @@ def edge_parts(mdp: MDP) -> list[FeatureMatrix]:
 def dense_features(mdp: MDP, compiled: CompiledMDP) -> tuple[FloatArray, FloatArray | None]:
     """Return dense features of states (S, d) and of edges sorted by target (E, d), each in its own columns of theta.
 
-    The second is None where edges bear none. Only then are edges merged: here, MDP edges and engine edges are the same.
+    The second is None where edges bear none. Only then are edges merged: here, MDP edges and graph edges are the same.
     """
     graph = compiled.graph
     phi = np.zeros((mdp.n_states, mdp.n_features))

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from limiirl._typing import FloatArray
-from limiirl.irl.maxent.backends import EngineRewards, check_rewards
+from limiirl.irl.maxent.backends import OrderedRewards, check_rewards
 from limiirl.irl.maxent.compiled import compile_mdp, dense_features, edge_parts
 from limiirl.kernels.gpu import forward_backward
 from limiirl.kernels.gpu.device import Device, faults
@@ -108,15 +108,15 @@ class GpuBackend:
         return self._weights[log]
 
     def sweeps(self, log: bool) -> LinearSweeps | LogSweeps:
-        """Return the twin of a number space."""
+        """Return the twin of an arithmetic."""
         return self._sweeps[log]
 
     def carry(self, *arguments: Any) -> None:
         """Carry mean features along the edges."""
         forward_backward.carry(self.device, *arguments)
 
-    def rewards(self, mdp: MDP, thetas: FloatArray) -> EngineRewards:
-        """Compute the rewards on the device, in engine order."""
+    def rewards(self, mdp: MDP, thetas: FloatArray) -> OrderedRewards:
+        """Compute the rewards on the device, in graph order."""
         ds = mdp.n_state_features
         if self._state is None:
             node = self.xp.zeros((mdp.n_states, thetas.shape[0]))
@@ -127,7 +127,7 @@ class GpuBackend:
             if values is not None and not np.all(np.isfinite(self.take(self.column_sums(values)))):
                 with np.errstate(over="ignore", invalid="ignore"):
                     check_rewards(*mdp.rewards(thetas))  # it was the sum alone, or the error says which
-        return EngineRewards(node, edge)
+        return OrderedRewards(node, edge)
 
     def log_growth(self, rewards: Rewards, discount: FloatArray, n_columns: int) -> FloatArray:
         """Return the bound of a step's growth."""
@@ -144,7 +144,7 @@ class GpuBackend:
         return forward_backward.column_sums(self.device, self.xp.ascontiguousarray(values))
 
     def dense_features(self, mdp: MDP) -> tuple[Any, Any]:
-        """Return dense features in engine order, kept for the next Hessian."""
+        """Return dense features in graph order, kept for the next Hessian."""
         if self._dense is None:
             phi, edge_phi = dense_features(mdp, self.host)
             self._dense = self.put(phi), None if edge_phi is None else self.put(edge_phi)

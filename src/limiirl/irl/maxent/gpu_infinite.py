@@ -1,4 +1,4 @@
-"""`GpuInfiniteEngine`: sums over trajectories of any length on a GPU, several rewards at once.
+"""`GpuInfinitePathSums`: sums over trajectories of any length on a GPU, several rewards at once.
 
 A trajectory is a way from an entrance, which leads to the states where it may start, to an exit, which the states where
 it may end lead to: `GpuGoalValues` sums over these. What a fit asks for again and again is computed there, log Z and
@@ -20,7 +20,7 @@ from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.destination.gpu import GpuGoalValues, GpuPathSums
 from limiirl.irl.maxent.compiled import edge_parts
 from limiirl.irl.maxent.gpu import side_by_side
-from limiirl.irl.maxent.infinite_horizon import NEARLY_SINGULAR, InfiniteEngine
+from limiirl.irl.maxent.infinite_horizon import NEARLY_SINGULAR, InfinitePathSums
 from limiirl.kernels.gpu.device import Device, faults
 from limiirl.mdp import MDP
 
@@ -48,8 +48,8 @@ class _Augmented(NamedTuple):
     exit: int
 
 
-class GpuInfiniteEngine(InfiniteEngine):
-    """`InfiniteEngine` on a device.
+class GpuInfinitePathSums(InfinitePathSums):
+    """`InfinitePathSums` on a device.
 
     Parameters
     ----------
@@ -88,14 +88,14 @@ class GpuInfiniteEngine(InfiniteEngine):
 
     def log_partition(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
         """Return log_Z (K,); the gradient costs as much again, and few ask for one without the other."""
-        return self.expectation(thetas, starts=starts)[0]
+        return self.value_and_grad(thetas, starts=starts)[0]
 
     @faults()
-    def expectation(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+    def value_and_grad(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
         """Return log_Z (K,) and its gradient (K, d), the expected features."""
         K = thetas.shape[0]
         if starts is not None and not self.by_start:  # the entrance leads to those of p0
-            return super().expectation(thetas, starts=starts)
+            return super().value_and_grad(thetas, starts=starts)
         begin, weights = self._begin(starts, K)
         log_Z, expected = np.full(K, np.nan), np.zeros(thetas.shape)
         if not np.any(begin < 0):  # else no trajectory from there ends, and the CPU says from where
@@ -105,7 +105,7 @@ class GpuInfiniteEngine(InfiniteEngine):
                 log_Z[part], expected[part] = self._together(thetas[part], begin, weights[:, part], mine)
         for k in np.flatnonzero(np.isnan(log_Z)):
             mine = None if starts is None else starts[:, k : k + 1]
-            log_Z[k : k + 1], expected[k : k + 1] = super().expectation(thetas[k : k + 1], starts=mine)
+            log_Z[k : k + 1], expected[k : k + 1] = super().value_and_grad(thetas[k : k + 1], starts=mine)
         return log_Z, expected
 
     def _together(

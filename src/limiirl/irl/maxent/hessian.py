@@ -6,7 +6,7 @@ forward along the edges by `kernels.means.carry`, and
     E[F F'] = X + X' - sum_t gamma^2t Phi' diag(p_t) Phi,      X = Phi' sum_t gamma^t diag(p_t) m_t
 
 because each pair of steps is counted once by the later of the two (edges likewise). One forward recursion with d
-columns suffices, and it works on probabilities, so that it needs no number space of its own.
+columns suffices, and it works on probabilities, so that it needs no arithmetic of its own.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 
 from limiirl._typing import FloatArray
 from limiirl.errors import NumericalError
-from limiirl.irl.maxent.messages import Pass
+from limiirl.irl.maxent.messages import ForwardBackward
 from limiirl.kernels.graph import owners
 from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
-    from limiirl.irl.maxent.path_sums import FiniteEngine
+    from limiirl.irl.maxent.path_sums import FinitePathSums
 
 
-def covariance(engine: FiniteEngine, theta: FloatArray, starts: FloatArray | None = None) -> FloatArray:
+def covariance(engine: FinitePathSums, theta: FloatArray, starts: FloatArray | None = None) -> FloatArray:
     """Return the Hessian (d, d) of log_Z at theta (d,): Cov[F], or its mean over starts in a model by start.
 
     `starts` (S,) replaces p0 as the distribution of start states.
@@ -53,7 +53,7 @@ def check_covariance(mdp: MDP, found: FloatArray) -> FloatArray:
 class _Moments:
     """First and second moments of the path features, accumulated step by step."""
 
-    def __init__(self, engine: FiniteEngine) -> None:
+    def __init__(self, engine: FinitePathSums) -> None:
         self.engine, self.backend = engine, engine.backend
         xp = self.backend.xp
         self.phi, self.edge_phi = self.backend.dense_features(engine.mdp)
@@ -95,7 +95,7 @@ class _Moments:
         return self.backend.take(cross + cross.T - own), self.backend.take(mean)
 
 
-def _between_starts(engine: FiniteEngine, run: Pass, starts: FloatArray | None) -> FloatArray:
+def _between_starts(engine: FinitePathSums, run: ForwardBackward, starts: FloatArray | None) -> FloatArray:
     """Return sum_s c(s) E[F | s] E[F | s]', by carrying mean features backwards from the last step to the first."""
     backend = engine.backend
     graph, xp = backend.graph, backend.xp

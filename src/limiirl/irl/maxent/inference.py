@@ -12,12 +12,12 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
-from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
-from limiirl.irl.maxent.likelihood import Evidence
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
+from limiirl.irl.maxent.likelihood import ObservedPaths
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.irl.maxent.viterbi import Heaviest, Layers, connected, heaviest_of_any_length
 
-Engine = FiniteEngine | InfiniteEngine
+Engine = FinitePathSums | InfinitePathSums
 # Entries from which on a policy is returned as a sparse array.
 
 
@@ -42,7 +42,7 @@ class NextActions(NamedTuple):
     stop: FloatArray
 
 
-class Outlook(NamedTuple):
+class Continuations(NamedTuple):
     """What lies ahead of n places, a place being a state at a step, for K intents.
 
     Attributes
@@ -89,7 +89,9 @@ class Outlook(NamedTuple):
             return np.asarray(shift + np.log(total))
 
 
-def look_ahead(engine: Engine, thetas: FloatArray, step: IntArray, state: IntArray, firsts: IntArray) -> Outlook:
+def continuations(
+    engine: Engine, thetas: FloatArray, step: IntArray, state: IntArray, firsts: IntArray
+) -> Continuations:
     """Return what lies ahead of states (n,) at steps (n,), and of first states (f,), in one sweep for all intents.
 
     Examples
@@ -97,8 +99,8 @@ def look_ahead(engine: Engine, thetas: FloatArray, step: IntArray, state: IntArr
     From state 0 one may stop, or take one of two edges, of which the first can be followed by another.
 
     >>> from limiirl.mdp import MDP
-    >>> engine = FiniteEngine(MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0]), 3)
-    >>> ahead = look_ahead(engine, np.zeros((1, 3)), np.array([0]), np.array([0]), np.array([0]))
+    >>> engine = FinitePathSums(MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0]), 3)
+    >>> ahead = continuations(engine, np.zeros((1, 3)), np.array([0]), np.array([0]), np.array([0]))
     >>> np.exp(ahead.log_move + ahead.log_factor[ahead.owner]).ravel(), np.exp(ahead.log_first)
     (array([2., 1.]), array([[4.]]))
     """
@@ -107,7 +109,7 @@ def look_ahead(engine: Engine, thetas: FloatArray, step: IntArray, state: IntArr
     sizes = np.where(leaves, mdp.out_ptr[state + 1] - mdp.out_ptr[state], 0)
     ptr = np.concatenate([[0], np.cumsum(sizes)])
     edge = np.arange(ptr[-1]) + np.repeat(mdp.out_ptr[state] - ptr[:-1], sizes)
-    found = engine.ahead(
+    found = engine.backward_messages(
         thetas,
         np.concatenate([np.repeat(step + 1, sizes), np.zeros(firsts.size, dtype=np.int64)]),
         np.concatenate([mdp.dst[edge].astype(np.int64), firsts]),
@@ -124,20 +126,20 @@ def look_ahead(engine: Engine, thetas: FloatArray, step: IntArray, state: IntArr
         may_stop = may_stop | ~leaves
     log_stop = np.where(may_stop[:, None], -scale, -np.inf)
     log_first = found.value[edge.size :] + found.scale[edge.size :]
-    return Outlook(edge, ptr, log_move, log_stop, scale, found.log_Z, log_first)
+    return Continuations(edge, ptr, log_move, log_stop, scale, found.log_Z, log_first)
 
 
-def look_past(engine: Engine, thetas: FloatArray, demos: Demonstrations) -> Outlook:
+def prefix_continuations(engine: Engine, thetas: FloatArray, demos: Demonstrations) -> Continuations:
     """Return what lies ahead of the last states of prefixes, after checking them against the model."""
     validate.fits_model(engine.mdp, demos, "anywhere", engine.max_length)  # a prefix may break off anywhere
     firsts = demos.start_states if engine.by_start else np.empty(0, dtype=np.int64)
-    return look_ahead(engine, thetas, demos.lengths - 1, demos.last_states, firsts)
+    return continuations(engine, thetas, demos.lengths - 1, demos.last_states, firsts)
 
 
 def log_prob_prefix(engine: Engine, thetas: FloatArray, demos: Demonstrations) -> FloatArray:
     """Return (N, K) the log-probability that a trajectory begins so; see `MaxEnt.log_prob_prefix`."""
-    ahead = look_past(engine, thetas, demos)
-    log_weight = Evidence(engine.mdp, demos, by_start=engine.by_start).log_weight(thetas)
+    ahead = prefix_continuations(engine, thetas, demos)
+    log_weight = ObservedPaths(engine.mdp, demos, by_start=engine.by_start).log_weight(thetas)
     total = ahead.log_total() + ahead.log_factor
     log_Z = ahead.log_Z
     if log_Z is None:
@@ -149,7 +151,7 @@ def log_prob_prefix(engine: Engine, thetas: FloatArray, demos: Demonstrations) -
 
 def next_actions(engine: Engine, thetas: FloatArray, demos: Demonstrations) -> NextActions:
     """Return what comes next after each prefix; see `MaxEnt.next_actions`."""
-    mdp, ahead = engine.mdp, look_past(engine, thetas, demos)
+    mdp, ahead = engine.mdp, prefix_continuations(engine, thetas, demos)
     total = ahead.log_total()
     total = np.where(total > -np.inf, total, 0.0)  # then all parts are -inf, and their probabilities 0
     action = np.zeros((len(demos), thetas.shape[0], mdp.n_actions))
@@ -165,11 +167,11 @@ def policy(engine: Engine, theta: FloatArray, step: object) -> FloatArray:
     """Return (S, A) the probability of each action for those who go on; see `MaxEnt.policy`."""
     mdp, t = engine.mdp, _step(step, engine.max_length)
     states = np.arange(mdp.n_states)
-    ahead = look_ahead(engine, theta[None], np.full(mdp.n_states, t), states, states)
+    ahead = continuations(engine, theta[None], np.full(mdp.n_states, t), states, states)
     total = ahead.log_total(stop=False)
     total = np.where(total > -np.inf, total, 0.0)
     move = np.exp(ahead.log_move - total[ahead.owner])[:, 0]
-    if isinstance(engine, InfiniteEngine):  # a state that no start leads to may lead to some that a start leads to
+    if isinstance(engine, InfinitePathSums):  # a state that no start leads to may lead to some that a start leads to
         move[ahead.log_first[ahead.owner, 0] == -np.inf] = 0.0
     shape = (mdp.n_states, mdp.n_actions)
     return sparse.csr_array((move, (mdp.src[ahead.edge], mdp.act[ahead.edge])), shape=shape).toarray()
@@ -206,7 +208,7 @@ def most_likely(engine: Engine, theta: FloatArray, start: object, goal: object) 
 def _heaviest(engine: Engine, theta: FloatArray, start: int, goal: int, starts: FloatArray | None) -> Heaviest:
     """Return the heaviest trajectory between two states, or say that there is none."""
     only_last = engine.stop == "terminal_or_max_length" and not engine.mdp.terminal[goal]
-    if isinstance(engine, InfiniteEngine):
+    if isinstance(engine, InfinitePathSums):
         found, which, remedy = None, "No trajectory", "Choose another goal."
         if connected(engine.mdp, start, goal):
             found = heaviest_of_any_length(engine.mdp, theta, engine.log_beta(theta, starts), start, goal)

@@ -1,4 +1,4 @@
-"""`InfiniteEngine`: sums over trajectories of any length, for discount 1, by two sparse solves instead of sweeps.
+"""`InfinitePathSums`: sums over trajectories of any length, for discount 1, by two sparse solves instead of sweeps.
 
 With W(s, s') = x(s, s') w(s') the messages are beta = (I - W)^-1 end and alpha = (I - W')^-1 alpha_0. The sum is
 finite if and only if the spectral radius of W is below 1 on the states that matter. The solve itself proves it: if (I
@@ -23,7 +23,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl.maxent.compiled import compile_mdp, dense_features, expected_features
 from limiirl.irl.maxent.hessian import check_covariance
-from limiirl.irl.maxent.path_sums import Ahead, Totals
+from limiirl.irl.maxent.path_sums import BackwardMessages, ExpectedCounts
 from limiirl.irl.maxent.sampling import Onward, draw_starts, walk
 from limiirl.kernels.elimination.symbolic import diagonal_lu
 from limiirl.kernels.graph import Rewards, owners
@@ -36,7 +36,7 @@ _SINGULAR = 1e12
 
 @dataclass(eq=False)
 class _Solution:
-    """One intent, solved; arrays are in engine order and zero on states that do not matter."""
+    """One intent, solved; arrays are in graph order and zero on states that do not matter."""
 
     lu: Any
     keep: NDArray[np.intp]
@@ -51,8 +51,8 @@ class _Solution:
         return found
 
 
-class InfiniteEngine:
-    """All trajectories of an MDP with discount 1, of any length; the methods are those of `FiniteEngine`.
+class InfinitePathSums:
+    """All trajectories of an MDP with discount 1, of any length; the methods are those of `FinitePathSums`.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class InfiniteEngine:
     1/2.
 
     >>> mdp = MDP.from_edges([0], [0], n_states=1)
-    >>> np.exp(InfiniteEngine(mdp).log_partition(np.log([[0.5]])))
+    >>> np.exp(InfinitePathSums(mdp).log_partition(np.log([[0.5]])))
     array([1.])
     """
 
@@ -94,7 +94,9 @@ class InfiniteEngine:
         self._end = np.ones(mdp.n_states) if stop == "anywhere" else mdp.terminal[self.graph.order].astype(np.float64)
         self._p0 = mdp.p0[self.graph.order]
 
-    def totals(self, thetas: FloatArray, *, starts: FloatArray | None = None, edges: bool | None = None) -> Totals:
+    def expected_counts(
+        self, thetas: FloatArray, *, starts: FloatArray | None = None, edges: bool | None = None
+    ) -> ExpectedCounts:
         """Return log_Z (K,) and the expected numbers of visits to states (S, K) and of uses of edges (E, K)."""
         edges = bool(self.mdp.n_action_features or self.mdp.n_edge_features) if edges is None else edges
         log_Z, node = np.empty(thetas.shape[0]), np.empty((self.mdp.n_states, thetas.shape[0]))
@@ -113,16 +115,16 @@ class InfiniteEngine:
                 raise NumericalError(
                     f"The expected count of {what} {row} left the range of float64. Use smaller rewards."
                 )
-        return Totals(log_Z, node, None if edge is None else self.compiled.spread(edge))
+        return ExpectedCounts(log_Z, node, None if edge is None else self.compiled.spread(edge))
 
-    def expectation(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+    def value_and_grad(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
         """Return log_Z (K,) and its gradient (K, d), the expected features."""
-        found = self.totals(thetas, starts=starts)
+        found = self.expected_counts(thetas, starts=starts)
         return found.log_Z, expected_features(self.mdp, found.node, found.edge)
 
     def log_partition(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
         """Return log_Z (K,)."""
-        return self.totals(thetas, starts=starts, edges=False).log_Z
+        return self.expected_counts(thetas, starts=starts, edges=False).log_Z
 
     def log_partition_by_start(self, thetas: FloatArray) -> FloatArray:
         """Return log Z(s) (S, K); -inf for states that no start leads to."""
@@ -143,7 +145,9 @@ class InfiniteEngine:
             found[self.graph.order] = np.log(solution.beta)
         return found
 
-    def ahead(self, thetas: FloatArray, step: NDArray[np.int64], state: NDArray[np.int64]) -> Ahead:
+    def backward_messages(
+        self, thetas: FloatArray, step: NDArray[np.int64], state: NDArray[np.int64]
+    ) -> BackwardMessages:
         """Return what lies ahead of states (m,) at steps (m,); -inf where no start leads, or no trajectory can end."""
         value, starts = np.full((step.size, thetas.shape[0]), -np.inf), None
         if self.by_start:  # starts from which no trajectory ends are no reason to refuse the others
@@ -155,7 +159,7 @@ class InfiniteEngine:
                 log_beta = self.log_beta(theta, starts)
                 value[:, k] = log_beta[state] + np.where(step > 0, node[state, k], 0.0)
                 log_Z[k] = logsumexp((np.log(self.mdp.p0[used]) + node[used, k]) + log_beta[used])
-        return Ahead(None if self.by_start else log_Z, value, np.zeros_like(value))
+        return BackwardMessages(None if self.by_start else log_Z, value, np.zeros_like(value))
 
     def covariance(self, theta: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
         """Return the Hessian (d, d) of log_Z at theta (d,): the covariance of the path features."""
@@ -276,7 +280,7 @@ class InfiniteEngine:
         return lu
 
     def _relevant(self, starts: FloatArray | None) -> NDArray[np.intp]:
-        """Return the states that lie on some trajectory, ascending, in engine order."""
+        """Return the states that lie on some trajectory, ascending, in graph order."""
         given = self._p0 if starts is None else starts[self.graph.order]
         links = self._links()
         reached = _reach(links, given > 0)
@@ -291,7 +295,7 @@ class InfiniteEngine:
         return np.flatnonzero(reached)
 
     def _ending(self) -> NDArray[np.bool_]:
-        """Return (S,), in engine order, from which states a trajectory can end."""
+        """Return (S,), in graph order, from which states a trajectory can end."""
         return _reach(self._links().T.tocsr(), self._end > 0)
 
     def _links(self) -> Any:

@@ -14,8 +14,8 @@ from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations, feature_counts
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.maxent.compiled import expected_features
-from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
-from limiirl.irl.maxent.path_sums import FiniteEngine
+from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.irl.optim.projected_newton import Box
 from limiirl.mdp import MDP
 
@@ -29,7 +29,7 @@ class _Unrecorded(NamedTuple):
     edge: NDArray[np.int64]
 
 
-class Demonstrated(NamedTuple):
+class ObservedMoments(NamedTuple):
     """What K weightings of demonstrations, each summing to 1, say to a fit.
 
     Attributes
@@ -46,7 +46,7 @@ class Demonstrated(NamedTuple):
     weights: FloatArray | None
 
 
-class Evidence:
+class ObservedPaths:
     """Demonstrations in an MDP as a function of the reward: the log of q(tau) exp(theta . F(tau)).
 
     Where actions were not recorded, it is the log of the sum over them.
@@ -85,11 +85,11 @@ class Evidence:
         """Whether the features of every demonstration are known, so that its log-weight is linear in theta."""
         return self._unrecorded is None
 
-    def demonstrated(self, weights: FloatArray) -> Demonstrated:
+    def moments(self, weights: FloatArray) -> ObservedMoments:
         """Return what weights (N, K) say to a fit; each column is first scaled to sum to 1."""
         scaled = weights / weights.sum(axis=0)
         starts = self.starts(scaled) if self.by_start else None
-        return Demonstrated(scaled.T @ self.features, starts, None if self.fixed else scaled)
+        return ObservedMoments(scaled.T @ self.features, starts, None if self.fixed else scaled)
 
     def starts(self, weights: FloatArray) -> FloatArray:
         """Return (S, K): how the start states of the demonstrations are distributed under weights (N, K)."""
@@ -149,19 +149,19 @@ class PathLikelihood:
 
     Parameters
     ----------
-    evidence : Evidence, optional
+    observed : ObservedPaths, optional
         Asked about unrecorded actions only, where `demonstrated` has weights.
     ridge : (K,)
     """
 
     def __init__(
         self,
-        engine: FiniteEngine | InfiniteEngine,
-        evidence: Evidence | None,
-        demonstrated: Demonstrated,
+        engine: FinitePathSums | InfinitePathSums,
+        observed: ObservedPaths | None,
+        demonstrated: ObservedMoments,
         ridge: FloatArray,
     ) -> None:
-        self.engine, self.evidence, self.ridge = engine, evidence, ridge
+        self.engine, self.observed, self.ridge = engine, observed, ridge
         self.mean_features, self._starts, self._weights = demonstrated
 
     @property
@@ -174,7 +174,7 @@ class PathLikelihood:
         starts = None if self._starts is None else self._starts[:, which]
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                log_Z, expected = self.engine.expectation(thetas, starts=starts)
+                log_Z, expected = self.engine.value_and_grad(thetas, starts=starts)
         except (DivergentPartition, NumericalError):
             if len(which) == 1:
                 return np.array([np.inf]), np.zeros_like(thetas)
@@ -191,9 +191,9 @@ class PathLikelihood:
         linear = np.sum(self.mean_features[which] * thetas, axis=1)
         values = log_Z - linear + 0.5 * self.ridge[which] * np.sum(thetas**2, axis=1)
         gradients = gradients + self.ridge[which, None] * thetas
-        if self._weights is not None and self.evidence is not None:
+        if self._weights is not None and self.observed is not None:
             for j, k in enumerate(which):
-                value, gradient = self.evidence.correction(thetas[j], self._weights[:, k])
+                value, gradient = self.observed.correction(thetas[j], self._weights[:, k])
                 values[j] -= value
                 gradients[j] -= gradient
         return values, gradients
@@ -208,13 +208,13 @@ class PathLikelihood:
         return np.asarray(found + self.ridge[k] * np.eye(theta.size))
 
 
-def feasible_start(engine: FiniteEngine | InfiniteEngine, box: Box) -> FloatArray:
+def feasible_start(engine: FinitePathSums | InfinitePathSums, box: Box) -> FloatArray:
     """Return a point (d,) within the bounds where the sum over trajectories is finite: 0, or else growing costs.
 
     A cost is a parameter of the sign that makes its feature, summed over states and edges, a loss.
     """
     mdp = engine.mdp
-    if isinstance(engine, FiniteEngine):  # a finite sum is finite everywhere
+    if isinstance(engine, FinitePathSums):  # a finite sum is finite everywhere
         return box.clip(np.zeros(mdp.n_features))
     start = box.clip(np.zeros(mdp.n_features))
     against = np.sign(expected_features(mdp, np.ones((mdp.n_states, 1)), np.ones((mdp.n_edges, 1)))[0])

@@ -1,4 +1,4 @@
-"""`Pass`: the backward sweep for a few intents in one number space, and the forward sweeps that may follow it.
+"""`ForwardBackward`: the backward sweep for a few intents in one arithmetic, and the forward sweeps that may follow it.
 
 Keeping the backward messages: all of them, or every so many and the rest again when the forward sweep comes by.
 """
@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter, NumericalError
-from limiirl.irl.maxent.backends import EngineRewards
-from limiirl.kernels.graph import Alpha, Rewards, Tally, Weights, owners
+from limiirl.irl.maxent.backends import OrderedRewards
+from limiirl.kernels.graph import Alpha, CountBuffers, Rewards, Weights, owners
 
 if TYPE_CHECKING:
-    from limiirl.irl.maxent.path_sums import FiniteEngine
+    from limiirl.irl.maxent.path_sums import FinitePathSums
 
 _LN2 = float(np.log(2.0))
 
 
-class Pass:
+class ForwardBackward:
     """A backward sweep that has been run, ready to be followed by forward sweeps.
 
     Its messages lie in the engine's memory, so that it is of use until the engine begins the next.
@@ -33,12 +33,12 @@ class Pass:
     Attributes
     ----------
     log_Z : (K,), on the host; the rest is where the engine computes
-    log_Z_by_start : (S, K), in engine order
-    start_visits : (S, K), in engine order
+    log_Z_by_start : (S, K), in graph order
+    start_visits : (S, K), in graph order
         p_0, the probability of each start state.
     """
 
-    def __init__(self, engine: FiniteEngine, rewards: EngineRewards, starts: Any, log: bool) -> None:
+    def __init__(self, engine: FinitePathSums, rewards: OrderedRewards, starts: Any, log: bool) -> None:
         self.engine, self.log = engine, log
         self.backend, self.xp = engine.backend, engine.backend.xp
         self.graph = engine.backend.graph
@@ -53,7 +53,7 @@ class Pass:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             self._start(rewards.node, starts)
 
-    def _directions(self, rewards: EngineRewards) -> tuple[Rewards, Rewards]:
+    def _directions(self, rewards: OrderedRewards) -> tuple[Rewards, Rewards]:
         engine = self.engine
         steady = engine.mdp.gamma == 1.0
         prob_out, prob_in = self.backend.edge_weights(self.log)
@@ -153,7 +153,7 @@ class Pass:
             xp.any(impossible) if self.engine.by_start else xp.any(xp.all(impossible | ~used, axis=0))
         ):
             if not self.log:  # log space can tell whether there was nothing, or whether it underflowed
-                Pass(self.engine, EngineRewards(self._node, self._edge), self._starts, True)
+                ForwardBackward(self.engine, OrderedRewards(self._node, self._edge), self._starts, True)
                 self._sweep_back(self._node)  # the two share their messages' memory
                 self._raise_where_lost(used)
             state = int(self.engine.graph.order[int(xp.argmax(xp.any(impossible, axis=1)))])
@@ -178,10 +178,10 @@ class Pass:
                 where = f"step {t + i}, state {order[int(xp.argmax(lost[i])) // self.n_columns]}"
         raise NumericalError(
             f"The weights of trajectories left the range of float64 at {where}. "
-            "Use number_space='auto' or 'log', or smaller rewards."
+            "Use arithmetic='auto' or 'log', or smaller rewards."
         )
 
-    def forward(self, gain: FloatArray, tally: Tally) -> None:
+    def forward(self, gain: FloatArray, tally: CountBuffers) -> None:
         """Sweep forward over all steps, adding gain_t (the host's) times the probabilities of step t to the tallies."""
         alpha, gain = self.alpha(), self.backend.put(gain)
         for t, rows, exponents in self.messages.stretches(self.resume):
@@ -199,7 +199,7 @@ class Pass:
                 visits = self.xp.empty((n, self.out.node.size))
                 share = self.xp.empty((n, self.graph.n_edges * self.n_columns))
                 part = rows[i : i + n + 1], exponents[i : i + n + 1]
-                self._carry(first + i, *part, alpha, self.engine.steps, Tally(None, None, visits, share))
+                self._carry(first + i, *part, alpha, self.engine.steps, CountBuffers(None, None, visits, share))
                 yield first + i + 1, visits, share
 
     def visits(self) -> Iterator[tuple[int, Any]]:
@@ -207,7 +207,7 @@ class Pass:
         alpha = self.alpha()
         for first, rows, exponents in self.messages.stretches(self.resume):
             visits = self.xp.empty((rows.shape[0] - 1, self.out.node.size))
-            self._carry(first, rows, exponents, alpha, self.engine.steps, Tally(None, None, visits, None))
+            self._carry(first, rows, exponents, alpha, self.engine.steps, CountBuffers(None, None, visits, None))
             yield first + 1, visits
 
     def departures(self) -> Iterator[tuple[int, Any]]:
@@ -235,7 +235,7 @@ class Pass:
                 yield t, xp.where(xp.isnan(share), 0.0, xp.exp(share))
 
     def ahead(self, step: NDArray[np.int64], at: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
-        """Return the stored messages (m, K) of states `at` (m,), in engine order, at steps (m,), and log scales (m, K).
+        """Return the stored messages (m, K) of states `at` (m,), in graph order, at steps (m,), and log scales (m, K).
 
         They are those of beta_0 at step 0, and of u_t = w_t beta_t after it. One stream of the stretches serves all.
         All these arrays are the host's.
@@ -253,9 +253,9 @@ class Pass:
                 break
         return value, scale if self.log else scale * _LN2
 
-    def in_log_space(self) -> Pass:
+    def in_log_space(self) -> ForwardBackward:
         """Run the same sweep in log space; it takes over the memory of this one."""
-        return Pass(self.engine, EngineRewards(self._node, self._edge), self._starts, True)
+        return ForwardBackward(self.engine, OrderedRewards(self._node, self._edge), self._starts, True)
 
     def _log_row(self, row: Any) -> Any:
         """Return the logarithms of a stored row, without its exponent."""
@@ -271,7 +271,7 @@ class Pass:
         value[0, : self.out.node.size] = self._alpha0.ravel()
         return Alpha(value, self._alpha_exponent.copy(), self._log_norm)
 
-    def _carry(self, t: int, rows: Any, exponents: Any, alpha: Alpha, gain: Any, tally: Tally) -> None:
+    def _carry(self, t: int, rows: Any, exponents: Any, alpha: Alpha, gain: Any, tally: CountBuffers) -> None:
         self.kernels.forward(
             self.graph.into, self.into, self.into_weights, rows, exponents, alpha, gain, tally, t, self.columns
         )

@@ -18,16 +18,16 @@ from limiirl.irl.base import FitResult
 from limiirl.irl.device import choose_backend, choose_device
 from limiirl.irl.identifiability import null_directions, variation
 from limiirl.irl.maxent import inference
-from limiirl.irl.maxent.backends import SPACES
-from limiirl.irl.maxent.infinite_horizon import InfiniteEngine
-from limiirl.irl.maxent.likelihood import Evidence, PathLikelihood, feasible_start
-from limiirl.irl.maxent.path_sums import FiniteEngine, Totals
-from limiirl.irl.maxent.problem import PreparedMaxEnt
+from limiirl.irl.maxent.backends import ARITHMETICS
+from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
+from limiirl.irl.maxent.likelihood import ObservedPaths, PathLikelihood, feasible_start
+from limiirl.irl.maxent.path_sums import ExpectedCounts, FinitePathSums
+from limiirl.irl.maxent.problem import MaxEntProblem
 from limiirl.irl.optim.solvers import SOLVERS
-from limiirl.irl.problem import Prepared
+from limiirl.irl.problem import FitProblem
 from limiirl.mdp import MDP
 
-Engine = FiniteEngine | InfiniteEngine
+Engine = FinitePathSums | InfinitePathSums
 
 
 class MaxEnt(BaseEstimator):  # type: ignore[misc]
@@ -59,7 +59,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         that is above 1.
     max_evaluations : int
         Cap on values with gradients in `fit`; the best point is kept.
-    number_space : {"auto", "linear", "log"}
+    arithmetic : {"auto", "linear", "log"}
         "auto" computes in linear space where a rigorous bound allows it, else in log space. For a finite `max_length`;
         any length is solved in linear space.
     max_memory : float or None
@@ -102,7 +102,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         solver: str = "newton",
         tol: float = 1e-6,
         max_evaluations: int = 1000,
-        number_space: str = "auto",
+        arithmetic: str = "auto",
         max_memory: float | None = None,
         device: str = "cpu",
     ) -> None:
@@ -114,7 +114,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         self.solver = solver
         self.tol = tol
         self.max_evaluations = max_evaluations
-        self.number_space = number_space
+        self.arithmetic = arithmetic
         self.max_memory = max_memory
         self.device = device
 
@@ -124,7 +124,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
 
     def expected_features(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
         """Return E[F] (K, d), the exact gradient of `log_partition`."""
-        return self._engine(mdp).expectation(mdp.check_thetas(thetas))[1]
+        return self._engine(mdp).value_and_grad(mdp.check_thetas(thetas))[1]
 
     def hessian(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return the Hessian (d, d) of `log_partition` at theta (d,): the covariance of the path features."""
@@ -142,7 +142,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
     def time_marginals(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return p_t(s) (L, S) for theta (d,): the probability of being in s at step t."""
         engine = self._engine(mdp)
-        if not isinstance(engine, FiniteEngine):
+        if not isinstance(engine, FinitePathSums):
             raise InvalidParameter(
                 "time_marginals needs a last step; max_length is inf. Use a model with a finite max_length."
             )
@@ -155,7 +155,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         """
         engine = self._engine(mdp)
         validate.fits_model(mdp, demos, self.stop, engine.max_length)
-        ready = PreparedMaxEnt(self, mdp, demos, Groups.from_labels(None, len(demos)), engine)
+        ready = MaxEntProblem(self, mdp, demos, Groups.from_labels(None, len(demos)), engine)
         return ready.log_prob(mdp.check_thetas(thetas))
 
     def fit(
@@ -206,7 +206,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
             return null_directions(*variation(mdp, engine.max_length, engine.by_start))
         starts = starts if engine.by_start else None
         covariance = engine.covariance(theta, starts=starts)
-        mean = engine.expectation(theta[None], starts=None if starts is None else starts[:, None])[1][0]
+        mean = engine.value_and_grad(theta[None], starts=None if starts is None else starts[:, None])[1][0]
         return null_directions(covariance, np.sqrt(np.diag(covariance) + mean**2))
 
     def fit_many(
@@ -292,20 +292,20 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         """
         return inference.most_likely(self._engine(mdp), validate.one_theta(mdp, theta), start, goal)
 
-    def _counts(self, mdp: MDP, thetas: ArrayLike) -> Totals:
+    def _counts(self, mdp: MDP, thetas: ArrayLike) -> ExpectedCounts:
         engine, checked = self._engine(mdp), mdp.check_thetas(thetas)
-        if isinstance(engine, FiniteEngine):
-            return engine.totals(checked, gain=np.ones(engine.max_length), edges=True)
-        return engine.totals(checked, edges=True)
+        if isinstance(engine, FinitePathSums):
+            return engine.expected_counts(checked, gain=np.ones(engine.max_length), edges=True)
+        return engine.expected_counts(checked, edges=True)
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
         """Minimise the objective of each column of weights (N, K); set `max_length_`, and forget an older `result_`."""
-        longest, engine = self._settled(mdp, demos)
+        longest, engine = self._resolve(mdp, demos)
         box = validate.box(self.bounds, mdp.feature_names)
-        evidence = Evidence(mdp, demos, by_start=engine.by_start)
+        observed = ObservedPaths(mdp, demos, by_start=engine.by_start)
         n_intents = weights.shape[1]
         ridge = np.full(n_intents, check_positive(self.ridge, "ridge", zero=True))
-        objective = PathLikelihood(engine, evidence, evidence.demonstrated(weights), ridge)
+        objective = PathLikelihood(engine, observed, observed.moments(weights), ridge)
         if starts is None:
             starts = np.tile(feasible_start(engine, box), (n_intents, 1))
         elif starts.shape[0] != n_intents:
@@ -320,15 +320,15 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         self.__dict__.pop("result_", None)
         return results
 
-    def prepare(self, mdp: MDP, demos: Demonstrations, units: Groups) -> Prepared:
+    def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
         """Return the model with the data of a mixture, for `IntentMixture`; sets `max_length_` as `fit` does."""
-        self.max_length_, engine = self._settled(mdp, validate.demonstrations(demos))
+        self.max_length_, engine = self._resolve(mdp, validate.demonstrations(demos))
         kind = type(self)
         if kind.log_prob is not MaxEnt.log_prob or kind._fit is not MaxEnt._fit or kind.fit is not MaxEnt.fit:
-            return Prepared(self, mdp, demos, units)  # a subclass with a likelihood of its own
-        return PreparedMaxEnt(self, mdp, demos, units, engine)
+            return FitProblem(self, mdp, demos, units)  # a subclass with a likelihood of its own
+        return MaxEntProblem(self, mdp, demos, units, engine)
 
-    def settle(self, mdp: MDP, longest: int) -> Engine:
+    def resolve_max_length(self, mdp: MDP, longest: int) -> Engine:
         """Return the engine of the model's trajectories, for data that are known by their longest demonstration alone.
 
         Sets `max_length_` as `fit` does.
@@ -337,7 +337,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         self.max_length_ = longest if self.max_length is None else validate.max_length(self.max_length)
         return self._engine(mdp, self.max_length_)
 
-    def _settled(self, mdp: MDP, demos: Demonstrations) -> tuple[float, Engine]:
+    def _resolve(self, mdp: MDP, demos: Demonstrations) -> tuple[float, Engine]:
         """Return the largest length, settled by demonstrations unless it is given, and the engine for it."""
         check_choice(self.solver, "solver", tuple(SOLVERS))
         longest = int(demos.lengths.max()) if self.max_length is None else validate.max_length(self.max_length)
@@ -349,7 +349,7 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         """Return an engine for the model's trajectories in an MDP, checking the model's parameters on the way."""
         validate.mdp(mdp)
         by_start = check_choice(self.condition, "condition", ("none", "start")) == "start"
-        check_choice(self.number_space, "number_space", SPACES)
+        check_choice(self.arithmetic, "arithmetic", ARITHMETICS)
         if self.max_memory is not None:
             check_positive(self.max_memory, "max_memory", zero=True)
         if longest is None and self.max_length is not None:
@@ -363,16 +363,16 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         if longest == math.inf:
             device = choose_device(self.device, mdp.n_states + mdp.n_edges)
             if device is None:
-                return InfiniteEngine(mdp, stop=self.stop, by_start=by_start)
-            from limiirl.irl.maxent.gpu_infinite import GpuInfiniteEngine
+                return InfinitePathSums(mdp, stop=self.stop, by_start=by_start)
+            from limiirl.irl.maxent.gpu_infinite import GpuInfinitePathSums
 
-            return GpuInfiniteEngine(mdp, device, stop=self.stop, by_start=by_start, max_bytes=self.max_memory)
-        return FiniteEngine(
+            return GpuInfinitePathSums(mdp, device, stop=self.stop, by_start=by_start, max_bytes=self.max_memory)
+        return FinitePathSums(
             mdp,
             int(longest),
             stop=self.stop,
             by_start=by_start,
-            number_space=self.number_space,
+            arithmetic=self.arithmetic,
             max_bytes=self.max_memory,
             backend=choose_backend(self.device, mdp),
         )

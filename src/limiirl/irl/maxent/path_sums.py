@@ -1,4 +1,4 @@
-"""`FiniteEngine`: sums over all trajectories of at most `max_length` states, their derivatives, and samples.
+"""`FinitePathSums`: sums over all trajectories of at most `max_length` states, their derivatives, and samples.
 
 The exact MaxEnt engine: sums over every trajectory of an MDP, their derivatives, and samples.
 """
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter, NumericalError
-from limiirl.irl.maxent.backends import LOSS, Backend, EngineRewards, HostBackend, check_space, log_loss_bound
+from limiirl.irl.maxent.backends import LOSS, Backend, HostBackend, OrderedRewards, check_arithmetic, log_loss_bound
 from limiirl.irl.maxent.compiled import compile_mdp
 from limiirl.irl.maxent.hessian import covariance
-from limiirl.irl.maxent.messages import KeptMessages, Messages, Pass
+from limiirl.irl.maxent.messages import ForwardBackward, KeptMessages, Messages
 from limiirl.irl.maxent.sampling import draw_starts, finite_steps, walk
 from limiirl.kernels.gpu.device import faults
-from limiirl.kernels.graph import Rewards, Tally
+from limiirl.kernels.graph import CountBuffers, Rewards
 from limiirl.mdp import MDP
 
 # Intents whose rewards are computed at a time: kernels are compiled for a number of columns, and a block of a GPU has
@@ -32,7 +32,7 @@ _HEAVY = 2048
 STOPS = ("anywhere", "terminal", "terminal_or_max_length")
 
 
-class Totals(NamedTuple):
+class ExpectedCounts(NamedTuple):
     """What a sweep finds: log_Z (K,), and counts of the MDP's states (S, K) and of its edges (E, K) or None."""
 
     log_Z: FloatArray
@@ -40,7 +40,7 @@ class Totals(NamedTuple):
     edge: FloatArray | None
 
 
-class Ahead(NamedTuple):
+class BackwardMessages(NamedTuple):
     """What lies ahead of m (step, state): log_Z (K,), or None by start, and log-weights value + scale, both (m, K).
 
     At step 0 it is the weight beta_0 of all ways to go on, stopping included; later the state's own reward is in it.
@@ -52,7 +52,7 @@ class Ahead(NamedTuple):
     scale: FloatArray
 
 
-class FiniteEngine:
+class FinitePathSums:
     """All trajectories of 1 to `max_length` states of an MDP, weighted by q(tau) exp(theta . F(tau)).
 
     Parameters
@@ -66,7 +66,7 @@ class FiniteEngine:
     by_start : bool
         False: trajectories start from p0, and Z sums over all starts. True: the model is conditioned on the start
         state; log_Z is then the mean of log Z(s) over the start distribution, p0 or the one given.
-    number_space : {"auto", "linear", "log"}
+    arithmetic : {"auto", "linear", "log"}
     max_bytes : float, optional
         Memory for messages, of each thread that uses the engine; beyond it they are recomputed from checkpoints. By
         default 1 GiB on the CPU, and half of what is free on a GPU.
@@ -78,7 +78,7 @@ class FiniteEngine:
     Two trajectories: 0 alone, and 0 then 1.
 
     >>> mdp = MDP.from_edges([0], [1], p0=[1, 0])
-    >>> FiniteEngine(mdp, 5).log_partition(np.zeros((1, 2)))
+    >>> FinitePathSums(mdp, 5).log_partition(np.zeros((1, 2)))
     array([0.69314718])
     """
 
@@ -90,7 +90,7 @@ class FiniteEngine:
         *,
         stop: str = "anywhere",
         by_start: bool = False,
-        number_space: str = "auto",
+        arithmetic: str = "auto",
         max_bytes: float | None = None,
         backend: Backend | None = None,
     ) -> None:
@@ -99,7 +99,7 @@ class FiniteEngine:
         if stop not in STOPS:
             raise InvalidParameter(f"stop must be one of {', '.join(STOPS)}; it is {stop!r}.")
         self.mdp, self.max_length, self.stop, self.by_start = mdp, max_length, stop, by_start
-        self.number_space = check_space(number_space)
+        self.arithmetic = check_arithmetic(arithmetic)
         self.compiled = compile_mdp(mdp)
         self.backend: Backend = HostBackend(self.compiled) if backend is None else backend
         self.max_bytes = self.backend.max_bytes if max_bytes is None else max_bytes
@@ -130,14 +130,14 @@ class FiniteEngine:
         return known
 
     @faults()
-    def totals(
+    def expected_counts(
         self,
         thetas: FloatArray,
         *,
         gain: FloatArray | None = None,
         starts: FloatArray | None = None,
         edges: bool | None = None,
-    ) -> Totals:
+    ) -> ExpectedCounts:
         """Return log_Z and the expected counts sum_t gain_t p_t of states and edges.
 
         With the default gain, the discount, counts times features are the gradient of log_Z.
@@ -162,11 +162,11 @@ class FiniteEngine:
             node[self.graph.order[:, None], chosen] = take(node_tally)
             if edge is not None and edge_tally is not None:
                 edge[:, chosen] = self.compiled.spread(take(edge_tally))
-        return Totals(log_Z, node, edge)
+        return ExpectedCounts(log_Z, node, edge)
 
     @faults()
-    def expectation(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
-        """Return log_Z (K,) and its gradient (K, d), the expected features; see `totals`.
+    def value_and_grad(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return log_Z (K,) and its gradient (K, d), the expected features; see `expected_counts`.
 
         Everything in between stays where the engine computes.
         """
@@ -177,16 +177,16 @@ class FiniteEngine:
             features[chosen] = self.backend.expected_features(self.mdp, *self._tallies(run, self.discount, edges))
         return log_Z, features
 
-    def _tallies(self, run: Pass, gain: FloatArray, edges: bool) -> tuple[Any, Any]:
-        """Sweep forward; return counts of states (S, K) in engine order, and of edges (E', K) by target, or None."""
+    def _tallies(self, run: ForwardBackward, gain: FloatArray, edges: bool) -> tuple[Any, Any]:
+        """Sweep forward; return counts of states (S, K) in graph order, and of edges (E', K) by target, or None."""
         node = (gain[0] * run.start_visits).ravel()
         edge = self.backend.xp.zeros(self.graph.n_edges * run.n_columns) if edges else None
-        run.forward(gain, Tally(node, edge, None, None))
+        run.forward(gain, CountBuffers(node, edge, None, None))
         shape = (-1, run.n_columns)
         return self._checked(node.reshape(shape), float(gain.sum())), None if edge is None else edge.reshape(shape)
 
     def _checked(self, counts: Any, most: float) -> Any:
-        """Return counts (S, K) in engine order whose columns are finite and sum to no more than `most`."""
+        """Return counts (S, K) in graph order whose columns are finite and sum to no more than `most`."""
         # Rewards of 1e20, say, leave no digits for differences of order 1, which probabilities are made of.
         sums = self.backend.take(self.backend.column_sums(counts))
         if not np.all((sums >= 0.0) & (sums <= most * (1.0 + 1e-6))):
@@ -195,7 +195,7 @@ class FiniteEngine:
             state = int(self.graph.order[np.argmax(wrong.any(axis=1))])
             raise NumericalError(
                 f"The expected count of state {state} left the range or the precision of float64 by step "
-                f"{self.max_length - 1}. Use number_space='auto' or 'log', or smaller rewards."
+                f"{self.max_length - 1}. Use arithmetic='auto' or 'log', or smaller rewards."
             )
         return counts
 
@@ -234,21 +234,23 @@ class FiniteEngine:
         self.on_host()._checked(np.ascontiguousarray(found[:, self.graph.order].T), 1.0)
         return found
 
-    def on_host(self) -> FiniteEngine:
+    def on_host(self) -> FinitePathSums:
         """Return this engine on the CPU: itself, or a new one."""
         if isinstance(self.backend, HostBackend):
             return self
-        return FiniteEngine(
+        return FinitePathSums(
             self.mdp,
             self.max_length,
             stop=self.stop,
             by_start=self.by_start,
-            number_space=self.number_space,
+            arithmetic=self.arithmetic,
             max_bytes=self._given_bytes,
         )
 
     @faults()
-    def ahead(self, thetas: FloatArray, step: NDArray[np.int64], state: NDArray[np.int64]) -> Ahead:
+    def backward_messages(
+        self, thetas: FloatArray, step: NDArray[np.int64], state: NDArray[np.int64]
+    ) -> BackwardMessages:
         """Return what lies ahead of states (m,) at steps (m,) below max_length; -inf where no trajectory can end."""
         log_Z, value = np.empty(thetas.shape[0]), np.empty((step.size, thetas.shape[0]))
         scale, at = np.empty_like(value), self.graph.rank[state]
@@ -268,7 +270,7 @@ class FiniteEngine:
                 )
             log_Z[chosen], scale[:, chosen] = run.log_Z, scales
             value[:, chosen] = found if run.log else np.log(found)
-        return Ahead(None if self.by_start else log_Z, value, scale)
+        return BackwardMessages(None if self.by_start else log_Z, value, scale)
 
     def sample(self, theta: FloatArray, n: int, rng: np.random.Generator) -> Demonstrations:
         """Draw n trajectories from the model with parameters theta (d,), on the CPU, wherever the engine computes."""
@@ -278,13 +280,15 @@ class FiniteEngine:
         starts = draw_starts(run.start_visits[:, 0], n, rng)
         return walk(self.mdp, self.compiled, run.out, run.log, finite_steps(run), starts, rng)
 
-    def single(self, theta: FloatArray, starts: FloatArray | None = None) -> Pass:
+    def single(self, theta: FloatArray, starts: FloatArray | None = None) -> ForwardBackward:
         """Run the backward sweep for one intent: the start of a Hessian, of marginals step by step, or of samples."""
         ((_, run),) = self.passes(theta[None], None if starts is None else starts[:, None])
         return run
 
-    def passes(self, thetas: FloatArray, starts: FloatArray | None = None) -> Iterator[tuple[NDArray[np.intp], Pass]]:
-        """Yield (columns, pass) for chunks of intents that share a number space."""
+    def passes(
+        self, thetas: FloatArray, starts: FloatArray | None = None
+    ) -> Iterator[tuple[NDArray[np.intp], ForwardBackward]]:
+        """Yield (columns, pass) for chunks of intents that share an arithmetic."""
         if starts is not None:
             starts = starts[self.graph.order]
         # As many together as have room for their checkpoints: less than one there cannot be.
@@ -301,17 +305,17 @@ class FiniteEngine:
                     part = rewards if chosen.size == block.shape[0] else self._columns(rewards, chosen)
                     columns = first + chosen
                     given = self._p0 if starts is None else self.backend.put(np.ascontiguousarray(starts[:, columns]))
-                    yield columns, Pass(self, part, given, space)
+                    yield columns, ForwardBackward(self, part, given, space)
 
-    def _columns(self, rewards: EngineRewards, chosen: NDArray[np.intp]) -> EngineRewards:
+    def _columns(self, rewards: OrderedRewards, chosen: NDArray[np.intp]) -> OrderedRewards:
         xp, at = self.backend.xp, self.backend.put(chosen)
         edge = None if rewards.edge is None else xp.ascontiguousarray(rewards.edge[:, at])
-        return EngineRewards(xp.ascontiguousarray(rewards.node[:, at]), edge)
+        return OrderedRewards(xp.ascontiguousarray(rewards.node[:, at]), edge)
 
-    def _needs_log(self, rewards: EngineRewards) -> NDArray[np.bool_]:
+    def _needs_log(self, rewards: OrderedRewards) -> NDArray[np.bool_]:
         n_columns = rewards.node.shape[1]
-        if self.number_space != "auto":
-            return np.full(n_columns, self.number_space == "log")
+        if self.arithmetic != "auto":
+            return np.full(n_columns, self.arithmetic == "log")
         if self.stop != "anywhere":  # the bound needs Z to be at least every forward message
             return np.ones(n_columns, dtype=bool)
         prob, _ = self.backend.edge_weights(False)

@@ -10,7 +10,7 @@ import numpy as np
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.irl.maxent.compiled import CompiledMDP
-from limiirl.irl.maxent.messages import Pass
+from limiirl.irl.maxent.messages import ForwardBackward
 from limiirl.kernels.forward_backward.sampling import choose
 from limiirl.kernels.graph import Rewards
 from limiirl.mdp import MDP
@@ -24,7 +24,7 @@ class Onward(NamedTuple):
     discount: float
 
 
-def finite_steps(run: Pass) -> Iterator[Onward]:
+def finite_steps(run: ForwardBackward) -> Iterator[Onward]:
     """Yield `Onward` for every step that can be left, in the order of time."""
     engine = run.engine
     end = np.ones(engine.mdp.n_states) if engine.end is None else engine.end
@@ -45,7 +45,7 @@ def walk(
     starts: IntArray,
     rng: np.random.Generator,
 ) -> Demonstrations:
-    """Walk from each start (engine order) until the walker stops or the steps end."""
+    """Walk from each start (graph order) until the walker stops or the steps end."""
     graph = compiled.graph
     at, who = starts.copy(), np.arange(starts.size)
     visited, moves, walkers = [graph.order[at]], [], [who]
@@ -75,7 +75,7 @@ def walk(
 
 
 def _mdp_edges(compiled: CompiledMDP, edges: IntArray, rng: np.random.Generator) -> IntArray:
-    """Pick, for each engine edge taken, one of the MDP edges merged into it, by probability."""
+    """Pick, for each graph edge taken, one of the MDP edges merged into it, by probability."""
     order, total = compiled.members
     first = np.searchsorted(compiled.edge_of[order], edges)
     after = np.searchsorted(compiled.edge_of[order], edges, side="right")

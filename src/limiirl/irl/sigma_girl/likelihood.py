@@ -25,7 +25,7 @@ from limiirl.demos import Agents, Groups
 from limiirl.errors import InvalidDemos, NumericalError
 from limiirl.irl.base import FitResult
 from limiirl.irl.optim import Box, minimise_lbfgs
-from limiirl.irl.problem import Maximised, Prepared
+from limiirl.irl.problem import FitProblem, MStep
 from limiirl.irl.sigma_girl.policy_gradient import Spread, clone_policy, jacobians, spread
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _log_det(agent: Spread) -> float:
 _ON_SIMPLEX = 1e-9
 
 
-class PreparedSigma(Prepared):
+class SigmaProblem(FitProblem):
     """Units of agents under a Sigma-GIRL model.
 
     Parameters
@@ -188,12 +188,10 @@ class PreparedSigma(Prepared):
         """Return (G, K): -obj / 2 - log det(2 pi Sigma) / 2, summed over a unit's agents."""
         return self.units.sum(-0.5 * self.profile.values(thetas) - 0.5 * self.profile.log_det[:, None])
 
-    def maximise(
-        self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int
-    ) -> Maximised:
+    def m_step(self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int) -> MStep:
         """Return weights (J, q) on the simplex for the intents `which`; never worse than the starts."""
         results = self.search(self.units.broadcast(moments[:, which]), starts, max_evaluations)
-        return Maximised(np.array([found.theta for found in results]), max(found.n_evaluations for found in results))
+        return MStep(np.array([found.theta for found in results]), max(found.n_evaluations for found in results))
 
     def search(self, weights: FloatArray, starts: FloatArray | None, max_evaluations: int) -> list[FitResult]:
         """Return for each column of weights (M, J) the omega that minimises sum_i weights_i obj_i / 2.

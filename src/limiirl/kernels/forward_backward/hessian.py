@@ -1,6 +1,6 @@
 """Conditional means of path features, carried along the edges: what the exact Hessian is made of.
 
-These sweeps work on probabilities alone, so that they are the same in every number space.
+These sweeps work on probabilities alone, so that they are the same in every arithmetic.
 
 How fast can the weight of a trajectory grow from one step to the next? The guard of linear space asks that.
 """

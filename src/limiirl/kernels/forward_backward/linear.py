@@ -27,7 +27,7 @@ from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
 from limiirl.kernels.forward_backward.linear_blocks import backward_block, fill_edges, fill_nodes, forward_block
-from limiirl.kernels.graph import Alpha, Neighbours, Rewards, Tally, Weights
+from limiirl.kernels.graph import Alpha, CountBuffers, Neighbours, Rewards, Weights
 from limiirl.kernels.simd import count
 from limiirl.kernels.threading import BLOCK, LOCK, ONLY_PRANGE
 
@@ -348,7 +348,7 @@ def forward(
     exponents: NDArray[np.int64],
     state: Alpha,
     gain: NDArray[np.float64],
-    tally: Tally,
+    tally: CountBuffers,
     t_first: int,
     columns: tuple[int, ...],
 ) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from limiirl.kernels.graph import Alpha, Neighbours, Rewards, Tally, Weights
+from limiirl.kernels.graph import Alpha, CountBuffers, Neighbours, Rewards, Weights
 from limiirl.kernels.simd import exp
 from limiirl.kernels.threading import BLOCK, LOCK, ONLY_PRANGE
 
@@ -274,7 +274,7 @@ def forward(
     exponents: NDArray[np.int64],
     state: Alpha,
     gain: NDArray[np.float64],
-    tally: Tally,
+    tally: CountBuffers,
     t_first: int,
     columns: tuple[int, ...],
 ) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from limiirl.errors import InvalidParameter
 from limiirl.kernels.gpu.device import Device, flat_shape
-from limiirl.kernels.graph import Alpha, Neighbours, Rewards, Tally, Weights
+from limiirl.kernels.graph import Alpha, CountBuffers, Neighbours, Rewards, Weights
 
 _KEEP_NODE, _KEEP_TALLY, _KEEP_TABLE = 1, 2, 4
 
@@ -96,7 +96,7 @@ class LinearSweeps(_Sweeps):
         exponents: Any,
         state: Alpha,
         gain: Any,
-        tally: Tally,
+        tally: CountBuffers,
         t_first: int,
         columns: tuple[int, ...],
     ) -> None:
@@ -165,7 +165,7 @@ class LogSweeps(_Sweeps):
         exponents: Any,
         state: Alpha,
         gain: Any,
-        tally: Tally,
+        tally: CountBuffers,
         t_first: int,
         columns: tuple[int, ...],
     ) -> None:

@@ -23,7 +23,7 @@ from limiirl._typing import FloatArray
 from limiirl._validation import check_count, check_positive
 from limiirl.demos import Demonstrations
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidParameter
-from limiirl.irl import MaxEnt, Prepared, prepare
+from limiirl.irl import FitProblem, MaxEnt, make_problem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.bayesian.reward_posterior import RewardPosterior, RewardPrior, check_model
@@ -50,7 +50,7 @@ class BayesianReporting(Reporting):
     n_iter_: int
     history_: list[SearchStep]
     responsibilities_: FloatArray
-    _prepared: Prepared
+    _problem: FitProblem
     _prior: RewardPrior
     _posterior_of_rewards: RewardPosterior
 
@@ -71,7 +71,7 @@ class BayesianReporting(Reporting):
         return found
 
     def _as_mixture(self) -> IntentMixture:
-        ready = self._prepared
+        ready = self._problem
         found = IntentMixture(len(self.weights_), self.irl, init=self.ensemble_, max_iter=0)
         found.fit(ready.mdp, ready.demos, ready.units.labels).set_params(max_iter=IntentMixture().max_iter)
         # EM did nothing: what converged, or did not, are the sweeps.
@@ -290,7 +290,7 @@ class BayesianIntentMixture(Inference, BayesianReporting, BaseEstimator):  # typ
                 value=self.callback,
             )
         irl = validate.fresh(MaxEnt() if self.irl is None else self.irl)
-        prepared = prepare(irl, mdp, validate.demonstrations(demos), groups)
+        prepared = make_problem(irl, mdp, validate.demonstrations(demos), groups)
         check_model(prepared)
         prior = RewardPrior(prepared.box(_n_parameters(prepared)), scale)
         starts = Starts(self.init, self.embedding, prepared, prior.box.lower.size)
@@ -335,10 +335,10 @@ class BayesianIntentMixture(Inference, BayesianReporting, BaseEstimator):  # typ
         _at_most(found.n_intents, most)
         validate.ensemble(found, found.n_intents, prepared)
         U = np.zeros((len(prepared.units), found.n_intents))
-        prepared.expect(np.asarray(found.weights), np.asarray(found.thetas), U)
+        prepared.e_step(np.asarray(found.weights), np.asarray(found.thetas), U)
         return U
 
-    def _keep(self, found: SearchResult, prepared: Prepared, prior: RewardPrior) -> None:
+    def _keep(self, found: SearchResult, prepared: FitProblem, prior: RewardPrior) -> None:
         state, units = found.state, prepared.units
         self.n_intents_ = state.n_intents
         expected = state.stick_posterior.weights
@@ -357,7 +357,7 @@ class BayesianIntentMixture(Inference, BayesianReporting, BaseEstimator):  # typ
         self.expected_intents_ = float(sum(number * p for number, p in self.intent_posterior_.items()))
         self.history_, self.converged_ = found.history, found.converged
         self.n_iter_ = sum(step.event == "sweep" for step in found.history)
-        self.mdp_, self._prepared = prepared.mdp, prepared
+        self.mdp_, self._problem = prepared.mdp, prepared
         self._posterior_of_rewards, self._prior = state.rewards, prior
 
 
@@ -374,12 +374,12 @@ def _concentration(given: Any) -> Concentration:
     return check_positive(given, "concentration")
 
 
-def _n_parameters(prepared: Prepared) -> int:
+def _n_parameters(prepared: FitProblem) -> int:
     """Return d, by a fit to everybody where the model does not say it."""
     if prepared.n_parameters is not None:
         return prepared.n_parameters
     everybody = prepared.moments(np.ones((len(prepared.units), 1)))
-    return int(prepared.maximise(everybody, None, np.arange(1), 100).thetas.shape[1])
+    return int(prepared.m_step(everybody, None, np.arange(1), 100).thetas.shape[1])
 
 
 def _given_intents(init: Any, most: int) -> int:

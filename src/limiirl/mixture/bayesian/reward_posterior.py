@@ -31,12 +31,12 @@ from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl import (
     Box,
     CausalLikelihood,
-    FiniteEngine,
+    CausalProblem,
+    FinitePathSums,
+    FitProblem,
+    MaxEntProblem,
     PathLikelihood,
-    Prepared,
-    PreparedCausal,
-    PreparedMaxEnt,
-    PreparedSigma,
+    SigmaProblem,
     minimise_lbfgs,
 )
 from limiirl.irl.causal import likelihood as choice_likelihood
@@ -112,7 +112,7 @@ _FARTHEST = 6.0
 _MOVE = 1e-5
 
 
-def loss(prepared: Prepared, U: FloatArray, scale: float) -> Loss:
+def loss(prepared: FitProblem, U: FloatArray, scale: float) -> Loss:
     """Return a function of thetas (J, d) and columns `which` (J,): values (J,) and gradients (J, d).
 
     Its value is -sum_i u_ik log p(unit i | theta) up to a constant, k being the column; inf where that is not finite.
@@ -128,27 +128,27 @@ def loss(prepared: Prepared, U: FloatArray, scale: float) -> Loss:
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import prepare
+    >>> from limiirl.irl.problem import make_problem
     >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]])
-    >>> ready = prepare(MaxEnt(max_length=2), mdp, Demonstrations.from_lists([[0], [0, 1], [0, 1]]))
+    >>> ready = make_problem(MaxEnt(max_length=2), mdp, Demonstrations.from_lists([[0], [0, 1], [0, 1]]))
     >>> loss(ready, np.ones((3, 1)), 10.0)(np.zeros((1, 1)), np.array([0]))[1]  # three halves expected, two seen
     array([[-0.5]])
     """
     counts = prepared.units.counts @ U
-    if isinstance(prepared, PreparedMaxEnt):
-        demonstrated = prepared.evidence.demonstrated(prepared.units.broadcast(U))
-        path = PathLikelihood(prepared.engine, prepared.evidence, demonstrated, np.zeros(U.shape[1]))
+    if isinstance(prepared, MaxEntProblem):
+        demonstrated = prepared.observed.moments(prepared.units.broadcast(U))
+        path = PathLikelihood(prepared.engine, prepared.observed, demonstrated, np.zeros(U.shape[1]))
         return _scaled(prepared, path.evaluate, counts)
-    if isinstance(prepared, PreparedCausal):
+    if isinstance(prepared, CausalProblem):
         totals = prepared.events.total(U)
         choice = CausalLikelihood(prepared.engine, prepared.events, totals, counts, np.zeros(U.shape[1]))
         return _scaled(prepared, choice.evaluate, counts)
     return lambda thetas, which: _by_differences(prepared, U, thetas, which, _MOVE * scale)
 
 
-def check_model(prepared: Prepared) -> None:
+def check_model(prepared: FitProblem) -> None:
     """Refuse a model whose parameters have no Gaussian posterior."""
-    if isinstance(prepared, PreparedSigma):
+    if isinstance(prepared, SigmaProblem):
         raise InvalidParameter(
             "A Bayesian mixture needs a likelihood with a peak in every direction of its rewards; SigmaGIRL's depends "
             "on their proportions alone. Use IntentMixture, or MaxEnt, MaxCausalEnt or MLIRL.",
@@ -157,15 +157,15 @@ def check_model(prepared: Prepared) -> None:
         )
 
 
-def blocks(prepared: Prepared, n: int) -> list[IndexArray]:
+def blocks(prepared: FitProblem, n: int) -> list[IndexArray]:
     """Return the columns 0 to n - 1 in blocks; what comes after n of them is padding."""
-    compiled = isinstance(prepared, PreparedMaxEnt) and isinstance(prepared.engine, FiniteEngine)
+    compiled = isinstance(prepared, MaxEntProblem) and isinstance(prepared.engine, FinitePathSums)
     padded = -(-n // _COLUMNS) * _COLUMNS if compiled else n
     columns = np.minimum(np.arange(padded), n - 1)
     return [columns[lo : lo + _COLUMNS] for lo in range(0, padded, _COLUMNS)]
 
 
-def _scaled(prepared: Prepared, evaluate: Loss, counts: FloatArray) -> Loss:
+def _scaled(prepared: FitProblem, evaluate: Loss, counts: FloatArray) -> Loss:
     """Return a mean over demonstrations as a sum, evaluated so many columns at a time."""
 
     def total(thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
@@ -177,13 +177,13 @@ def _scaled(prepared: Prepared, evaluate: Loss, counts: FloatArray) -> Loss:
     return total
 
 
-def log_probs(prepared: Prepared, thetas: FloatArray) -> FloatArray:
+def log_probs(prepared: FitProblem, thetas: FloatArray) -> FloatArray:
     """Return the log-probability (G, J) of each unit under each of thetas (J, d); -inf where sums are infinite."""
     parts = [_log_probs(prepared, thetas[some]) for some in blocks(prepared, len(thetas))]
     return np.hstack(parts)[:, : len(thetas)]
 
 
-def _log_probs(prepared: Prepared, thetas: FloatArray) -> FloatArray:
+def _log_probs(prepared: FitProblem, thetas: FloatArray) -> FloatArray:
     try:
         return prepared.log_prob(thetas)
     except (DivergentPartition, NumericalError):
@@ -192,7 +192,7 @@ def _log_probs(prepared: Prepared, thetas: FloatArray) -> FloatArray:
         return np.hstack([_log_probs(prepared, theta[None]) for theta in thetas])
 
 
-def finite_scores(prepared: Prepared, prior: RewardPrior) -> FloatArray:
+def finite_scores(prepared: FitProblem, prior: RewardPrior) -> FloatArray:
     """Return normal scores (d,) at which log-probabilities are finite: those of the prior's median, if they are.
 
     Sums over walks of any length are not, where rewards are too high; the model then knows where to begin.
@@ -200,18 +200,18 @@ def finite_scores(prepared: Prepared, prior: RewardPrior) -> FloatArray:
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import prepare
+    >>> from limiirl.irl.problem import make_problem
     >>> mdp = MDP.from_edges([0, 0], [0, 1], p0=[1, 0], state_features=[[1], [0]])
-    >>> ready = prepare(MaxEnt(np.inf, bounds=None), mdp, Demonstrations.from_lists([[0, 0, 1]]))
+    >>> ready = make_problem(MaxEnt(np.inf, bounds=None), mdp, Demonstrations.from_lists([[0, 0, 1]]))
     >>> finite_scores(ready, RewardPrior(ready.box(1), 10.0))  # a step back to 0 has to cost something
     array([-0.1])
     """
     start = np.zeros(prior.box.lower.size)
     if _is_finite(prepared, prior.theta(start)):
         return start
-    if isinstance(prepared, PreparedMaxEnt):
+    if isinstance(prepared, MaxEntProblem):
         theta = likelihood.feasible_start(prepared.engine, prior.box)
-    elif isinstance(prepared, PreparedCausal):
+    elif isinstance(prepared, CausalProblem):
         theta = choice_likelihood.feasible_start(prepared.engine, prepared.events, prior.box)
     else:
         return start
@@ -220,13 +220,13 @@ def finite_scores(prepared: Prepared, prior: RewardPrior) -> FloatArray:
     return found if _is_finite(prepared, prior.theta(found)) else start
 
 
-def _is_finite(prepared: Prepared, theta: FloatArray) -> bool:
+def _is_finite(prepared: FitProblem, theta: FloatArray) -> bool:
     everybody = loss(prepared, np.ones((len(prepared.units), 1)), 1.0)
     return bool(np.isfinite(everybody(theta[None], np.array([0]))[0][0]))
 
 
 def _by_differences(
-    prepared: Prepared, U: FloatArray, thetas: FloatArray, which: IndexArray, move: float
+    prepared: FitProblem, U: FloatArray, thetas: FloatArray, which: IndexArray, move: float
 ) -> tuple[FloatArray, FloatArray]:
     J, d = thetas.shape
     moved = thetas[:, None, :] + move * np.vstack([np.zeros((1, d)), np.eye(d), -np.eye(d)])
@@ -304,7 +304,7 @@ def node_weights(d: int) -> FloatArray:
     return np.concatenate([[1.0 - d / 3.0], np.full(2 * d, 1.0 / 6.0)])
 
 
-def expected_log_prob(prepared: Prepared, prior: RewardPrior, rewards: RewardPosterior) -> FloatArray:
+def expected_log_prob(prepared: FitProblem, prior: RewardPrior, rewards: RewardPosterior) -> FloatArray:
     """Return (G, K): the mean of each unit's log-probability over the posterior of each intent's rewards."""
     K, d = rewards.mean.shape
     weights, found = node_weights(d), np.empty((len(prepared.units), K))

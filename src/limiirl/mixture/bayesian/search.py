@@ -93,10 +93,10 @@ def improve_by_move(
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import prepare
+    >>> from limiirl.irl.problem import make_problem
     >>> from limiirl.mixture.bayesian.reward_posterior import RewardPrior
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> ready = prepare(MaxEnt(2, bounds=None), mdp, Demonstrations.from_lists([[0, 1]] * 6))
+    >>> ready = make_problem(MaxEnt(2, bounds=None), mdp, Demonstrations.from_lists([[0, 1]] * 6))
     >>> problem = VariationalProblem(ready, RewardPrior(ready.box(1), 3.0), 1.0, ready.features())
     >>> name, found = improve_by_move(problem, problem.start(np.eye(2)[[0, 0, 0, 0, 1, 1]]), 2)
     >>> name, found.n_intents
@@ -250,10 +250,10 @@ def search(
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import prepare
+    >>> from limiirl.irl.problem import make_problem
     >>> from limiirl.mixture.bayesian.reward_posterior import RewardPrior
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> ready = prepare(MaxEnt(2, bounds=None), mdp, Demonstrations.from_lists([[0, 1]] * 6))
+    >>> ready = make_problem(MaxEnt(2, bounds=None), mdp, Demonstrations.from_lists([[0, 1]] * 6))
     >>> problem = VariationalProblem(ready, RewardPrior(ready.box(1), 3.0), 1.0, ready.features())
     >>> [step.event for step in search(problem, np.eye(2)[[0, 0, 0, 0, 1, 1]], 2, 50, 1e-3).history]
     ['start', 'merge', 'sweep', 'sweep']

@@ -22,7 +22,7 @@ from scipy.special import betaln, digamma, gammaln, xlogy
 
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidDemos
-from limiirl.irl import Prepared
+from limiirl.irl import FitProblem
 from limiirl.mixture.bayesian.reward_posterior import (
     RewardPosterior,
     RewardPrior,
@@ -171,7 +171,7 @@ class VariationalProblem:
 
     Parameters
     ----------
-    prepared : Prepared
+    prepared : FitProblem
     prior : RewardPrior
     concentration : float or (shape, rate)
     points : (G, m)
@@ -179,7 +179,7 @@ class VariationalProblem:
     """
 
     def __init__(
-        self, prepared: Prepared, prior: RewardPrior, concentration: Concentration, points: FloatArray
+        self, prepared: FitProblem, prior: RewardPrior, concentration: Concentration, points: FloatArray
     ) -> None:
         self.prepared, self.prior, self.concentration, self.points = prepared, prior, concentration, points
         self.origin = finite_scores(prepared, prior)

@@ -25,7 +25,7 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import check_count
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter
-from limiirl.irl import MaxEnt, prepare
+from limiirl.irl import MaxEnt, make_problem
 from limiirl.mixture import validate
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.init import is_given
@@ -301,7 +301,7 @@ class FullFit:
 
     def __getstate__(self) -> dict[str, Any]:
         light = copy.copy(self.mixture)
-        for name in ("mdp_", "_prepared"):
+        for name in ("mdp_", "_problem"):
             light.__dict__.pop(name, None)
         return vars(self) | {"mixture": light}
 
@@ -310,8 +310,8 @@ class FullFit:
         if hasattr(self.mixture, "mdp_"):
             return self
         found = copy.copy(self.mixture)
-        found._prepared = prepare(found.irl_, problem.mdp, problem.demos, problem.groups)
-        found.mdp_ = found._prepared.mdp
+        found._problem = make_problem(found.irl_, problem.mdp, problem.demos, problem.groups)
+        found.mdp_ = found._problem.mdp
         return replace(self, mixture=found)
 
 

@@ -20,7 +20,7 @@ from limiirl._progress import Progress, check_progress, show_progress
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter, LimiirlError
-from limiirl.irl import prepare
+from limiirl.irl import make_problem
 from limiirl.mixture.em import few
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.init import points
@@ -314,7 +314,7 @@ def _sticks(problem: SelectionProblem, most: int) -> int | None:
         return None
 
     def count() -> int:
-        ready = prepare(problem.mixture.irl, problem.mdp, problem.demos, problem.groups)
+        ready = make_problem(problem.mixture.irl, problem.mdp, problem.demos, problem.groups)
         return stick_breaking(points(problem.mixture.embedding, ready), most, problem.sticks_seed())
 
     return Notes().attempt("stick-breaking GMM", count)  # a model may have no features to cluster
