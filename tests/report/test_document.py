@@ -7,8 +7,17 @@ import pytest
 from matplotlib.figure import Figure as Drawing
 
 from limiirl.errors import InvalidParameter
-from limiirl.report import Callout, Cell, Column, Facts, Figure, Fold, Grid, Report, Section, Table, Text, literal
-from limiirl.report.markup import escape_latex, escape_markdown, prose_html, prose_latex, prose_markdown, prose_text
+from limiirl.report import Callout, Cell, Column, Facts, Figure, Fold, Grid, Report, Section, Table, literal
+from limiirl.report.markup import (
+    blocks_html,
+    escape_latex,
+    escape_markdown,
+    prose_html,
+    prose_latex,
+    prose_markdown,
+    prose_text,
+)
+from tests.helpers import raises
 from tests.oracles.report import HOSTILE, every_kind
 
 
@@ -31,9 +40,7 @@ def test_names_that_are_files_everywhere_are_taken(name: str) -> None:
 )
 def test_names_that_are_not_are_refused(name: str) -> None:
     for make in (table, figure):
-        with pytest.raises(
-            InvalidParameter, match=r"file name of at most 80 .*; got .* Use a name such as 'anid-by-wind'"
-        ):
+        with raises(InvalidParameter, parameter="name", value=name):
             make(name)
 
 
@@ -42,7 +49,7 @@ def test_a_name_occurs_once_in_a_report_however_deep() -> None:
         Section("One", [Grid([figure("x")])]),
         Section("Two", [Section("In", [Fold("f", [Grid([table("x")])])])]),
     ]
-    with pytest.raises(InvalidParameter, match="'x' occurs twice. Rename one"):
+    with raises(InvalidParameter, parameter="sections", value="x"):
         Report("R", "", sections)
 
 
@@ -57,43 +64,42 @@ def test_figures_and_tables_are_found_in_reading_order_wherever_they_stand() -> 
 
 
 def test_a_row_of_another_length_is_refused_with_its_index() -> None:
-    with pytest.raises(InvalidParameter, match="each of the 2 columns; row 1 of table 't' has 1. Pass None"):
+    with raises(InvalidParameter, parameter="rows", value=1, index=1):
         Table("t", "T", "", ["a", "b"], [["x", 1], ["y"]])
-    with pytest.raises(InvalidParameter, match="at least one column"):
+    with raises(InvalidParameter, parameter="columns"):
         Table("t", "T", "", [], [])
 
 
 def test_data_columns_have_one_length() -> None:
-    with pytest.raises(InvalidParameter, match="in figure 'f', 'y' has 2 and 'z' 3"):
+    with raises(InvalidParameter, parameter="data", value=3, index=2):
         Figure("f", "F", "A.", "", Drawing, {"x": [1, 2], "y": [1, 2], "z": [1, 2, 3]})
 
 
 @pytest.mark.parametrize("blank", ["", "  \n"])
 def test_titles_and_alternatives_are_not_blank(blank: str) -> None:
     makes = [
-        lambda: Figure("f", "F", blank, "", Drawing, {}),
-        lambda: Figure("f", blank, "A.", "", Drawing, {}),
-        lambda: Table("t", blank, "", ["a"], []),
-        lambda: Section(blank, []),
-        lambda: Report(blank, "", []),
+        ("alt", lambda: Figure("f", "F", blank, "", Drawing, {})),
+        ("title", lambda: Figure("f", blank, "A.", "", Drawing, {})),
+        ("title", lambda: Table("t", blank, "", ["a"], [])),
+        ("title", lambda: Section(blank, [])),
+        ("title", lambda: Report(blank, "", [])),
     ]
-    for make in makes:
-        with pytest.raises(InvalidParameter, match="must be text that is not blank"):
+    for parameter, make in makes:
+        with raises(InvalidParameter, parameter=parameter, value=blank):
             make()
 
 
 def test_words_outside_the_lists_are_refused() -> None:
-    for make in (
-        lambda: Cell("x", mark="worst"),  # type: ignore[arg-type]
-        lambda: Column("x", align="center"),  # type: ignore[arg-type]
-        lambda: Callout("maybe", "x"),  # type: ignore[arg-type]
-    ):
-        with pytest.raises(InvalidParameter, match=r"must be one of '.*'; got '"):
-            make()
+    with raises(InvalidParameter, parameter="mark", value="worst"):
+        Cell("x", mark="worst")  # type: ignore[arg-type]
+    with raises(InvalidParameter, parameter="align", value="center"):
+        Column("x", align="center")  # type: ignore[arg-type]
+    with raises(InvalidParameter, parameter="verdict", value="maybe"):
+        Callout("maybe", "x")  # type: ignore[arg-type]
 
 
 def test_sections_nest_once() -> None:
-    with pytest.raises(InvalidParameter, match="section 'b' in 'a' holds another"):
+    with raises(InvalidParameter, parameter="items", value="b", index=0):
         Section("a", [Section("b", [Section("c", [])])])
 
 
@@ -126,8 +132,9 @@ def test_bare_values_become_cells() -> None:
 
 
 def test_text_falls_into_paragraphs_and_lists() -> None:
-    assert Text(" one\ntwo \n \n- a\n- b\n\nthree").blocks == ("one two", ("a", "b"), "three")
-    assert Text("").blocks == ()
+    html = blocks_html(" one\ntwo \n \n- a\n- b\n\nthree <b>")
+    assert html == "<p>one\ntwo</p>\n<ul>\n<li>a</li>\n<li>b</li>\n</ul>\n<p>three &lt;b&gt;</p>\n"
+    assert blocks_html("") == ""
 
 
 def test_facts_take_a_mapping_or_pairs() -> None:
@@ -140,11 +147,11 @@ def test_facts_take_a_mapping_or_pairs() -> None:
         ("a *b* c", "a <em>b</em> c"),
         ("**b**", "<strong>b</strong>"),
         ("`<i>*x*`", "<code>&lt;i&gt;*x*</code>"),
-        ("2 * 3 * 4 and a*b*c", "2 * 3 * 4 and a*b*c"),
+        ("2 * 3 * 4 and a_b_c", "2 * 3 * 4 and a_b_c"),
         ("[w](https://a.b/c?d=1&e=2)", '<a href="https://a.b/c?d=1&amp;e=2">w</a>'),
         ("[w](#table-x)", '<a href="#table-x">w</a>'),
         ("[w](javascript:alert(1))", "[w](javascript:alert(1))"),
-        ('[w](https://a.b/"onclick=x)', "[w](https://a.b/&quot;onclick=x)"),
+        ('[w](https://a.b/"onclick=x)', '<a href="https://a.b/%22onclick=x">w</a>'),
         (r"\*b\* \\ \`c\`", r"*b* \ `c`"),
         ("bell\x07 \ud800", "bell\ufffd \ufffd"),
     ],

@@ -1,4 +1,4 @@
-"""Maps: what is packed and how it is escaped, and what a real browser makes of it."""
+"""Maps: their GeoJSON and how it is escaped, and what a real browser draws."""
 
 import base64
 import csv
@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from limiirl.errors import InvalidParameter
 from limiirl.report import Layer, Map, Report, Section, Stroke, Text, write
 from limiirl.report.map_image import still_png
-from limiirl.report.maps import UNIT_M, map_columns, map_json, packed, unpacked
+from limiirl.report.maps import map_columns, map_geojson
 from limiirl.report.page import page_html
 from limiirl.report.svg import INK, MUTED, SERIES
-from limiirl.roads.geometry import Plane
+from tests.helpers import raises
 from tests.oracles.browser import chromium, examine, require_browser
 
 HOSTILE = '</script><script>alert(1)</script><img src=x onerror=alert(1)> & "double" \u2028'
@@ -53,52 +53,49 @@ def a_report() -> Report:
     return Report("Maps", "A map.", [Section("Here", [Text("Text."), a_map()]), Section("There", [Text("More.")])])
 
 
-@given(st.lists(st.integers(-(2**28), 2**28)))
-def test_numbers_are_packed_and_come_back(values: list[int]) -> None:
-    assert unpacked(packed(values)).tolist() == values
+def feature(item: Map, number: int) -> Any:
+    return json.loads(map_geojson(item))["features"][number]
 
 
-def test_small_steps_take_a_byte_each() -> None:
-    assert len(base64.b64decode(packed(np.cumsum(np.full(500, -60))))) == 500
-
-
-def test_numbers_beyond_what_the_script_counts_are_refused() -> None:
-    with pytest.raises(InvalidParameter, match="differ by at most"):
-        packed([0, 2**31])
-
-
-def test_coordinates_are_kept_to_half_a_unit_and_south_is_down() -> None:
+def test_a_map_is_a_geojson_feature_collection_in_degrees() -> None:
     item = a_map()
-    content = json.loads(map_json(item))
+    content = json.loads(map_geojson(item))
+    assert content["type"] == "FeatureCollection"
     (south, west), (north, east) = item.bounds
-    plane = Plane(0.5 * (south + north), 0.5 * (west + east))
-    shape = content["shapes"][0]
-    xy = np.stack([unpacked(shape["x"]), -unpacked(shape["y"])], axis=1) * content["unit"]
-    points = item.layers[0].points
-    np.testing.assert_allclose(xy, plane.xy(points[:, 0], points[:, 1]), atol=0.5 * UNIT_M + 1e-9)
-    assert unpacked(shape["n"]).tolist() == [2, 2, 2, 2]
-    left, top, right, bottom = content["view"]
-    assert left < right
-    assert top < bottom
+    assert content["bbox"] == [west, south, east, north]
+    assert {part["type"] for part in content["features"]} == {"Feature"}
+    kinds = [part["geometry"]["type"] for part in content["features"]]
+    assert kinds == ["LineString"] * 5 + ["Point"] * 2 + ["Polygon", "LineString"]
+    assert content["features"][0]["geometry"]["coordinates"] == [[-8.64, 41.15], [-8.62, 41.15]]
+    (ring,) = content["features"][7]["geometry"]["coordinates"]
+    assert ring[0] == ring[-1]
+    assert len(ring) == len(SQUARE) + 1
 
 
-def test_layers_that_share_an_array_share_it_on_the_page() -> None:
-    content = json.loads(map_json(a_map()))
-    assert [layer["shape"] for layer in content["layers"]] == [0, 0, 1, 2, 3, 4]
-    assert len(content["shapes"]) == 5
+@given(st.floats(-80.0, 80.0), st.floats(-179.0, 179.0))
+def test_coordinates_have_six_decimals(lat: float, lon: float) -> None:
+    at = Map("m", "M", "A.", "", [Layer("x", [[lat, lon]], kind="points")])
+    np.testing.assert_allclose(feature(at, 0)["geometry"]["coordinates"], [lon, lat], rtol=0.0, atol=0.5001e-6)
+
+
+def test_layers_that_share_an_array_share_its_features() -> None:
+    content = json.loads(map_geojson(a_map()))
+    shown = [list(part["properties"]) for part in content["features"]]
+    assert shown == [["0", "1"], ["0", "1"], ["0", "1"], ["0"], ["2"], ["3"], ["3"], ["4"], ["5"]]
 
 
 def test_no_text_can_leave_the_element_that_holds_it() -> None:
-    text = map_json(a_map())
+    text = map_geojson(a_map())
     assert not re.search("[<>&\u2028\u2029]", text)
     assert json.loads(text)["layers"][2]["title"] == HOSTILE
 
 
-def test_facts_are_written_once_and_found_by_code() -> None:
-    layer = json.loads(map_json(a_map()))["layers"][0]
-    label, fact = layer["facts"]
-    assert [label["texts"][code] for code in unpacked(label["codes"])] == [HOSTILE, "other", HOSTILE, "other"]
-    assert [fact["texts"][code] for code in unpacked(fact["codes"])] == [HOSTILE, "b", "", "d"]
+def test_a_feature_has_its_stroke_and_its_facts() -> None:
+    layer = json.loads(map_geojson(a_map()))["layers"][0]
+    assert layer["facts"] == [HOSTILE]
+    assert [stroke["label"] for stroke in layer["strokes"]] == [HOSTILE, "other"]
+    rows = [feature(a_map(), number)["properties"]["0"] for number in range(4)]
+    assert rows == [[0, HOSTILE], [1, "b"], [0], [1, "d"]]
 
 
 def test_of_a_group_one_layer_is_shown_at_first() -> None:
@@ -114,30 +111,32 @@ def test_a_map_is_seen_as_its_layers_are_unless_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "parameter", "value", "index"),
     [
-        (lambda: Stroke("red", "#ff0000"), "colour must be one of"),
-        (lambda: Stroke("thin", MUTED, 0.0), "width > 0"),
-        (lambda: Layer("x", [[-8.63, 141.15, 0.0]]), "rows of latitude and longitude"),
-        (lambda: Layer("x", [[141.15, -8.63]]), r"point 0 of 'x' is \[141.15, -8.63\]"),
-        (lambda: Layer("x", [[41.15, np.nan]]), "finite latitudes"),
-        (lambda: Layer("x", SQUARE, [0, 3]), "rise from 0 to the number of points, 5"),
-        (lambda: Layer("x", SQUARE, [0, 0, 5]), "at least 1 a step"),
-        (lambda: Layer("x", SQUARE, [0, 5], stroke=[1]), "one of the 1 strokes"),
-        (lambda: Layer("x", SQUARE, [0, 5], stroke=[-2]), "one of the 1 strokes"),
-        (lambda: Layer("x", SQUARE, [0, 5], strokes=[]), "1 to 127 strokes"),
-        (lambda: Layer("x", SQUARE, [0, 5], facts={"km": [1, 2]}), "'km' of layer 'x' has 2 for 1"),
-        (lambda: Layer("x", SQUARE, kind="balls"), "kind must be one of"),  # type: ignore[arg-type]
-        (lambda: Layer(" ", SQUARE), "not blank"),
-        (lambda: Map("m", "M", "A.", "", [Layer("x", np.empty((0, 2)))]), "needs something to draw"),
-        (lambda: Map("M", "M", "A.", "", layers()), "a map's name must be a file name"),
-        (lambda: Map("m", "M", "", "", layers()), "a map's alt must be text"),
-        (lambda: Map("m", "M", "A.", "", layers(), aspect=0.0), "aspect must be positive"),
-        (lambda: Report("R", "", [Section("S", [a_map(), a_map()])]), "'square' occurs twice"),
+        (lambda: Stroke("red", "#ff0000"), "colour", "#ff0000", None),
+        (lambda: Stroke("thin", MUTED, 0.0), "width", 0.0, None),
+        (lambda: Stroke("pale", strength=1.5), "strength", 1.5, None),
+        (lambda: Layer("x", [[-8.63, 141.15, 0.0]]), "points", (1, 3), None),
+        (lambda: Layer("x", [[41.15, -8.63], [141.15, -8.63]]), "points", [141.15, -8.63], 1),
+        (lambda: Layer("x", [[41.15, np.inf]]), "points", [41.15, np.inf], 0),
+        (lambda: Layer("x", SQUARE, [0, 3]), "offsets", None, None),
+        (lambda: Layer("x", SQUARE, [0, 0, 5]), "offsets", None, None),
+        (lambda: Layer("x", SQUARE, [0, 5], stroke=[1]), "stroke", (1,), None),
+        (lambda: Layer("x", SQUARE, [0, 5], stroke=[-2]), "stroke", (1,), None),
+        (lambda: Layer("x", SQUARE, [0, 5], strokes=[]), "strokes", None, None),
+        (lambda: Layer("x", SQUARE, [0, 5], facts={"km": [1, 2]}), "facts", "km", None),
+        (lambda: Layer("x", SQUARE, kind="balls"), "kind", "balls", None),  # type: ignore[arg-type]
+        (lambda: Layer(" ", SQUARE), "title", " ", None),
+        (lambda: Map("m", "M", "A.", "", [Layer("x", np.empty((0, 2)))]), "layers", None, None),
+        (lambda: Map("M", "M", "A.", "", layers()), "name", "M", None),
+        (lambda: Map("m", "M", "", "", layers()), "alt", "", None),
+        (lambda: Map("m", "M", "A.", "", layers(), aspect=0.0), "aspect", 0.0, None),
+        (lambda: Map("m", "M", "A.", "", layers(), view=((0.0, 0.0), (99.0, 0.0))), "view", [99.0, 0.0], 1),
+        (lambda: Report("R", "", [Section("S", [a_map(), a_map()])]), "sections", "square", None),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_in_words(make: Any, words: str) -> None:
-    with pytest.raises(InvalidParameter, match=words):
+def test_a_map_that_cannot_be_drawn_is_refused(make: Any, parameter: str, value: Any, index: Any) -> None:
+    with raises(InvalidParameter, parameter=parameter, value=value, index=index):
         make()
 
 
@@ -412,12 +411,3 @@ def test_without_scripts_and_on_paper_there_is_the_picture(browser: Any, page: P
         assert not tab.locator("canvas").is_visible()
         assert not tab.locator(".map-layers").is_visible()
         context.close()
-
-
-def test_the_script_unpacks_as_python_packs(browser: Any) -> None:
-    source = (Path(__file__).parents[2] / "src/limiirl/report/templates/map_shapes.js").read_text()
-    values = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, 10**6, -(10**6), 2**29, 3]
-    tab = browser.new_page()
-    found = tab.evaluate(f"text => {{ {source}; return [...unpack(text)]; }}", packed(values))
-    assert found == values
-    tab.close()

@@ -1,18 +1,17 @@
-"""What a report consists of: sections of text, facts, tables, figures and maps, as plain values.
+"""The parts of a report: sections of text, facts, tables, figures and maps, as plain values.
 
-Titles, cells, keys and alternatives are plain text. Leads, captions, notes and paragraphs are prose, with the little
-markup of `limiirl.report.markup`; wrap a user's text in `literal` there. All of it is escaped when it is written.
+Titles, cells, keys and alternatives are plain text. Leads, captions, notes and paragraphs are prose, in the part of
+Markdown that `limiirl.report.markup` reads; wrap a user's text in `literal`. All of it is escaped when written.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
+from limiirl._validation import check_choice
 from limiirl.errors import InvalidParameter
 from limiirl.report.maps import Map
-from limiirl.report.tables import Table, check_choice, check_filled, check_name
+from limiirl.report.tables import Table, check_filled, check_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -55,15 +54,18 @@ class Figure:
     data: Mapping[str, Sequence[object]]
 
     def __post_init__(self) -> None:
-        check_name("figure", self.name)
-        check_filled("a figure's title", self.title)
-        check_filled("a figure's alt", self.alt)
-        lengths = [(column, len(values)) for column, values in self.data.items()]
-        for (first, length), (column, other) in pairwise(lengths):
-            if length != other:
+        check_name(self.name)
+        check_filled("title", self.title)
+        check_filled("alt", self.alt)
+        lengths = [len(values) for values in self.data.values()]
+        for index, length in enumerate(lengths):
+            if length != lengths[0]:
                 raise InvalidParameter(
-                    f"the columns of a figure's data must have equal length; in figure {self.name!r}, {first!r} has "
-                    f"{length} and {column!r} {other}. Repeat or fill the shorter one."
+                    f"The columns of data must have equal length; in figure {self.name!r}, {list(self.data)[index]!r} "
+                    f"has {length} rows and the first {lengths[0]}. Repeat or fill the shorter one.",
+                    parameter="data",
+                    value=length,
+                    index=index,
                 )
 
     @property
@@ -78,23 +80,11 @@ class Text:
 
     Examples
     --------
-    >>> Text("One.\n\n- two\n- three").blocks
-    ('One.', ('two', 'three'))
+    >>> Text("One.\n\n- two\n- three").prose
+    'One.\n\n- two\n- three'
     """
 
     prose: str
-
-    @property
-    def blocks(self) -> tuple[str | tuple[str, ...], ...]:
-        """Each paragraph as a string, each list as a tuple of its entries."""
-        blocks: list[str | tuple[str, ...]] = []
-        for block in re.split(r"\n[ \t]*\n", self.prose.strip()):
-            lines = [line.strip() for line in block.splitlines()]
-            if lines and all(line.startswith("- ") for line in lines):
-                blocks.append(tuple(line.removeprefix("- ") for line in lines))
-            elif block:
-                blocks.append(" ".join(lines))
-        return tuple(blocks)
 
 
 @dataclass(frozen=True)
@@ -144,7 +134,7 @@ class Callout:
     prose: str = ""
 
     def __post_init__(self) -> None:
-        check_choice("verdict", self.verdict, Verdict)
+        check_choice(self.verdict, "verdict", get_args(Verdict))
 
 
 @dataclass(frozen=True)
@@ -189,11 +179,14 @@ class Section:
     lead: str = ""
 
     def __post_init__(self) -> None:
-        check_filled("a section's title", self.title)
-        for part in self.items:
+        check_filled("title", self.title)
+        for index, part in enumerate(self.items):
             if isinstance(part, Section) and any(isinstance(below, Section) for below in part.items):
                 raise InvalidParameter(
-                    f"sections nest once; section {part.title!r} in {self.title!r} holds another. Raise it one level."
+                    f"Sections nest once; section {part.title!r} in {self.title!r} holds another. Raise it one level.",
+                    parameter="items",
+                    value=part.title,
+                    index=index,
                 )
 
 
@@ -236,7 +229,7 @@ class Report:
     highlights: Mapping[str, object] | Iterable[tuple[str, object]] = ()
 
     def __post_init__(self) -> None:
-        check_filled("a report's title", self.title)
+        check_filled("title", self.title)
         object.__setattr__(self, "highlights", Facts(self.highlights).entries)
         seen: set[str] = set()
         names = [figure.name for figure in self.figures] + [item.name for item in self.maps]
@@ -244,7 +237,9 @@ class Report:
         for name in names:
             if name in seen:
                 raise InvalidParameter(
-                    f"names of figures, maps and tables must be unique in a report; {name!r} occurs twice. Rename one."
+                    f"Names of figures, maps and tables must be unique in a report; {name!r} occurs twice. Rename one.",
+                    parameter="sections",
+                    value=name,
                 )
             seen.add(name)
 

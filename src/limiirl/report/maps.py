@@ -1,31 +1,25 @@
-"""Maps as values: layers of lines, points and areas, each drawn in one of a few strokes, with facts to read on them.
+"""Maps as values: layers of lines, points and areas with facts, as GeoJSON for the page and well-known text for a GIS.
 
-A map is drawn in the reader's browser by a script of ours that is part of the page; it asks nobody for tiles. What it
-shows is data: titles, labels and facts are text, whatever they hold.
-
-What a map's script reads: coordinates as small whole numbers, packed into few bytes, and texts as JSON.
+A script within the page draws a map on a canvas; it requests no tiles. Titles, labels and facts are shown as text only.
 """
 
-import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray, IntArray
+from limiirl._validation import check_choice, check_positive
 from limiirl.errors import InvalidParameter
 from limiirl.report.markup import clean
 from limiirl.report.svg import MUTED, VARIABLES
-from limiirl.report.tables import check_choice, check_filled, check_name
-from limiirl.roads.geometry import Plane
+from limiirl.report.tables import check_filled, check_name
 
 Kind: TypeAlias = Literal["lines", "points", "areas"]
 
-# A code takes one byte at most, and nobody tells more strokes apart.
-_MOST_STROKES = 127
 # Width over height of a window, where nobody asks for another.
 _TALLEST = 1.15
 WIDEST = 1.9
@@ -69,13 +63,16 @@ class Stroke:
     def __post_init__(self) -> None:
         if self.colour not in VARIABLES:
             raise InvalidParameter(
-                f"a stroke's colour must be one of limiirl.report.svg; got {self.colour!r} for {self.label!r}. Use "
-                "MUTED, INK or one of SERIES."
+                f"colour must be MUTED, INK or one of SERIES of limiirl.report.svg; got {self.colour!r} for "
+                f"{self.label!r}.",
+                parameter="colour",
+                value=self.colour,
             )
-        if not (self.width > 0.0 and 0.0 <= self.strength <= 1.0 and self.detail >= 0.0):
+        check_positive(self.width, "width")
+        check_positive(self.detail, "detail", zero=True)
+        if not 0.0 <= self.strength <= 1.0:
             raise InvalidParameter(
-                f"a stroke needs width > 0, strength in [0, 1] and detail >= 0; {self.label!r} has {self.width}, "
-                f"{self.strength} and {self.detail}."
+                f"strength must be in [0, 1]; got {self.strength}.", parameter="strength", value=self.strength
             )
 
 
@@ -137,31 +134,40 @@ class Layer:
         group: str = "",
         shown: bool = True,
     ) -> None:
-        check_filled("a layer's title", title)
-        check_choice("kind", kind, Kind)
+        check_filled("title", title)
+        check_choice(kind, "kind", get_args(Kind))
         at = np.asarray(points, dtype=np.float64)
         if at.ndim != 2 or at.shape[1] != 2:
-            raise InvalidParameter(f"points must be rows of latitude and longitude; layer {title!r} has {at.shape}.")
-        _check_degrees(title, at)
+            raise InvalidParameter(
+                f"points must be rows of latitude and longitude; layer {title!r} has shape {at.shape}.",
+                parameter="points",
+                value=at.shape,
+            )
+        _check_degrees("points", title, at)
         ends = np.arange(len(at) + 1) if offsets is None else np.asarray(offsets, dtype=np.int64)
         if ends.ndim != 1 or not ends.size or ends[0] != 0 or ends[-1] != len(at) or np.any(np.diff(ends) < 1):
             raise InvalidParameter(
-                f"offsets must rise from 0 to the number of points, {len(at)}, by at least 1 a step; layer {title!r} "
-                "has others. Leave out things without a point."
+                f"offsets must increase from 0 to {len(at)}, the number of points, by at least 1; layer {title!r} has "
+                "others. Leave out things without a point.",
+                parameter="offsets",
             )
         m = ends.size - 1
         codes = np.zeros(m, dtype=np.int64) if stroke is None else np.asarray(stroke, dtype=np.int64)
-        if not 0 < len(strokes) <= _MOST_STROKES:
-            raise InvalidParameter(f"a layer has 1 to {_MOST_STROKES} strokes; layer {title!r} has {len(strokes)}.")
+        if not strokes:
+            raise InvalidParameter(f"strokes must not be empty; layer {title!r} has none.", parameter="strokes")
         if codes.shape != (m,) or (m and not (codes.min() >= -1 and codes.max() < len(strokes))):
             raise InvalidParameter(
-                f"stroke must be (m,) = ({m},) numbers of one of the {len(strokes)} strokes; layer {title!r} has "
-                f"shape {codes.shape}."
+                f"stroke must be (m,) = ({m},) numbers from -1 to {len(strokes) - 1}; layer {title!r} has shape "
+                f"{codes.shape}.",
+                parameter="stroke",
+                value=codes.shape,
             )
         for name, values in (facts or {}).items():
             if len(values) != m:
                 raise InvalidParameter(
-                    f"a fact has one value a thing; {name!r} of layer {title!r} has {len(values)} for {m}."
+                    f"facts must have one value per thing; {name!r} of layer {title!r} has {len(values)} for {m}.",
+                    parameter="facts",
+                    value=name,
                 )
         for name, value in {
             "title": title,
@@ -238,16 +244,19 @@ class Map:
     legend: bool = True
 
     def __post_init__(self) -> None:
-        check_name("map", self.name)
-        check_filled("a map's title", self.title)
-        check_filled("a map's alt", self.alt)
+        check_name(self.name)
+        check_filled("title", self.title)
+        check_filled("alt", self.alt)
         object.__setattr__(self, "layers", tuple(self.layers))
         if not any(layer.n_things for layer in self.layers):
-            raise InvalidParameter(f"a map needs something to draw; map {self.name!r} has none. Leave the map out.")
-        if self.aspect is not None and not self.aspect > 0.0:
-            raise InvalidParameter(f"a map's aspect must be positive; map {self.name!r} has {self.aspect}.")
+            raise InvalidParameter(
+                f"layers must have something to draw; map {self.name!r} has nothing. Leave the map out.",
+                parameter="layers",
+            )
+        if self.aspect is not None:
+            check_positive(self.aspect, "aspect")
         if self.view is not None:
-            _check_degrees(self.name, np.asarray(self.view, dtype=np.float64))
+            _check_degrees("view", self.name, np.asarray(self.view, dtype=np.float64))
 
     @property
     def bounds(self) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -287,95 +296,59 @@ class Map:
         return tuple(shown)
 
 
-def _check_degrees(name: str, points: FloatArray) -> None:
+def _check_degrees(parameter: str, name: str, points: FloatArray) -> None:
     wrong = ~(np.abs(points) <= [90.0, 360.0]).all(axis=1)
     if wrong.any():
         place = int(np.argmax(wrong))
         raise InvalidParameter(
-            f"a map's points are finite latitudes and longitudes in degrees; point {place} of {name!r} is "
-            f"{points[place].tolist()}. Pass (latitude, longitude), in this order."
+            f"{parameter} must be finite latitudes and longitudes in degrees; point {place} of {name!r} is "
+            f"{points[place].tolist()}. Pass (latitude, longitude), in this order.",
+            parameter=parameter,
+            value=points[place].tolist(),
+            index=place,
         )
 
 
-UNIT_M = 0.5
-"""Metres of a coordinate's unit: less than a pixel at the closest view."""
+def map_geojson(item: Map) -> str:
+    """Return a map as a GeoJSON FeatureCollection that can stand within a page's markup.
 
-_INT32 = 2**31 - 1
-
-
-def packed(values: ArrayLike) -> str:
-    """Return whole numbers as base64 of their differences, each zigzag and in as few bytes of seven bits as it needs.
-
-    Examples
-    --------
-    >>> packed([1, 2, 3, 3, -100])
-    'AgICAM0B'
-    >>> unpacked('AgICAM0B')
-    array([   1,    2,    3,    3, -100])
-    """
-    given = np.asarray(values, dtype=np.int64).reshape(-1)
-    steps = np.diff(given, prepend=0)
-    # The script counts in 32 bits.
-    if steps.size and np.abs(steps).max() > _INT32 // 2:
-        raise InvalidParameter(f"packed numbers differ by at most {_INT32 // 2}; got {int(np.abs(steps).max())}.")
-    rest = ((steps << 1) ^ (steps >> 63)).astype(np.uint64)
-    columns = []
-    while True:
-        more = rest >= 128
-        columns.append(np.where(more, rest & 127 | 128, rest & 127))
-        if not more.any():
-            break
-        rest = rest >> np.uint64(7)
-    table = np.stack(columns, axis=1).astype(np.uint8)
-    # Column c of a number is written if all bytes before it ask for more.
-    asks = np.logical_and.accumulate(table >= 128, axis=1)
-    written = np.concatenate([np.ones((len(table), 1), dtype=bool), asks[:, :-1]], axis=1)
-    return base64.b64encode(table[written].tobytes()).decode()
-
-
-def unpacked(text: str) -> NDArray[np.int64]:
-    """Return the numbers that `packed` packed: what the script does, for tests and for reading a page back."""
-    values: list[int] = []
-    number = shift = total = 0
-    for byte in base64.b64decode(text):
-        number |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            total += (number >> 1) ^ -(number & 1)
-            values.append(total)
-            number = shift = 0
-    return np.array(values, dtype=np.int64)
-
-
-def map_json(item: Map) -> str:
-    """Return all that the script needs to draw a map, as JSON that can stand within a page's markup.
+    The view is the member ``bbox``. The member ``layers`` has the title, strokes and names of facts of each layer. The
+    properties of a feature are ``{layer: [stroke, fact, ...]}`` for each layer that shows it, so that layers which
+    share an array of points share its features. Coordinates have six decimals, 0.1 m.
 
     Examples
     --------
     >>> trip = Layer("</script>", [[41.15, -8.63], [41.16, -8.62]], [0, 2])
-    >>> "</" in map_json(Map("trip", "A trip", "A line.", "", [trip]))
-    False
+    >>> text = map_geojson(Map("trip", "A trip", "A line.", "", [trip]))
+    >>> "</" in text, json.loads(text)["features"][0]["geometry"]["type"]
+    (False, 'LineString')
     """
     (south, west), (north, east) = item.bounds
-    plane = Plane(0.5 * (south + north), 0.5 * (west + east))
-    corners = plane.xy([south, north], [west, east])
-    shapes: list[dict[str, Any]] = []
-    # By identity, which is how layers share: equal arrays of different makers are rare, and comparing them is not free.
-    seen: dict[tuple[int, int], int] = {}
-    layers = []
-    for layer, shown in zip(item.layers, item.starts_shown(), strict=True):
-        key = (id(layer.points), id(layer.offsets))
-        if key not in seen:
-            seen[key] = len(shapes)
-            shapes.append(_shape(layer, plane))
-        layers.append(_layer(layer, shape=seen[key], shown=shown))
-    content = {
-        "unit": UNIT_M,
-        # South is down, as on a screen.
-        "view": [*(np.array([corners[0, 0], -corners[1, 1], corners[1, 0], -corners[0, 1]]) / UNIT_M).tolist()],
-        "shapes": shapes,
-        "layers": layers,
-    }
+    features: list[dict[str, Any]] = []
+    for numbers in _shared_points(item):
+        first = item.layers[numbers[0]]
+        coordinates = np.round(first.points[:, ::-1], 6).tolist()
+        ends = first.offsets.tolist()
+        rows = {number: _properties(item.layers[number]) for number in numbers}
+        for thing in range(first.n_things):
+            shown = {str(number): row for number in numbers if (row := rows[number][thing])[0] >= 0}
+            if shown:
+                geometry = _geometry(first.kind, coordinates[ends[thing] : ends[thing + 1]])
+                features.append({"type": "Feature", "geometry": geometry, "properties": shown})
+    layers = [
+        {
+            "title": clean(layer.title),
+            "kind": layer.kind,
+            "shown": shown,
+            "facts": [clean(name) for name in layer.facts],
+            "strokes": [
+                asdict(stroke) | {"label": clean(stroke.label), "colour": VARIABLES[stroke.colour]}
+                for stroke in layer.strokes
+            ],
+        }
+        for layer, shown in zip(item.layers, item.starts_shown(), strict=True)
+    ]
+    content = {"type": "FeatureCollection", "bbox": [west, south, east, north], "layers": layers, "features": features}
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     # No text may end the element that holds it, open a comment, or be read as an entity.
     for sign in "<>&\u2028\u2029":
@@ -383,8 +356,36 @@ def map_json(item: Map) -> str:
     return text
 
 
+def _shared_points(item: Map) -> list[list[int]]:
+    """Return the numbers of the layers that share their points and offsets, by identity."""
+    sharing: dict[tuple[int, int, str], list[int]] = {}
+    for number, layer in enumerate(item.layers):
+        sharing.setdefault((id(layer.points), id(layer.offsets), layer.kind), []).append(number)
+    return list(sharing.values())
+
+
+def _properties(layer: Layer) -> list[list[object]]:
+    """Return the stroke and the facts of each thing, without the empty ones at the end."""
+    rows: list[list[object]] = []
+    facts = list(layer.facts.values())
+    for thing, stroke in enumerate(layer.stroke.tolist()):
+        row = [stroke, *("" if fact[thing] is None else clean(str(fact[thing])) for fact in facts)]
+        while row[-1] == "":
+            row.pop()
+        rows.append(row)
+    return rows
+
+
+def _geometry(kind: str, coordinates: list[list[float]]) -> dict[str, Any]:
+    if kind == "areas":
+        return {"type": "Polygon", "coordinates": [[*coordinates, coordinates[0]]]}
+    if kind == "points" or len(coordinates) == 1:
+        return {"type": "Point", "coordinates": coordinates[0]}
+    return {"type": "LineString", "coordinates": coordinates}
+
+
 def map_columns(item: Map) -> dict[str, list[object]]:
-    """Return the columns of a map's CSV file: a row a thing, with its geometry as well-known text, which a GIS reads.
+    """Return the columns of a map's CSV file: one row per thing, with its geometry as well-known text for a GIS.
 
     Examples
     --------
@@ -393,76 +394,29 @@ def map_columns(item: Map) -> dict[str, list[object]]:
     ['LINESTRING (-8.63 41.15, -8.62 41.16)']
     """
     columns: dict[str, list[object]] = {"layers": [], "facts": [], "geometry": []}
-    sharing: dict[tuple[int, int], list[Layer]] = {}
-    for layer in item.layers:
-        sharing.setdefault((id(layer.points), id(layer.offsets)), []).append(layer)
-    for layers in sharing.values():
+    for numbers in _shared_points(item):
+        layers = [item.layers[number] for number in numbers]
         first = layers[0]
         coordinates = [f"{lon:.6f}".rstrip("0") + f" {lat:.6f}".rstrip("0") for lat, lon in first.points.tolist()]
         ends = first.offsets.tolist()
         for thing in range(first.n_things):
             within = [layer for layer in layers if layer.stroke[thing] >= 0]
             facts = {name: layer.facts[name][thing] for layer in within for name in layer.facts}
-            told = (f"{name}: {fact}" if name else str(fact) for name, fact in facts.items() if fact not in (None, ""))
-            columns["layers"].append("; ".join(_class(layer, thing) for layer in within))
-            columns["facts"].append("; ".join(told))
-            columns["geometry"].append(_well_known(first.kind, coordinates[ends[thing] : ends[thing + 1]]))
+            texts = (f"{name}: {fact}" if name else str(fact) for name, fact in facts.items() if fact not in (None, ""))
+            columns["layers"].append("; ".join(_class_of(layer, thing) for layer in within))
+            columns["facts"].append("; ".join(texts))
+            columns["geometry"].append(_well_known_text(first.kind, coordinates[ends[thing] : ends[thing + 1]]))
     return columns
 
 
-def _class(layer: Layer, thing: int) -> str:
+def _class_of(layer: Layer, thing: int) -> str:
     label = layer.strokes[int(layer.stroke[thing])].label
     return f"{layer.title}: {label}" if label and len(layer.strokes) > 1 else layer.title
 
 
-def _well_known(kind: str, coordinates: Sequence[str]) -> str:
+def _well_known_text(kind: str, coordinates: Sequence[str]) -> str:
     if kind == "areas":
         return f"POLYGON (({', '.join([*coordinates, coordinates[0]])}))"
     if kind == "points" or len(coordinates) == 1:
         return f"POINT ({coordinates[0]})"
     return f"LINESTRING ({', '.join(coordinates)})"
-
-
-def _shape(layer: Layer, plane: Plane) -> dict[str, Any]:
-    xy = np.rint(plane.xy(layer.points[:, 0], layer.points[:, 1]) / UNIT_M).astype(np.int64)
-    return {"x": packed(xy[:, 0]), "y": packed(-xy[:, 1]), "n": packed(np.diff(layer.offsets))}
-
-
-def _layer(layer: Layer, *, shape: int, shown: bool) -> dict[str, Any]:
-    return {
-        "title": clean(layer.title),
-        "kind": layer.kind,
-        "shape": shape,
-        "shown": shown,
-        "strokes": [_stroke(stroke) for stroke in layer.strokes],
-        "stroke": packed(layer.stroke),
-        "facts": [_fact(name, values) for name, values in _told(layer).items()],
-    }
-
-
-def _told(layer: Layer) -> Mapping[str, Sequence[object]]:
-    """The facts, after what the legend calls the thing."""
-    labels = [stroke.label for stroke in layer.strokes]
-    named = (
-        {}
-        if not any(labels) or "" in layer.facts
-        else {"": [labels[code] if code >= 0 else "" for code in layer.stroke.tolist()]}
-    )
-    return named | dict(layer.facts)
-
-
-def _stroke(stroke: Stroke) -> dict[str, Any]:
-    return {
-        "colour": VARIABLES[stroke.colour],
-        "width": round(stroke.width, 2),
-        "strength": round(stroke.strength, 3),
-        "detail": stroke.detail,
-        "halo": stroke.halo,
-        "dashed": stroke.dashed,
-    }
-
-
-def _fact(name: str, values: Sequence[object]) -> dict[str, Any]:
-    texts: dict[str, int] = {}
-    codes = [texts.setdefault("" if value is None else clean(str(value)), len(texts)) for value in values]
-    return {"name": clean(name), "texts": list(texts), "codes": packed(codes)}

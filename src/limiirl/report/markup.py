@@ -1,24 +1,19 @@
-"""Prose with a little markup, and its rendering as HTML, LaTeX, Markdown and plain text.
+"""Prose in a small part of Markdown, parsed by markdown-it, as HTML, LaTeX, Markdown and plain text.
 
-The markup is `code`, *emphasis*, **strong** and [words](https://address) or [words](#anchor); a backslash takes the
-meaning from the character after it. Everything else is text, and is escaped wherever it goes: no user's text can
-become a tag, a command or a script.
+The part is `code`, *emphasis*, **strong**, [words](https://address) or [words](#anchor), lists, and backslash escapes.
+Everything else is text and is escaped: a user's text cannot become a tag, a command or a script.
 """
 
 import html
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING
 
-_MARKUP = re.compile(
-    r"\\(?P<escaped>[\\`*\[\]])"
-    r"|`(?P<code>[^`\n]+)`"
-    r"|\*\*(?=\S)(?P<strong>[^*]+?)(?<=\S)\*\*"
-    r"|(?<![\w*])\*(?=[^\s*])(?P<em>[^*]+?)(?<=\S)\*(?![\w*])"
-    r"|\[(?P<words>[^\[\]]+)\]\((?P<address>https?://[^\s()<>\"]+|#[\w-]+)\)"
-)
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
 
-# What no text format can hold: control characters but for white space, halves of surrogate pairs, and non-characters.
+# What no text format can hold: control characters except white space, halves of surrogate pairs, and non-characters.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 _GREEK = """
@@ -64,50 +59,24 @@ _LATEX = {
 } | {letter: f"$\\{name}$" for letter, name in (pair.split(":") for pair in _GREEK.split())}
 
 
-class Span(NamedTuple):
-    """A stretch of text of one kind: "text", "code", "em", "strong" or "link"."""
+@cache
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
 
-    kind: str
-    text: str
-    address: str = ""
-
-
-def parse(prose: str) -> list[Span]:
-    """Cut prose into spans of one kind each.
-
-    Examples
-    --------
-    >>> parse("run `limiirl`, *now*")
-    [Span(kind='text', text='run ', address=''), Span(kind='code', text='limiirl', address=''),
-     Span(kind='text', text=', ', address=''), Span(kind='em', text='now', address='')]
-    """
-    spans: list[Span] = []
-    end = 0
-    for match in _MARKUP.finditer(prose):
-        if match.start() > end:
-            spans.append(Span("text", prose[end : match.start()]))
-        end = match.end()
-        kind, text = str(match.lastgroup), match[str(match.lastgroup)]
-        if kind == "address":
-            spans.append(Span("link", match["words"], text))
-        else:
-            spans.append(Span("text" if kind == "escaped" else kind, text))
-    if end < len(prose):
-        spans.append(Span("text", prose[end:]))
-    return spans
+    parser = MarkdownIt("zero", {"html": False}).enable(["emphasis", "backticks", "link", "escape", "list"])
+    parser.validateLink = lambda url: url.startswith(("https://", "http://", "#"))  # type: ignore[method-assign]
+    return parser
 
 
 def literal(text: str) -> str:
-    r"""Take the meaning from the markup in a user's text, so that it can stand in prose.
+    """Escape the markup in a user's text, so that it can be part of prose.
 
     Examples
     --------
-    >>> parse(literal("a*b*c"))[0].text, escape_html("a*b*c")
-    ('a', 'a*b*c')
     >>> prose_text("run " + literal("*.csv and `x`"))
     'run *.csv and `x`'
     """
-    return re.sub(r"[\\`*\[\]]", r"\\\g<0>", text)
+    return re.sub(r"[!-/:-@\[-`{-~]", r"\\\g<0>", text)
 
 
 def clean(text: str) -> str:
@@ -158,68 +127,78 @@ def escape_markdown(text: str) -> str:
     return re.sub(r"[\\`*_\[\]|~]", r"\\\g<0>", flat.replace("&", "&amp;").replace("<", "&lt;"))
 
 
-def _render(prose: str, escape: Callable[[str], str], forms: dict[str, str]) -> str:
-    pieces = []
-    for kind, text, address in parse(prose):
-        form = forms.get(kind, "{0}")
-        pieces.append(form.format(escape(text), escape(address)))
-    return "".join(pieces)
-
-
 def prose_html(prose: str) -> str:
-    """Prose as HTML.
+    """Return prose as HTML, without a paragraph around it.
 
     Examples
     --------
     >>> prose_html("*less* <than>")
     '<em>less</em> &lt;than&gt;'
     """
-    forms = {
-        "code": "<code>{0}</code>",
-        "em": "<em>{0}</em>",
-        "strong": "<strong>{0}</strong>",
-        "link": '<a href="{1}">{0}</a>',
-    }
-    return _render(prose, escape_html, forms)
+    return str(_parser().renderInline(clean(prose)))
+
+
+def blocks_html(prose: str) -> str:
+    r"""Return the paragraphs and lists of prose as HTML.
+
+    Examples
+    --------
+    >>> print(blocks_html("One.\n\n- two"))
+    <p>One.</p>
+    <ul>
+    <li>two</li>
+    </ul>
+    <BLANKLINE>
+    """
+    return str(_parser().render(clean(prose)))
+
+
+def _render(prose: str, escape: Callable[[str], str], forms: dict[str, str], code: Callable[[str], str]) -> str:
+    """Render prose by the text that opens and closes each kind of span; "{}" is a link's address."""
+    pieces, address = [], ""
+    for token in _parser().parseInline(clean(prose))[0].children or []:
+        if token.type == "text":
+            pieces.append(escape(token.content))
+        elif token.type == "code_inline":
+            pieces.append(code(token.content))
+        else:
+            address = str(token.attrs.get("href", address))
+            within = token.type.startswith("link") and address.startswith("#")
+            pieces.append("" if within else forms.get(token.type, "").replace("{}", address))
+    return "".join(pieces)
 
 
 def prose_latex(prose: str) -> str:
-    r"""Prose as LaTeX; of a link the words remain.
+    r"""Return prose as LaTeX; of a link the words remain.
 
     Examples
     --------
     >>> print(prose_latex("`a_b` and *c*"))
     \texttt{a\_b} and \emph{c}
     """
-    return _render(prose, escape_latex, {"code": r"\texttt{{{0}}}", "em": r"\emph{{{0}}}", "strong": r"\textbf{{{0}}}"})
+    forms = {"em_open": r"\emph{", "em_close": "}", "strong_open": r"\textbf{", "strong_close": "}"}
+    return _render(prose, escape_latex, forms, lambda text: rf"\texttt{{{escape_latex(text)}}}")
 
 
 def prose_markdown(prose: str) -> str:
-    r"""Prose as Markdown.
+    r"""Return prose as Markdown that is safe in a cell of a table; links within a page are words.
 
     Examples
     --------
     >>> print(prose_markdown("**best** of a_b"))
     **best** of a\_b
     """
-    forms = {"em": "*{0}*", "strong": "**{0}**", "link": "{0}"}
-    pieces = []
-    for span in parse(prose):
-        if span.kind == "code":
-            pieces.append(f"`{clean(span.text)}`")
-        elif span.kind == "link" and span.address.startswith("http"):
-            pieces.append(f"[{escape_markdown(span.text)}]({clean(span.address)})")
-        else:
-            pieces.append(forms.get(span.kind, "{0}").format(escape_markdown(span.text)))
-    return "".join(pieces)
+    forms = {"em_open": "*", "em_close": "*", "strong_open": "**", "strong_close": "**"}
+    forms |= {"link_open": "[", "link_close": "]({})"}
+    return _render(prose, escape_markdown, forms, lambda text: f"`{text}`")
 
 
 def prose_text(prose: str) -> str:
-    """Prose as plain text.
+    """Return prose as plain text.
 
     Examples
     --------
     >>> prose_text("*less* is `more`")
     'less is more'
     """
-    return clean("".join(span.text for span in parse(prose)))
+    return _render(prose, str, {}, str)

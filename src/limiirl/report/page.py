@@ -16,8 +16,8 @@ from limiirl._io import atomic_write
 from limiirl._version import __version__
 from limiirl.errors import InvalidFile
 from limiirl.report.document import Item, Report, Section
-from limiirl.report.maps import map_columns, map_json
-from limiirl.report.markup import clean, prose_html, prose_text
+from limiirl.report.maps import map_columns, map_geojson
+from limiirl.report.markup import blocks_html, clean, prose_html, prose_text
 from limiirl.report.svg import VARIABLES, Picture, render
 from limiirl.report.tables import data_csv, sentence, table_csv, table_html, table_latex, table_markdown, table_notes
 
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 
 class MapParts(NamedTuple):
-    """What stands on the page for a map: its data as JSON, and its picture for paper as PNG."""
+    """What stands on the page for a map: its data as GeoJSON, and its picture for paper as PNG."""
 
     data: str
     still: bytes
@@ -78,7 +78,7 @@ def page_html(report: Report, figures: Mapping[str, str], maps: Mapping[str, Map
     places = [_place(section, taken) for section in sections]
     environment = _environment()
     style = _source(environment, "style.css") + (_source(environment, "map.css") if report.maps else "")
-    script = _script(environment) if report.maps else ""
+    script = _source(environment, "map.js") if report.maps else ""
     return (
         environment.get_template("page.html.j2")
         .render(
@@ -102,12 +102,6 @@ def _source(environment: "Environment", name: str) -> str:
     return environment.loader.get_source(environment, name)[0] if environment.loader else ""
 
 
-def _script(environment: "Environment") -> str:
-    """The script that draws maps: two files within one function, so that no name of theirs is the page's."""
-    parts = (_source(environment, name) for name in ("map_shapes.js", "map.js"))
-    return f'"use strict";\n(() => {{\n{"".join(parts)}}})();\n'
-
-
 def _script_hash(script: str) -> str:
     """By which the page allows this script, and no other."""
     return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}" if script else ""
@@ -116,7 +110,7 @@ def _script_hash(script: str) -> str:
 def _shown(parts: MapParts) -> dict[str, object]:
     from markupsafe import Markup
 
-    # `map_json` leaves no sign that means anything to a page.
+    # `map_geojson` leaves no sign that means anything to a page.
     return {"data": Markup(parts.data), "still": base64.b64encode(parts.still).decode()}
 
 
@@ -165,6 +159,7 @@ def _environment() -> "Environment":
         finalize=lambda shown: clean(shown) if type(shown) is str else shown,
     )
     environment.filters["prose"] = lambda prose: Markup(prose_html(prose))
+    environment.filters["blocks"] = lambda prose: Markup(blocks_html(prose))
     environment.filters["sentence"] = sentence
     environment.filters["prose_text"] = prose_text
     environment.filters["table_html"] = lambda table: Markup(table_html(table))
@@ -234,7 +229,7 @@ def write(
         # Only a report with maps pays for what draws them.
         from limiirl.report.map_image import still_png
 
-        maps[item.name] = MapParts(map_json(item), still_png(item))
+        maps[item.name] = MapParts(map_geojson(item), still_png(item))
     if progress is not None:
         progress(total - 1, total, "page")
     page = page_html(report, {name: picture.inline for name, picture in pictures.items()}, maps)
@@ -276,11 +271,17 @@ def check_folder(folder: Path) -> set[str]:
     """Refuse a folder that a report cannot be written to; else give the files of the report that is there."""
     for part in (*reversed(folder.parents), folder, folder / "figures", folder / "tables"):
         if part.exists() and not part.is_dir():
-            raise InvalidFile(f"a report needs a folder at {part}; there is a file. Move it, or choose another folder.")
+            raise InvalidFile(
+                f"A report needs a folder at {part}; there is a file. Move it, or choose another folder.",
+                parameter="folder",
+                value=str(part),
+            )
     index = folder / _INDEX
     if index.is_dir() or (index.exists() and not _is_report(index)):
         raise InvalidFile(
-            f"a report replaces only an earlier report; {index} is something else. Move it, or choose another folder."
+            f"A report replaces only an earlier report; {index} is something else. Move it, or choose another folder.",
+            parameter="folder",
+            value=str(folder),
         )
     return _read_manifest(folder)
 

@@ -16,6 +16,7 @@ from itertools import groupby
 from math import isfinite
 from typing import Literal, TypeAlias, get_args
 
+from limiirl._validation import check_choice
 from limiirl.errors import InvalidParameter
 from limiirl.report.markup import (
     clean,
@@ -32,28 +33,21 @@ _NAME = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 _RESERVED = re.compile(r"con|prn|aux|nul|(?:com|lpt)[0-9]")
 
 
-def check_choice(what: str, value: object, choices: object) -> None:
-    """A value is one of those that a Literal type lists."""
-    allowed = get_args(choices)
-    if value not in allowed:
-        raise InvalidParameter(
-            f"{what} must be one of {', '.join(map(repr, allowed))}; got {value!r}. Pass one of these."
-        )
-
-
-def check_name(what: str, name: str) -> None:
-    """A name serves as a file name on every system, and as an anchor on a page."""
+def check_name(name: str) -> None:
+    """Check that a name can be a file name on every system, and an anchor on a page."""
     if not (isinstance(name, str) and len(name) <= 80 and _NAME.fullmatch(name) and not _RESERVED.fullmatch(name)):
         raise InvalidParameter(
-            f"a {what}'s name must be a file name of at most 80 lower-case letters, digits, single '-' and '_' "
-            f"between them; got {name!r}. Use a name such as 'anid-by-wind'."
+            f"name must be a file name of at most 80 lower-case letters, digits, single '-' and '_' between them; got "
+            f"{name!r}. Use a name such as 'anid-by-wind'.",
+            parameter="name",
+            value=name,
         )
 
 
-def check_filled(what: str, text: str) -> None:
-    """A text says something."""
+def check_filled(parameter: str, text: str) -> None:
+    """Check that a text is not blank."""
     if not (isinstance(text, str) and text.strip()):
-        raise InvalidParameter(f"{what} must be text that is not blank; got {text!r}. Say in words what is shown.")
+        raise InvalidParameter(f"{parameter} must not be blank; got {text!r}.", parameter=parameter, value=text)
 
 
 Mark: TypeAlias = Literal["agrees", "differs", "best", "certain"]
@@ -95,11 +89,13 @@ class Cell:
 
     def __post_init__(self) -> None:
         if self.mark is not None:
-            check_choice("mark", self.mark, Mark)
+            check_choice(self.mark, "mark", get_args(Mark))
         object.__setattr__(self, "spread", tuple(float(end) for end in self.spread))
         if len(self.spread) > 2:
             raise InvalidParameter(
-                f"spread has at most 2 numbers; got {len(self.spread)}. Pass a half-width or two ends."
+                f"spread must have at most 2 numbers; got {len(self.spread)}. Pass a half-width or two ends.",
+                parameter="spread",
+                value=self.spread,
             )
 
     @classmethod
@@ -151,7 +147,7 @@ class Column:
     group: str = ""
 
     def __post_init__(self) -> None:
-        check_choice("align", self.align, Align)
+        check_choice(self.align, "align", get_args(Align))
 
     @property
     def full_title(self) -> str:
@@ -192,22 +188,25 @@ class Table:
     cells: tuple[tuple[Cell, ...], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_name("table", self.name)
-        check_filled("a table's title", self.title)
+        check_name(self.name)
+        check_filled("title", self.title)
         headings = tuple(
             column if isinstance(column, Column) else Column(column, "right" if place else "left")
             for place, column in enumerate(self.columns)
         )
         if not headings:
             raise InvalidParameter(
-                f"a table needs at least one column; table {self.name!r} has none. Name the columns."
+                f"columns must name at least one column; table {self.name!r} has none.", parameter="columns"
             )
         cells = tuple(tuple(map(_cell, row)) for row in self.rows)
         for place, row in enumerate(cells):
             if len(row) != len(headings):
                 raise InvalidParameter(
-                    f"a row has one cell for each of the {len(headings)} columns; row {place} of table {self.name!r} "
-                    f"has {len(row)}. Pass None for an empty cell."
+                    f"A row must have {len(headings)} cells, one per column; row {place} of table {self.name!r} has "
+                    f"{len(row)}. Pass None for an empty cell.",
+                    parameter="rows",
+                    value=len(row),
+                    index=place,
                 )
         object.__setattr__(self, "headings", headings)
         object.__setattr__(self, "cells", cells)

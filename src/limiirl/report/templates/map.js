@@ -1,12 +1,43 @@
-// Draws every map of the page on its canvas, from the data beside it; map_shapes.js stands before it, and both within one
-// function. Asks nobody for anything, and writes text only as text.
+"use strict";
+// Draws every map of the page on its canvas from the GeoJSON beside it. Requests nothing, and writes text only as text.
+(() => {
 const NEAR = 9; // pixels within which a thing is under the pointer
 const SLOW = 24; // milliseconds; a scene that takes longer is moved as a picture until the hand rests
 const CLOSEST = 6; // pixels a metre
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
+const EARTH = 6371000; // metres
+
 const rgb = text => [1, 3, 5].map(place => parseInt(text.trim().slice(place, place + 2), 16));
 const mixed = (colour, paper, strength) => `rgb(${colour.map((part, i) => Math.round(strength * part + (1 - strength) * paper[i])).join()})`;
+
+// The layers of a FeatureCollection, each with the flat coordinates (metres from the middle of the view, south down), the
+// box, the stroke and the facts of its things.
+function readLayers(data) {
+  const [west, south, east, north] = data.bbox, metres = (EARTH * Math.PI) / 180, middle = (south + north) / 2;
+  const shrink = Math.cos((middle * Math.PI) / 180);
+  const project = ([lon, lat]) => [(lon - (west + east) / 2) * metres * shrink, (middle - lat) * metres];
+  const layers = data.layers.map(layer => ({...layer, things: []}));
+  for (const {geometry, properties} of data.features) {
+    const {type, coordinates} = geometry;
+    const points = (type === "Point" ? [coordinates] : type === "Polygon" ? coordinates[0] : coordinates).map(project);
+    const xs = points.map(point => point[0]), ys = points.map(point => point[1]);
+    const box = [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)];
+    for (const [number, [stroke, ...facts]] of Object.entries(properties)) layers[number].things.push({points, box, stroke, facts});
+  }
+  return {layers, home: [...project([west, north]), ...project([east, south])]};
+}
+
+function distance2(px, py, [ax, ay], [bx, by]) {
+  const dx = bx - ax, dy = by - ay, square = dx * dx + dy * dy;
+  const t = square ? Math.max(0, Math.min(1, ((px - ax) * dx + (py - ay) * dy) / square)) : 0;
+  return (px - ax - t * dx) ** 2 + (py - ay - t * dy) ** 2;
+}
+
+const within = (points, px, py) => points.reduce((inside, [x, y], i) => {
+  const [u, v] = points[(i || points.length) - 1];
+  return y > py !== v > py && px < ((u - x) * (py - y)) / (v - y) + x ? !inside : inside;
+}, false);
 
 class Chart {
   constructor(figure) {
@@ -17,13 +48,7 @@ class Chart {
     this.tip = find(".map-tip");
     this.said = find(".map-said");
     this.bar = find(".map-scale");
-    this.unit = data.unit;
-    this.home = data.view;
-    this.shapes = data.shapes.map(makeShape);
-    this.layers = data.layers.map(layer => ({
-      ...layer, shape: this.shapes[layer.shape], stroke: unpack(layer.stroke),
-      facts: layer.facts.map(fact => ({...fact, codes: unpack(fact.codes)})),
-    }));
+    Object.assign(this, readLayers(data));
     this.scene = document.createElement("canvas");
     this.hit = null;
     this.cross = false;
@@ -36,10 +61,10 @@ class Chart {
     this.resize();
   }
 
-  // The view is the middle (x, y) in the map's units and k, the pixels a unit.
+  // The view is the middle (x, y) in metres and k, the pixels per metre.
   fit([x0, y0, x1, y1]) {
-    const k = Math.min(this.width / Math.max(x1 - x0, 40), this.height / Math.max(y1 - y0, 40)) * 0.94;
-    return {x: (x0 + x1) / 2, y: (y0 + y1) / 2, k: Math.min(k, CLOSEST * this.unit)};
+    const k = Math.min(this.width / Math.max(x1 - x0, 20), this.height / Math.max(y1 - y0, 20)) * 0.94;
+    return {x: (x0 + x1) / 2, y: (y0 + y1) / 2, k: Math.min(k, CLOSEST)};
   }
 
   resize() {
@@ -84,10 +109,9 @@ class Chart {
     pen.fillRect(0, 0, this.width, this.height);
     pen.lineCap = pen.lineJoin = "round";
     const edge = 30 / k, w = this.width / 2 / k + edge, h = this.height / 2 / k + edge;
-    for (const layer of this.layers) {
-      if (!layer.shown) continue;
-      const seen = layer.strokes.map(() => []), fine = layer.strokes.map(stroke => !stroke.detail || this.unit / k <= stroke.detail);
-      inWindow(layer.shape, x - w, y - h, x + w, y + h, id => fine[layer.stroke[id]] && seen[layer.stroke[id]].push(id));
+    for (const layer of this.layers.filter(layer => layer.shown)) {
+      const seen = layer.strokes.map(() => []);
+      this.visit(layer, [x - w, y - h, x + w, y + h], thing => seen[thing.stroke].push(thing));
       layer.strokes.forEach((stroke, code) => {
         if (seen[code].length) this.drawThings(pen, layer, stroke, seen[code], mixed(colour(stroke.colour), this.paper, stroke.strength));
       });
@@ -97,22 +121,35 @@ class Chart {
     this.figure.dataset.milliseconds = this.cost.toFixed(1);
   }
 
-  // Wide lines grow when the map is near, so that they cover their street; thin ones stay.
-  widthOf(stroke) {
-    return stroke.width * Math.min(Math.max(Math.sqrt((this.view.k / this.unit) * 8), 0.8), 2.2);
+  // Calls visit for each thing of a layer whose box meets the window and whose stroke is drawn at this scale.
+  visit(layer, [x0, y0, x1, y1], visit) {
+    const fine = layer.strokes.map(stroke => !stroke.detail || 1 / this.view.k <= stroke.detail);
+    for (const thing of layer.things) {
+      const [left, top, right, bottom] = thing.box;
+      if (left <= x1 && right >= x0 && top <= y1 && bottom >= y0 && fine[thing.stroke]) visit(thing);
+    }
   }
 
-  drawThings(pen, layer, stroke, ids, colour) {
+  // A place on the canvas.
+  place([x, y]) {
+    return [(x - this.view.x) * this.view.k + this.width / 2, (y - this.view.y) * this.view.k + this.height / 2];
+  }
+
+  // Wide lines grow when the map is near, so that they cover their street; thin ones stay.
+  widthOf(stroke) {
+    return stroke.width * Math.min(Math.max(Math.sqrt(this.view.k * 8), 0.8), 2.2);
+  }
+
+  drawThings(pen, layer, stroke, things, colour) {
     const paper = mixed(this.paper, this.paper, 1), width = this.widthOf(stroke);
     if (layer.kind === "points") {
-      const {x, y, start} = layer.shape, {k} = this.view;
       pen.fillStyle = colour;
       pen.strokeStyle = paper;
       pen.lineWidth = 1.5;
       pen.setLineDash([]);
-      for (const id of ids) {
+      for (const thing of things) {
         pen.beginPath();
-        pen.arc((x[start[id]] - this.view.x) * k + this.width / 2, (y[start[id]] - this.view.y) * k + this.height / 2, stroke.width / 2, 0, 7);
+        pen.arc(...this.place(thing.points[0]), stroke.width / 2, 0, 7);
         pen.fill();
         if (stroke.halo) pen.stroke();
       }
@@ -123,43 +160,39 @@ class Chart {
       pen.fillStyle = colour;
       pen.strokeStyle = colour;
       pen.lineWidth = width;
-      this.trace(pen, layer.shape, ids, () => { pen.globalAlpha = 0.25; pen.fill(); pen.globalAlpha = 1; pen.stroke(); }, true);
+      this.trace(pen, things, () => { pen.globalAlpha = 0.25; pen.fill(); pen.globalAlpha = 1; pen.stroke(); }, true);
       return;
     }
     if (stroke.halo) {
       pen.strokeStyle = paper;
       pen.lineWidth = width + 3;
-      this.trace(pen, layer.shape, ids, () => pen.stroke());
+      this.trace(pen, things, () => pen.stroke());
     }
     pen.strokeStyle = colour;
     pen.lineWidth = width;
-    this.trace(pen, layer.shape, ids, () => pen.stroke());
+    this.trace(pen, things, () => pen.stroke());
   }
 
   // Follows the things in paths of some thousand points, which a browser strokes faster than one path of all.
-  trace(pen, shape, ids, finish, closed = false) {
-    const {x, y, start} = shape, {k} = this.view;
-    const ox = this.width / 2 - this.view.x * k, oy = this.height / 2 - this.view.y * k;
-    let points = 0;
+  trace(pen, things, finish, closed = false) {
+    let drawn = 0;
     pen.beginPath();
-    for (const id of ids) {
-      const last = start[id + 1] - 1;
-      let px = x[start[id]] * k + ox, py = y[start[id]] * k + oy;
+    for (const {points} of things) {
+      let [px, py] = this.place(points[0]);
       pen.moveTo(px, py);
-      for (let i = start[id] + 1; i <= last; i++) {
-        const qx = x[i] * k + ox, qy = y[i] * k + oy;
+      for (let i = 1; i < points.length; i++) {
+        const [qx, qy] = this.place(points[i]);
         // Bends below a pixel are not seen; the end is kept.
-        if (i < last && Math.abs(qx - px) + Math.abs(qy - py) < 0.9) continue;
+        if (i < points.length - 1 && Math.abs(qx - px) + Math.abs(qy - py) < 0.9) continue;
         pen.lineTo(qx, qy);
-        px = qx;
-        py = qy;
-        points++;
+        [px, py] = [qx, qy];
+        drawn++;
       }
       if (closed) pen.closePath();
-      if (points > 2500) {
+      if (drawn > 2500) {
         finish();
         pen.beginPath();
-        points = 0;
+        drawn = 0;
       }
     }
     finish();
@@ -190,29 +223,28 @@ class Chart {
   }
 
   drawHit(pen) {
-    const {layer, id} = this.hit, width = this.widthOf(layer.strokes[layer.stroke[id]]);
+    const {layer, thing} = this.hit, stroke = layer.strokes[thing.stroke], width = this.widthOf(stroke);
     pen.lineCap = pen.lineJoin = "round";
     pen.setLineDash([]);
     if (layer.kind === "points") {
-      const {shape} = layer;
       pen.strokeStyle = mixed(this.ink, this.paper, 1);
       pen.lineWidth = 2;
       pen.beginPath();
-      pen.arc((shape.x[shape.start[id]] - this.view.x) * this.view.k + this.width / 2, (shape.y[shape.start[id]] - this.view.y) * this.view.k + this.height / 2, layer.strokes[layer.stroke[id]].width / 2 + 2.5, 0, 7);
+      pen.arc(...this.place(thing.points[0]), stroke.width / 2 + 2.5, 0, 7);
       pen.stroke();
       return;
     }
     for (const [colour, extra] of [[this.paper, 6], [this.ink, 2]]) {
       pen.strokeStyle = mixed(colour, this.paper, 1);
       pen.lineWidth = Math.min(width, 6) + extra;
-      this.trace(pen, layer.shape, [id], () => pen.stroke(), layer.kind === "areas");
+      this.trace(pen, [thing], () => pen.stroke(), layer.kind === "areas");
     }
   }
 
   drawBar() {
-    const metres = (110 * this.unit) / this.view.k, power = 10 ** Math.floor(Math.log10(metres));
+    const metres = 110 / this.view.k, power = 10 ** Math.floor(Math.log10(metres));
     const round = [5, 2, 1].map(part => part * power).find(part => part <= metres);
-    this.bar.style.width = `${(round * this.view.k) / this.unit}px`;
+    this.bar.style.width = `${round * this.view.k}px`;
     this.bar.textContent = round >= 1000 ? `${round / 1000} km` : `${round} m`;
   }
 
@@ -220,23 +252,18 @@ class Chart {
   at(px, py) {
     const {k} = this.view, x = this.view.x + (px - this.width / 2) / k, y = this.view.y + (py - this.height / 2) / k;
     let area = null;
-    for (const layer of [...this.layers].reverse()) {
-      if (!layer.shown) continue;
-      const {shape} = layer, reach = NEAR / k;
+    for (const layer of this.layers.filter(layer => layer.shown).reverse()) {
+      const reach = NEAR / k;
       let best = reach * reach, found = null;
-      inWindow(shape, x - reach, y - reach, x + reach, y + reach, id => {
-        const stroke = layer.strokes[layer.stroke[id]];
-        if (!stroke) return; // not of this layer
-        if (stroke.detail && this.unit / k > stroke.detail) return;
+      this.visit(layer, [x - reach, y - reach, x + reach, y + reach], thing => {
         if (layer.kind === "areas") {
-          if (within(shape, id, x, y)) area = area || {layer, id};
+          if (within(thing.points, x, y)) area = area || {layer, thing};
           return;
         }
-        for (let i = shape.start[id]; i < shape.start[id + 1]; i++) {
-          const next = Math.min(i + 1, shape.start[id + 1] - 1);
-          const d = distance2(x, y, shape.x[i], shape.y[i], shape.x[next], shape.y[next]);
-          if (d < best) [best, found] = [d, {layer, id}];
-        }
+        thing.points.forEach((point, i) => {
+          const d = distance2(x, y, point, thing.points[i + 1] || point);
+          if (d < best) [best, found] = [d, {layer, thing}];
+        });
       });
       if (found) return found;
     }
@@ -244,7 +271,7 @@ class Chart {
   }
 
   point(px, py, aloud) {
-    const hit = this.at(px, py), same = hit && this.hit && hit.layer === this.hit.layer && hit.id === this.hit.id;
+    const hit = this.at(px, py), same = hit && this.hit && hit.layer === this.hit.layer && hit.thing === this.hit.thing;
     this.hit = hit;
     if (!hit) {
       this.tip.hidden = true;
@@ -259,23 +286,22 @@ class Chart {
     if (!same && this.drawn) this.present();
   }
 
-  tell({layer, id}) {
-    const title = document.createElement("b");
-    title.textContent = layer.title;
-    const rows = [title];
-    for (const fact of layer.facts) {
-      const text = fact.texts[fact.codes[id]];
-      if (!text) continue;
-      if (!fact.name) {
+  tell({layer, thing}) {
+    const title = document.createElement("b"), rows = [title];
+    title.textContent = layer.strokes[thing.stroke].label || layer.title;
+    layer.facts.forEach((name, i) => {
+      const text = thing.facts[i];
+      if (!text) return;
+      if (!name) {
         title.textContent = text; // what the thing is called
-        continue;
+        return;
       }
       const row = document.createElement("span"), value = document.createElement("span");
-      row.textContent = fact.name;
+      row.textContent = name;
       value.textContent = text;
       row.append(" ", value);
       rows.push(row);
-    }
+    });
     this.tip.replaceChildren(...rows);
   }
 
@@ -292,7 +318,7 @@ class Chart {
 
   zoom(factor, px = this.width / 2, py = this.height / 2) {
     this.touched = true;
-    const k = Math.min(Math.max(this.view.k * factor, this.least), CLOSEST * this.unit);
+    const k = Math.min(Math.max(this.view.k * factor, this.least), CLOSEST);
     this.view.x += (px - this.width / 2) * (1 / this.view.k - 1 / k);
     this.view.y += (py - this.height / 2) * (1 / this.view.k - 1 / k);
     this.view.k = k;
@@ -427,3 +453,4 @@ for (const figure of waiting) {
   watch.observe(figure);
 }
 whenIdle(idle);
+})();
