@@ -118,12 +118,18 @@ def read_archive(path: str | PathLike[str], kind: Kind) -> tuple[dict[str, Any],
         header = json.loads(arrays.pop("header").tobytes())
         written, version = header["format"], header["version"]
     except (KeyError, ValueError, TypeError) as error:
-        raise InvalidFile(f"{path} is not {kind.noun} of limiirl: it has no header. {kind.remedy}") from error
+        raise InvalidFile(
+            f"{path} is not {kind.noun} of limiirl: it has no header. {kind.remedy}", parameter="path", value=str(path)
+        ) from error
     if written != kind.format or not isinstance(version, int):
-        raise InvalidFile(f"{path} holds {written!r}, not {kind.format!r}. {kind.remedy}")
+        raise InvalidFile(
+            f"{path} holds {written!r}, not {kind.format!r}. {kind.remedy}", parameter="path", value=str(path)
+        )
     if version > kind.version:
         raise InvalidFile(
-            f"{path} has format version {version}; this limiirl reads up to {kind.version}. Upgrade limiirl."
+            f"{path} has format version {version}; this limiirl reads up to {kind.version}. Upgrade limiirl.",
+            parameter="path",
+            value=str(path),
         )
     return header, arrays
 
@@ -145,18 +151,22 @@ def read_arrays(
         with Path(path).open("rb") as stream:
             stored = np.load(stream, allow_pickle=False)
             if not isinstance(stored, np.lib.npyio.NpzFile):
-                raise InvalidFile(f"{path} is a single array, not an npz file. {remedy}")
+                raise InvalidFile(
+                    f"{path} is a single array, not an npz file. {remedy}", parameter="path", value=str(path)
+                )
             return {name: stored[name] for name in chosen(stored.files)}
     except InvalidFile:
         raise
     except FileNotFoundError:
-        raise MissingFile(f"{path} does not exist. {remedy}") from None
+        raise MissingFile(f"{path} does not exist. {remedy}", parameter="path", value=str(path)) from None
     except IsADirectoryError:
-        raise InvalidFile(f"{path} is a folder. {remedy}") from None
+        raise InvalidFile(f"{path} is a folder. {remedy}", parameter="path", value=str(path)) from None
     # A damaged directory of the archive leads to places that the file does not have, an OSError.
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         # What numpy says of a file of another kind advises to unpickle it.
         reason = "it holds objects, or begins like no npz file" if "pickle" in str(error) else f"{error!s:.200}"
         raise InvalidFile(
-            f"{path} is truncated or not an npz file ({reason}). Copy it again, or save it anew. {remedy}"
+            f"{path} is truncated or not an npz file ({reason}). Copy it again, or save it anew. {remedy}",
+            parameter="path",
+            value=str(path),
         ) from error

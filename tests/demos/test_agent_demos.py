@@ -10,6 +10,7 @@ from limiirl.irl import SigmaGIRL
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture
 from limiirl.worlds import ElementWorld
+from tests.helpers import raises
 
 STATE, ACTION = np.array([[1.0, 0.0], [0.0, 2.0], [0.5, 0.5], [3.0, -1.0]]), np.arange(12.0).reshape(4, 3, 1)
 EDGE = np.linspace(0.1, 0.7, 7)[:, None]
@@ -121,48 +122,55 @@ def test_an_agent_has_one_label():
     labelled = demos(labels=[1, 0, 1, 0, 1])
     assert Agents.from_demonstrations(patchy(), labelled, GROUPS).labels.tolist() == [0, 1]
     assert Agents.from_demonstrations(patchy(), demos(labels=list("xyxyx")), GROUPS).labels.tolist() == ["y", "x"]
-    message = r"group 'b' has the labels 1 and 0 \(demonstration 4\). Group by intent too"
-    with pytest.raises(InvalidDemos, match=message):
+    with raises(InvalidDemos, parameter="labels", value=0, index=4):
         Agents.from_demonstrations(patchy(), demos(labels=[1, 0, 1, 0, 0]), GROUPS)
 
 
 def test_what_cannot_be_made_into_agents():
     mdp = patchy()
-    with pytest.raises(InvalidDemos, match="the demonstrations have no groups. Pass groups="):
+    with raises(InvalidDemos, parameter="groups"):
         Agents.from_demonstrations(mdp, demos())
-    with pytest.raises(InvalidDemos, match="there are no demonstrations. Check the filter"):
+    with raises(InvalidDemos, parameter="demos", value=0):
         Agents.from_demonstrations(mdp, demos(groups=GROUPS)[:0])
-    with pytest.raises(InvalidDemos, match="groups must have one entry a demonstration"):
+    with raises(InvalidDemos, parameter="groups", value=(3,)):
         Agents.from_demonstrations(mdp, demos(), GROUPS[:3])
     unknown = Demonstrations.from_lists([[1, 0, 2], [1, 0]], [[1, -1], None], groups=[0, 0])
-    with pytest.raises(InvalidDemos, match="demonstration 0, step 1: several actions lead from state 0 to state 2"):
+    with raises(InvalidDemos, parameter="demos", index=(0, 1)):
         Agents.from_demonstrations(mdp, unknown)
-    with pytest.raises(InvalidDemos, match="action 1 in state 0"):
+    with raises(InvalidDemos, parameter="demos", value=1, index=(0, 0)):
         Agents.from_demonstrations(mdp, Demonstrations.from_lists([[0, 1]], [[1]], groups=[0]))
-    with pytest.raises(InvalidDemos, match="agent 0 never chooses an action"):
+    with raises(InvalidDemos, parameter="live", value=False, index=0):
         Agents.from_demonstrations(mdp, Demonstrations.from_lists([[0], [1]], groups=[0, 0]))
     line = MDP.from_edges(np.arange(29_999), np.arange(1, 30_000), state_features=np.ones((30_000, 1)))
     far = Demonstrations.from_lists([np.arange(30_000)], groups=[0])
-    with pytest.raises(InvalidParameter, match="30000 policy and 1 reward features in each of 30000 steps"):
+    with raises(InvalidParameter, parameter="policy_features", value=30000):
         Agents.from_demonstrations(line, far)
-    with pytest.raises(InvalidParameter, match="1 policy and 30000 reward features.* too much memory. Pass"):
+    with raises(InvalidParameter, parameter="policy_features", value=1):
         Agents.from_demonstrations(line.replace(state_features=None), far, policy_features=np.ones((30_000, 1)))
     assert Agents.from_demonstrations(line, far, policy_features=np.ones((30_000, 1))).n_policy_features == 1
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("kind", "given", "expected"),
     [
-        ({"policy_features": np.ones((3, 2))}, r"policy_features must have the shape \(4, m\).*it is \(3, 2\)"),
-        ({"policy_features": ACTION}, r"policy_features must have the shape \(4, m\)"),
-        ({"reward_features": np.ones((4, 2, 1))}, r"shape \(4, m\) or \(4, 3, m\), a row for each state"),
-        ({"reward_features": np.ones(4)}, "reward_features must have the shape"),
-        ({"reward_features": [["far"]] * 4}, "reward_features must be an array"),
-        ({"reward_features": np.full((4, 1), np.nan)}, "reward_features must be finite; agent 0, trajectory 0, step 0"),
+        (InvalidParameter, {"policy_features": np.ones((3, 2))}, {"parameter": "policy_features", "value": (3, 2)}),
+        (InvalidParameter, {"policy_features": ACTION}, {"parameter": "policy_features", "value": ACTION.shape}),
+        (
+            InvalidParameter,
+            {"reward_features": np.ones((4, 2, 1))},
+            {"parameter": "reward_features", "value": (4, 2, 1)},
+        ),
+        (InvalidParameter, {"reward_features": np.ones(4)}, {"parameter": "reward_features", "value": (4,)}),
+        (InvalidParameter, {"reward_features": [["far"]] * 4}, {"parameter": "reward_features", "value": None}),
+        (
+            InvalidDemos,
+            {"reward_features": np.full((4, 1), np.nan)},
+            {"parameter": "reward_features", "index": (0, 0, 0, 0)},
+        ),
     ],
 )
-def test_features_that_do_not_fit(given, message):
-    with pytest.raises((InvalidParameter, InvalidDemos), match=message):
+def test_features_that_do_not_fit(kind, given, expected):
+    with raises(kind, **expected):
         Agents.from_demonstrations(patchy(), demos(), GROUPS, **given)
 
 

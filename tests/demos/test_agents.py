@@ -9,6 +9,7 @@ import pytest
 
 from limiirl.demos.agents import Agent, Agents
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
+from tests.helpers import raises
 
 RNG = np.random.default_rng(0)
 X, A, PHI = RNG.normal(size=(2, 4, 5, 3)), RNG.normal(size=(2, 4, 5, 1)), RNG.normal(size=(2, 4, 5, 2))
@@ -50,7 +51,7 @@ def test_features_are_mean_discounted_sums():
     np.testing.assert_allclose(agents.features(0.5), wanted, rtol=1e-12)
     wanted = [sum(0.5**t * X[i, :, t] for t in range(5)).mean(axis=0) for i in range(2)]
     np.testing.assert_allclose(agents.features(0.5, of="policy"), wanted, rtol=1e-12)
-    with pytest.raises(InvalidParameter, match="'reward' or of 'policy'; got 'action'"):
+    with raises(InvalidParameter, parameter="of", value="action"):
         agents.features(0.5, of="action")
 
 
@@ -69,7 +70,7 @@ def test_selection_keeps_names_and_labels_together():
         assert (turned.names.tolist(), turned.labels.tolist()) == (["bob", "ann"], [4, 3])
         np.testing.assert_array_equal(turned[0].actions, A[1])
     assert agents[np.array([False, True])].names.tolist() == ["bob"]
-    with pytest.raises(InvalidDemos, match="at least one agent"):
+    with raises(InvalidDemos, parameter="records", value=()):
         agents[[]]
 
 
@@ -94,7 +95,7 @@ def test_subsamples_have_n_different_trajectories_of_each_and_repeat_themselves(
         np.testing.assert_array_equal(agent.reward_features, PHI[i, place])
     assert agents.subsample(4, seed=1) == agents
     for n in (0, 5, 2.0, True):
-        with pytest.raises(InvalidParameter, match=f"from 1 to the 4 trajectories of agent 0; it is {n!r}"):
+        with raises(InvalidParameter, parameter="n", value=n, index=0):
             agents.subsample(n, seed=0)
 
 
@@ -113,40 +114,46 @@ def broken(part: str, value: float = np.nan, agent: int = 1) -> dict[str, list[n
 
 @pytest.mark.parametrize("part", ["policy_features", "actions", "reward_features"])
 def test_numbers_that_are_none_are_named(part):
-    with pytest.raises(InvalidDemos, match=f"{part} must be finite; agent 1, trajectory 2, step 3, column 0 is nan"):
+    with raises(InvalidDemos, parameter=part, index=(1, 2, 3, 0)):
         Agents.from_arrays(**broken(part))
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "expected"),
     [
-        (([], [], []), "at least one agent"),
-        (([X[0]], [A[0], A[1]], [PHI[0]]), "actions must have one entry for each of 1 agents.* it has 2"),
-        (([X[0]], [A[0, :3]], [PHI[0]]), "actions of agent 0 have 3 trajectories, its policy_features 4"),
-        (([X[0]], [A[0, :, :4]], [PHI[0]]), "actions of agent 0, trajectory 0, have 4 steps, its policy_features 5"),
-        (([X[0]], [A[0]], [PHI[0, :, :, 0]]), r"reward_features of agent 0 must have the shape \(n, H, m\)"),
-        (([X[0]], [A[0, :, :, 0]], [PHI[0]]), r"actions of agent 0 must be real vectors.*actions\[\.\.\., None\]"),
-        (([X[0]], [np.full((4, 5), -1)], [PHI[0]]), "agent 0, trajectory 0, step 0 has -1"),
-        (([X[0]], [A[0]], [np.full((4, 5, 2), "far")]), "reward_features of agent 0 must be numbers"),
-        (([X[0], X[1]], [A[0], A[1]], [PHI[0], PHI[1, :, :, :1]]), "agent 1 have 1 columns.* agent 0 2 columns"),
-        (([X[0], X[1]], [A[0], np.ones((4, 5), int)], list(PHI)), "agent 1 have numbers of a finite set"),
-        (([X[0]], [A[0]], [PHI[0]], [np.zeros((4, 5), bool)]), "agent 0 never chooses"),
-        (([X[0]], [A[0]], [PHI[0]], [np.ones((4, 5))]), "live of agent 0 must be booleans"),
-        (([[X[0, 0], X[0, 1, :0]]], [A[0]], [PHI[0]]), "at least one step; trajectory 1 has none"),
-        (([[X[0, 0], X[0, 1, :, :2]]], [A[0]], [PHI[0]]), "same number of columns in every trajectory"),
-        (([[]], [[]], [[]]), "it has no trajectories"),
-        (([3.0], [A[0]], [PHI[0]]), "must be an array, or one a trajectory"),
+        (([], [], []), {"parameter": "records", "value": ()}),
+        (([X[0]], [A[0], A[1]], [PHI[0]]), {"parameter": "actions", "value": 2}),
+        (([X[0]], [A[0, :3]], [PHI[0]]), {"parameter": "actions", "value": 3, "index": 0}),
+        (([X[0]], [A[0, :, :4]], [PHI[0]]), {"parameter": "actions", "value": 4, "index": (0, 0)}),
+        (([X[0]], [A[0]], [PHI[0, :, :, 0]]), {"parameter": "reward_features", "value": (4, 5), "index": 0}),
+        (([X[0]], [A[0, :, :, 0]], [PHI[0]]), {"parameter": "actions", "value": (4, 5), "index": 0}),
+        (([X[0]], [np.full((4, 5), -1)], [PHI[0]]), {"parameter": "actions", "value": -1, "index": (0, 0, 0)}),
+        (([X[0]], [A[0]], [np.full((4, 5, 2), "far")]), {"parameter": "reward_features", "index": 0}),
+        (
+            ([X[0], X[1]], [A[0], A[1]], [PHI[0], PHI[1, :, :, :1]]),
+            {"parameter": "reward_features", "value": "1 columns of real numbers", "index": 1},
+        ),
+        (
+            ([X[0], X[1]], [A[0], np.ones((4, 5), int)], list(PHI)),
+            {"parameter": "actions", "value": "numbers of a finite set", "index": 1},
+        ),
+        (([X[0]], [A[0]], [PHI[0]], [np.zeros((4, 5), bool)]), {"parameter": "live", "value": False, "index": 0}),
+        (([X[0]], [A[0]], [PHI[0]], [np.ones((4, 5))]), {"parameter": "live", "value": (4, 5), "index": 0}),
+        (([[X[0, 0], X[0, 1, :0]]], [A[0]], [PHI[0]]), {"parameter": "policy_features", "index": 0}),
+        (([[X[0, 0], X[0, 1, :, :2]]], [A[0]], [PHI[0]]), {"parameter": "policy_features", "index": 0}),
+        (([[]], [[]], [[]]), {"parameter": "policy_features", "index": 0}),
+        (([3.0], [A[0]], [PHI[0]]), {"parameter": "policy_features", "index": 0}),
     ],
 )
-def test_what_does_not_fit_together(given, message):
-    with pytest.raises(InvalidDemos, match=message):
+def test_what_does_not_fit_together(given, expected):
+    with raises(InvalidDemos, **expected):
         Agents.from_arrays(*given)
 
 
 def test_names_and_labels_are_one_an_agent():
-    with pytest.raises(InvalidDemos, match="names must have one entry"):
+    with raises(InvalidDemos, parameter="names", value=(1,)):
         two(names=["ann"])
-    with pytest.raises(InvalidDemos, match="labels must have one entry"):
+    with raises(InvalidDemos, parameter="labels", value=(3,)):
         two(labels=[0, 1, 2])
 
 

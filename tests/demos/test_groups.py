@@ -5,6 +5,7 @@ import pytest
 
 from limiirl.demos.groups import Groups
 from limiirl.errors import InvalidDemos
+from tests.helpers import raises
 
 
 def test_without_groups_each_demonstration_is_a_unit():
@@ -30,5 +31,5 @@ def test_groups_are_summed_averaged_and_spread():
 
 @pytest.mark.parametrize("groups", [[1, 2], [[1], [2], [3]], [1.0, np.nan, 2.0], ["a", None, "b"]])
 def test_groups_that_do_not_fit(groups):
-    with pytest.raises(InvalidDemos, match="groups"):
+    with raises(InvalidDemos, parameter="groups"):
         Groups.from_labels(groups, 3)

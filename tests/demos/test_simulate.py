@@ -14,6 +14,7 @@ from limiirl.demos.simulate import simulate
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.worlds.base import intent_counts, sample_intents
+from tests.helpers import raises
 
 N = 40_000
 
@@ -110,21 +111,21 @@ def test_a_draw_on_the_upper_end_stays_in_its_state() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "expected"),
     [
-        ({"n": 0}, "n must be an integer of at least 1; got 0. Choose a larger one"),
-        ({"n": 2.0}, "n must be an integer of at least 1; got 2.0"),
-        ({"max_length": 0}, "max_length must be an integer of at least 1; got 0"),
-        ({"policy": POLICY[1:]}, r"shape \(8,\), one probability a \(s, a\) pair; got shape \(7,\). Follow the order"),
-        ({"policy": POLICY / 2}, "sum to 1 over the actions of a state; state 0 sums to 0.5. Divide by the sums"),
-        ({"policy": [0.5, 0.7, -0.2, 0.3, 0.7, 1, 0, 1]}, "not be negative; state 0, action 2 has -0.2"),
-        ({"policy": [np.nan, 1, 0, 0.3, 0.7, 1, 0, 1]}, "not be negative; state 0, action 0 has nan"),
-        ({"policy": ["a"] * 8}, "must be an array of numbers"),
+        ({"n": 0}, {"parameter": "n", "value": 0}),
+        ({"n": 2.0}, {"parameter": "n", "value": 2.0}),
+        ({"max_length": 0}, {"parameter": "max_length", "value": 0}),
+        ({"policy": POLICY[1:]}, {"parameter": "policy", "value": (7,)}),
+        ({"policy": POLICY / 2}, {"parameter": "policy", "value": 0.5, "index": 0}),
+        ({"policy": [0.5, 0.7, -0.2, 0.3, 0.7, 1, 0, 1]}, {"parameter": "policy", "value": -0.2, "index": 2}),
+        ({"policy": [np.nan, 1, 0, 0.3, 0.7, 1, 0, 1]}, {"parameter": "policy", "index": 0}),
+        ({"policy": ["a"] * 8}, {"parameter": "policy"}),
     ],
 )
-def test_bad_arguments(change: dict[str, object], message: str) -> None:
+def test_bad_arguments(change: dict[str, object], expected: dict[str, object]) -> None:
     given = {"policy": POLICY, "n": 3, "seed": 0, "max_length": 5} | change
-    with pytest.raises(InvalidParameter, match=message):
+    with raises(InvalidParameter, **expected):
         simulate(branching(), **given)  # type: ignore[arg-type]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from limiirl.errors import InvalidFile, InvalidParameter
 from limiirl.mdp.ensemble import RewardEnsemble
+from tests.helpers import raises
 
 WEIGHTS = [0.25, 0.75]
 THETAS = [[0.0, -1.0, -10.0], [0.0, -10.0, -1.0]]
@@ -51,29 +52,29 @@ def test_repr_shows_shares_and_rewards() -> None:
 
 def test_weights_may_be_off_by_rounding_only() -> None:
     RewardEnsemble([0.5, 0.5 + 9e-9], THETAS)
-    with pytest.raises(InvalidParameter, match=r"sum to 1\.00000002. Divide them by their sum"):
+    with raises(InvalidParameter, parameter="weights", value=1.0000000199999999):
         RewardEnsemble([0.5, 0.5 + 2e-8], THETAS)
 
 
 @pytest.mark.parametrize(
-    ("weights", "thetas", "message"),
+    ("weights", "thetas", "expected"),
     [
-        ([], np.zeros((0, 3)), r"weights must have shape \(K,\) with K >= 1; got shape \(0,\). Pass"),
-        ([WEIGHTS], THETAS, r"weights must have shape \(K,\).*got shape \(1, 2\). Pass"),
-        ([1.25, -0.25], THETAS, r"weights\[1\] is -0.25. Drop or fix"),
-        ([np.nan, 1.0], THETAS, r"weights\[0\] is nan. Drop or fix"),
-        ([0.5, 0.25], THETAS, "sum to 0.75. Divide them by their sum"),
-        (["a", "b"], THETAS, "weights must be an array of numbers.*Pass nested lists"),
-        (WEIGHTS, THETAS[0], r"thetas must have shape \(K, d\) with K = 2.*got shape \(3,\). Pass one row"),
-        (WEIGHTS, THETAS[:1], r"K = 2.*got shape \(1, 3\). Pass one row"),
-        (WEIGHTS, np.zeros((2, 0)), r"got shape \(2, 0\). Pass one row of d >= 1"),
-        (WEIGHTS, [[0.0, 1.0], [2.0, np.inf]], r"thetas\[1, 1\] is inf. Refit or bound"),
-        (WEIGHTS, [[0.0, np.nan], [2.0, np.inf]], r"thetas\[0, 1\] is nan. Refit or bound"),
-        (WEIGHTS, [[0.0], [1.0, 2.0]], "thetas must be an array of numbers.*Pass nested lists"),
+        ([], np.zeros((0, 3)), {"parameter": "weights", "value": (0,)}),
+        ([WEIGHTS], THETAS, {"parameter": "weights", "value": (1, 2)}),
+        ([1.25, -0.25], THETAS, {"parameter": "weights", "value": -0.25, "index": 1}),
+        ([np.nan, 1.0], THETAS, {"parameter": "weights", "index": 0}),
+        ([0.5, 0.25], THETAS, {"parameter": "weights", "value": 0.75}),
+        (["a", "b"], THETAS, {"parameter": "weights"}),
+        (WEIGHTS, THETAS[0], {"parameter": "thetas", "value": (3,)}),
+        (WEIGHTS, THETAS[:1], {"parameter": "thetas", "value": (1, 3)}),
+        (WEIGHTS, np.zeros((2, 0)), {"parameter": "thetas", "value": (2, 0)}),
+        (WEIGHTS, [[0.0, 1.0], [2.0, np.inf]], {"parameter": "thetas", "index": (1, 1)}),
+        (WEIGHTS, [[0.0, np.nan], [2.0, np.inf]], {"parameter": "thetas", "index": (0, 1)}),
+        (WEIGHTS, [[0.0], [1.0, 2.0]], {"parameter": "thetas"}),
     ],
 )
-def test_bad_input_names_index_and_remedy(weights: object, thetas: object, message: str) -> None:
-    with pytest.raises(InvalidParameter, match=message):
+def test_bad_input_names_index_and_remedy(weights: object, thetas: object, expected: dict[str, object]) -> None:
+    with raises(InvalidParameter, **expected):
         RewardEnsemble(weights, thetas)  # type: ignore[arg-type]
 
 

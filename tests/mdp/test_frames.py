@@ -1,7 +1,6 @@
 """Recordings in tables of pandas, polars and pyarrow."""
 
 import datetime as dt
-import re
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ import pytest
 
 from limiirl.errors import InvalidDemos
 from limiirl.mdp.estimation import read_frame
+from tests.helpers import raises
 
 # Two demonstrations, rows out of order; sorted: demo 3 = states 5, 6, 7 and demo 9 = states 1, 2.
 ROWS = {
@@ -105,45 +105,28 @@ def test_whole_floats_are_states():
 
 
 BAD = [
-    ({"state": [2, 7, 5, None, 6]}, "Every row needs a state; demo 9, t 0 has none. Drop the row, or cut"),
-    (
-        {"state": [2, 7, 5, 1, -6]},
-        "The column 'state' must hold integers from 0; demo 3, t 1 has -6. Number the values",
-    ),
-    ({"state": [2, 7, 5, 1, -1]}, "The column 'state' must hold integers from 0; demo 3, t 1 has -1"),
-    ({"state": [2.0, 7.0, 5.0, 1.5, 6.0]}, "The column 'state' must hold integers from 0; demo 9, t 0 has 1.5"),
-    ({"state": [2, 7, 5, 2**31, 6]}, "The column 'state' must hold integers from 0; demo 9, t 0 has 2147483648"),
-    ({"state": list("abcde")}, "The column 'state' must hold integers from 0 (could not convert"),
-    (
-        {"action": [None, None, 4, None, 0]},
-        "but the last of a demonstration needs an action; demo 9, t 0 has none. Fill it",
-    ),
-    ({"action": [None, None, -1, 8, 0]}, "needs an action; demo 3, t 0 has none. Fill it, or leave the column out"),
-    ({"action": [None, None, -2, 8, 0]}, "The column 'action' must hold integers from 0; demo 3, t 0 has -2"),
-    (
-        {"t": [1, 2, 0, 0, 2]},
-        "A demonstration has one row for each t; demo 3, t 2 occurs twice. Remove one of the rows",
-    ),
-    ({"t": [1, None, 0, 0, 2]}, "The column 't' must be complete; row 1 is empty. Fill it, or drop the row"),
-    ({"demo": [9, 3, None, 9, 3]}, "The column 'demo' must be complete; row 2 is empty"),
-    (
-        {"group": ["mouse", "rat", "cat", "mouse", "rat"]},
-        "'group' must be constant within a demonstration; demo 3 has cat and rat",
-    ),
-    (
-        {"label": [1, 0, 0, 2, 0]},
-        "The column 'label' must be constant within a demonstration; demo 9 has 2 and 1. Split",
-    ),
-    ({"label": [1, 0, None, 1, 0]}, "The column 'label' must be complete; row 2 is empty"),
+    ({"state": [2, 7, 5, None, 6]}, "state", None, 3),
+    ({"state": [2, 7, 5, 1, -6]}, "state", -6, 4),
+    ({"state": [2, 7, 5, 1, -1]}, "state", -1, 4),
+    ({"state": [2.0, 7.0, 5.0, 1.5, 6.0]}, "state", 1.5, 3),
+    ({"state": [2, 7, 5, 2**31, 6]}, "state", 2**31, 3),
+    ({"state": list("abcde")}, "state", None, None),
+    ({"action": [None, None, 4, None, 0]}, "action", None, 3),
+    ({"action": [None, None, -1, 8, 0]}, "action", None, 2),
+    ({"action": [None, None, -2, 8, 0]}, "action", -2, 2),
+    ({"t": [1, 2, 0, 0, 2]}, "t", 2, 4),
+    ({"t": [1, None, 0, 0, 2]}, "t", None, 1),
+    ({"demo": [9, 3, None, 9, 3]}, "demo", None, 2),
+    ({"group": ["mouse", "rat", "cat", "mouse", "rat"]}, "group", "rat", 0),
+    ({"label": [1, 0, 0, 2, 0]}, "label", 1, 1),
+    ({"label": [1, 0, None, 1, 0]}, "label", None, 2),
 ]
 
 
 @pytest.mark.parametrize("maker", ["pandas", "pandas nullable", "polars", "pyarrow"])
-@pytest.mark.parametrize(("changes", "message"), BAD, ids=[message[:60] for _, message in BAD])
-def test_bad_rows_are_named(maker, changes, message):
-    # Frames with gaps print whole numbers as 3 or 3.0; either will do.
-    pattern = re.sub(r"(demo|t|has) (-?\d+)(?=[ ,.])", r"\1 \2(?:\\.0)?", re.escape(message).replace("\\ ", " "))
-    with pytest.raises(InvalidDemos, match=pattern):
+@pytest.mark.parametrize(("changes", "column", "value", "index"), BAD)
+def test_bad_rows_are_named(maker, changes, column, value, index):
+    with raises(InvalidDemos, parameter=column, value=value, index=index):
         read_frame(MAKERS[maker](ROWS | changes))
 
 
@@ -151,31 +134,29 @@ def test_bad_rows_are_named(maker, changes, message):
 @pytest.mark.parametrize("maker", MAKERS)
 def test_missing_columns_are_named(maker, missing):
     rows = {name: column for name, column in ROWS.items() if name != missing}
-    with pytest.raises(InvalidDemos, match=f"'{missing}' is missing .there are .*speed.*Rename your column"):
+    with raises(InvalidDemos, parameter="df", value=missing):
         read_frame(MAKERS[maker](rows))
 
 
 def test_other_objects_are_refused():
-    with pytest.raises(
-        InvalidDemos, match=r"Recordings must be a pandas or polars frame, .*; got ndarray\. Convert them"
-    ):
+    with raises(InvalidDemos, parameter="df", value="ndarray"):
         read_frame(np.zeros((3, 3)))
-    with pytest.raises(InvalidDemos, match="The table has no rows"):
+    with raises(InvalidDemos, parameter="df", value=0):
         read_frame(pd.DataFrame({"demo": [], "t": [], "state": []}))
-    with pytest.raises(InvalidDemos, match="Columns must be flat and of one length"):
+    with raises(InvalidDemos, parameter="df"):
         read_frame({"demo": [0, 0], "t": [0], "state": [1, 2]})
-    with pytest.raises(InvalidDemos, match="The column 'demo' mixes strings with int"):
+    with raises(InvalidDemos, parameter="demo", value="int"):
         read_frame(pd.DataFrame({"demo": ["a", 1], "t": [0, 0], "state": [1, 2]}))
 
 
 def test_ids_must_be_single_values_of_one_kind():
     objects = np.array(["a", float("nan")], dtype=object)
-    with pytest.raises(InvalidDemos, match="The column 'demo' must be complete; row 1 is empty"):
+    with raises(InvalidDemos, parameter="demo", index=1):
         read_frame({"demo": objects, "t": [0, 0], "state": [1, 2]})
     pairs = pd.DataFrame({"demo": [("a", 1), ("b", 2)], "t": [0, 0], "state": [1, 2]})
-    with pytest.raises(InvalidDemos, match=r"The column 'demo' must hold single values; row 0 is \('a', 1\)"):
+    with raises(InvalidDemos, parameter="demo", index=0):
         read_frame(pairs)
-    with pytest.raises(InvalidDemos, match=r"The column 't' cannot be sorted .* Convert it to one type"):
+    with raises(InvalidDemos, parameter="t"):
         read_frame(pd.DataFrame({"demo": [0, 0], "t": [DAY, 1], "state": [1, 2]}))
 
 

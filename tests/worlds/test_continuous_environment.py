@@ -13,6 +13,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.worlds import ContinuousPuddleWorld
 from limiirl.worlds.continuous_puddleworld import HORIZON, KINDS, GaussianPolicy, walk
 from limiirl.worlds.gym import ContinuousPuddleEnv
+from tests.helpers import raises
 
 ID = "limiirl/ContinuousPuddleWorld-v0"
 
@@ -103,14 +104,14 @@ def test_pictures_show_where_the_agent_is():
 
 
 def test_errors():
-    with pytest.raises(InvalidParameter, match="no kind 'left'"):
+    with raises(InvalidParameter, parameter="kind", value="left"):
         ContinuousPuddleEnv("left")
-    with pytest.raises(InvalidParameter, match="render_mode must be 'rgb_array'; got 'human'"):
+    with raises(InvalidParameter, parameter="render_mode", value="human"):
         ContinuousPuddleEnv(render_mode="human")
     env = ContinuousPuddleEnv()
     with pytest.raises(gymnasium.error.ResetNeeded, match="step came first"):
         env.step([0.0, 0.0])
     env.reset()
     for action in ([1.0], [np.nan, 0.0], 3.0):
-        with pytest.raises(InvalidParameter, match="An action must be two finite numbers"):
+        with raises(InvalidParameter, parameter="action"):
             env.step(action)

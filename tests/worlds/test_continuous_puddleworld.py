@@ -30,6 +30,7 @@ from limiirl.worlds.continuous_puddleworld import (
     train,
     walk,
 )
+from tests.helpers import raises
 from tests.oracles import puddle
 
 ALL = tuple(KINDS)
@@ -267,42 +268,42 @@ def test_trained_agents_are_of_the_released_kinds(seed, shared_data: Callable[[s
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameters", "expected"),
     [
-        ({"kinds": "center"}, "kinds must be a list of at least one of center, up, down, border; got 'center'"),
-        ({"kinds": ()}, "kinds must be a list of at least one"),
-        ({"kinds": ("left",)}, "no kind 'left'. Choose from center, up, down, border"),
-        ({"gamma": 0.0}, "gamma must lie in"),
-        ({"seed": -1}, "seed must be an integer of at least 0"),
+        ({"kinds": "center"}, {"parameter": "kinds", "value": "center"}),
+        ({"kinds": ()}, {"parameter": "kinds", "value": ()}),
+        ({"kinds": ("left",)}, {"parameter": "kind", "value": "left"}),
+        ({"gamma": 0.0}, {"parameter": "gamma", "value": 0.0}),
+        ({"seed": -1}, {"parameter": "seed", "value": -1}),
     ],
 )
-def test_parameters_that_make_no_world(parameters, message):
-    with pytest.raises(InvalidParameter, match=message):
+def test_parameters_that_make_no_world(parameters, expected):
+    with raises(InvalidParameter, **expected):
         ContinuousPuddleWorld(**parameters)
 
 
 def test_draws_that_are_none():
-    with pytest.raises(InvalidParameter, match="n_trajectories must be an integer of at least 1; got 0"):
+    with raises(InvalidParameter, parameter="n_trajectories", value=0):
         world().agents(0)
-    with pytest.raises(InvalidParameter, match="seed must be"):
+    with raises(InvalidParameter, parameter="seed", value=-1):
         world().agents(1, seed=-1)
-    with pytest.raises(InvalidParameter, match="n must be an integer of at least 1; got 1.5"):
+    with raises(InvalidParameter, parameter="n", value=1.5):
         world().walks("up", 1.5)
-    with pytest.raises(InvalidParameter, match="no kind 3"):
+    with raises(InvalidParameter, parameter="kind", value=3):
         world().policy(3)
 
 
 @pytest.mark.parametrize(
-    ("weights", "variance", "message"),
+    ("weights", "variance", "expected"),
     [
-        (np.zeros((24, 2)), 0.1, r"a row for each centre of a square grid.*\(24, 2\)"),
-        (np.zeros(25), 0.1, "a row for each centre"),
-        (np.full((25, 2), np.inf), 0.1, "row 0, column 0 is inf"),
-        (np.zeros((25, 2)), 0.0, "variance must be above 0; got 0.0"),
+        (np.zeros((24, 2)), 0.1, {"parameter": "weights", "value": (24, 2)}),
+        (np.zeros(25), 0.1, {"parameter": "weights", "value": (25,)}),
+        (np.full((25, 2), np.inf), 0.1, {"parameter": "weights", "index": (0, 0)}),
+        (np.zeros((25, 2)), 0.0, {"parameter": "variance", "value": 0.0}),
     ],
 )
-def test_policies_that_are_none(weights, variance, message):
-    with pytest.raises(InvalidParameter, match=message):
+def test_policies_that_are_none(weights, variance, expected):
+    with raises(InvalidParameter, **expected):
         GaussianPolicy(weights, variance)
 
 
@@ -322,8 +323,8 @@ def test_the_picture_shows_each_agent_s_walks():
     assert world().plot(given) is given
     assert not given.collections
     plt.close("all")
-    with pytest.raises(InvalidParameter, match="agents must be Agents; got list"):
+    with raises(InvalidParameter, parameter="agents"):
         world().plot(agents=[1])
     discrete = Agents.from_arrays([np.ones((2, 3, 1))], [np.zeros((2, 3), int)], [np.ones((2, 3, 1))])
-    with pytest.raises(InvalidParameter, match="step in x and in y"):
+    with raises(InvalidParameter, parameter="agents"):
         world().plot(agents=discrete)

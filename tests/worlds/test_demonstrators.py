@@ -9,6 +9,7 @@ from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mdp.planning import optimal_policy
 from limiirl.worlds import WORLDS, ElementWorld, IntentWorld, World, boltzmann_policy, geometric_weights
 from limiirl.worlds.base import share_out
+from tests.helpers import raises
 
 FORK = MDP.from_edges([0, 0, 0, 1], [1, 2, 3, 3], p0=[1, 0, 0, 0], gamma=0.5, state_features=[0.0, -2.0, -1.0, -4.0])
 
@@ -111,18 +112,18 @@ def test_geometric_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "expected"),
     [
-        ((0, 0.1), "n_intents must be an integer of at least 1; got 0"),
-        ((3, 1.0), r"p must lie in \[0, 1\); got 1.0. Use 0 for equal shares"),
-        ((3, -0.1), r"p must lie in \[0, 1\); got -0.1"),
-        ((3, float("nan")), r"p must lie in \[0, 1\); got nan"),
-        ((3, "0.1"), r"p must lie in \[0, 1\); got '0.1'"),
-        ((3, False), r"p must lie in \[0, 1\); got False"),
+        ((0, 0.1), {"parameter": "n_intents", "value": 0}),
+        ((3, 1.0), {"parameter": "p", "value": 1.0}),
+        ((3, -0.1), {"parameter": "p", "value": -0.1}),
+        ((3, float("nan")), {"parameter": "p"}),
+        ((3, "0.1"), {"parameter": "p", "value": "0.1"}),
+        ((3, False), {"parameter": "p", "value": False}),
     ],
 )
-def test_bad_geometric_weights(arguments: tuple[int, float], message: str) -> None:
-    with pytest.raises(InvalidParameter, match=message):
+def test_bad_geometric_weights(arguments: tuple[int, float], expected: dict[str, object]) -> None:
+    with raises(InvalidParameter, **expected):
         geometric_weights(*arguments)
 
 
@@ -159,23 +160,23 @@ def test_every_world_samples_alike(name: str) -> None:
 
 @pytest.mark.parametrize("name", WORLDS)
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameters", "expected"),
     [
-        ({"n": 0}, "n must be an integer of at least 1; got 0"),
-        ({"n": 9, "seed": -1}, "seed must be an integer of at least 0; got -1"),
-        ({"n": 9, "max_length": 0}, "max_length must be an integer of at least 1; got 0"),
-        ({"n": 9, "policy": "greedy"}, "policy must be one of optimal, boltzmann; got 'greedy'. Choose one of them"),
-        ({"n": 9, "policy": "boltzmann", "beta": -1.0}, "beta must be finite and at least 0; got -1.0. For no noise"),
-        ({"n": 9, "policy": "boltzmann", "beta": np.inf}, "beta must be finite and at least 0; got inf"),
-        ({"n": 9, "policy": "boltzmann", "beta": "hot"}, "beta must be finite and at least 0; got 'hot'"),
-        ({"n": 9, "beta": 3.0}, "beta is for policy='boltzmann'; got 3.0 with optimal ones"),
-        ({"n": 9, "weights": [1.0]}, r"weights must have shape \(.,\), one share an intent; got shape \(1,\)"),
-        ({"n": 1, "weights": "equal"}, "n must be at least ., one demonstration an intent; got 1. Raise n"),
+        ({"n": 0}, {"parameter": "n", "value": 0}),
+        ({"n": 9, "seed": -1}, {"parameter": "seed", "value": -1}),
+        ({"n": 9, "max_length": 0}, {"parameter": "max_length", "value": 0}),
+        ({"n": 9, "policy": "greedy"}, {"parameter": "policy", "value": "greedy"}),
+        ({"n": 9, "policy": "boltzmann", "beta": -1.0}, {"parameter": "beta", "value": -1.0}),
+        ({"n": 9, "policy": "boltzmann", "beta": np.inf}, {"parameter": "beta"}),
+        ({"n": 9, "policy": "boltzmann", "beta": "hot"}, {"parameter": "beta", "value": "hot"}),
+        ({"n": 9, "beta": 3.0}, {"parameter": "beta", "value": 3.0}),
+        ({"n": 9, "weights": [1.0]}, {"parameter": "weights", "value": (1,)}),
+        ({"n": 1, "weights": "equal"}, {"parameter": "n", "value": 1}),
     ],
 )
-def test_bad_samples(name: str, parameters: dict[str, object], message: str) -> None:
+def test_bad_samples(name: str, parameters: dict[str, object], expected: dict[str, object]) -> None:
     world = WORLDS[name]()
     if parameters.get("weights") == "equal":
         parameters = parameters | {"weights": world.ensemble.weights}
-    with pytest.raises(InvalidParameter, match=message):
+    with raises(InvalidParameter, **expected):
         world.sample(**parameters)

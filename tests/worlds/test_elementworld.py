@@ -13,6 +13,7 @@ from limiirl.mdp.planning import optimal_values, policy_values
 from limiirl.worlds import ElementWorld
 from limiirl.worlds.elementworld import GOAL, START
 from limiirl.worlds.gridworld import ACTIONS
+from tests.helpers import raises
 
 SHAPES = [
     {},
@@ -196,9 +197,9 @@ def test_states_and_cells_are_inverse() -> None:
     assert world.state(-1, 2) == world.state(8, 2)
     assert world.mdp.state_names is not None
     assert world.mdp.state_names[13] == "(2, 1)"
-    with pytest.raises(InvalidParameter, match=r"column must lie in 0..5; got 6. Only rows wrap around"):
+    with raises(InvalidParameter, parameter="column", value=6):
         world.state(0, 6)
-    with pytest.raises(InvalidParameter, match=r"state must lie in 0..53; got 54. There is one a cell"):
+    with raises(InvalidParameter, parameter="state", value=54):
         world.cell(54)
 
 
@@ -212,27 +213,27 @@ def test_text_shows_every_cell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameters", "expected"),
     [
-        ({"n_elements": 0}, "n_elements must be an integer of at least 1; got 0. Each element is an intent"),
-        ({"n_elements": 2.0}, "n_elements must be an integer of at least 1; got 2.0"),
-        ({"n_elements": True}, "n_elements must be an integer of at least 1; got True"),
-        ({"height": 2}, "height must be an integer of at least 3; got 2. The start and goal columns need"),
-        ({"zone_size": 0}, "zone_size must be an integer of at least 1; got 0"),
-        ({"n_elements": 2, "zone_size": 1}, r"at least 3 rows; .* 2 \* 1 = 2. Raise zone_size to 2"),
-        ({"wind": -0.1}, r"wind must lie in \[0, 1\]; got -0.1"),
-        ({"wind": 1.5}, r"wind must lie in \[0, 1\]; got 1.5"),
-        ({"wind": float("nan")}, r"wind must lie in \[0, 1\]; got nan"),
-        ({"wind": "strong"}, r"wind must lie in \[0, 1\]; got 'strong'"),
-        ({"gamma": 0.0}, r"gamma must lie in \(0, 1\]; got 0.0. Use 1.0 for no discounting"),
-        ({"gamma": 1.01}, r"gamma must lie in \(0, 1\]; got 1.01"),
-        ({"gamma": "high"}, r"gamma must lie in \(0, 1\]; got 'high'"),
-        ({"seed": -1}, "seed must be an integer of at least 0; got -1"),
-        ({"seed": None}, "seed must be an integer of at least 0; got None"),
+        ({"n_elements": 0}, {"parameter": "n_elements", "value": 0}),
+        ({"n_elements": 2.0}, {"parameter": "n_elements", "value": 2.0}),
+        ({"n_elements": True}, {"parameter": "n_elements", "value": True}),
+        ({"height": 2}, {"parameter": "height", "value": 2}),
+        ({"zone_size": 0}, {"parameter": "zone_size", "value": 0}),
+        ({"n_elements": 2, "zone_size": 1}, {"parameter": "zone_size", "value": 1}),
+        ({"wind": -0.1}, {"parameter": "wind", "value": -0.1}),
+        ({"wind": 1.5}, {"parameter": "wind", "value": 1.5}),
+        ({"wind": float("nan")}, {"parameter": "wind"}),
+        ({"wind": "strong"}, {"parameter": "wind", "value": "strong"}),
+        ({"gamma": 0.0}, {"parameter": "gamma", "value": 0.0}),
+        ({"gamma": 1.01}, {"parameter": "gamma", "value": 1.01}),
+        ({"gamma": "high"}, {"parameter": "gamma", "value": "high"}),
+        ({"seed": -1}, {"parameter": "seed", "value": -1}),
+        ({"seed": None}, {"parameter": "seed"}),
     ],
 )
-def test_bad_parameters(parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidParameter, match=message):
+def test_bad_parameters(parameters: dict[str, object], expected: dict[str, object]) -> None:
+    with raises(InvalidParameter, **expected):
         ElementWorld(**parameters)  # type: ignore[arg-type]
 
 
@@ -322,19 +323,19 @@ def test_sample_lengths_agree_with_the_specification() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameters", "expected"),
     [
-        ({"n": 0}, "n must be an integer of at least 1; got 0. Draw at least one"),
-        ({"n": 5, "seed": -1}, "seed must be an integer of at least 0; got -1"),
-        ({"n": 5, "max_length": 0}, "max_length must be an integer of at least 1; got 0"),
-        ({"n": 5, "weights": [0.5, 0.5]}, r"weights must have shape \(3,\), one share an intent; got shape \(2,\)"),
-        ({"n": 5, "weights": [0.5, 0.5, 0.5]}, "weights must sum to 1; the 3 given sum to 1.5"),
-        ({"n": 5, "weights": [0.5, 0.8, -0.3]}, r"nonnegative; weights\[2\] is -0.3"),
-        ({"n": 2, "weights": [0.5, 0.3, 0.2]}, "n must be at least 3, one demonstration an intent; got 2"),
+        ({"n": 0}, {"parameter": "n", "value": 0}),
+        ({"n": 5, "seed": -1}, {"parameter": "seed", "value": -1}),
+        ({"n": 5, "max_length": 0}, {"parameter": "max_length", "value": 0}),
+        ({"n": 5, "weights": [0.5, 0.5]}, {"parameter": "weights", "value": (2,)}),
+        ({"n": 5, "weights": [0.5, 0.5, 0.5]}, {"parameter": "weights", "value": 1.5}),
+        ({"n": 5, "weights": [0.5, 0.8, -0.3]}, {"parameter": "weights", "value": -0.3, "index": 2}),
+        ({"n": 2, "weights": [0.5, 0.3, 0.2]}, {"parameter": "n", "value": 2}),
     ],
 )
-def test_bad_samples(parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidParameter, match=message):
+def test_bad_samples(parameters: dict[str, object], expected: dict[str, object]) -> None:
+    with raises(InvalidParameter, **expected):
         ElementWorld().sample(**parameters)  # type: ignore[arg-type]
 
 

@@ -9,6 +9,7 @@ from limiirl.mdp.planning import policy_values
 from limiirl.metrics import anid
 from limiirl.worlds import PuddleWorld
 from limiirl.worlds.puddleworld import DRY, GOAL, PUDDLE
+from tests.helpers import raises
 
 SHAPES = [(5, 5), (3, 3), (4, 7), (9, 9), (12, 6)]
 
@@ -79,27 +80,27 @@ def test_a_mixture_finds_the_intents(policy: str, shape: tuple[int, int], seed: 
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameters", "expected"),
     [
-        ({"n_rows": 2}, "n_rows must be an integer of at least 3; got 2. The puddle lies between two dry rows"),
-        ({"n_columns": 2}, "n_columns must be an integer of at least 3; got 2. The start and goal columns need"),
-        ({"n_columns": 5.0}, "n_columns must be an integer of at least 3; got 5.0"),
-        ({"wind": 1.1}, r"wind must lie in \[0, 1\]; got 1.1. It is the probability of going astray"),
-        ({"gamma": 0.0}, r"gamma must lie in \(0, 1\]; got 0.0"),
-        ({"seed": -1}, "seed must be an integer of at least 0; got -1"),
+        ({"n_rows": 2}, {"parameter": "n_rows", "value": 2}),
+        ({"n_columns": 2}, {"parameter": "n_columns", "value": 2}),
+        ({"n_columns": 5.0}, {"parameter": "n_columns", "value": 5.0}),
+        ({"wind": 1.1}, {"parameter": "wind", "value": 1.1}),
+        ({"gamma": 0.0}, {"parameter": "gamma", "value": 0.0}),
+        ({"seed": -1}, {"parameter": "seed", "value": -1}),
     ],
 )
-def test_bad_parameters(parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidParameter, match=message):
+def test_bad_parameters(parameters: dict[str, object], expected: dict[str, object]) -> None:
+    with raises(InvalidParameter, **expected):
         PuddleWorld(**parameters)  # type: ignore[arg-type]
 
 
 def test_cells_of_a_walled_world() -> None:
     world = PuddleWorld(4, 6)
     assert [world.state(*world.cell(s)) for s in range(24)] == list(range(24))
-    with pytest.raises(InvalidParameter, match=r"row must lie in 0..3; got -1. Count rows from the top"):
+    with raises(InvalidParameter, parameter="row", value=-1):
         world.state(-1, 0)
-    with pytest.raises(InvalidParameter, match=r"column must lie in 0..5; got 6. Count columns from the left"):
+    with raises(InvalidParameter, parameter="column", value=6):
         world.state(0, 6)
-    with pytest.raises(InvalidParameter, match=r"state must lie in 0..23; got 24"):
+    with raises(InvalidParameter, parameter="state", value=24):
         world.cell(24)

@@ -16,7 +16,7 @@ from limiirl._typing import FloatArray, Seed
 from limiirl._validation import as_generator
 from limiirl.demos.groups import Groups
 from limiirl.demos.indexing import Subset, same
-from limiirl.demos.validate import as_attribute, frozen, place
+from limiirl.demos.validate import as_attribute, frozen, name_step
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
@@ -59,27 +59,41 @@ def padded(
     try:
         parts = [np.asarray(part) for part in given]
     except (TypeError, ValueError) as error:
-        raise InvalidDemos(f"{what} of agent {agent} must be an array, or one a trajectory ({error}).") from None
+        raise InvalidDemos(
+            f"{what} of agent {agent} must be an array, or one a trajectory ({error}).", parameter=what, index=agent
+        ) from None
     found = np.array([len(part) if part.ndim else 0 for part in parts], dtype=np.int64)
     if not parts or np.any(found == 0):
         where = f"; trajectory {int(np.argmax(found == 0))} has none" if parts else "; it has no trajectories"
-        raise InvalidDemos(f"{what} of agent {agent} must be trajectories of at least one step{where}. Leave it out.")
+        raise InvalidDemos(
+            f"{what} of agent {agent} must be trajectories of at least one step{where}. Leave it out.",
+            parameter=what,
+            index=agent,
+        )
     if lengths is not None and not np.array_equal(found, lengths):
         if found.size != lengths.size:
             raise InvalidDemos(
                 f"{what} of agent {agent} have {found.size} trajectories, its policy_features {lengths.size}. "
-                "Record both in every step."
+                "Record both in every step.",
+                parameter=what,
+                value=found.size,
+                index=agent,
             )
         j = int(np.argmax(found != lengths))
         raise InvalidDemos(
             f"{what} of agent {agent}, trajectory {j}, have {found[j]} steps, its policy_features {lengths[j]}. "
-            "Record both in every step."
+            "Record both in every step.",
+            parameter=what,
+            value=int(found[j]),
+            index=(agent, j),
         )
     shapes = {part.shape[1:] for part in parts}
     if len(shapes) != 1:
         raise InvalidDemos(
             f"{what} of agent {agent} must have the same number of columns in every trajectory; there are "
-            f"{' and '.join(str(shape) for shape in sorted(shapes))}."
+            f"{' and '.join(str(shape) for shape in sorted(shapes))}.",
+            parameter=what,
+            index=agent,
         )
     padded = np.zeros((len(parts), int(found.max()), *parts[0].shape[1:]), dtype=np.result_type(*parts))
     for j, part in enumerate(parts):
@@ -96,7 +110,10 @@ def checked(record: Agent, agent: int) -> Agent:
             j, t = np.argwhere(actions < 0)[0]
             raise InvalidDemos(
                 f"Discrete actions are numbered from 0; agent {agent}, trajectory {j}, step {t} has {actions[j, t]}. "
-                "Mark steps without a choice by live=False, and number the actions 0, 1, 2, ..."
+                "Mark steps without a choice by live=False, and number the actions 0, 1, 2, ...",
+                parameter="actions",
+                value=int(actions[j, t]),
+                index=(agent, int(j), int(t)),
             )
         actions = actions.astype(np.int64)
     elif actions.ndim == 3:
@@ -104,7 +121,10 @@ def checked(record: Agent, agent: int) -> Agent:
     else:
         raise InvalidDemos(
             f"actions of agent {agent} must be real vectors (n, H, b) or integers (n, H); they have shape "
-            f"{actions.shape} and dtype {actions.dtype}. Add an axis to real numbers: actions[..., None]."
+            f"{actions.shape} and dtype {actions.dtype}. Add an axis to real numbers: actions[..., None].",
+            parameter="actions",
+            value=actions.shape,
+            index=agent,
         )
     live = np.asarray(record.live)
     steps = {"policy_features": x, "actions": actions, "reward_features": phi, "live": live}
@@ -112,14 +132,25 @@ def checked(record: Agent, agent: int) -> Agent:
         if array.shape[:2] != x.shape[:2]:
             raise InvalidDemos(
                 f"{name} of agent {agent} are for {array.shape[:2]} trajectories and steps, its policy_features for "
-                f"{x.shape[:2]}. Record both in every step."
+                f"{x.shape[:2]}. Record both in every step.",
+                parameter=name,
+                value=array.shape,
+                index=agent,
             )
     if live.dtype.kind != "b" or live.ndim != 2:
         raise InvalidDemos(
-            f"live of agent {agent} must be booleans (n, H); it has shape {live.shape} and dtype {live.dtype}."
+            f"live of agent {agent} must be booleans (n, H); it has shape {live.shape} and dtype {live.dtype}.",
+            parameter="live",
+            value=live.shape,
+            index=agent,
         )
     if not np.any(live):
-        raise InvalidDemos(f"agent {agent} never chooses an action: live is False throughout. Leave the agent out.")
+        raise InvalidDemos(
+            f"agent {agent} never chooses an action: live is False throughout. Leave the agent out.",
+            parameter="live",
+            value=False,
+            index=agent,
+        )
     return Agent(frozen(x), frozen(actions), frozen(phi), frozen(live))
 
 
@@ -131,7 +162,10 @@ def check_alike(records: tuple[Agent, ...]) -> None:
             if ours != first:
                 raise InvalidDemos(
                     f"All agents must have the same {name}; those of agent {i} have {ours}, those of agent 0 "
-                    f"{first}. Record the same for all."
+                    f"{first}. Record the same for all.",
+                    parameter=name,
+                    value=ours,
+                    index=i,
                 )
 
 
@@ -144,15 +178,23 @@ def _real(given: Any, what: str, agent: int) -> FloatArray:
     try:
         array = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidDemos(f"{what} of agent {agent} must be numbers ({error}).") from None
+        raise InvalidDemos(f"{what} of agent {agent} must be numbers ({error}).", parameter=what, index=agent) from None
     if array.ndim != 3 or array.shape[2] == 0:
-        raise InvalidDemos(f"{what} of agent {agent} must have the shape (n, H, m); it is {array.shape}.")
+        raise InvalidDemos(
+            f"{what} of agent {agent} must have the shape (n, H, m); it is {array.shape}.",
+            parameter=what,
+            value=array.shape,
+            index=agent,
+        )
     bad = ~np.isfinite(array)
     if np.any(bad):
         j, t, c = np.argwhere(bad)[0]
         raise InvalidDemos(
             f"{what} must be finite; agent {agent}, trajectory {j}, step {t}, column {c} is {array[j, t, c]}. "
-            "Mend it, or leave the trajectory out."
+            "Mend it, or leave the trajectory out.",
+            parameter=what,
+            value=float(array[j, t, c]),
+            index=(agent, int(j), int(t), int(c)),
         )
     return array
 
@@ -186,7 +228,11 @@ def load(path: str | os.PathLike[str]) -> tuple[tuple[Agent, ...], NDArray[Any],
         names = texts["names"] if "names" in texts else arrays["names"]
         return tuple(records), names, texts.get("labels", arrays.get("labels"))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise InvalidFile(f"{path} is damaged: {error!s:.300} is missing or wrong. Save the agents again.") from error
+        raise InvalidFile(
+            f"{path} is damaged: {error!s:.300} is missing or wrong. Save the agents again.",
+            parameter="path",
+            value=str(path),
+        ) from error
 
 
 def read_released(path: str | os.PathLike[str], dataset: int, names: Sequence[str]) -> list[list[NDArray[Any]]]:
@@ -197,7 +243,11 @@ def read_released(path: str | os.PathLike[str], dataset: int, names: Sequence[st
         absent = [key for key in wanted if key not in files]
         if absent:
             kept = sorted({key.removesuffix(f"_{_PARTS[0]}") for key in files if key.endswith(_PARTS[0])})
-            raise InvalidFile(f"{path} has no {absent[0]}. It has {', '.join(kept) or 'no agents at all'}.")
+            raise InvalidFile(
+                f"{path} has no {absent[0]}. It has {', '.join(kept) or 'no agents at all'}.",
+                parameter="path",
+                value=absent[0],
+            )
         return wanted
 
     arrays = read_arrays(path, "Give the npz file of the released agents.", chosen)
@@ -220,11 +270,14 @@ def grouped(
     if given is None:
         raise InvalidDemos(
             "An agent is all demonstrations of a group, and the demonstrations have no groups. Pass groups=..., whom "
-            "each belongs to."
+            "each belongs to.",
+            parameter="groups",
         )
     if not len(demos):
         raise InvalidDemos(
-            "There must be at least one agent; there are no demonstrations. Check the filter or the file."
+            "There must be at least one agent; there are no demonstrations. Check the filter or the file.",
+            parameter="demos",
+            value=0,
         )
     units = Groups.from_labels(given, len(demos))
     actions = _actions(mdp, demos)
@@ -275,10 +328,13 @@ def _actions(mdp: MDP, demos: Demonstrations) -> NDArray[np.int64]:
     steps = demos.steps(mdp)
     if steps.ambiguous.size:
         k = int(steps.ambiguous[0])
-        position = int(demos.offsets[steps.demo_of_step[k]] + steps.t_of_step[k])
+        index = int(steps.demo_of_step[k]), int(steps.t_of_step[k])
+        position = int(demos.offsets[index[0]]) + index[1]
         raise InvalidDemos(
-            f"{place(demos.offsets, demos.ids, position)}: several actions lead from state {demos.states[position]} to "
-            f"state {demos.states[position + 1]}, and which of them was taken is not recorded. Record the actions."
+            f"{name_step(demos.ids, index)}: several actions lead from state {demos.states[position]} to state "
+            f"{demos.states[position + 1]}, and which of them was taken is not recorded. Record the actions.",
+            parameter="demos",
+            index=index,
         )
     found = np.full(demos.n_steps, -1, dtype=np.int64)
     found[demos.offsets[steps.demo_of_step] + steps.t_of_step] = mdp.act[steps.edge]
@@ -311,7 +367,9 @@ def _check_size(p: int, q: int, n_steps: int) -> None:
     if n_steps * (p + q) > _MOST:
         raise InvalidParameter(
             f"{p} policy and {q} reward features in each of {n_steps} steps, padding included, take too much memory. "
-            "Pass policy_features or reward_features with fewer columns, or shorter demonstrations."
+            "Pass policy_features or reward_features with fewer columns, or shorter demonstrations.",
+            parameter="policy_features",
+            value=p,
         )
 
 
@@ -324,11 +382,13 @@ def _table(given: FeatureInput, what: str, mdp: MDP, *, of_actions: bool = False
         try:
             table = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise InvalidParameter(f"{what} must be an array {shapes} of numbers ({error}).") from None
+            raise InvalidParameter(f"{what} must be an array {shapes} of numbers ({error}).", parameter=what) from None
     leading = table.shape[:-1]
     if leading != (mdp.n_states,) and not (of_actions and leading == (mdp.n_states, mdp.n_actions)):
         raise InvalidParameter(
-            f"{what} must have the shape {shapes}, a row for each state of the MDP; it is {table.shape}."
+            f"{what} must have the shape {shapes}, a row for each state of the MDP; it is {table.shape}.",
+            parameter=what,
+            value=table.shape,
         )
     return table
 
@@ -352,7 +412,10 @@ def _labels(demos: Demonstrations, units: Groups) -> NDArray[Any] | None:
         i = int(np.argmax(differs))
         raise InvalidDemos(
             f"An agent has one intent; {units.name(int(index[i]))} has the labels {labels[index[i]].item()!r} and "
-            f"{demos.labels[i].item()!r} (demonstration {i}). Group by intent too, or pass demos.replace(labels=None)."
+            f"{demos.labels[i].item()!r} (demonstration {i}). Group by intent too, or pass demos.replace(labels=None).",
+            parameter="labels",
+            value=demos.labels[i].item(),
+            index=i,
         )
     return labels
 
@@ -390,7 +453,11 @@ class Agents:
 
     def __post_init__(self) -> None:
         if not self.records:
-            raise InvalidDemos("There must be at least one agent; there are none. Check the filter or the file.")
+            raise InvalidDemos(
+                "There must be at least one agent; there are none. Check the filter or the file.",
+                parameter="records",
+                value=self.records,
+            )
         records = tuple(checked(record, i) for i, record in enumerate(self.records))
         check_alike(records)
         object.__setattr__(self, "records", records)
@@ -435,7 +502,9 @@ class Agents:
         for what, entries in {**given, **({} if live is None else {"live": live})}.items():
             if len(entries) != n:
                 raise InvalidDemos(
-                    f"{what} must have one entry for each of {n} agents, as policy_features do; it has {len(entries)}."
+                    f"{what} must have one entry for each of {n} agents, as policy_features do; it has {len(entries)}.",
+                    parameter=what,
+                    value=len(entries),
                 )
         records = []
         for i in range(n):
@@ -468,7 +537,7 @@ class Agents:
         try:
             return cls.from_arrays(x, actions, phi, [np.any(each != 0, axis=-1) for each in x], names=list(names))
         except InvalidDemos as error:
-            raise InvalidFile(f"{path}: {error}") from None
+            raise InvalidFile(f"{path}: {error}", parameter="path", value=str(path)) from None
 
     @classmethod
     def from_demonstrations(
@@ -552,7 +621,9 @@ class Agents:
         try:
             return cls(records, names, labels)
         except InvalidDemos as error:
-            raise InvalidFile(f"{path} is damaged: {error} Save the agents again.") from None
+            raise InvalidFile(
+                f"{path} is damaged: {error} Save the agents again.", parameter="path", value=str(path)
+            ) from None
 
     def __len__(self) -> int:
         return len(self.records)
@@ -601,7 +672,10 @@ class Agents:
             have = len(record.live)
             if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= have:
                 raise InvalidParameter(
-                    f"n must be a whole number from 1 to the {have} trajectories of agent {i}; it is {n!r}."
+                    f"n must be a whole number from 1 to the {have} trajectories of agent {i}; it is {n!r}.",
+                    parameter="n",
+                    value=n,
+                    index=i,
                 )
             chosen = np.sort(rng.permutation(have)[:n])
             records.append(Agent._make(part[chosen] for part in record))
@@ -617,7 +691,7 @@ class Agents:
         array([[3.5]])
         """
         if of not in ("reward", "policy"):
-            raise InvalidParameter(f"Features are of 'reward' or of 'policy'; got {of!r}.")
+            raise InvalidParameter(f"Features are of 'reward' or of 'policy'; got {of!r}.", parameter="of", value=of)
         found = []
         for record in self.records:
             values = record.reward_features if of == "reward" else record.policy_features * record.live[:, :, None]

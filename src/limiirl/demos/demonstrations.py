@@ -15,7 +15,7 @@ from limiirl._typing import Seed
 from limiirl.demos import io
 from limiirl.demos.indexing import Demonstration, Subset, joined, same, selected, single
 from limiirl.demos.transitions import Steps, StepsMemory, feature_counts, log_path_mass
-from limiirl.demos.validate import NOT_RECORDED, as_actions, as_attribute, as_indices, as_offsets, frozen, place
+from limiirl.demos.validate import NOT_RECORDED, as_actions, as_attribute, as_indices, as_offsets, frozen
 from limiirl.errors import InvalidDemos, InvalidFile
 
 if TYPE_CHECKING:
@@ -38,7 +38,10 @@ def flatten(sequences: Sequence[object], what: str) -> tuple[NDArray[Any], NDArr
     except TypeError:
         i = next(i for i, x in enumerate(sequences) if not isinstance(x, Sized) or getattr(x, "ndim", 1) == 0)
         raise InvalidDemos(
-            f"{what}[{i}] is {sequences[i]!r}, not a sequence. Pass a list with one list of {what} a demonstration."
+            f"{what}[{i}] is {sequences[i]!r}, not a sequence. Pass a list with one list of {what} a demonstration.",
+            parameter=what,
+            value=sequences[i],
+            index=i,
         ) from None
     if len(sequences) == 0:
         return np.empty(0, dtype=np.int64), lengths
@@ -53,7 +56,9 @@ def flatten(sequences: Sequence[object], what: str) -> tuple[NDArray[Any], NDArr
             array = np.array(values, dtype=object)
         return array, lengths
     except ValueError as error:
-        raise InvalidDemos(f"{what} must be a list of flat lists, one a demonstration ({error}).") from None
+        raise InvalidDemos(
+            f"{what} must be a list of flat lists, one a demonstration ({error}).", parameter=what
+        ) from None
 
 
 def spread_actions(actions: Sequence[object], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -80,7 +85,9 @@ def spread_actions(actions: Sequence[object], offsets: NDArray[np.int64]) -> NDA
     if len(actions) != n:
         raise InvalidDemos(
             f"actions must have one list a demonstration; got {len(actions)} for {n} demonstrations. "
-            "Pass None in place of a list where none was recorded."
+            "Pass None in place of a list where none was recorded.",
+            parameter="actions",
+            value=len(actions),
         )
     missing = np.fromiter((x is None for x in actions), dtype=np.bool_, count=n)
     nothing = np.empty(0, dtype=np.int64)
@@ -91,13 +98,18 @@ def spread_actions(actions: Sequence[object], offsets: NDArray[np.int64]) -> NDA
         demo = int(np.argmax(wrong))
         raise InvalidDemos(
             f"demonstration {demo} has {n_states[demo]} states and {lengths[demo]} actions; n states have n - 1 "
-            "actions between them. Leave out the action at the last state, or add the state that it led to."
+            "actions between them. Leave out the action at the last state, or add the state that it led to.",
+            parameter="actions",
+            value=int(lengths[demo]),
+            index=demo,
         )
     acted = np.repeat(~missing, n_states)
     acted[offsets[1:] - 1] = False
     positions = np.flatnonzero(acted)
     spread = np.full(acted.size, NOT_RECORDED, dtype=np.int64)
-    spread[positions] = as_indices(flat, "action", NOT_RECORDED, lambda i: place(offsets, None, int(positions[i])))
+    # Every list of actions begins where its demonstration's states do, less the last states before it.
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    spread[positions] = as_indices(flat, "action", NOT_RECORDED, starts)
     return spread
 
 
@@ -198,14 +210,10 @@ class Demonstrations:
         offsets = as_offsets(self.offsets, len(states))
         n = offsets.size - 1
         ids = as_attribute(self.ids, "ids", n)
-
-        def where(position: int) -> str:
-            return place(offsets, ids, position)
-
         arrays = {
-            "states": as_indices(states, "state", 0, where),
+            "states": as_indices(states, "state", 0, offsets, ids),
             "offsets": offsets,
-            "actions": as_actions(self.actions, offsets, where),
+            "actions": as_actions(self.actions, offsets, ids),
             "groups": as_attribute(self.groups, "groups", n),
             "labels": as_attribute(self.labels, "labels", n),
             "ids": ids,
@@ -286,7 +294,7 @@ class Demonstrations:
         try:
             return cls(**content)
         except InvalidDemos as error:
-            raise InvalidFile(f"{path}: {error}") from None
+            raise InvalidFile(f"{path}: {error}", parameter="path", value=str(path)) from None
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Demonstrations:
@@ -307,7 +315,7 @@ class Demonstrations:
         try:
             return cls.from_frame(table)
         except InvalidDemos as error:
-            raise InvalidFile(f"{path}: {error}") from None
+            raise InvalidFile(f"{path}: {error}", parameter="path", value=str(path)) from None
 
     @classmethod
     def from_rollouts(
@@ -367,7 +375,11 @@ class Demonstrations:
         known = [field.name for field in fields(self)]
         unknown = sorted(changes.keys() - known)
         if unknown:
-            raise InvalidDemos(f"Demonstrations have no field {unknown[0]!r}. Choose from {', '.join(known)}.")
+            raise InvalidDemos(
+                f"Demonstrations have no field {unknown[0]!r}. Choose from {', '.join(known)}.",
+                parameter=unknown[0],
+                value=changes[unknown[0]],
+            )
         return replace(self, **changes)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:

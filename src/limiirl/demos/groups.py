@@ -52,7 +52,9 @@ class Groups:
             return cls(None, np.ones(n), np.arange(n), each)
         checked = as_attribute(groups, "groups", n)
         if checked is None:
-            raise InvalidDemos(f"groups must be an array of {n} names or numbers; it is {groups!r}.")
+            raise InvalidDemos(
+                f"groups must be an array of {n} names or numbers; it is {groups!r}.", parameter="groups", value=groups
+            )
         names, index, counts = np.unique(checked, return_inverse=True, return_counts=True)
         return cls(index.astype(np.int64), counts.astype(np.float64), names, each)
 

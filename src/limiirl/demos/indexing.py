@@ -121,19 +121,25 @@ def _as_index_array(index: Subset, n: int) -> NDArray[np.int64]:
     if array.ndim != 1:
         raise InvalidParameter(
             f"Demonstrations are selected by a one-dimensional mask or index array; got shape {array.shape}. "
-            "For a single one write demos[i]."
+            "For a single one write demos[i].",
+            parameter="index",
+            value=array.shape,
         )
     if array.dtype.kind == "b":
         if array.size != n:
             raise InvalidParameter(
-                f"A mask must have one entry a demonstration, {n}; this one has {array.size}. Select by indices."
+                f"A mask must have one entry a demonstration, {n}; this one has {array.size}. Select by indices.",
+                parameter="index",
+                value=array.size,
             )
         return np.flatnonzero(array)
     if array.size == 0:
         return np.empty(0, dtype=np.int64)
     if array.dtype.kind not in "iu":
         raise InvalidParameter(
-            f"Demonstrations are selected by a boolean mask or by integers; got dtype {array.dtype}. Convert it first."
+            f"Demonstrations are selected by a boolean mask or by integers; got dtype {array.dtype}. Convert it first.",
+            parameter="index",
+            value=array.dtype,
         )
     outside = (array >= n) | (array < -n)
     if np.any(outside):
@@ -159,14 +165,19 @@ def _join(name: str, parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | Non
         absent = next(i for i, part in enumerate(parts) if part is None)
         having = next(i for i, part in enumerate(parts) if part is not None)
         raise InvalidDemos(
-            f"part {absent} has no {name} while part {having} has. Give them to all, or drop them: {drop}."
+            f"part {absent} has no {name} while part {having} has. Give them to all, or drop them: {drop}.",
+            parameter=name,
+            index=absent,
         )
     for i, part in enumerate(present):
         # NumPy would turn numbers into strings to make one array.
         if part.dtype.kind != present[0].dtype.kind:
             raise InvalidDemos(
                 f"{name} of part {i} have type {part.dtype}, those of part 0 {present[0].dtype}. "
-                f"Convert one of them, or drop them: {drop}."
+                f"Convert one of them, or drop them: {drop}.",
+                parameter=name,
+                value=part.dtype,
+                index=i,
             )
     return np.concatenate(present)
 

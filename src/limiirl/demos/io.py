@@ -76,13 +76,19 @@ def read_table(path: str | os.PathLike[str]) -> Any:
 
     path = Path(path)
     if path.suffix not in (".parquet", ".csv"):
-        raise InvalidFile(f"{path} must be a .parquet or .csv file with the columns demo, t, state[, action].")
+        raise InvalidFile(
+            f"{path} must be a .parquet or .csv file with the columns demo, t, state[, action].",
+            parameter="path",
+            value=str(path),
+        )
     try:
         if path.suffix == ".csv":
             table = pyarrow.csv.read_csv(path)
             if table.num_columns == 1:
                 raise InvalidFile(
-                    f"{path} has a single column, {table.column_names[0]!r}: columns must be separated by commas."
+                    f"{path} has a single column, {table.column_names[0]!r}: columns must be separated by commas.",
+                    parameter="path",
+                    value=str(path),
                 )
             return table
         with path.open("rb") as handle, pq.ParquetFile(handle) as file:
@@ -98,17 +104,27 @@ def _unreadable(path: Path, error: Exception) -> Exception:
     if isinstance(error, OSError) and error.errno is not None:
         return error
     reason = str(error).partition("\n")[0].rstrip(".")
-    return InvalidFile(f"{path} is no {path.suffix[1:] or 'parquet'} file, or damaged ({reason}). {_REMEDY}")
+    return InvalidFile(
+        f"{path} is no {path.suffix[1:] or 'parquet'} file, or damaged ({reason}). {_REMEDY}",
+        parameter="path",
+        value=str(path),
+    )
 
 
 def _check_format(path: Path, about: dict[bytes, bytes]) -> None:
     """Check that the file is one of ours, and not from the future."""
     if about.get(b"limiirl.format", b"").decode() != FORMAT:
-        raise InvalidFile(f"{path} is a parquet file that Demonstrations.to_parquet did not write. {_REMEDY}")
+        raise InvalidFile(
+            f"{path} is a parquet file that Demonstrations.to_parquet did not write. {_REMEDY}",
+            parameter="path",
+            value=str(path),
+        )
     version = about.get(b"limiirl.version", b"").decode()
     if not version.isdecimal() or int(version) > VERSION:
         raise InvalidFile(
-            f"{path} has version {version or 'none'} of the format; this limiirl reads up to {VERSION}. Update limiirl."
+            f"{path} has format version {version or 'none'}; this limiirl reads up to {VERSION}. Update limiirl.",
+            parameter="path",
+            value=str(path),
         )
 
 
@@ -116,14 +132,16 @@ def _unpack(path: Path, table: Any, *, with_ids: bool) -> dict[str, Any]:
     """Turn the table into flat arrays, with a new demonstration wherever t is 0."""
     absent = [name for name in ("demo", "t", "state") if name not in table.column_names]
     if absent:
-        raise InvalidFile(f"{path} has no column {absent[0]!r}. {_REMEDY}")
+        raise InvalidFile(f"{path} has no column {absent[0]!r}. {_REMEDY}", parameter="path", value=str(path))
     t = table["t"].to_numpy()
     # Ids may repeat, after resampling for instance, so that only t tells where a demonstration begins.
     starts = np.flatnonzero(t == 0)
     offsets = np.append(starts, t.size)
     if (t.size > 0 and t[0] != 0) or np.any(t != np.arange(t.size) - np.repeat(starts, np.diff(offsets))):
         raise InvalidFile(
-            f"{path}: t must count 0, 1, 2, ... within each demonstration; rows were lost or moved. {_REMEDY}"
+            f"{path}: t must count 0, 1, 2, ... within each demonstration; rows were lost or moved. {_REMEDY}",
+            parameter="path",
+            value=str(path),
         )
     columns: dict[str, Any] = {"states": table["state"].to_numpy(), "offsets": offsets}
     if "action" in table.column_names:
@@ -194,7 +212,9 @@ def _discrete(env: Any, kind: str) -> tuple[int, int]:
     if not isinstance(space, Discrete):
         raise InvalidDemos(
             f"Rollouts need a discrete {kind} space; got {space}. "
-            f"Wrap the environment so that its {kind}s are numbers, e.g. in gymnasium.wrappers.Transform{kind.title()}."
+            f"Wrap the environment so that its {kind}s are numbers, by gymnasium.wrappers.Transform{kind.title()}.",
+            parameter="env",
+            value=space,
         )
     return int(space.start), int(space.n)
 
@@ -206,14 +226,19 @@ def _table_policy(table: NDArray[Any], n_states: int, n_actions: int) -> Callabl
         if np.any(outside):
             s = int(np.argmax(outside))
             raise InvalidParameter(
-                f"The policy's action in state {s} is {table[s]}. Choose one of 0 to {n_actions - 1}."
+                f"The policy's action in state {s} is {table[s]}. Choose one of 0 to {n_actions - 1}.",
+                parameter="policy",
+                value=int(table[s]),
+                index=s,
             )
         return lambda s, _: int(table[s])
     if table.shape == (n_states, n_actions) and table.dtype.kind in "iuf":
         return _random_policy(table.astype(np.float64))
     raise InvalidParameter(
         f"A policy must be a function, an integer array of shape ({n_states},) or probabilities of shape "
-        f"({n_states}, {n_actions}); got shape {table.shape}, dtype {table.dtype}. Give every state its row."
+        f"({n_states}, {n_actions}); got shape {table.shape}, dtype {table.dtype}. Give every state its row.",
+        parameter="policy",
+        value=table.shape,
     )
 
 
@@ -225,7 +250,10 @@ def _random_policy(table: NDArray[np.float64]) -> Callable[[int, np.random.Gener
         s = int(np.argmin(valid))
         raise InvalidParameter(
             f"A policy's probabilities must be at least 0 and sum to 1 in each state; those of state {s} are "
-            f"{table[s].tolist()}. Divide each row by its sum."
+            f"{table[s].tolist()}. Divide each row by its sum.",
+            parameter="policy",
+            value=table[s].tolist(),
+            index=s,
         )
     cumulative = np.cumsum(table, axis=1)
     total = cumulative[:, -1:]
@@ -235,7 +263,11 @@ def _random_policy(table: NDArray[np.float64]) -> Callable[[int, np.random.Gener
 
     def pick(s: int, rng: np.random.Generator) -> int:
         if cumulative[s, -1] == 0:
-            raise InvalidParameter(f"The policy has no action in state {s}, which was visited. Give it probabilities.")
+            raise InvalidParameter(
+                f"The policy has no action in state {s}, which was visited. Give it probabilities.",
+                parameter="policy",
+                index=s,
+            )
         return int(np.searchsorted(cumulative[s], rng.random(), side="right"))
 
     return pick

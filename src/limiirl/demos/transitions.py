@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from limiirl.demos.validate import name_demo, place
+from limiirl.demos.validate import locate, name_demo, name_step
 from limiirl.errors import InvalidDemos
 
 if TYPE_CHECKING:
@@ -113,8 +113,14 @@ def match_steps(demos: Demonstrations, mdp: MDP) -> Steps:
     t_of_step = np.arange(edge.size) - np.repeat(step_ptr[:-1], lengths)
     if not np.all(count):
         k = int(np.argmin(count))
-        position = k + int(demo_of_step[k])
-        raise InvalidDemos(f"{place(demos.offsets, demos.ids, position)}: {_why_impossible(demos, mdp, position)}")
+        index = int(demo_of_step[k]), int(t_of_step[k])
+        position = k + index[0]
+        raise InvalidDemos(
+            f"{name_step(demos.ids, index)}: {_why_impossible(demos, mdp, position)}",
+            parameter="demos",
+            value=int(demos.states[position + 1]),
+            index=index,
+        )
 
     ambiguous = np.flatnonzero(count > 1)
     many = count[ambiguous]
@@ -134,16 +140,23 @@ def _check_states(demos: Demonstrations, mdp: MDP) -> None:
         return
     if int(demos.states.max()) >= mdp.n_states:
         position = int(np.argmax(demos.states >= mdp.n_states))
+        index, state = locate(demos.offsets, position), int(demos.states[position])
         raise InvalidDemos(
-            f"{place(demos.offsets, demos.ids, position)}: state {demos.states[position]} does not exist in an MDP of "
-            f"{mdp.n_states} states (0 to {mdp.n_states - 1}). Fix the recording, or use the MDP that it was made in."
+            f"{name_step(demos.ids, index)}: state {state} does not exist in an MDP of {mdp.n_states} states "
+            f"(0 to {mdp.n_states - 1}). Fix the recording, or use the MDP that it was made in.",
+            parameter="demos",
+            value=state,
+            index=index,
         )
     impossible = mdp.p0[demos.start_states] <= 0
     if np.any(impossible):
         demo = int(np.argmax(impossible))
         raise InvalidDemos(
             f"{name_demo(demos.ids, demo)}, step 0: it starts in state {demos.start_states[demo]}, where p0 is 0. "
-            "Fix the recording, or give that state a share of the start distribution with mdp.replace(p0=...)."
+            "Fix the recording, or give that state a share of the start distribution with mdp.replace(p0=...).",
+            parameter="demos",
+            value=int(demos.start_states[demo]),
+            index=(demo, 0),
         )
 
 
@@ -242,7 +255,9 @@ def _one_edge_each(demos: Demonstrations, steps: Steps, mdp: MDP) -> NDArray[np.
         raise InvalidDemos(
             f"{name_demo(demos.ids, demo)}, step {t}: several actions lead from state {s} to state {target} and their "
             "features differ, so the features of an unrecorded action are unknown. Record the actions; "
-            "MaxEnt.log_prob and MaxEnt.fit need none, they sum over the actions."
+            "MaxEnt.log_prob and MaxEnt.fit need none, they sum over the actions.",
+            parameter="demos",
+            index=(demo, t),
         )
     edge = steps.edge.copy()
     edge[steps.ambiguous] = representative

@@ -1,6 +1,5 @@
 """Checks of the arrays of `Demonstrations`."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,19 +37,17 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def place(offsets: NDArray[np.int64], ids: NDArray[Any] | None, position: int) -> str:
-    """Name a flat position for an error message.
+def locate(offsets: NDArray[np.int64], position: int) -> tuple[int, int]:
+    """Return the demonstration and the step of a position in the flat arrays.
 
     Examples
     --------
     >>> import numpy as np
-    >>> place(np.array([0, 2, 5]), None, 3)
-    'demonstration 1, step 1'
-    >>> place(np.array([0, 2, 5]), np.array(["a", "b"]), 3)
-    "demonstration 1 (id 'b'), step 1"
+    >>> locate(np.array([0, 2, 5]), 3)
+    (1, 1)
     """
     demo = int(np.searchsorted(offsets, position, side="right")) - 1
-    return f"{name_demo(ids, demo)}, step {position - int(offsets[demo])}"
+    return demo, int(position - offsets[demo])
 
 
 def name_demo(ids: NDArray[Any] | None, demo: int) -> str:
@@ -66,6 +63,18 @@ def name_demo(ids: NDArray[Any] | None, demo: int) -> str:
     return f"demonstration {demo} (id {ids[demo].item()!r})"
 
 
+def name_step(ids: NDArray[Any] | None, index: tuple[int, int]) -> str:
+    """Name a step of a demonstration for an error message.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> name_step(np.array(["a", "b"]), (1, 3))
+    "demonstration 1 (id 'b'), step 3"
+    """
+    return f"{name_demo(ids, index[0])}, step {index[1]}"
+
+
 def as_offsets(offsets: object, n: int) -> NDArray[np.int64]:
     """Check that `offsets` cuts n states into demonstrations of at least one state each.
 
@@ -79,51 +88,59 @@ def as_offsets(offsets: object, n: int) -> NDArray[np.int64]:
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         raise InvalidDemos(
             f"offsets must be a one-dimensional integer array of length N + 1; got shape {array.shape}, dtype "
-            f"{array.dtype}. Use Demonstrations.from_lists to have them computed."
+            f"{array.dtype}. Use Demonstrations.from_lists to have them computed.",
+            parameter="offsets",
+            value=array.shape,
         )
     array = array.astype(np.int64, copy=False)
     if array[0] != 0 or array[-1] != n:
         raise InvalidDemos(
             f"offsets must begin with 0 and end with the number of states, {n}; they begin with {array[0]} and end "
-            f"with {array[-1]}. Use Demonstrations.from_lists to have them computed."
+            f"with {array[-1]}. Use Demonstrations.from_lists to have them computed.",
+            parameter="offsets",
+            value=(int(array[0]), int(array[-1])),
         )
     lengths = np.diff(array)
     if np.any(lengths <= 0):
         demo = int(np.argmax(lengths <= 0))
         if lengths[demo] == 0:
-            raise InvalidDemos(f"demonstration {demo} is empty; a demonstration has at least one state. Leave it out.")
+            raise InvalidDemos(
+                f"demonstration {demo} is empty; a demonstration has at least one state. Leave it out.",
+                parameter="states",
+                value=0,
+                index=demo,
+            )
         raise InvalidDemos(
             f"offsets must increase; offsets[{demo}] is {array[demo]} and offsets[{demo + 1}] is {array[demo + 1]}. "
-            "Use Demonstrations.from_lists to have them computed."
+            "Use Demonstrations.from_lists to have them computed.",
+            parameter="offsets",
+            value=int(array[demo + 1]),
+            index=demo + 1,
         )
     return array
 
 
-def as_indices(values: object, what: str, lowest: int, where: Callable[[int], str]) -> NDArray[np.int64]:
-    """Check that `values` are integers from `lowest` up, and return them as int64.
+def as_indices(
+    values: object, what: str, lowest: int, offsets: NDArray[np.int64], ids: NDArray[Any] | None = None
+) -> NDArray[np.int64]:
+    """Return whole numbers of at least `lowest` as int64; `what` is "state" or "action".
 
     Whole numbers stored as floats pass, because a column of a frame turns into floats as soon as one entry is missing.
 
-    Parameters
-    ----------
-    values : array_like, (n,)
-        What to check.
-    what : str
-        "state" or "action", for the message.
-    lowest : int
-        The smallest value allowed.
-    where : callable
-        Names a position in `values` for the message.
-
     Examples
     --------
-    >>> as_indices([1.0, 2.5], "state", 0, lambda i: f"step {i}")
+    >>> import numpy as np
+    >>> as_indices([1.0, 2.5], "state", 0, np.array([0, 2]))
     Traceback (most recent call last):
-    limiirl.errors.InvalidDemos: step 1: state 2.5 is not an integer. Number the states 0, 1, 2, ...
+    limiirl.errors.InvalidDemos: demonstration 0, step 1: state 2.5 is not an integer. Number the states 0, 1, 2, ...
     """
     array = np.asarray(values)
     if array.ndim != 1:
-        raise InvalidDemos(f"{what}s must form one flat sequence; got shape {array.shape}. Pass one number a step.")
+        raise InvalidDemos(
+            f"{what}s must form one flat sequence; got shape {array.shape}. Pass one number a step.",
+            parameter=f"{what}s",
+            value=array.shape,
+        )
     if array.size == 0:
         return np.empty(0, dtype=np.int64)
     if array.dtype.kind in "iu":
@@ -138,8 +155,13 @@ def as_indices(values: object, what: str, lowest: int, where: Callable[[int], st
         wrong[0] |= not wrong.any()
     if np.any(wrong):
         i = int(np.argmax(wrong))
-        value = array.tolist()[i]
-        raise InvalidDemos(f"{where(i)}: {what} {value!r} {_fault(value, lowest)}. {_REMEDY[what]}")
+        value, index = array.tolist()[i], locate(offsets, i)
+        raise InvalidDemos(
+            f"{name_step(ids, index)}: {what} {value!r} {_fault(value, lowest)}. {_REMEDY[what]}",
+            parameter=f"{what}s",
+            value=value,
+            index=index,
+        )
     return array.astype(np.int64, copy=False)
 
 
@@ -150,7 +172,7 @@ def _fault(value: object, lowest: int) -> str:
     return f"is below {lowest}" if value < lowest else "is too large"
 
 
-def as_actions(values: object, offsets: NDArray[np.int64], where: Callable[[int], str]) -> NDArray[np.int64] | None:
+def as_actions(values: object, offsets: NDArray[np.int64], ids: NDArray[Any] | None = None) -> NDArray[np.int64] | None:
     """Check actions aligned with the states, and return None in their place where not one of them was recorded.
 
     One form for "nothing recorded" keeps equality and concatenation free of special cases.
@@ -158,25 +180,31 @@ def as_actions(values: object, offsets: NDArray[np.int64], where: Callable[[int]
     Examples
     --------
     >>> import numpy as np
-    >>> as_actions([1, -1, -1], np.array([0, 2, 3]), str).tolist()
+    >>> as_actions([1, -1, -1], np.array([0, 2, 3])).tolist()
     [1, -1, -1]
-    >>> as_actions([-1, -1, -1], np.array([0, 2, 3]), str) is None
+    >>> as_actions([-1, -1, -1], np.array([0, 2, 3])) is None
     True
     """
     if values is None:
         return None
-    actions = as_indices(values, "action", NOT_RECORDED, where)
+    actions = as_indices(values, "action", NOT_RECORDED, offsets, ids)
     if actions.size != offsets[-1]:
         raise InvalidDemos(
             f"actions must be aligned with states; got {actions.size} actions for {offsets[-1]} states. "
-            f"Write {NOT_RECORDED} at the last state of each demonstration, or use Demonstrations.from_lists."
+            f"Write {NOT_RECORDED} at the last state of each demonstration, or use Demonstrations.from_lists.",
+            parameter="actions",
+            value=actions.size,
         )
     lasts = offsets[1:] - 1
     if np.any(actions[lasts] != NOT_RECORDED):
         position = int(lasts[np.argmax(actions[lasts] != NOT_RECORDED)])
+        index = locate(offsets, position)
         raise InvalidDemos(
-            f"{where(position)}: action {actions[position]} at the last state leads nowhere. "
-            f"Write {NOT_RECORDED} there, or add the state that the action led to."
+            f"{name_step(ids, index)}: action {actions[position]} at the last state leads nowhere. "
+            f"Write {NOT_RECORDED} there, or add the state that the action led to.",
+            parameter="actions",
+            value=int(actions[position]),
+            index=index,
         )
     return None if np.all(actions == NOT_RECORDED) else actions
 
@@ -201,21 +229,33 @@ def as_attribute(values: object, what: str, n: int) -> NDArray[Any] | None:
     if array.shape != (n,):
         raise InvalidDemos(
             f"{what} must have one entry a demonstration; got shape {array.shape} for {n} demonstrations. "
-            f"Pass {n} entries, in the order of the demonstrations."
+            f"Pass {n} entries, in the order of the demonstrations.",
+            parameter=what,
+            value=array.shape,
         )
     remedy = f"Pass integers, floats, booleans or strings, one for every demonstration, or {what}=None."
     if array.dtype.kind in "OT":
         array = _from_objects(array, what, remedy)
     if array.dtype.kind in "iu":
         if n and array.max() > np.iinfo(np.int64).max:
-            raise InvalidDemos(f"{what}[{int(array.argmax())}] is {array.max()}, too large for int64. {remedy}")
+            raise InvalidDemos(
+                f"{what}[{int(array.argmax())}] is {array.max()}, too large for int64. {remedy}",
+                parameter=what,
+                value=int(array.max()),
+                index=int(array.argmax()),
+            )
         return array.astype(np.int64, copy=False)
     if array.dtype.kind == "f":
         if np.any(np.isnan(array)):
-            raise InvalidDemos(f"{what}[{int(np.argmax(np.isnan(array)))}] is NaN: missing. {remedy}")
+            raise InvalidDemos(
+                f"{what}[{int(np.argmax(np.isnan(array)))}] is NaN: missing. {remedy}",
+                parameter=what,
+                value=float(np.nan),
+                index=int(np.argmax(np.isnan(array))),
+            )
         return array.astype(np.float64, copy=False)
     if array.dtype.kind not in "bU":
-        raise InvalidDemos(f"{what} have dtype {array.dtype}. {remedy}")
+        raise InvalidDemos(f"{what} have dtype {array.dtype}. {remedy}", parameter=what, value=array.dtype)
     return array
 
 
@@ -230,4 +270,9 @@ def _from_objects(array: NDArray[Any], what: str, remedy: str) -> NDArray[Any]:
             return np.array(values)
     common = type(values[0])
     odd = next((i for i, x in enumerate(values) if type(x) is not common), 0)
-    raise InvalidDemos(f"{what}[{odd}] is {values[odd]!r}: missing, or of another type than the rest. {remedy}")
+    raise InvalidDemos(
+        f"{what}[{odd}] is {values[odd]!r}: missing, or of another type than the rest. {remedy}",
+        parameter=what,
+        value=values[odd],
+        index=odd,
+    )

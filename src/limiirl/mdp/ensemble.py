@@ -77,7 +77,9 @@ class RewardEnsemble:
         True
         """
         if Path(path).suffix != ".json":
-            raise InvalidFile(f"{path} must end in .json, which it will be. Give another name.")
+            raise InvalidFile(
+                f"{path} must end in .json, which it will be. Give another name.", parameter="path", value=str(path)
+            )
         content = {
             "format": FORMAT,
             "version": VERSION,
@@ -98,11 +100,13 @@ class RewardEnsemble:
         content = _read_npz(place) if place.suffix == ".npz" else _read_json(place)
         for name in ("weights", "thetas"):
             if name not in content:
-                raise InvalidFile(f"{path} has no {name}. Write it again with RewardEnsemble.save.")
+                raise InvalidFile(
+                    f"{path} has no {name}. Write it again with RewardEnsemble.save.", parameter="path", value=str(path)
+                )
         try:
             return cls(content["weights"], content["thetas"])
         except InvalidParameter as error:
-            raise InvalidFile(f"{path}: {error}") from None
+            raise InvalidFile(f"{path}: {error}", parameter="path", value=str(path)) from None
 
     def __repr__(self) -> str:
         head = f"RewardEnsemble({self.n_intents} intents, {self.n_features} features)"
@@ -125,14 +129,22 @@ def _read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise InvalidFile(
-            f"{path} is truncated or not JSON ({error!s:.200}). Copy it again, or write it with RewardEnsemble.save."
+            f"{path} is truncated or not JSON ({error!s:.200}). Copy it again, or write it with RewardEnsemble.save.",
+            parameter="path",
+            value=str(path),
         ) from None
     if not isinstance(content, dict) or content.get("format") != FORMAT or type(content.get("version")) is not int:
-        raise InvalidFile(f"{path} is not an ensemble of limiirl. Give a file that RewardEnsemble.save wrote.")
+        raise InvalidFile(
+            f"{path} is not an ensemble of limiirl. Give a file that RewardEnsemble.save wrote.",
+            parameter="path",
+            value=str(path),
+        )
     if content["version"] > VERSION:
         raise InvalidFile(
             f"{path} has format version {content['version']}, written by limiirl {content.get('limiirl')}; this "
-            f"limiirl reads up to {VERSION}. Upgrade limiirl."
+            f"limiirl reads up to {VERSION}. Upgrade limiirl.",
+            parameter="path",
+            value=str(path),
         )
     return content
 
@@ -143,7 +155,11 @@ def _read_npz(path: Path) -> dict[str, Any]:
             loaded = np.load(stream, allow_pickle=False)
             return {name: loaded[name] for name in loaded.files} if hasattr(loaded, "files") else {}
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError) as error:
-        raise InvalidFile(f"{path} is truncated or not an npz file ({error!s:.200}). Copy or write it again.") from None
+        raise InvalidFile(
+            f"{path} is truncated or not an npz file ({error!s:.200}). Copy or write it again.",
+            parameter="path",
+            value=str(path),
+        ) from None
 
 
 def _own(values: ArrayLike, name: str) -> NDArray[np.float64]:
@@ -152,7 +168,9 @@ def _own(values: ArrayLike, name: str) -> NDArray[np.float64]:
         array = np.array(values, dtype=np.float64, order="C") + 0.0
     except (TypeError, ValueError) as error:
         raise InvalidParameter(
-            f"{name} must be an array of numbers; got {values!r}. Pass nested lists or numpy arrays."
+            f"{name} must be an array of numbers; got {values!r}. Pass nested lists or numpy arrays.",
+            parameter=name,
+            value=values,
         ) from error
     array.flags.writeable = False
     return array
@@ -162,18 +180,25 @@ def _check_weights(weights: ArrayLike) -> NDArray[np.float64]:
     array = _own(weights, "weights")
     if array.ndim != 1 or array.size == 0:
         raise InvalidParameter(
-            f"weights must have shape (K,) with K >= 1; got shape {array.shape}. Pass one share an intent."
+            f"weights must have shape (K,) with K >= 1; got shape {array.shape}. Pass one share an intent.",
+            parameter="weights",
+            value=array.shape,
         )
     bad = np.flatnonzero(~(np.isfinite(array) & (array >= 0.0)))
     if bad.size:
         k = int(bad[0])
         raise InvalidParameter(
-            f"weights must be finite and nonnegative; weights[{k}] is {array[k]}. Drop or fix that intent."
+            f"weights must be finite and nonnegative; weights[{k}] is {array[k]}. Drop or fix that intent.",
+            parameter="weights",
+            value=float(array[k]),
+            index=k,
         )
     total = float(array.sum())
     if abs(total - 1.0) > WEIGHT_TOLERANCE:
         raise InvalidParameter(
-            f"weights must sum to 1; the {array.size} given sum to {total:.9g}. Divide them by their sum."
+            f"weights must sum to 1; the {array.size} given sum to {total:.9g}. Divide them by their sum.",
+            parameter="weights",
+            value=total,
         )
     return array
 
@@ -183,10 +208,17 @@ def _check_thetas(thetas: ArrayLike, n_intents: int) -> NDArray[np.float64]:
     if array.ndim != 2 or array.shape[0] != n_intents or array.shape[1] == 0:
         raise InvalidParameter(
             f"thetas must have shape (K, d) with K = {n_intents}, the number of weights; got shape {array.shape}. "
-            "Pass one row of d >= 1 rewards for each weight."
+            "Pass one row of d >= 1 rewards for each weight.",
+            parameter="thetas",
+            value=array.shape,
         )
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
         k, j = (int(i) for i in bad[0])
-        raise InvalidParameter(f"thetas must be finite; thetas[{k}, {j}] is {array[k, j]}. Refit or bound that reward.")
+        raise InvalidParameter(
+            f"thetas must be finite; thetas[{k}, {j}] is {array[k, j]}. Refit or bound that reward.",
+            parameter="thetas",
+            value=float(array[k, j]),
+            index=(k, j),
+        )
     return array

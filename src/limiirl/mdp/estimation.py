@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import BoolArray, FloatArray, Int32Array, IntArray
-from limiirl.errors import InvalidDemos, InvalidParameter
+from limiirl._validation import check_positive
+from limiirl.errors import InvalidDemos
 from limiirl.mdp.features import as_features
 from limiirl.mdp.indexing import number_within, row_pointers
 
@@ -70,19 +71,26 @@ def read_frame(df: Any) -> Trajectories:
     moment = _distinct(time, "t")[1]
     order = np.lexsort((moment, member))
     member, moment = member[order], moment[order]
-    at = _Places(demo[order], time[order])
+    at = _Places(demo[order], time[order], order)
     twice = np.flatnonzero((member[1:] == member[:-1]) & (moment[1:] == moment[:-1]))
     if twice.size:
         raise InvalidDemos(
             f"A demonstration has one row for each t; {at.name(twice[0])} occurs twice. "
-            "Remove one of the rows, or number t anew."
+            "Remove one of the rows, or number t anew.",
+            parameter="t",
+            value=at.time[twice[0]],
+            index=int(order[twice[0] + 1]),
         )
     offsets = np.zeros(ids.size + 1, dtype=np.int64)
     np.cumsum(np.bincount(member, minlength=ids.size), out=offsets[1:])
     states, missing = _whole_numbers(columns["state"][order], "state", at, lowest=0)
     if missing.any():
         where = at.name(np.flatnonzero(missing)[0])
-        raise InvalidDemos(f"Every row needs a state; {where} has none. Drop the row, or cut the demonstration there.")
+        raise InvalidDemos(
+            f"Every row needs a state; {where} has none. Drop the row, or cut the demonstration there.",
+            parameter="state",
+            index=int(order[np.flatnonzero(missing)[0]]),
+        )
     return Trajectories(
         states=states,
         actions=_actions(columns["action"][order], offsets, at) if "action" in columns else None,
@@ -98,6 +106,7 @@ class _Places(NamedTuple):
 
     demo: NDArray[Any]
     time: NDArray[Any]
+    row: IntArray
 
     def name(self, row: int | np.integer[Any]) -> str:
         return f"demo {self.demo[row]}, t {self.time[row]}"
@@ -110,22 +119,32 @@ def _columns(df: Any) -> dict[str, NDArray[Any]]:
         if not hasattr(df, "keys"):
             raise InvalidDemos(
                 "Recordings must be a pandas or polars frame, a pyarrow Table or a mapping of columns; got "
-                f"{type(df).__name__}. Convert them, or use Demonstrations.from_lists."
+                f"{type(df).__name__}. Convert them, or use Demonstrations.from_lists.",
+                parameter="df",
+                value=type(df).__name__,
             )
         names = list(df.keys())
     for required in ("demo", "t", "state"):
         if required not in names:
             raise InvalidDemos(
                 f"The columns demo, t and state are needed; {required!r} is missing (there are "
-                f"{', '.join(map(str, names))}). Rename your column."
+                f"{', '.join(map(str, names))}). Rename your column.",
+                parameter="df",
+                value=required,
             )
     wanted = [name for name in ("demo", "t", "state", "action", "group", "label") if name in names]
     columns = {name: _to_numpy(df[name]) for name in wanted}
     shapes = {name: column.shape for name, column in columns.items()}
     if len(set(shapes.values())) > 1 or columns["state"].ndim != 1:
-        raise InvalidDemos(f"Columns must be flat and of one length; the shapes are {shapes}. Cut them alike.")
+        raise InvalidDemos(
+            f"Columns must be flat and of one length; the shapes are {shapes}. Cut them alike.",
+            parameter="df",
+            value=shapes,
+        )
     if columns["state"].size == 0:
-        raise InvalidDemos("The table has no rows. Give at least one demonstration of one state.")
+        raise InvalidDemos(
+            "The table has no rows. Give at least one demonstration of one state.", parameter="df", value=0
+        )
     return columns
 
 
@@ -149,17 +168,28 @@ def _plain(column: NDArray[Any], name: str) -> NDArray[Any]:
     missing = _nulls(column)
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
-        raise InvalidDemos(f"The column {name!r} must be complete; row {row} is empty. Fill it, or drop the row.")
+        raise InvalidDemos(
+            f"The column {name!r} must be complete; row {row} is empty. Fill it, or drop the row.",
+            parameter=name,
+            index=row,
+        )
     if column.dtype.kind != "O":
         return column
     kinds = {type(x) for x in column}
     if len(kinds) > 1 and str in kinds:
         example = next(type(x).__name__ for x in column if not isinstance(x, str))
-        raise InvalidDemos(f"The column {name!r} mixes strings with {example}. Convert it to one type, e.g. str.")
+        raise InvalidDemos(
+            f"The column {name!r} mixes strings with {example}. Convert it to one type, e.g. str.",
+            parameter=name,
+            value=example,
+        )
     plain = np.array(column.tolist())
     if plain.ndim != 1:
         raise InvalidDemos(
-            f"The column {name!r} must hold single values; row 0 is {column[0]!r}. Make one value of it."
+            f"The column {name!r} must hold single values; row 0 is {column[0]!r}. Make one value of it.",
+            parameter=name,
+            value=column[0],
+            index=0,
         )
     return plain
 
@@ -170,7 +200,7 @@ def _distinct(values: NDArray[Any], name: str) -> tuple[NDArray[Any], IntArray]:
         distinct, which = np.unique(values, return_inverse=True)
     except TypeError as error:
         raise InvalidDemos(
-            f"The column {name!r} cannot be sorted ({error}). Convert it to one type, e.g. str."
+            f"The column {name!r} cannot be sorted ({error}). Convert it to one type, e.g. str.", parameter=name
         ) from error
     return distinct, which.astype(np.int64, copy=False)
 
@@ -183,14 +213,18 @@ def _whole_numbers(column: NDArray[Any], name: str, at: _Places, *, lowest: int)
         values = np.where(missing, -1, column).astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidDemos(
-            f"The column {name!r} must hold integers from 0 ({error}). Number the values, e.g. with pandas.factorize."
+            f"The column {name!r} must hold integers from 0 ({error}). Number the values, e.g. with pandas.factorize.",
+            parameter=name,
         ) from error
     outside = (values < lowest) | (values > np.iinfo(np.int32).max) | (values != np.floor(values))
     wrong = np.flatnonzero(outside & ~missing)
     if wrong.size:
         where, value = at.name(wrong[0]), column[wrong[0]]
         raise InvalidDemos(
-            f"The column {name!r} must hold integers from 0; {where} has {value}. Number the values from 0."
+            f"The column {name!r} must hold integers from 0; {where} has {value}. Number the values from 0.",
+            parameter=name,
+            value=value,
+            index=int(at.row[wrong[0]]),
         )
     return values.astype(np.int32), missing
 
@@ -203,7 +237,9 @@ def _actions(column: NDArray[Any], offsets: IntArray, at: _Places) -> Int32Array
     if absent.size:
         raise InvalidDemos(
             f"Every row but the last of a demonstration needs an action; {at.name(absent[0])} has none. "
-            "Fill it, or leave the column out if actions were not recorded."
+            "Fill it, or leave the column out if actions were not recorded.",
+            parameter="action",
+            index=int(at.row[absent[0]]),
         )
     actions[last] = -1
     return actions
@@ -218,7 +254,10 @@ def _constant(column: NDArray[Any], name: str, order: IntArray, offsets: IntArra
         demo = int(np.searchsorted(offsets, change[0], side="right")) - 1
         raise InvalidDemos(
             f"The column {name!r} must be constant within a demonstration; demo {ids[demo]} has {first[demo]} and "
-            f"{values[change[0]]}. Split the demonstration, or correct the column."
+            f"{values[change[0]]}. Split the demonstration, or correct the column.",
+            parameter=name,
+            value=values[change[0]],
+            index=demo,
         )
     return first
 
@@ -279,8 +318,7 @@ def from_demonstrations(
     0 1 0 0.5
     0 1 1 0.5
     """
-    if not (isinstance(smoothing, int | float | np.number) and 0 <= smoothing < np.inf):
-        raise InvalidParameter(f"smoothing must be a number from 0; it is {smoothing!r}. Use 0 for plain frequencies.")
+    check_positive(smoothing, "smoothing", zero=True, remedy="Use 0 for plain frequencies.")
     runs = data if hasattr(data, "states") and hasattr(data, "offsets") else read_frame(data)
     states, offsets = np.asarray(runs.states, dtype=np.int64), np.asarray(runs.offsets, dtype=np.int64)
     if n_states is None and state_features is not None:
@@ -320,7 +358,9 @@ def _moves(
         demo = int(np.searchsorted(offsets, position, side="right")) - 1
         raise InvalidDemos(
             f"demonstration {demo}, step {position - offsets[demo]}: its action was not recorded, while others were. "
-            "Record all actions, or none: then every move is taken to be a choice."
+            "Record all actions, or none: then every move is taken to be a choice.",
+            parameter="actions",
+            index=(demo, int(position - offsets[demo])),
         )
     return _frequencies(src, taken, dst, n_states, smoothing)
 
@@ -331,7 +371,10 @@ def _check_range(states: IntArray, offsets: IntArray, n_states: int) -> None:
         demo = int(np.searchsorted(offsets, wrong[0], side="right")) - 1
         raise InvalidDemos(
             f"States must lie in 0..{n_states - 1}; demonstration {demo} has {int(states[wrong[0]])} at step "
-            f"{int(wrong[0] - offsets[demo])}. Pass a larger n_states (and as many rows of state_features)."
+            f"{int(wrong[0] - offsets[demo])}. Pass a larger n_states (and as many rows of state_features).",
+            parameter="states",
+            value=int(states[wrong[0]]),
+            index=(demo, int(wrong[0] - offsets[demo])),
         )
 
 

@@ -37,7 +37,11 @@ def as_features(features: FeatureInput, name: str) -> FeatureMatrix:
     if sparse.issparse(features):
         matrix = sparse.csr_array(features, dtype=np.float64, copy=True)
         if matrix.ndim != 2:
-            raise InvalidMDP(f"{name} must have two dimensions; the sparse array given has {matrix.ndim}. Reshape it.")
+            raise InvalidMDP(
+                f"{name} must have two dimensions; the sparse array given has {matrix.ndim}. Reshape it.",
+                parameter=name,
+                value=matrix.shape,
+            )
         if not matrix.has_canonical_format:
             matrix.sum_duplicates()
         if not matrix.data.all():
@@ -47,7 +51,11 @@ def as_features(features: FeatureInput, name: str) -> FeatureMatrix:
     if dense.ndim == 1:
         dense = dense[:, None]
     if dense.ndim != 2:
-        raise InvalidMDP(f"{name} must have two dimensions here; the array given has shape {dense.shape}. Reshape it.")
+        raise InvalidMDP(
+            f"{name} must have two dimensions here; the array given has shape {dense.shape}. Reshape it.",
+            parameter=name,
+            value=dense.shape,
+        )
     return dense if frozen(dense) else np.array(dense, dtype=np.float64, order="C")
 
 
@@ -59,7 +67,9 @@ def as_floats(values: Any, name: str) -> FloatArray:
             raise TypeError(f"dtype {array.dtype}")
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
-        raise InvalidMDP(f"{name} must be an array of real numbers ({error}). Convert it to float first.") from error
+        raise InvalidMDP(
+            f"{name} must be an array of real numbers ({error}). Convert it to float first.", parameter=name
+        ) from error
 
 
 def _parts(features: FeatureMatrix) -> tuple[NDArray[Any], ...]:
@@ -156,13 +166,15 @@ def check_thetas(mdp: MDP, thetas: ArrayLike) -> FloatArray:
     try:
         array = as_floats(thetas, "thetas")
     except InvalidMDP as error:
-        raise InvalidParameter(str(error)) from error
+        raise InvalidParameter(str(error), parameter="thetas") from error
     shape, d = array.shape, mdp.n_features
     if len(shape) not in (1, 2) or shape[-1] != d or 0 in shape:
         names = ", ".join(mdp.feature_names[:8]) + (", ..." if d > 8 else "")
         raise InvalidParameter(
             f"thetas must have shape (K, {d}) or ({d},), one entry a feature ({names}); got shape {shape}. "
-            "Give one row an intent, in the order of mdp.feature_names."
+            "Give one row an intent, in the order of mdp.feature_names.",
+            parameter="thetas",
+            value=shape,
         )
     array = np.ascontiguousarray(array).reshape(-1, d)
     finite = np.isfinite(array)
@@ -170,7 +182,10 @@ def check_thetas(mdp: MDP, thetas: ArrayLike) -> FloatArray:
         row, column = (int(index) for index in np.argwhere(~finite)[0])
         raise InvalidParameter(
             f"thetas must be finite; row {row}, column {column} ({mdp.feature_names[column]}) is {array[row, column]}. "
-            "Replace it by a finite reward."
+            "Replace it by a finite reward.",
+            parameter="thetas",
+            value=float(array[row, column]),
+            index=(row, column),
         )
     return array
 

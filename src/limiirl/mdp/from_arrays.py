@@ -72,7 +72,11 @@ def from_dense(  # noqa: PLR0913 (the design fixes the signature)
     """
     table = as_floats(T, "T")
     if table.ndim != 3 or table.shape[0] != table.shape[2]:
-        raise InvalidMDP(f"T must have shape (S, A, S); it has shape {table.shape}. Index it as T[s, a, s'].")
+        raise InvalidMDP(
+            f"T must have shape (S, A, S); it has shape {table.shape}. Index it as T[s, a, s'].",
+            parameter="T",
+            value=table.shape,
+        )
     n_states, n_actions, _ = table.shape
     n_states = validate.state_count(n_states)
     _check_table(table, limit=np.inf if normalise else 1.0)
@@ -105,8 +109,14 @@ def _check_table(table: FloatArray, limit: float) -> None:
     wrong = ~((table >= 0) & (table <= limit + validate.TOLERANCE)) | np.isinf(table)
     if wrong.any():
         state, action, target = (int(index) for index in np.argwhere(wrong)[0])
+        value = float(table[state, action, target])
         where = f"T at state {state}, action {action}, next state {target}"
-        raise InvalidMDP(validate.probability_message(where, float(table[state, action, target])))
+        raise InvalidMDP(
+            validate.probability_message(where, value),
+            parameter="T",
+            value=value,
+            index=(state, action, target),
+        )
 
 
 def terminal_states(terminal: ArrayLike | None, left: IntArray, n_states: int) -> BoolArray:
@@ -152,13 +162,19 @@ def _indexed_rows(
     if sparse.issparse(features):
         matrix = as_features(features, name)
         if matrix.shape[0] != total:
-            raise InvalidMDP(f"Sparse {name} must have {total} rows, one for each of {axes}; it has {matrix.shape[0]}.")
+            raise InvalidMDP(
+                f"Sparse {name} must have {total} rows, one for each of {axes}; it has {matrix.shape[0]}.",
+                parameter=name,
+                value=matrix.shape,
+            )
         return freeze(matrix[rows])
     table = as_floats(features, name)
     if table.ndim not in (len(axes), len(axes) + 1) or table.shape[: len(axes)] != axes:
         expected = ", ".join(map(str, axes))
         raise InvalidMDP(
-            f"{name} must have shape ({expected}, d); it has shape {table.shape}. Index it by state and action."
+            f"{name} must have shape ({expected}, d); it has shape {table.shape}. Index it by state and action.",
+            parameter=name,
+            value=table.shape,
         )
     return table.reshape(total, -1)[rows]
 
@@ -277,7 +293,10 @@ class _EdgeList(NamedTuple):
             edge = int(uncertain[0])
             raise InvalidMDP(
                 f"Without action= every edge is an action of its own and needs probability 1; edge {edge} has "
-                f"{weight[edge]}. Pass action= to say which edges are outcomes of one action."
+                f"{weight[edge]}. Pass action= to say which edges are outcomes of one action.",
+                parameter="prob",
+                value=float(weight[edge]),
+                index=edge,
             )
         return cls(source, act, target, weight, n_states, prob is None)
 
@@ -294,14 +313,18 @@ class _EdgeList(NamedTuple):
             raise InvalidMDP(
                 f"An edge may occur once; edges {one} and {other} both go from state {self.src[one]} by action "
                 f"{self.act[one]} to state {self.dst[one]}. "
-                "Give parallel edges different actions, or add their probabilities."
+                "Give parallel edges different actions, or add their probabilities.",
+                parameter="src",
+                index=(one, other),
             )
         if self.certain and same_pair.any():
             position = int(np.flatnonzero(same_pair)[0])
             one, other = sorted((int(rows[position]), int(rows[position + 1])))
             raise InvalidMDP(
                 f"Without prob= every edge has probability 1; edges {one} and {other} both leave state {self.src[one]} "
-                f"by action {self.act[one]}. Pass prob=, or give them different actions."
+                f"by action {self.act[one]}. Pass prob=, or give them different actions.",
+                parameter="prob",
+                index=(one, other),
             )
         return rows
 
@@ -329,7 +352,9 @@ def _action_features(features: FeatureInput | None, edges: _EdgeList, rows: IntA
         if table.shape[0] != edges.n_states or table.shape[1] < n_actions:
             raise InvalidMDP(
                 f"action_features indexed [s, a] must cover {edges.n_states} states and {n_actions} actions; it has "
-                f"shape {table.shape}. Give an array (S, A, da), or one row an edge."
+                f"shape {table.shape}. Give an array (S, A, da), or one row an edge.",
+                parameter="action_features",
+                value=table.shape,
             )
         return table[source[first], act[first]]
     matrix = _edge_rows(features, edges, "action_features")
@@ -339,7 +364,9 @@ def _action_features(features: FeatureInput | None, edges: _EdgeList, rows: IntA
         one, other = int(leader[unequal[0]]), int(rows[unequal[0]])
         raise InvalidMDP(
             f"action_features must agree on the edges of one (s, a); edges {one} and {other} of state {edges.src[one]} "
-            f"and action {edges.act[one]} differ. Give both the same row, or pass what differs as edge_features."
+            f"and action {edges.act[one]} differ. Give both the same row, or pass what differs as edge_features.",
+            parameter="action_features",
+            index=(one, other),
         )
     return matrix[rows[first]]
 

@@ -64,7 +64,9 @@ def from_gymnasium(
     if not hasattr(core, "P"):
         raise InvalidMDP(
             f"The environment must expose its transitions as P[s][a] = [(prob, next, reward, done), ...]; "
-            f"{type(core).__name__} has no P. Use a toy-text environment, MDP.from_dense or MDP.from_demonstrations."
+            f"{type(core).__name__} has no P. Use a toy-text environment, MDP.from_dense or MDP.from_demonstrations.",
+            parameter="env",
+            value=type(core).__name__,
         )
     moves = _Moves.read(core.P)
     space = getattr(core, "observation_space", None)
@@ -109,7 +111,10 @@ class _Moves(NamedTuple):
                     if len(outcome) != 4:
                         raise InvalidMDP(
                             f"An outcome in P must be (prob, next, reward, done); state {state}, action {action} has "
-                            f"{outcome!r}. Correct the environment's table."
+                            f"{outcome!r}. Correct the environment's table.",
+                            parameter="env",
+                            value=outcome,
+                            index=(state, action),
                         )
                     prob, target, _, done = outcome
                     # Not `prob > 0`: a NaN must reach the checks of from_edges.
@@ -119,7 +124,9 @@ class _Moves(NamedTuple):
         try:
             src, act, dst = (np.array(column, dtype=np.int64) for column in columns[:3])
         except (TypeError, ValueError) as error:
-            raise InvalidMDP(f"States and actions in P must be integers ({error}). Number them from 0.") from error
+            raise InvalidMDP(
+                f"States and actions in P must be integers ({error}). Number them from 0.", parameter="env"
+            ) from error
         return cls(src, act, dst, np.array(columns[3], dtype=float), np.array(columns[4], dtype=bool))
 
     @property
@@ -150,7 +157,9 @@ class _Moves(NamedTuple):
         if both.size:
             raise InvalidMDP(
                 f"A state either ends an episode or does not; state {int(both[0])} is entered with done=True and also "
-                "without, or as a start. Pass terminal= to decide, or make the end part of the environment's state."
+                "without, or as a start. Pass terminal= to decide, or make the end part of the environment's state.",
+                parameter="terminal",
+                value=int(both[0]),
             )
         return ending & ~passing
 
@@ -238,7 +247,9 @@ def _state_names(nodes: list[Any]) -> list[str]:
         other = owner.setdefault(str(node), node)
         if other is not node:
             raise InvalidMDP(
-                f"Nodes need different names; {other!r} and {node!r} are both {str(node)!r} as text. Relabel one."
+                f"Nodes need different names; {other!r} and {node!r} are both {str(node)!r} as text. Relabel one.",
+                parameter="graph",
+                value=str(node),
             )
     return list(owner)
 
@@ -261,7 +272,11 @@ def _sort_attributes(
         bare_edges = (f"{source!r} -> {target!r}" for source, target, data in edges if name not in data)
         bare_node, bare_edge = next(bare_nodes, None), next(bare_edges, None)
         if bare_node is None and bare_edge is None and edges:
-            raise InvalidMDP(f"A feature belongs to nodes or to edges; both have {name!r}. Rename one of the two.")
+            raise InvalidMDP(
+                f"A feature belongs to nodes or to edges; both have {name!r}. Rename one of the two.",
+                parameter="features",
+                value=name,
+            )
         if bare_node is None:
             on_nodes.append(name)
         elif bare_edge is None and edges:
@@ -271,7 +286,9 @@ def _sort_attributes(
             where = f"edge {bare_edge}" if on_some_edges else f"node {bare_node}"
             raise InvalidMDP(
                 f"A feature needs a value on every node or on every edge; the {where} has no {name!r}. "
-                "Set it there, or correct the name."
+                "Set it there, or correct the name.",
+                parameter="features",
+                value=name,
             )
     return on_nodes, on_edges
 
@@ -283,12 +300,19 @@ def _column(name: str, data: list[Any], places: list[str]) -> FloatArray:
             column[row] = attributes[name]
         except (TypeError, ValueError) as error:
             raise InvalidMDP(
-                f"Features are numbers; {name!r} of {places[row]} is {attributes[name]!r}. Encode it as numbers first."
+                f"Features are numbers; {name!r} of {places[row]} is {attributes[name]!r}. Encode it as numbers first.",
+                parameter="features",
+                value=attributes[name],
+                index=row,
             ) from error
     return column
 
 
 def _look_up(node: Any, position: dict[Any, int], name: str) -> int:
     if node not in position:
-        raise InvalidMDP(f"{name} must name nodes of the graph; {node!r} is none. Correct it, or add the node.")
+        raise InvalidMDP(
+            f"{name} must name nodes of the graph; {node!r} is none. Correct it, or add the node.",
+            parameter=name,
+            value=node,
+        )
     return position[node]

@@ -88,7 +88,9 @@ def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
             state_names=None if header["state_names"] is None else tuple(header["state_names"]),
         )
     except (KeyError, ValueError, TypeError, InvalidMDP) as error:
-        raise InvalidFile(f"{path} is damaged: {error!s:.300} Save the MDP again.") from error
+        raise InvalidFile(
+            f"{path} is damaged: {error!s:.300} Save the MDP again.", parameter="path", value=str(path)
+        ) from error
 
 
 def _unpack_features(arrays: dict[str, NDArray[Any]], name: str) -> Any:

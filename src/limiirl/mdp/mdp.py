@@ -207,7 +207,9 @@ class MDP:
             object.__setattr__(self, name, feature_rules.freeze(matrix))
         if self.n_features == 0:
             raise InvalidMDP(
-                "An MDP needs at least one feature; the matrices given have no columns. Pass None instead."
+                "An MDP needs at least one feature; the matrices given have no columns. Pass None instead.",
+                parameter="state_features",
+                value=0,
             )
         widths = {kind: feature_rules.width(getattr(self, f"{kind}_features")) for kind in feature_rules.KINDS}
         chosen = self.feature_names or sum((feature_rules.default_names(*item) for item in widths.items()), ())
@@ -334,7 +336,11 @@ class MDP:
         known = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         unknown = sorted(changes.keys() - known.keys())
         if unknown:
-            raise InvalidMDP(f"MDP has no field {unknown[0]!r}. Choose from {', '.join(known)}.")
+            raise InvalidMDP(
+                f"MDP has no field {unknown[0]!r}. Choose from {', '.join(known)}.",
+                parameter=unknown[0],
+                value=changes[unknown[0]],
+            )
         if "feature_names" not in changes and any(f"{kind}_features" in changes for kind in feature_rules.KINDS):
             changes["feature_names"] = feature_rules.names_after(self, changes)
         return MDP(**(known | changes))

@@ -135,7 +135,9 @@ class BellmanEquations:
             lost = np.setdiff1d(np.arange(sink), order)
             raise InvalidParameter(
                 f"At a discount of 1 the total reward must be finite; from state {lost[0]} ({lost.size} in all) "
-                f"{fault}. Use gamma < 1, make a state terminal, or change theta."
+                f"{fault}. Use gamma < 1, make a state terminal, or change theta.",
+                parameter="theta",
+                index=int(lost[0]),
             )
         return np.asarray(onward[:sink], dtype=np.intp)
 
@@ -224,7 +226,11 @@ def action_values(mdp: MDP, values: ArrayLike, theta: ArrayLike) -> FloatArray:
     """
     V = np.asarray(values, dtype=np.float64)
     if V.shape != (mdp.n_states,):
-        raise InvalidParameter(f"values must have shape ({mdp.n_states},), one a state; got shape {V.shape}.")
+        raise InvalidParameter(
+            f"values must have shape ({mdp.n_states},), one a state; got shape {V.shape}.",
+            parameter="values",
+            value=V.shape,
+        )
     return _problem(mdp, theta).action_values(V)
 
 
@@ -243,7 +249,9 @@ def optimal_policy(mdp: MDP, theta: ArrayLike, *, tol: float = 1e-6) -> FloatArr
     array([0.33333333, 0.33333333, 0.33333333, 1.        , 1.        ])
     """
     if not 0.0 <= tol < 1.0:
-        raise InvalidParameter(f"tol must lie in [0, 1); got {tol!r}. It is a share of the range of Q.")
+        raise InvalidParameter(
+            f"tol must lie in [0, 1); got {tol!r}. It is a share of the range of Q.", parameter="tol", value=tol
+        )
     problem = _problem(mdp, theta)
     Q = problem.action_values(problem.solve())
     if not Q.size:
@@ -295,18 +303,25 @@ def check_policy(mdp: MDP, policy: ArrayLike) -> FloatArray:
     try:
         weights = np.asarray(policy, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"A policy must be an array of numbers ({error}). Give one a (s, a) pair.") from error
+        raise InvalidParameter(
+            f"A policy must be an array of numbers ({error}). Give one a (s, a) pair.", parameter="policy"
+        ) from error
     if weights.shape != (mdp.n_pairs,):
         raise InvalidParameter(
             f"A policy must have shape ({mdp.n_pairs},), one probability a (s, a) pair; got shape {weights.shape}. "
-            "Follow the order of mdp.pair_state and mdp.pair_action."
+            "Follow the order of mdp.pair_state and mdp.pair_action.",
+            parameter="policy",
+            value=weights.shape,
         )
     wrong = np.flatnonzero(~(weights >= 0.0))
     if wrong.size:
         pair = int(wrong[0])
         raise InvalidParameter(
             f"A policy must not be negative; state {mdp.pair_state[pair]}, action {mdp.pair_action[pair]} has "
-            f"{weights[pair]}. Replace it by a probability."
+            f"{weights[pair]}. Replace it by a probability.",
+            parameter="policy",
+            value=float(weights[pair]),
+            index=pair,
         )
     sums = np.bincount(mdp.pair_state, weights=weights, minlength=mdp.n_states)
     wrong = np.flatnonzero(~mdp.terminal & ~(np.abs(sums - 1.0) <= _TOLERANCE))
@@ -314,7 +329,10 @@ def check_policy(mdp: MDP, policy: ArrayLike) -> FloatArray:
         state = int(wrong[0])
         raise InvalidParameter(
             f"A policy must sum to 1 over the actions of a state; state {state} sums to {sums[state]:.10g}. "
-            "Divide by the sums."
+            "Divide by the sums.",
+            parameter="policy",
+            value=float(sums[state]),
+            index=state,
         )
     return weights
 
@@ -322,5 +340,9 @@ def check_policy(mdp: MDP, policy: ArrayLike) -> FloatArray:
 def _problem(mdp: MDP, theta: ArrayLike, *, minimise: bool = False) -> BellmanEquations:
     thetas = mdp.check_thetas(theta)
     if len(thetas) != 1:
-        raise InvalidParameter(f"Planning takes one theta; got {len(thetas)} rows. Call it for each of them.")
+        raise InvalidParameter(
+            f"Planning takes one theta; got {len(thetas)} rows. Call it for each of them.",
+            parameter="theta",
+            value=thetas.shape,
+        )
     return BellmanEquations(mdp, -thetas[0] if minimise else thetas[0])

@@ -73,7 +73,11 @@ class PathFinder:
 
         first, last = _states(starts, "starts", self.mdp), _states(goals, "goals", self.mdp)
         if first.size != last.size:
-            raise InvalidParameter(f"There must be a goal for each start; there are {first.size} and {last.size}.")
+            raise InvalidParameter(
+                f"There must be a goal for each start; there are {first.size} and {last.size}.",
+                parameter="goals",
+                value=last.size,
+            )
         graph = (self.mdp.out_ptr, self.mdp.dst, self.mdp.src, self.cost)
         pieces = [slice(i, i + _BATCH) for i in range(0, first.size, _BATCH)]
         n_threads = max(1, min(threads or os.cpu_count() or 1, len(pieces)))
@@ -183,13 +187,22 @@ def _costs(cost: ArrayLike, n_edges: int) -> FloatArray:
     try:
         found = np.ascontiguousarray(cost, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"cost must be an array of numbers ({error}).") from None
+        raise InvalidParameter(f"cost must be an array of numbers ({error}).", parameter="cost") from None
     if found.shape != (n_edges,):
-        raise InvalidParameter(f"cost must have shape ({n_edges},), one an edge of the MDP; got shape {found.shape}.")
+        raise InvalidParameter(
+            f"cost must have shape ({n_edges},), one an edge of the MDP; got shape {found.shape}.",
+            parameter="cost",
+            value=found.shape,
+        )
     wrong = ~(found >= 0.0)
     if np.any(wrong):
         e = int(np.argmax(wrong))
-        raise InvalidParameter(f"cost must not be negative; cost[{e}] is {found[e]}. Pass inf to close an edge.")
+        raise InvalidParameter(
+            f"cost must not be negative; cost[{e}] is {found[e]}. Pass inf to close an edge.",
+            parameter="cost",
+            value=float(found[e]),
+            index=e,
+        )
     return found
 
 
@@ -199,9 +212,16 @@ def _states(values: ArrayLike, name: str, mdp: MDP) -> IntArray:
     if found.size == 0:
         return np.empty(0, dtype=np.int64)
     if found.ndim != 1 or found.dtype.kind not in "iu":
-        raise InvalidParameter(f"{name} must be a row of whole numbers, each a state; got {values!r}.")
+        raise InvalidParameter(
+            f"{name} must be a row of whole numbers, each a state; got {values!r}.", parameter=name, value=values
+        )
     wrong = (found < 0) | (found >= mdp.n_states)
     if np.any(wrong):
         i = int(np.argmax(wrong))
-        raise InvalidParameter(f"{name}[{i}] must be a state, 0 to {mdp.n_states - 1}; it is {found[i]}.")
+        raise InvalidParameter(
+            f"{name}[{i}] must be a state, 0 to {mdp.n_states - 1}; it is {found[i]}.",
+            parameter=name,
+            value=int(found[i]),
+            index=i,
+        )
     return np.ascontiguousarray(found, dtype=np.int64)

@@ -23,9 +23,17 @@ def indices(values: ArrayLike, name: str) -> NDArray[np.int64]:
     """Return a one-dimensional array of integers; anything else is an error (an empty list is an empty array)."""
     array = np.asarray(values)
     if array.ndim != 1:
-        raise InvalidMDP(f"{name} must be one-dimensional; it has shape {array.shape}. Flatten it.")
+        raise InvalidMDP(
+            f"{name} must be one-dimensional; it has shape {array.shape}. Flatten it.",
+            parameter=name,
+            value=array.shape,
+        )
     if array.size and array.dtype.kind not in "iu":
-        raise InvalidMDP(f"{name} must hold integers; its dtype is {array.dtype}. Convert it with .astype(int).")
+        raise InvalidMDP(
+            f"{name} must hold integers; its dtype is {array.dtype}. Convert it with .astype(int).",
+            parameter=name,
+            value=array.dtype,
+        )
     return array.astype(np.int64, copy=False)
 
 
@@ -36,7 +44,11 @@ def discount(gamma: Any) -> float:
     except (TypeError, ValueError):
         value = float("nan")
     if not 0.0 < value <= 1.0:
-        raise InvalidMDP(f"The discount must lie in (0, 1]; gamma is {gamma!r}. Use 1.0 for no discounting.")
+        raise InvalidMDP(
+            f"The discount must lie in (0, 1]; gamma is {gamma!r}. Use 1.0 for no discounting.",
+            parameter="gamma",
+            value=gamma,
+        )
     return value
 
 
@@ -46,18 +58,27 @@ def start_distribution(p0: ArrayLike, n_states: int) -> FloatArray:
     if array.shape != (n_states,):
         raise InvalidMDP(
             f"p0 must have one entry a state, shape ({n_states},); it has shape {array.shape}. "
-            "Give 0 to states where no trajectory starts."
+            "Give 0 to states where no trajectory starts.",
+            parameter="p0",
+            value=array.shape,
         )
     wrong = np.flatnonzero(~(array >= 0) | np.isinf(array))
     if wrong.size:
         state = int(wrong[0])
         raise InvalidMDP(
             f"p0 must be finite and not negative; state {state} has {array[state]}. "
-            "Replace that entry, then divide by the sum."
+            "Replace that entry, then divide by the sum.",
+            parameter="p0",
+            value=float(array[state]),
+            index=state,
         )
     total = float(array.sum())
     if abs(total - 1.0) > TOLERANCE:
-        raise InvalidMDP(f"p0 must sum to 1; it sums to {total:.10g} over {n_states} states. Divide it by its sum.")
+        raise InvalidMDP(
+            f"p0 must sum to 1; it sums to {total:.10g} over {n_states} states. Divide it by its sum.",
+            parameter="p0",
+            value=total,
+        )
     return array
 
 
@@ -74,7 +95,9 @@ def terminal_mask(terminal: ArrayLike, n_states: int) -> BoolArray:
         if array.shape != (n_states,):
             raise InvalidMDP(
                 f"terminal must have one entry a state, shape ({n_states},); the mask has shape {array.shape}. "
-                "Give a mask over all states, or an integer array of the terminal states."
+                "Give a mask over all states, or an integer array of the terminal states.",
+                parameter="terminal",
+                value=array.shape,
             )
         return array
     chosen = indices(array, "terminal")
@@ -82,7 +105,10 @@ def terminal_mask(terminal: ArrayLike, n_states: int) -> BoolArray:
     if outside.size:
         raise InvalidMDP(
             f"terminal states must lie in 0..{n_states - 1}; entry {int(outside[0])} is {int(chosen[outside[0]])}. "
-            "Integers are read as state indices: remove it, or pass a boolean mask."
+            "Integers are read as state indices: remove it, or pass a boolean mask.",
+            parameter="terminal",
+            value=int(chosen[outside[0]]),
+            index=int(outside[0]),
         )
     values, counts = np.unique(chosen, return_counts=True)
     if counts.size and counts.max() > 1:
@@ -90,7 +116,9 @@ def terminal_mask(terminal: ArrayLike, n_states: int) -> BoolArray:
         state, times = int(values[counts.argmax()]), int(counts.max())
         raise InvalidMDP(
             f"terminal must name a state once; it names state {state} {times} times. Integers are read as "
-            "state indices: name each state once, or pass a boolean mask."
+            "state indices: name each state once, or pass a boolean mask.",
+            parameter="terminal",
+            value=state,
         )
     mask = np.zeros(n_states, dtype=np.bool_)
     mask[chosen] = True
@@ -100,10 +128,16 @@ def terminal_mask(terminal: ArrayLike, n_states: int) -> BoolArray:
 def state_count(n_states: int) -> int:
     """Return the number of states after checking that there are some and that they fit the index type."""
     if not isinstance(n_states, int | np.integer) or isinstance(n_states, bool):
-        raise InvalidMDP(f"n_states must be an integer; it is {n_states!r}. Pass the number of states.")
+        raise InvalidMDP(
+            f"n_states must be an integer; it is {n_states!r}. Pass the number of states.",
+            parameter="n_states",
+            value=n_states,
+        )
     if not 1 <= n_states <= LARGEST_INDEX:
         raise InvalidMDP(
-            f"An MDP needs 1 to {LARGEST_INDEX} states; n_states is {n_states}. Pass n_states, or an edge."
+            f"An MDP needs 1 to {LARGEST_INDEX} states; n_states is {n_states}. Pass n_states, or an edge.",
+            parameter="n_states",
+            value=n_states,
         )
     return int(n_states)
 
@@ -113,14 +147,21 @@ def edge_indices(src: NDArray[np.integer], act: NDArray[np.integer], dst: NDArra
     if not src.size == act.size == dst.size:
         raise InvalidMDP(
             f"Edges need one source, action and target each; src has {src.size}, action {act.size} and dst {dst.size} "
-            "entries. Give arrays of one length."
+            "entries. Give arrays of one length.",
+            parameter="src",
+            value=(src.size, act.size, dst.size),
         )
     for values, name, bound in ((src, "src", n_states), (dst, "dst", n_states), (act, "action", LARGEST_INDEX)):
         wrong = np.flatnonzero((values < 0) | (values >= bound))
         if wrong.size:
             edge = int(wrong[0])
             remedy = "Correct it, or pass a larger n_states." if name != "action" else "Number actions from 0."
-            raise InvalidMDP(f"{name} must lie in 0..{bound - 1}; edge {edge} has {int(values[edge])}. {remedy}")
+            raise InvalidMDP(
+                f"{name} must lie in 0..{bound - 1}; edge {edge} has {int(values[edge])}. {remedy}",
+                parameter=name,
+                value=int(values[edge]),
+                index=edge,
+            )
 
 
 def edge_probabilities(prob: FloatArray, n_edges: int, *, limit: float = 1.0) -> None:
@@ -128,12 +169,19 @@ def edge_probabilities(prob: FloatArray, n_edges: int, *, limit: float = 1.0) ->
     if prob.shape != (n_edges,):
         raise InvalidMDP(
             f"prob must have one entry an edge, shape ({n_edges},); it has shape {prob.shape}. "
-            "Give arrays of one length."
+            "Give arrays of one length.",
+            parameter="prob",
+            value=prob.shape,
         )
     wrong = np.flatnonzero(~((prob >= 0) & (prob <= limit + TOLERANCE)) | np.isinf(prob))
     if wrong.size:
         edge = int(wrong[0])
-        raise InvalidMDP(probability_message(f"edge {edge}", float(prob[edge])))
+        raise InvalidMDP(
+            probability_message(f"edge {edge}", float(prob[edge])),
+            parameter="prob",
+            value=float(prob[edge]),
+            index=edge,
+        )
 
 
 def probability_message(where: str, value: float) -> str:
@@ -153,13 +201,18 @@ def canonical_edges(
     if wrong.size:
         raise InvalidMDP(
             f"Edges must be sorted by (src, act, dst) without duplicates; edge {int(wrong[0]) + 1} breaks the order. "
-            "Build the MDP with MDP.from_edges, which sorts them."
+            "Build the MDP with MDP.from_edges, which sorts them.",
+            parameter="src",
+            index=int(wrong[0]) + 1,
         )
     zero = np.flatnonzero(prob == 0)
     if zero.size:
         raise InvalidMDP(
             f"A stored edge needs a positive probability; edge {int(zero[0])} has 0. "
-            "Leave it out, or build the MDP with MDP.from_edges, which drops it."
+            "Leave it out, or build the MDP with MDP.from_edges, which drops it.",
+            parameter="prob",
+            value=0.0,
+            index=int(zero[0]),
         )
     row_sums(src, act, prob)
     leaving = np.flatnonzero(terminal[src])
@@ -167,13 +220,18 @@ def canonical_edges(
         edge = int(leaving[0])
         raise InvalidMDP(
             f"A terminal state has no outgoing edge; edge {edge} leaves state {int(src[edge])}. "
-            "Build the MDP with MDP.from_edges, which drops such edges, or take the state out of terminal."
+            "Build the MDP with MDP.from_edges, which drops such edges, or take the state out of terminal.",
+            parameter="terminal",
+            value=int(src[edge]),
+            index=edge,
         )
     dead = np.flatnonzero(~terminal & (np.bincount(src, minlength=terminal.size) == 0))
     if dead.size:
         raise InvalidMDP(
             f"A state that is not terminal needs an outgoing edge; state {int(dead[0])} has none ({dead.size} in all). "
-            "Add it to terminal, or give it an edge."
+            "Add it to terminal, or give it an edge.",
+            parameter="terminal",
+            value=int(dead[0]),
         )
 
 
@@ -186,7 +244,10 @@ def row_sums(src: NDArray[np.integer], act: NDArray[np.integer], prob: FloatArra
         edge = int(np.searchsorted(pair, wrong[0]))
         raise InvalidMDP(
             f"T rows must sum to 1; state {int(src[edge])}, action {int(act[edge])} sums to {sums[wrong[0]]:.10g}. "
-            "Pass normalise=True to rescale."
+            "Pass normalise=True to rescale.",
+            parameter="prob",
+            value=float(sums[wrong[0]]),
+            index=(int(src[edge]), int(act[edge])),
         )
 
 
@@ -200,17 +261,28 @@ def feature_rows(
 ) -> None:
     """Check that a feature matrix has `rows` finite rows; `place` says in words what a row belongs to."""
     if features.shape[0] != rows:
-        raise InvalidMDP(f"{name} must have {rows} rows; it has {features.shape[0]}. {remedy}")
+        raise InvalidMDP(
+            f"{name} must have {rows} rows; it has {features.shape[0]}. {remedy}", parameter=name, value=features.shape
+        )
     bad = first_nonfinite(features)
     if bad is not None:
         row, column, value = bad
-        raise InvalidMDP(f"{name} must be finite; {place(row)}, column {column} is {value}. Replace it by a number.")
+        raise InvalidMDP(
+            f"{name} must be finite; {place(row)}, column {column} is {value}. Replace it by a number.",
+            parameter=name,
+            value=value,
+            index=(row, column),
+        )
 
 
 def as_tuple(values: Iterable[str] | None, name: str) -> tuple[str, ...]:
     """Return names as a tuple; None gives (), and a lone string, which would fall apart into letters, is an error."""
     if isinstance(values, str):
-        raise InvalidMDP(f"{name} must be a sequence of strings; got the string {values!r}. Put it in a list.")
+        raise InvalidMDP(
+            f"{name} must be a sequence of strings; got the string {values!r}. Put it in a list.",
+            parameter=name,
+            value=values,
+        )
     return () if values is None else tuple(values)
 
 
@@ -219,9 +291,16 @@ def names(values: Iterable[str], count: int, name: str, unit: str) -> tuple[str,
     result = as_tuple(values, name)
     if len(result) != count:
         raise InvalidMDP(
-            f"{name} must have one entry a {unit}, {count}; it has {len(result)}. Give one name for each, in order."
+            f"{name} must have one entry a {unit}, {count}; it has {len(result)}. Give one name for each, in order.",
+            parameter=name,
+            value=len(result),
         )
     for position, value in enumerate(result):
         if not isinstance(value, str):
-            raise InvalidMDP(f"{name} must be strings; entry {position} is {value!r}. Convert it with str().")
+            raise InvalidMDP(
+                f"{name} must be strings; entry {position} is {value!r}. Convert it with str().",
+                parameter=name,
+                value=value,
+                index=position,
+            )
     return tuple(str(value) for value in result)

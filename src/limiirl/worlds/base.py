@@ -90,7 +90,7 @@ def geometric_weights(n_intents: int, p: float) -> FloatArray:
     """
     check_count(n_intents, "n_intents", remedy="A mixture has at least one intent.")
     if isinstance(p, bool) or not isinstance(p, Real) or not 0.0 <= float(p) < 1.0:
-        raise InvalidParameter(f"p must lie in [0, 1); got {p!r}. Use 0 for equal shares.")
+        raise InvalidParameter(f"p must lie in [0, 1); got {p!r}. Use 0 for equal shares.", parameter="p", value=p)
     # The common factor p cancels, which leaves p = 0 its limit.
     shares = (1.0 - float(p)) ** np.arange(n_intents)
     return np.asarray(shares / shares.sum())
@@ -113,10 +113,14 @@ def share_out(n: int, ensemble: RewardEnsemble, weights: ArrayLike | None) -> In
     if np.shape(weights) != (K,):
         raise InvalidParameter(
             f"weights must have shape ({K},), one share an intent; got shape {np.shape(weights)}. Give one weight an "
-            "intent."
+            "intent.",
+            parameter="weights",
+            value=np.shape(weights),
         )
     if n < K:
-        raise InvalidParameter(f"n must be at least {K}, one demonstration an intent; got {n}. Raise n.")
+        raise InvalidParameter(
+            f"n must be at least {K}, one demonstration an intent; got {n}. Raise n.", parameter="n", value=n
+        )
     return intent_counts(n, RewardEnsemble(weights, ensemble.thetas).weights, least=1)
 
 
@@ -269,10 +273,18 @@ class IntentWorld(ABC):
             Inverse temperature of "boltzmann", 5 by default.
         """
         if policy not in POLICIES:
-            raise InvalidParameter(f"policy must be one of {', '.join(POLICIES)}; got {policy!r}. Choose one of them.")
+            raise InvalidParameter(
+                f"policy must be one of {', '.join(POLICIES)}; got {policy!r}. Choose one of them.",
+                parameter="policy",
+                value=policy,
+            )
         if policy == "optimal":
             if beta is not None:
-                raise InvalidParameter(f"beta is for policy='boltzmann'; got {beta!r} with optimal ones. Leave it out.")
+                raise InvalidParameter(
+                    f"beta is for policy='boltzmann'; got {beta!r} with optimal ones. Leave it out.",
+                    parameter="beta",
+                    value=beta,
+                )
             return self.optimal_policies
         beta = _PAPERS_BETA if beta is None else beta
         return np.stack([boltzmann_policy(self.mdp, theta, beta) for theta in self.ensemble.thetas])

@@ -66,13 +66,24 @@ class GaussianPolicy:
         if weights.ndim != 2 or len(weights) < 4 or int(np.sqrt(len(weights))) ** 2 != len(weights):
             raise InvalidParameter(
                 f"weights must have a row for each centre of a square grid, 4, 9, 16, 25, ...; the shape is "
-                f"{weights.shape}. The agents of Sigma-GIRL have (25, 2)."
+                f"{weights.shape}. The agents of Sigma-GIRL have (25, 2).",
+                parameter="weights",
+                value=weights.shape,
             )
         if not np.all(np.isfinite(weights)):
             i, j = np.argwhere(~np.isfinite(weights))[0]
-            raise InvalidParameter(f"weights must be finite; row {i}, column {j} is {weights[i, j]}. Train it anew.")
+            raise InvalidParameter(
+                f"weights must be finite; row {i}, column {j} is {weights[i, j]}. Train it anew.",
+                parameter="weights",
+                value=float(weights[i, j]),
+                index=(int(i), int(j)),
+            )
         if not self.variance > 0.0:
-            raise InvalidParameter(f"variance must be above 0; got {self.variance!r}. The agents have {VARIANCE}.")
+            raise InvalidParameter(
+                f"variance must be above 0; got {self.variance!r}. The agents have {VARIANCE}.",
+                parameter="variance",
+                value=self.variance,
+            )
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
 
@@ -168,7 +179,9 @@ def check_kind(kind: object) -> str:
     limiirl.errors.InvalidParameter: There is no kind 'left'. Choose from center, up, down, border.
     """
     if not isinstance(kind, str) or kind not in KINDS:
-        raise InvalidParameter(f"There is no kind {kind!r}. Choose from {', '.join(KINDS)}.")
+        raise InvalidParameter(
+            f"There is no kind {kind!r}. Choose from {', '.join(KINDS)}.", parameter="kind", value=kind
+        )
     return kind
 
 
@@ -486,7 +499,9 @@ class ContinuousPuddleWorld:
         if isinstance(self.kinds, str) or not isinstance(self.kinds, list | tuple) or not self.kinds:
             raise InvalidParameter(
                 f"kinds must be a list of at least one of {', '.join(KINDS)}; got {self.kinds!r}. "
-                'Pass kinds=("center", "border"), say.'
+                'Pass kinds=("center", "border"), say.',
+                parameter="kinds",
+                value=self.kinds,
             )
         # A list would leave the world without a hash.
         object.__setattr__(self, "kinds", tuple(check_kind(kind) for kind in self.kinds))

@@ -85,7 +85,9 @@ class ElementWorld(GridWorld):
         if self.n_rows < 3:
             raise InvalidParameter(
                 f"The cylinder must have at least 3 rows; n_elements * zone_size is {self.n_elements} * "
-                f"{self.zone_size} = {self.n_rows}. Raise zone_size to {-(-3 // self.n_elements)}."
+                f"{self.zone_size} = {self.n_rows}. Raise zone_size to {-(-3 // self.n_elements)}.",
+                parameter="zone_size",
+                value=self.zone_size,
             )
         check_wind(self.wind)
         check_gamma(self.gamma)

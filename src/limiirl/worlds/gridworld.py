@@ -115,9 +115,13 @@ class GridWorld(IntentWorld):
         n_rows, n_columns = self.shape
         if not 0 <= column < n_columns:
             hint = "Only rows wrap around." if self.wraps else "Count columns from the left."
-            raise InvalidParameter(f"column must lie in 0..{n_columns - 1}; got {column}. {hint}")
+            raise InvalidParameter(
+                f"column must lie in 0..{n_columns - 1}; got {column}. {hint}", parameter="column", value=column
+            )
         if not self.wraps and not 0 <= row < n_rows:
-            raise InvalidParameter(f"row must lie in 0..{n_rows - 1}; got {row}. Count rows from the top.")
+            raise InvalidParameter(
+                f"row must lie in 0..{n_rows - 1}; got {row}. Count rows from the top.", parameter="row", value=row
+            )
         return (row % n_rows) * n_columns + column
 
     def cell(self, state: int) -> tuple[int, int]:
@@ -128,7 +132,11 @@ class GridWorld(IntentWorld):
         (2, 1)
         """
         if not 0 <= state < self.n_states:
-            raise InvalidParameter(f"state must lie in 0..{self.n_states - 1}; got {state}. There is one a cell.")
+            raise InvalidParameter(
+                f"state must lie in 0..{self.n_states - 1}; got {state}. There is one a cell.",
+                parameter="state",
+                value=state,
+            )
         return divmod(state, self.shape[1])
 
     def draw(self, rewards: NDArray[np.float64] | None, ax: "Axes | None", *, faded: bool) -> "WorldFigure":

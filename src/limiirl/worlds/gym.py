@@ -69,7 +69,11 @@ class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
 
     def __init__(self, kind: str = "center", *, render_mode: str | None = None) -> None:
         if render_mode not in (None, "rgb_array"):
-            raise InvalidParameter(f"render_mode must be 'rgb_array'; got {render_mode!r}. Choose it, or None.")
+            raise InvalidParameter(
+                f"render_mode must be 'rgb_array'; got {render_mode!r}. Choose it, or None.",
+                parameter="render_mode",
+                value=render_mode,
+            )
         self.kind = check_kind(kind)
         self.render_mode = render_mode
         self.observation_space = gymnasium.spaces.Box(0.0, SIZE, shape=(2,), dtype=np.float64)
@@ -89,7 +93,11 @@ class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
         here = self._placed("step came first")
         wish = np.asarray(action, dtype=np.float64)
         if wish.shape != (2,) or not np.all(np.isfinite(wish)):
-            raise InvalidParameter(f"An action must be two finite numbers, the steps in x and in y; got {action!r}.")
+            raise InvalidParameter(
+                f"An action must be two finite numbers, the steps in x and in y; got {action!r}.",
+                parameter="action",
+                value=action,
+            )
         ended = bool(arrived(here))
         if not ended:
             self._position = here = moved(here, wish)
@@ -355,7 +363,9 @@ class WorldEnv(gymnasium.Env[Any, Any]):
         if not self.action_space.contains(action):
             raise InvalidParameter(
                 f"An action must lie in 0..{self.world.mdp.n_actions - 1}; got {action!r}. "
-                "Take one of those that info['action_mask'] shows."
+                "Take one of those that info['action_mask'] shows.",
+                parameter="action",
+                value=action,
             )
         mdp = self.world.mdp
         edges = self._edges(self._state, int(action))
@@ -413,13 +423,17 @@ class WorldEnv(gymnasium.Env[Any, Any]):
 def _build(world: str | Playable, parameters: dict[str, Any]) -> Playable:
     if isinstance(world, str):
         if world not in WORLDS:
-            raise InvalidParameter(f"There is no world named {world!r}. Choose from {', '.join(WORLDS)}.")
+            raise InvalidParameter(
+                f"There is no world named {world!r}. Choose from {', '.join(WORLDS)}.", parameter="world", value=world
+            )
         built: Playable = WORLDS[world](**parameters)
         return built
     if parameters:
         raise InvalidParameter(
             f"Parameters build a world that is named; {next(iter(parameters))!r} came with a finished "
-            f"{type(world).__name__}. Build the world with it."
+            f"{type(world).__name__}. Build the world with it.",
+            parameter=next(iter(parameters)),
+            value=next(iter(parameters.values())),
         )
     return world
 
@@ -430,16 +444,24 @@ def _check_intent(intent: object, n_intents: int) -> None:
     if isinstance(intent, bool) or not isinstance(intent, int | np.integer) or not 0 <= intent < n_intents:
         raise InvalidParameter(
             f"intent must be one of 0..{n_intents - 1}, as the world has {n_intents} of them; got {intent!r}. "
-            "Pass None to draw one at each reset."
+            "Pass None to draw one at each reset.",
+            parameter="intent",
+            value=intent,
         )
 
 
 def _check_render_mode(mode: str | None, world: Playable) -> None:
     if mode is not None and mode not in WorldEnv.metadata["render_modes"]:
-        raise InvalidParameter(f"render_mode must be 'ansi' or 'rgb_array'; got {mode!r}. Choose one of them, or None.")
+        raise InvalidParameter(
+            f"render_mode must be 'ansi' or 'rgb_array'; got {mode!r}. Choose one of them, or None.",
+            parameter="render_mode",
+            value=mode,
+        )
     if mode == "rgb_array" and not hasattr(world, "plot"):
         raise InvalidParameter(
-            f"render_mode 'rgb_array' needs a world with plot(ax=...); {type(world).__name__} has none. Choose 'ansi'."
+            f"render_mode 'rgb_array' needs a world with plot(ax=...); {type(world).__name__} has none. Choose 'ansi'.",
+            parameter="render_mode",
+            value=mode,
         )
 
 
@@ -449,7 +471,10 @@ def _check_start(mdp: MDP) -> None:
         s = int(ended[0])
         raise InvalidParameter(
             f"An episode cannot start where it ends; state {s} is terminal and p0[{s}] is {mdp.p0[s]}. "
-            "Give the MDP another start with mdp.replace(p0=...)."
+            "Give the MDP another start with mdp.replace(p0=...).",
+            parameter="world",
+            value=float(mdp.p0[s]),
+            index=s,
         )
 
 

@@ -104,19 +104,29 @@ class ObjectWorld(GridWorld):
         check_gamma(self.gamma)
         check_seed(self.seed)
         if self.gamma == 1.0:
-            raise InvalidParameter("gamma must be less than 1, for walks do not end; got 1. Use 0.99, for example.")
+            raise InvalidParameter(
+                "gamma must be less than 1, for walks do not end; got 1. Use 0.99, for example.",
+                parameter="gamma",
+                value=self.gamma,
+            )
         if self.n_objects > self.n_states:
             raise InvalidParameter(
-                f"n_objects must be at most {self.n_states}, one a cell; got {self.n_objects}. Lower it, or raise size."
+                f"n_objects must be at most {self.n_states}, one per cell; got {self.n_objects}. Raise size.",
+                parameter="n_objects",
+                value=self.n_objects,
             )
         if self.n_colours > len(ascii_uppercase):
             raise InvalidParameter(
-                f"n_colours must be at most {len(ascii_uppercase)}, one a letter; got {self.n_colours}. Lower it."
+                f"n_colours must be at most {len(ascii_uppercase)}, one a letter; got {self.n_colours}. Lower it.",
+                parameter="n_colours",
+                value=self.n_colours,
             )
         if self.n_intents > self.n_colours:
             raise InvalidParameter(
                 f"n_intents must be at most n_colours, {self.n_colours}, for each likes its own; got {self.n_intents}. "
-                "Raise n_colours."
+                "Raise n_colours.",
+                parameter="n_intents",
+                value=self.n_intents,
             )
 
     @property

@@ -71,7 +71,11 @@ def draw_world(
 ) -> Axes:
     """Draw a world and walks over it; see `IntentWorld.plot`."""
     if demos is None and labels is not None:
-        raise InvalidParameter("labels colour the walks of demos, which are not given. Pass demos as well.")
+        raise InvalidParameter(
+            "labels colour the walks of demos, which are not given. Pass demos as well.",
+            parameter="labels",
+            value=labels,
+        )
     intents = None if demos is None else _intents(demos, labels, world.mdp.n_states)
     rewards = None if theta is None else world.mdp.rewards(np.asarray(theta, dtype=np.float64))[0][:, 0]
     picture = world.draw(rewards, ax, faded=demos is not None)
@@ -135,12 +139,16 @@ def _intents(demos: Demonstrations, labels: ArrayLike | None, n_states: int) -> 
     """Return the label (N,) of each walk, of responsibilities the column of the largest; None where there are none."""
     if not isinstance(demos, Demonstrations):
         raise InvalidParameter(
-            f"demos must be Demonstrations; got {type(demos).__name__}. Build them with Demonstrations.from_lists."
+            f"demos must be Demonstrations; got {type(demos).__name__}. Build them with Demonstrations.from_lists.",
+            parameter="demos",
+            value=demos,
         )
     if int(demos.states.max(initial=0)) >= n_states:
         raise InvalidParameter(
             f"demos must visit states of this world, 0..{n_states - 1}; they visit {int(demos.states.max())}. Draw "
-            "demonstrations of this world."
+            "demonstrations of this world.",
+            parameter="demos",
+            value=int(demos.states.max()),
         )
     given = demos.labels if labels is None else labels
     if given is None:
@@ -149,7 +157,9 @@ def _intents(demos: Demonstrations, labels: ArrayLike | None, n_states: int) -> 
     if array.ndim not in (1, 2) or len(array) != len(demos):
         raise InvalidParameter(
             f"labels must have shape ({len(demos)},) or ({len(demos)}, K), one row a demonstration; got shape "
-            f"{array.shape}. Give the intent of each demonstration."
+            f"{array.shape}. Give the intent of each demonstration.",
+            parameter="labels",
+            value=array.shape,
         )
     return array if array.ndim == 1 else np.asarray(array.argmax(axis=1))
 
@@ -360,10 +370,16 @@ def draw_puddle(ax: Axes | None, agents: Agents | None) -> Axes:
 
 def _check(agents: Agents) -> None:
     if not isinstance(agents, Agents):
-        raise InvalidParameter(f"agents must be Agents; got {type(agents).__name__}. Draw them with world.agents(...).")
+        raise InvalidParameter(
+            f"agents must be Agents; got {type(agents).__name__}. Draw them with world.agents(...).",
+            parameter="agents",
+            value=agents,
+        )
     if agents.discrete or agents[0].actions.shape[2] != 2:
         raise InvalidParameter(
-            "Agents of this world step in x and in y; these have other actions. Draw them with world.agents(...)."
+            "Agents of this world step in x and in y; these have other actions. Draw them with world.agents(...).",
+            parameter="agents",
+            value=agents,
         )
 
 

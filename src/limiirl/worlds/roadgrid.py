@@ -419,7 +419,9 @@ class RoadGrid:
         if not low <= self.n_edges <= high:
             raise InvalidParameter(
                 f"n_edges must be {_TURNS_A_STATE[0]} to {_TURNS_A_STATE[1]} times n_states; got {self.n_edges} turns "
-                f"for {self.n_states} states, {self.n_edges / self.n_states:.4f} each. Ask for {low} to {high} turns."
+                f"for {self.n_states} states, {self.n_edges / self.n_states:.4f} each. Ask for {low} to {high} turns.",
+                parameter="n_edges",
+                value=self.n_edges,
             )
         plan, segments = _generate(self.n_states, self.n_edges, self.seed)
         start, end = segments.node_xy[segments.tail], segments.node_xy[segments.head]
@@ -523,7 +525,9 @@ def _generate(n_states: int, n_edges: int, seed: int) -> tuple[StreetPlan, Latti
         radius *= np.sqrt((1.0 + _SPARE[0]) * wanted / max(plan.surplus, 1))
     raise InvalidParameter(
         f"No town of {n_states} segments with {n_edges} turns, {n_edges / n_states:.2f} a segment, was found in "
-        f"{_ATTEMPTS} attempts. Ask for 1.5 to 2.2 turns a segment, or for more segments."
+        f"{_ATTEMPTS} attempts. Ask for 1.5 to 2.2 turns a segment, or for more segments.",
+        parameter="n_edges",
+        value=n_edges,
     )
 
 

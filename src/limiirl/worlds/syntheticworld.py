@@ -101,7 +101,9 @@ class SyntheticWorld(IntentWorld):
         if self.branching > smallest and self.horizon > 1:
             raise InvalidParameter(
                 f"branching must be at most {smallest}, the size of the smallest of {self.horizon} layers; got "
-                f"{self.branching}. Raise n_states to {self.branching * self.horizon + 1}, or lower branching."
+                f"{self.branching}. Raise n_states to {self.branching * self.horizon + 1}, or lower branching.",
+                parameter="branching",
+                value=self.branching,
             )
 
     @property
