@@ -84,6 +84,20 @@ def test_layers_that_share_an_array_share_its_features() -> None:
     assert shown == [["0", "1"], ["0", "1"], ["0", "1"], ["0"], ["2"], ["3"], ["3"], ["4"], ["5"]]
 
 
+def test_equal_facts_of_layers_are_written_once() -> None:
+    facts = {"km": ["1", "2"], "name": ["a", None]}
+    both = [
+        Layer(title, SQUARE[:2], strokes=[Stroke()] * 2, stroke=[0, 1], facts=facts, kind="points") for title in "ab"
+    ]
+    both[1] = Layer("b", both[0].points, both[0].offsets, stroke=[0, 0], facts=facts, kind="points")
+    other = Layer("c", both[0].points, both[0].offsets, stroke=[-1, 0], facts={"x": ["", "2"]}, kind="points")
+    content = json.loads(map_geojson(Map("m", "M", "A.", "", [*both, other])))
+    assert [part["properties"] for part in content["features"]] == [
+        {"0": [0, "1", "a"], "1": 0},
+        {"0": [1, "2"], "1": 0, "2": [0, "2"]},
+    ]
+
+
 def test_no_text_can_leave_the_element_that_holds_it() -> None:
     text = map_geojson(a_map())
     assert not re.search("[<>&\u2028\u2029]", text)

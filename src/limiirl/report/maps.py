@@ -313,8 +313,9 @@ def map_geojson(item: Map) -> str:
     """Return a map as a GeoJSON FeatureCollection that can stand within a page's markup.
 
     The view is the member ``bbox``. The member ``layers`` has the title, strokes and names of facts of each layer. The
-    properties of a feature are ``{layer: [stroke, fact, ...]}`` for each layer that shows it, so that layers which
-    share an array of points share its features. Coordinates have six decimals, 0.1 m.
+    properties of a feature are ``{layer: [stroke, fact, ...]}`` for each layer that shows it, or ``{layer: stroke}``
+    where the facts are those of the first such layer. So layers which share an array of points share its features.
+    Coordinates have six decimals, 0.1 m.
 
     Examples
     --------
@@ -331,7 +332,15 @@ def map_geojson(item: Map) -> str:
         ends = first.offsets.tolist()
         rows = {number: _properties(item.layers[number]) for number in numbers}
         for thing in range(first.n_things):
-            shown = {str(number): row for number in numbers if (row := rows[number][thing])[0] >= 0}
+            shown: dict[str, Any] = {}
+            base: tuple[object, ...] | None = None
+            for number in numbers:
+                stroke, *facts = rows[number][thing]
+                if stroke < 0:
+                    continue
+                named = (*item.layers[number].facts, *facts)
+                shown[str(number)] = stroke if named == base else [stroke, *facts]
+                base = base or named
             if shown:
                 geometry = _geometry(first.kind, coordinates[ends[thing] : ends[thing + 1]])
                 features.append({"type": "Feature", "geometry": geometry, "properties": shown})
@@ -364,9 +373,9 @@ def _shared_points(item: Map) -> list[list[int]]:
     return list(sharing.values())
 
 
-def _properties(layer: Layer) -> list[list[object]]:
+def _properties(layer: Layer) -> list[list[Any]]:
     """Return the stroke and the facts of each thing, without the empty ones at the end."""
-    rows: list[list[object]] = []
+    rows: list[list[Any]] = []
     facts = list(layer.facts.values())
     for thing, stroke in enumerate(layer.stroke.tolist()):
         row = [stroke, *("" if fact[thing] is None else clean(str(fact[thing])) for fact in facts)]

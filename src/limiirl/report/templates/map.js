@@ -11,8 +11,8 @@ const EARTH = 6371000; // metres
 const rgb = text => [1, 3, 5].map(place => parseInt(text.trim().slice(place, place + 2), 16));
 const mixed = (colour, paper, strength) => `rgb(${colour.map((part, i) => Math.round(strength * part + (1 - strength) * paper[i])).join()})`;
 
-// The layers of a FeatureCollection, each with the flat coordinates (metres from the middle of the view, south down), the
-// box, the stroke and the facts of its things.
+// The layers of a FeatureCollection, each with the points (x, y, x, y, ... in metres from the middle of the view, south
+// down), the box, the stroke and the facts of its things.
 function readLayers(data) {
   const [west, south, east, north] = data.bbox, metres = (EARTH * Math.PI) / 180, middle = (south + north) / 2;
   const shrink = Math.cos((middle * Math.PI) / 180);
@@ -20,24 +20,36 @@ function readLayers(data) {
   const layers = data.layers.map(layer => ({...layer, things: []}));
   for (const {geometry, properties} of data.features) {
     const {type, coordinates} = geometry;
-    const points = (type === "Point" ? [coordinates] : type === "Polygon" ? coordinates[0] : coordinates).map(project);
-    const xs = points.map(point => point[0]), ys = points.map(point => point[1]);
-    const box = [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)];
-    for (const [number, [stroke, ...facts]] of Object.entries(properties)) layers[number].things.push({points, box, stroke, facts});
+    const flat = (type === "Point" ? [coordinates] : type === "Polygon" ? coordinates[0] : coordinates).flatMap(project);
+    const points = Float64Array.from(flat), box = [Infinity, Infinity, -Infinity, -Infinity];
+    flat.forEach((value, i) => {
+      box[i % 2] = Math.min(box[i % 2], value);
+      box[2 + (i % 2)] = Math.max(box[2 + (i % 2)], value);
+    });
+    let first = null;
+    for (const [number, row] of Object.entries(properties)) {
+      const [stroke, ...facts] = Array.isArray(row) ? row : [row, ...first];
+      first = first || facts;
+      layers[number].things.push({points, box, stroke, facts});
+    }
   }
   return {layers, home: [...project([west, north]), ...project([east, south])]};
 }
 
-function distance2(px, py, [ax, ay], [bx, by]) {
+function distance2(px, py, ax, ay, bx, by) {
   const dx = bx - ax, dy = by - ay, square = dx * dx + dy * dy;
   const t = square ? Math.max(0, Math.min(1, ((px - ax) * dx + (py - ay) * dy) / square)) : 0;
   return (px - ax - t * dx) ** 2 + (py - ay - t * dy) ** 2;
 }
 
-const within = (points, px, py) => points.reduce((inside, [x, y], i) => {
-  const [u, v] = points[(i || points.length) - 1];
-  return y > py !== v > py && px < ((u - x) * (py - y)) / (v - y) + x ? !inside : inside;
-}, false);
+function within(points, px, py) {
+  let inside = false;
+  for (let i = 0, j = points.length - 2; i < points.length; j = i, i += 2) {
+    const x = points[i], y = points[i + 1], u = points[j], v = points[j + 1];
+    if (y > py !== v > py && px < ((u - x) * (py - y)) / (v - y) + x) inside = !inside;
+  }
+  return inside;
+}
 
 class Chart {
   constructor(figure) {
@@ -125,8 +137,8 @@ class Chart {
   visit(layer, [x0, y0, x1, y1], visit) {
     const fine = layer.strokes.map(stroke => !stroke.detail || 1 / this.view.k <= stroke.detail);
     for (const thing of layer.things) {
-      const [left, top, right, bottom] = thing.box;
-      if (left <= x1 && right >= x0 && top <= y1 && bottom >= y0 && fine[thing.stroke]) visit(thing);
+      const {box} = thing;
+      if (box[0] <= x1 && box[2] >= x0 && box[1] <= y1 && box[3] >= y0 && fine[thing.stroke]) visit(thing);
     }
   }
 
@@ -149,7 +161,7 @@ class Chart {
       pen.setLineDash([]);
       for (const thing of things) {
         pen.beginPath();
-        pen.arc(...this.place(thing.points[0]), stroke.width / 2, 0, 7);
+        pen.arc(...this.place(thing.points), stroke.width / 2, 0, 7);
         pen.fill();
         if (stroke.halo) pen.stroke();
       }
@@ -175,17 +187,19 @@ class Chart {
 
   // Follows the things in paths of some thousand points, which a browser strokes faster than one path of all.
   trace(pen, things, finish, closed = false) {
+    const {k} = this.view, ox = this.width / 2 - this.view.x * k, oy = this.height / 2 - this.view.y * k;
     let drawn = 0;
     pen.beginPath();
     for (const {points} of things) {
-      let [px, py] = this.place(points[0]);
+      let px = points[0] * k + ox, py = points[1] * k + oy;
       pen.moveTo(px, py);
-      for (let i = 1; i < points.length; i++) {
-        const [qx, qy] = this.place(points[i]);
+      for (let i = 2; i < points.length; i += 2) {
+        const qx = points[i] * k + ox, qy = points[i + 1] * k + oy;
         // Bends below a pixel are not seen; the end is kept.
-        if (i < points.length - 1 && Math.abs(qx - px) + Math.abs(qy - py) < 0.9) continue;
+        if (i < points.length - 2 && Math.abs(qx - px) + Math.abs(qy - py) < 0.9) continue;
         pen.lineTo(qx, qy);
-        [px, py] = [qx, qy];
+        px = qx;
+        py = qy;
         drawn++;
       }
       if (closed) pen.closePath();
@@ -230,7 +244,7 @@ class Chart {
       pen.strokeStyle = mixed(this.ink, this.paper, 1);
       pen.lineWidth = 2;
       pen.beginPath();
-      pen.arc(...this.place(thing.points[0]), stroke.width / 2 + 2.5, 0, 7);
+      pen.arc(...this.place(thing.points), stroke.width / 2 + 2.5, 0, 7);
       pen.stroke();
       return;
     }
@@ -260,10 +274,11 @@ class Chart {
           if (within(thing.points, x, y)) area = area || {layer, thing};
           return;
         }
-        thing.points.forEach((point, i) => {
-          const d = distance2(x, y, point, thing.points[i + 1] || point);
+        const {points} = thing;
+        for (let i = 0; i < points.length; i += 2) {
+          const j = Math.min(i + 2, points.length - 2), d = distance2(x, y, points[i], points[i + 1], points[j], points[j + 1]);
           if (d < best) [best, found] = [d, {layer, thing}];
-        });
+        }
       });
       if (found) return found;
     }
