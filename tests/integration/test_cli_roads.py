@@ -16,8 +16,7 @@ import typer
 from limiirl import Demonstrations, IntentMixture, MaxEnt
 from limiirl.cli import app, main
 from limiirl.cli.reproduce import _plain, table
-from limiirl.experiments.drivers import DriverResults
-from limiirl.experiments.drivers_trial import DriverPlan, DriverRecord
+from limiirl.experiments import DriverPlan, DriverRecord, DriverResults
 from limiirl.forecast import Forecaster
 from limiirl.roads import City, Matches, RoadNetwork, simulate_gps
 from tests.integration.test_cli import limiirl
@@ -360,15 +359,15 @@ class TestDemo:
 
 
 class TestReproduce:
-    @pytest.mark.parametrize(
-        "option", [("--workers", "2"), ("--executor", "dask"), ("--scheduler", "x"), ("--retry-failed",)]
-    )
-    def test_what_drivers_cannot_use_is_refused(self, tmp_path, option):
-        done = limiirl(tmp_path, "reproduce", "drivers", *option, "--out", "run", code=2)
-        assert f"{option[0]} says nothing to reproduce drivers" in " ".join(done.stderr.split())
-        assert not (tmp_path / "run").exists()
+    def test_options_of_drivers_are_of_drivers_alone(self, tmp_path):
         done = limiirl(tmp_path, "reproduce", "table1", "--train", "5", "--out", "run", code=2)
         assert "--train and --device are of `limiirl reproduce drivers`" in " ".join(done.stderr.split())
+        assert not (tmp_path / "run").exists()
+
+    def test_an_executor_that_cannot_be_leaves_no_folder(self, tmp_path):
+        done = limiirl(tmp_path, "reproduce", "drivers", "--scheduler", "x", "--out", "run", code=2)
+        assert "scheduler" in done.stderr
+        assert not (tmp_path / "run").exists()
 
     def test_drivers_run_by_themselves(self, tmp_path):
         done = limiirl(tmp_path, "reproduce", "drivers", "table1", "--out", "run", code=2)
@@ -405,10 +404,10 @@ class TestReproduce:
 
     def test_an_interrupted_run_says_so(self, folder, matched, tmp_path):
         class Impatient(io.StringIO):
-            """The screen of somebody who stops the run as soon as a trial begins."""
+            """The screen of somebody who stops the run as soon as a trial is done."""
 
             def write(self, text):
-                if "split-0" in text:
+                if "1 of 96" in text:
                     raise KeyboardInterrupt
                 return super().write(text)
 
@@ -420,14 +419,15 @@ class TestReproduce:
         assert "interrupted. What was done is kept" in seen.getvalue()
         done = limiirl(tmp_path, "report", "run", code=2)
         said = " ".join(done.stderr.split())
-        assert "is a driver experiment with 0 of 96 trials" in said
+        assert "is a driver experiment with 1 of 96 trials" in said
         assert "call `limiirl reproduce drivers` again" in said
 
 
 def result(method, split):
     """A record whose figures are 1."""
     given = dict.fromkeys(DriverRecord.__dataclass_fields__, 1.0) | {"weights": [1.0], "thetas": [[0.0]], "history": []}
-    return DriverRecord(**(given | {"split": split, "method": method, "gamma": 1.0}))
+    key = {"spec": method, "seed": split, "error": "", "trace": ""}
+    return DriverRecord(**(given | key | {"method": method, "gamma": 1.0}))
 
 
 REFUSED = [

@@ -17,8 +17,8 @@ import pytest
 
 from limiirl.executors import dask
 from limiirl.experiments import studies
-from limiirl.experiments.store import Store
-from limiirl.experiments.trial import Record
+from limiirl.experiments.record import Record
+from limiirl.experiments.store import FILE, Store
 from limiirl.report.studies import report
 from tests.oracles.runs import command, counts, expected, fill, recorded
 
@@ -31,7 +31,7 @@ def finished() -> list[Record]:
 @pytest.fixture
 def folder(tmp_path):
     """A run of the study of the margin in three worlds, finished but for its report."""
-    fill(tmp_path / "run", finished(), shard=5).add_specs(studies.STUDIES["margin"].specs)
+    fill(tmp_path / "run", finished()).add_specs(studies.STUDIES["margin"].specs)
     return tmp_path / "run"
 
 
@@ -86,7 +86,7 @@ def test_what_cannot_be_is_refused_in_one_sentence_before_anything_is_written(tm
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
-    for path, sentence in ((tmp_path, "it is no run of limiirl"), (tmp_path / "thesis.tex", "is a file")):
+    for path, sentence in ((tmp_path, "it is not a run of limiirl"), (tmp_path / "thesis.tex", "is a file")):
         (line,) = command("reproduce", "margin", "--repeats", 1, "--out", path, code=2).said
         assert line.startswith(f"limiirl: {path} ")
         assert sentence in line
@@ -115,21 +115,21 @@ def test_a_report_of_what_is_no_run_is_refused(tmp_path):
         if name == "empty":
             (tmp_path / name).mkdir()
         (line,) = command("report", tmp_path / name, code=2).said
-        assert line.startswith(f"limiirl: {tmp_path / name} is no run of limiirl")
+        assert line.startswith(f"limiirl: {tmp_path / name} is not a run of limiirl")
     assert [path.name for path in tmp_path.rglob("*")] == ["empty"], "something was written"
 
 
 def test_a_report_of_an_interrupted_run_tells_of_what_is_there(tmp_path):
     records = finished()
-    fill(tmp_path / "run", records[:12], shard=5)  # the third world has two of its five settings
+    fill(tmp_path / "run", records[:12])  # the third world has two of its five settings
     done = command("report", tmp_path / "run")
     assert done.stdout == f"The report is {tmp_path / 'run' / 'report' / 'index.html'}\n"
     points = (tmp_path / "run" / "report" / "figures" / "margin.csv").read_text().splitlines()
-    fill(tmp_path / "two", records[:10], shard=5)
+    fill(tmp_path / "two", records[:10])
     command("report", tmp_path / "two")
     assert points == (tmp_path / "two" / "report" / "figures" / "margin.csv").read_text().splitlines()
 
-    fill(tmp_path / "none", records[:4], shard=5)
+    fill(tmp_path / "none", records[:4])
     (line,) = command("report", tmp_path / "none", code=2).said
     assert "no world in which every setting of one of our studies was tried" in line
 
@@ -193,9 +193,9 @@ def test_a_trial_that_fails_is_recorded_and_told_of_and_stops_nothing(tmp_path, 
     assert again.counts["failed"] == [failed]
 
 
-def test_a_failure_that_was_mended_is_replaced_by_its_retry(tmp_path):
+def test_a_failure_that_was_fixed_is_replaced_by_its_retry(tmp_path):
     folder, records = tmp_path / "run", finished()
-    fill(folder, [replace(records[0], error="MemoryError: too little"), *records[1:]], shard=5)
+    fill(folder, [replace(records[0], error="MemoryError: too little"), *records[1:]])
     arguments = ("reproduce", "margin", "--repeats", 3, "--workers", 1, "--json", "--no-report", "--out", folder)
     assert command(*arguments).counts["skipped"] == 15
     assert recorded(folder) != expected("margin", 3)
@@ -231,6 +231,7 @@ def test_what_is_logged_of_a_run_names_no_folder_of_this_machine(folder):
     assert first["command"] == "limiirl reproduce margin --repeats 3 --no-report --json --out=run"
     assert second["command"] == "limiirl reproduce margin --repeats 3 --no-report --json --out run"
     assert first["seeds"] == [0, 1, 2]
-    text = "".join(path.read_text() for path in folder.rglob("*.json"))
+    text = (folder / FILE).read_bytes().decode("latin-1")
+    assert "reproduce margin" in text
     for secret in (folder.parent, Path.home(), sys.prefix, Path.cwd(), platform.node(), getpass.getuser()):
         assert not re.search(rf"(?<!\w){re.escape(str(secret))}(?!\w)", text), secret

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from limiirl.experiments.trial import Record
-from tests.oracles.runs import Key, Run, command, counts, expected, fill, recorded, rows, shards, start, worked
+from limiirl.experiments import Record
+from limiirl.experiments.store import FILE
+from tests.oracles.runs import Key, Run, command, counts, expected, fill, recorded, rows, start, worked, written
 
 resource = pytest.importorskip("resource", reason="runs are killed as process groups and limited, which needs POSIX")
 
@@ -40,18 +41,18 @@ def test_run_and_worker_killed_at_random_moments_it_ends_with_the_records_of_an_
     folder, wanted = tmp_path / "run", wanted_of()
     before: dict[object, object] = {}
     for kill, trials in ((group, False), (parent, True), (group, True)):
-        known = shards(folder)
+        known = written(folder)
         with start(*MARGIN, REPEATS, "--out", folder, "--workers", "2") as run:
             if trials:
-                # A new file of records, and then a moment in the middle of the trials.
-                run.until(lambda known=known: shards(folder) - known)
+                # New records, and then a moment in the middle of the trials.
+                run.until(lambda known=known: written(folder) - known)
                 time.sleep(dice.uniform(0.0, 0.2))
             else:
                 time.sleep(dice.uniform(0.0, 3.0))
             kill(run)
             assert run.process.returncode == -signal.SIGKILL
             run.must_vanish()
-        if not trials and not (folder / "run.json").exists():
+        if not trials and not rows(folder):
             continue
         found = recorded(folder)
         assert before.items() <= found.items(), "something that was recorded is lost"
@@ -61,9 +62,9 @@ def test_run_and_worker_killed_at_random_moments_it_ends_with_the_records_of_an_
     assert len(before) < len(wanted), "the last kill came too late to test anything"
 
     # The last goes to the end, although one of its workers is killed on the way.
-    known = shards(folder)
+    known = written(folder)
     with start(*MARGIN, REPEATS, "--out", folder, "--workers", "2") as run:
-        run.until(lambda: shards(folder) - known)
+        run.until(lambda: written(folder) - known)
         time.sleep(dice.uniform(0.0, 0.2))
         victim, *others = run.workers()
         victim.kill()
@@ -75,13 +76,12 @@ def test_run_and_worker_killed_at_random_moments_it_ends_with_the_records_of_an_
     assert counts(done) == (len(wanted), len(before), len(wanted) - len(before))
     assert recorded(folder) == wanted
     assert rows(folder) == sorted(wanted), "on the disk each trial is there once"
-    assert not (folder / "quarantine").exists()
 
 
 def test_an_interrupt_keeps_what_is_done_and_leaves_nobody_behind(tmp_path):
     folder = tmp_path / "run"
     with start(*MARGIN, REPEATS, "--out", folder, "--workers", "2") as run:
-        run.until(lambda: shards(folder))
+        run.until(lambda: written(folder))
         first = len(rows(folder))
         workers = run.workers()
         before = worked(workers)
@@ -94,7 +94,7 @@ def test_an_interrupt_keeps_what_is_done_and_leaves_nobody_behind(tmp_path):
     assert done.code == 130
     assert done.said == ["limiirl: interrupted. What was done is kept; the same command goes on from it."]
     found = recorded(folder)
-    assert first < len(found) < len(wanted_of()), "what came after the first file was not written on the way out"
+    assert first < len(found) < len(wanted_of()), "what came after the first records was not written on the way out"
     assert found.items() <= wanted_of().items()
 
 
@@ -110,7 +110,6 @@ def test_two_runs_at_once_in_one_folder(tmp_path):
         assert total == skipped + run == len(wanted)
     assert sum(counts(done)[2] for done in ends) >= len(wanted)
     assert recorded(folder) == wanted
-    assert not (folder / "quarantine").exists()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux limits another process's files")
@@ -118,15 +117,15 @@ def test_a_disk_that_fills_midway_is_one_sentence_and_the_next_run_goes_on(tmp_p
     folder, wanted = tmp_path / "run", wanted_of(4)
     arguments = (*MARGIN, 4, "--workers", "1", "--out", folder)
     with start(*arguments) as run:
-        run.until(lambda: shards(folder))
+        run.until(lambda: written(folder))
         # The system refuses every byte after the first 1024 of a file, from now on: the next write fails in its midst.
         resource.prlimit(run.process.pid, resource.RLIMIT_FSIZE, (1024, 1024))
         done = run.finish()
         run.must_vanish()
     assert (done.code, done.stdout) == (2, ""), done
     (sentence,) = done.said
-    assert sentence.startswith(f"limiirl: {folder}: File too large, so that nothing more can be written there.")
-    assert not [path for path in folder.rglob("*") if path.suffix == ".tmp"]
+    assert sentence.startswith(f"limiirl: {folder}: ")
+    assert "nothing more can be written. What was recorded is safe" in sentence
     kept = recorded(folder)
     assert 1 <= len(kept) < len(wanted)
     assert kept.items() <= wanted.items()
@@ -136,23 +135,33 @@ def test_a_disk_that_fills_midway_is_one_sentence_and_the_next_run_goes_on(tmp_p
     assert rows(folder) == sorted(wanted)
 
 
-def test_damaged_files_are_put_aside_told_of_and_computed_again(tmp_path):
+def test_damaged_records_are_reported_and_computed_again(tmp_path):
     folder, wanted = tmp_path / "run", wanted_of(3)
-    fill(folder, [Record(**given) for given in wanted.values()], shard=5)
-    flipped, cut, _ = sorted((folder / "records").iterdir())
-    content = bytearray(flipped.read_bytes())
-    content[len(content) // 2] ^= 1
-    flipped.write_bytes(content)
-    cut.write_bytes(cut.read_bytes()[:-100])
+    fill(folder, [Record(**given) for given in wanted.values()])
+    content = bytearray((folder / FILE).read_bytes())
+    damaged = [content.index(f'"seed": {seed}, '.encode()) for seed in (0, 1, 2)]
+    for place in damaged[:2]:
+        content[place + 8] ^= 1  # another seed: no error of the format
+    (folder / FILE).write_bytes(content)
 
     with start(*MARGIN, 3, "--workers", "1", "--out", folder) as run:
         done = run.finish()
-    assert counts(done) == (15, 5, 10)
-    assert len(done.said) == 2
-    for path, line in zip((flipped, cut), done.said, strict=True):
-        assert line.startswith(f"limiirl: warning: {path} is truncated or altered")
-        assert line.endswith(f"It was moved to {folder / 'quarantine'}, and what it held counts as not done.")
-    assert {path.name for path in (folder / "quarantine").iterdir()} == {flipped.name, cut.name}
-    assert (folder / "quarantine" / flipped.name).read_bytes() == content
+    assert counts(done) == (15, 13, 2)
+    (line,) = done.said
+    assert line.startswith(f"limiirl: warning: {folder / FILE} is damaged: 2 of its records")
     assert recorded(folder) == wanted
     assert rows(folder) == sorted(wanted)
+
+
+def test_a_damaged_file_is_one_sentence_with_a_remedy_that_works(tmp_path):
+    folder, wanted = tmp_path / "run", wanted_of(1)
+    fill(folder, [Record(**given) for given in wanted.values()])
+    content = (folder / FILE).read_bytes()
+    (folder / FILE).write_bytes(b"x" * 100 + content[100:])
+    arguments = (*MARGIN, 1, "--workers", "1", "--out", folder)
+    (line,) = command(*arguments, code=2).said
+    assert line.startswith(f"limiirl: {folder / FILE} is damaged")
+    assert "move it away" in line
+    (folder / FILE).unlink()
+    assert counts(command(*arguments)) == (5, 0, 5)
+    assert recorded(folder) == wanted

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -15,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from limiirl.experiments.spec import Spec
-from limiirl.experiments.store import Store, pack
-from limiirl.experiments.trial import Record
+from limiirl.experiments import Record, Spec, Store
+from limiirl.experiments.store import FILE
 from tests.oracles.forks import fork
 
 
@@ -28,7 +28,6 @@ def batch(first, size=3):
 def read(folder):
     """All records of a store that must be whole; a warning would be an error."""
     records = Store(folder).read()
-    assert not (Path(folder) / "quarantine").exists()
     for record in records:
         assert record == Record("ab", record.seed, nll=record.seed / 7, history=[record.seed / 3] * 50)
     return records
@@ -40,8 +39,6 @@ def write_forever(pipe, folder, first):
     for step in itertools.count():
         store.append(batch(first + 3 * step))
         pipe.send(first + 3 * step)
-        if step % 4 == 3:
-            store.compact()
 
 
 def test_killed_at_any_moment_nothing_that_was_promised_is_lost(tmp_path):
@@ -65,59 +62,66 @@ def test_killed_at_any_moment_nothing_that_was_promised_is_lost(tmp_path):
     assert len(promised) >= 12
 
 
-def die_at(pipe, folder, where, count):
-    del pipe
+def die_at(pipe, folder, count):
+    """Be killed at the so-manieth step of SQLite's program that appends a batch."""
     store = Store(folder)
     for step in range(4):
         store.append(batch(3 * step))
+    real, steps = sqlite3.connect, itertools.count(1)
 
-    def dying(real, when, relevant):
-        calls = itertools.count(1)
+    def die():
+        if next(steps) == count:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-        def call(*arguments, **options):
-            last = relevant(*arguments) and next(calls) == count
-            if last and when == "before":
-                os.kill(os.getpid(), signal.SIGKILL)
-            real(*arguments, **options)
-            if last:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def connect(*arguments, **options):
+        database = real(*arguments, **options)
+        database.set_progress_handler(die, 1)
+        return database
 
-        return call
-
-    name, when, action = where.split()
-    relevant = (lambda path, **_: path.suffix == ".parquet") if name == "unlink" else (lambda *_: True)
-    owner = os if name == "fsync" else Path
-    setattr(owner, name, dying(getattr(owner, name), when, relevant))
-    if action == "append":
-        store.append(batch(12))
-    else:
-        store.compact()
+    sqlite3.connect = connect
+    store.append(batch(12))
+    pipe.send("done")
 
 
-@pytest.mark.parametrize(
-    ("where", "count", "expected"),
-    [
-        ("write_bytes after append", 1, 12),
-        ("fsync before append", 1, 12),
-        ("replace before append", 1, 12),
-        ("replace after append", 1, 15),
-        ("replace before compact", 1, 12),
-        ("replace after compact", 1, 12),
-        ("unlink before compact", 1, 12),
-        ("unlink after compact", 1, 12),
-        ("unlink after compact", 3, 12),
-    ],
-)
-def test_killed_at_each_step_of_a_write_all_or_nothing_of_it_is_there(tmp_path, where, count, expected):
-    with fork(die_at, tmp_path, where, count) as writer:
+@pytest.mark.parametrize("count", [*range(1, 40, 2), *range(40, 240, 10)])
+def test_killed_at_each_step_of_a_write_all_or_nothing_of_it_is_there(tmp_path, count):
+    with fork(die_at, tmp_path, count) as writer:
         said = writer.rest()
-        assert writer.process.exitcode == -signal.SIGKILL, said
-    assert [record.seed for record in read(tmp_path)] == list(range(expected))
+        assert said == ["done"] or writer.process.exitcode == -signal.SIGKILL, said
+    seeds = [record.seed for record in read(tmp_path)]
+    assert seeds in (list(range(12)), list(range(15)))
+    assert said != ["done"] or len(seeds) == 15
     # The next run goes on as if nothing had happened.
-    store = Store(tmp_path)
-    store.compact()
-    assert len(list((tmp_path / "records").glob("*.parquet"))) == 1
-    assert [record.seed for record in read(tmp_path)] == list(range(expected))
+    Store(tmp_path).append(batch(15))
+    assert [record.seed for record in read(tmp_path)] == [*seeds, 15, 16, 17]
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def write_until_stopped_in_commit(pipe, folder):
+    """Write a batch, and stop when the file is half written: SQLite syncs it once per commit, after its journal."""
+    store = Store(folder)
+    store.append(batch(0, size=300))
+    pipe.send("ready")
+    pipe.recv()
+    for first in itertools.count(300, 300):
+        store.append(batch(first, size=300))
+        pipe.send(first)
+
+
+def test_killed_in_the_midst_of_large_commits_no_batch_is_cut(tmp_path):
+    dice = random.Random(1)
+    for attempt in range(10):
+        folder = tmp_path / str(attempt)
+        with fork(write_until_stopped_in_commit, folder) as writer:
+            assert writer.hear() == "ready"
+            writer.tell("go")
+            time.sleep(dice.uniform(0.0, 0.06))
+            writer.kill()
+            promised = [said for said in writer.rest() if isinstance(said, int)]
+        seeds = [record.seed for record in read(folder)]
+        assert len(seeds) % 300 == 0
+        assert seeds == list(range(len(seeds)))
+        assert len(seeds) >= 300 * (1 + len(promised))
 
 
 def write_shared(pipe, folder, number):
@@ -127,8 +131,6 @@ def write_shared(pipe, folder, number):
     for step in range(12):
         # Half of the trials are also another writer's.
         store.append(batch(30 * step + 10 * number, size=20))
-        if step % 4 == number:
-            store.compact()
 
 
 def at_once(job, folder, writers):
@@ -162,37 +164,37 @@ def test_a_folder_may_be_created_by_several_at_once(tmp_path):
         assert [record.seed for record in read(tmp_path / str(number))] == [0, 1]
 
 
-def write_too_much(pipe, folder):
+def write_too_much(pipe, folder, most):
     import resource
 
     store = Store(folder)
     store.append(batch(0))
     store.append(batch(3))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
-    for attempt in (lambda: store.append(batch(6)), store.compact):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+    for attempt in (lambda: store.append(batch(6, size=300)), lambda: store.note(["x" * 100_000])):
         try:
             attempt()
         except OSError as error:
             pipe.send(f"{error.filename}: {error.strerror}.")
     assert len(store.keys()) == 6
-    pipe.send(str(sum(path.is_file() for path in folder.rglob("*"))))
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     store.append(batch(6))
 
 
-def test_a_write_that_fails_half_way_is_one_clear_error_and_leaves_the_store_intact(tmp_path):
-    # The system refuses every byte after the first 1024 of a file: the write fails in its midst, as on a full disk.
-    with fork(write_too_much, tmp_path) as writer:
+@pytest.mark.parametrize("most", [1024, 50_000], ids=["journal", "results"])
+def test_a_write_that_fails_half_way_is_one_clear_error_and_leaves_the_store_intact(tmp_path, most):
+    # The system refuses every byte after the first so many of a file: the write fails in its midst, as on a full disk.
+    with fork(write_too_much, tmp_path, most) as writer:
         said = writer.finish()
-    sentence = f"{tmp_path}: File too large, so that nothing more can be written there. What was recorded is safe: "
-    assert [line.startswith(sentence) for line in said] == [True, True, False]
-    assert said[2] == "3", "the failed writes left something behind"  # the header and two shards
+    assert [line.startswith(f"{tmp_path}: ") for line in said] == [True, True]
+    assert all("nothing more can be written. What was recorded is safe" in line for line in said)
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
     assert [record.seed for record in read(tmp_path)] == list(range(9))
 
 
 FILL = """
 import itertools, sys
-from limiirl.experiments.store import Store
+from limiirl.experiments import Store
 from tests.integration.test_store_crashes import batch
 
 store = Store(sys.argv[1])
@@ -201,14 +203,15 @@ try:
         store.append(batch(first))
         done = first + 3
 except OSError as error:
-    sys.stdout.write(error.strerror)
+    sys.stdout.write(f"{done} {error.strerror}")
+assert done > 0
 assert [record.seed for record in Store(sys.argv[1], create=False).read()] == list(range(done))
 """
 
 
 def test_a_full_disk_is_one_clear_error_and_leaves_the_store_intact(tmp_path):
     mount = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
-    disk = f"mount -t tmpfs -o size=100k none '{tmp_path}' && "
+    disk = f"mount -t tmpfs -o size=200k none '{tmp_path}' && "
     try:
         subprocess.run([*mount, disk + "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
@@ -219,42 +222,44 @@ def test_a_full_disk_is_one_clear_error_and_leaves_the_store_intact(tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     ran = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("No space left on device, so that nothing more can be written there.")
+    assert "No space left on device: nothing more can be written. What was recorded is safe" in ran.stdout
 
 
 def write_where_forbidden(pipe, folder):
     if os.geteuid() == 0:
         os.seteuid(65534)  # root may write anywhere; nobody may not
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        store = Store(folder)
-        assert len(store.read()) == 3
-    (warning,) = told
-    pipe.send(str(warning.message))
-    below = folder / "records" / "new"
-    for attempt in (lambda: store.append(batch(3)), lambda: store.add_specs([Spec()]), lambda: Store(below)):
+    store = Store(folder)
+    assert len(store.read()) == 3
+    for attempt in (lambda: store.append(batch(3)), lambda: store.add_specs([Spec()]), lambda: Store(folder / "new")):
         try:
             attempt()
         except PermissionError as error:
             pipe.send(f"{error.filename}: {error.strerror}.")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert len(Store(folder).read()) == 3
+    pipe.send(len(caught))
 
 
-def test_a_folder_that_cannot_be_written_can_be_read():
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_folder_that_cannot_be_written_can_be_read(damaged):
     # Not pytest's folder, which only its owner may enter.
     folder = Path(tempfile.mkdtemp())
     try:
         store = Store(folder)
         store.append([Record("ab", seed) for seed in range(3)])
-        (folder / "records" / ("0" * 32 + ".parquet")).write_bytes(pack([Record("cd", 0)]))
-        for path in (folder, folder / "records"):
-            path.chmod(0o555)
+        if damaged:
+            store.append([Record("cd", 0)])
+            (folder / FILE).write_bytes((folder / FILE).read_bytes().replace(b'"spec": "cd"', b'"spec": "ce"'))
+        before = (folder / FILE).read_bytes()
+        (folder / FILE).chmod(0o444)
+        folder.chmod(0o555)
         with fork(write_where_forbidden, folder) as writer:
             said = writer.finish()
-        assert "is left out, and stays where it is (Permission denied)" in said[0]
-        assert [line.startswith(f"{folder}: Permission denied, so that") for line in said[1:3]] == [True, True]
-        assert said[3] == f"{folder}/records/new: Permission denied."
-        assert len(list((folder / "records").iterdir())) == 2
+        assert [line.startswith(f"{folder}: Permission denied: nothing more") for line in said[:2]] == [True, True]
+        assert said[2] == f"{folder}/new: Permission denied."
+        assert said[3] == (1 if damaged else 0)
+        assert (folder / FILE).read_bytes() == before
     finally:
-        for path in (folder, folder / "records"):
-            path.chmod(0o755)
+        folder.chmod(0o755)
         shutil.rmtree(folder)

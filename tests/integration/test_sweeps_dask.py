@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.oracles.clusters import Cluster, cluster, killing
-from tests.oracles.runs import command, counts, expected, recorded, rows, shards, start
+from tests.oracles.runs import command, counts, expected, recorded, rows, start, written
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 
@@ -25,7 +25,7 @@ def check(folder: Path) -> None:
 def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path, running: Cluster) -> None:
     folder, address = tmp_path / "run", running.address
     with start(*MARGIN, "--out", folder, "--scheduler", address) as run:
-        run.until(lambda: shards(folder))  # some trials are done, and others under way
+        run.until(lambda: written(folder))  # some trials are done, and others under way
         with killing(address, times=2, seed=0) as killed:
             done = run.finish()
     assert killed, "the run was over before anybody was killed"
@@ -37,7 +37,7 @@ def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path, running
 def test_the_scheduler_killed_then_the_run_killed_it_resumes_to_the_same_records(tmp_path: Path) -> None:
     dice, folder, wanted = random.Random(1), tmp_path / "run", expected(STUDY, REPEATS)
     with cluster(tmp_path, workers=1) as first, start(*MARGIN, "--out", folder, "--scheduler", first.address) as run:
-        run.until(lambda: shards(folder))
+        run.until(lambda: written(folder))
         time.sleep(dice.uniform(0.0, 0.1))
         first.scheduler.kill()
         done = run.finish()
@@ -49,9 +49,9 @@ def test_the_scheduler_killed_then_the_run_killed_it_resumes_to_the_same_records
 
     # It comes back where it was, as a cluster's manager would have it.
     with cluster(tmp_path, workers=1, port=first.port) as second:
-        known = shards(folder)
+        known = written(folder)
         with start(*MARGIN, "--out", folder, "--scheduler", second.address) as run:
-            run.until(lambda: shards(folder) - known)
+            run.until(lambda: written(folder) - known)
             time.sleep(dice.uniform(0.0, 0.1))
             run.kill_group()
         assert run.process.returncode == -signal.SIGKILL

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from limiirl.experiments.results import Results
-from limiirl.experiments.trial import Record
+from limiirl.experiments import Record, Results
 
 
 def made(study, value, n_worlds=14, seed=0):

@@ -10,10 +10,7 @@ from matplotlib.figure import Figure as Drawing
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from limiirl.experiments.spec import Point, Study
-from limiirl.experiments.store import Store
-from limiirl.experiments.studies import choose
-from limiirl.experiments.trial import Record
+from limiirl.experiments import Point, Record, Store, Study, choose
 from limiirl.report import Callout, Cell, Code, Column, Facts, Figure, Fold, Grid, Report, Section, Table, Text, literal
 from limiirl.report.svg import INK, MUTED, NARROW, PAPER, SERIES, WIDE
 
@@ -55,7 +52,7 @@ def made_up(study: Study, n_worlds: int, seed: int = 0) -> list[Record]:
 def filled(folder: str | PathLike[str], names: Sequence[str], n_worlds: int) -> Store:
     """A store with made-up records of some studies, asked for by these names."""
     store = Store(folder)
-    store.note(["limiirl", "reproduce", *names], range(n_worlds))
+    store.note(["limiirl", "reproduce", *names], range(n_worlds), [study.name for study in choose(names)])
     for number, study in enumerate(choose(names)):
         known = store.keys()
         store.append([record for record in made_up(study, n_worlds, number) if record.key not in known])

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -17,12 +18,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
-import pyarrow.parquet as pq
 
 from limiirl.cli import main
-from limiirl.experiments.store import Store
-from limiirl.experiments.studies import choose, tasks
-from limiirl.experiments.trial import Record, attempt
+from limiirl.experiments import Record, Store, choose, tasks
+from limiirl.experiments.store import FILE
+from limiirl.experiments.trial import attempt
 
 COMMAND = (sys.executable, "-c", "from limiirl.cli import main; main()")
 # In the environment of a run and of all that it starts, so that orphans are found too.
@@ -50,14 +50,17 @@ def recorded(folder: Path) -> dict[Key, dict[str, Any]]:
 
 
 def rows(folder: Path) -> list[Key]:
-    """The keys of all rows of all files of records, as they lie on the disk: the store hides repetitions."""
-    tables = [pq.read_table(path, columns=["spec", "seed"]) for path in sorted((folder / "records").glob("*.parquet"))]
-    return sorted((row["spec"], row["seed"]) for table in tables for row in table.to_pylist())
+    """The keys of all rows of records, as they are in the file: the store hides repetitions."""
+    if not (folder / FILE).exists() or not (folder / FILE).stat().st_size:
+        return []
+    with contextlib.closing(sqlite3.connect(folder / FILE, timeout=60.0)) as database:
+        contents = [json.loads(text) for (text,) in database.execute("SELECT content FROM records")]
+    return sorted((content["spec"], content["seed"]) for content in contents)
 
 
-def shards(folder: Path) -> set[str]:
-    """The names of the files of records."""
-    return {path.name for path in (folder / "records").glob("*.parquet")}
+def written(folder: Path) -> set[Key]:
+    """The keys of the trials that a run has written so far."""
+    return set(rows(folder))
 
 
 class Done(NamedTuple):
@@ -188,11 +191,10 @@ def command(*arguments: object, code: int = 0) -> Done:
     return done
 
 
-def fill(folder: Path, records: list[Record], shard: int) -> Store:
-    """Make a run folder with some records, so many in a file."""
+def fill(folder: Path, records: list[Record]) -> Store[Record]:
+    """Make a run folder with some records."""
     store = Store(folder)
-    for first in range(0, len(records), shard):
-        store.append(records[first : first + shard])
+    store.append(records)
     return store
 
 

@@ -10,7 +10,7 @@ from limiirl.experiments.store import Store
 from limiirl.experiments.studies import GROUPS, STUDIES, choose, combined, model_of, start_of
 from limiirl.experiments.trial import Record
 from limiirl.report import Callout, Fold, write
-from limiirl.report.studies import run_report, told_in_text
+from limiirl.report.studies import run_report, summarise_run
 from limiirl.report.studies.beyond import methods_at, paper_point, score_table
 from limiirl.report.studies.report import asked
 from tests.oracles.browser import examine, require_browser
@@ -233,7 +233,7 @@ def test_one_study_alone_still_looks_at_the_papers_setting(tmp_path):
 
 
 def test_the_terminal_is_told_the_papers_setting_once(store):
-    told = told_in_text(store, choose(["beyond"]))
+    told = summarise_run(store, choose(["beyond"]))
     assert told.count("at the paper's setting, E = 3 and wind 0.1") == 1
     line = next(line for line in told.splitlines() if line.startswith("  k-means, MLE"))
     assert line.count("±") == len({model_of(s.method) for s in MODELS.settings})

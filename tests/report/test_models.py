@@ -8,7 +8,7 @@ from limiirl.experiments.results import Results
 from limiirl.experiments.spec import METHODS
 from limiirl.experiments.studies import SIGMA_METHODS, STUDIES, choose
 from limiirl.report import write
-from limiirl.report.studies import run_report, told_in_text
+from limiirl.report.studies import run_report, summarise_run
 from limiirl.report.studies.report import title_of
 from tests.oracles.browser import examine, require_browser
 from tests.oracles.report import filled, half_width, reader, rows
@@ -145,7 +145,7 @@ def test_titles_are_of_what_was_run():
 
 
 def test_the_terminal_is_told_the_scores(store, raw):
-    told = told_in_text(store, choose(["mlirl", "sigma-girl"]))
+    told = summarise_run(store, choose(["mlirl", "sigma-girl"]))
     lines = told.splitlines()
     head = next(line for line in lines if line.startswith("  Accuracy"))
     assert head.split() == ["Accuracy", *map(str, SIGMA.points)]

@@ -14,7 +14,7 @@ from limiirl.experiments.store import Store
 from limiirl.experiments.studies import PAPER_LENGTH, STUDIES, SWEEPS, choose
 from limiirl.experiments.trial import Record
 from limiirl.metrics import mean_interval
-from limiirl.report.studies import run_report, told_in_text, write_run
+from limiirl.report.studies import run_report, summarise_run, write_run
 from limiirl.report.studies.methods import _ranges
 from limiirl.report.studies.sections import typical_seed
 from tests.oracles.browser import examine, require_browser
@@ -116,7 +116,7 @@ def test_the_page_names_versions_seeds_and_the_command_and_escapes_it(folder):
 
 
 def test_the_terminal_is_told_the_table_and_the_findings(store):
-    told = told_in_text(store, choose(["table1", "wind"]))
+    told = summarise_run(store, choose(["table1", "wind"]))
     assert re.search(r"k-means, MLE +[\d.]+ ± [\d.]+ .*\(19\.65\)", told)  # three worlds get no verdict
     assert "Cluster separation, 3 worlds" in told
     assert "open           Hard clustering is ahead of soft" in told

@@ -7,13 +7,22 @@ import pytest
 
 from limiirl import Demonstrations, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidParameter
-from limiirl.experiments.drivers import DriverResults, run_drivers
-from limiirl.experiments.drivers_trial import DESTINATION_METHODS, DRIVER_METHODS, DriverData, DriverPlan, Trial
+from limiirl.experiments import (
+    DESTINATION_METHODS,
+    DRIVER_METHODS,
+    DriverData,
+    DriverPlan,
+    DriverResults,
+    DriverSpec,
+    driver_example,
+    run_drivers,
+)
 from limiirl.mixture.selection.recommend import SelectionRow
 from limiirl.mixture.selection.select import Selection
 from limiirl.report.roads import experiment_report, experiment_view, styles_report, styles_view, write_styles
 from limiirl.report.roads.styles import selection_table
 from limiirl.roads.drivers.fit import fit_drivers
+from tests.helpers import raises
 from tests.oracles.two_ways import MOTORWAY, STREET, demonstrations, drives, two_ways
 
 PLAN = DriverPlan(
@@ -120,7 +129,11 @@ class TestSelection:
         assert "in nats a trip" in table.caption
 
     def test_what_failed_or_is_not_known_is_said(self):
-        rows = (SelectionRow(1, held_out=-3.0, converged=True), SelectionRow(2, error="no <room>"), SelectionRow(3, n_empty=2))
+        rows = (
+            SelectionRow(1, held_out=-3.0, converged=True),
+            SelectionRow(2, error="no <room>"),
+            SelectionRow(3, n_empty=2),
+        )
         table = selection_table(Selection(rows, 1, {}, "1 intent.", {}, "groups"))
         assert [cells[6].text for cells in table.cells] == [
             "recommended", "failed: no <room>", "EM did not converge, 2 without trips"
@@ -147,7 +160,11 @@ class TestExamples:
 
     def test_pages_say_whether_trips_were_trained_on(self, network, fit, data, results):
         assert "trained on these trips too" in styles_report(network, fit).sections[-1].lead
-        section = next(s for s in experiment_report(data, results).sections if s.title == "Forecasts")
+        section = next(
+            s
+            for s in experiment_report(data, results, driver_example(data, results)).sections
+            if s.title == "Forecasts"
+        )
         assert "not trained on these trips" in section.lead
 
     def test_streets_are_counted_by_drivers_where_these_are_known(self, network, fit):
@@ -176,7 +193,7 @@ class TestExamples:
 
 class TestExperiment:
     def test_shows_the_best_of_three_starts(self, data, results):
-        view = experiment_view(data, results)
+        view = experiment_view(data, results, driver_example(data, results))
         starts = {"hard clusters (k-means)": "k-means, MLE", "soft clusters (GMM)": "GMM, MLE"}
         starts["random rewards"] = "random rewards"
         assert list(view.ensembles) == list(starts)
@@ -188,25 +205,25 @@ class TestExperiment:
             np.testing.assert_array_equal(view.ensembles[start].weights, best.weights)
 
     def test_styles_are_of_test_trips_of_that_split(self, data, results):
-        view = experiment_view(data, results)
+        view = experiment_view(data, results, driver_example(data, results))
         best = min(results.of("k-means, MLE", 1.0), key=lambda record: record.train_nll)
         test = data.split(PLAN, best.split)[1]
         np.testing.assert_array_equal(view.demos.ids, test.ids)
-        mdp = data.mdp(PLAN, Trial(best.split, best.method, 1.0))
+        mdp = data.mdp(PLAN, DriverSpec(best.method, 1.0))
         # Bayes, with the model's own likelihoods; those are checked elsewhere.
         log_p = MaxEnt(PLAN.max_length, PLAN.bounds).log_prob(mdp, np.array(best.thetas), test)
         joint = np.array(best.weights) * np.exp(log_p)
         np.testing.assert_allclose(view.responsibilities, joint / joint.sum(axis=1, keepdims=True), rtol=1e-9)
 
     def test_forecasts_name_no_styles_since_they_are_of_another_model(self, data, results):
-        view = experiment_view(data, results)
+        view = experiment_view(data, results, driver_example(data, results))
         assert len(view.forecasts) == 3
         for example in view.forecasts:
             assert example.intents.size == 0
             assert driven(example) in [demo.states.tolist() for demo in view.demos]
 
     def test_settings_are_told(self, data, results):
-        facts = experiment_view(data, results).facts
+        facts = experiment_view(data, results, driver_example(data, results)).facts
         assert facts["discounts"] == "1, 0.999"
         assert facts["training trips of a split"] == "15"
         assert facts["bounds of rewards, given the destination"] == "−50 to 0"
@@ -215,7 +232,7 @@ class TestExperiment:
         assert not any("_" in name for name in facts)
 
     def test_tables_hold_the_rows(self, data, results):
-        report = experiment_report(data, results)
+        report = experiment_report(data, results, driver_example(data, results))
         free, bound = (table for table in report.tables if table.name.startswith("cross-validation"))
         rows = {(row.method, f"{row.gamma:g}"): row for row in results.rows()}
         both = [("shortest distance", "–"), ("shortest time", "–")]
@@ -251,22 +268,25 @@ class TestExperiment:
             replace(r, train_nll=r.train_nll - 100.0) if r.method == "GMM, MLE" and r.split != hard else r
             for r in results.records
         )
-        shown = experiment_view(data, DriverResults(PLAN, records)).ensembles["soft clusters (GMM)"]
+        changed = DriverResults(PLAN, records)
+        shown = experiment_view(data, changed, driver_example(data, changed)).ensembles["soft clusters (GMM)"]
         np.testing.assert_array_equal(shown.thetas, results.best("GMM, MLE", 1.0, hard).thetas)
 
     def test_gains_are_counted_where_there_are_any(self, data, results):
         """A split that lacks one intent has no gain, and is not counted against a method."""
         plan = replace(PLAN, n_splits=3)
-        more = [replace(record, split=2) for record in results.records if record.split == 1]
+        more = [replace(record, seed=2) for record in results.records if record.split == 1]
         kept = (*results.records, *(record for record in more if record.method != "one intent"))
-        table = next(t for t in experiment_report(data, DriverResults(plan, kept)).tables if t.name.endswith("drivers"))
+        page = experiment_report(data, DriverResults(plan, kept), driver_example(data, DriverResults(plan, kept)))
+        table = next(t for t in page.tables if t.name.endswith("drivers"))
         line = next(cells for cells in table.cells if cells[0].text == "GMM, MLE")
         assert line[6].text.endswith(" of 2")
 
     def test_figures_of_one_split_have_no_interval_and_shares_are_in_percent(self, data, results):
         alone = results.best("k-means, MLE", 1.0).split
         some = tuple(r for r in results.records if r.split == alone or r.method in DESTINATION_METHODS)
-        free, bound = (t for t in experiment_report(data, DriverResults(PLAN, some)).tables if t.name.startswith("cro"))
+        page = experiment_report(data, DriverResults(PLAN, some), driver_example(data, DriverResults(PLAN, some)))
+        free, bound = (t for t in page.tables if t.name.startswith("cro"))
         row = next(row for row in results.rows() if row.method in DESTINATION_METHODS)
         for cells in free.cells[:-2]:
             assert "±" not in "".join(cell.text for cell in cells)
@@ -276,10 +296,7 @@ class TestExperiment:
         assert "over 2 random splits" in bound.caption
 
     def test_an_experiment_that_is_not_done_is_refused(self, data, results):
-        for gone, message in (
-            ("random rewards", "No trial of 'random rewards' at discount 1 has been run"),
-            (list(DESTINATION_METHODS)[-1], "to a destination' in split . has not been run. Run the experiment to"),
-        ):
-            some = tuple(record for record in results.records if record.method != gone)
-            with pytest.raises(InvalidParameter, match=message):
-                experiment_report(data, DriverResults(PLAN, some))
+        for gone in ("random rewards", list(DESTINATION_METHODS)[-1]):
+            some = DriverResults(PLAN, tuple(record for record in results.records if record.method != gone))
+            with raises(InvalidParameter, parameter="method", value=gone):
+                experiment_report(data, some, driver_example(data, some))

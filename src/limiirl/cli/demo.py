@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl import IntentMixture, MaxEnt
-from limiirl.cli.reproduce import told_progress
-from limiirl.experiments.run import run_studies
-from limiirl.experiments.spec import METHODS
-from limiirl.experiments.store import Store
-from limiirl.experiments.studies import choose, tasks
+from limiirl._progress import show_progress
+from limiirl.experiments import METHODS, Store, choose, run_studies, tasks
 from limiirl.metrics import anid
 from limiirl.mixture import in_order_of_labels
 from limiirl.report.studies import write_run
@@ -76,7 +73,8 @@ def study(n_worlds: int, folder: Path, words: list[str]) -> Path:
     """Compare the paper's initialisations in a few worlds, and return the page of the report; records lie beside it."""
     chosen = choose(["boxplots"])
     store = Store(folder / "run")
-    store.note(["limiirl", *words], sorted({seed for _, seed in tasks(chosen, n_worlds)}))
-    with told_progress(f"{len(METHODS)} initialisations in {n_worlds} worlds") as tell:
-        run_studies(chosen, store, repeats=n_worlds, tell=tell)
+    seeds = sorted({seed for _, seed in tasks(chosen, n_worlds)})
+    store.note(["limiirl", *words], seeds, [study.name for study in chosen])
+    with show_progress(f"{len(METHODS)} initialisations in {n_worlds} worlds") as progress:
+        run_studies(chosen, store, repeats=n_worlds, progress=progress)
     return write_run(store, folder, "Three kinds of walkers: a small study")

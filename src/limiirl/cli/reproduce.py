@@ -1,15 +1,11 @@
-"""`limiirl reproduce`: the paper's experiments and those beyond, from scratch or from where they were left.
-
-`limiirl reproduce drivers`: the paper's driver experiment, on files of your own or in the invented city.
-"""
+"""`limiirl reproduce` and `limiirl report`: the paper's experiments and those beyond, from scratch or resumed."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -24,60 +20,72 @@ from limiirl.cli.roads_inputs import read_matched
 from limiirl.errors import InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
-    from limiirl.experiments.drivers import DriverResults
-    from limiirl.experiments.drivers_trial import DriverData, DriverPlan
-    from limiirl.experiments.run import Progress
-    from limiirl.experiments.store import Store
+    from limiirl.executors import Executor
+    from limiirl.experiments import DriverData, DriverPlan, DriverResults, Record, RunCounts, Store
     from limiirl.metrics import Interval
 
 
 INTERRUPTED = "limiirl: interrupted. What was done is kept; the same command goes on from it."
-"""What is said of a run that somebody stopped."""
+"""Message of an interrupted run."""
 _CITY_DRIVERS, _CITY_TRIPS, _CITY_TRAIN = 60, 20, 400
 
 
 def reproduce_drivers(
     files: tuple[Path | None, Path | None],
     out: Path,
-    n_splits: int | None,
-    n_train: int | None,
+    settings: dict[str, int | str | None],
+    executor: Executor | None,
     *,
-    device: str | None,
+    retry_failed: bool,
     report: bool,
     as_json: bool,
 ) -> None:
     """Run what the folder does not have yet, print the table, and write the page; `files` are network and matches."""
-    from limiirl.experiments.drivers import run_drivers
+    from limiirl.experiments import run_drivers
 
     check_page(out / "report" if report else None)
-    data, plan = _problem(*files, {"n_splits": n_splits, "n_train": n_train, "device": device})
-    run = 0
+    data, plan = _read_problem(*files, settings)
+    with _interruptible(), show_progress("drivers", every_s=0.0) as progress:
+        results = run_drivers(data, plan, out, progress, executor=executor, retry_failed=retry_failed)
+    assert results.counts is not None  # of this run
+    _report_failures(results.counts)
+    page = _write_drivers(data, results, out / "report") if report else None
+    if as_json:
+        content = _count_trials(results.counts) | _plain(results) | {"report": None if page is None else str(page)}
+        typer.echo(json.dumps(content))
+    else:
+        typer.echo(table(results))
+        if page is not None:
+            typer.echo(f"\nThe report is {page}")
+    if results.counts.failed:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Turn an interrupt into a message and the exit status of a shell."""
     try:
-        with show_progress(every_s=0.0) as progress:
-
-            def tell(done: int, total: int, name: str) -> None:
-                nonlocal run
-                run += done < total
-                progress(done, total, name)
-
-            results = run_drivers(data, plan, out, tell)
+        yield
     except KeyboardInterrupt:
         typer.echo(INTERRUPTED, err=True)
         raise typer.Exit(130) from None
-    page = _page(data, results, out / "report") if report else None
-    if as_json:
-        total = len(results.records)
-        typer.echo(
-            json.dumps(
-                {"total": total, "skipped": total - run, "run": run}
-                | _plain(results)
-                | {"report": None if page is None else str(page)}
-            )
-        )
-        return
-    typer.echo(table(results))
-    if page is not None:
-        typer.echo(f"\nThe report is {page}")
+
+
+def _report_failures(counts: RunCounts) -> None:
+    for record in counts.failed:
+        typer.echo(f"limiirl: trial {record.spec} with seed {record.seed} failed: {record.error}", err=True)
+
+
+def _count_trials(counts: RunCounts) -> dict[str, Any]:
+    """Return the counts of a run for JSON."""
+    failed = [{"spec": r.spec, "seed": r.seed, "error": r.error} for r in counts.failed]
+    return {
+        "total": counts.total,
+        "skipped": counts.skipped,
+        "run": counts.done,
+        "failed_before": counts.failed_before,
+        "failed": failed,
+    }
 
 
 def _plain(results: DriverResults) -> dict[str, Any]:
@@ -98,16 +106,18 @@ def _plain(results: DriverResults) -> dict[str, Any]:
     return {"plan": results.plan.as_dict(), "rows": rows, "baselines": baselines}
 
 
-def _problem(
+def _read_problem(
     network: Path | None, matches: Path | None, settings: dict[str, int | str | None]
 ) -> tuple[DriverData, DriverPlan]:
     """Return the data and the plan; the invented city, with fewer trips, where no files are named."""
-    from limiirl.experiments.drivers_trial import DriverData, DriverPlan
+    from limiirl.experiments import DriverData, DriverPlan
     from limiirl.roads import City
 
     more: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if (network is None) != (matches is None):
-        raise InvalidParameter("reproduce drivers needs both --network and --matches, or neither: the invented city.")
+        raise InvalidParameter(
+            "reproduce drivers needs both --network and --matches, or neither: the invented city.", parameter="network"
+        )
     if network is None or matches is None:
         city = City()
         demos = city.drive(_CITY_DRIVERS, _CITY_TRIPS, 0).demos
@@ -116,12 +126,13 @@ def _problem(
     return DriverData(roads, matched.demonstrations()), DriverPlan(**more)
 
 
-def _page(data: DriverData, results: DriverResults, folder: Path) -> Path:
+def _write_drivers(data: DriverData, results: DriverResults, folder: Path) -> Path:
     from limiirl._io import atomic_write
+    from limiirl.experiments import driver_example
     from limiirl.report.page import write
     from limiirl.report.roads import experiment_report
 
-    page = write(experiment_report(data, results), folder)
+    page = write(experiment_report(data, results, driver_example(data, results)), folder)
     with atomic_write(folder / "trials.csv") as scratch:
         scratch.write_text(results.to_csv())
     return page
@@ -152,9 +163,6 @@ def _text(found: Interval) -> str:
     """Return a figure with its interval, or alone where there is none."""
     return str(found) if math.isfinite(found.half_width) else f"{found.mean:.4g}"
 
-
-# Seconds between two lines about the progress, where there is no terminal to draw a bar on.
-_BETWEEN_LINES = 15.0
 
 Names = Annotated[
     list[str],
@@ -200,67 +208,56 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     Example: limiirl reproduce table1 --repeats 100 --out run
     """
     if studies == ["drivers"]:
-        unused = {
-            "--workers": workers is not None,
-            "--executor": executor != "local",
-            "--scheduler": scheduler is not None,
-        }
-        _check_unused(unused | {"--retry-failed": retry_failed})
-        reproduce_drivers((network, matches), out, repeats, train, device=device, report=report, as_json=as_json)
+        # By default one trial after the other, on all cores of this machine; with an executor on one thread each.
+        chosen_executor = workers is not None or executor != "local" or scheduler is not None
+        reproduce_drivers(
+            (network, matches),
+            out,
+            {"n_splits": repeats, "n_train": train, "device": device},
+            resolve_executor(executor, workers, scheduler) if chosen_executor else None,
+            retry_failed=retry_failed,
+            report=report,
+            as_json=as_json,
+        )
         return
     if any(given is not None for given in (network, matches, train, device)):
         raise InvalidParameter(
             "--network, --matches, --train and --device are of `limiirl reproduce drivers`, by itself. Worlds of the "
-            "other studies are far below the size from which a GPU gains."
+            "other studies are far below the size from which a GPU gains.",
+            parameter="studies",
         )
     if "drivers" in studies:
-        raise InvalidParameter("drivers runs by itself: call `limiirl reproduce drivers`, and the other studies apart.")
-    from limiirl.experiments.claims import findings
-    from limiirl.experiments.run import run_studies
-    from limiirl.experiments.store import Store
-    from limiirl.experiments.studies import choose, tasks
-    from limiirl.report.studies import gather, told_in_text
+        raise InvalidParameter(
+            "drivers runs by itself: call `limiirl reproduce drivers`, and the other studies apart.",
+            parameter="studies",
+            value="drivers",
+        )
+    from limiirl.experiments import Store, choose, findings, run_studies, tasks
+    from limiirl.report.studies import gather, summarise_run
 
     chosen = choose(studies)
     placed = resolve_executor(executor or "local", workers, scheduler)  # before the folder is touched
     seeds = {seed for _, seed in tasks(chosen, repeats)}
     store = Store(out)
-    # Where somebody's cluster is belongs in no report.
+    # The address of a cluster does not belong in a report.
     words = [word.replace(scheduler, "ADDRESS") if scheduler else word for word in context.obj]
-    store.note(["limiirl", *words], sorted(seeds))
-    try:
-        with told_progress(", ".join(study.name for study in chosen)) as tell:
-            progress = run_studies(chosen, store, placed, repeats, retry_failed=retry_failed, tell=tell)
-    except KeyboardInterrupt:
-        typer.echo(INTERRUPTED, err=True)
-        raise typer.Exit(130) from None
-    for record in progress.failed:
-        typer.echo(f"limiirl: trial {record.spec} with seed {record.seed} failed: {record.error}", err=True)
-    page = _written(store, out / "report") if report else None
+    names = [study.name for study in chosen]
+    store.note(["limiirl", *words], sorted(seeds), names)
+    with _interruptible(), show_progress(", ".join(names)) as progress:
+        counts = run_studies(chosen, store, placed, repeats, retry_failed=retry_failed, progress=progress)
+    _report_failures(counts)
+    page = _write_report(store, out / "report") if report else None
     if as_json:
-        counts = {"total": progress.total, "skipped": progress.skipped, "run": progress.done}
-        counts["failed_before"] = progress.failed_before
-        failed = [{"spec": r.spec, "seed": r.seed, "error": r.error} for r in progress.failed]
-        said = [asdict(finding) for found in gather(store, chosen) for finding in findings(found)]
-        more = {"failed": failed, "findings": said, "report": None if page is None else str(page)}
-        typer.echo(json.dumps(counts | more))
+        verdicts = [asdict(finding) for results in gather(store, chosen) for finding in findings(results)]
+        more = {"findings": verdicts, "report": None if page is None else str(page)}
+        typer.echo(json.dumps(_count_trials(counts) | more))
     else:
-        typer.echo(told_in_text(store, chosen))
-        typer.echo(_counts(progress))
+        typer.echo(summarise_run(store, chosen))
+        typer.echo(_summarise_counts(counts))
         if page is not None:
             typer.echo(f"The report is {page}")
-    if progress.failed:
+    if counts.failed:
         raise typer.Exit(1)
-
-
-def _check_unused(options: dict[str, bool]) -> None:
-    """Raise if an option was given that the driver experiment does not have."""
-    for option, given in options.items():
-        if given:
-            raise InvalidParameter(
-                f"{option} says nothing to reproduce drivers, whose trials run one after the other on all cores of "
-                "this machine. Leave it out."
-            )
 
 
 def report(
@@ -274,22 +271,23 @@ def report(
 
     Example: limiirl report run --out report
     """
-    from limiirl.experiments.store import Store
+    from limiirl.experiments import Store, read_drivers
 
-    if (run / "drivers.json").exists():
-        from limiirl.experiments.drivers import read_drivers
-
-        found = read_drivers(run)
+    store = Store(run, create=False)
+    if "plan" in store.header:
+        results = read_drivers(run)
         raise InvalidFile(
-            f"{run} is a driver experiment with {len(found.records)} of {len(list(found.plan.trials()))} trials. Its "
-            "page needs the network and the trips: call `limiirl reproduce drivers` again with the same options and "
-            f"--out {run}; what is done is not run again, and the page is written."
+            f"{run} is a driver experiment with {len(results.records)} of {len(list(results.plan.trials()))} trials. "
+            "Its page needs the network and the trips: call `limiirl reproduce drivers` again with the same options "
+            f"and --out {run}; what is done is not run again, and the page is written.",
+            parameter="run",
+            value=str(run),
         )
-    page = _written(Store(run, create=False), out or run / "report")
+    page = _write_report(store, out or run / "report")
     typer.echo(json.dumps({"report": str(page)}) if as_json else f"The report is {page}")
 
 
-def _written(store: Store, folder: Path) -> Path:
+def _write_report(store: Store[Record], folder: Path) -> Path:
     """Write the report, with a bar on a terminal."""
     from limiirl.report.studies import write_run
 
@@ -299,62 +297,12 @@ def _written(store: Store, folder: Path) -> Path:
         return write_run(store, folder, progress=progress)
 
 
-def _counts(progress: Progress) -> str:
-    parts = [f"{progress.done} trials run"]
-    if progress.skipped:
-        parts.append(f"{progress.skipped} skipped because they were done")
-    if progress.failed_before:
-        parts.append(f"{progress.failed_before} of them failed before (--retry-failed runs them again)")
-    if progress.failed:
-        parts.append(f"{len(progress.failed)} failed")
+def _summarise_counts(counts: RunCounts) -> str:
+    parts = [f"{counts.done} trials run"]
+    if counts.skipped:
+        parts.append(f"{counts.skipped} skipped because they were done")
+    if counts.failed_before:
+        parts.append(f"{counts.failed_before} of them failed before (--retry-failed runs them again)")
+    if counts.failed:
+        parts.append(f"{len(counts.failed)} failed")
     return ", ".join(parts) + "."
-
-
-@contextmanager
-def told_progress(name: str) -> Iterator[Callable[[Progress], None]]:
-    """Yield what is told of each trial: a bar on a terminal, a line now and then elsewhere. On stderr."""
-    from rich import progress as bars
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _lines(name)
-        return
-    columns = (
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TextColumn("{task.fields[skipped]}"),
-        bars.TimeElapsedColumn(),
-        bars.TextColumn("elapsed, about"),
-        bars.TimeRemainingColumn(),
-        bars.TextColumn("left"),
-    )
-    with bars.Progress(*columns, console=console) as bar:
-        task = bar.add_task(name, total=None, skipped="")
-
-        def tell(progress: Progress) -> None:
-            skipped = f"({progress.skipped} done before)" if progress.skipped else ""
-            bar.update(task, total=progress.total, completed=progress.done + progress.skipped, skipped=skipped)
-
-        yield tell
-
-
-def _lines(name: str) -> Callable[[Progress], None]:
-    last = time.monotonic()
-    first: tuple[float, int] | None = None  # time and number of the first trials: before them workers load and compile
-
-    def tell(progress: Progress) -> None:
-        nonlocal last, first
-        now = time.monotonic()
-        reached = progress.done + progress.skipped
-        if first is None and progress.done:
-            first = now, progress.done
-        if first is None or now - last < _BETWEEN_LINES or progress.done == first[1]:
-            return
-        last = now
-        left = (now - first[0]) / (progress.done - first[1]) * (progress.total - reached)
-        skipped = f" ({progress.skipped} done before)" if progress.skipped else ""
-        typer.echo(f"{name}: {reached} of {progress.total}{skipped}, about {left:.0f} s left", err=True)
-
-    return tell

@@ -1,42 +1,154 @@
-"""Experiments that can be stopped, resumed and spread: specifications, trials, a store of their records, executors.
+"""Experiments that can be stopped, resumed and distributed: settings, trials, a store of their records, executors.
 
 A `Spec` and a seed determine a trial; `run_trial` is a pure function of them. A `Study` is a list of settings that are
 compared over the same worlds, `run_studies` runs what a `Store` does not have yet, and `Results` are the records of a
 study as arrays over worlds. `STUDIES` are those of the paper and those that go beyond it, `GROUPS` names for several.
+The driver experiment, `run_drivers`, runs on the same store and executors.
 
-Where what is:
-
-- a trial: `spec`, `problems` and `agents_trial` (what it is about), `trial` (how it is run), `records` (what came out);
-- running many: `running`, on `limiirl.executors`; keeping them: `store`, with `folder` and `shards`;
-- which trials: `study` (what one is), `studies_paper`, `studies_models`, `studies_beyond`; `studies` has all by name;
-- what they say: `results` (arrays), `verdicts` (rules of the tests), `findings_paper`, `findings_models`,
-  `findings_beyond` (claims); `findings` has all by study; `paper` is what the paper reports.
+Modules: `spec` (settings and studies), `problem` (worlds and demonstrations), `trial`, `record`, `run`, `store`,
+`studies` (which trials), `results` (arrays, and the paper's numbers), `claims` (verdicts), `example` (one world in
+detail), `drivers`.
 """
 
-from limiirl.experiments.claims import Finding, findings
-from limiirl.experiments.results import Results
-from limiirl.experiments.run import Progress, run_studies
-from limiirl.experiments.spec import METHODS, Setting, Spec, Study, method_spec, parameters
+from limiirl.experiments.claims import (
+    BASELINE,
+    CAUSAL_GEVD,
+    FAILS,
+    HARD,
+    HOLDS,
+    MARGINS,
+    N_HEADLINES,
+    NEAR,
+    OPEN,
+    RANDOM,
+    SUPERVISED,
+    UNIFORM,
+    Finding,
+    at_most,
+    findings,
+    gap,
+    symbol,
+)
+from limiirl.experiments.drivers import (
+    DESTINATION_METHODS,
+    DRIVER_METHODS,
+    DriverData,
+    DriverExample,
+    DriverPlan,
+    DriverResults,
+    DriverRow,
+    DriverSpec,
+    driver_example,
+    read_drivers,
+    run_drivers,
+)
+from limiirl.experiments.example import store_examples
+from limiirl.experiments.problem import make_problem, with_agents
+from limiirl.experiments.record import DriverRecord, Record
+from limiirl.experiments.results import MEASURES, NAMES, TABLE1, TARGETS, TIES, Results, WorldExample, verdict
+from limiirl.experiments.run import RunCounts, run_studies
+from limiirl.experiments.spec import (
+    AGENT_WORLDS,
+    BASE,
+    FULL_GMM,
+    METHODS,
+    TRUE_LABELS,
+    Point,
+    Setting,
+    Spec,
+    Study,
+    method_spec,
+    parameters,
+)
 from limiirl.experiments.store import Store
-from limiirl.experiments.studies import GROUPS, STUDIES, choose
-from limiirl.experiments.trial import Record, run_trial
+from limiirl.experiments.studies import (
+    BEYOND_MODELS,
+    BEYOND_STARTS,
+    EARLY_STOPS,
+    FIXED_LENGTH,
+    GROUPS,
+    ML_IRL,
+    PAPER_LENGTH,
+    STUDIES,
+    SWEEPS,
+    WARM,
+    choose,
+    model_of,
+    start_of,
+    tasks,
+)
+from limiirl.experiments.trial import make_mixture, run_trial
 
 __all__ = [
+    "AGENT_WORLDS",
+    "BASE",
+    "BASELINE",
+    "BEYOND_MODELS",
+    "BEYOND_STARTS",
+    "CAUSAL_GEVD",
+    "DESTINATION_METHODS",
+    "DRIVER_METHODS",
+    "EARLY_STOPS",
+    "FAILS",
+    "FIXED_LENGTH",
+    "FULL_GMM",
     "GROUPS",
+    "HARD",
+    "HOLDS",
+    "MARGINS",
+    "MEASURES",
     "METHODS",
+    "ML_IRL",
+    "NAMES",
+    "NEAR",
+    "N_HEADLINES",
+    "OPEN",
+    "PAPER_LENGTH",
+    "RANDOM",
     "STUDIES",
+    "SUPERVISED",
+    "SWEEPS",
+    "TABLE1",
+    "TARGETS",
+    "TIES",
+    "TRUE_LABELS",
+    "UNIFORM",
+    "WARM",
+    "DriverData",
+    "DriverExample",
+    "DriverPlan",
+    "DriverRecord",
+    "DriverResults",
+    "DriverRow",
+    "DriverSpec",
     "Finding",
-    "Progress",
+    "Point",
     "Record",
     "Results",
+    "RunCounts",
     "Setting",
     "Spec",
     "Store",
     "Study",
+    "WorldExample",
+    "at_most",
     "choose",
+    "driver_example",
     "findings",
+    "gap",
+    "make_mixture",
+    "make_problem",
     "method_spec",
+    "model_of",
     "parameters",
+    "read_drivers",
+    "run_drivers",
     "run_studies",
     "run_trial",
+    "start_of",
+    "store_examples",
+    "symbol",
+    "tasks",
+    "verdict",
+    "with_agents",
 ]

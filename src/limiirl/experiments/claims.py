@@ -1,16 +1,9 @@
-"""Statements that records bear out or not: how two cells of a study are compared, and what follows.
+"""Claims of the paper and ours, each with a verdict from the records and its evidence.
 
-One cell is below another in a measure where both paired tests, Student's and Wilcoxon's, say so with p < 0.01 over the
-worlds that both have. Two are on par where the 99 % interval of their difference lies within a margin, `margin_of`: no
-difference found is not yet none. They are not where it lies wholly outside; between the two the worlds do not decide.
-
-The paper's findings on ElementWorld with MaxEnt.
-
-The paper's findings with other models than MaxEnt: ML-IRL, and Sigma-GIRL, of which it found no certain gain.
-
-What we claim beyond the paper, tested as the paper's findings are: causal models, better starts, and their cost.
-
-What studies say, as statements that records bear out or not, each with its evidence.
+One cell of a study is below another in a measure where both paired tests, Student's and Wilcoxon's, say so with
+p < 0.01 over the worlds that both have. Two are on par where the 99 % interval of their difference lies within a
+margin, `margin_of`: absence of evidence is not evidence of absence. They are not on par where it lies wholly outside;
+otherwise the worlds do not decide.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""What a trial is about: a world made from a seed, demonstrations to learn from and others to judge by.
+"""The world and the demonstrations of a trial, or its agents, with the truth behind them.
 
 Paper: section "ElementWorld Results", experimental configuration.
-
-Trials of models that learn from agents: several trajectories each, one intent an agent.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ SECOND_SET = 1
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class WorldProblem:
     """What a trial is about: a world, its demonstrations, and the truth behind them.
 
     Attributes
@@ -105,9 +103,11 @@ def known(value: float) -> float | None:
 
 # Methods are compared on the same data, and come one after the other: a few problems are kept.
 @lru_cache(maxsize=4)
-def _problem(world: str, given: Parameters, sizes: tuple[int, int], imbalance: float, seed: int) -> Problem:
+def _problem(world: str, given: Parameters, sizes: tuple[int, int], imbalance: float, seed: int) -> WorldProblem:
     if world not in WORLDS:
-        raise InvalidParameter(f"There is no world named {world!r}; known are {', '.join(WORLDS)}.")
+        raise InvalidParameter(
+            f"world must be one of {', '.join(WORLDS)}; got {world!r}.", parameter="world", value=world
+        )
     made: World = WORLDS[world](**dict(given), seed=seed)
     truth, weights = made.ensemble, None
     if imbalance:
@@ -115,10 +115,10 @@ def _problem(world: str, given: Parameters, sizes: tuple[int, int], imbalance: f
         truth = RewardEnsemble(weights, truth.thetas)
     demos, labels = made.sample(sizes[0], seed=2 * seed, weights=weights)
     test, test_labels = made.sample(sizes[1], seed=2 * seed + SECOND_SET, weights=weights)
-    return Problem(made, truth, demos, labels, test, test_labels)
+    return WorldProblem(made, truth, demos, labels, test, test_labels)
 
 
-def make_problem(spec: Spec, seed: int) -> Problem:
+def make_problem(spec: Spec, seed: int) -> WorldProblem:
     """Return the world and the demonstrations of a trial: those of two methods with one seed are the same.
 
     Examples
@@ -220,7 +220,7 @@ def _puddle(given: Parameters, seed: int) -> ContinuousPuddleWorld:
 def _numbers(agents: Agents) -> IntArray:
     """Return the intents of agents as numbers from 0."""
     if agents.labels is None:
-        raise InvalidParameter("The agents of a trial must have labels; these have none.")
+        raise InvalidParameter("The agents of a trial must have labels; these have none.", parameter="labels")
     return np.unique(agents.labels, return_inverse=True)[1].astype(np.int64)
 
 
@@ -229,7 +229,11 @@ def _handed_out(spec: Spec, n_agents: int, seed: int) -> AgentsProblem:
     problem = make_problem(spec, seed)
     mdp = problem.world.mdp
     if mdp.state_features is None or mdp.n_features != mdp.n_state_features:
-        raise InvalidParameter(f"Agents collect features of states; those of {spec.world} are not all of that kind.")
+        raise InvalidParameter(
+            f"Agents need a world whose features are all of states; got {spec.world!r}.",
+            parameter="world",
+            value=spec.world,
+        )
     # Weights are not negative, so that they are costs here: every true reward in these worlds is at most zero.
     costs = -mdp.state_features
     given = ((problem.demos, problem.labels), (problem.test, problem.test_labels))
@@ -253,7 +257,9 @@ def make_agents(spec: Spec, seed: int) -> AgentsProblem:
     if spec.world in AGENT_WORLDS:
         return _own_agents(spec.world_parameters, sizes, seed)
     if spec.n_agents is None:
-        raise InvalidParameter(f"n_agents must be given: {spec.world} has no agents of its own; got None.")
+        raise InvalidParameter(
+            f"n_agents must be given: {spec.world} has no agents of its own; got None.", parameter="n_agents"
+        )
     # Only what makes the agents, so that all methods share them.
     made = Spec(spec.world, spec.world_parameters, *sizes, spec.imbalance)
     return _handed_out(made, spec.n_agents, seed)

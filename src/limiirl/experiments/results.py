@@ -1,23 +1,22 @@
-"""The records of a study as arrays over worlds, so that methods can be compared world by world.
-
-What the paper reports of ElementWorld, and whether a figure of ours agrees with it.
-"""
+"""The records of a study as arrays over worlds, and what the paper reports of the same measures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from limiirl._typing import FloatArray
+from limiirl._typing import FloatArray, IntArray
+from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.experiments.spec import Point, Study
-from limiirl.experiments.trial import FIELDS, Record
+from limiirl.experiments.record import FIELDS, Record
+from limiirl.experiments.spec import Point, Spec, Study
 from limiirl.metrics import Comparison, Interval, agrees, mean_interval, paired
+from limiirl.worlds import WORLDS, World
 
 Cell = tuple[str, Point | tuple[Point, ...]]
 """A method at a point of a study's axis, or at several, of which the mean in each world counts."""
@@ -29,6 +28,77 @@ TIES = {"nll": 1e-4, "anid": 1e-4, "gevd": 1e-3}
 """Differences that are none: two runs of EM to the same solution differ by less, for they stop at a tolerance."""
 
 
+@dataclass(frozen=True)
+class GevdFlow:
+    """GEVD of a start's rewards: its value, and how it pairs true intents (rows) with learned ones."""
+
+    init: str
+    value: float
+    flow: list[list[float]]
+    evd: list[list[float]]
+
+
+@dataclass(frozen=True)
+class WorldExample:
+    """One world of a study: its demonstrations, the truth, and what the warm start learned.
+
+    Intents are in the order of the true ones.
+
+    Attributes
+    ----------
+    seed : int
+    spec : Spec
+        Of the warm start.
+    states, offsets : list of int
+        The demonstrations.
+    labels : (N,)
+    responsibilities : (N, K)
+    weights, thetas : (K,), (K, d)
+    true_weights, true_thetas : (E,), (E, d)
+    feature_names : list of str
+    flows : dict
+        `GevdFlow` by method.
+    """
+
+    seed: int
+    spec: Spec
+    states: list[int]
+    offsets: list[int]
+    labels: list[int]
+    responsibilities: list[list[float]]
+    weights: list[float]
+    thetas: list[list[float]]
+    true_weights: list[float]
+    true_thetas: list[list[float]]
+    feature_names: list[str]
+    flows: dict[str, GevdFlow]
+
+    @property
+    def world(self) -> World:
+        """The world, made from its seed."""
+        return WORLDS[self.spec.world](**dict(self.spec.world_parameters), seed=self.seed)
+
+    @property
+    def demos(self) -> Demonstrations:
+        """The demonstrations."""
+        return Demonstrations(np.array(self.states), np.array(self.offsets))
+
+    @property
+    def learned_labels(self) -> IntArray:
+        """Most likely intents (N,)."""
+        return np.argmax(np.array(self.responsibilities), axis=1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self) | {"spec": self.spec.to_dict()}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> WorldExample:
+        """Return the example that `to_dict` described."""
+        flows = {method: GevdFlow(**flow) for method, flow in content["flows"].items()}
+        return cls(**(content | {"spec": Spec.from_dict(content["spec"]), "flows": flows}))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Results:
     """The records of one study.
@@ -38,10 +108,13 @@ class Results:
     study : Study
     records : dict
         By hash of the specification and seed; those of other studies are left out.
+    example : WorldExample or None
+        One world in detail, where the run stored one.
     """
 
     study: Study
     records: dict[tuple[str, int], Record]
+    example: WorldExample | None = None
 
     @classmethod
     def of(cls, study: Study, records: Iterable[Record]) -> Results:
@@ -77,12 +150,16 @@ class Results:
         if isinstance(x, tuple):
             return np.asarray(np.mean([self.values(method, point, measure) for point in x], axis=0))
         if measure not in FIELDS and measure not in MEASURES:
-            raise InvalidParameter(f"There is no measure named {measure!r}; known are {', '.join(FIELDS)}.")
+            raise InvalidParameter(
+                f"measure must be one of {', '.join(FIELDS)}; got {measure!r}.", parameter="measure", value=measure
+            )
         spec = self.study.spec(method, x)
         if spec is None:
             raise InvalidParameter(
                 f"The study {self.study.name!r} has no method {method!r} at {x!r}; its methods are "
-                f"{', '.join(self.study.methods)}, its points {', '.join(map(str, self.study.points))}."
+                f"{', '.join(self.study.methods)}, its points {', '.join(map(str, self.study.points))}.",
+                parameter="method",
+                value=(method, x),
             )
         if spec.supervised and measure in ("n_iter", "seconds"):
             return np.full(len(self.seeds), np.nan)

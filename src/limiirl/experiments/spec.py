@@ -1,7 +1,4 @@
-"""What one trial is: a world, its demonstrations, a model and a method, as a frozen value with a stable hash.
-
-What a study is: settings that are compared over the same worlds; and the methods and the setting of the paper's.
-"""
+"""Specifications of trials and studies: frozen values with a stable hash; the paper's methods and its main setting."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ Plain = bool | int | float | str | tuple[float, ...] | None
 Parameters = tuple[tuple[str, Plain], ...]
 # Part of every hash: raise it when a trial of the same specification would come to another result.
 PROCEDURE = 1
-SUPERVISED, FULL_GMM = "labels", "gmm_full"
+TRUE_LABELS, FULL_GMM = "labels", "gmm_full"
 _LONGEST = "longest"
 # Fields that hold parameters by name.
 _MAPPINGS = ("world_parameters", "model_parameters", "mixture_parameters")
@@ -62,8 +59,10 @@ def _plain(name: str, value: Any) -> Plain:
     if isinstance(value, list | tuple) and all(isinstance(x, Real) for x in value):
         return tuple(int(x) if float(x).is_integer() else float(x) for x in value)
     raise InvalidParameter(
-        f"Parameter {name} of a specification must be a number, a text, None or some numbers; got {value!r}. "
-        "It is written to JSON and hashed."
+        f"Parameter {name} of a specification must be a number, text, None or a list of numbers; got {value!r}. "
+        "It is written to JSON and hashed.",
+        parameter=name,
+        value=value,
     )
 
 
@@ -129,7 +128,11 @@ class Spec:
         sizes = {"n_demos": 1, "n_test": 1, "n_intents": 1, "max_iter": 0}
         if isinstance(self.max_length, str):
             if self.max_length != _LONGEST:
-                raise InvalidParameter(f"max_length must be a number or 'longest'; got {self.max_length!r}.")
+                raise InvalidParameter(
+                    f"max_length must be a number or 'longest'; got {self.max_length!r}.",
+                    parameter="max_length",
+                    value=self.max_length,
+                )
         else:
             sizes["max_length"] = 1
         if self.n_agents is not None:
@@ -139,7 +142,9 @@ class Spec:
         forms: dict[str, Any] = {name: int(getattr(self, name)) for name in sizes}
         if not isinstance(self.imbalance, Real) or not 0.0 <= self.imbalance < 1.0:
             raise InvalidParameter(
-                f"imbalance must lie in [0, 1); got {self.imbalance!r}. It is p of geometric shares."
+                f"imbalance must lie in [0, 1); got {self.imbalance!r}. It is p of geometric weights.",
+                parameter="imbalance",
+                value=self.imbalance,
             )
         forms["imbalance"] = float(self.imbalance)
         for name in _MAPPINGS:
@@ -153,14 +158,20 @@ class Spec:
         for name, taken in _ELSEWHERE.items():
             twice = next((key for key, _ in getattr(self, name) if key in taken), None)
             if twice is not None:
-                raise InvalidParameter(f"{name} must not hold {twice!r}, which is {taken[twice]}. Pass it there.")
+                raise InvalidParameter(
+                    f"{name} must not hold {twice!r}, which is {taken[twice]}. Pass it there.",
+                    parameter=name,
+                    value=twice,
+                )
         if self.world in AGENT_WORLDS:
             for name, default in _WITHOUT_EFFECT.items():
                 value = getattr(self, name)
                 if value != default:
                     raise InvalidParameter(
                         f"{name} has no effect in {self.world}, which has agents of its own; got {value!r}. Leave it "
-                        f"at {default!r}."
+                        f"at {default!r}.",
+                        parameter=name,
+                        value=value,
                     )
 
     @cached_property
@@ -171,19 +182,22 @@ class Spec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        found = asdict(self)
+        content = asdict(self)
         for name in _MAPPINGS:
-            found[name] = {key: list(v) if isinstance(v, tuple) else v for key, v in found[name]}
-        return found
+            content[name] = {key: list(v) if isinstance(v, tuple) else v for key, v in content[name]}
+        return content
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Spec:
+    def from_dict(cls, content: Mapping[str, Any]) -> Spec:
         """Return the specification that `to_dict` described."""
         known = {field.name for field in fields(cls)}
-        if set(found) != known:
-            odd = sorted(set(found) ^ known)
-            raise InvalidFile(f"A specification has missing or unknown fields: {', '.join(odd)}. Use its own version.")
-        given = dict(found)
+        if set(content) != known:
+            odd = sorted(set(content) ^ known)
+            raise InvalidFile(
+                f"A specification has missing or unknown fields: {', '.join(odd)}. Use the version that wrote it.",
+                value=odd,
+            )
+        given = dict(content)
         for name in _MAPPINGS:
             given[name] = parameters(**given[name])
         return cls(**given)
@@ -203,7 +217,7 @@ class Spec:
     @property
     def supervised(self) -> bool:
         """Whether the true labels are given."""
-        return self.init == SUPERVISED
+        return self.init == TRUE_LABELS
 
 
 BASE = Spec(world_parameters=parameters(n_elements=3, wind=0.1, height=6, gamma=0.99))
@@ -217,7 +231,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "full GMM, MLE": {"init": FULL_GMM, "reward_init": "mle"},
         "random rewards": {"init": "random_rewards"},
         "random responsibilities": {"init": "random", "reward_init": "mle"},
-        "supervised": {"init": SUPERVISED, "reward_init": "mle", "max_iter": 0},
+        "supervised": {"init": TRUE_LABELS, "reward_init": "mle", "max_iter": 0},
     }
 )
 """Methods by name, as changes of a specification.
@@ -260,7 +274,9 @@ class Study:
 
     def __post_init__(self) -> None:
         if not self.settings:
-            raise InvalidParameter(f"A study compares settings; {self.name!r} has none. Give it at least one.")
+            raise InvalidParameter(
+                f"settings must have at least one entry; the study {self.name!r} has none.", parameter="settings"
+            )
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -295,7 +311,9 @@ def method_spec(spec: Spec, method: str) -> Spec:
     3
     """
     if method not in METHODS:
-        raise InvalidParameter(f"There is no method named {method!r}; known are {', '.join(METHODS)}.")
+        raise InvalidParameter(
+            f"method must be one of {', '.join(METHODS)}; got {method!r}.", parameter="method", value=method
+        )
     changed = spec.with_(**METHODS[method])
     if changed.supervised:
         return changed.with_(n_intents=int(dict(spec.world_parameters).get("n_elements", spec.n_intents)))  # type: ignore[arg-type]

@@ -1,21 +1,15 @@
-"""All studies by name, and the trials that they consist of.
-
-The paper's experiments on ElementWorld with MaxEnt: which settings each one compares, and over how many worlds.
-
-The paper's box plots with other models: ML-IRL on ElementWorld, Sigma-GIRL on the continuous PuddleWorld.
-
-Beyond the paper: every model with every initialisation on the same ElementWorlds, along elements and along wind.
-"""
+"""The studies: the paper's on ElementWorld and with other models, and every model with every start beyond the paper."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from limiirl.errors import InvalidParameter
 from limiirl.experiments.results import NAMES
-from limiirl.experiments.spec import BASE, METHODS, SUPERVISED, Setting, Spec, Study, method_spec, parameters
+from limiirl.experiments.spec import BASE, METHODS, TRUE_LABELS, Setting, Spec, Study, method_spec, parameters
 
 PAPER_LENGTH, FIXED_LENGTH = "L = longest", "L = 50"
 EARLY_STOPS = MappingProxyType({"1 iteration": 1, "2 iterations": 2, "3 iterations": 3})
@@ -43,56 +37,57 @@ def _table() -> tuple[Setting, ...]:
     return tuple(long + early + fixed)
 
 
-_MAIN = _table()
-
 SWEEPS = ("demos", "wind", "clusters", "elements", "imbalance")
 
-PAPER_STUDIES = (
-    Study("table1", "Table 1: initialisations compared", "variant", 100, _MAIN),
-    Study("boxplots", "Box plots of Table 1", "variant", 100, _MAIN[: len(METHODS)]),
-    _sweep(
-        "demos",
-        "Number of demonstrations",
-        "demonstrations N",
-        [(n, BASE.with_(n_demos=n)) for n in (20, 40, 100, 200, 400)],
-    ),
-    _sweep(
-        "wind",
-        "Cluster separation",
-        "wind w",
-        [(w, BASE.in_world(wind=w)) for w in (0.0, 0.05, 0.1, 0.15, 0.2)],
-    ),
-    _sweep(
-        "clusters",
-        "Number of learned intents",
-        "intents learned K (E = 3)",
-        [(k, BASE.with_(n_intents=k)) for k in range(1, 6)],
-    ),
-    _sweep(
-        "elements",
-        "Number of true intents",
-        "elements E = K",
-        [(e, BASE.in_world(n_elements=e).with_(n_intents=e)) for e in range(2, 7)],
-    ),
-    _sweep(
-        "imbalance",
-        "Imbalance of the intents",
-        "geometric parameter p",
-        [(p, BASE.with_(imbalance=p)) for p in (0.0, 0.1, 0.2, 0.3, 0.4)],
-    ),
-    Study(
-        "margin",
-        "Margin between the intents",
-        "wind w",
-        10,
-        # The margin is a property of the demonstrations; the cheapest method carries it.
-        tuple(
-            Setting("supervised", w, method_spec(BASE.in_world(wind=w), "supervised"))
-            for w in (0.0, 0.05, 0.1, 0.15, 0.2)
+
+def _paper_studies() -> tuple[Study, ...]:
+    """Return those of the paper's main part and of its sensitivity analysis."""
+    main = _table()
+    return (
+        Study("table1", "Table 1: initialisations compared", "variant", 100, main),
+        Study("boxplots", "Box plots of Table 1", "variant", 100, main[: len(METHODS)]),
+        _sweep(
+            "demos",
+            "Number of demonstrations",
+            "demonstrations N",
+            [(n, BASE.with_(n_demos=n)) for n in (20, 40, 100, 200, 400)],
         ),
-    ),
-)
-"""Those of the paper's main part and of its sensitivity analysis."""
+        _sweep(
+            "wind",
+            "Cluster separation",
+            "wind w",
+            [(w, BASE.in_world(wind=w)) for w in (0.0, 0.05, 0.1, 0.15, 0.2)],
+        ),
+        _sweep(
+            "clusters",
+            "Number of learned intents",
+            "intents learned K (E = 3)",
+            [(k, BASE.with_(n_intents=k)) for k in range(1, 6)],
+        ),
+        _sweep(
+            "elements",
+            "Number of true intents",
+            "elements E = K",
+            [(e, BASE.in_world(n_elements=e).with_(n_intents=e)) for e in range(2, 7)],
+        ),
+        _sweep(
+            "imbalance",
+            "Imbalance of the intents",
+            "geometric parameter p",
+            [(p, BASE.with_(imbalance=p)) for p in (0.0, 0.1, 0.2, 0.3, 0.4)],
+        ),
+        Study(
+            "margin",
+            "Margin between the intents",
+            "wind w",
+            10,
+            # The margin is a property of the demonstrations; the cheapest method carries it.
+            tuple(
+                Setting("supervised", w, method_spec(BASE.in_world(wind=w), "supervised"))
+                for w in (0.0, 0.05, 0.1, 0.15, 0.2)
+            ),
+        ),
+    )
 
 
 ML_IRL = "ML-IRL, paper's"
@@ -124,7 +119,7 @@ SIGMA_METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "GMM, policy features": _sigma("gmm", "policy"),
         "random responsibilities": _sigma("random"),
         "random rewards": _sigma("random_rewards"),
-        "supervised": _sigma(SUPERVISED, max_iter=0),
+        "supervised": _sigma(TRUE_LABELS, max_iter=0),
     }
 )
 """Methods for Sigma-GIRL by name, as changes of a specification.
@@ -136,30 +131,32 @@ is EM that begins at random; of what, it does not say, and both are here.
 TRAJECTORIES = (5, 20, 100)
 """Trajectories an agent, and as many others to judge by. The paper's figure does not say how many it has."""
 
-MODEL_STUDIES = (
-    Study(
-        "mlirl",
-        f"Box plots with {ML_IRL}",
-        "model",
-        20,
-        tuple(
-            Setting(method, ML_IRL, method_spec(BASE.with_(model="MLIRL", model_parameters=PAPERS_ML_IRL), method))
-            for method in METHODS
+
+def _model_studies() -> tuple[Study, ...]:
+    """Return those of the paper's appendix that are not of MaxEnt."""
+    return (
+        Study(
+            "mlirl",
+            f"Box plots with {ML_IRL}",
+            "model",
+            20,
+            tuple(
+                Setting(method, ML_IRL, method_spec(BASE.with_(model="MLIRL", model_parameters=PAPERS_ML_IRL), method))
+                for method in METHODS
+            ),
         ),
-    ),
-    Study(
-        "sigma-girl",
-        "Box plots with Sigma-GIRL",
-        "trajectories an agent",
-        40,
-        tuple(
-            Setting(method, n, _PUDDLE.with_(n_demos=n, n_test=n, **changes))
-            for n in TRAJECTORIES
-            for method, changes in SIGMA_METHODS.items()
+        Study(
+            "sigma-girl",
+            "Box plots with Sigma-GIRL",
+            "trajectories an agent",
+            40,
+            tuple(
+                Setting(method, n, _PUDDLE.with_(n_demos=n, n_test=n, **changes))
+                for n in TRAJECTORIES
+                for method, changes in SIGMA_METHODS.items()
+            ),
         ),
-    ),
-)
-"""Those of the paper's appendix that are not of MaxEnt."""
+    )
 
 
 N_AGENTS = 2
@@ -247,9 +244,11 @@ def combined(model: str, start: str) -> str:
     >>> combined("MaxCausalEnt", "GMM, MLE")
     'MaxCausalEnt: GMM, MLE'
     """
-    for name, known in ((model, BEYOND_MODELS), (start, BEYOND_STARTS)):
+    for what, name, known in (("model", model, BEYOND_MODELS), ("start", start, BEYOND_STARTS)):
         if name not in known:
-            raise InvalidParameter(f"There is nothing named {name!r}; known are {'; '.join(known)}.")
+            raise InvalidParameter(
+                f"{what} must be one of {'; '.join(known)}; got {name!r}.", parameter=what, value=name
+            )
     return f"{model}{_SEPARATOR}{start}"
 
 
@@ -283,39 +282,55 @@ def _settings(x: float, n_elements: int, wind: float) -> Iterable[Setting]:
             yield Setting(combined(model, start), x, base.with_(**changes).with_(**BEYOND_STARTS[start]))
 
 
-BEYOND_STUDIES = (
-    Study(
-        "beyond-models",
-        "Every model in the paper's setting",
-        "elements E = K",
-        100,
-        tuple(
-            setting
-            for setting in _settings(_PAPERS[0], *_PAPERS)
-            if start_of(setting.method) in _ONE and model_of(setting.method) != "Sigma-GIRL"
+def _beyond_studies() -> tuple[Study, ...]:
+    """Return those that go beyond the paper."""
+    return (
+        Study(
+            "beyond-models",
+            "Every model in the paper's setting",
+            "elements E = K",
+            100,
+            tuple(
+                setting
+                for setting in _settings(_PAPERS[0], *_PAPERS)
+                if start_of(setting.method) in _ONE and model_of(setting.method) != "Sigma-GIRL"
+            ),
         ),
-    ),
-    Study(
-        "beyond-elements",
-        "Every model and start: number of intents",
-        "elements E = K",
-        20,
-        tuple(setting for e in range(2, 9) for setting in _settings(e, e, 0.1)),
-    ),
-    Study(
-        "beyond-wind",
-        "Every model and start: wind",
-        "wind w",
-        20,
-        tuple(setting for w in (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3) for setting in _settings(w, 3, w)),
-    ),
-)
-"""Those that go beyond the paper."""
+        Study(
+            "beyond-elements",
+            "Every model and start: number of intents",
+            "elements E = K",
+            20,
+            tuple(setting for e in range(2, 9) for setting in _settings(e, e, 0.1)),
+        ),
+        Study(
+            "beyond-wind",
+            "Every model and start: wind",
+            "wind w",
+            20,
+            tuple(setting for w in (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3) for setting in _settings(w, 3, w)),
+        ),
+    )
 
 
-STUDIES: Mapping[str, Study] = MappingProxyType(
-    {study.name: study for study in (*PAPER_STUDIES, *MODEL_STUDIES, *BEYOND_STUDIES)}
-)
+class _StudyTable(Mapping[str, Study]):
+    """Studies by name, built when one is first looked up."""
+
+    @cached_property
+    def _studies(self) -> dict[str, Study]:
+        return {study.name: study for study in (*_paper_studies(), *_model_studies(), *_beyond_studies())}
+
+    def __getitem__(self, name: str) -> Study:
+        return self._studies[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._studies)
+
+    def __len__(self) -> int:
+        return len(self._studies)
+
+
+STUDIES: Mapping[str, Study] = _StudyTable()
 """Studies by the name that `limiirl reproduce` knows them by."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -339,7 +354,11 @@ def choose(names: Sequence[str]) -> tuple[Study, ...]:
     unknown = [name for name in names if name not in STUDIES and name not in groups]
     if unknown or not names:
         wrong = f"there is no study named {unknown[0]!r}" if unknown else "none was named"
-        raise InvalidParameter(f"Choose among {', '.join(STUDIES)}, {', '.join(GROUPS)} and all; {wrong}.")
+        raise InvalidParameter(
+            f"studies must be among {', '.join(STUDIES)}, {', '.join(GROUPS)} and all; {wrong}.",
+            parameter="studies",
+            value=unknown[0] if unknown else None,
+        )
     wanted = {study for name in names for study in groups.get(name, (name,))}
     return tuple(study for name, study in STUDIES.items() if name in wanted)
 
@@ -359,7 +378,11 @@ def tasks(studies: Iterable[Study], repeats: int | None = None) -> Iterator[tupl
     (50, 181)
     """
     if repeats is not None and (isinstance(repeats, bool) or repeats < 1):
-        raise InvalidParameter(f"repeats must be at least 1; got {repeats!r}. It is the number of worlds.")
+        raise InvalidParameter(
+            f"repeats must be at least 1; got {repeats!r}. It is the number of worlds.",
+            parameter="repeats",
+            value=repeats,
+        )
     wanted = {study.name: (study, study.repeats if repeats is None else repeats) for study in studies}
     most = max((n for _, n in wanted.values()), default=0)
     for seed in range(most):

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidParameter, LimiirlWarning
-from limiirl.experiments.drivers import DriverResults, DriverRow
-from limiirl.experiments.drivers_trial import DESTINATION_METHODS, DriverData, Trial, driver_mixture
+from limiirl.experiments import DESTINATION_METHODS, DriverData, DriverExample, DriverResults, DriverRow
 from limiirl.metrics import Interval
-from limiirl.mixture import IntentMixture
 from limiirl.report.document import Report
 from limiirl.report.roads.styles import drivers_page, example_forecasts, view_of_mixture
 from limiirl.report.roads.view import DriversView
 from limiirl.report.tables import Cell, Column, Content, Table
-from limiirl.roads.features import choose
+from limiirl.roads import choose_features
 
 STARTS: Mapping[str, str] = {
     "hard clusters (k-means)": "k-means, MLE",
@@ -45,58 +40,37 @@ _SETTINGS = {
     "n_routes": "test trips whose routes are predicted",
     "device": "where the models computed",
 }
-_SHOWN = 2000
 _EXAMPLES = 3
 
 
-def experiment_report(data: DriverData, results: DriverResults) -> Report:
+def experiment_report(data: DriverData, results: DriverResults, example: DriverExample) -> Report:
     """Return the page of a driver experiment: the table of the paper, and the best ensembles of three starts."""
-    return drivers_page(experiment_view(data, results))
+    return drivers_page(experiment_view(data, results, example))
 
 
-def experiment_view(data: DriverData, results: DriverResults) -> DriversView:
+def experiment_view(data: DriverData, results: DriverResults, example: DriverExample) -> DriversView:
     """Return what the page of a driver experiment shows.
 
-    Words and maps are of the test trips of the split whose hard start explains its training trips best; the forecasts
-    are by the model that is given destinations.
+    Words and maps are of the trips of the example; the forecasts are by the model that is given destinations.
     """
-    plan, gamma = results.plan, results.plan.gammas[0]
-    best = results.best(STARTS["hard clusters (k-means)"], gamma)
-    ensembles = {start: results.best(method, gamma, best.split).ensemble for start, method in STARTS.items()}
-    shown = data.split(plan, best.split)[1][:_SHOWN]
-    mixture = _restored(data, results, Trial(best.split, best.method, gamma), shown)
-    bound = list(DESTINATION_METHODS)[-1]
-    guide = _restored(data, results, Trial(best.split, bound, 1.0), data.split(plan, best.split)[0])
+    plan, gamma, split, trips = results.plan, results.plan.gammas[0], example.split, example.trips
+    ensembles = {start: results.best(method, gamma, split).ensemble for start, method in STARTS.items()}
     facts = {_SETTINGS.get(name, name): _said(value) for name, value in plan.as_dict().items()}
     # Styles of the model that forecasts are not those of the page, so that their probabilities go unnamed.
     forecasts = [
-        replace(found, intents=np.empty(0)) for found in example_forecasts(data.network, guide, shown, _EXAMPLES)
+        replace(forecast, intents=np.empty(0))
+        for forecast in example_forecasts(data.network, example.guide, trips, _EXAMPLES)
     ]
-    view = view_of_mixture(data.network, choose(plan.features), ensembles, mixture, shown)
+    view = view_of_mixture(data.network, choose_features(plan.features), ensembles, example.mixture, trips)
     return replace(
         view,
         title="Drivers: styles, routes and forecasts",
         facts=facts,
         forecasts=forecasts,
         trained=False,
-        source=f"All starts are of split {best.split}, the one whose hard start explains its training trips best.",
+        source=f"All starts are of split {split}, the one whose hard start explains its training trips best.",
         tables=[_table(results, to_destination=False), _table(results, to_destination=True)],
     )
-
-
-def _restored(data: DriverData, results: DriverResults, trial: Trial, demos: Demonstrations) -> IntentMixture:
-    """Return the mixture of a trial as it was fitted, with the memberships of some trips."""
-    found = [record for record in results.of(trial.method, trial.gamma) if record.split == trial.split]
-    if not found:
-        raise InvalidParameter(
-            f"The trial of {trial.method!r} in split {trial.split} has not been run. Run the experiment to its end."
-        )
-    record = found[0]
-    mixture = driver_mixture(results.plan, trial).set_params(init=record.ensemble, max_iter=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LimiirlWarning)  # nothing is learned here, and what was has been told
-        fitted: IntentMixture = mixture.fit(data.mdp(results.plan, trial), demos)
-    return fitted
 
 
 def _table(results: DriverResults, *, to_destination: bool) -> Table:

@@ -1,7 +1,4 @@
-"""The sections that go beyond the paper: every model of behaviour with every start, on the same worlds.
-
-Every model of behaviour and every start in tables: scores, paired tests, the gap to supervision, and time.
-"""
+"""Sections beyond the paper: every model with every start on the same worlds, in figures and tables."""
 
 from __future__ import annotations
 
@@ -11,10 +8,25 @@ from dataclasses import replace
 import numpy as np
 
 from limiirl._typing import FloatArray
-from limiirl.experiments.claims import BASELINE, HARD, HOLDS, N_HEADLINES, NEAR, SUPERVISED, at_most, gap, symbol
-from limiirl.experiments.results import TIES, Results
-from limiirl.experiments.spec import BASE, Point
-from limiirl.experiments.studies import BEYOND_MODELS, BEYOND_STARTS, model_of, start_of
+from limiirl.experiments import (
+    BASE,
+    BASELINE,
+    BEYOND_MODELS,
+    BEYOND_STARTS,
+    HARD,
+    HOLDS,
+    N_HEADLINES,
+    NEAR,
+    SUPERVISED,
+    TIES,
+    Point,
+    Results,
+    at_most,
+    gap,
+    model_of,
+    start_of,
+    symbol,
+)
 from limiirl.report.document import Figure, Fold, Section
 from limiirl.report.figures import by_model, by_start, quality
 from limiirl.report.studies.sections import callouts, counted_worlds, figure

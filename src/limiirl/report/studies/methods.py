@@ -1,17 +1,21 @@
-"""How a run was made, in a paragraph that can go into a paper, with versions, seeds and commands.
-
-What a reader must know who has not read the paper: the worlds, the models, the starts and the measures.
-"""
+"""The introduction and the methods of a report: worlds, models, starts and measures; versions, seeds and commands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from limiirl.experiments.problem import with_agents
-from limiirl.experiments.results import Results
-from limiirl.experiments.spec import AGENT_WORLDS, FULL_GMM, SUPERVISED, Spec
-from limiirl.experiments.studies import ML_IRL, model_of, start_of
+from limiirl.experiments import (
+    AGENT_WORLDS,
+    FULL_GMM,
+    ML_IRL,
+    TRUE_LABELS,
+    Results,
+    Spec,
+    model_of,
+    start_of,
+    with_agents,
+)
 from limiirl.mixture import IntentMixture
 from limiirl.report.document import Code, Facts, Fold, Item, Section, Text
 
@@ -139,7 +143,7 @@ _STARTS = {
     "random_rewards": "*Random rewards* are uniform within the model's bounds, on [-10, 0] where it has none, with "
     "Dirichlet weights, as in the paper.",
     "random": "*Random responsibilities* are uniform on the simplex, followed by an M-step.",
-    SUPERVISED: "*Supervised* is one M-step on the true labels.",
+    TRUE_LABELS: "*Supervised* is one M-step on the true labels.",
 }
 _COUNTS = "discounted feature counts of the demonstrations"
 _MEANS = {

@@ -1,7 +1,4 @@
-"""The paper's box plots with other models of behaviour: ML-IRL in ElementWorld, Sigma-GIRL on agents.
-
-The scores of other models for a terminal: a block a measure, methods down and settings across.
-"""
+"""The sections of other models: ML-IRL in ElementWorld and Sigma-GIRL on agents, for the page and for a terminal."""
 
 from __future__ import annotations
 
@@ -10,10 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from limiirl._typing import FloatArray
-from limiirl.experiments.claims import RANDOM, SUPERVISED, UNIFORM
-from limiirl.experiments.results import MEASURES, Results
-from limiirl.experiments.spec import Point
-from limiirl.experiments.studies import ML_IRL
+from limiirl.experiments import MEASURES, ML_IRL, RANDOM, SUPERVISED, UNIFORM, Point, Results
 from limiirl.report.document import Figure, Fold, Section, Text
 from limiirl.report.figures import boxes, counted, sweep
 from limiirl.report.studies.beyond import methods_at, paper_point

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
+from limiirl._progress import Progress
 from limiirl.errors import InvalidFile
-from limiirl.experiments.claims import CAUSAL_GEVD, FAILS, HOLDS, MARGINS, N_HEADLINES, OPEN, Finding, findings
-from limiirl.experiments.results import Results
-from limiirl.experiments.spec import Study
-from limiirl.experiments.store import Store
-from limiirl.experiments.studies import GROUPS, STUDIES, SWEEPS, choose
-from limiirl.experiments.trial import Record
+from limiirl.experiments import (
+    CAUSAL_GEVD,
+    FAILS,
+    GROUPS,
+    HOLDS,
+    MARGINS,
+    N_HEADLINES,
+    OPEN,
+    STUDIES,
+    SWEEPS,
+    Finding,
+    Record,
+    Results,
+    Store,
+    Study,
+    WorldExample,
+    findings,
+)
 from limiirl.report.document import Fold, Item, Report, Section
 from limiirl.report.page import write
 from limiirl.report.studies.beyond import beyond_section, quality_section, setting_section
@@ -48,8 +60,6 @@ _TEXTS: dict[str, Callable[[Results], str]] = {
     "sigma-girl": models_text,
     **dict.fromkeys(GROUPS["beyond"], beyond_text),
 }
-# Options whose next word is no study.
-_WITH_VALUES = ("--out", "-o")
 _RULE = (
     "One method is below another where both paired tests, Student's and Wilcoxon's, say so with p < 0.01 over the "
     "worlds that both have; in sweeps the mean over all points of a world counts. Two are on par where the 99 % "
@@ -60,29 +70,27 @@ _RULE = (
 )
 
 
-def gather(store: Store, studies: Sequence[Study] | None = None) -> list[Results]:
+def gather(store: Store[Record], studies: Sequence[Study] | None = None) -> list[Results]:
     """Return the results of those studies of which the store has a world in every setting."""
     records = store.read()
-    found = [Results.of(study, records) for study in (studies or STUDIES.values())]
-    tried = {results.study.name for results in found if results.seeds}
-    # The box plots are of Table 1's own trials: with the table they are told already.
-    return [r for r in found if r.seeds and not (r.study.name == "boxplots" and "table1" in tried)]
+    results = [Results.of(study, records) for study in (studies or STUDIES.values())]
+    tried = {one.study.name for one in results if one.seeds}
+    # The box plots are of Table 1's own trials: the section of the table has them.
+    results = [one for one in results if one.seeds and not (one.study.name == "boxplots" and "table1" in tried)]
+    examples = {one.study.name: store.example(one.study.name) for one in results}
+    return [
+        one if (content := examples[one.study.name]) is None else replace(one, example=WorldExample.from_dict(content))
+        for one in results
+    ]
 
 
-def asked(store: Store) -> Sequence[Study] | None:
-    """Return the studies that the calls noted in a store asked for, None if they name none.
+def requested(store: Store[Record]) -> Sequence[Study] | None:
+    """Return the studies that the runs into a store requested, None if there are none.
 
     Trials of one study may make up another: the sweep over the wind has all box plots' trials, at the paper's wind.
     """
-    known = {*STUDIES, *GROUPS, "all"}
-    names = [
-        word
-        for run in store.runs()
-        for before, word in pairwise(shlex.split(str(run["command"])))
-        # A folder may have the name of a study.
-        if word in known and before not in _WITH_VALUES
-    ]
-    return choose(names) if names else None
+    names = set(store.studies())
+    return [study for name, study in STUDIES.items() if name in names] or None
 
 
 def title_of(results: Sequence[Results]) -> str:
@@ -98,13 +106,15 @@ def title_of(results: Sequence[Results]) -> str:
     return "Multiple intents with other models of behaviour" if only else "Multiple intents: the paper's experiments"
 
 
-def run_report(store: Store, title: str | None = None) -> Report:
+def run_report(store: Store[Record], title: str | None = None) -> Report:
     """Return the report of the studies that were run into a store; the title is by default of what they are."""
-    results = gather(store, asked(store))
+    results = gather(store, requested(store))
     if not results:
         raise InvalidFile(
             f"{store.folder} has no world in which every setting of one of our studies was tried, and the "
-            "report is of these. Run `limiirl reproduce` on it. For a study of your own, compose one of limiirl.report."
+            "report is of these. Run `limiirl reproduce` on it. For a study of your own, compose a report with "
+            "limiirl.report.",
+            value=str(store.folder),
         )
     said = [(found, finding) for found in results for finding in findings(found)]
     sections = [terms_section(results)]
@@ -202,16 +212,16 @@ def _highlights(results: Sequence[Results]) -> dict[str, object]:
 
 
 def write_run(
-    store: Store,
+    store: Store[Record],
     folder: str | PathLike[str],
     title: str | None = None,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Path:
     """Write the report of a run, and return its page."""
     return write(run_report(store, title), folder, progress)
 
 
-def told_in_text(store: Store, studies: Sequence[Study]) -> str:
+def summarise_run(store: Store[Record], studies: Sequence[Study]) -> str:
     """Return the scores of those studies that have a table, and the verdicts on what was claimed, for a terminal."""
     lines: list[str] = []
     told: set[Callable[[Results], str]] = set()

@@ -1,22 +1,28 @@
-"""The sections of a report, one for each study: what was asked, what came out, and what the paper says of it.
-
-One world looked into: its demonstrations, what was learned from them, and how EM got there.
-"""
+"""The sections of a report, one per study: the question, the results, and what the paper says of it."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
-from limiirl._typing import FloatArray
-from limiirl.experiments.claims import FAILS, HARD, HOLDS, RANDOM, SUPERVISED, Finding, findings
-from limiirl.experiments.problem import Problem, make_problem
-from limiirl.experiments.results import MEASURES, TABLE1, TIES, Results
-from limiirl.experiments.spec import METHODS
-from limiirl.experiments.studies import EARLY_STOPS, PAPER_LENGTH
-from limiirl.experiments.trial import restore
-from limiirl.metrics import gevd
-from limiirl.mixture import IntentMixture
+from limiirl._typing import FloatArray, IntArray
+from limiirl.experiments import (
+    EARLY_STOPS,
+    FAILS,
+    HARD,
+    HOLDS,
+    MEASURES,
+    METHODS,
+    PAPER_LENGTH,
+    RANDOM,
+    SUPERVISED,
+    TABLE1,
+    TIES,
+    Finding,
+    Results,
+    WorldExample,
+    findings,
+)
 from limiirl.report.document import Callout, Figure, Fold, Grid, Section, Text, Verdict
 from limiirl.report.figures import (
     Drawn,
@@ -177,72 +183,38 @@ def margin_section(results: Results) -> Section:
     )
 
 
-def typical_seed(results: Results) -> int | None:
-    """Return the seed of the world to look into, None where no trial succeeded.
-
-    Of the worlds in which the two starts lead to different GEVDs, or of all where there is none, it is that in which
-    the warm start's is nearest to its median.
-    """
-    warm, random = (results.values(method, PAPER_LENGTH, "gevd") for method in (HARD, RANDOM))
-    known = np.isfinite(warm)
-    if not known.any():
-        return None
-    apart = known & (np.abs(random - warm) > TIES["gevd"])
-    chosen = np.flatnonzero(apart if apart.any() else known)
-    distance = np.abs(warm[chosen] - np.median(warm[known]))
-    return results.seeds[int(chosen[np.argmin(distance)])]
-
-
 def inside_section(results: Results) -> Section | None:
     """Return a look into one world, the typical one; None where there is nothing to look at."""
-    chosen = typical_seed(results)
-    if chosen is None:
+    example = results.example
+    if example is None:
         return None
-    record, spec = results.record(HARD, PAPER_LENGTH, chosen), results.study.spec(HARD, PAPER_LENGTH)
-    if record is None or spec is None or record.thetas is None:
-        return None
-    problem, mixture = make_problem(spec, chosen), restore(spec, record)
     return Section(
         "Inside one world",
-        [
-            _walks(problem, mixture),
-            *_learned(problem, mixture),
-            *_flows(results, chosen, problem),
-            _traces(results, chosen),
-        ],
-        lead=f"The world with seed {chosen}: an ordinary one for {HARD}, in which {RANDOM} end elsewhere where "
+        [_walks(example), *_learned(example), *_flows(example), _traces(results, example.seed)],
+        lead=f"The world with seed {example.seed}: an ordinary one for {HARD}, in which {RANDOM} end elsewhere where "
         "there is such a world. Intent k follows element k + 1.",
     )
 
 
-def _names(n: int) -> list[str]:
-    return [f"intent {k}" for k in range(n)]
-
-
-def _walks(problem: Problem, mixture: IntentMixture) -> Grid:
+def _walks(example: WorldExample) -> Grid:
     """Return the world with the demonstrations, coloured by the true and by the learned intents."""
     drawings = []
-    for name, title, labels in (("walks-true", "true", problem.labels), ("walks-learned", "learned", mixture.labels_)):
+    demos, true = example.demos, np.array(example.labels)
+    steps = np.repeat(np.arange(len(demos)), np.diff(demos.offsets))
+    for title, labels in (("true", true), ("learned", example.learned_labels)):
 
-        def draw(labels: object = labels) -> Drawing:
+        def draw(labels: IntArray = labels) -> Drawing:
             drawing = Drawing(figsize=(NARROW, NARROW))  # cells are square: more height would need more width
-            problem.world.plot(ax=drawing.add_subplot(), demos=problem.demos, labels=labels)  # type: ignore[arg-type]
+            example.world.plot(ax=drawing.add_subplot(), demos=demos, labels=labels)
             return drawing
 
-        counts = ", ".join(f"{np.sum(labels == k)} of intent {k}" for k in range(problem.truth.n_intents))
-        ends = problem.demos.offsets
-        steps = np.repeat(np.arange(len(problem.demos)), np.diff(ends))
-        data = {
-            "demo": steps.tolist(),
-            "state": problem.demos.states.tolist(),
-            "intent": np.asarray(labels)[steps].tolist(),
-        }
-        alt = f"The unrolled world, with {len(problem.demos)} walks coloured by the {title} intents: {counts}."
+        counts = ", ".join(f"{np.sum(labels == k)} of intent {k}" for k in range(len(example.true_weights)))
+        data = {"demo": steps.tolist(), "state": demos.states.tolist(), "intent": labels[steps].tolist()}
         drawings.append(
             Figure(
-                name,
+                f"walks-{title}",
                 f"Demonstrations by {title} intent",
-                alt,
+                f"The unrolled world, with {len(demos)} walks coloured by the {title} intents: {counts}.",
                 f"Coloured by the {title} intents: {counts}.",
                 draw,
                 data,
@@ -251,48 +223,42 @@ def _walks(problem: Problem, mixture: IntentMixture) -> Grid:
     return Grid(drawings)
 
 
-def _learned(problem: Problem, mixture: IntentMixture) -> list[Figure]:
-    names = _names(problem.truth.n_intents)
-    features = list(problem.world.mdp.feature_names)
+def _learned(example: WorldExample) -> list[Figure]:
+    names = [f"intent {k}" for k in range(len(example.true_weights))]
     return [
         figure(
             "rewards",
             "Rewards of each intent",
             "Learned rewards beside the true ones. MaxEnt's walkers are noisy where the true ones are not, so its "
             "rewards are smaller; which element is cheap is what decides.",
-            rewards(mixture.thetas_, features, problem.truth.thetas, names),
+            rewards(np.array(example.thetas), example.feature_names, np.array(example.true_thetas), names),
         ),
         figure(
             "responsibilities",
             "Who follows which intent",
-            "One strip a demonstration, sorted by its true intent: how sure the mixture is.",
-            responsibilities(mixture.responsibilities_, problem.labels, names),
+            "One strip per demonstration, sorted by its true intent: how sure the mixture is.",
+            responsibilities(np.array(example.responsibilities), np.array(example.labels), names),
         ),
         figure(
             "shares",
             "Shares of the intents",
             "True and learned.",
-            shares(problem.truth.weights, mixture.weights_, names),
+            shares(np.array(example.true_weights), np.array(example.weights), names),
         ),
     ]
 
 
-def _flows(results: Results, seed: int, problem: Problem) -> list[Figure | Grid]:
+def _flows(example: WorldExample) -> list[Figure | Grid]:
     """Return how GEVD pairs learned with true rewards, for the warm and for the random start."""
-    drawn = []
-    for method in (HARD, RANDOM):
-        record, spec = results.record(method, PAPER_LENGTH, seed), results.study.spec(method, PAPER_LENGTH)
-        if record is None or spec is None or record.thetas is None:
-            continue
-        found = gevd(problem.world.mdp, problem.truth, restore(spec, record).ensemble_)
-        drawn.append(
-            figure(
-                f"flow-{spec.init.replace('_', '-')}",
-                f"GEVD flow, {method}",
-                f"Learned rewards (left) paired with true ones (right) at the least expected loss: {found.value:.3g}.",
-                flow(found.flow, found.evd, found.value),
-            )
+    drawn = [
+        figure(
+            f"flow-{found.init.replace('_', '-')}",
+            f"GEVD flow, {method}",
+            f"Learned rewards (left) paired with true ones (right) at the least expected loss: {found.value:.3g}.",
+            flow(np.array(found.flow), np.array(found.evd), found.value),
         )
+        for method, found in example.flows.items()
+    ]
     return [Grid(drawn)] if drawn else []
 
 

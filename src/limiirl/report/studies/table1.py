@@ -6,10 +6,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from limiirl.experiments.claims import RANDOM, SUPERVISED
-from limiirl.experiments.results import MEASURES, NAMES, TABLE1, TARGETS, Results, verdict
-from limiirl.experiments.spec import METHODS, Point
-from limiirl.experiments.studies import EARLY_STOPS, FIXED_LENGTH, PAPER_LENGTH, WARM
+from limiirl.experiments import (
+    EARLY_STOPS,
+    FIXED_LENGTH,
+    MEASURES,
+    METHODS,
+    NAMES,
+    PAPER_LENGTH,
+    RANDOM,
+    SUPERVISED,
+    TABLE1,
+    TARGETS,
+    WARM,
+    Point,
+    Results,
+    verdict,
+)
 from limiirl.metrics import Comparison
 from limiirl.report.tables import Cell, Column, Mark, Table
 
