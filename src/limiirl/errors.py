@@ -87,13 +87,13 @@ class ConformanceError(LimiirlError):
 
     Attributes
     ----------
-    failures : tuple
-        One `limiirl.testing.Failure` for each line of the message.
+    failures : dict of str
+        The message of each check that fails, by the name of the check.
     """
 
-    def __init__(self, message: str, failures: tuple[object, ...] = ()) -> None:
+    def __init__(self, message: str, failures: dict[str, str] | None = None) -> None:
         super().__init__(message)
-        self.failures = failures
+        self.failures = failures or {}
 
 
 class LimiirlWarning(UserWarning):

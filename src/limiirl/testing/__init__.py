@@ -1,6 +1,5 @@
-"""Whether a model of your own keeps the rules that mixtures rely on: `check_irl_model` says which it breaks."""
+"""Checks of the rules that mixtures rely on, for a model of your own: `check_irl_model` lists those that it breaks."""
 
-from limiirl.testing.conformance import Check, Report, check_irl_model, checks
-from limiirl.testing.rules import Failure
+from limiirl.testing.conformance import Case, Check, ConformanceReport, cases, check_irl_model, checks
 
-__all__ = ["Check", "Failure", "Report", "check_irl_model", "checks"]
+__all__ = ["Case", "Check", "ConformanceReport", "cases", "check_irl_model", "checks"]

@@ -1,93 +1,578 @@
-"""`check_irl_model`: whether a single-intent model keeps the rules that mixtures rely on."""
+"""Checks of a model of a single intent: plain functions that raise `AssertionError` where a rule is broken.
+
+Each takes a `Case`, a model with a small problem. `checks` lists those that apply, `check_irl_model` runs them.
+"""
 
 from __future__ import annotations
 
+import copy
+import pickle
+import tempfile
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
 
-from limiirl.errors import ConformanceError, InvalidParameter
-from limiirl.irl import PARAMETERS, REQUIRED
-from limiirl.testing import rules
-from limiirl.testing.rules import (
-    Failure,
-    Problem,
-    Rule,
-    Trial,
-    Unmet,
-    fit_returns_theta,
-    given,
-    log_prob_is_a_matrix,
-    problems,
-)
+import numpy as np
+from sklearn.base import clone
 
-# Without these on a problem, the rules that follow would only say the same again.
-_GATES = (Rule(fit_returns_theta), Rule(log_prob_is_a_matrix))
-_RULES = (
-    *rules.PARAMETER_RULES,
+from limiirl._typing import FloatArray
+from limiirl.demos import Demonstrations, simulate
+from limiirl.errors import ConformanceError, InvalidParameter, LimiirlError
+from limiirl.irl import MODELS, PARAMETERS, REQUIRED, make_problem
+from limiirl.mdp import MDP
+from limiirl.mixture import IntentMixture
+
+# Log-probabilities of a demonstration under two fits that should be the same: optimisers stop where they like.
+_SAME_FIT = 1e-3
+# The same sums, added up in another order.
+_ROUNDING = 1e-9
+# A mean log-likelihood that should not be lower than another.
+_NOT_WORSE = 1e-6
+# Where a model has no bounds, a cluster that nothing contradicts drives rewards far out.
+_FAR = 1000.0
+_N_EACH, _LONGEST = 12, 6
+_STORE = "Let __init__ do nothing but self.name = name for each parameter; check values in fit."
+_WEIGHTS = "Maximise sum_i weights_i log_prob_i / sum_i weights_i, and let weights enter nowhere else."
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A model on a problem; every question is asked of a fresh copy of the model.
+
+    Attributes
+    ----------
+    name : str
+    mdp : MDP or None
+    demos : Demonstrations
+    model : object
+    complete : Demonstrations or None
+        Every trajectory that ends in a terminal state, where they are few; then all moves are certain and all start
+        in one state, so that the probability of a trajectory is that of its actions.
+    """
+
+    name: str
+    mdp: Any
+    demos: Any
+    model: Any = None
+    complete: Demonstrations | None = None
+
+    def fresh(self) -> Any:
+        """Return an unfitted copy; what `clone` cannot copy breaks a rule of its own."""
+        try:
+            return clone(self.model)
+        except (RuntimeError, TypeError):
+            return copy.deepcopy(self.model)
+
+    def rng(self) -> np.random.Generator:
+        """Return the same random numbers for every check."""
+        return np.random.default_rng(20)
+
+    def weights(self) -> FloatArray:
+        """Return weights (N,), all different and none zero."""
+        return self.rng().uniform(0.2, 1.0, len(self.demos))
+
+    def fit(self, **arguments: Any) -> tuple[Any, FloatArray]:
+        """Return a fresh model and the theta (d,) that it fits."""
+        model = self.fresh()
+        return model, np.asarray(model.fit(self.mdp, self.demos, **arguments), dtype=np.float64)
+
+    def log_prob(self, model: Any, thetas: FloatArray, demos: Any = None) -> FloatArray:
+        """Return log-probabilities (N, K)."""
+        demos = self.demos if demos is None else demos
+        return np.asarray(model.log_prob(self.mdp, np.atleast_2d(thetas), demos), dtype=np.float64)
+
+    def bounds(self, d: int) -> tuple[FloatArray, FloatArray]:
+        """Return the model's bounds, lower (d,) and upper (d,), infinite where it has none."""
+        bounds = getattr(self.model, "bounds", None)
+        lower, upper = np.broadcast_to(np.array([np.nan] * 2 if bounds is None else bounds, dtype=float), (d, 2)).T
+        return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
+
+    def nearby(self, theta: FloatArray, n: int) -> FloatArray:
+        """Return other parameters (n, d) that the model allows."""
+        return np.clip(theta + 0.3 * self.rng().normal(size=(n, theta.size)), *self.bounds(theta.size))
+
+    def objective(self, model: Any, theta: FloatArray, weights: FloatArray) -> float:
+        """Return the weighted mean log-likelihood, less the model's penalty if it has one."""
+        penalty = make_problem(model, self.mdp, self.demos).penalty(theta[None])
+        return float(weights @ self.log_prob(model, theta)[:, 0] / weights.sum()) - penalty / len(self.demos)
+
+    def expect_same_fit(
+        self, model: Any, theta: FloatArray, other: Any, what: str, which: Any = slice(None), remedy: str = _WEIGHTS
+    ) -> None:
+        """Compare the demonstrations' log-probabilities under two parameters."""
+        log_p = self.log_prob(model, np.array([theta, np.asarray(other, dtype=np.float64)]))[which]
+        with np.errstate(invalid="ignore"):  # -inf is equal to itself
+            apart = np.where(log_p[:, 0] == log_p[:, 1], 0.0, np.abs(log_p[:, 0] - log_p[:, 1])).max(initial=0.0)
+        expect(apart <= _SAME_FIT, f"the same fit {what}", f"log-probabilities that differ by {apart:.2g}", remedy)
+
+    def mixture(self) -> IntentMixture:
+        """Return a mixture of two intents, fitted."""
+        return IntentMixture(n_intents=2, irl=self.fresh(), random_state=0, max_iter=10).fit(self.mdp, self.demos)
+
+
+def expect(condition: Any, expected: str, got: Any, remedy: str) -> None:
+    """Raise `AssertionError` unless a condition holds."""
+    if not condition:
+        _fail(expected, got, remedy)
+
+
+def _fail(expected: str, got: Any, remedy: str) -> NoReturn:
+    raise AssertionError(f"expected {expected}; got {got}. {remedy}") from None
+
+
+# Three layers between the start, 0, and the goal, 5, with a short cut; two actions in each of four states, where one in
+# five moves goes where the other action leads; a ring of four states.
+_PHI = [[0.0, 0.0], [1.0, 0.2], [0.3, 1.0], [0.8, 0.5], [0.1, 0.9], [0.5, 0.0]]
+
+
+def cases() -> list[Case]:
+    """Return the problems: certain moves, uncertain ones, discounted ones with cycles, and features on actions.
+
+    Examples
+    --------
+    >>> [case.name for case in cases()]
+    ['deterministic', 'stochastic', 'discounted', 'action_features']
+    """
+    layers = MDP.from_edges(
+        [0, 0, 0, 1, 1, 2, 2, 3, 4], [1, 2, 5, 3, 4, 3, 4, 5, 5], p0=[1, 0, 0, 0, 0, 0], state_features=_PHI
+    )
+    slippery = MDP.from_edges(
+        np.repeat([0, 1, 2, 3], 4),
+        [1, 2, 1, 2, 3, 4, 3, 4, 3, 4, 3, 4, 4, 5, 4, 5],
+        action=np.tile([0, 0, 1, 1], 4),
+        prob=np.tile([0.8, 0.2, 0.2, 0.8], 4),
+        p0=[0.6, 0.1, 0.3, 0, 0, 0],
+        state_features=_PHI,
+    )
+    ring = MDP.from_edges(
+        [0, 0, 1, 1, 1, 2, 2, 3, 3, 3],
+        [1, 3, 0, 2, 4, 1, 3, 2, 0, 4],
+        p0=[0.5, 0, 0.5, 0, 0],
+        gamma=0.9,
+        state_features=_PHI[1:],
+    )
+    actions = slippery.replace(action_features=np.linspace(-0.5, 0.5, slippery.n_pairs)[:, None] ** 2 * [[1.0, -2.0]])
+    return [
+        Case("deterministic", layers, random_walks(layers, 1), complete=_all_trajectories(layers)),
+        Case("stochastic", slippery, random_walks(slippery, 2)),
+        Case("discounted", ring, random_walks(ring, 3)),
+        Case("action_features", actions, random_walks(actions, 4)),
+    ]
+
+
+def random_walks(mdp: MDP, seed: int) -> Demonstrations:
+    """Draw demonstrations of two stochastic policies, one after the other; those that arrive, where any do."""
+    rng = np.random.default_rng(seed)
+    parts = []
+    for _ in range(2):
+        policy = rng.gamma(1.0, size=mdp.n_pairs) + 0.1
+        policy /= np.bincount(mdp.pair_state, weights=policy, minlength=mdp.n_states)[mdp.pair_state]
+        drawn = simulate(mdp, policy, 20 * _N_EACH, rng, max_length=_LONGEST)
+        arrived = np.flatnonzero(mdp.terminal[drawn.last_states])
+        parts.append(drawn[arrived[:_N_EACH] if arrived.size else np.arange(_N_EACH)])
+    return Demonstrations.concat(parts)
+
+
+def _all_trajectories(mdp: MDP) -> Demonstrations:
+    """Return every trajectory of an MDP without cycles that ends in a terminal state."""
+
+    def extend(states: list[int], actions: list[int]) -> Iterator[tuple[list[int], list[int]]]:
+        if mdp.terminal[states[-1]]:
+            yield states, actions
+        for edge in range(mdp.out_ptr[states[-1]], mdp.out_ptr[states[-1] + 1]):
+            yield from extend([*states, int(mdp.dst[edge])], [*actions, int(mdp.act[edge])])
+
+    listed = [path for start in np.flatnonzero(mdp.p0) for path in extend([int(start)], [])]
+    return Demonstrations.from_lists([states for states, _ in listed], [actions for _, actions in listed])
+
+
+# Parameters: scikit-learn's, which let a mixture copy a model and a worker receive it.
+
+
+def _same_parameters(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(
+        value is other[name] or bool(np.array_equal(np.asarray(value, object), np.asarray(other[name], object)))
+        for name, value in one.items()
+    )
+
+
+def parameters_round_trip(case: Case) -> None:
+    """get_params, set_params and clone agree."""
+    model, params = case.model, case.model.get_params(deep=False)
+    try:
+        twin = clone(model)
+    except (RuntimeError, TypeError) as error:
+        _fail("clone(model) to succeed", f"{type(error).__name__}: {error}", _STORE)
+    expect(type(twin) is type(model), "clone(model) to be of the same class", type(twin).__name__, _STORE)
+    cloned, copied = twin.get_params(deep=False), {name: clone(value, safe=False) for name, value in params.items()}
+    same = _same_parameters(cloned, copied) or _same_parameters(cloned, params)
+    expect(same, f"the parameters {params} of a clone", cloned, _STORE)
+    remedy = "Return self; sklearn.base.BaseEstimator does all of this."
+    returned = twin.set_params(**params)
+    expect(returned is twin, "set_params to return the model itself", type(returned).__name__, remedy)
+    try:
+        twin.set_params(no_such_parameter_=1)
+    except ValueError:
+        return
+    _fail("set_params to refuse an unknown parameter", "no error", "Derive from sklearn.base.BaseEstimator.")
+
+
+def constructor_does_no_work(case: Case) -> None:
+    """The constructor stores what it is given, whatever it is, and nothing else."""
+    given = {name: object() for name in case.model.get_params(deep=False)}
+    try:
+        made = type(case.model)(**given)
+    except Exception as error:  # noqa: BLE001 (whatever a constructor raises is what the rule forbids)
+        _fail("a constructor that takes anything", f"{type(error).__name__}: {error}", _STORE)
+    changed = [name for name, value in given.items() if getattr(made, name, None) is not value]
+    expect(not changed, "each parameter stored as it is", f"a changed {', '.join(changed)}", _STORE)
+    more = sorted(set(vars(made)) - set(given))
+    expect(not more, "no attribute but the parameters before fit", ", ".join(more), _STORE)
+
+
+def pickles(case: Case) -> None:
+    """A worker process gets the same model."""
+    model, theta = case.fit()
+    remedy = "Define the class at the top of a module, and keep no open files, locks or lambdas in it."
+    try:
+        copied = pickle.loads(pickle.dumps(model))  # noqa: S301 (made in this very line, as joblib does)
+    except Exception as error:  # noqa: BLE001 (any error means that it cannot be sent)
+        _fail("a model that can be sent to a worker", f"{type(error).__name__}: {error}", remedy)
+    params = copied.get_params(deep=False)
+    expect(_same_parameters(params, model.get_params(deep=False)), "the same parameters in a worker", params, remedy)
+    remedy = "Keep what fit finds in attributes with a trailing underscore, not in a module's variables."
+    same = np.array_equal(case.log_prob(copied, theta), case.log_prob(model, theta))
+    expect(same, "the same log_prob in a worker", "another", remedy)
+
+
+# fit: the M-step of a mixture, which must repeat itself and never make things worse.
+
+
+def fit_returns_theta(case: Case) -> None:
+    """The parameters come as one vector of finite numbers."""
+    _, theta = case.fit()
+    shape = "a vector (d,) of at least one finite number"
+    remedy = "Return theta as a one-dimensional array; bounds keep a maximum from running away to infinity."
+    expect(theta.ndim == 1 and theta.size, shape, f"shape {theta.shape}", remedy)
+    expect(np.all(np.isfinite(theta)), shape, theta, remedy)
+    _, other = case.fit(weights=case.weights())
+    expect(other.shape == theta.shape, f"{theta.size} parameters for any weights", other.shape, remedy)
+
+
+def fit_respects_bounds(case: Case) -> None:
+    """Theta lies within `bounds`, from any start."""
+    _, theta = case.fit()
+    lower, upper = case.bounds(theta.size)
+    remedy = "Pass the bounds to the optimiser, or clip what it returns."
+    for fitted in (theta, case.fit(weights=case.weights(), start=case.nearby(theta, 1)[0])[1]):
+        out = np.flatnonzero((fitted < lower) | (fitted > upper))[:1]
+        expect(not out.size, f"theta within {case.model.bounds}", f"{fitted[out]} at parameter {out}", remedy)
+
+
+def fit_repeats_itself(case: Case) -> None:
+    """Equal questions get equal answers, also of a model that was fitted to something else in between."""
+    model, theta = case.fit()
+    remedy = "Seed what is random within fit, and begin from `start` or from a fixed point, not from the last fit."
+    expect(np.array_equal(case.fit()[1], theta), "the same bits from a second fit", "others", remedy)
+    model.fit(case.mdp, case.demos, weights=case.weights())
+    again = np.asarray(model.fit(case.mdp, case.demos))
+    expect(np.array_equal(again, theta), "the same bits after another fit of the same object", "others", remedy)
+
+
+def fit_leaves_inputs_alone(case: Case) -> None:
+    """Weights, start and the model's parameters are as before."""
+    given = {"weights": case.weights(), "start": case.nearby(case.fit()[1], 1)[0]}
+    model, copies = case.fresh(), {name: value.copy() for name, value in given.items()}
+    before = dict(model.get_params(deep=False))
+    model.fit(case.mdp, case.demos, **given)
+    for name, value in given.items():
+        expect(np.array_equal(value, copies[name]), f"{name} untouched", "other values", f"Work on a copy of {name}.")
+    after = model.get_params(deep=False)
+    remedy = "Write what fit finds to attributes with a trailing underscore."
+    expect(_same_parameters(before, after), f"the parameters {before} after fit", after, remedy)
+
+
+def fit_improves_on_its_start(case: Case) -> None:
+    """EM starts each M-step from the current reward; one that ends lower is lost."""
+    weights = case.weights()
+    model, theta = case.fit(weights=weights)
+    remedy = "Keep the best point seen, the start included. A model with a prior says so by FitProblem.penalty."
+    for start in (theta, *case.nearby(theta, 2)):
+        before = case.objective(model, start, weights)
+        after = case.objective(model, case.fit(weights=weights, start=start)[1], weights)
+        wanted = f"a mean log-likelihood of at least {before:.6g}, the start's"
+        expect(after >= before - _NOT_WORSE * (1.0 + abs(before)), wanted, f"{after:.6g}", remedy)
+
+
+def fit_beats_other_rewards(case: Case) -> None:
+    """No parameters nearby explain the weighted demonstrations better."""
+    weights = case.weights()
+    model, theta = case.fit(weights=weights)
+    best = case.objective(model, theta, weights)
+    remedy = "Check that fit maximises sum_i weights_i log_prob_i: its sign, its gradient, and that it ran long enough."
+    for other in case.nearby(theta, 8):
+        value = case.objective(model, other, weights)
+        got = f"{best:.6g}, and {value:.6g} at theta = {other.round(3)}"
+        expected = "fit to find the highest weighted log-likelihood"
+        expect(value <= best + _NOT_WORSE * (1.0 + abs(best)), expected, got, remedy)
+
+
+def order_of_demos_is_irrelevant(case: Case) -> None:
+    """Demonstrations are a set."""
+    order, weights = case.rng().permutation(len(case.demos)), case.weights()
+    model, theta = case.fit(weights=weights)
+    other = case.fresh().fit(case.mdp, case.demos[order], weights=weights[order])
+    what = "to the same demonstrations in another order"
+    case.expect_same_fit(model, theta, other, what, remedy="Let no demonstration count by its place.")
+
+
+# Weights, which in a mixture are responsibilities: how often a demonstration counts.
+
+
+def no_weights_are_equal_weights(case: Case) -> None:
+    """weights=None counts every demonstration once."""
+    other = case.fit(weights=np.ones(len(case.demos)))[1]
+    case.expect_same_fit(*case.fit(), other, "without weights as with weights of 1")
+
+
+def zero_weight_is_absence(case: Case) -> None:
+    """A demonstration of weight 0 might as well not be there."""
+    weights = case.weights()
+    weights[1::2] = 0.0
+    # The longest may determine the model's length, so it stays.
+    weights[int(np.argmax(getattr(case.demos, "lengths", np.zeros(weights.size))))] = 0.5
+    kept = np.flatnonzero(weights)
+    other = case.fresh().fit(case.mdp, case.demos[kept], weights=weights[kept])
+    what = "with demonstrations of weight 0 as without them"
+    case.expect_same_fit(*case.fit(weights=weights), other, what, kept)
+
+
+def scale_of_weights_is_irrelevant(case: Case) -> None:
+    """Weights say how demonstrations compare."""
+    model, theta = case.fit(weights=case.weights())
+    for factor in (0.01, 40.0):
+        other = case.fit(weights=factor * case.weights())[1]
+        case.expect_same_fit(model, theta, other, f"for weights as for {factor:g} times these")
+
+
+def weight_two_is_a_copy(case: Case) -> None:
+    """A demonstration of weight 2 counts as two of weight 1."""
+    index = np.arange(len(case.demos))
+    twice = index % 3 == 0
+    other = case.fresh().fit(case.mdp, case.demos[np.concatenate([index, index[twice]])])
+    what = "for weights of 2 as for demonstrations given twice"
+    case.expect_same_fit(*case.fit(weights=1.0 + twice), other, what)
+
+
+def fit_many_is_fit(case: Case) -> None:
+    """`fit_many` finds for each column of weights what `fit` finds for it alone, with and without starts."""
+    weights = np.column_stack([case.weights(), case.weights()[::-1] ** 2, np.ones(len(case.demos))])
+    model, theta = case.fit()
+    remedy = "Return one row for each column of weights, in their order."
+    for starts in (None, case.nearby(theta, 3)):
+        thetas = np.asarray(case.fresh().fit_many(case.mdp, case.demos, weights, starts))
+        expect(thetas.shape == (3, theta.size), f"thetas of shape {(3, theta.size)}", f"shape {thetas.shape}", remedy)
+        for k, row in enumerate(thetas):
+            _, alone = case.fit(weights=weights[:, k], start=None if starts is None else starts[k])
+            case.expect_same_fit(model, alone, row, f"from fit_many in row {k} as from fit")
+
+
+# log_prob: the E-step of a mixture, which compares intents demonstration by demonstration.
+
+
+def _expect_numbers(log_p: FloatArray) -> None:
+    bad = np.argwhere(np.isnan(log_p) | (log_p == np.inf))
+    remedy = "Sum in log space (scipy.special.logsumexp); a trajectory that is impossible has -inf."
+    expect(not len(bad), "numbers or -inf", f"{log_p[tuple(bad[0])] if len(bad) else 0} at {bad[:1].tolist()}", remedy)
+
+
+def _expect_equal(log_p: FloatArray, wanted: FloatArray, what: str, remedy: str) -> None:
+    same = log_p.shape == wanted.shape and np.allclose(log_p, wanted, rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True)
+    expect(same, what, "other numbers" if log_p.shape == wanted.shape else f"shape {log_p.shape}", remedy)
+
+
+def log_prob_is_a_matrix(case: Case) -> None:
+    """log_prob is (N, K), of numbers or -inf, also far out."""
+    model, theta = case.fit()
+    remedy = "Return a row for each demonstration and a column for each row of thetas, also where there is one."
+    for thetas in (theta[None], np.vstack([theta, case.nearby(theta, 2)])):
+        log_p, shape = case.log_prob(model, thetas), (len(case.demos), len(thetas))
+        expect(log_p.shape == shape, f"shape {shape}", f"shape {log_p.shape}", remedy)
+        _expect_numbers(log_p)
+    lower, upper = case.bounds(theta.size)
+    for corner in (np.maximum(lower, -_FAR), np.minimum(upper, _FAR)):
+        try:
+            log_p = case.log_prob(model, corner)
+        except LimiirlError:
+            continue  # a model may refuse what it cannot compute
+        _expect_numbers(log_p)
+
+
+def log_prob_columns_are_independent(case: Case) -> None:
+    """An intent's column does not depend on the intents beside it."""
+    model, theta = case.fit()
+    thetas = np.vstack([theta, case.nearby(theta, 2)])
+    together = case.log_prob(model, thetas)
+    alone = np.hstack([case.log_prob(model, one) for one in thetas])
+    remedy = "Normalise each intent by itself; a mixture compares them with its own weights."
+    _expect_equal(together, alone, "each column as for its theta alone", remedy)
+    _expect_equal(case.log_prob(model, thetas[::-1]), together[:, ::-1], "columns in the order of thetas", remedy)
+
+
+def log_prob_rows_follow_demos(case: Case) -> None:
+    """A demonstration's row goes where the demonstration goes, and does not depend on those beside it."""
+    model, theta = case.fit()
+    thetas = np.vstack([theta, case.nearby(theta, 1)])
+    whole, order = case.log_prob(model, thetas), case.rng().permutation(len(case.demos))
+    remedy = "Keep what depends on the data out of log_prob; fit may store it."
+    shuffled = case.log_prob(model, thetas, case.demos[order])
+    _expect_equal(shuffled, whole[order], "rows in the order of demonstrations", remedy)
+    half = order[: max(1, order.size // 2)]
+    part = case.log_prob(model, thetas, case.demos[half])
+    _expect_equal(part, whole[half], "the same rows for half the data", remedy)
+
+
+def log_prob_repeats_itself(case: Case) -> None:
+    """Equal questions get equal answers, whatever was fitted in between to the same demonstrations."""
+    model, theta = case.fit()
+    first = case.log_prob(model, theta)
+    remedy = "log_prob depends on its arguments and on the model's parameters, not on the last theta."
+    expect(np.array_equal(case.log_prob(model, theta), first), "the same bits from a second call", "others", remedy)
+    model.fit(case.mdp, case.demos, weights=case.weights())
+    _expect_equal(case.log_prob(model, theta), first, "the same after a fit with other weights", remedy)
+
+
+def log_prob_leaves_inputs_alone(case: Case) -> None:
+    """Thetas are as before."""
+    model, theta = case.fit()
+    thetas = np.vstack([theta, case.nearby(theta, 2)])
+    before = thetas.copy()
+    model.log_prob(case.mdp, thetas, case.demos)
+    expect(np.array_equal(thetas, before), "thetas untouched", "other values", "Work on a copy of thetas.")
+
+
+def probabilities_sum_to_at_most_one(case: Case) -> None:
+    """Where moves are certain, complete trajectories exclude each other, so that their probabilities cannot exceed 1.
+
+    Models of whole trajectories leave some for those that stop early; causal models, with or without the probability
+    of the moves, give all of it to the complete ones.
+    """
+    complete, model = case.complete, case.fresh()
+    theta = np.asarray(model.fit(case.mdp, complete, weights=1.0 + np.arange(len(complete or ()))), dtype=np.float64)
+    total = np.exp(case.log_prob(model, np.vstack([theta, case.nearby(theta, 3)]), complete)).sum(axis=0)
+    remedy = "Divide by the sum over all trajectories (or actions). A score that is none declares normalised = False."
+    expect(np.all(total <= 1.0 + _ROUNDING), "probabilities that sum to at most 1", total.max(), remedy)
+    expect(np.all(total > 0.0), "some complete trajectory to be possible", "none", remedy)
+
+
+def features_are_points(case: Case) -> None:
+    """`features`, where a model has it, gives a warm start points to cluster."""
+    model, _ = case.fit()
+    points, n = np.asarray(model.features(case.mdp, case.demos), dtype=np.float64), len(case.demos)
+    fine = points.ndim == 2 and len(points) == n and points.shape[1] > 0 and np.all(np.isfinite(points))
+    remedy = "Return a finite point for each demonstration, or leave the method out to have feature counts clustered."
+    expect(fine, f"finite points of shape ({n}, m)", f"shape {points.shape}", remedy)
+
+
+# Inside a mixture: EM climbs, and what was fitted can be saved.
+
+
+def works_in_a_mixture(case: Case) -> None:
+    """Two intents are learnt, and the objective never falls but where the history says why."""
+    mixture = case.mixture()
+    finite = np.all(np.isfinite(mixture.thetas_)) and np.all(np.isfinite(mixture.responsibilities_))
+    remedy = "Check what fit returns for the weights of a small cluster."
+    expect(finite, "finite rewards and responsibilities", mixture.thetas_, remedy)
+    remedy = "fit must maximise what log_prob computes, and log_prob must not change as the model is fitted."
+    for before, entry in zip(mixture.history_[:-1], mixture.history_[1:], strict=True):
+        climbs = entry.event or entry.objective >= before.objective - _ROUNDING * (1.0 + abs(before.objective))
+        wanted = f"an objective of at least {before.objective:.9g} at iteration {entry.iteration}"
+        expect(climbs, wanted, f"{entry.objective:.9g}", remedy)
+
+
+def problem_agrees_with_log_prob(case: Case) -> None:
+    """EM's log-likelihood is the one that `log_prob` gives."""
+    mixture = case.mixture()
+    score, inside = mixture.score(case.demos), mixture.log_likelihood_
+    remedy = "A make_problem of its own, or an inherited one, must compute what log_prob does."
+    wanted = f"the log-likelihood {score:.9g} that log_prob gives, in EM too"
+    expect(abs(score - inside) <= _ROUNDING * (1.0 + abs(score)), wanted, f"{inside:.9g}", remedy)
+
+
+def saves_and_loads(case: Case) -> None:
+    """A registered model comes back from disk as it was."""
+    mixture = case.mixture()
+    with tempfile.TemporaryDirectory() as folder:
+        mixture.save(Path(folder) / "mixture")
+        loaded = IntentMixture.load(Path(folder) / "mixture")
+    same = np.array_equal(loaded.score_samples(case.demos), mixture.score_samples(case.demos))
+    remedy = "Keep what fit finds in attributes with a trailing underscore: numbers, texts, arrays, or lists of them."
+    expect(same, "the same log-likelihoods from a mixture that was saved and loaded", "others", remedy)
+
+
+# Without these on a problem, those that follow would only fail again.
+_GATES = (fit_returns_theta, log_prob_is_a_matrix)
+_ONCE = (parameters_round_trip, constructor_does_no_work, pickles, saves_and_loads)
+_CHECKS: tuple[Callable[[Case], None], ...] = (
+    *_ONCE[:3],
     *_GATES,
-    *rules.FIT_RULES,
-    *rules.WEIGHT_RULES,
-    *rules.LOG_PROB_RULES,
-    *rules.MIXTURE_RULES,
-)
+    fit_respects_bounds, fit_repeats_itself, fit_leaves_inputs_alone, fit_improves_on_its_start,
+    fit_beats_other_rewards, order_of_demos_is_irrelevant,
+    no_weights_are_equal_weights, zero_weight_is_absence, scale_of_weights_is_irrelevant, weight_two_is_a_copy,
+    fit_many_is_fit,
+    log_prob_columns_are_independent, log_prob_rows_follow_demos, log_prob_repeats_itself,
+    log_prob_leaves_inputs_alone, probabilities_sum_to_at_most_one, features_are_points,
+    works_in_a_mixture, problem_agrees_with_log_prob, saves_and_loads,
+)  # fmt: skip
+
+
+def _why_not(function: Callable[[Case], None], case: Case) -> str:
+    """Return why a check does not apply, or an empty text."""
+    model = case.model
+    if function is fit_respects_bounds and getattr(model, "bounds", None) is None:
+        return "the model has no bounds"
+    if function is fit_many_is_fit and not hasattr(model, "fit_many"):
+        return "the model has no fit_many, which is optional"
+    if function is features_are_points and not hasattr(model, "features"):
+        return "the model has no features, which is optional"
+    if function is probabilities_sum_to_at_most_one and not getattr(model, "normalised", True):
+        return "the model declares normalised = False"
+    if function is probabilities_sum_to_at_most_one and case.complete is None:
+        return "only where all trajectories are listed"
+    if function is saves_and_loads and type(model) not in MODELS.values():
+        return "the model is not registered (limiirl.irl.register_model)"
+    return ""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One rule for one model on one problem, to be called."""
+    """One rule for one model on one problem: call it, and it raises `AssertionError` where the rule is broken."""
 
-    rule: Rule
-    trial: Trial
-
-    @property
-    def name(self) -> str:
-        """The rule and the problem, as in "fit_returns_theta[stochastic]"."""
-        return f"{self.rule.name}[{self.trial.problem.name}]"
+    function: Callable[[Case], None]
+    case: Case
 
     def __str__(self) -> str:
-        return self.name
+        return f"{self.function.__name__}[{self.case.name}]"
 
     def __call__(self) -> None:
-        """Raise `ConformanceError` if the rule is broken."""
-        failure, cause = self._run()
-        if failure is not None:
-            raise ConformanceError(f"{type(self.trial.model).__name__} fails {failure}", (failure,)) from cause
-
-    def failure(self) -> Failure | None:
-        """Return what is wrong, or None."""
-        return self._run()[0]
-
-    def _run(self) -> tuple[Failure | None, Exception | None]:
-        try:
-            # Small problems are short of data, and models say so; that breaks no rule.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self.rule.function(self.trial)
-        except Unmet as unmet:
-            return Failure(self.name, unmet.expected, unmet.got, unmet.remedy), None
-        except Exception as error:  # noqa: BLE001 (a model of somebody else's may raise anything; all of it is reported)
-            came = f"{type(error).__name__}: {str(error).rstrip('.')}"
-            remedy = "Call this check alone (limiirl.testing.checks) to see where."
-            return Failure(self.name, "no error", came, remedy), error
-        return None, None
+        """Run the check. Small problems are short of data, and warnings that say so break no rule."""
+        with warnings.catch_warnings(action="ignore"):
+            self.function(self.case)
 
 
 @dataclass(frozen=True)
-class Report:
+class ConformanceReport:
     """The checks that a model passed, and those that do not apply to it with the reason."""
 
     model: str
     passed: tuple[str, ...]
-    skipped: tuple[str, ...]
+    skipped: dict[str, str]
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.model} passes {len(self.passed)} checks.",
-            *(f"  not applied: {line}" for line in self.skipped),
-        ]
-        return "\n".join(lines)
+        lines = [f"  not applied: {name}: {reason}" for name, reason in self.skipped.items()]
+        return "\n".join([f"{self.model} passes {len(self.passed)} checks.", *lines])
 
 
 def checks(model: Any, *, mdp: Any = None, demos: Any = None) -> list[Check]:
@@ -108,11 +593,10 @@ def checks(model: Any, *, mdp: Any = None, demos: Any = None) -> list[Check]:
     parameters_round_trip[deterministic]
     >>> first()
     """
-    _require_methods(model)
-    return [check for check, why in _all(model, mdp, demos) if not why]
+    return [check for check, reason in _all_checks(model, mdp, demos) if not reason]
 
 
-def check_irl_model(model: Any, *, mdp: Any = None, demos: Any = None) -> Report:
+def check_irl_model(model: Any, *, mdp: Any = None, demos: Any = None) -> ConformanceReport:
     """Check that a single-intent model keeps the rules that `IntentMixture` relies on, or raise `ConformanceError`.
 
     The error lists every check that fails, with what was expected, what came and the remedy. A model may declare
@@ -125,13 +609,13 @@ def check_irl_model(model: Any, *, mdp: Any = None, demos: Any = None) -> Report
         An instance, with the parameters to check it with; it is copied, never changed.
     mdp : MDP, optional
         Check on this MDP, by random walks in it unless `demos` are given, instead of on small problems of limiirl's
-        own: with certain moves, with slippery ones, with a discount and cycles, and with features on actions.
+        own: with certain moves, with uncertain ones, with a discount and cycles, and with features on actions.
     demos : Demonstrations, optional
         Check on these demonstrations.
 
     Returns
     -------
-    Report
+    ConformanceReport
 
     Examples
     --------
@@ -144,47 +628,57 @@ def check_irl_model(model: Any, *, mdp: Any = None, demos: Any = None) -> Report
     Traceback (most recent call last):
     limiirl.errors.ConformanceError: KMeans lacks the method log_prob. A model needs fit, log_prob, get_params and ...
     """
-    _require_methods(model)
-    passed, skipped, failed = [], {}, []
+    passed: list[str] = []
+    skipped: dict[str, str] = {}
+    failures: dict[str, str] = {}
     closed: set[str] = set()
-    for check, why in _all(model, mdp, demos):
-        place = check.trial.problem.name
-        if why or place in closed:
-            skipped[check.name] = why or "fit or log_prob fails on this problem"
+    for check, reason in _all_checks(model, mdp, demos):
+        name = str(check)
+        if reason or check.case.name in closed:
+            skipped[name] = reason or "fit or log_prob fails on this problem"
             continue
-        failure = check.failure()
-        if failure is None:
-            passed.append(check.name)
-            continue
-        failed.append(failure)
-        if check.rule in _GATES:
-            closed.add(place)
-    if failed:
-        lines = "\n".join(f"- {failure}" for failure in failed)
-        total = len(failed) + len(passed)
-        raise ConformanceError(f"{type(model).__name__} fails {len(failed)} of {total} checks:\n{lines}", tuple(failed))
-    return Report(type(model).__name__, tuple(passed), tuple(f"{name}: {why}" for name, why in skipped.items()))
+        try:
+            check()
+        except AssertionError as error:
+            failures[name] = str(error)
+        except Exception as error:  # noqa: BLE001 (a model of somebody else's may raise anything; all of it is reported)
+            failures[name] = f"expected no error; got {type(error).__name__}: {error}"
+        else:
+            passed.append(name)
+        if name in failures and check.function in _GATES:
+            closed.add(check.case.name)
+    kind = type(model).__name__
+    if failures:
+        lines = "\n".join(f"- {name}: {message}" for name, message in failures.items())
+        total = len(failures) + len(passed)
+        raise ConformanceError(f"{kind} fails {len(failures)} of {total} checks:\n{lines}", failures)
+    return ConformanceReport(kind, tuple(passed), skipped)
 
 
-def _all(model: Any, mdp: Any, demos: Any) -> Iterator[tuple[Check, str]]:
+def _all_checks(model: Any, mdp: Any, demos: Any) -> Iterator[tuple[Check, str]]:
     """Yield every check of a model, with the reason why it does not apply, if any."""
-    trials = [Trial(model, problem) for problem in _problems(model, mdp, demos)]
-    for rule in _RULES:
-        known = [(trial, rule.skip(trial)) for trial in trials]
+    _require_methods(model)
+    problems = cases() if mdp is None and demos is None else [_given_case(mdp, demos)]
+    if mdp is None and demos is None and not getattr(model, "takes_action_features", True):
+        problems = [case for case in problems if not case.mdp.n_action_features]
+    known = [replace(case, model=model) for case in problems]
+    for function in _CHECKS:
+        reasons = [(Check(function, case), _why_not(function, case)) for case in known]
         # A rule for some problems only is not worth a line for each of the others.
-        apply = [(trial, why) for trial, why in known if not why] or known[:1]
-        for trial, why in apply[:1] if rule.once else apply:
-            yield Check(rule, trial), why
+        apply = [(check, reason) for check, reason in reasons if not reason] or reasons[:1]
+        yield from apply[:1] if function in _ONCE else apply
 
 
-def _problems(model: Any, mdp: Any, demos: Any) -> list[Problem]:
-    if mdp is not None or demos is not None:
-        problem = given(mdp, demos)
-        if len(problem.demos) < 2:
-            raise InvalidParameter(f"The checks need at least 2 demonstrations; there are {len(problem.demos)}.")
-        return [problem]
-    actions = getattr(model, "takes_action_features", True)
-    return [problem for problem in problems() if actions or not problem.action_features]
+def _given_case(mdp: Any, demos: Any) -> Case:
+    if demos is None:
+        if not isinstance(mdp, MDP):
+            message = f"mdp must be an MDP; got a {type(mdp).__name__}. Build one with MDP.from_edges."
+            raise InvalidParameter(message, parameter="mdp", value=mdp)
+        demos = random_walks(mdp, 0)
+    if len(demos) < 2:
+        message = f"demos must have at least 2 demonstrations; got {len(demos)}."
+        raise InvalidParameter(message, parameter="demos", value=len(demos))
+    return Case("given", mdp, demos)
 
 
 def _require_methods(model: Any) -> None:

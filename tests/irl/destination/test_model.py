@@ -15,15 +15,14 @@ from limiirl.irl.destination.likelihood import DestinationLikelihood, ObservedTr
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
 from limiirl.irl.destination.problem import DestinationProblem
 from limiirl.irl.identifiability import null_directions
-from limiirl.testing import checks
-from limiirl.testing.rules import problems
+from limiirl.testing import cases, checks
 from tests.helpers import raises
 from tests.oracles.goals import ExactWays, list_ways, log_weights
 
 # The problem with a discount is solved without it: the model has none.
 CHECKS = [
     (problem.name, check)
-    for problem in problems()
+    for problem in cases()
     for check in checks(
         DestinationMaxEnt(bounds=(-10.0, 10.0)), mdp=problem.mdp.replace(gamma=1.0), demos=problem.demos
     )

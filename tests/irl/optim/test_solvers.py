@@ -12,7 +12,7 @@ from limiirl import MaxEnt
 from limiirl.errors import DivergentPartition
 from limiirl.irl.base import FitResult, Status
 from limiirl.irl.optim import SOLVERS, Box, minimise_bfgs, minimise_lbfgs, minimise_newton
-from limiirl.testing.rules import Problem, problems
+from limiirl.testing import Case, cases
 from tests.helpers import raises
 
 EACH = pytest.mark.parametrize(
@@ -450,8 +450,8 @@ def test_bfgs_moves_in_lockstep_as_each_would_alone():
 
 
 @pytest.mark.filterwarnings("ignore::limiirl.errors.IdentifiabilityWarning")
-@pytest.mark.parametrize("problem", problems(), ids=lambda problem: problem.name)
-def test_bfgs_fits_maxent_as_lbfgs_does(problem: Problem):
+@pytest.mark.parametrize("problem", cases(), ids=lambda problem: problem.name)
+def test_bfgs_fits_maxent_as_lbfgs_does(problem: Case):
     values = []
     for solver in ("bfgs", "lbfgs"):
         model = MaxEnt(max_length=int(problem.demos.lengths.max()), bounds=(-5.0, 5.0), ridge=0.01, solver=solver)
