@@ -24,7 +24,7 @@ from benchmarks.streaming import MODEL, START, WORLD
 from benchmarks.trials import cluster
 from limiirl import IntentMixture, select_intents
 from limiirl.executors import Executor, Session, map_ordered
-from limiirl.streams import Calls, fit_streamed, write_features
+from limiirl.streams import FunctionSource, fit_streamed, write_features
 from limiirl.worlds import RoadGrid
 
 WORKERS = (1, 2, 4)
@@ -74,7 +74,7 @@ def jobs(folder: Path) -> dict[str, Job]:
     """The kinds of work that executors are for: starts, a selection, and EM over parts of a stream."""
     demos, _ = WORLD.sample(400, seed=1)
     short: dict[str, Any] = {"max_iter": 20, "tol": 0.0}
-    store = write_features(WORLD.mdp, Calls(stored, PARTS), folder)
+    store = write_features(WORLD.mdp, FunctionSource(stored, PARTS), folder)
 
     def starts(session: Session) -> Any:
         mixture = IntentMixture(3, MODEL, init="random", n_init=24, random_state=0, **short)

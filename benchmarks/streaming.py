@@ -27,8 +27,8 @@ from limiirl import MaxEnt, RewardEnsemble
 from limiirl.demos.groups import Groups
 from limiirl.irl.maxent.problem import PreparedRows
 from limiirl.mixture.em import Settings, Start, run
-from limiirl.streams import Calls, FeatureStore, Rows, write_features
-from limiirl.streams.passes import PreparedStream
+from limiirl.streams import FeatureStore, FunctionSource, Rows, write_features
+from limiirl.streams.passes import StreamProblem
 from limiirl.worlds import SyntheticWorld
 
 ITERATIONS, PART = 5, 2**18
@@ -51,7 +51,7 @@ def sizes(n: int) -> list[int]:
 def written(n: int, folder: Path) -> FeatureStore:
     """A store of n demonstrations, written now or before; a folder that has another number of them is refused."""
     rows = sizes(n)
-    made = Calls(lambda i: part(i, rows[i]), len(rows), mark=f"{n} demonstrations in parts of {PART}")
+    made = FunctionSource(lambda i: part(i, rows[i]), len(rows), mark=f"{n} demonstrations in parts of {PART}")
     return write_features(WORLD.mdp, made, folder)
 
 
@@ -59,7 +59,7 @@ def in_memory(rows: Rows) -> PreparedRows:
     """What `IntentMixture.fit` runs EM on, without the demonstrations."""
     n = len(rows.log_q)
     units = Groups(None, rows.counts, np.arange(n))
-    return PreparedRows(MODEL, WORLD.mdp, None, units, MODEL.settle(WORLD.mdp, 0), rows)
+    return PreparedRows(MODEL, WORLD.mdp, None, units, MODEL.resolve_max_length(WORLD.mdp, 0), rows)
 
 
 def tile(n: int = 2 * PART) -> Rows:
@@ -100,16 +100,16 @@ def numpy_iteration(rows: Rows, ready: PreparedRows, state: dict) -> None:
     U = np.exp(joint - logsumexp(joint, axis=1)[:, None])
     state["change"] = np.abs(U - state["U"]).sum() / len(U)
     moments = ready.moments(np.empty((0, 3)))._replace(features=U.T @ rows.features, counts=U.sum(axis=0))
-    state["thetas"] = ready.maximise(moments, state["thetas"], np.arange(3), 50).thetas
+    state["thetas"] = ready.m_step(moments, state["thetas"], np.arange(3), 50).thetas
     state["rho"], state["U"] = U.mean(axis=0), U
 
 
 def measure(kind: str, n: int, folder: str) -> dict:
     """Time an iteration of one kind in this process."""
     if kind == "generated":
-        ready = PreparedStream(MODEL, WORLD.mdp, generated(n, tile()))
+        ready = StreamProblem(MODEL, WORLD.mdp, generated(n, tile()))
     elif kind == "files":
-        ready = PreparedStream(MODEL, WORLD.mdp, FeatureStore.open(folder))
+        ready = StreamProblem(MODEL, WORLD.mdp, FeatureStore.open(folder))
     else:
         ready = in_memory(FeatureStore.open(folder).take(np.arange(n)))
     if kind == "numpy":
@@ -160,7 +160,7 @@ def growth(largest: float) -> None:
 def fit(kind: str, folder: str) -> dict:
     """Fit to a store in this process; return what was found and the peak of memory."""
     store = FeatureStore.open(folder)
-    ready = PreparedStream(MODEL, WORLD.mdp, store) if kind == "files" else in_memory(store.take(np.arange(store.n)))
+    ready = StreamProblem(MODEL, WORLD.mdp, store) if kind == "files" else in_memory(store.take(np.arange(store.n)))
     began = time.perf_counter()
     found = em(ready, ITERATIONS)
     taken = time.perf_counter() - began

@@ -52,12 +52,12 @@ def limiirl(folder, *arguments: str, code: int = 0) -> Done:
 def test_from_files_to_memberships(folder):
     said = limiirl(folder, "features", "walks", "--mdp", "town.npz", "--out", "again")
     assert said.stdout == "300 demonstrations with 3 features in 3 parts, in again.\n"
-    assert "3 parts" in said.stderr
+    assert "3 of 3" in said.stderr
     said = limiirl(folder, "fit", "again", *SETTINGS, "--out", "found", "--checkpoint", "fit.npz", "--verify")
     assert "2 intents behind 300 demonstrations; converged after" in said.stdout
     assert "river" in said.stdout
     assert "iteration 1: log-likelihood" in said.stderr
-    assert "rows a second" in said.stderr
+    assert "rows per second" in said.stderr
     whole = IntentMixture(2, MaxEnt(bounds=(-5, 5)), tol=1e-3, random_state=0).fit(crossings(), DEMOS)
     found = IntentMixture.load(folder / "found")
     np.testing.assert_allclose(found.thetas_, whole.thetas_, rtol=1e-8)
@@ -89,7 +89,7 @@ def test_what_verify_finds_damaged_is_made_anew(folder):
     assert "Run write_features again (`limiirl stream features`)" in told
     assert told == limiirl(folder, "assign", "intents", "damaged", "--out", "x", "--verify", code=2).stderr
     assert not (folder / "x").exists()
-    assert "written anew now" in limiirl(folder, "features", "walks", *options).stderr
+    assert "rebuilt now" in limiirl(folder, "features", "walks", *options).stderr
     limiirl(folder, "fit", "damaged", *SETTINGS, "--out", "mended", "--verify")
     limiirl(folder, "assign", "mended", "damaged", "--out", "whose", "--verify")
 
@@ -118,13 +118,13 @@ REFUSED = [
     (("features", "walks", "--mdp", "town.npz", "--executor", "dask"), "needs the scheduler's address"),
     (("fit", "walks", "-k", "2"), "walks is not a store of features"),
     (("fit", "features", "-k", "2", "--out", "walks"), "is not a mixture of limiirl alone"),
-    (("fit", "features", "-k", "2", "--set", "n_init=4"), "fitted from one start"),
+    (("fit", "features", "-k", "2", "--set", "n_init=4"), "n_init must be 1"),
     (("fit", "features", "-k", "2", "--set", "colour=red"), "--set takes NAME=VALUE"),
     (("assign", "intents", "walks"), "walks is not a store of features"),
     (("assign", "intents", "features", "--out", "x", "--device", "tpu"), "device must be one of cpu, gpu, auto"),
     (("assign", "intents", "features", "--out", "town.npz"), "town.npz cannot be a folder"),
     (("features", "walks", "--mdp", "town.npz", "--out", "town.npz"), "town.npz cannot be a folder"),
-    (("fit", "features", "-k", "2", "--sample", "1"), "sample=1 rows are too few to begin"),
+    (("fit", "features", "-k", "2", "--sample", "1"), "must be at least n_intents=2"),
     (("assign", "intents", "features", "--out", "walks"), "has 0.parquet, which is not among the 3 files"),
 ]
 

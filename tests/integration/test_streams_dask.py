@@ -16,7 +16,8 @@ import pytest
 from limiirl import IntentMixture, MaxEnt
 from limiirl.errors import BackendUnavailable
 from limiirl.executors import Executor
-from limiirl.streams import Calls, FeatureStore, Rows, assign, fit_streamed, write_features
+from limiirl.streams import FeatureStore, FunctionSource, Rows, assign, fit_streamed, write_features
+from tests.helpers import raises
 from tests.oracles.clusters import Cluster, cluster, killing
 from tests.oracles.mixture import crossings, walks
 from tests.oracles.runs import command, start
@@ -53,7 +54,7 @@ def rows_of(index: int) -> Rows:
 
 
 def written(folder: Path, executor: Executor | None = None) -> FeatureStore:
-    return write_features(MDP, Calls(demos_of, PARTS), folder, executor=executor)
+    return write_features(MDP, FunctionSource(demos_of, PARTS), folder, executor=executor)
 
 
 def generated() -> FeatureStore:
@@ -112,7 +113,7 @@ def test_a_scheduler_that_goes_away_is_told_and_the_fit_goes_on_from_its_checkpo
                 first.scheduler.kill()
 
         executor = Executor("dask", scheduler=first.address)
-        with pytest.raises(BackendUnavailable, match=f"at {first.address} has gone away. Start the run again"):
+        with raises(BackendUnavailable, parameter="scheduler", value=first.address):
             fitted(executor, checkpoint, give_up)
     seen: list[int] = []
     executor = Executor("dask", scheduler=running.address)

@@ -9,9 +9,10 @@ import pytest
 
 from limiirl import BayesianIntentMixture, IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidFile, InvalidParameter, MissingFile
-from limiirl.kernels.e_step import Rows, Weighed
-from limiirl.streams import Calls, FeatureStore, assign, fit_streamed, write_features
+from limiirl.kernels.e_step import MixtureParameters, Rows
+from limiirl.streams import FeatureStore, FunctionSource, assign, fit_streamed, write_features
 from limiirl.streams.passes import check_model, sweep
+from tests.helpers import raises
 from tests.oracles.mixture import TASTES, crossings, walks
 
 pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
@@ -33,28 +34,28 @@ def mixture(**parameters):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "parameter", "value"),
     [
-        ((abs, 2.5), "n_parts must be a integer of at least 1; got 2.5"),
-        ((abs, "2"), "n_parts must be a integer of at least 1; got '2'"),
-        ((abs, 0), "n_parts must be a integer of at least 1; got 0"),
-        ((3, 2), "function must be a function of a part's number; it is 3"),
-        ((abs, 2, print), "mark must be a text, such as a date or str.seed.; it is <built-in function print>"),
-        ((abs, 2, 3), "mark must be a text"),
+        ((abs, 2.5), "n_parts", 2.5),
+        ((abs, "2"), "n_parts", "2"),
+        ((abs, 0), "n_parts", 0),
+        ((3, 2), "function", 3),
+        ((abs, 2, print), "mark", print),
+        ((abs, 2, 3), "mark", 3),
     ],
     ids=str,
 )
-def test_calls(arguments, message):
-    with pytest.raises(InvalidParameter, match=message):
-        Calls(*arguments)
+def test_sources_of_functions(arguments, parameter, value):
+    with raises(InvalidParameter, parameter=parameter, value=value):
+        FunctionSource(*arguments)
 
 
 def test_files_that_are_none(tmp_path, walked):
     walked.to_parquet(tmp_path / "a.parquet")
     for name in ("b.parquet", "b.csv"):
-        with pytest.raises(MissingFile, match=rf"There is no file .*{name} \(item 1\)"):
+        with raises(MissingFile, parameter="source", value=str(tmp_path / name), index=1):
             write_features(crossings(), [tmp_path / "a.parquet", tmp_path / name], tmp_path / "out")
-    with pytest.raises(InvalidParameter, match=r"\(item 0\) is a folder. Give a folder by itself"):
+    with raises(InvalidParameter, parameter="source", value=str(tmp_path), index=0):
         write_features(crossings(), [tmp_path], tmp_path / "out")
 
 
@@ -66,7 +67,7 @@ def test_damaged_text_in_a_file(tmp_path, word):
     assert write_features(crossings(), good, tmp_path / "good").n == 1
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.parquet").write_bytes(good.read_bytes().replace(word, b"\xa6" + word[1:]))
-    with pytest.raises(InvalidFile, match=r"a.parquet is no parquet file, or damaged. Write or copy it again"):
+    with raises(InvalidFile, parameter="source", value=str(tmp_path / "in" / "a.parquet")):
         write_features(crossings(), tmp_path / "in", tmp_path / "out")
 
 
@@ -74,16 +75,16 @@ def test_folders_that_are_files(tmp_path, walked, store):
     (tmp_path / "file").write_text("mine")
     fitted = fit_streamed(mixture(), crossings(), store)
     for place in (tmp_path / "file", tmp_path / "file" / "within"):
-        with pytest.raises(InvalidFile, match="cannot be a folder: that, or what it should lie in, is a file"):
+        with raises(InvalidFile, parameter="folder", value=str(place)):
             write_features(crossings(), [walked], place)
-        with pytest.raises(InvalidFile, match="cannot be a folder"):
+        with raises(InvalidFile, parameter="folder", value=str(place)):
             assign(fitted, store, place)
     for job in (
         lambda: write_features(crossings(), [walked], 3),
         lambda: assign(fitted, store, 3),
         lambda: FeatureStore.open(3),
     ):
-        with pytest.raises(InvalidParameter, match="folder must be a path; it is 3"):
+        with raises(InvalidParameter, parameter="folder", value=3):
             job()
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -93,31 +94,34 @@ def test_a_store_may_be_given_by_its_folder(tmp_path, store):
     by_name = fit_streamed(mixture(), crossings(), str(tmp_path / "features"))
     np.testing.assert_array_equal(by_name.thetas_, fitted.thetas_)
     assert len(assign(fitted, tmp_path / "features", tmp_path / "out")) == 1
-    for job in (lambda: fit_streamed(mixture(), crossings(), None), lambda: assign(fitted, 3, tmp_path / "out")):
-        with pytest.raises(InvalidParameter, match="store must be a FeatureStore, or the folder of one"):
-            job()
+    with raises(InvalidParameter, parameter="store", value=None):
+        fit_streamed(mixture(), crossings(), None)
+    with raises(InvalidParameter, parameter="store", value=3):
+        assign(fitted, 3, tmp_path / "out")
 
 
 def test_other_arguments(tmp_path, walked, store):
-    fitted = fit_streamed(mixture(), crossings(), store)
-    for job, message in (
-        (lambda: fit_streamed(mixture(), None, store), "mdp must be an MDP; it is a NoneType"),
-        (lambda: write_features(None, [walked], tmp_path / "a"), "mdp must be an MDP; it is a NoneType"),
-        (lambda: fit_streamed(BayesianIntentMixture(2), crossings(), store), "it is a BayesianIntentMixture"),
-        (
-            lambda: assign(None, store, tmp_path / "a"),
-            "mixture must be an IntentMixture for a stream; it is a NoneType",
-        ),
-        (lambda: fit_streamed(mixture(), crossings(), store, checkpoint=3), "checkpoint must be a path; it is 3"),
-        (lambda: fit_streamed(mixture(), crossings(), store, progress=3), "progress must be a function"),
-        (lambda: write_features(crossings(), [walked], tmp_path / "a", progress=3), "progress must be a function"),
-        (lambda: assign(fitted, store, tmp_path / "a", progress=3), "progress must be a function"),
-        (lambda: fit_streamed(mixture(), crossings(), store, sample=1), "sample=1 rows are too few .*at least 2"),
-        (lambda: check_model("MaxEnt"), "irl must be a single-intent model .*; str has no fit"),
-        (lambda: check_model(MaxEnt), "irl must be an instance of a model; MaxEnt is a class. Add parentheses"),
+    fitted, other = fit_streamed(mixture(), crossings(), store), BayesianIntentMixture(2)
+    for job, parameter, value in (
+        (lambda: fit_streamed(other, crossings(), store), "mixture", other),
+        (lambda: assign(None, store, tmp_path / "a"), "mixture", None),
+        (lambda: fit_streamed(mixture(), crossings(), store, checkpoint=3), "checkpoint", 3),
+        (lambda: fit_streamed(mixture(), crossings(), store, progress=3), "progress", 3),
+        (lambda: write_features(crossings(), [walked], tmp_path / "a", progress=3), "progress", 3),
+        (lambda: assign(fitted, store, tmp_path / "a", progress=3), "progress", 3),
+        (lambda: fit_streamed(mixture(), crossings(), store, sample=1), "sample", 1),
     ):
-        with pytest.raises(InvalidParameter, match=message):
+        with raises(InvalidParameter, parameter=parameter, value=value):
             job()
+    for job in (
+        lambda: fit_streamed(mixture(), None, store),
+        lambda: write_features(None, [walked], tmp_path / "a"),
+    ):
+        with pytest.raises(InvalidParameter, match="mdp must"):
+            job()
+    for model in ("MaxEnt", MaxEnt):
+        with pytest.raises(InvalidParameter, match="irl must"):
+            check_model(model)
     assert not (tmp_path / "a").exists()
 
 
@@ -137,50 +141,63 @@ GOOD = (np.ones((N, 3)), np.zeros(N), np.ones(N))
 
 
 @pytest.mark.parametrize(
-    ("made", "message"),
+    ("made", "value"),
     [
-        (Rows(np.ones((N, 2)), *GOOD[1:]), r"made features of the shape \(3, 2\); \(3, 3\) was announced"),
-        (Rows(np.ones((N, 7)), *GOOD[1:]), r"made features of the shape \(3, 7\); \(3, 3\) was announced"),
-        (Rows(np.ones(N), *GOOD[1:]), r"made features of the shape \(3,\); \(3, 3\) was announced"),
-        (Rows(GOOD[0], np.zeros((N, 2)), GOOD[2]), r"made log_q of the shape \(3, 2\); \(3,\) was announced"),
-        (Rows(*GOOD[:2], np.ones((N, 1))), r"made counts of the shape \(3, 1\); \(3,\) was announced"),
-        (Rows(GOOD[0], 0.0, GOOD[2]), "made 3 rows of features, 1 of log q and 3 counts; 3 of each were announced"),
-        (Rows([["a"] * 3] * N, *GOOD[1:]), "must return numbers .could not convert string"),
-        (Rows([[1.0], [1.0, 2.0], [1.0]], *GOOD[1:]), "must return numbers"),
-        (None, r"must return Rows\(features, log_q, counts\); it returned a NoneType"),
-        (GOOD[0], r"must return Rows\(features, log_q, counts\); it returned a ndarray"),
-        (GOOD[:2], r"must return Rows\(features, log_q, counts\); it returned a tuple"),
+        (Rows(np.ones((N, 2)), *GOOD[1:]), (3, 2)),
+        (Rows(np.ones((N, 7)), *GOOD[1:]), (3, 7)),
+        (Rows(np.ones(N), *GOOD[1:]), (3,)),
+        (Rows(GOOD[0], np.zeros((N, 2)), GOOD[2]), (3, 2)),
+        (Rows(*GOOD[:2], np.ones((N, 1))), (3, 1)),
+        (Rows(GOOD[0], 0.0, GOOD[2]), ()),
+        (Rows(np.ones((2, 3)), np.zeros(2), np.ones(2)), (2, 3)),
+        (Rows([["a"] * 3] * N, *GOOD[1:]), None),
+        (Rows([[1.0], [1.0, 2.0], [1.0]], *GOOD[1:]), None),
+        (None, None),
+        (GOOD[0], None),
+        (GOOD[:2], None),
     ],
-    ids=range(11),
+    ids=range(12),
 )
-def test_rows_that_were_not_announced(made, message):
+def test_rows_that_were_not_announced(made, value):
+    """A wrong shape is the error's value, other objects are themselves."""
     store = FeatureStore.generated(lambda i: made, [N], 3, longest=4)
-    with pytest.raises(InvalidParameter, match=f"^part 0: the function {message}"):
-        fit_streamed(mixture(), crossings(), store)
-    with pytest.raises(InvalidParameter, match=f"^part 0: the function {message}"):
-        sweep(store, Weighed(TASTES, np.zeros(2), np.log([0.5, 0.5])), None)
+    for job in (
+        lambda: fit_streamed(mixture(), crossings(), store),
+        lambda: sweep(store, MixtureParameters(TASTES, np.zeros(2), np.log([0.5, 0.5])), None),
+    ):
+        with raises(InvalidParameter, parameter="function", index=0) as caught:
+            job()
+        assert caught.value.value is made if value is None else caught.value.value == value
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "value", "index"),
     [
-        ({"sizes": ["a"]}, "part 0 has 'a'"),
-        ({"sizes": [N, np.nan]}, "part 1 has nan"),
-        ({"sizes": [np.inf]}, "part 0 has inf"),
-        ({"sizes": [None]}, "part 0 has None"),
-        ({"sizes": 3}, "sizes must be a list of numbers of rows; it is 3"),
-        ({"longest": "5"}, "longest must be a integer of at least 1; got '5'"),
-        ({"longest": 0}, "longest must be a integer of at least 1; got 0"),
-        ({"n_features": 2.5}, "n_features must be a whole number"),
-        ({"function": 3}, "function must be a function"),
-        ({"mark": 3}, "mark must be a text"),
+        ({"sizes": ["a"]}, "a", 0),
+        ({"sizes": [N, -1.5]}, -1.5, 1),
+        ({"sizes": [np.inf]}, np.inf, 0),
+        ({"sizes": [None]}, None, 0),
+        ({"sizes": [4, 0]}, 0, 1),
+        ({"sizes": [2.5]}, 2.5, 0),
+        ({"sizes": []}, [], None),
+        ({"sizes": 3}, 3, None),
+        ({"longest": "5"}, "5", None),
+        ({"longest": 0}, 0, None),
+        ({"n_features": 2.5}, 2.5, None),
+        ({"function": 3}, 3, None),
+        ({"mark": 3}, 3, None),
     ],
     ids=str,
 )
-def test_what_is_announced(changed, message):
+def test_what_is_announced(changed, value, index):
     given = {"function": lambda i: Rows(*GOOD), "sizes": [N], "n_features": 3, "longest": 4} | changed
-    with pytest.raises(InvalidParameter, match=message):
+    with raises(InvalidParameter, parameter=next(iter(changed)), value=value, index=index):
         FeatureStore.generated(**given)
+
+
+def test_sizes_that_are_not_numbers():
+    with raises(InvalidParameter, parameter="sizes", index=1):
+        FeatureStore.generated(lambda i: Rows(*GOOD), [N, np.nan], 3, longest=4)
 
 
 def test_sizes_may_be_any_whole_numbers():
@@ -193,5 +210,5 @@ def test_a_benchmarks_folder_with_another_number_of_demonstrations_is_refused(tm
 
     assert written(40, tmp_path).n == 40
     assert written(40, tmp_path).n == 40
-    with pytest.raises(InvalidFile, match="was made from part 0, which has changed since"):
+    with raises(InvalidFile, parameter="folder"):
         written(50, tmp_path)

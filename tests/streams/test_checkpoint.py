@@ -1,7 +1,5 @@
 """Checkpoints: which fit they belong to, and what is told of one that was changed."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -10,6 +8,7 @@ from limiirl._io import read_archive, write_archive
 from limiirl.errors import ConvergenceWarning, InvalidFile, InvalidParameter
 from limiirl.streams import fit_streamed, write_features
 from limiirl.streams.checkpoint import KIND
+from tests.helpers import raises
 from tests.oracles.mixture import TASTES, crossings, walks
 
 pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
@@ -37,7 +36,7 @@ MT19937 = np.random.MT19937
 def test_a_generator_in_another_state_is_another_fit(tmp_path, store, random):
     place = tmp_path / "fit.npz"
     short = fit_streamed(fitting(init="random", random_state=random(0)), crossings(), store, checkpoint=place)
-    with pytest.raises(InvalidParameter, match="is the checkpoint of another fit"):
+    with raises(InvalidParameter, parameter="checkpoint", value=str(place)):
         fit_streamed(fitting(init="random", random_state=random(1)), crossings(), store, checkpoint=place)
     again = fit_streamed(fitting(init="random", random_state=random(0)), crossings(), store, checkpoint=place)
     np.testing.assert_array_equal(again.thetas_, short.thetas_)
@@ -48,7 +47,7 @@ def test_where_and_in_how_much_memory_it_is_computed_is_no_other_fit(tmp_path, s
     fit_streamed(fitting(), crossings(), store, checkpoint=place)
     elsewhere = MaxEnt(bounds=(-5, 5), device="auto", max_memory=1e6)
     assert fit_streamed(fitting(elsewhere, max_iter=4), crossings(), store, checkpoint=place).n_iter_ == 4
-    with pytest.raises(InvalidParameter, match="is the checkpoint of another fit"):
+    with raises(InvalidParameter, parameter="checkpoint", value=str(place)):
         fit_streamed(fitting(MaxEnt(bounds=(-5, 5), tol=1e-3)), crossings(), store, checkpoint=place)
 
 
@@ -123,7 +122,7 @@ def test_a_changed_checkpoint_is_one_error_of_ours(tmp_path, store, written, cha
     change(header, arrays)
     place = tmp_path / "fit.npz"
     write_archive(place, KIND, header, arrays)
-    with pytest.raises(InvalidFile, match=f"{re.escape(str(place))} is damaged .* Remove it, and fit from the start"):
+    with raises(InvalidFile, parameter="checkpoint", value=str(place)):
         fit_streamed(fitting(max_iter=4), crossings(), store, checkpoint=place)
 
 

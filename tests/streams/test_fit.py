@@ -10,8 +10,9 @@ from limiirl.errors import ConvergenceWarning, InvalidDemos, InvalidFile, Invali
 from limiirl.kernels.e_step import Rows
 from limiirl.streams import FeatureStore, assign, fit_streamed, write_features
 from limiirl.streams.passes import StreamProblem
-from limiirl.streams.store import Facts, StoredPart
+from limiirl.streams.store import PartFacts, StoredPart
 from limiirl.worlds import SyntheticWorld
+from tests.helpers import raises
 from tests.oracles.mixture import TASTES, crossings, walks
 
 pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
@@ -100,12 +101,13 @@ def test_trajectories_that_must_end_in_a_terminal_state(tmp_path):
     streamed = fit_streamed(mixture(irl, init=start), world.mdp, store)
     assert_same_fit(streamed, mixture(irl, init=start).fit(world.mdp, demos), rtol=1e-9)
     short = Demonstrations.from_lists([demos[0].states.tolist(), demos[1].states[:-1].tolist()])
-    with pytest.raises(InvalidDemos, match=r"^part 1: demonstration 1 does not end in one of the 1 terminal states"):
+    with raises(InvalidDemos, parameter="stop", value="terminal", index=1):
         write_features(world.mdp, [demos, short], tmp_path / "b", irl=irl)
     unchecked = write_features(world.mdp, [demos, short], tmp_path / "c")
-    with pytest.raises(InvalidDemos, match=r"^part 1: demonstration 1 does not end"):
+    with raises(InvalidDemos, parameter="stop", value="terminal", index=1) as caught:
         fit_streamed(mixture(irl, init=start), world.mdp, unchecked)
-    with pytest.raises(InvalidDemos, match=r"does not end.*stop='terminal_or_max_length'"):
+    assert str(caught.value).startswith("part 1:")
+    with raises(InvalidDemos, parameter="stop", value="terminal_or_max_length", index=1):
         fit_streamed(mixture(irl.set_params(stop="terminal_or_max_length"), init=start), world.mdp, unchecked)
 
 
@@ -117,8 +119,9 @@ def test_trajectories_that_end_by_their_length(tmp_path):
     store = write_features(crossings(), cut(full, 5), tmp_path / "full", irl=irl)
     assert_same_fit(fit_streamed(mixture(irl), crossings(), store), mixture(irl).fit(crossings(), full), rtol=1e-9)
     both = write_features(crossings(), [full, ragged], tmp_path / "both")
-    with pytest.raises(InvalidDemos, match="^part 1: demonstration .* does not end in one of the 1 terminal states"):
+    with raises(InvalidDemos, parameter="stop", value=irl.stop) as caught:
         fit_streamed(mixture(irl), crossings(), both)
+    assert str(caught.value).startswith("part 1:")
 
 
 def test_groups_share_an_intent(tmp_path):
@@ -194,7 +197,7 @@ def test_one_pass_an_iteration_is_told(tmp_path):
     store = write_features(crossings(), cut(demos, 100, 200), tmp_path)
     seen, entries = [], []
     mix = mixture(max_iter=2, callback=lambda start, entry: entries.append((start, entry.iteration)))
-    fit_streamed(mix, crossings(), store, progress=lambda done, total: seen.append((done, total)))
+    fit_streamed(mix, crossings(), store, progress=lambda done, total, _: seen.append((done, total)))
     assert entries == [(0, 0), (0, 1), (0, 2)]
     assert seen == [(100, 300), (200, 300), (300, 300)] * 3
 
@@ -202,7 +205,7 @@ def test_one_pass_an_iteration_is_told(tmp_path):
 def test_warns_as_memory_does_with_advice_for_a_stream(tmp_path):
     demos, _ = walks(300, seed=9)
     store = write_features(crossings(), [demos], tmp_path)
-    with pytest.warns(ConvergenceWarning, match="EM stopped after 1 iterations.* another random_state may help"):
+    with pytest.warns(ConvergenceWarning, match="1 iterations.*random_state"):
         fit_streamed(mixture(max_iter=1), crossings(), store)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -218,7 +221,7 @@ def test_a_streamed_mixture_predicts_saves_and_loads(tmp_path):
     loaded = IntentMixture.load(tmp_path / "saved")
     np.testing.assert_array_equal(loaded.predict_proba(demos), mix.predict_proba(demos))
     assert mix.summary(demos).n_free > 0
-    with pytest.raises(InvalidParameter, match="fitted to a stream, and has no responsibilities"):
+    with pytest.raises(InvalidParameter, match="stream"):
         mix.summary()
 
 
@@ -228,31 +231,32 @@ class Own(MaxEnt):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameters", "parameter", "value"),
     [
-        ({"irl": MaxCausalEnt()}, "MaxCausalEnt looks at every step"),
-        ({"irl": MaxEnt(condition="start")}, "needs where each demonstration begins"),
-        ({"irl": Own()}, "Own has a likelihood of its own"),
-        ({"n_init": 3}, "fitted from one start; n_init is 3"),
-        ({"refine": "split_merge"}, "refine needs every demonstration"),
-        ({"degenerate": "reseed"}, "plants an intent at one demonstration"),
-        ({"init": np.zeros(300, dtype=int)}, "labels and responsibilities have a row for each"),
-        ({"embedding": np.zeros((300, 2))}, "embedding must be None, 'shares' or 'gradients'"),
-        ({"embedding": len}, "embedding must be None, 'shares' or 'gradients'"),
-        ({"irl": MaxEnt(max_length=3)}, r"part 0: demonstration \d+ has 7 states, more than max_length = 3"),
+        ({"irl": MaxCausalEnt()}, "irl", None),
+        ({"irl": MaxEnt(condition="start")}, "condition", "start"),
+        ({"irl": Own()}, "irl", None),
+        ({"n_init": 3}, "n_init", 3),
+        ({"refine": "split_merge"}, "refine", "split_merge"),
+        ({"degenerate": "reseed"}, "degenerate", "reseed"),
+        ({"init": np.zeros(300, dtype=int)}, "init", None),
+        ({"embedding": np.zeros((300, 2))}, "embedding", None),
+        ({"embedding": len}, "embedding", len),
+        ({"irl": MaxEnt(max_length=3)}, "max_length", 7),
     ],
-    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
+    ids=str,
 )
-def test_what_a_stream_cannot_do_is_told(tmp_path, parameters, message):
+def test_what_a_stream_cannot_do_is_told(tmp_path, parameters, parameter, value):
     demos, _ = walks(300, seed=9)
     store = write_features(crossings(), [demos], tmp_path)
-    with pytest.raises((InvalidParameter, InvalidDemos), match=message):
+    with raises(InvalidDemos if parameter == "max_length" else InvalidParameter, parameter=parameter) as caught:
         fit_streamed(mixture(**parameters), crossings(), store)
+    assert value is None or caught.value.value == value
 
 
 def test_more_intents_than_rows(tmp_path):
     store = write_features(crossings(), [Demonstrations.from_lists([[0, 1]])], tmp_path)
-    with pytest.raises(InvalidParameter, match="n_intents=2 is more than the 1 demonstrations"):
+    with pytest.raises(InvalidParameter, match="n_intents"):
         fit_streamed(mixture(), crossings(), store)
 
 
@@ -260,7 +264,7 @@ def test_the_store_of_another_mdp_is_refused(tmp_path):
     demos, _ = walks(50, seed=9)
     store = write_features(crossings(), [demos], tmp_path)
     other = crossings().replace(gamma=0.9)
-    with pytest.raises(InvalidParameter, match=f"of the MDP {crossings().fingerprint()}; this one is"):
+    with raises(InvalidParameter, parameter="mdp", value=other.fingerprint()):
         fit_streamed(mixture(), other, store)
     assert store.mdp() == crossings()
 
@@ -273,7 +277,7 @@ def test_a_row_that_is_not_a_number_is_named():
         return Rows(features, np.zeros(3000), np.ones(3000))
 
     store = FeatureStore.generated(make, [3000, 3000], 3, longest=4)
-    with pytest.raises(InvalidDemos, match="^part 1, row 2500: it has no probability"):
+    with raises(InvalidDemos, parameter="store", value="part 1", index=2500):
         fit_streamed(mixture(), crossings(), store)
 
 
@@ -281,37 +285,23 @@ def test_a_row_is_named_wherever_its_window_begins(tmp_path):
     rows = Rows(np.zeros((7000, 3)), np.zeros(7000), np.ones(7000))
     rows.features[6500] = np.nan
     about = {"source": "damaged", "mark": "", "mdp": "", "by_group": False}
-    StoredPart.write(tmp_path / "part.json", rows, None, Facts(7000, 7000, 4, 0, None, 0), about)
+    StoredPart.write(tmp_path / "part.json", rows, None, PartFacts(7000, 7000, 4, 0, None, 0), about)
     store = FeatureStore((StoredPart.open(tmp_path / "part.json"),), 3)
-    with pytest.raises(InvalidDemos, match="^damaged, row 6500: it has no probability"):
+    with raises(InvalidDemos, parameter="store", value="damaged", index=6500):
         fit_streamed(mixture(), crossings(), store, block=2000)
-
-
-def test_a_function_that_makes_other_rows_than_it_announced():
-    store = FeatureStore.generated(lambda i: Rows(np.zeros((2, 3)), np.zeros(2), np.ones(2)), [3], 3, longest=4)
-    with pytest.raises(InvalidParameter, match="part 0: the function made 2 rows"):
-        fit_streamed(mixture(), crossings(), store)
 
 
 def test_generated_rows_are_demonstrations():
     counts = np.array([1.0, 1.0, 2.0])
     store = FeatureStore.generated(lambda i: Rows(np.zeros((3, 3)), np.zeros(3), counts), [3], 3, longest=4)
-    with pytest.raises(InvalidParameter, match=r"part 0, row 2: its count is 2.*by_group=True"):
+    with raises(InvalidParameter, parameter="function", value=2.0, index=(0, 2)):
         fit_streamed(mixture(), crossings(), store)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "message"), [([], "sizes is empty"), ([4, 0], "part 1 has 0"), ([2.5], "part 0 has 2.5")]
-)
-def test_generated_parts_have_rows(sizes, message):
-    with pytest.raises(InvalidParameter, match=message):
-        FeatureStore.generated(lambda i: Rows(np.zeros((4, 3)), np.zeros(4), np.ones(4)), sizes, 3, longest=4)
 
 
 def test_a_checkpoint_without_a_folder_is_told_before_the_work(tmp_path):
     made = []
     store = FeatureStore.generated(made.append, [4], 3, longest=4)
-    with pytest.raises(MissingFile, match="There is no folder .*nowhere for the checkpoint fit.npz"):
+    with raises(MissingFile, parameter="checkpoint", value=str(tmp_path / "nowhere" / "fit.npz")):
         fit_streamed(mixture(), crossings(), store, checkpoint=tmp_path / "nowhere" / "fit.npz")
     assert made == []
 
@@ -324,5 +314,5 @@ def test_what_a_killed_assignment_left_is_not_in_the_way(tmp_path):
     (tmp_path / "intents" / ".part-00000.parquet.x1.tmp").write_text("half")
     assert [path.name for path in assign(fitted, store, tmp_path / "intents")] == ["part-00000.parquet"]
     (tmp_path / "intents" / "notes.txt").write_text("mine")
-    with pytest.raises(InvalidFile, match="has notes.txt, which is not among"):
+    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "intents" / "notes.txt")):
         assign(fitted, store, tmp_path / "intents")

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from limiirl.kernels.e_step import MixtureParameters, Rows, e_step_streamed, expect, weigh
+from limiirl.kernels.e_step import MixtureParameters, Rows, e_step, e_step_streamed, weighted_sums
 from limiirl.kernels.threading import BLOCK
 from limiirl.streams import FeatureStore
 from limiirl.streams.passes import SumTask, combine, sum_part, sweep
-from limiirl.streams.store import Facts, GeneratedPart, StoredPart
+from limiirl.streams.store import GeneratedPart, PartFacts, StoredPart
 from tests.helpers import examples
 from tests.oracles.mixture import responsibilities
 
@@ -36,7 +36,7 @@ def in_parts(rows: Rows, ends: list[int]) -> FeatureStore:
     def make(i: int) -> Rows:
         return some(rows, edges[i], edges[i + 1])
 
-    facts = [Facts(n, n, 9, 0, None, 0) for n in np.diff(edges).tolist()]
+    facts = [PartFacts(n, n, 9, 0, None, 0) for n in np.diff(edges).tolist()]
     parts = tuple(GeneratedPart(i, make, facts[i], rows.features.shape[1], by_group=True) for i in range(len(facts)))
     return FeatureStore(parts, rows.features.shape[1])
 
@@ -66,12 +66,12 @@ def test_a_pass_is_what_a_table_of_log_probabilities_says(n, K, d, seed, inverse
 def test_forgetting_responsibilities_changes_no_bit(n, K, d, seed):
     rows, now, before = table(n, d, seed), ensemble(K, d, seed), ensemble(K, d, seed + 1, 0.5)
     U = np.zeros((n, K))
-    expect(rows, *before[:3], U, before.inverse_temperature)
-    kept = expect(rows, *now[:3], U, now.inverse_temperature)
+    e_step(rows, *before[:3], U, before.inverse_temperature)
+    kept = e_step(rows, *now[:3], U, now.inverse_temperature)
     forgot = e_step_streamed(rows, now, before)
     for one, other in zip(kept, forgot.total(), strict=True):
         np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(forgot.counts.sum(axis=0), weigh(rows.counts[:, None], U)[:, 0])
+    np.testing.assert_array_equal(forgot.counts.sum(axis=0), weighted_sums(rows.counts[:, None], U)[:, 0])
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def stored(tmp_path_factory):
     rows = table(5 * BLOCK + 77, 4, 3)
     path = tmp_path_factory.mktemp("store") / "part-00000.json"
     about = {"source": "made", "mark": "", "mdp": "", "by_group": False}
-    StoredPart.write(path, rows, None, Facts(len(rows.log_q), len(rows.log_q), 9, 0, None, 0), about)
+    StoredPart.write(path, rows, None, PartFacts(len(rows.log_q), len(rows.log_q), 9, 0, None, 0), about)
     return StoredPart.open(path), rows
 
 

@@ -19,8 +19,8 @@ def test_worker_processes_change_no_bit(tmp_path):
     assert [part.fingerprint for part in store.parts] == [part.fingerprint for part in alone.parts]
     now, before = (MixtureParameters(TASTES * scale, np.array([1.0, 2.0]), np.log([0.3, 0.7])) for scale in (1.0, 0.5))
     seen = []
-    there = sweep(store, now, before, executor=Executor(workers=2), progress=lambda *done: seen.append(done))
+    there = sweep(store, now, before, executor=Executor(workers=2), progress=lambda *report: seen.append(report))
     here = sweep(alone, now, before, window=2048)
-    assert seen == [(120, 5000), (4500, 5000), (5000, 5000)]
+    assert seen == [(120, 5000, "part 0"), (4500, 5000, "part 1"), (5000, 5000, "part 2")]
     for one, other in zip(here, there, strict=True):
         np.testing.assert_array_equal(one, other)

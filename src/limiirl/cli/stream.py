@@ -6,13 +6,12 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from limiirl._progress import Progress, show_progress
 from limiirl.cli.inputs import check_exists, check_target, make_mixture
 from limiirl.cli.options import (
     AsJson,
@@ -60,14 +59,14 @@ def features(
     from limiirl import MDP
     from limiirl.streams import write_features
 
-    with _told() as tell:
+    with show_progress("writing features", every_s=0.0) as progress:
         store = write_features(
             MDP.load(check_exists(mdp)),
             source,
             out,
             by_group=by_group,
             executor=resolve_executor(executor, workers, scheduler),
-            progress=lambda done, total: tell(f"{done} of {total or 'some'} parts done"),
+            progress=progress,
         )
     facts = {"rows": store.n, "demonstrations": store.n_demos, "features": store.n_features, "parts": len(store.parts)}
     if as_json:
@@ -112,8 +111,8 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     )
     world = opened.mdp()
     tell_device(device, world)
-    with _told() as tell:
-        meter = _Meter(opened.n, tell)
+    with show_progress() as progress:
+        meter = _Meter(opened.n, progress)
         mixture.set_params(callback=meter.iteration)
         fit_streamed(
             mixture,
@@ -166,13 +165,13 @@ def assign(  # noqa: PLR0913 (a command's options, each with a default)
     fitted = IntentMixture.load(mixture)
     if device is not None:
         fitted.irl_.device = device  # where it was fitted need not be here
-    with _told() as tell:
+    with show_progress("assigning intents", every_s=0.0) as progress:
         paths = write(
             fitted,
             opened,
             out,
             executor=resolve_executor(executor, workers, scheduler),
-            progress=lambda done, total: tell(f"{done:,} of {total:,} {opened.noun}"),
+            progress=progress,
         )
     if as_json:
         typer.echo(json.dumps({"rows": opened.n, "files": [str(path) for path in paths]}))
@@ -181,10 +180,10 @@ def assign(  # noqa: PLR0913 (a command's options, each with a default)
 
 
 class _Meter:
-    """Words on a fit under way: the iteration, how many rows a second, and what the last iteration found."""
+    """Progress of a fit: the iteration, rows per second, and on a terminal the rows of the pass."""
 
-    def __init__(self, n: int, tell: Callable[[str], None]) -> None:
-        self.n, self.tell = n, tell
+    def __init__(self, n: int, progress: Progress) -> None:
+        self.n, self.progress = n, progress
         self.begun, self.last = time.perf_counter(), "start"
 
     def iteration(self, _: int, entry: Iteration) -> None:
@@ -192,27 +191,14 @@ class _Meter:
         change = "" if math.isnan(entry.change) else f"change {entry.change:.1e}, "
         self.last = (
             f"iteration {entry.iteration}: log-likelihood {entry.log_likelihood:.6f}, {change}"
-            f"{self.n / taken:,.0f} rows a second"
+            f"{self.n / taken:,.0f} rows per second"
         )
-        self.tell(self.last)
+        self.progress(0, None, self.last)
         self.begun = time.perf_counter()
 
-    def rows(self, done: int, total: int) -> None:
+    def rows(self, done: int, total: int | None, _: str) -> None:
         if sys.stderr.isatty():
-            self.tell(f"{self.last}; {done:,} of {total:,} in this pass")
-
-
-@contextmanager
-def _told() -> Iterator[Callable[[str], None]]:
-    """Yield a function to call with what is going on: one line that changes on a terminal, a line each elsewhere."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda text: typer.echo(text, err=True)
-        return
-    with console.status("") as status:
-        yield status.update
+            self.progress(done, total, self.last)
 
 
 def _described(mixture: Any, what: str) -> str:

@@ -1,28 +1,29 @@
-"""Who follows which intent, for a whole store: one parquet file a part."""
+"""`assign`: the intent of each row of a store, one parquet file per part."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from limiirl._parallel import map_tasks
+from limiirl._parallel import Mapper, map_tasks
+from limiirl._progress import Progress, check_progress
 from limiirl._typing import FloatArray
-from limiirl.errors import InvalidDemos, InvalidFile
-from limiirl.kernels.e_step import Weighed, expect
+from limiirl.errors import InvalidDemos
+from limiirl.kernels.e_step import MixtureParameters, e_step
 from limiirl.mixture import IntentMixture, Membership, validate
-from limiirl.streams.passes import WINDOW, Workers, check_facts, check_mixture, check_model, check_progress
-from limiirl.streams.store import FeatureStore, Part, as_store, is_scratch, make_folder
+from limiirl.streams.passes import WINDOW, check_facts, check_mixture, check_model
+from limiirl.streams.store import FeaturePart, FeatureStore, as_store, file_error, is_scratch, make_folder
 
 
 class AssignTask(NamedTuple):
-    """A part, the ensemble, the file to write, and what a row is called."""
+    """A part, the ensemble, the file to write, and the name of a row."""
 
-    part: Part
-    ensemble: Weighed
+    part: FeaturePart
+    ensemble: MixtureParameters
     path: str
     unit: str
 
@@ -32,13 +33,13 @@ def assign(
     store: FeatureStore | str | PathLike[str],
     folder: str | PathLike[str],
     *,
-    executor: Workers = None,
-    progress: Callable[[int, int], None] | None = None,
+    executor: Mapper | None = None,
+    progress: Progress | None = None,
 ) -> list[Path]:
-    """Write which intent each row of a store follows: a parquet file for each part, in order; return their paths.
+    """Write the intent of each row of a store, one parquet file per part, and return the paths.
 
-    The columns are those of `limiirl predict`: demo (or group), intent, probability_0, ..., log_likelihood. A
-    demonstration without a name has its number within the part.
+    The columns are those of `limiirl predict`: demo (or group), intent, probability_0, ..., log_likelihood.
+    Demonstrations without names are numbered within their part.
 
     Parameters
     ----------
@@ -46,9 +47,9 @@ def assign(
         Fitted, to this store or to other demonstrations in the same MDP.
     store : FeatureStore or path
     folder : path
-        Made if it is not there. Files of the same names are replaced, each whole or not at all.
+        Created if it does not exist. Files of the same names are replaced atomically.
     executor, progress
-        As `fit_streamed` has them.
+        As in `fit_streamed`.
 
     Examples
     --------
@@ -76,10 +77,13 @@ def assign(
     paths = [place / f"part-{index:05d}.parquet" for index in range(len(rows.parts))]
     others = sorted({path.name for path in place.iterdir() if not is_scratch(path)} - {path.name for path in paths})
     if others:
-        raise InvalidFile(f"{place} has {others[0]}, which is not among the {len(paths)} files. Give another folder.")
+        raise file_error(
+            f"{place} has {others[0]}, which is not among the {len(paths)} files. Give another folder.",
+            place / others[0],
+        )
     log_Z = irl.log_partition(mixture.mdp_, mixture.thetas_)
-    with np.errstate(divide="ignore"):  # nobody follows an intent whose weight is 0
-        ensemble = Weighed(mixture.thetas_, log_Z, np.log(mixture.weights_))
+    with np.errstate(divide="ignore"):  # the weight of an intent may be 0
+        ensemble = MixtureParameters(mixture.thetas_, log_Z, np.log(mixture.weights_))
     unit = "group" if rows.by_group else "demo"
 
     def tasks() -> Iterator[AssignTask]:
@@ -88,7 +92,7 @@ def assign(
             yield AssignTask(part, ensemble, str(path), unit)
             begun += part.facts.n
             if progress is not None:
-                progress(begun, rows.n)
+                progress(begun, rows.n, part.name)
 
     return [Path(path) for path in map_tasks(assign_part, tasks(), executor)]
 
@@ -100,15 +104,20 @@ def assign_part(task: AssignTask) -> str:
     thetas, log_Z, log_rho, _ = task.ensemble
     for rows in task.part.windows(WINDOW):
         U = np.zeros((len(rows.features), log_rho.size))
-        bad = expect(rows, thetas, log_Z, log_rho, U).bad_row
+        bad = e_step(rows, thetas, log_Z, log_rho, U).bad_row
         if bad >= 0:
             row = bad + sum(len(known) for known in posteriors)
-            raise InvalidDemos(f"{task.part.name}, row {row}: it has no probability under any intent. Remove it.")
+            raise InvalidDemos(
+                f"{task.part.name}, row {row} has probability 0 under every intent. Remove it.",
+                parameter="store",
+                value=task.part.name,
+                index=row,
+            )
         log_p = rows.log_prob(thetas, log_Z)
         posteriors.append(U)
         log_likelihoods.append(np.logaddexp.reduce(log_p + log_rho, axis=1))
     posterior, names = np.concatenate(posteriors), task.part.names()
     shown = np.arange(len(posterior)) if names is None else names
-    found = Membership(task.unit, shown, np.argmax(posterior, axis=1), posterior, np.concatenate(log_likelihoods))
-    found.write(task.path)
+    intents = np.argmax(posterior, axis=1)
+    Membership(task.unit, shown, intents, posterior, np.concatenate(log_likelihoods)).write(task.path)
     return task.path

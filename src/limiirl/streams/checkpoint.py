@@ -1,4 +1,4 @@
-"""EM between two iterations as one file: killed and started again, it ends with the same bits."""
+"""The state of EM between two iterations as one file: a fit that is killed and started again has the same bits."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ from numpy.typing import NDArray
 
 from limiirl._io import Kind, read_archive, write_archive
 from limiirl.errors import InvalidFile, InvalidParameter
-from limiirl.irl import Expectation, Moments
-from limiirl.kernels.e_step import Weighed
+from limiirl.irl import EStep, Moments
+from limiirl.kernels.e_step import MixtureParameters
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture, Iteration, State, Unwritable, Writer, decode, decode_history
 from limiirl.streams.passes import Remembered
-from limiirl.streams.store import FeatureStore, name_of
+from limiirl.streams.store import FeatureStore, qualified_name
 
 # K intents, d features.
 _SHAPES = dict.fromkeys(("rho", "log_Z", "log_rho", "sizes", "counts"), "K")
-_SHAPES |= {"thetas": "Kd", "features": "Kd", "coldness": ""}
+_SHAPES |= {"thetas": "Kd", "features": "Kd", "inverse_temperature": ""}
 KIND = Kind("limiirl.streams.checkpoint", 1, "a checkpoint", "fit_streamed")
-# When to stop is no part of what is fitted: a fit that has ended may be gone on with.
+# The stopping rule is not part of the identity: a fit that has ended may be continued.
 _STOPPING = ("max_iter", "tol", "likelihood_tol")
-# Nor is where it is computed, or in how much memory.
-_SILENT = ("irl", "callback", "verbose", "irl__device", "irl__max_memory")
+# Nor are the device and the memory.
+_IGNORED = ("irl", "callback", "verbose", "irl__device", "irl__max_memory")
 
 
 def identity(mixture: IntentMixture, irl: Any, mdp: MDP, store: FeatureStore, sample: int) -> dict[str, str]:
-    """Return digests of what is fitted to what: the data, the MDP, the model, and the mixture but for when it stops.
+    """Return digests of the data, the MDP, the model, and the mixture's parameters except its stopping rule.
 
-    Functions are known by their names, estimators by their classes and parameters, and random generators by their
-    state: what they do is not looked at.
+    Functions are identified by name, estimators by class and parameters, random generators by state.
 
     Examples
     --------
@@ -48,41 +47,46 @@ def identity(mixture: IntentMixture, irl: Any, mdp: MDP, store: FeatureStore, sa
     (True, ['random_state'])
     """
     # Temperatures depend on the number of iterations.
-    skipped = (*_SILENT, *_STOPPING) if mixture.annealing is None else _SILENT
+    skipped = (*_IGNORED, *_STOPPING) if mixture.annealing is None else _IGNORED
     parameters = mixture.get_params(deep=False) | {f"irl__{k}": v for k, v in irl.get_params(deep=False).items()}
     parameters = {name: value for name, value in sorted(parameters.items()) if name not in skipped}
     parameters |= {"the data": store.fingerprint, "the MDP": [mdp.fingerprint(), mdp.n_features]}
-    return {name: _digest(value) for name, value in (parameters | {"irl": name_of(irl), "sample": sample}).items()}
+    return {
+        name: _digest(value) for name, value in (parameters | {"irl": qualified_name(irl), "sample": sample}).items()
+    }
 
 
 def _digest(value: Any) -> str:
     writer = Writer()
-    digest = hashlib.sha256(json.dumps(_written(writer, value, "value")).encode())
+    digest = hashlib.sha256(json.dumps(_encode(writer, value, "value")).encode())
     for name, array in sorted(writer.arrays.items()):
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 
-def _written(writer: Writer, value: Any, place: str) -> Any:
-    """Return JSON for a parameter; of one that has no form there, what tells it from others."""
+def _encode(writer: Writer, value: Any, place: str) -> Any:
+    """Return a parameter as JSON, or a description of it."""
     try:
         return writer.encode(value, place)
     except Unwritable:
         pass
     if isinstance(value, np.random.Generator):
-        return _written(writer, value.bit_generator.state, place)
+        return _encode(writer, value.bit_generator.state, place)
     if isinstance(value, np.random.RandomState):
-        return _written(writer, value.get_state(legacy=False), place)
+        return _encode(writer, value.get_state(legacy=False), place)
     if isinstance(value, list | tuple):
-        return [_written(writer, item, f"{place}.{i}") for i, item in enumerate(value)]
+        return [_encode(writer, item, f"{place}.{i}") for i, item in enumerate(value)]
     known: dict[str, Any] = {}
     if hasattr(value, "get_params") and not isinstance(value, type):
         known = value.get_params(deep=False)
-    return [name_of(value), {key: _written(writer, item, f"{place}.{key}") for key, item in sorted(known.items())}]
+    return [
+        qualified_name(value),
+        {key: _encode(writer, item, f"{place}.{key}") for key, item in sorted(known.items())},
+    ]
 
 
 def write_checkpoint(path: Path, state: State, fitted: dict[str, str]) -> None:
-    """Write a state, whole or not at all, in the place of the one before."""
+    """Replace the checkpoint atomically."""
     remembered = state.U.ensemble
     writer = Writer()
     header = {
@@ -98,7 +102,7 @@ def write_checkpoint(path: Path, state: State, fitted: dict[str, str]) -> None:
         "thetas": state.thetas,
         "log_Z": remembered.log_Z,
         "log_rho": remembered.log_rho,
-        "coldness": np.array(remembered.coldness),
+        "inverse_temperature": np.array(remembered.inverse_temperature),
         "sizes": state.found.sizes,
         "features": state.found.moments.features,
         "counts": state.found.moments.counts,
@@ -107,12 +111,12 @@ def write_checkpoint(path: Path, state: State, fitted: dict[str, str]) -> None:
 
 
 def read_checkpoint(path: Path, fitted: dict[str, str], shape: tuple[int, int]) -> State | None:
-    """Return the state that was written last, or None if there is none; that of another fit is an error.
+    """Return the last state, or None if there is no file; the checkpoint of another fit is an error.
 
     Parameters
     ----------
     shape : (K, d)
-        Intents and features. Kernels trust them: arrays of other shapes would be read beyond their ends.
+        Intents and features. Kernels do not check shapes: they would read beyond the end of smaller arrays.
     """
     if not path.exists():
         return None
@@ -122,23 +126,27 @@ def read_checkpoint(path: Path, fitted: dict[str, str], shape: tuple[int, int]) 
         known = known if isinstance(known, dict) else {}
         others = ", ".join(name for name in known | fitted if known.get(name) != fitted.get(name))
         raise InvalidParameter(
-            f"{path} is the checkpoint of another fit, with another value for {others}: give another name, or remove "
-            "it."
+            f"{path} is the checkpoint of another fit, with another {others}. Give another name, or remove it.",
+            parameter="checkpoint",
+            value=str(path),
         )
     try:
-        return _state(header, arrays, *shape)
+        return _read_state(header, arrays, *shape)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidFile(f"{path} is damaged ({error!s:.200}). Remove it, and fit from the start.") from None
+        raise InvalidFile(
+            f"{path} is damaged ({error!s:.200}). Remove it, and fit from the start.",
+            parameter="checkpoint",
+            value=str(path),
+        ) from None
 
 
-def _state(header: dict[str, Any], arrays: dict[str, NDArray[Any]], K: int, d: int) -> State:
-    """Return the state of a file, or raise where it can be none."""
-    for name, shape in _SHAPES.items():
-        wanted = tuple({"K": K, "d": d}[size] for size in shape)
-        found = arrays[name]
-        if found.shape != wanted or found.dtype != np.float64 or not np.all(np.isfinite(found)):
-            raise ValueError(f"{name} should be {wanted} finite numbers")
-    for name in ("rho", "coldness"):
+def _read_state(header: dict[str, Any], arrays: dict[str, NDArray[Any]], K: int, d: int) -> State:
+    """Return the state of a file, or raise a builtin error if it is damaged."""
+    for name, axes in _SHAPES.items():
+        shape, array = tuple({"K": K, "d": d}[axis] for axis in axes), arrays[name]
+        if array.shape != shape or array.dtype != np.float64 or not np.all(np.isfinite(array)):
+            raise ValueError(f"{name} should be {shape} finite numbers")
+    for name in ("rho", "inverse_temperature"):
         if not np.all(arrays[name] > 0.0):
             raise ValueError(f"{name} should be above 0")
     for name in ("sizes", "counts"):
@@ -155,13 +163,13 @@ def _state(header: dict[str, Any], arrays: dict[str, NDArray[Any]], K: int, d: i
         raise ValueError("outside should be true or false, and reseeds_left a number")
     _check_number(log_likelihood, "log_likelihood")
     _check_number(change, "change", unknown=len(history) == 1)
-    now = Weighed(arrays["thetas"], arrays["log_Z"], arrays["log_rho"], float(arrays["coldness"]))
+    now = MixtureParameters(arrays["thetas"], arrays["log_Z"], arrays["log_rho"], float(arrays["inverse_temperature"]))
     moments = Moments(arrays["features"], arrays["counts"], None)
     return State(
         rho=arrays["rho"],
         thetas=arrays["thetas"],
         U=Remembered(now),
-        found=Expectation(log_likelihood, change, arrays["sizes"], moments),
+        found=EStep(log_likelihood, change, arrays["sizes"], moments),
         outside=outside,
         reseeds_left=reseeds_left,
         history=history,
@@ -171,7 +179,7 @@ def _state(header: dict[str, Any], arrays: dict[str, NDArray[Any]], K: int, d: i
 def _check_entry(entry: Iteration, index: int, K: int) -> None:
     whole = type(entry.iteration) is int and type(entry.n_evaluations) is int and type(entry.event) is str
     if not whole or entry.iteration != index:
-        raise ValueError(f"iteration {index} of its history is none")
+        raise ValueError(f"iteration {index} of its history is invalid")
     weights = np.asarray(entry.weights)
     if weights.shape != (K,) or weights.dtype != np.float64 or not np.all(np.isfinite(weights)):
         raise ValueError(f"the weights of iteration {index} should be {K} numbers")
@@ -180,6 +188,5 @@ def _check_entry(entry: Iteration, index: int, K: int) -> None:
 
 
 def _check_number(value: Any, what: str, *, unknown: bool = False) -> None:
-    """Check that a value is a finite number; before the second iteration no change is known."""
     if type(value) not in (int, float) or not (math.isfinite(value) or unknown):
         raise ValueError(f"{what} should be a finite number")

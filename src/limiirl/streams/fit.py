@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from limiirl._parallel import Mapper
+from limiirl._progress import Progress, check_progress
 from limiirl._validation import check_count
 from limiirl.errors import InvalidParameter, MissingFile
 from limiirl.irl import MaxEnt
@@ -28,8 +29,8 @@ from limiirl.mixture import (
     validate,
 )
 from limiirl.streams.checkpoint import identity, read_checkpoint, write_checkpoint
-from limiirl.streams.passes import WINDOW, PreparedStream, Workers, check_mixture, check_progress, opened
-from limiirl.streams.store import FeatureStore, a_path, as_store
+from limiirl.streams.passes import WINDOW, StreamProblem, check_mixture, open_executor
+from limiirl.streams.store import FeatureStore, as_store, check_path
 
 # Rows that a warm start clusters: their means are known to a third of a percent of their spread.
 SAMPLE = 50_000
@@ -42,9 +43,9 @@ def fit_streamed(
     *,
     sample: int = SAMPLE,
     checkpoint: str | PathLike[str] | None = None,
-    executor: Workers = None,
+    executor: Mapper | None = None,
     block: int = WINDOW,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> IntentMixture:
     """Fit a mixture to a store of features, which need not fit into memory, and return it.
 
@@ -69,13 +70,14 @@ def fit_streamed(
         returned as it is, with all of them: `n_iter_` says how many. That of other data, of another MDP or of other
         settings is refused, whatever the `device` and the `max_memory`; functions (an `init`, a generated store) are
         told apart by their names only.
-    executor : Executor or Session, optional
-        Where the passes run; its workers stay from the first to the last. By default in this process, on its threads,
+    executor : limiirl.executors.Executor, Session or concurrent.futures.Executor, optional
+        Where the passes run; its workers remain from the first to the last. By default in this process, on its threads,
         which is best on one machine.
     block : int
         Rows in memory at a time; the result does not depend on it.
     progress : callable, optional
-        Called with the rows done in a pass, and all. The mixture's `callback` is called after every iteration.
+        Called as ``progress(done, total, message)`` with the rows done in a pass. The mixture's `callback` is called
+        after every iteration.
 
     Examples
     --------
@@ -96,7 +98,7 @@ def fit_streamed(
     place = _place(checkpoint)
     window = -(-check_count(block, "block") // BLOCK) * BLOCK
     rows = as_store(store)
-    prepared = PreparedStream(irl, mdp, rows, window=window, progress=progress)
+    prepared = StreamProblem(irl, mdp, rows, window=window, progress=progress)
     validate.enough(mixture.n_intents, prepared.units)
     fitted = identity(mixture, irl, mdp, rows, _enough_drawn(sample, mixture.n_intents))
     shape = (mixture.n_intents, mdp.n_features)
@@ -112,7 +114,7 @@ def fit_streamed(
 
     with (
         reporting(mixture.verbose, 1, settings.max_iter, mixture.callback) as told,
-        opened(executor) as prepared.workers,
+        open_executor(executor) as prepared.workers,
     ):
         found = run(prepared, begin, settings, told(0), keep)
     _keep(mixture, found, prepared)
@@ -121,11 +123,13 @@ def fit_streamed(
 
 
 def _place(checkpoint: Any) -> Path | None:
-    """Return where the checkpoint goes: a folder that is missing is better told before the work."""
-    place = None if checkpoint is None else a_path(checkpoint, "checkpoint")
+    """Return the path of the checkpoint; a missing folder is an error before the work, not after it."""
+    place = None if checkpoint is None else check_path(checkpoint, "checkpoint")
     if place is not None and not place.absolute().parent.is_dir():
         raise MissingFile(
-            f"There is no folder {place.parent} for the checkpoint {place.name}. Make it, or give another."
+            f"There is no folder {place.parent} for the checkpoint {place.name}. Create it, or give another.",
+            parameter="checkpoint",
+            value=str(place),
         )
     return place
 
@@ -136,26 +140,37 @@ def _settings(mixture: IntentMixture) -> Settings:
     settings = validate.settings(mixture)
     if mixture.n_init != 1:
         raise InvalidParameter(
-            f"A stream is fitted from one start; n_init is {mixture.n_init}. Compare starts on a sample in memory, and "
-            "pass the best ensemble as init; or fit with several random_state and compare objective_."
+            f"n_init must be 1 for a stream; got {mixture.n_init}. Compare starts on a sample in memory and pass the "
+            "best ensemble as init, or fit with several random_state and compare objective_.",
+            parameter="n_init",
+            value=mixture.n_init,
         )
     if mixture.refine is not None:
-        raise InvalidParameter("refine needs every demonstration's responsibilities, which a stream does not keep.")
+        raise InvalidParameter(
+            f"refine must be None for a stream, which does not keep responsibilities; got {mixture.refine!r}.",
+            parameter="refine",
+            value=mixture.refine,
+        )
     if mixture.degenerate == "reseed":
         raise InvalidParameter(
-            "degenerate='reseed' plants an intent at one demonstration, for which a stream would have to be searched. "
-            "Use 'fit' or 'keep'."
+            "degenerate must be 'fit' or 'keep' for a stream; got 'reseed', which would search it for a demonstration.",
+            parameter="degenerate",
+            value="reseed",
         )
     if is_given(mixture.init) and not isinstance(mixture.init, RewardEnsemble):
         raise InvalidParameter(
-            "init must be a name, a clusterer, a function or a RewardEnsemble for a stream; labels and "
-            "responsibilities have a row for each demonstration."
+            "init must be a name, a clusterer, a function or a RewardEnsemble for a stream, not labels or "
+            "responsibilities: they have one row per demonstration.",
+            parameter="init",
+            value=mixture.init,
         )
     how = mixture.embedding
     if how is not None and not (isinstance(how, str) and how in ("shares", "gradients")):
         raise InvalidParameter(
-            "embedding must be None, 'shares' or 'gradients' for a stream: others are made from demonstrations, which "
-            "it does not keep."
+            "embedding must be None, 'shares' or 'gradients' for a stream: others need the demonstrations, which it "
+            "does not keep.",
+            parameter="embedding",
+            value=how,
         )
     return settings
 
@@ -164,12 +179,12 @@ def _enough_drawn(sample: int, n_intents: int) -> int:
     """Return how many rows to draw, of which each intent needs one."""
     if check_count(sample, "sample") < n_intents:
         raise InvalidParameter(
-            f"sample={sample} rows are too few to begin n_intents={n_intents} with. Use at least {n_intents}."
+            f"sample must be at least n_intents={n_intents}; got {sample}.", parameter="sample", value=sample
         )
     return sample
 
 
-def _start(mixture: IntentMixture, prepared: PreparedStream, sample: int) -> Start:
+def _start(mixture: IntentMixture, prepared: StreamProblem, sample: int) -> Start:
     """Return where EM begins: a start on a sample of the rows, without the sample's responsibilities.
 
     The first seed is that of `IntentMixture.fit`, so that a sample of everything starts where that does.
@@ -181,7 +196,7 @@ def _start(mixture: IntentMixture, prepared: PreparedStream, sample: int) -> Sta
     return Start(begin.rho, begin.thetas, None, begin.empty)
 
 
-def _keep(mixture: IntentMixture, found: Solution, prepared: PreparedStream) -> None:
+def _keep(mixture: IntentMixture, found: Solution, prepared: StreamProblem) -> None:
     """Give a mixture what a fit finds, but for what has a row for each demonstration."""
     mixture.weights_, mixture.thetas_ = found.rho, found.thetas
     mixture.log_likelihood_, mixture.objective_ = found.log_likelihood, found.objective
@@ -191,4 +206,4 @@ def _keep(mixture: IntentMixture, found: Solution, prepared: PreparedStream) -> 
     for name in ("responsibilities_", "labels_", "groups_", "group_responsibilities_"):
         setattr(mixture, name, None)
     mixture.irl_, mixture.mdp_ = prepared.model, prepared.mdp
-    mixture.__dict__.pop("_prepared", None)  # of an earlier fit in memory
+    mixture.__dict__.pop("_problem", None)  # of an earlier fit in memory

@@ -1,63 +1,42 @@
 """One pass over a store: the E-step and the sums that the next M-step needs, part by part.
 
-A part's sums are those of the in-memory E-step on the same rows, to the last bit, whatever the size of the windows and
-wherever it runs. Parts are added up exactly and rounded once, so that neither their order nor the number of workers
-changes a bit.
-
-Workers that stay for all passes over a stream.
-
-Which models can be fitted to sums of features alone, and whether demonstrations belong to one.
-
-A MaxEnt model with a store of features: what EM asks of data that it never sees as a whole.
+A part's sums have the bits of the in-memory E-step on the same rows, whatever the windows and the worker. Sums over
+parts are exact and rounded once, so that neither the order of parts nor the number of workers changes a bit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from limiirl._parallel import map_tasks
+from limiirl._parallel import Mapper, map_tasks
+from limiirl._progress import Progress
 from limiirl._typing import FloatArray
 from limiirl.demos import Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.executors import Executor, Session
-from limiirl.irl import Expectation, MaxEnt, Moments, PreparedRows, PreparedSums
+from limiirl.executors import Executor
+from limiirl.irl import EStep, MaxEnt, Moments, PreparedRows, PreparedSums
 from limiirl.irl.validate import max_length
-from limiirl.kernels.e_step import Blocks, Weighed, expect_forgetfully
+from limiirl.kernels.e_step import Blocks, MixtureParameters, e_step_streamed
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture, validate
-from limiirl.streams.store import Facts, FeatureStore, Part
-
-Workers = Executor | Session | None
+from limiirl.streams.store import FeaturePart, FeatureStore, PartFacts
 
 
 @contextmanager
-def opened(executor: Workers) -> Iterator[Workers]:
-    """Yield an executor whose workers stay until the end of the block, for many passes.
-
-    Examples
-    --------
-    >>> with opened(Executor(workers=1)) as workers:
-    ...     list(workers.map(abs, [-2])), list(workers.map(abs, [-3]))
-    ([2], [3])
-    """
+def open_executor(executor: Mapper | None) -> Iterator[Mapper | None]:
+    """Yield an executor whose workers remain until the end of the block."""
     if isinstance(executor, Executor):
         with executor.session() as session:
             yield session
     else:
         yield executor
-
-
-def check_progress(progress: object) -> None:
-    """Check that there is somebody to tell, if anybody."""
-    if progress is not None and not callable(progress):
-        raise InvalidParameter(f"progress must be a function of what is done and of all, or None; it is {progress!r}.")
 
 
 # Rows that are mapped at a time; a multiple of the kernel's block, so that it does not matter for the result.
@@ -67,9 +46,9 @@ WINDOW = 32 * BLOCK
 class SumTask(NamedTuple):
     """A part to sum up, under an ensemble; the change is measured from the ensemble before, if there is one."""
 
-    part: Part
-    now: Weighed
-    before: Weighed | None
+    part: FeaturePart
+    now: MixtureParameters
+    before: MixtureParameters | None
     window: int = WINDOW
 
 
@@ -99,12 +78,12 @@ def sum_part(task: SumTask) -> PartSums:
     --------
     >>> from limiirl.kernels.e_step import Rows
     >>> made = FeatureStore.generated(lambda i: Rows(np.eye(2), np.zeros(2), np.ones(2)), [2], 2, longest=2)
-    >>> now = Weighed(np.zeros((1, 2)), np.log([3.0]), np.zeros(1))
+    >>> now = MixtureParameters(np.zeros((1, 2)), np.log([3.0]), np.zeros(1))
     >>> found = sum_part(SumTask(made.parts[0], now, None))
     >>> round(found.log_likelihood, 4), found.sizes.tolist(), found.features.tolist()
     (-2.1972, [2.0], [[1.0, 1.0]])
     """
-    blocks = [expect_forgetfully(rows, task.now, task.before) for rows in task.part.windows(task.window)]
+    blocks = [e_step_streamed(rows, task.now, task.before) for rows in task.part.windows(task.window)]
     _check_rows(task, blocks)
     joined = Blocks(*(np.concatenate(arrays) for arrays in zip(*blocks, strict=True)))
     found = joined.total()
@@ -117,8 +96,11 @@ def _check_rows(task: SumTask, blocks: list[Blocks]) -> None:
         bad = found.total().bad_row
         if bad >= 0:
             raise InvalidDemos(
-                f"{task.part.name}, row {begin + bad}: it has no probability under any intent, or its features are not "
-                "numbers. Write the features anew, or bound the rewards."
+                f"{task.part.name}, row {begin + bad} has probability 0 under every intent, or features that are not "
+                "numbers. Write the features again, or bound the rewards.",
+                parameter="store",
+                value=task.part.name,
+                index=begin + bad,
             )
         begin += task.window
 
@@ -143,19 +125,19 @@ def _exactly(arrays: tuple[FloatArray, ...]) -> FloatArray:
 
 def sweep(
     store: FeatureStore,
-    now: Weighed,
-    before: Weighed | None,
+    now: MixtureParameters,
+    before: MixtureParameters | None,
     *,
-    executor: Workers = None,
+    executor: Mapper | None = None,
     window: int = WINDOW,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> PartSums:
     """Return the sums of a whole store: one pass over it.
 
     Parameters
     ----------
     progress : callable, optional
-        Called with the number of rows done and of all; with an executor, done or under way.
+        Called as ``progress(done, total, message)`` with the number of rows done; with an executor, done or in flight.
     """
 
     def tasks() -> Iterator[SumTask]:
@@ -164,7 +146,7 @@ def sweep(
             yield SumTask(part, now, before, window)
             begun += part.facts.n
             if progress is not None:
-                progress(begun, store.n)
+                progress(begun, store.n, part.name)
 
     return combine(map_tasks(sum_part, tasks(), executor))
 
@@ -173,41 +155,43 @@ _INSTEAD = "Fit it in memory with IntentMixture.fit, on a sample of the demonstr
 
 
 def check_mixture(mixture: Any) -> None:
-    """Check that it is EM that a stream is to serve."""
+    """Raise `InvalidParameter` unless `mixture` is an IntentMixture."""
     if not isinstance(mixture, IntentMixture):
-        raise InvalidParameter(f"mixture must be an IntentMixture for a stream; it is a {type(mixture).__name__}.")
+        raise InvalidParameter(
+            f"mixture must be an IntentMixture for a stream; got a {type(mixture).__name__}.",
+            parameter="mixture",
+            value=mixture,
+        )
 
 
 def check_model(irl: Any) -> MaxEnt:
-    """Return a model whose log-probabilities are theta . F(tau) + log q - log Z, so that sums of features say all.
-
-    Examples
-    --------
-    >>> from limiirl import MaxCausalEnt
-    >>> check_model(MaxCausalEnt())
-    Traceback (most recent call last):
-    limiirl.errors.InvalidParameter: A stream keeps one row of feature sums a demonstration, which is all that MaxEnt...
-    """
+    """Return a model whose log-probabilities are theta . F(tau) + log q - log Z: feature sums are sufficient."""
     validate.model(irl)
     if not isinstance(irl, MaxEnt):
         raise InvalidParameter(
-            "A stream keeps one row of feature sums a demonstration, which is all that MaxEnt looks at; "
-            f"{type(irl).__name__} looks at every step. {_INSTEAD}"
+            f"irl must be a MaxEnt for a stream, which keeps feature sums only; {type(irl).__name__} needs every step. "
+            f"{_INSTEAD}",
+            parameter="irl",
+            value=irl,
         )
     kind = type(irl)
-    if any(getattr(kind, name) is not getattr(MaxEnt, name) for name in ("log_prob", "fit", "_fit", "prepare")):
+    if any(getattr(kind, name) is not getattr(MaxEnt, name) for name in ("log_prob", "fit", "_fit", "make_problem")):
         raise InvalidParameter(
-            f"{kind.__name__} has a likelihood of its own, which sums of features may not determine. {_INSTEAD}"
+            f"{kind.__name__} overrides the likelihood of MaxEnt; feature sums may not determine it. {_INSTEAD}",
+            parameter="irl",
+            value=irl,
         )
     if irl.condition != "none":
         raise InvalidParameter(
-            f"condition={irl.condition!r} needs where each demonstration begins, which sums of features do not say. "
-            f"Use condition='none'. {_INSTEAD}"
+            f"condition must be 'none' for a stream, which does not keep start states; got {irl.condition!r}. "
+            f"{_INSTEAD}",
+            parameter="condition",
+            value=irl.condition,
         )
     return irl
 
 
-def check_facts(irl: MaxEnt, facts: Facts, name: str, mdp: MDP, longest: float | None = None) -> None:
+def check_facts(irl: MaxEnt, facts: PartFacts, name: str, mdp: MDP, longest: float | None = None) -> None:
     """Check that the demonstrations of a part are among the trajectories of a model.
 
     Parameters
@@ -220,7 +204,10 @@ def check_facts(irl: MaxEnt, facts: Facts, name: str, mdp: MDP, longest: float |
     if longest is not None and facts.longest > longest:
         raise InvalidDemos(
             f"{name}: demonstration {facts.longest_at} has {facts.longest} states, more than max_length = {longest}. "
-            "Shorten it, or use a larger max_length."
+            "Shorten it, or use a larger max_length.",
+            parameter="max_length",
+            value=facts.longest,
+            index=facts.longest_at,
         )
     if irl.stop == "anywhere" or facts.loose is None:
         return
@@ -228,20 +215,23 @@ def check_facts(irl: MaxEnt, facts: Facts, name: str, mdp: MDP, longest: float |
         return
     raise InvalidDemos(
         f"{name}: demonstration {facts.loose_at} does not end in one of the {int(mdp.terminal.sum())} terminal states, "
-        f"but the model has stop={irl.stop!r}. Use stop='anywhere', or mark its last state as terminal."
+        f"but the model has stop={irl.stop!r}. Use stop='anywhere', or mark its last state as terminal.",
+        parameter="stop",
+        value=irl.stop,
+        index=facts.loose_at,
     )
 
 
 @dataclass
 class Remembered:
-    """Stands for responsibilities (G, K): the ensemble that they belong to, from which any row's can be made."""
+    """The ensemble of responsibilities (G, K), from which those of any row can be computed."""
 
-    ensemble: Weighed | None = None
+    ensemble: MixtureParameters | None = None
 
 
 @dataclass(frozen=True)
 class Uncounted:
-    """Units that are known by number only."""
+    """Groups of which only the number is known."""
 
     n: int
     noun: str
@@ -251,7 +241,7 @@ class Uncounted:
         return self.n
 
 
-class PreparedStream(PreparedSums):
+class StreamProblem(PreparedSums):
     """The rows of a store under a MaxEnt model: an E-step is one pass, whatever their number.
 
     Parameters
@@ -259,12 +249,12 @@ class PreparedStream(PreparedSums):
     model : MaxEnt
         Its `max_length_` is settled by the longest demonstration of the store, unless it is given.
     store : FeatureStore
-    workers : Executor or Session, optional
+    workers : limiirl.executors.Executor or Session, optional
         Where passes run; by default in this process, on its threads.
     window : int
         Rows in memory at a time.
     progress : callable, optional
-        Called with the rows done in a pass, and all.
+        Called as ``progress(done, total, message)`` with the rows done in a pass.
     """
 
     def __init__(
@@ -273,9 +263,9 @@ class PreparedStream(PreparedSums):
         mdp: MDP,
         store: FeatureStore,
         *,
-        workers: Workers = None,
+        workers: Mapper | None = None,
         window: int = WINDOW,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         store.check(mdp)
         check_model(model)
@@ -283,21 +273,21 @@ class PreparedStream(PreparedSums):
         for part in store.parts:
             check_facts(model, part.facts, part.name, mdp, longest)
         units = Uncounted(store.n, store.noun, store.by_group)
-        super().__init__(model, mdp, None, units, model.settle(mdp, store.longest), store.n_demos)
+        super().__init__(model, mdp, None, units, model.resolve_max_length(mdp, store.longest), store.n_demos)
         self.store, self.workers, self.window, self.progress = store, workers, window, progress
 
     def blank(self, n_intents: int) -> Remembered:
-        """Return what `expect` overwrites."""
+        """Return what `e_step` overwrites."""
         del n_intents
         return Remembered()
 
-    def expect(self, rho: FloatArray, thetas: FloatArray, U: Any, temperature: float = 1.0) -> Expectation:
-        """Make U (a `Remembered`) that of an ensemble; see `Prepared.expect`."""
-        now = Weighed(thetas, self.engine.log_partition(thetas), np.log(rho), 1.0 / temperature)
+    def e_step(self, rho: FloatArray, thetas: FloatArray, U: Any, temperature: float = 1.0) -> EStep:
+        """Make U (a `Remembered`) that of an ensemble; see `FitProblem.e_step`."""
+        now = MixtureParameters(thetas, self.engine.log_partition(thetas), np.log(rho), 1.0 / temperature)
         found = sweep(self.store, now, U.ensemble, executor=self.workers, window=self.window, progress=self.progress)
         U.ensemble = now
         counts = found.counts if self.units.grouped else found.sizes
-        return Expectation(
+        return EStep(
             found.log_likelihood, found.change / len(self.units), found.sizes, Moments(found.features, counts, None)
         )
 

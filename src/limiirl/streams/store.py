@@ -1,10 +1,6 @@
-"""`FeatureStore`: a table of feature sums in parts, larger than memory, and what it was made from.
+"""`FeatureStore`: a table of feature sums in parts, which are memory maps of files or made by a function.
 
-Parts of a table of feature sums, and those on disk, which are memory maps.
-
-Parts that a function makes whenever they are read: no disk, and any number of rows.
-
-Where files go: folders that are named, made, and looked through.
+A part on disk is a JSON header beside plain .npy files, not an npz archive: only plain files can be memory-mapped.
 """
 
 from __future__ import annotations
@@ -32,17 +28,24 @@ from limiirl.kernels.e_step import Rows
 from limiirl.mdp import MDP
 
 PART_FORMAT, PART_VERSION = "limiirl.features.part", 1
-AGAIN = "Run write_features again (`limiirl stream features`), which makes what is missing or damaged anew."
-# Numpy reads headers with `ast`, which in Python 3.11 fails at times when two threads do (a Dask worker's, say).
+REMEDY = "Run write_features again (`limiirl stream features`): it rebuilds missing and damaged parts."
+# Numpy parses headers with `ast`, which in Python 3.11 fails at times when two threads do so (of a Dask worker, say).
 _ONE_AT_A_TIME = threading.RLock()
 
 
+def file_error(
+    message: str, path: str | PathLike[str], parameter: str = "folder", kind: type[InvalidFile] = InvalidFile
+) -> InvalidFile:
+    """Return an error about a file or folder, which is its value."""
+    return kind(message, parameter=parameter, value=str(path))
+
+
 class NewerFormat(InvalidFile):
-    """A part that a later limiirl wrote: it is whole, and not to be written anew."""
+    """A part that a later limiirl wrote: it is intact, and must not be rebuilt."""
 
 
-class Facts(NamedTuple):
-    """What a model asks of a part before it is fitted.
+class PartFacts(NamedTuple):
+    """The facts about a part that decide whether a model can be fitted to it.
 
     Attributes
     ----------
@@ -50,9 +53,10 @@ class Facts(NamedTuple):
         Rows: demonstrations, or groups.
     n_demos : int
     longest, longest_at : int
-        The most states of a demonstration, and which it is.
+        States of the longest demonstration, and its index.
     loose, loose_at : (int, int) or None, int
-        The least and the most states of those that do not end in a terminal state, and the first of them.
+        The fewest and the most states of demonstrations that do not end in a terminal state, and the index of the
+        first of them.
     """
 
     n: int
@@ -63,20 +67,20 @@ class Facts(NamedTuple):
     loose_at: int
 
 
-class Part(Protocol):
-    """A part as a pass sees it; it must survive pickling."""
+class FeaturePart(Protocol):
+    """The rows of one part; it must survive pickling."""
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
 
     @property
-    def facts(self) -> Facts:
-        """Its size, and what it holds."""
+    def facts(self) -> PartFacts:
+        """Its size and longest demonstrations."""
 
     @property
     def fingerprint(self) -> str:
-        """What stands for its content."""
+        """A text that identifies its content."""
 
     def windows(self, block: int) -> Iterator[Rows]:
         """Yield the rows in order, at most `block` at a time where that saves memory."""
@@ -97,13 +101,13 @@ class StoredPart:
     path : str
         Of its header.
     source, mark : str
-        The name of what it was made from, and a digest of that.
+        Name and digest of its source.
     mdp, by_group : str, bool
         The fingerprint of the MDP, and whether rows are groups.
     fingerprint : str
         A digest of the content.
     n_features : int
-    sizes : dict
+    sizes : tuple of (str, int)
         Bytes of each file.
     """
 
@@ -112,18 +116,18 @@ class StoredPart:
     mark: str
     mdp: str
     by_group: bool
-    facts: Facts
+    facts: PartFacts
     fingerprint: str
     n_features: int
     sizes: tuple[tuple[str, int], ...]
 
     @property
     def name(self) -> str:
-        """What it was made from."""
+        """The name of its source."""
         return self.source
 
     @classmethod
-    def write(cls, path: Path, rows: Rows, names: NDArray[Any] | None, facts: Facts, about: dict[str, Any]) -> None:
+    def write(cls, path: Path, rows: Rows, names: NDArray[Any] | None, facts: PartFacts, about: dict[str, Any]) -> None:
         """Write a part; `about` has source, mark, mdp and by_group. The header comes last."""
         arrays = {"features": rows.features, "base": np.stack([rows.log_q, rows.counts])}
         if names is not None:
@@ -151,38 +155,40 @@ class StoredPart:
     def open(cls, path: Path) -> StoredPart:
         """Read a header, and check that its files have the size that they were written with."""
         if not path.is_file():
-            raise InvalidFile(f"{path} is missing. {AGAIN}")
+            raise file_error(f"{path} is missing. {REMEDY}", path)
         try:
             header = json.loads(path.read_bytes())
             if header["format"] == PART_FORMAT and header["version"] > PART_VERSION:
-                raise NewerFormat(
+                raise file_error(
                     f"{path} has format version {header['version']}; this limiirl reads up to {PART_VERSION}. Upgrade "
-                    "limiirl."
+                    "limiirl.",
+                    path,
+                    kind=NewerFormat,
                 )
             if header["format"] != PART_FORMAT:
-                raise InvalidFile(f"{path} has format {header['format']!r}, which is not ours. {AGAIN}")
+                raise file_error(f"{path} has format {header['format']!r}, not {PART_FORMAT!r}. {REMEDY}", path)
             part = cls(
                 str(path),
-                **{name: _of(str, header[name]) for name in ("source", "mark", "mdp", "fingerprint")},
-                by_group=_of(bool, header["by_group"]),
-                facts=_facts(header["facts"]),
-                n_features=_of(int, header["n_features"]),
-                sizes=tuple((kind, _of(int, header["sizes"][kind])) for kind in _kinds(header["sizes"])),
+                **{name: _check_type(header[name], str) for name in ("source", "mark", "mdp", "fingerprint")},
+                by_group=_check_type(header["by_group"], bool),
+                facts=_read_facts(header["facts"]),
+                n_features=_check_type(header["n_features"], int),
+                sizes=tuple((kind, _check_type(header["sizes"][kind], int)) for kind in _list_arrays(header["sizes"])),
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidFile):
                 raise
-            raise InvalidFile(f"{path} is damaged ({error!s:.200}). {AGAIN}") from None
+            raise file_error(f"{path} is damaged ({error!s:.200}). {REMEDY}", path) from None
         for kind, size in part.sizes:
             target = _array_path(path, kind)
-            found = target.stat().st_size if target.is_file() else None
-            if found != size:
-                what = "is missing" if found is None else f"is truncated or changed: {found} bytes instead of {size}"
-                raise InvalidFile(f"{target} {what}. {AGAIN}")
+            actual = target.stat().st_size if target.is_file() else None
+            if actual != size:
+                what = "is missing" if actual is None else f"is truncated or changed: {actual} bytes instead of {size}"
+                raise file_error(f"{target} {what}. {REMEDY}", target)
         return part
 
     def windows(self, block: int) -> Iterator[Rows]:
-        """Yield the rows in order; each window is mapped by itself, so that memory does not grow with the part."""
+        """Yield the rows in order; each window is mapped separately, so that memory does not grow with the part."""
         for lo in range(0, self.facts.n, block):
             yield self._rows(slice(lo, lo + block))
 
@@ -198,7 +204,7 @@ class StoredPart:
         """Read everything, and check that it is what was written."""
         arrays = [self._map(kind) for kind, _ in self.sizes]
         if _digest(arrays) != self.fingerprint:
-            raise InvalidFile(f"{self.path}: the content of its files is not what was written. {AGAIN}")
+            raise file_error(f"{self.path}: the checksum of its files does not match. {REMEDY}", self.path)
 
     def _rows(self, chosen: slice | NDArray[np.int64]) -> Rows:
         base = self._map("base")
@@ -208,44 +214,43 @@ class StoredPart:
     def _map(self, kind: str) -> NDArray[Any]:
         path = _array_path(Path(self.path), kind)
         try:
-            # Copy on write: nobody writes, and compiled code need not exist twice, once for arrays that are read-only.
+            # Copy on write, although nothing is written: read-only arrays would need their own compiled code.
             with _ONE_AT_A_TIME:
-                found = np.asarray(np.lib.format.open_memmap(path, mode="c"))
+                array = np.asarray(np.lib.format.open_memmap(path, mode="c"))
         except (OSError, ValueError) as error:
-            raise InvalidFile(f"{path} cannot be read ({error!s:.200}). {AGAIN}") from None
+            raise file_error(f"{path} cannot be read ({error!s:.200}). {REMEDY}", path) from None
         n = self.facts.n
         shape = {"features": (n, self.n_features), "base": (2, n), "names": (n,)}[kind]
-        if found.shape != shape or (kind != "names" and found.dtype != np.float64):
-            raise InvalidFile(
-                f"{path} has the shape {found.shape} and the type {found.dtype}; the part has {shape}. {AGAIN}"
+        if array.shape != shape or (kind != "names" and array.dtype != np.float64):
+            raise file_error(
+                f"{path} has shape {array.shape} and type {array.dtype}; the part has {shape}. {REMEDY}", path
             )
-        return found
+        return array
 
 
-def _of(kind: type, value: Any) -> Any:
-    """Return a value of a header, which must be of a kind; numbers are counts."""
+def _check_type(value: Any, kind: type) -> Any:
+    """Return a value of a header; numbers are counts."""
     if type(value) is not kind or (isinstance(value, int) and value < 0):
         raise TypeError(f"{value!r:.50} should be a {kind.__name__}")
     return value
 
 
-def _kinds(sizes: Any) -> Iterable[str]:
-    """Return which arrays a part has."""
-    known = set(_of(dict, sizes))
+def _list_arrays(sizes: Any) -> Iterable[str]:
+    known = set(_check_type(sizes, dict))
     if known not in ({"features", "base"}, {"features", "base", "names"}):
-        raise ValueError(f"there are no such arrays as {', '.join(sorted(known))}")
+        raise ValueError(f"unknown arrays {', '.join(sorted(known))}")
     return [kind for kind in ("features", "base", "names") if kind in known]
 
 
-def _facts(given: Any) -> Facts:
-    numbers = {name: _of(int, given[name]) for name in Facts._fields if name != "loose"}
+def _read_facts(header: Any) -> PartFacts:
+    numbers = {name: _check_type(header[name], int) for name in PartFacts._fields if name != "loose"}
     if numbers["n"] < 1:
-        raise ValueError("a part has at least one row")
-    loose = given["loose"]
+        raise ValueError("a part must have at least one row")
+    loose = header["loose"]
     if loose is not None:
         least, most = loose
-        loose = (_of(int, least), _of(int, most))
-    return Facts(**numbers, loose=loose)
+        loose = (_check_type(least, int), _check_type(most, int))
+    return PartFacts(**numbers, loose=loose)
 
 
 def _array_path(header: Path, kind: str) -> Path:
@@ -253,7 +258,7 @@ def _array_path(header: Path, kind: str) -> Path:
 
 
 def _save(stream: BinaryIO, array: NDArray[Any]) -> None:
-    """Write an .npy file; unlike numpy, which leaves the last bytes to a buffer of C, with an error on a full disk."""
+    """Write an .npy file, with an error on a full disk; numpy leaves the last bytes to a buffer of C and ignores it."""
     np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array))
     stream.write(array.view(np.uint8).data)
 
@@ -268,21 +273,19 @@ def _digest(arrays: Any) -> str:
 
 @dataclass(frozen=True)
 class GeneratedPart:
-    """A part that a function makes whenever it is read: function(index) -> Rows.
+    """A part that is computed whenever it is read: function(index) -> Rows.
 
     Attributes
     ----------
-    n_features : int
-        Columns of the features.
     mark : str
-        What the caller says of the data; another is taken for other data.
+        Identifies the data.
     by_group : bool
-        Whether a row may stand for several demonstrations, which are its count.
+        Whether a row may stand for several demonstrations, their number being its count.
     """
 
     index: int
     function: Callable[[int], Rows]
-    facts: Facts
+    facts: PartFacts
     n_features: int
     mark: str = ""
     by_group: bool = False
@@ -294,138 +297,127 @@ class GeneratedPart:
 
     @property
     def fingerprint(self) -> str:
-        """What is known of its content without making it: its size, the function's name, and the mark."""
-        return f"{self.name}: {self.facts}, {name_of(self.function)}, {self.mark}"
+        """Its size, the function's name, and the mark: the content itself is not computed."""
+        return f"{self.name}: {self.facts}, {qualified_name(self.function)}, {self.mark}"
 
     def windows(self, block: int) -> Iterator[Rows]:
         """Yield all rows at once: they are in memory already."""
         del block
-        yield self._made()
+        yield self._make()
 
     def take(self, index: NDArray[np.int64]) -> Rows:
         """Return some rows."""
-        return Rows(*(array[index] for array in self._made()))
+        return Rows(*(array[index] for array in self._make()))
 
     def names(self) -> None:
-        """Return None: rows have numbers only."""
+        """Return None: rows are not named."""
 
-    def _made(self) -> Rows:
-        rows = self._arrays(self.function(self.index))
-        if {array.shape[:1] for array in rows} != {(self.facts.n,)}:
-            n_rows, n_log_q, n_counts = (len(np.atleast_1d(array)) for array in rows)
-            raise InvalidParameter(
-                f"{self.name}: the function made {n_rows} rows of features, {n_log_q} of log q and {n_counts} counts; "
-                f"{self.facts.n} of each were announced."
-            )
-        expected = ((self.facts.n, self.n_features), (self.facts.n,), (self.facts.n,))
-        for what, array, shape in zip(Rows._fields, rows, expected, strict=True):
+    def _make(self) -> Rows:
+        made = self.function(self.index)
+        if not isinstance(made, tuple | list) or len(made) != len(Rows._fields):
+            raise self._error(f"function must return Rows(features, log_q, counts); got a {type(made).__name__}", made)
+        try:
+            rows = Rows(*(np.ascontiguousarray(array, dtype=np.float64).reshape(np.shape(array)) for array in made))
+        except (TypeError, ValueError) as error:
+            raise self._error(f"function must return numbers ({error!s:.200})", made) from None
+        n = self.facts.n
+        for name, array, shape in zip(Rows._fields, rows, ((n, self.n_features), (n,), (n,)), strict=True):
             if array.shape != shape:
-                raise InvalidParameter(
-                    f"{self.name}: the function made {what} of the shape {array.shape}; {shape} was announced."
-                )
+                raise self._error(f"function must return {name} of shape {shape}; got {array.shape}", array.shape)
         if not self.by_group and np.any(rows.counts != 1.0):
             row = int(np.argmax(rows.counts != 1.0))
             raise InvalidParameter(
-                f"{self.name}, row {row}: its count is {rows.counts[row]:g}. A row that is generated is one "
-                "demonstration, with the count 1; groups need files: write_features(..., by_group=True)."
+                f"{self.name}, row {row}: the count of a generated row must be 1; got {rows.counts[row]:g}. For "
+                "groups, use write_features(..., by_group=True).",
+                parameter="function",
+                value=float(rows.counts[row]),
+                index=(self.index, row),
             )
         return rows
 
-    def _arrays(self, made: Any) -> Rows:
-        """Return what the function made as arrays of numbers."""
-        if not isinstance(made, tuple | list) or len(made) != len(Rows._fields):
-            raise InvalidParameter(
-                f"{self.name}: the function must return Rows(features, log_q, counts); it returned a "
-                f"{type(made).__name__}."
-            )
-        try:
-            return Rows(*(np.ascontiguousarray(array, dtype=np.float64).reshape(np.shape(array)) for array in made))
-        except (TypeError, ValueError) as error:
-            raise InvalidParameter(f"{self.name}: the function must return numbers ({error!s:.200}).") from None
+    def _error(self, message: str, value: object) -> InvalidParameter:
+        return InvalidParameter(f"{self.name}: {message}.", parameter="function", value=value, index=self.index)
 
 
-def generated_parts(
+def _make_parts(
     function: Any, sizes: Sequence[Any], n_features: Any, longest: Any, mark: Any
 ) -> tuple[GeneratedPart, ...]:
-    """Return the parts of `FeatureStore.generated`, whose arguments these are.
-
-    Examples
-    --------
-    >>> parts = generated_parts(lambda i: Rows(np.eye(2), np.zeros(2), np.ones(2)), [2, 2], 2, 3, "")
-    >>> [part.name for part in parts]
-    ['part 0', 'part 1']
-    """
+    """Return the parts of `FeatureStore.generated`, which has the same arguments."""
     check_function(function, mark)
     check_count(n_features, "n_features")
     check_count(longest, "longest")
     try:
         listed = list(sizes)
     except TypeError:
-        raise InvalidParameter(f"sizes must be a list of numbers of rows; it is {sizes!r}.") from None
+        raise InvalidParameter(
+            f"sizes must be a list of numbers of rows; got {sizes!r}.", parameter="sizes", value=sizes
+        ) from None
     if not listed:
-        raise InvalidParameter("sizes is empty: a store must have at least one part.")
+        raise InvalidParameter("sizes must have at least one part; it is empty.", parameter="sizes", value=sizes)
     for index, n in enumerate(listed):
         whole = isinstance(n, int | np.integer) or (isinstance(n, float | np.floating) and float(n).is_integer())
         if not whole or n < 1:
             raise InvalidParameter(
-                f"sizes must be whole numbers of at least 1; part {index} has {n!r}. Leave out parts without rows."
+                f"sizes must be integers of at least 1; part {index} has {n!r}. Leave out parts without rows.",
+                parameter="sizes",
+                value=n,
+                index=index,
             )
     return tuple(
-        GeneratedPart(index, function, Facts(int(n), int(n), int(longest), 0, None, 0), int(n_features), mark)
+        GeneratedPart(index, function, PartFacts(int(n), int(n), int(longest), 0, None, 0), int(n_features), mark)
         for index, n in enumerate(listed)
     )
 
 
 def check_function(function: Any, mark: Any) -> None:
-    """Check what is to make parts, and the text that stands for its data."""
+    """Check the function of a source, and the text that identifies its data."""
     if not callable(function):
-        raise InvalidParameter(f"function must be a function of a part's number; it is {function!r}.")
+        raise InvalidParameter(
+            f"function must be a function of a part's number; got {function!r}.", parameter="function", value=function
+        )
     if not isinstance(mark, str):
-        raise InvalidParameter(f"mark must be a text, such as a date or str(seed); it is {mark!r}.")
+        raise InvalidParameter(
+            f"mark must be a text, such as a date or str(seed); got {mark!r}.", parameter="mark", value=mark
+        )
 
 
-def name_of(value: Any) -> str:
-    """Return the full name of a function or class, or of an object's class: what tells it from others, if not surely.
+def qualified_name(value: Any) -> str:
+    """Return the full name of a function or class, or of an object's class.
 
-    >>> name_of(functools.partial(len)), name_of(np.eye(2))
+    >>> qualified_name(functools.partial(len)), qualified_name(np.eye(2))
     ('partial of builtins.len', 'numpy.ndarray')
     """
     if isinstance(value, functools.partial):
-        return f"partial of {name_of(value.func)}"
+        return f"partial of {qualified_name(value.func)}"
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def a_path(given: Any, name: str) -> Path:
-    """Return a path as it was given.
+def check_path(value: Any, name: str) -> Path:
+    """Return a path.
 
     Examples
     --------
-    >>> a_path("features", "folder").name
+    >>> check_path("features", "folder").name
     'features'
-    >>> a_path(3, "folder")
-    Traceback (most recent call last):
-    limiirl.errors.InvalidParameter: folder must be a path; it is 3.
     """
-    if not isinstance(given, str | os.PathLike):
-        raise InvalidParameter(f"{name} must be a path; it is {given!r}.")
-    return Path(given)
+    if not isinstance(value, str | os.PathLike):
+        raise InvalidParameter(f"{name} must be a path; got {value!r}.", parameter=name, value=value)
+    return Path(value)
 
 
-def make_folder(given: Any) -> Path:
-    """Return the absolute path of a folder, since workers may stand elsewhere; it is made if it is not there."""
-    place = a_path(given, "folder").absolute()
+def make_folder(folder: Any) -> Path:
+    """Create a folder if it does not exist, and return its absolute path (workers may have another directory)."""
+    place = check_path(folder, "folder").absolute()
     try:
         place.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise InvalidFile(
-            f"{place} cannot be a folder: that, or what it should lie in, is a file. Give another."
-        ) from None
+        raise file_error(f"{place} cannot be a folder: it or its parent is a file. Give another.", place) from None
     return place
 
 
 def is_scratch(path: Path) -> bool:
-    """Whether a file is what `atomic_write` renames in the end, or leaves behind when it is killed."""
+    """Whether a file is a temporary file of `atomic_write`, which a killed process leaves behind."""
     return path.name.startswith(".") and path.name.endswith(".tmp")
 
 
@@ -437,16 +429,15 @@ HEADER, MDP_FILE = "store.json", "mdp.npz"
 class FeatureStore:
     """Feature sums of demonstrations, or of groups of them, in parts.
 
-    `write_features` makes one in a folder, `FeatureStore.open` reads it, `FeatureStore.generated` makes one without a
-    disk.
+    `write_features` writes one into a folder, `FeatureStore.open` opens it, `FeatureStore.generated` needs no disk.
 
     Attributes
     ----------
-    parts : tuple of Part
-        In order; the rows of the store are theirs, one part after the other.
+    parts : tuple of FeaturePart
+        In order; the rows of the store are those of its parts, one after the other.
     n_features : int
     mdp_fingerprint : str
-        Of the MDP that the features are sums of; empty where nobody checked.
+        Fingerprint of the MDP whose features these are; empty if unknown.
     by_group : bool
         Whether a row is a group of demonstrations that share an intent.
     folder : Path or None
@@ -458,7 +449,7 @@ class FeatureStore:
     (4, 2, [0.0, 1.0])
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[FeaturePart, ...]
     n_features: int
     mdp_fingerprint: str = ""
     by_group: bool = False
@@ -466,26 +457,28 @@ class FeatureStore:
 
     @classmethod
     def open(cls, folder: str | PathLike[str]) -> FeatureStore:
-        """Read the headers of a store that `write_features` finished; a missing or truncated file is an error."""
-        place = a_path(folder, "folder").absolute()  # workers may stand elsewhere
+        """Read the headers of a complete store of `write_features`; a missing or truncated file is an error."""
+        place = check_path(folder, "folder").absolute()  # workers may have another working directory
         header = read_header(place)
         names = header["parts"]
         if names is None:
-            raise InvalidFile(
-                f"{place} is not finished: write_features was stopped before its last part. Run it again; it goes on "
-                "where it was."
+            raise file_error(
+                f"{place} is not finished: write_features was stopped before its last part. Run it again to continue.",
+                place,
             )
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-            raise InvalidFile(f"{place / HEADER} is damaged: its parts are {names!r:.50}. {AGAIN}")
+            raise file_error(f"{place / HEADER} is damaged: its parts are {names!r:.50}. {REMEDY}", place / HEADER)
         parts = tuple(StoredPart.open(place / name) for name in names)
         for part in parts:
             if (part.mdp, part.by_group) != (header["mdp"], header["by_group"]):
-                raise InvalidFile(
-                    f"{part.path} belongs to another store than {place}. Write the features to another folder."
+                raise file_error(
+                    f"{part.path} belongs to another store than {place}. Write the features to another folder.",
+                    part.path,
                 )
             if part.n_features != header["n_features"]:
-                raise InvalidFile(
-                    f"{part.path} has {part.n_features} features; the store has {header['n_features']}. {AGAIN}"
+                raise file_error(
+                    f"{part.path} has {part.n_features} features; the store has {header['n_features']}. {REMEDY}",
+                    part.path,
                 )
         return cls(parts, header["n_features"], header["mdp"], header["by_group"], place)
 
@@ -493,22 +486,22 @@ class FeatureStore:
     def generated(
         cls, function: Callable[[int], Rows], sizes: Sequence[int], n_features: int, *, longest: int, mark: str = ""
     ) -> FeatureStore:
-        """Return a store whose part i is function(i), made anew for every pass: no disk, and any number of rows.
+        """Return a store whose part i is function(i), computed again for every pass: no disk, any number of rows.
 
         Parameters
         ----------
         function : callable
-            Of a part's number to its `Rows`, each of them one demonstration (count 1); the same number must give the
-            same rows. For an executor with workers it must survive pickling.
+            Maps a part's number to its `Rows`, each of them one demonstration (count 1). The same number must give the
+            same rows. With an executor it must survive pickling.
         sizes : (P,)
             Rows of each part, at least one.
         longest : int
-            The most states of a demonstration.
+            States of the longest demonstration.
         mark : str
-            Stands for the data, such as a date or a seed: a checkpoint goes on only with the same mark. What the
-            function makes is not looked at for that, only its name.
+            Identifies the data, such as a date or a seed: a checkpoint is continued only with the same mark and
+            function name; the rows are not compared.
         """
-        return cls(generated_parts(function, sizes, n_features, longest, mark), int(n_features))
+        return cls(_make_parts(function, sizes, n_features, longest, mark), int(n_features))
 
     @cached_property
     def n(self) -> int:
@@ -522,20 +515,17 @@ class FeatureStore:
 
     @property
     def longest(self) -> int:
-        """The most states of a demonstration."""
+        """States of the longest demonstration."""
         return max(part.facts.longest for part in self.parts)
 
     @property
     def noun(self) -> str:
-        """What rows are called in messages."""
+        """The name of rows in messages."""
         return "groups" if self.by_group else "demonstrations"
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of the parts: another order, part or MDP gives another.
-
-        Parts on disk are known by their content; generated ones by their sizes, the function's name and the mark.
-        """
+        """A digest of the parts, their order and the MDP."""
         marks = [part.fingerprint for part in self.parts]
         about = [self.mdp_fingerprint, self.by_group, self.n_features, marks]
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()
@@ -543,79 +533,90 @@ class FeatureStore:
     def mdp(self) -> MDP:
         """Return the MDP that the store was written with."""
         if self.folder is None:
-            raise InvalidParameter("A generated store has no MDP of its own. Pass the one that its features belong to.")
+            raise InvalidParameter("A generated store has no MDP. Pass the one of its features.", parameter="mdp")
         path = self.folder / MDP_FILE
         try:
-            found = MDP.load(path)
+            mdp = MDP.load(path)
         except InvalidFile as error:
-            raise InvalidFile(f"{path} is missing or damaged ({error!s:.200}). {AGAIN}") from None
-        if found.fingerprint() != self.mdp_fingerprint:
-            raise InvalidFile(f"{path} is the MDP {found.fingerprint()}, not {self.mdp_fingerprint}. {AGAIN}")
-        return found
+            raise file_error(f"{path} is missing or damaged ({error!s:.200}). {REMEDY}", path) from None
+        if mdp.fingerprint() != self.mdp_fingerprint:
+            raise file_error(f"{path} is the MDP {mdp.fingerprint()}, not {self.mdp_fingerprint}. {REMEDY}", path)
+        return mdp
 
     def check(self, mdp: MDP) -> None:
-        """Check that the features are those of an MDP."""
+        """Raise `InvalidParameter` unless the features are those of an MDP."""
         validate.mdp(mdp)
         if self.n_features != mdp.n_features:
-            raise InvalidParameter(f"The store has {self.n_features} features; the MDP has {mdp.n_features}.")
+            raise InvalidParameter(
+                f"The store has {self.n_features} features; mdp has {mdp.n_features}.",
+                parameter="mdp",
+                value=mdp.n_features,
+            )
         if self.mdp_fingerprint and self.mdp_fingerprint != mdp.fingerprint():
             raise InvalidParameter(
-                f"The store has features of the MDP {self.mdp_fingerprint}; this one is {mdp.fingerprint()}. Pass the "
-                "MDP that it was written with (store.mdp()), or write the features anew."
+                f"The store has features of the MDP {self.mdp_fingerprint}; mdp is {mdp.fingerprint()}. Pass the MDP "
+                "that it was written with (store.mdp()), or write the features again.",
+                parameter="mdp",
+                value=mdp.fingerprint(),
             )
 
     def verify(self) -> None:
-        """Read everything, and check that it is what was written; `open` looks at sizes alone."""
+        """Read everything and compare the checksums; `open` compares sizes only."""
         for part in self.parts:
             if isinstance(part, StoredPart):
                 part.verify()
 
     def take(self, index: NDArray[np.int64]) -> Rows:
         """Return the rows of sorted numbers, counted over all parts."""
-        found, begin = [], 0
+        rows, begin = [], 0
         for part in self.parts:
             lo, hi = np.searchsorted(index, [begin, begin + part.facts.n])
             if hi > lo:
-                found.append(part.take(index[lo:hi] - begin))
+                rows.append(part.take(index[lo:hi] - begin))
             begin += part.facts.n
-        return Rows(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+        return Rows(*(np.concatenate(arrays) for arrays in zip(*rows, strict=True)))
 
 
-def as_store(given: Any) -> FeatureStore:
-    """Return a store that is given, or the one in a folder."""
-    if isinstance(given, FeatureStore):
-        return given
-    if isinstance(given, str | PathLike):
-        return FeatureStore.open(given)
-    raise InvalidParameter(f"store must be a FeatureStore, or the folder of one; it is a {type(given).__name__}.")
+def as_store(store: Any) -> FeatureStore:
+    """Return a store, or open the one in a folder."""
+    if isinstance(store, FeatureStore):
+        return store
+    if isinstance(store, str | PathLike):
+        return FeatureStore.open(store)
+    raise InvalidParameter(
+        f"store must be a FeatureStore or its folder; got a {type(store).__name__}.", parameter="store", value=store
+    )
 
 
 def read_header(place: Path) -> dict[str, Any]:
-    """Return what `write_header` wrote."""
+    """Return the header of a store."""
     path = place / HEADER
     if not path.is_file():
         what = f"it has no {HEADER}" if place.is_dir() else "there is no such folder"
-        raise MissingFile(f"{place} is not a store of features: {what}. Give a folder that write_features wrote.")
+        raise file_error(
+            f"{place} is not a store of features: {what}. Give a folder of write_features.", place, kind=MissingFile
+        )
     try:
         header = json.loads(path.read_bytes())
         if header["format"] != FORMAT or header["version"] > VERSION:
-            raise InvalidFile(
+            raise file_error(
                 f"{path} has format {header['format']!r}, version {header['version']}; this limiirl reads {FORMAT!r} "
-                f"up to version {VERSION}."
+                f"up to version {VERSION}.",
+                path,
             )
-        header["parts"]  # which may be anything yet: write_features writes them anew
+        header["parts"]  # of any type here: write_features writes it again
         for name, kind in (("mdp", str), ("by_group", bool), ("n_features", int)):
             if type(header[name]) is not kind:
                 raise TypeError(f"{name} is {header[name]!r:.50}")
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, InvalidFile):
             raise
-        raise InvalidFile(f"{path} is damaged ({error!s:.200}). Write the features to another folder.") from None
+        raise file_error(f"{path} is damaged ({error!s:.200}). Write the features to another folder.", path) from None
     return dict(header)
 
 
 def write_header(place: Path, mdp: MDP, *, by_group: bool, parts: list[str] | None) -> None:
-    """Write what a store is; its parts only once all are there."""
+    """Write the header of a store, with the names of its parts once all are complete."""
     header = {
         "format": FORMAT,
         "version": VERSION,
