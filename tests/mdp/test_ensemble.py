@@ -97,7 +97,7 @@ def test_an_npz_of_anybodys_is_read(tmp_path) -> None:
     with pytest.raises(InvalidFile, match=r"half\.npz has no thetas"):
         RewardEnsemble.load(tmp_path / "half.npz")
     np.savez(tmp_path / "objects.npz", weights=np.array(WEIGHTS, dtype=object), thetas=THETAS)
-    with pytest.raises(InvalidFile, match=r"objects\.npz is truncated or not an npz file.*pickle"):
+    with pytest.raises(InvalidFile, match=r"objects\.npz .*holds objects"):
         RewardEnsemble.load(tmp_path / "objects.npz")
     with (tmp_path / "array.npz").open("wb") as stream:
         np.save(stream, np.ones(3))

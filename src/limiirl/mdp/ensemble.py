@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from limiirl._io import atomic_write
+from limiirl._io import atomic_write, read_arrays
 from limiirl._version import __version__
 from limiirl.errors import InvalidFile, InvalidParameter
 
@@ -97,7 +95,11 @@ class RewardEnsemble:
         A file that is truncated, not ours or from a newer limiirl is an `InvalidFile` that says so.
         """
         place = Path(path)
-        content = _read_npz(place) if place.suffix == ".npz" else _read_json(place)
+        content: dict[str, Any] = (
+            dict(read_arrays(path, "Write the arrays weights (K,) and thetas (K, d) to it."))
+            if place.suffix == ".npz"
+            else _read_json(place)
+        )
         for name in ("weights", "thetas"):
             if name not in content:
                 raise InvalidFile(
@@ -147,19 +149,6 @@ def _read_json(path: Path) -> dict[str, Any]:
             value=str(path),
         )
     return content
-
-
-def _read_npz(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as stream:
-            loaded = np.load(stream, allow_pickle=False)
-            return {name: loaded[name] for name in loaded.files} if hasattr(loaded, "files") else {}
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError) as error:
-        raise InvalidFile(
-            f"{path} is truncated or not an npz file ({error!s:.200}). Copy or write it again.",
-            parameter="path",
-            value=str(path),
-        ) from None
 
 
 def _own(values: ArrayLike, name: str) -> NDArray[np.float64]:

@@ -1,17 +1,12 @@
 """The worlds as Gymnasium environments, registered under ``limiirl/`` when this module is imported.
 
-Gymnasium 1.0 looks for no plugins, so an environment is made after an import of this module, or by an id that names it:
+Gymnasium 1.0 loads no plugins: import this module first, or name it in the id, as in
 ``gymnasium.make("limiirl.worlds.gym:limiirl/ElementWorld-v0")``.
-
-The continuous PuddleWorld as a Gymnasium environment, which `limiirl.worlds.gym` registers.
-
-A world with an agent in it, as text and as a picture.
 """
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
@@ -31,6 +26,13 @@ from limiirl.worlds.continuous_puddleworld import (
     moved,
     reward_features,
 )
+
+try:
+    import gymnasium
+except ImportError:
+    raise BackendUnavailable(
+        "Environments need gymnasium, which is not installed. Run pip install gymnasium."
+    ) from None
 
 if TYPE_CHECKING:
     from matplotlib.lines import Line2D
@@ -228,13 +230,6 @@ class AgentPicture:
         self._canvas.draw()
         return np.array(self._canvas.buffer_rgba())[..., :3].copy()
 
-
-try:
-    import gymnasium
-except ImportError:
-    raise BackendUnavailable(
-        "Environments need gymnasium, which is not installed. Run pip install gymnasium."
-    ) from None
 
 MAX_EPISODE_STEPS = 49
 """Moves after which a registered environment truncates: with its start, an episode then has 50 states, as many as a

@@ -407,7 +407,7 @@ class WalkerPicture:
 
     Examples
     --------
-    >>> WalkerPicture().frame(np.array(START)).shape
+    >>> WalkerPicture().frame(np.array(CONTINUOUS_START)).shape
     (480, 600, 3)
     """
 
