@@ -14,7 +14,7 @@ from joblib import Parallel, delayed
 from benchmarks.measure import describe_machine
 from limiirl.experiments import Record, method_spec, parameters, run_trial
 from limiirl.experiments.spec import BASE
-from limiirl.metrics import mean_interval, paired
+from limiirl.metrics import mean_interval, paired_comparison
 
 MODELS = {
     "MaxEnt": BASE,
@@ -56,7 +56,8 @@ def main() -> None:
         ]
         plain = [mean_interval(values(m, "k-means, MLE")).mean for m in ("n_iter", "seconds")]
         tests = [
-            paired(values(m, "k-means, MLE"), values(m, "k-means, MLE", "MaxEnt"), tie=1e-4) for m in ("gevd", "anid")
+            paired_comparison(values(m, "k-means, MLE"), values(m, "k-means, MLE", "MaxEnt"), tie=1e-4)
+            for m in ("gevd", "anid")
         ]
         told = "" if model == "MaxEnt" else ", ".join(f"{max(t.p_t, t.p_wilcoxon):.1g}" for t in tests)
         print(f"  {model:<24} {cells[0]:>32} {cells[1]:>36} {plain[0]:12.1f} {plain[1]:9.3f}  {told}")

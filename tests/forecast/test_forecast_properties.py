@@ -58,10 +58,10 @@ class Drawn:
             return Trips(mdp, self.max_length, self.thetas, RHO, condition="ends", ends=prior)
         return Trips(mdp, self.max_length, self.thetas, RHO, stop=self.kind[0], condition=self.kind[1])
 
-    def closing(self, edges: np.ndarray) -> Forecaster:
+    def with_closures(self, edges: np.ndarray) -> Forecaster:
         """The world without some edges, unless trips would end in dead ends of it."""
         try:
-            return self.forecast.closing(edges=edges)
+            return self.forecast.with_closures(edges=edges)
         except InvalidParameter as error:
             assume("no way out any more" not in str(error))
             raise
@@ -236,7 +236,7 @@ def test_closing_what_nobody_uses_changes_nothing(kind: tuple[str, str], data: s
     before = drawn.forecast.flows([start], [goal])
     used = before.edge > 0.0
     unused = np.flatnonzero(~used & ~np.isin(drawn.mdp.pair_of_edge, drawn.mdp.pair_of_edge[used]))
-    closed = drawn.closing(unused)
+    closed = drawn.with_closures(unused)
     change = drawn.forecast.compare(closed, [start], [goal])
     assert change.cut_off.size == 0
     np.testing.assert_allclose(change.edge, 0.0, atol=1e-10)
@@ -253,7 +253,7 @@ def test_closing_keeps_the_demand_and_changes_the_ways(kind: tuple[str, str], da
     states, _ = drawn.trip()
     start, goal = states[0], states[-1]
     shares = drawn.trips.intents(Begun((start,), None), goal)
-    closed = drawn.closing(np.flatnonzero(drawn.rng.random(drawn.mdp.n_edges) < 0.3))
+    closed = drawn.with_closures(np.flatnonzero(drawn.rng.random(drawn.mdp.n_edges) < 0.3))
     left = drawn.listed(closed.mdp)
     change = drawn.forecast.compare(closed, [start], [goal], [2.0])
     joint = left.joint(left.first == start, goal)

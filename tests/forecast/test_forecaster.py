@@ -138,17 +138,17 @@ def test_flows_and_changes_of_a_known_driver_are_those_of_its_posterior():
     costs = -np.abs(COSTS)
     forecast = Forecaster(known(DestinationMaxEnt(), RING, RHO, costs))
     history = Demonstrations.from_lists([[0, 3, 2]] * 40)
-    driver = forecast.knowing(history)
+    driver = forecast.given_history(history)
     sure = Forecaster(known(DestinationMaxEnt(), RING, forecast.intents(history=history)[0], costs))
     assert abs(driver.shares[0] - RHO[0]) > 0.05
     np.testing.assert_allclose(driver.flows([0, 1], [2, 3]).edge, sure.flows([0, 1], [2, 3]).edge, rtol=1e-12)
-    mine, theirs = (one.compare(one.closing(edges=[0]), [0], [2]) for one in (driver, sure))
+    mine, theirs = (one.compare(one.with_closures(edges=[0]), [0], [2]) for one in (driver, sure))
     np.testing.assert_allclose(mine.edge, theirs.edge, rtol=1e-10, atol=1e-14)
-    mine, theirs = (one.compare_routes(one.closing(edges=[0]), 0, 2) for one in (driver, sure))
+    mine, theirs = (one.compare_routes(one.with_closures(edges=[0]), 0, 2) for one in (driver, sure))
     np.testing.assert_allclose(mine.before, theirs.before, rtol=1e-10)
     np.testing.assert_array_equal(forecast.shares, RHO)
     with pytest.raises(InvalidDemos, match="history must be Demonstrations"):
-        forecast.knowing([[0, 1]])
+        forecast.given_history([[0, 1]])
 
 
 def test_a_model_of_any_length_is_the_limit_of_long_ones():
@@ -245,7 +245,9 @@ def test_a_prefix_as_long_as_the_model_allows_ends():
 def test_what_is_written_out():
     forecast = walkers()
     assert repr(forecast) == "Forecaster: 2 intents, unconditioned, 16 states"
-    assert repr(drivers().closing(edges=[0])) == "Forecaster: 2 intents, destination-conditioned, 4 states, changed"
+    assert (
+        repr(drivers().with_closures(edges=[0])) == "Forecaster: 2 intents, destination-conditioned, 4 states, changed"
+    )
     both = forecast.next_states(Demonstrations.from_lists([[0], [0, 1]]))
     assert repr(both) == "next turns of 2 partial trips, 4 in all"
     assert repr(both[-1]) == repr(forecast.next_states([0, 1]))
@@ -254,4 +256,4 @@ def test_what_is_written_out():
     assert repr(forecast.destinations(Demonstrations.from_lists([[0], [0, 1]]), [5, 6])) == (
         "destinations of 2 partial trips among 2 candidates"
     )
-    assert repr(drivers().closing(states=[2]).flows([0, 1], [1, 2])).endswith("; 1 pairs are cut off")
+    assert repr(drivers().with_closures(states=[2]).flows([0, 1], [1, 2])).endswith("; 1 pairs are cut off")

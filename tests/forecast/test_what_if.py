@@ -25,7 +25,7 @@ def forecaster(irl, mdp: MDP = TOWN) -> Forecaster:
 @both
 def test_closing_a_state_sends_everybody_the_other_way(irl):
     before = forecaster(irl)
-    after = before.closing(states=[1])
+    after = before.with_closures(states=[1])
     change = before.compare(after, [0], [3], [10.0])
     np.testing.assert_allclose(change.after.edge[[1, 3]], 10.0, rtol=1e-9)
     np.testing.assert_array_equal(change.after.edge[[0, 2]], 0.0)
@@ -45,7 +45,7 @@ def test_closing_a_state_sends_everybody_the_other_way(irl):
 @both
 def test_pairs_that_are_cut_off_are_said(irl):
     before = forecaster(irl)
-    after = before.closing(edges=[4])
+    after = before.with_closures(edges=[4])
     change = before.compare(after, [0, 0, 5], [3, 4, 3], [1.0, 2.0, 4.0])
     assert change.cut_off.tolist() == [1]
     assert change.trips_lost == 2.0
@@ -62,7 +62,7 @@ def test_pairs_that_are_cut_off_are_said(irl):
 
 @both
 def test_closed_states_are_said(irl):
-    after = forecaster(irl).closing(states=[4])
+    after = forecaster(irl).with_closures(states=[4])
     assert after.flows([0, 4, 0], [3, 3, 4]).cut_off.tolist() == [1, 2]
     with pytest.raises(InvalidParameter, match="start is state 4, which is closed"):
         after.route(4, 3)
@@ -73,7 +73,7 @@ def test_closed_states_are_said(irl):
     with pytest.raises(InvalidDemos, match="step 2: state 4 is closed"):
         after.next_states([1, 3, 4])
     np.testing.assert_array_equal(after.destinations([0]).candidates, [3])
-    nothing = after.closing(states=[3])
+    nothing = after.with_closures(states=[3])
     with pytest.raises(InvalidParameter, match="no demonstrations with open ends"):
         nothing.destinations([0])
     assert after.mdp.n_states == TOWN.n_states
@@ -81,17 +81,17 @@ def test_closed_states_are_said(irl):
 
 @both
 def test_closings_add_up_and_edges_keep_their_numbers(irl):
-    once = forecaster(irl).closing(edges=[0], states=[5])
-    twice = forecaster(irl).closing(states=[5]).closing(edges=[0])
+    once = forecaster(irl).with_closures(edges=[0], states=[5])
+    twice = forecaster(irl).with_closures(states=[5]).with_closures(edges=[0])
     assert once.mdp == twice.mdp
     np.testing.assert_array_equal(once.edges, [1, 2, 3, 4, 5])
     np.testing.assert_array_equal(twice.edges, once.edges)
     np.testing.assert_array_equal(once.mdp.act, TOWN.act[once.edges])
     for edge in (0, 99, 0.5):  # closed, unknown, none
         with pytest.raises(InvalidParameter, match=rf"edges of the MDP that are open; .*{edge}.* is not"):
-            once.closing(edges=[edge])
+            once.with_closures(edges=[edge])
     with pytest.raises(InvalidParameter, match="states must be a state"):
-        once.closing(states=["a"])
+        once.with_closures(states=["a"])
 
 
 @both
@@ -99,20 +99,20 @@ def test_other_features_send_people_elsewhere(irl):
     before = forecaster(irl)
     phi = PHI.copy()
     phi[1] = [1.0, 4.0]  # now state 1 is what one of the intents shuns
-    after = before.changing(state_features=phi)
+    after = before.with_features(state_features=phi)
     change = before.compare(after, [0], [3])
     assert change.edge[0] < -0.1
     assert change.edge[1] > 0.1
     np.testing.assert_allclose(change.edge[0] + change.edge[1], 0.0, atol=1e-9)
     np.testing.assert_array_equal(after.edges, np.arange(8))
-    same = before.compare(before.changing(state_features=PHI), [0, 5], [3, 3])
+    same = before.compare(before.with_features(state_features=PHI), [0, 5], [3, 3])
     np.testing.assert_allclose(same.edge, 0.0, atol=1e-12)
     with pytest.raises(InvalidParameter, match="Nothing changes"):
-        before.changing()
+        before.with_features()
     with pytest.raises(InvalidParameter, match=r"state_features must have the form .* got shape \(6, 1\)"):
-        before.changing(state_features=phi[:, :1])
+        before.with_features(state_features=phi[:, :1])
     with pytest.raises(InvalidParameter, match=r"edge_features must have the form .* \(none\)"):
-        before.changing(edge_features=np.ones((8, 1)))
+        before.with_features(edge_features=np.ones((8, 1)))
 
 
 def test_an_action_that_may_lead_over_a_closed_edge_is_closed():
@@ -124,7 +124,7 @@ def test_an_action_that_may_lead_over_a_closed_edge_is_closed():
         action_features=[[1.0], [1.0], [2.0], [3.0], [4.0]],
         edge_features=[[1.0], [2.0], [3.0], [4.0], [5.0]],
     )
-    after = Forecaster(known(MaxEnt(5), mdp, [1.0], [[-1.0, -1.0]])).closing(edges=[0])
+    after = Forecaster(known(MaxEnt(5), mdp, [1.0], [[-1.0, -1.0]])).with_closures(edges=[0])
     np.testing.assert_array_equal(after.edges, [2, 3, 4])
     np.testing.assert_array_equal(after.mdp.action_features.ravel(), [2.0, 3.0, 4.0])
     np.testing.assert_array_equal(after.mdp.edge_features.ravel(), [3.0, 4.0, 5.0])
@@ -135,20 +135,20 @@ def test_dead_ends_where_nobody_may_end():
     mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], state_features=np.ones(3))
     before = Forecaster(known(MaxEnt(4, stop="terminal"), mdp, [1.0], [[-1.0]]))
     with pytest.raises(InvalidParameter, match="State 1 has no way out any more, and the model has stop='terminal'"):
-        before.closing(edges=[2])
-    found = before.closing(edges=[2], states=[1])
+        before.with_closures(edges=[2])
+    found = before.with_closures(edges=[2], states=[1])
     assert found.route(0, 2).states.tolist() == [0, 2]
-    free = Forecaster(known(MaxEnt(4), mdp, [1.0], [[-1.0]])).closing(edges=[2])
+    free = Forecaster(known(MaxEnt(4), mdp, [1.0], [[-1.0]])).with_closures(edges=[2])
     assert free.mdp.terminal.tolist() == [False, True, True]
     with pytest.raises(InvalidParameter, match="Every state in which trips begin is closed"):
-        before.closing(states=[0, 1])
+        before.with_closures(states=[0, 1])
 
 
 def test_only_worlds_of_one_mixture_are_compared():
     one, other = forecaster(MaxEnt(8)), forecaster(MaxEnt(8))
     with pytest.raises(InvalidParameter, match="Only two worlds of one mixture"):
         one.compare(other)
-    own = one.compare(one.closing(states=[2]))
+    own = one.compare(one.with_closures(states=[2]))
     assert own.before.trips == own.after.trips == 1.0
     assert own.edge[1] < 0.0
     for flows in (own.before, own.after):

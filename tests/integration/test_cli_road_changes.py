@@ -185,7 +185,7 @@ class TestForecast:
         known = trips[3].states[: found["known_segments"]].tolist()
         rest = trips[np.arange(len(trips)) != 3]
         forecaster = Forecaster(IntentMixture.load(folder / "styles"), rest)
-        wanted = forecaster.knowing(trips[others]).intents(known)[0]
+        wanted = forecaster.given_history(trips[others]).intents(known)[0]
         np.testing.assert_allclose(found["styles"], wanted, rtol=1e-12)
         assert np.abs(wanted - forecaster.intents(known)[0]).max() > 1e-6
         assert "judged by" in self.told(folder, "--trip", "T3", "--by-driver").stdout

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
 
 from limiirl.errors import InvalidParameter
-from limiirl.metrics import anid, hard, nid
+from limiirl.metrics import anid, hard_labels, nid
 from limiirl.metrics.clusterings import expected_information
 
 Float = NDArray[np.float64]
@@ -126,7 +126,7 @@ def test_a_soft_clustering_is_not_at_distance_zero_from_itself() -> None:
     drawn = [anid(U, U) for U in (soft_labels(rng.integers(3, size=100), 3) for _ in range(100))]
     assert np.min(drawn) < 0.431 < np.max(drawn)
     np.testing.assert_allclose(np.mean(drawn), 0.431, rtol=0.0, atol=2e-3)
-    np.testing.assert_allclose(anid(hard(U), hard(U)), 0.0, rtol=0.0, atol=1e-14)
+    np.testing.assert_allclose(anid(hard_labels(U), hard_labels(U)), 0.0, rtol=0.0, atol=1e-14)
 
 
 def test_random_clusterings_are_at_distance_one_on_average_and_some_beyond() -> None:
@@ -183,8 +183,8 @@ def test_where_chance_shares_all_there_is_the_distance_is_not_adjusted() -> None
 
 def test_hard_takes_the_first_of_equals_and_keeps_empty_columns() -> None:
     U = [[0.2, 0.3, 0.5, 0.0], [0.4, 0.4, 0.2, 0.0], [0.0, 1.0, 0.0, 0.0]]
-    np.testing.assert_array_equal(hard(U), np.eye(4)[[2, 0, 1]])
-    np.testing.assert_array_equal(hard([4, -1, 4]), np.eye(2)[[1, 0, 1]])
+    np.testing.assert_array_equal(hard_labels(U), np.eye(4)[[2, 0, 1]])
+    np.testing.assert_array_equal(hard_labels([4, -1, 4]), np.eye(2)[[1, 0, 1]])
 
 
 @pytest.mark.parametrize(
@@ -210,5 +210,5 @@ def test_bad_null() -> None:
     with pytest.raises(InvalidParameter, match="null must be 'dirichlet' or 'hypergeometric'; got 'uniform'"):
         anid([0, 1], [0, 1], null="uniform")  # type: ignore[arg-type]
     soft = [[1.0, 0.0], [0.25, 0.75]]
-    with pytest.raises(InvalidParameter, match=r"hard clusterings; row 1 of V is \[0.25, 0.75\]. Pass hard\(V\)"):
+    with pytest.raises(InvalidParameter, match=r"hard clusterings; row 1 of V is \[0.25, 0.75\]. Pass hard_labels"):
         anid([0, 1], soft, null="hypergeometric")

@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 from limiirl import IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import DivergentPartition, InvalidDemos, InvalidParameter, NotFitted
-from limiirl.metrics import anid, hard, nid
+from limiirl.metrics import anid, hard_labels, nid
 from limiirl.metrics.evaluate import ensemble_nll, evaluate, mixture_nll, recover
 from limiirl.metrics.gevd import gevd
 from tests.helpers import examples
@@ -34,14 +34,17 @@ def test_every_part_is_what_its_function_says(fitted):
     assert found.n_intents == 2
     np.testing.assert_array_equal(found.nll.values, mixture_nll(mix, demos).values)
     assert (found.recovery.nid, found.recovery.anid) == (nid(one_hot, U), anid(one_hot, U))
-    assert (found.recovery.nid_hard, found.recovery.anid_hard) == (nid(one_hot, hard(U)), anid(one_hot, hard(U)))
+    assert (found.recovery.nid_hard, found.recovery.anid_hard) == (
+        nid(one_hot, hard_labels(U)),
+        anid(one_hot, hard_labels(U)),
+    )
     assert found.recovery.anid != found.recovery.anid_hard
     np.testing.assert_array_equal(found.gevd.evd, gevd(mix.mdp_, TRUTH, mix.ensemble_).evd)
     assert found.gevd.value == gevd(mix.mdp_, TRUTH, mix.ensemble_).value
     np.testing.assert_allclose(found.reference.nll, ensemble_nll(mix.irl_, mix.mdp_, TRUTH, demos).mean, rtol=1e-12)
     V = softmax(mix.irl_.log_prob(mix.mdp_, TASTES, demos) + np.log(TRUTH.weights), axis=1)
     np.testing.assert_allclose(found.reference.anid, anid(V, U), rtol=1e-9)
-    np.testing.assert_allclose(found.reference.anid_hard, anid(hard(V), hard(U)), rtol=1e-9)
+    np.testing.assert_allclose(found.reference.anid_hard, anid(hard_labels(V), hard_labels(U)), rtol=1e-9)
 
 
 def test_text_and_json_hold_what_was_found(fitted):

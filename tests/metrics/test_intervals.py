@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from limiirl.errors import InvalidParameter, NumericalError
-from limiirl.metrics.intervals import Interval, agrees, bootstrap_interval, mean_interval, paired
+from limiirl.metrics.intervals import Interval, agrees_with, bootstrap_interval, mean_interval, paired_comparison
 from tests.helpers import examples
 
 SKEWED = np.random.default_rng(5).gamma(0.5, size=40)
@@ -86,11 +86,11 @@ def test_bootstrap_where_nothing_varies():
 
 def test_agreement_is_the_root_of_both_squared_half_widths():
     # 3, 4, 5: a gap of exactly the root agrees, one just beyond does not; a sum of half-widths would allow 7.
-    assert agrees((10.0, 3.0), (15.0, 4.0))
-    assert agrees((15.0, 3.0), (10.0, 4.0))
-    assert not agrees((10.0, 3.0), (15.001, 4.0))
-    assert agrees((10.0, 3.0), (15.001, 4.0), rounding=0.01)
-    assert agrees(Interval(10.0, 3.0, 7.0, 13.0, 9), Interval(15.0, 4.0, 11.0, 19.0, 9))
+    assert agrees_with((10.0, 3.0), (15.0, 4.0))
+    assert agrees_with((15.0, 3.0), (10.0, 4.0))
+    assert not agrees_with((10.0, 3.0), (15.001, 4.0))
+    assert agrees_with((10.0, 3.0), (15.001, 4.0), rounding=0.01)
+    assert agrees_with(Interval(10.0, 3.0, 7.0, 13.0, 9), Interval(15.0, 4.0, 11.0, 19.0, 9))
 
 
 @given(st.integers(3, 30), st.integers(0, 10**6))
@@ -98,51 +98,51 @@ def test_agreement_is_the_root_of_both_squared_half_widths():
 def test_paired_tests_are_scipys(n, seed):
     rng = np.random.default_rng(seed)
     a, b = rng.normal(size=n), rng.normal(0.5, size=n)
-    found = paired(a, b)
+    found = paired_comparison(a, b)
     wanted = stats.ttest_rel(a, b)
     np.testing.assert_allclose([found.t, found.p_t], [wanted.statistic, wanted.pvalue], rtol=1e-9)
     np.testing.assert_allclose(found.p_wilcoxon, stats.wilcoxon(a, b).pvalue, rtol=1e-9)
     np.testing.assert_allclose(found.effect, (a - b).mean() / (a - b).std(ddof=1), rtol=1e-12)
     assert found.difference == mean_interval(a - b)
-    other = paired(b, a)
+    other = paired_comparison(b, a)
     np.testing.assert_allclose([other.p_t, other.p_wilcoxon], [found.p_t, found.p_wilcoxon], rtol=1e-12)
     np.testing.assert_allclose(other.effect, -found.effect, rtol=1e-12)
 
 
 def test_the_better_method_is_named():
     low, high = np.linspace(0, 1, 12), np.linspace(0, 1, 12) + np.random.default_rng(0).normal(1.0, 0.2, 12)
-    assert paired(low, high, ("ours", "theirs")).better == "ours"
-    assert paired(high, low, ("ours", "theirs")).better == "theirs"
-    assert paired(low, high, ("ours", "theirs"), lower_is_better=False).better == "theirs"
-    assert paired(high, low, ("ours", "theirs"), lower_is_better=False).better == "ours"
-    text = str(paired(high, low, ("ours", "theirs")))
+    assert paired_comparison(low, high, ("ours", "theirs")).better == "ours"
+    assert paired_comparison(high, low, ("ours", "theirs")).better == "theirs"
+    assert paired_comparison(low, high, ("ours", "theirs"), lower_is_better=False).better == "theirs"
+    assert paired_comparison(high, low, ("ours", "theirs"), lower_is_better=False).better == "ours"
+    text = str(paired_comparison(high, low, ("ours", "theirs")))
     assert text.startswith("theirs is better than ours: 1.")
     assert "over 12 pairs" in text
     assert "(large)" in text
-    assert str(paired(low, high, ("ours", "theirs"))).startswith("ours is better than theirs")
+    assert str(paired_comparison(low, high, ("ours", "theirs"))).startswith("ours is better than theirs")
 
 
 def test_no_difference_is_claimed_where_tests_do_not_see_one():
     rng = np.random.default_rng(2)
     a = rng.normal(size=20)
-    found = paired(a, a + rng.normal(0.0, 1.0, 20), ("ours", "theirs"))
+    found = paired_comparison(a, a + rng.normal(0.0, 1.0, 20), ("ours", "theirs"))
     assert found.better is None
     assert str(found).startswith("No difference between ours and theirs is certain")
     # One huge difference among small ones the other way: ranks see what the mean does not.
     gaps = np.append(np.full(11, -0.1) - 0.01 * np.arange(11), 30.0)
-    torn = paired(gaps, np.zeros(12), ("ours", "theirs"))
+    torn = paired_comparison(gaps, np.zeros(12), ("ours", "theirs"))
     assert torn.p_wilcoxon < 0.05 < torn.p_t
     assert torn.better is None
     assert str(torn).startswith("The tests disagree on ours and theirs")
     # Five pairs can never satisfy Wilcoxon at 5 %, whatever the t-test says.
-    assert paired(np.arange(5.0), np.arange(5.0) + np.linspace(5.0, 5.4, 5)).better is None
+    assert paired_comparison(np.arange(5.0), np.arange(5.0) + np.linspace(5.0, 5.4, 5)).better is None
 
 
 def test_equal_differences():
-    same = paired([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    same = paired_comparison([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
     assert (same.t, same.p_t, same.p_wilcoxon, same.effect, same.better) == (0.0, 1.0, 1.0, 0.0, None)
     assert "(negligible)" in str(same)
-    apart = paired(np.arange(8.0), np.arange(8.0) + 2.0)
+    apart = paired_comparison(np.arange(8.0), np.arange(8.0) + 2.0)
     assert (apart.t, apart.p_t, apart.effect) == (-math.inf, 0.0, -math.inf)
     assert apart.better == "the first"
     read = json.loads(json.dumps(apart.to_dict(), allow_nan=False))
@@ -162,8 +162,8 @@ def test_equal_differences():
         (lambda: bootstrap_interval([1.0, 2.0], level=0.0), "level must lie between 0 and 1"),
         (lambda: bootstrap_interval([1.0, 2.0], method="BCA"), "method must be one of bca, percentile; got 'BCA'"),
         (lambda: bootstrap_interval([1.0, 2.0], n_resamples=0), "n_resamples must be a integer of at least 1"),
-        (lambda: paired([1.0, 2.0], [1.0, 2.0, 3.0]), "have 2 and 3 values. Pair them up"),
-        (lambda: paired([1.0, 2.0], [1.0, np.inf]), r"second\[1\] is inf"),
+        (lambda: paired_comparison([1.0, 2.0], [1.0, 2.0, 3.0]), "have 2 and 3 values. Pair them up"),
+        (lambda: paired_comparison([1.0, 2.0], [1.0, np.inf]), r"second\[1\] is inf"),
     ],
 )
 def test_errors(call, message):
@@ -174,10 +174,10 @@ def test_errors(call, message):
 @pytest.mark.parametrize("names", ["kmeans", ("a", "b", "c")])
 def test_names_are_two(names):
     with pytest.raises(InvalidParameter, match="names must be two"):
-        paired([1.0, 2.0], [2.0, 4.0], names)
+        paired_comparison([1.0, 2.0], [2.0, 4.0], names)
 
 
 def test_rounding_is_no_difference():
-    found = paired([0.1 + 0.2] * 6, [0.3] * 6)
+    found = paired_comparison([0.1 + 0.2] * 6, [0.3] * 6)
     assert found.better is None
     assert found.p_t == 1.0

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
 from limiirl.errors import InvalidDemos, InvalidParameter, NotFitted
 from limiirl.metrics import routes
-from limiirl.metrics.routes import distance_missed, edit_distance, feature_distance, match_rate, next_action_accuracy
+from limiirl.metrics.routes import (
+    edit_distance,
+    feature_distance,
+    match_rate,
+    missed_distance_share,
+    next_action_accuracy,
+)
 from tests.helpers import examples
 from tests.oracles.mixture import crossings, walks
 
@@ -47,14 +53,16 @@ def naive_edits(one, other):
 @settings(max_examples=examples(200))
 def test_distance_missed_equals_counting_in_lists(listed, each):
     true, forecast = both(listed)
-    found = distance_missed(true, forecast, each)
+    found = missed_distance_share(true, forecast, each)
     np.testing.assert_allclose(found, [naive_missed(*pair, each) for pair in listed], rtol=1e-12, atol=1e-12)
     assert np.all((found >= 0.0) & (found <= 1.0))
-    np.testing.assert_array_equal(distance_missed(true, forecast), distance_missed(true, forecast, np.ones(6)))
-    np.testing.assert_array_equal(distance_missed(true, true, each), 0.0)
+    np.testing.assert_array_equal(
+        missed_distance_share(true, forecast), missed_distance_share(true, forecast, np.ones(6))
+    )
+    np.testing.assert_array_equal(missed_distance_share(true, true, each), 0.0)
     # The order in which states are passed does not matter, and detours cost nothing.
-    np.testing.assert_array_equal(distance_missed(true, both([(a, b[::-1]) for a, b in listed])[1], each), found)
-    np.testing.assert_array_equal(distance_missed(true, both([(a, b + a) for a, b in listed])[1], each), 0.0)
+    np.testing.assert_array_equal(missed_distance_share(true, both([(a, b[::-1]) for a, b in listed])[1], each), found)
+    np.testing.assert_array_equal(missed_distance_share(true, both([(a, b + a) for a, b in listed])[1], each), 0.0)
     for share in (0.0, 0.5, 0.9, 1.0):
         matched = np.mean([naive_missed(*pair, each) <= 1.0 - share + 1e-9 for pair in listed])
         assert match_rate(true, forecast, each, share=share) == matched
@@ -66,13 +74,16 @@ def test_nine_tenths_are_ninety_per_cent_and_the_direction_counts():
     for length in (0.1, 0.7, 1.1, 3.7):
         assert match_rate(true, forecast, np.full(10, length)) == 1.0
     assert match_rate(true, forecast, share=0.91) == 0.0
-    missed = distance_missed(*both([([0, 1], [0, 1, 2, 3])])), distance_missed(*both([([0, 1, 2, 3], [0, 1])]))
+    missed = (
+        missed_distance_share(*both([([0, 1], [0, 1, 2, 3])])),
+        missed_distance_share(*both([([0, 1, 2, 3], [0, 1])])),
+    )
     assert [value.tolist() for value in missed] == [[0.0], [0.5]]
 
 
 def test_numbers_of_states_may_be_large():
     true, forecast = both([([2**61, 7], [7, 2**61 - 1])])
-    assert distance_missed(true, forecast).tolist() == [0.5]
+    assert missed_distance_share(true, forecast).tolist() == [0.5]
     assert edit_distance(true, forecast).tolist() == [2.0]
 
 
@@ -83,15 +94,15 @@ def test_distance_missed_on_edges_tells_parallel_ones_and_directions_apart():
     true = Demonstrations.from_lists([[0, 1, 0, 1]] * 3, [[0, 0, 1]] * 3)
     forecast = Demonstrations.from_lists([[0, 1, 0, 1], [0, 1], [0, 2, 1]], [[0, 0, 0], [1], [2, 0]])
     each = np.array([1.0, 2.0, 8.0, 4.0, 16.0])  # of 0-1 by action 0 and 1, 0-2, 1-0 and 2-1
-    np.testing.assert_allclose(distance_missed(true, forecast, each, mdp=GRID), [2 / 7, 5 / 7, 1.0], rtol=1e-14)
-    np.testing.assert_allclose(distance_missed(true, forecast, mdp=GRID), [1 / 3, 2 / 3, 1.0], rtol=1e-14)
+    np.testing.assert_allclose(missed_distance_share(true, forecast, each, mdp=GRID), [2 / 7, 5 / 7, 1.0], rtol=1e-14)
+    np.testing.assert_allclose(missed_distance_share(true, forecast, mdp=GRID), [1 / 3, 2 / 3, 1.0], rtol=1e-14)
     assert match_rate(true, forecast, each, mdp=GRID, share=0.5) == pytest.approx(1 / 3, rel=1e-12)
     alone = Demonstrations.from_lists([[0]] * 3)
-    np.testing.assert_array_equal(distance_missed(alone, forecast, each, mdp=GRID), 0.0)
-    np.testing.assert_array_equal(distance_missed(true, alone, each, mdp=GRID), 1.0)
-    np.testing.assert_array_equal(distance_missed(alone, alone, each, mdp=GRID), 0.0)
+    np.testing.assert_array_equal(missed_distance_share(alone, forecast, each, mdp=GRID), 0.0)
+    np.testing.assert_array_equal(missed_distance_share(true, alone, each, mdp=GRID), 1.0)
+    np.testing.assert_array_equal(missed_distance_share(alone, alone, each, mdp=GRID), 0.0)
     with pytest.raises(InvalidDemos, match=r"demonstration 0, step 0: several edges join.*Record the actions, or comp"):
-        distance_missed(Demonstrations.from_lists([[0, 1]]), Demonstrations.from_lists([[0, 2]]), mdp=GRID)
+        missed_distance_share(Demonstrations.from_lists([[0, 1]]), Demonstrations.from_lists([[0, 2]]), mdp=GRID)
 
 
 @given(pairs)
@@ -190,17 +201,17 @@ def test_ties_are_shared_out():
 def test_errors(fitted):
     mix, _ = fitted
     one, two = Demonstrations.from_lists([[0, 1]]), Demonstrations.from_lists([[0, 1], [0]])
-    for metric in (distance_missed, match_rate, edit_distance, lambda a, b: feature_distance(mix.mdp_, a, b)):
+    for metric in (missed_distance_share, match_rate, edit_distance, lambda a, b: feature_distance(mix.mdp_, a, b)):
         with pytest.raises(InvalidDemos, match="in pairs; there are 1 and 2. Give one forecast for each"):
             metric(one, two)
         with pytest.raises(InvalidDemos):
             metric(one[:0], one[:0])
     with pytest.raises(InvalidParameter, match=r"\(S,\) with at least 2, one a state; got shape \(1,\)"):
-        distance_missed(one, one, [1.0])
+        missed_distance_share(one, one, [1.0])
     with pytest.raises(InvalidParameter, match=r"\(E,\) with E = 24, one an edge of the MDP; got shape \(25,\)"):
-        distance_missed(one, one, np.ones(25), mdp=crossings())
+        missed_distance_share(one, one, np.ones(25), mdp=crossings())
     with pytest.raises(InvalidParameter, match=r"lengths\[1\] is -1.0"):
-        distance_missed(one, one, [1.0, -1.0])
+        missed_distance_share(one, one, [1.0, -1.0])
     with pytest.raises(InvalidParameter, match="share must lie between 0 and 1; it is 90"):
         match_rate(one, one, share=90)
     with pytest.raises(NotFitted):

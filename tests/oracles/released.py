@@ -14,7 +14,7 @@ from scipy import stats
 from limiirl import Agents, IntentMixture, SigmaGIRL
 from limiirl.demos.agents import Agent
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
-from limiirl.metrics import Comparison, Interval, paired
+from limiirl.metrics import Comparison, Interval, paired_comparison
 from limiirl.metrics.evaluate import recover
 
 N_SETS = 6
@@ -124,7 +124,9 @@ class Gap(NamedTuple):
 def gap(warm: list[Score], chance: list[Score]) -> Gap:
     """Compare two starts, repeat by repeat."""
     accuracy, distance = ([[getattr(s, m) for s in each] for each in (warm, chance)] for m in ("accuracy", "anid"))
-    return Gap(*exact(*accuracy), paired(*accuracy, lower_is_better=False), paired(*distance, tie=TIE))
+    return Gap(
+        *exact(*accuracy), paired_comparison(*accuracy, lower_is_better=False), paired_comparison(*distance, tie=TIE)
+    )
 
 
 def same_policy(sets: list[Agents]) -> list[float]:

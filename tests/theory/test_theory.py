@@ -11,8 +11,8 @@ from limiirl.theory import (
     PathSet,
     Quantities,
     bound,
-    extremes,
-    feature_law,
+    feature_distribution,
+    feature_extremes,
     inter_cluster_margin,
     realised_epsilon,
     separation,
@@ -29,7 +29,7 @@ WORLDS = [(n_intents, seed) for n_intents in (2, 3) for seed in range(6)]
 
 def exact_bound(world):
     paths = PathSet(world.mdp, world.policies, max_length=3)
-    laws = [feature_law(paths, k) for k in range(paths.n_intents)]
+    laws = [feature_distribution(paths, k) for k in range(paths.n_intents)]
     return paths, sweep(all_clouds(paths, world.demos, world.labels, world.clusters, laws))
 
 
@@ -110,7 +110,7 @@ def element_worlds(request):
         paths = path_set(world.mdp, demos, labels, MaxEnt(), world.optimal_policies)
         F = demos.features(world.mdp)
         one = np.flatnonzero(labels == 0)[0]
-        d = extremes(paths, 0, F[one] - F.mean(axis=0)).margin[0]
+        d = feature_extremes(paths, 0, F[one] - F.mean(axis=0)).margin[0]
         at_zero = quantities(demonstrated_clouds(world.mdp, demos, labels, labels), 0.0).margin_between
         rows.append([found.margin, d, at_zero, found.log_Q_all - found.log_Q[0], found.epsilon])
         reports.append(found)
@@ -155,7 +155,7 @@ def test_extremes_over_tens_of_thousands_of_trajectories():
     listed = Listed(world.mdp, paths.supports, 5, "anywhere", True)
     assert len(listed.listed) > 30_000
     tau = listed.F[np.flatnonzero(listed.inside[:, 0])[-1]]
-    found, mine = extremes(paths, 0, tau), listed.inside[:, 0]
+    found, mine = feature_extremes(paths, 0, tau), listed.inside[:, 0]
     np.testing.assert_allclose(found.inside_min, (listed.F[mine] @ tau).min(), rtol=1e-12)
     np.testing.assert_allclose(found.outside_max, (listed.F[~mine] @ tau).max(), rtol=1e-12)
     np.testing.assert_allclose(np.exp(paths.log_Q), listed.q @ listed.inside, rtol=1e-10)
@@ -249,7 +249,9 @@ def test_experts_with_full_support_share_everything():
 def test_sweep_trims_what_makes_the_bound_smaller():
     world = lanes(2, 0)
     paths, found = exact_bound(world)
-    clouds = all_clouds(paths, world.demos, world.labels, world.clusters, [feature_law(paths, k) for k in range(2)])
+    clouds = all_clouds(
+        paths, world.demos, world.labels, world.clusters, [feature_distribution(paths, k) for k in range(2)]
+    )
     assert bound(quantities(clouds, 0.0)).epsilon > found.epsilon
     assert sweep(clouds, (0.0,)).epsilon == bound(quantities(clouds, 0.0)).epsilon
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from limiirl.theory import PathSet, Quantities, extremes, feature_law
+from limiirl.theory import PathSet, Quantities, feature_distribution, feature_extremes
 from limiirl.theory.estimates import all_clouds, demonstrated_clouds, distinct, quantities
 from limiirl.theory.feature_sets import STOPS
 from tests.helpers import examples
@@ -55,7 +55,7 @@ def test_extremes_are_those_of_the_list(problem):
     weights = listed.F @ problem.thetas.T
     for k in range(paths.n_intents):
         mine = listed.inside[:, k]
-        found = extremes(paths, k, problem.thetas)
+        found = feature_extremes(paths, k, problem.thetas)
         expected = (
             (found.inside_min, weights[mine].min(axis=0, initial=np.inf)),
             (found.inside_max, weights[mine].max(axis=0, initial=-np.inf)),
@@ -78,7 +78,7 @@ def test_contains_says_who_can_generate_a_trajectory(problem):
 @given(problems())
 def test_law_is_that_of_the_list(problem):
     for k in range(problem.paths.n_intents):
-        law = feature_law(problem.paths, k)
+        law = feature_distribution(problem.paths, k)
         mine = np.flatnonzero(problem.listed.inside[:, k])
         np.testing.assert_allclose(np.exp(law.log_mass).sum(), problem.listed.q[mine].sum(), rtol=1e-12, atol=1e-14)
         found = np.zeros(len(law.points))
@@ -108,7 +108,7 @@ def test_quantities_are_least_differences_over_the_list(problem, zeta):
     assume(data is not None)
     chosen, demos, labels, clusters = data
     paths, listed = problem.paths, problem.listed
-    clouds = all_clouds(paths, demos, labels, clusters, [feature_law(paths, k) for k in range(2)])
+    clouds = all_clouds(paths, demos, labels, clusters, [feature_distribution(paths, k) for k in range(2)])
     mean = listed.F[chosen].mean(axis=0)
     found = quantities(clouds, zeta)
     expected = {name: [] for name in ("zeta", "delta", "d", "g", "ad", "ag", "md", "mg", "r")}
@@ -155,7 +155,7 @@ def test_lemmas_on_any_mdp(problem, zeta):
     assume(data is not None)
     chosen, demos, labels, clusters = data
     paths, listed = problem.paths, problem.listed
-    clouds = all_clouds(paths, demos, labels, clusters, [feature_law(paths, k) for k in range(2)])
+    clouds = all_clouds(paths, demos, labels, clusters, [feature_distribution(paths, k) for k in range(2)])
     F = listed.F - listed.F[chosen].mean(axis=0)
     for k, cloud in enumerate(clouds):
         kept = cloud.typical(zeta)
@@ -219,5 +219,5 @@ def test_a_law_with_too_many_points_is_not_listed(limit):
 
     mdp = MDP.from_edges([0, 0, 0, 0], [1, 2, 3, 4], p0=[1, 0, 0, 0, 0], state_features=np.arange(5.0))
     paths = PathSet(mdp, np.ones((1, 4)), 2)
-    assert feature_law(paths, 0, limit) is None
-    assert len(feature_law(paths, 0, 4).points) == 4
+    assert feature_distribution(paths, 0, limit) is None
+    assert len(feature_distribution(paths, 0, 4).points) == 4

@@ -59,7 +59,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     forecaster = Forecaster(mixture, demos[[i for i in range(len(demos)) if i != which]])
     earlier = _others(demos, which) if by_driver else None
     if earlier is not None:
-        forecaster = forecaster.knowing(earlier)
+        forecaster = forecaster.given_history(earlier)
     name = f"Trip {which if demos.ids is None else demos.ids[which]}"
     found = forecast_example(forecaster, roads, demos[which].states, title=name, share=share, k=routes)
     likely = sorted(zip(found.probability.tolist(), found.destinations.tolist(), strict=True), reverse=True)[:5]

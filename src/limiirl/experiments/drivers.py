@@ -35,7 +35,7 @@ from limiirl.experiments.store import Store
 from limiirl.forecast import Forecaster, cheapest_routes
 from limiirl.irl import DestinationMaxEnt, MaxEnt, choose_device
 from limiirl.mdp import MDP
-from limiirl.metrics import Interval, distance_missed, mean_interval
+from limiirl.metrics import Interval, mean_interval, missed_distance_share
 from limiirl.mixture import IntentMixture
 from limiirl.roads import RoadNetwork, choose_features
 
@@ -347,7 +347,7 @@ def baseline_distances(data: DriverData, plan: DriverPlan, split: int) -> dict[s
 def _both_ways(data: DriverData, test: Demonstrations, routes: Demonstrations) -> FloatArray:
     """Return (2, N) what routes miss of trips, and what they have beside them: misses alone would reward detours."""
     lengths = data.network.length_m
-    return np.stack([distance_missed(test, routes, lengths), distance_missed(routes, test, lengths)])
+    return np.stack([missed_distance_share(test, routes, lengths), missed_distance_share(routes, test, lengths)])
 
 
 def _timed(mixture: IntentMixture, mdp: MDP, demos: Demonstrations) -> tuple[IntentMixture, float]:
@@ -551,8 +551,8 @@ def read_drivers(folder: str | PathLike[str]) -> DriverResults:
     """Return the results that a folder has of a driver experiment, finished or not."""
     store = _open(folder, create=False)
     try:
-        content = store.header["plan"]
-        plan = DriverPlan(**{name: tuple(v) if isinstance(v, list) else v for name, v in content.items()})
+        content: dict[str, Any] = store.header["plan"]
+        plan = DriverPlan(**content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidFile(
             f"{folder} is not the folder of a driver experiment ({error!s:.100}). Pass one that "

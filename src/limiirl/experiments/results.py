@@ -15,7 +15,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.experiments.record import FIELDS, Record
 from limiirl.experiments.spec import Point, Spec, Study
-from limiirl.metrics import Comparison, Interval, agrees, mean_interval, paired
+from limiirl.metrics import Comparison, Interval, agrees_with, mean_interval, paired_comparison
 from limiirl.worlds import WORLDS, World
 
 Cell = tuple[str, Point | tuple[Point, ...]]
@@ -76,7 +76,8 @@ class WorldExample:
     @property
     def world(self) -> World:
         """The world, made from its seed."""
-        return WORLDS[self.spec.world](**dict(self.spec.world_parameters), seed=self.seed)
+        world: World = WORLDS[self.spec.world](**dict(self.spec.world_parameters), seed=self.seed)
+        return world
 
     @property
     def demos(self) -> Demonstrations:
@@ -86,7 +87,7 @@ class WorldExample:
     @property
     def learned_labels(self) -> IntArray:
         """Most likely intents (N,)."""
-        return np.argmax(np.array(self.responsibilities), axis=1)
+        return np.asarray(np.argmax(self.responsibilities, axis=1), dtype=np.int64)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -189,7 +190,7 @@ class Results:
             names = (f"{first[0]} at {first[1]}", f"{second[0]} at {second[1]}")
         if both.sum() < 2:
             return None
-        return paired(a[both], b[both], names, level=level, tie=TIES.get(measure, 0.0))
+        return paired_comparison(a[both], b[both], names, level=level, tie=TIES.get(measure, 0.0))
 
 
 class Reported(NamedTuple):
@@ -255,6 +256,6 @@ def verdict(ours: Interval, reported: Reported) -> str:
     'in rounding'
     """
     target = (reported.mean, reported.half_width)
-    if agrees(ours, target):
+    if agrees_with(ours, target):
         return "agrees"
-    return "in rounding" if agrees(ours, target, reported.rounding) else "differs"
+    return "in rounding" if agrees_with(ours, target, reported.rounding) else "differs"

@@ -19,7 +19,7 @@ from limiirl.forecast.flows import Flows, flows, own_flows
 from limiirl.forecast.next_state import NextStates
 from limiirl.forecast.prefixes import alone, log_prior
 from limiirl.forecast.routes import Costs, Route, Scores, best_routes, likeliest_route
-from limiirl.forecast.scenarios import WhatIf, World
+from limiirl.forecast.scenarios import ScenarioWorld, WhatIf
 from limiirl.forecast.trip_models import Ends, FreeEnds, GivenEnds
 from limiirl.forecast.validate import log
 from limiirl.irl import MaxEnt
@@ -55,7 +55,7 @@ class Forecaster(WhatIf):
     next: state 1 75.0 %, 2 25.0 %; ends here 0.0 %
     >>> forecast.routes(0, 3)
     [75.0 %: 3 states, 0 - 1 - 3; intent 0 (100 %), 25.0 %: 3 states, 0 - 2 - 3; intent 0 (100 %)]
-    >>> forecast.closing(states=[1]).route(0, 3)
+    >>> forecast.with_closures(states=[1]).route(0, 3)
     100.0 %: 3 states, 0 - 2 - 3; intent 0 (100 %)
     """
 
@@ -68,13 +68,13 @@ class Forecaster(WhatIf):
             demos = trained_on(mixture)
         self._ends = None if demos is None else _ends_of(demos)
         mdp: MDP = mixture.mdp_
-        self._world = World(mdp, np.arange(mdp.n_edges), np.zeros(mdp.n_states, dtype=bool))
+        self._world = ScenarioWorld(mdp, np.arange(mdp.n_edges), np.zeros(mdp.n_states, dtype=bool))
         self._first: FreeEnds | None = None
         self._trips = self._begin(mdp)
         if isinstance(self._trips, FreeEnds):
             self._first = self._trips
 
-    def ending_as(self, demos: Demonstrations) -> Forecaster:
+    def with_destinations(self, demos: Demonstrations) -> Forecaster:
         """Return this forecaster with the ends of other demonstrations as candidate destinations.
 
         To forecast a trip that is known to its end, leave it out of them: its own end among few others gives it away.
@@ -85,7 +85,7 @@ class Forecaster(WhatIf):
         >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], state_features=[1.0, 1.0, 1.0, 1.0])
         >>> demos = Demonstrations.from_lists([[0, 1, 3], [0, 2], [0, 1]])
         >>> forecast = Forecaster(IntentMixture(1, MaxEnt(bounds=(-5, 0)), random_state=0).fit(mdp, demos))
-        >>> forecast.destinations([0]).candidates, forecast.ending_as(demos[1:]).destinations([0]).candidates
+        >>> forecast.destinations([0]).candidates, forecast.with_destinations(demos[1:]).destinations([0]).candidates
         (array([1, 2, 3]), array([1, 2]))
         """
         found = copy.copy(self)
@@ -94,7 +94,7 @@ class Forecaster(WhatIf):
             found._trips = self._trips.ending_in(found._open_ends())
         return found
 
-    def knowing(self, history: Demonstrations) -> Forecaster:
+    def given_history(self, history: Demonstrations) -> Forecaster:
         """Return this forecaster for one driver, whose earlier trips are known.
 
         All that it foresees, flows and what changes in another world included, is averaged by the posterior of that
@@ -107,7 +107,7 @@ class Forecaster(WhatIf):
         >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
         >>> demos = Demonstrations.from_lists([[0, 1, 3]] * 3 + [[0, 2, 3]])
         >>> forecast = Forecaster(IntentMixture(2, MaxEnt(bounds=(-5, 5)), random_state=0).fit(mdp, demos))
-        >>> forecast.shares.round(2), forecast.knowing(demos[3:]).shares.round(2)
+        >>> forecast.shares.round(2), forecast.given_history(demos[3:]).shares.round(2)
         (array([0.75, 0.25]), array([0., 1.]))
         """
         found = copy.copy(self)
@@ -292,7 +292,7 @@ class Forecaster(WhatIf):
             f"A forecaster needs a mixture over MaxEnt or DestinationMaxEnt; this one is over {type(model).__name__}."
         )
 
-    def _in(self, world: World) -> Forecaster:
+    def _in(self, world: ScenarioWorld) -> Forecaster:
         """Return a forecaster for a changed world."""
         found = copy.copy(self)
         found.__dict__.pop("_costs", None)

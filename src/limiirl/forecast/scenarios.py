@@ -117,7 +117,7 @@ class RouteChange:
         return "\n".join(lines)
 
 
-class World(NamedTuple):
+class ScenarioWorld(NamedTuple):
     """A changed MDP.
 
     Attributes
@@ -134,7 +134,7 @@ class World(NamedTuple):
     closed: BoolArray
 
 
-def closing(world: World, states: ArrayLike | None, edges: ArrayLike | None, stop: str) -> World:
+def close_parts(world: ScenarioWorld, states: ArrayLike | None, edges: ArrayLike | None, stop: str) -> ScenarioWorld:
     """Return a world without some states and edges; edges have the numbers of the first MDP.
 
     Where an action may lead over a closed edge, it is not available any more. A state that nobody can leave any more
@@ -143,7 +143,7 @@ def closing(world: World, states: ArrayLike | None, edges: ArrayLike | None, sto
     Examples
     --------
     >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2])
-    >>> now = closing(World(mdp, np.arange(3), np.zeros(3, dtype=bool)), None, [1], "anywhere")
+    >>> now = close_parts(ScenarioWorld(mdp, np.arange(3), np.zeros(3, dtype=bool)), None, [1], "anywhere")
     >>> now.mdp.src, now.mdp.dst, now.edges
     (array([0, 1], dtype=int32), array([1, 2], dtype=int32), array([0, 2]))
     """
@@ -189,10 +189,10 @@ def closing(world: World, states: ArrayLike | None, edges: ArrayLike | None, sto
         feature_names=mdp.feature_names,
         state_names=mdp.state_names,
     )
-    return World(changed, world.edges[keep], world.closed | shut)
+    return ScenarioWorld(changed, world.edges[keep], world.closed | shut)
 
 
-def changing(world: World, **features: Any) -> World:
+def change_features(world: ScenarioWorld, **features: Any) -> ScenarioWorld:
     """Return a world with other features, of as many columns as before."""
     given = {name: values for name, values in features.items() if values is not None}
     if not given:
@@ -214,7 +214,7 @@ class WhatIf:
     shares: FloatArray
     flows: Any
     routes: Any
-    _world: World
+    _world: ScenarioWorld
     _trips: Any
     _costs: Any
     _in: Any
@@ -229,23 +229,25 @@ class WhatIf:
         """Which edge (E',) of the mixture's MDP each edge is, after edges were closed."""
         return self._world.edges
 
-    def closing(self, states: ArrayLike | None = None, edges: ArrayLike | None = None) -> Forecaster:
+    def with_closures(self, states: ArrayLike | None = None, edges: ArrayLike | None = None) -> Forecaster:
         """Return a forecaster for the world without some states and edges; the rewards are the same.
 
         `edges` have the numbers of the mixture's MDP, whatever was closed before.
         """
         model = self.mixture.irl_
         found: Forecaster = self._in(
-            closing(self._world, states, edges, model.stop if isinstance(model, MaxEnt) else "anywhere")
+            close_parts(self._world, states, edges, model.stop if isinstance(model, MaxEnt) else "anywhere")
         )
         return found
 
-    def changing(
+    def with_features(
         self, *, state_features: Any = None, action_features: Any = None, edge_features: Any = None
     ) -> Forecaster:
         """Return a forecaster for the world with other features, in the form of this one's MDP."""
         features = {"state": state_features, "action": action_features, "edge": edge_features}
-        found: Forecaster = self._in(changing(self._world, **{f"{kind}_features": x for kind, x in features.items()}))
+        found: Forecaster = self._in(
+            change_features(self._world, **{f"{kind}_features": x for kind, x in features.items()})
+        )
         return found
 
     def compare(
@@ -264,7 +266,7 @@ class WhatIf:
         >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], state_features=[1.0, 1.0, 1.0, 1.0])
         >>> demos = Demonstrations.from_lists([[0, 1, 3], [0, 2, 3]])
         >>> forecast = Forecaster(IntentMixture(1, MaxEnt(bounds=(-5, 0)), random_state=0).fit(mdp, demos))
-        >>> forecast.compare(forecast.closing(edges=[2]), [0, 1], [3, 3], [10, 4])
+        >>> forecast.compare(forecast.with_closures(edges=[2]), [0, 1], [3, 3], [10, 4])
         14 trips, 4 of 4 edges change
           gain: edge 1 +5, edge 3 +5
           lose: edge 2 -9, edge 0 -5
@@ -312,5 +314,6 @@ class WhatIf:
     def _same_origin(self, other: Any) -> None:
         if not isinstance(other, WhatIf) or other.mixture is not self.mixture:
             raise InvalidParameter(
-                "Only two worlds of one mixture can be compared: pass what closing or changing made."
+                "other must be a forecaster of the same mixture, made by with_closures or with_features.",
+                parameter="other",
             )

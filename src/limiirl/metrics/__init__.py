@@ -1,13 +1,26 @@
 """How good an ensemble is: rewards, clusters, likelihood, forecasts, and how sure a figure is."""
 
-from limiirl.metrics.clusterings import anid, hard, nid
+from limiirl.metrics.clusterings import anid, hard_labels, nid
 from limiirl.metrics.evaluate import NLL, Evaluation, Recovery, ensemble_nll, evaluate, mixture_nll, recover
 from limiirl.metrics.evd import evd, evd_interval, ile, ile_interval
 from limiirl.metrics.gevd import GEVD, gevd
-from limiirl.metrics.intervals import Comparison, Interval, agrees, bootstrap_interval, mean_interval, paired
+from limiirl.metrics.intervals import (
+    Comparison,
+    Interval,
+    agrees_with,
+    bootstrap_interval,
+    mean_interval,
+    paired_comparison,
+)
 from limiirl.metrics.plotting import draw_flow
 from limiirl.metrics.reward_distances import dard, epic
-from limiirl.metrics.routes import distance_missed, edit_distance, feature_distance, match_rate, next_action_accuracy
+from limiirl.metrics.routes import (
+    edit_distance,
+    feature_distance,
+    match_rate,
+    missed_distance_share,
+    next_action_accuracy,
+)
 
 __all__ = [
     "GEVD",
@@ -16,11 +29,10 @@ __all__ = [
     "Evaluation",
     "Interval",
     "Recovery",
-    "agrees",
+    "agrees_with",
     "anid",
     "bootstrap_interval",
     "dard",
-    "distance_missed",
     "draw_flow",
     "edit_distance",
     "ensemble_nll",
@@ -30,14 +42,15 @@ __all__ = [
     "evd_interval",
     "feature_distance",
     "gevd",
-    "hard",
+    "hard_labels",
     "ile",
     "ile_interval",
     "match_rate",
     "mean_interval",
+    "missed_distance_share",
     "mixture_nll",
     "next_action_accuracy",
     "nid",
-    "paired",
+    "paired_comparison",
     "recover",
 ]

@@ -64,7 +64,7 @@ def anid(U: ArrayLike, V: ArrayLike, *, null: Literal["dirichlet", "hypergeometr
     >>> anid(truth, (truth + 1) % 3)
     0.0
     >>> soft = 0.9 * np.eye(3)[truth] + 0.1 / 3
-    >>> round(anid(truth, soft), 3), round(anid(soft, soft), 3), anid(truth, hard(soft))
+    >>> round(anid(truth, soft), 3), round(anid(soft, soft), 3), anid(truth, hard_labels(soft))
     (0.266, 0.428, 0.0)
     """
     rows, columns = _pair(U, V)
@@ -80,12 +80,12 @@ def anid(U: ArrayLike, V: ArrayLike, *, null: Literal["dirichlet", "hypergeometr
     return 0.0 if information <= _NOTHING else 1.0 - information / entropy
 
 
-def hard(U: ArrayLike) -> FloatArray:
+def hard_labels(U: ArrayLike) -> FloatArray:
     """Return the one-hot (N, K) form of responsibilities or labels: the largest of each row, the first among equals.
 
     Examples
     --------
-    >>> hard([[0.2, 0.8], [0.5, 0.5]])
+    >>> hard_labels([[0.2, 0.8], [0.5, 0.5]])
     array([[0., 1.],
            [1., 0.]])
     """
@@ -165,7 +165,7 @@ def _dealt_information(rows: FloatArray, columns: FloatArray) -> float:
         if soft.size:
             raise InvalidParameter(
                 f"null='hypergeometric' takes hard clusterings; row {soft[0]} of {name} is {values[soft[0]].tolist()}. "
-                f"Pass hard({name}), or null='dirichlet'."
+                f"Pass hard_labels({name}), or null='dirichlet'."
             )
     table = np.rint(rows.T @ columns).astype(np.int64)
     table = table[table.any(axis=1)][:, table.any(axis=0)]

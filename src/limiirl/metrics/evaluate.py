@@ -16,7 +16,7 @@ from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations, Groups, as_attribute
 from limiirl.errors import DivergentPartition, InvalidDemos, InvalidParameter, NumericalError
 from limiirl.mdp import MDP, RewardEnsemble
-from limiirl.metrics.clusterings import anid, hard, nid
+from limiirl.metrics.clusterings import anid, hard_labels, nid
 from limiirl.metrics.intervals import mean_interval
 from limiirl.mixture import validate
 
@@ -378,7 +378,7 @@ def recover(labels: ArrayLike, U: ArrayLike) -> Recovery:
     ([[1, 1], [1, 0]], [1, 0], 0.667)
     """
     posterior = np.asarray(U, dtype=np.float64)
-    told = hard(posterior)
+    told = hard_labels(posterior)
     given = cast("NDArray[Any]", as_attribute(labels, "labels", len(posterior)))
     names, index = np.unique(given, return_inverse=True)
     counts = np.rint(np.eye(names.size)[index].T @ told).astype(np.int64)
@@ -412,4 +412,4 @@ def _reference(
     if not np.all(np.isfinite(log_lik)):
         return None
     V = units.broadcast(np.exp(joint - log_lik[:, None]))
-    return Reference(-float(log_lik.mean()), anid(V, U), anid(hard(V), hard(U)))
+    return Reference(-float(log_lik.mean()), anid(V, U), anid(hard_labels(V), hard_labels(U)))

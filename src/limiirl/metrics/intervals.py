@@ -115,7 +115,9 @@ def bootstrap_interval(
     return Interval(figure, (high - low) / 2.0, low, high, array.size)
 
 
-def agrees(ours: Interval | tuple[float, float], paper: Interval | tuple[float, float], rounding: float = 0.0) -> bool:
+def agrees_with(
+    ours: Interval | tuple[float, float], paper: Interval | tuple[float, float], rounding: float = 0.0
+) -> bool:
     """Return whether two figures differ by no more than ``sqrt(h_ours^2 + h_paper^2)``, h their half-widths.
 
     Parameters
@@ -127,7 +129,7 @@ def agrees(ours: Interval | tuple[float, float], paper: Interval | tuple[float, 
 
     Examples
     --------
-    >>> agrees((20.08, 0.57), (19.65, 0.32)), agrees((20.08, 0.1), (19.65, 0.1))
+    >>> agrees_with((20.08, 0.57), (19.65, 0.32)), agrees_with((20.08, 0.1), (19.65, 0.1))
     (True, False)
     """
     return abs(ours[0] - paper[0]) <= math.hypot(ours[1], paper[1]) + rounding
@@ -189,7 +191,7 @@ class Comparison:
         )
 
 
-def paired(
+def paired_comparison(
     first: ArrayLike,
     second: ArrayLike,
     names: tuple[str, str] = ("the first", "the second"),
@@ -215,7 +217,7 @@ def paired(
     Examples
     --------
     >>> warm, random = [0.03, 0.04, 0.02, 0.05, 0.03, 0.04], [0.13, 0.19, 0.10, 0.21, 0.12, 0.18]
-    >>> print(paired(warm, random, ("k-means", "random rewards")))
+    >>> print(paired_comparison(warm, random, ("k-means", "random rewards")))
     k-means is better than random rewards: 0.035 and 0.155, difference -0.120 ± 0.036 (95 %) over 6 pairs; ...
     """
     a, b = _sample(first, "first"), _sample(second, "second")

@@ -29,7 +29,7 @@ _TIE = 1e-9
 _BATCH = 2_000_000
 
 
-def distance_missed(
+def missed_distance_share(
     true: Demonstrations, forecast: Demonstrations, lengths: ArrayLike | None = None, *, mdp: MDP | None = None
 ) -> FloatArray:
     """Return (N,) the share of each true trajectory's distance that its forecast leaves out, in [0, 1].
@@ -50,7 +50,7 @@ def distance_missed(
     Examples
     --------
     >>> true, forecast = Demonstrations.from_lists([[0, 1, 2, 3]]), Demonstrations.from_lists([[0, 1, 4, 3]])
-    >>> distance_missed(true, forecast), distance_missed(true, forecast, [1.0, 1.0, 6.0, 2.0, 1.0])
+    >>> missed_distance_share(true, forecast), missed_distance_share(true, forecast, [1.0, 1.0, 6.0, 2.0, 1.0])
     (array([0.25]), array([0.6]))
     """
     shared, total = _distances(true, forecast, lengths, mdp)
@@ -67,7 +67,7 @@ def match_rate(
 ) -> float:
     """Return the share of trajectories of which the forecast has at least 90 % of the distance, or another share.
 
-    Other arguments as in `distance_missed`.
+    Other arguments as in `missed_distance_share`.
 
     Examples
     --------

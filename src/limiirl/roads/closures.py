@@ -16,9 +16,16 @@ from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import GoalValues, MaxEnt
-from limiirl.roads.kernels.selected_inverse import visits_from
-from limiirl.roads.lookup import called, names_of, parts, place, towards, unnamed
-from limiirl.roads.privacy import RouteMask, drivers_by_street, drivers_of
+from limiirl.roads.kernels.selected_inverse import return_visits
+from limiirl.roads.lookup import (
+    describe_class,
+    describe_direction,
+    describe_street,
+    format_place,
+    list_street_names,
+    street_components,
+)
+from limiirl.roads.privacy import RouteMask, count_drivers_by_street, index_drivers
 
 if TYPE_CHECKING:
     from limiirl.forecast import Forecaster
@@ -107,7 +114,7 @@ class Closure:
 
     def few(self, trips: IntArray) -> bool:
         """Return whether too few drivers made some of the trips; nobody is not too few."""
-        drivers = np.unique(drivers_of(self.demos)[trips]).size
+        drivers = np.unique(index_drivers(self.demos)[trips]).size
         return 0 < drivers < self.least
 
     @cached_property
@@ -176,7 +183,7 @@ class Closure:
         change = np.where(self.shut | ~self.shown[1 if sign > 0.0 else 0], 0.0, sign * (after - before))
         # Each street once: two directions are one, and so are all parts of it that hang together.
         single = (back < 0) | (np.arange(before.size) < back)
-        part = parts(self.network)
+        part = street_components(self.network)
         order = np.argsort(-change, kind="stable")
         order = order[(change[order] > _NOTHING) & single[order]]
         _, first = np.unique(part[order], return_index=True)
@@ -191,7 +198,7 @@ class Closure:
 
     def __repr__(self) -> str:
 
-        return told(self)
+        return describe_closure(self)
 
 
 def close_streets(
@@ -210,7 +217,7 @@ def close_streets(
     demos : Demonstrations
         States are segments; groups are drivers.
     segments : (c,)
-        `RoadNetwork.nearest`, `segments_at` and `RoadNetwork.find` find them.
+        `RoadNetwork.nearest`, `nearest_segments` and `RoadNetwork.find` find them.
     least : int
         Numbers behind which fewer drivers stand are hidden.
 
@@ -227,15 +234,17 @@ def close_streets(
     >>> float(closure.after[busiest])
     0.0
     """
-    closed = _checked(network, segments)
+    closed = _check_segments(network, segments)
     kept = np.flatnonzero(demos.start_states != demos.last_states)
     if not kept.size:
-        raise InvalidDemos("There is no trip that leads from one segment to another. Give trips of people.")
+        raise InvalidDemos(
+            "There is no trip that leads from one segment to another. Give trips of people.", parameter="demos"
+        )
     trips = demos[kept]
-    seen = RouteMask(drivers_by_street(trips, network.opposite), least)
+    seen = RouteMask(count_drivers_by_street(trips, network.opposite), least)
     starts, goals = trips.start_states, trips.last_states
-    around = forecaster.closing(states=closed)
-    again, again_around = _visits(forecaster), _visits(around)
+    around = forecaster.with_closures(states=closed)
+    again, again_around = _count_visits(forecaster), _count_visits(around)
     after = around.flows(starts, goals)
     # Those that nobody can drive any more have a before, but no detour.
     ways = np.isin(np.arange(len(trips)), after.cut_off, invert=True)
@@ -260,21 +269,23 @@ def close_streets(
         float(extra @ network.duration_s),
         redirected,
         seen,
-        RouteMask(drivers_by_street(_rerouted(around, trips, ways, shut), network.opposite), least),
+        RouteMask(count_drivers_by_street(_reroute(around, trips, ways, shut), network.opposite), least),
     )
 
 
-def _checked(network: RoadNetwork, segments: ArrayLike) -> IntArray:
+def _check_segments(network: RoadNetwork, segments: ArrayLike) -> IntArray:
     closed = np.unique(np.asarray(segments))
     if not closed.size or closed.dtype.kind not in "iu" or closed[0] < 0 or closed[-1] >= network.n_segments:
         raise InvalidParameter(
             f"segments must be some of 0 to {network.n_segments - 1:,}; got {np.asarray(segments).tolist()!r:.100}. "
-            "network.nearest finds those at a place."
+            "network.nearest finds those at a place.",
+            parameter="segments",
+            value=np.asarray(segments).tolist(),
         )
     return closed.astype(np.int64)
 
 
-def _visits(forecaster: Forecaster) -> FloatArray:
+def _count_visits(forecaster: Forecaster) -> FloatArray:
     """Return (K, S) how often those who come to a segment pass it: more than once where a round costs them little.
 
     Flows count visits, and who drives round a roundabout twice is still one trip. `MaxEnt` bounds the length of trips,
@@ -285,7 +296,7 @@ def _visits(forecaster: Forecaster) -> FloatArray:
         return np.ones((forecaster.shares.size, mdp.n_states))
     values = GoalValues(mdp)
     weights = (np.exp(values.log_moves(theta)) for theta in forecaster.thetas)
-    return np.stack([visits_from(mdp.src, mdp.dst, weight, mdp.n_states) for weight in weights])
+    return np.stack([return_visits(mdp.src, mdp.dst, weight, mdp.n_states) for weight in weights])
 
 
 def _entries(network: RoadNetwork, flows: Any, starts: IntArray, shut: BoolArray) -> float:
@@ -300,7 +311,7 @@ def _passing(demos: Demonstrations, shut: BoolArray) -> IntArray:
     return np.flatnonzero(np.add.reduceat(shut[demos.states], demos.offsets[:-1]))
 
 
-def _rerouted(around: Forecaster, trips: Demonstrations, ways: BoolArray, shut: BoolArray) -> Demonstrations:
+def _reroute(around: Forecaster, trips: Demonstrations, ways: BoolArray, shut: BoolArray) -> Demonstrations:
     """Return the trips that can be driven, those that passed the closure by their likeliest route around it."""
     passing = np.isin(np.arange(len(trips)), _passing(trips, shut))
     routes, chosen = around.predicted_routes(trips.start_states[passing & ways], trips.last_states[passing & ways]), []
@@ -312,15 +323,18 @@ def _rerouted(around: Forecaster, trips: Demonstrations, ways: BoolArray, shut: 
     return Demonstrations.concat(chosen) if chosen else trips[:0]
 
 
-def told(closure: Closure) -> str:
+def describe_closure(closure: Closure) -> str:
     """Return what a closure changes, in lines."""
     trips, least = len(closure.demos), closure.least
-    lines = [f"Closed: {closed_words(closure)}.", passed_words(closure)]
-    lines += [detour_words(closure), cut_words(closure)]
+    lines = [f"Closed: {describe_closed(closure)}.", describe_passages(closure)]
+    lines += [describe_detour(closure), describe_cut_off(closure)]
     for title, found in (("More trips", closure.gains()), ("Fewer trips", closure.losses())):
         if found:
             lines.append(f"\n{title} (expected, both ways, where the street changes most):")
-            names, changes = [street_words(closure.network, row) for row in found], [change_words(row) for row in found]
+            names, changes = (
+                [describe_changed_street(closure.network, row) for row in found],
+                [describe_change(row) for row in found],
+            )
             wide, far = max(map(len, names)), max(map(len, changes))
             lines += [
                 f"  {name:<{wide}}  {change:>{far}}  over {row.km:.1f} km"
@@ -333,20 +347,24 @@ def told(closure: Closure) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def closed_words(closure: Closure) -> str:
+def describe_closed(closure: Closure) -> str:
     """Return what was closed: street, class, length and segments."""
     network, closed = closure.network, closure.closed
-    names = names_of(network, closed) or [called(network, int(closed[0]))]
+    names = list_street_names(network, closed) or [describe_street(network, int(closed[0]))]
     classes = network.road_class[closed]
     word = network.class_names[np.bincount(classes).argmax()].replace("_", " ")
     some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    ways = "in both directions together" if _both(network, closed) else f"one way, {towards(network, int(closed[0]))}"
+    ways = (
+        "in both directions together"
+        if _is_two_way(network, closed)
+        else f"one way, {describe_direction(network, int(closed[0]))}"
+    )
     numbers = ", ".join(str(s) for s in closed[:6]) + (" ..." if closed.size > 6 else "")
     metres = network.length_m[closed].sum()
     return f"{some}; {word}, {metres:,.0f} m {ways} ({closed.size} segment{'s' * (closed.size != 1)}: {numbers})"
 
 
-def passed_words(closure: Closure) -> str:
+def describe_passages(closure: Closure) -> str:
     """Return how many trips came to the closure, as driven and as expected."""
     n = closure.passed.size
     if n == 0:
@@ -359,7 +377,7 @@ def passed_words(closure: Closure) -> str:
     return f"Before: {n:,} of {len(closure.demos):,} trips passed it; the styles expect {closure.passages:.1f}."
 
 
-def detour_words(closure: Closure) -> str:
+def describe_detour(closure: Closure) -> str:
     """Return how much further those drive who came to the closure; nothing where that is not known or hidden."""
     metres, seconds = closure.detour_m, closure.detour_s
     if metres is None:
@@ -374,7 +392,7 @@ def detour_words(closure: Closure) -> str:
     return said + f", {abs(seconds) / 60.0:.1f} minutes {word} at the speed limits ({known})."
 
 
-def cut_words(closure: Closure) -> str:
+def describe_cut_off(closure: Closure) -> str:
     """Return how many trips cannot be driven any more."""
     lost = closure.cut_off
     if lost.size == 0:
@@ -388,27 +406,27 @@ def cut_words(closure: Closure) -> str:
     return f"Cut off: {lost.size:,} trips, of which {n:,} begin or end on what is closed.{rest}"
 
 
-def street_words(network: RoadNetwork, row: StreetChange) -> str:
+def describe_changed_street(network: RoadNetwork, row: StreetChange) -> str:
     """Return which street changes: its name, direction and class, or its class and where it is."""
     name, s = network.street(row.segment), row.segment
-    way = "" if network.opposite[s] >= 0 else f" {towards(network, s)}"
-    return f"{name}{way}, {unnamed(network, s)}" if name else f"{called(network, s)}{way}"
+    way = "" if network.opposite[s] >= 0 else f" {describe_direction(network, s)}"
+    return f"{name}{way}, {describe_class(network, s)}" if name else f"{describe_street(network, s)}{way}"
 
 
-def change_words(row: StreetChange) -> str:
+def describe_change(row: StreetChange) -> str:
     """Return how many trips a street has before and after.
 
     Examples
     --------
     >>> from limiirl.roads.closures import StreetChange
-    >>> change_words(StreetChange(4, 2.0, 13.5, 11.5, 0.3)), change_words(StreetChange(4, None, 13.5, None, 0.3))
+    >>> describe_change(StreetChange(4, 2.0, 13.5, 11.5, 0.3)), describe_change(StreetChange(4, None, 13.5, None, 0.3))
     ('+11.5 (2.0 to 13.5)', 'few to 13.5')
     """
     before, after = ("few" if value is None else f"{value:.1f}" for value in (row.before, row.after))
     return f"{before} to {after}" if row.change is None else f"{row.change:+.1f} ({before} to {after})"
 
 
-def facts(closure: Closure) -> dict[str, Any]:
+def summarize_closure(closure: Closure) -> dict[str, Any]:
     """Return what a closure changes as plain values, ready for JSON; None for what is hidden or unknown."""
     network = closure.network
     seconds = closure.detour_s
@@ -418,7 +436,7 @@ def facts(closure: Closure) -> dict[str, Any]:
             {
                 "street": network.street(row.segment),
                 "class": network.class_names[network.road_class[row.segment]],
-                "near": [float(value) for value in place(network, row.segment).split(",")],
+                "near": [float(value) for value in format_place(network, row.segment).split(",")],
                 "segment": row.segment,
                 "trips_before": row.before,
                 "trips_after": row.after,
@@ -431,7 +449,7 @@ def facts(closure: Closure) -> dict[str, Any]:
     return {
         "closed": {
             "segments": closure.closed.tolist(),
-            "streets": names_of(network, closure.closed),
+            "streets": list_street_names(network, closure.closed),
             "classes": sorted({network.class_names[c] for c in network.road_class[closure.closed].tolist()}),
             "metres": float(network.length_m[closure.closed].sum()),
         },
@@ -449,7 +467,7 @@ def facts(closure: Closure) -> dict[str, Any]:
     }
 
 
-def _both(network: RoadNetwork, closed: Any) -> bool:
+def _is_two_way(network: RoadNetwork, closed: Any) -> bool:
     """Return whether something is closed in both directions: of one line, or of two that run opposite ways."""
     bend = np.abs((network.bearing[closed] - network.bearing[closed[0]] + 180.0) % 360.0 - 180.0)
     return bool(np.isin(network.opposite[closed], closed).any() or (bend > 120.0).any())

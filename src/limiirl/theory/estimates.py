@@ -202,8 +202,8 @@ def all_clouds(
     labels, clusters : (N,) int64
         Intents and clusters 0..K-1; cluster k stands for intent k.
     laws : K of Law or None
-        What `feature_law` found. With the law of an expert its quantities are exact. Without, its demonstrations
-        stand for it, so that zeta and the margins are estimates, the latter too large.
+        The results of `feature_distribution`. With the law of an expert its quantities are exact. Without, its
+        demonstrations stand for it, so that zeta and the margins are estimates, the latter too large.
     """
     F = demos.features(paths.mdp)
     mean = F.mean(axis=0)

@@ -27,7 +27,7 @@ STOPS = ("anywhere", "terminal", "terminal_or_max_length")
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class TrajectoryWeights:
     """n weights of a trajectory: ``start(s_0) + sum_t gamma^t node(s_t) + sum_t gamma^t edge(e_t)``.
 
     Attributes
@@ -94,7 +94,7 @@ class PathSet:
     def _masses(self) -> tuple[FloatArray, FloatArray]:
         with np.errstate(divide="ignore"):
             start = np.log(self.mdp.p0)[:, None]
-        masses = Weights(np.zeros((self.mdp.n_states, 1)), np.log(self.mdp.prob)[:, None], 1.0, start)
+        masses = TrajectoryWeights(np.zeros((self.mdp.n_states, 1)), np.log(self.mdp.prob)[:, None], 1.0, start)
         each = range(self.n_intents)
         mine, others = ([sums(k, np.logaddexp, masses) for k in each] for sums in (self.inside, self.outside))
         return np.concatenate(mine), np.concatenate(others)
@@ -127,7 +127,7 @@ class PathSet:
         allowed = model[self.stop]
         return allowed, allowed & whole if self.complete else allowed
 
-    def inside(self, k: int, combine: np.ufunc, weights: Weights) -> FloatArray:
+    def inside(self, k: int, combine: np.ufunc, weights: TrajectoryWeights) -> FloatArray:
         """Combine the weights of all trajectories of T_k: (n,), -inf for none.
 
         With `np.logaddexp` as `combine` this sums masses; with `np.maximum` it is the largest weight.
@@ -142,7 +142,7 @@ class PathSet:
             mine = weights.node + combine(ends, reduce(go))
         return np.asarray(combine.reduce(weights.start + mine, axis=0))
 
-    def outside(self, k: int, combine: np.ufunc, weights: Weights) -> FloatArray:
+    def outside(self, k: int, combine: np.ufunc, weights: TrajectoryWeights) -> FloatArray:
         """Combine the weights of all trajectories of T that are not in T_k: (n,), -inf for none."""
         reduce, n_states = _reducer(self.mdp, combine), self.mdp.n_states
         # Rows s are of walks that have kept to the support, rows S + s of those that have not: they stay there.
@@ -263,7 +263,7 @@ class Extremes:
         return self.inside_min - self.outside_max
 
 
-def extremes(paths: PathSet, k: int, thetas: ArrayLike) -> Extremes:
+def feature_extremes(paths: PathSet, k: int, thetas: ArrayLike) -> Extremes:
     """Return the extremes of theta . phi(.) over T_k and its complement, for directions (n, d) or (d,).
 
     Examples
@@ -272,12 +272,12 @@ def extremes(paths: PathSet, k: int, thetas: ArrayLike) -> Extremes:
 
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0, 0], [3, 0], [0, 2]])
     >>> paths = PathSet(mdp, [[1, 0], [0, 1]], max_length=2)
-    >>> found = extremes(paths, 0, [[3.0, 0.0], [1.5, -1.0]])
+    >>> found = feature_extremes(paths, 0, [[3.0, 0.0], [1.5, -1.0]])
     >>> found.inside_min, found.outside_max, found.margin
     (array([9. , 4.5]), array([0., 0.]), array([9. , 4.5]))
     """
     blocks = list(_blocks(paths.mdp, paths.mdp.check_thetas(thetas)))
-    negative = (Weights(-block.node, -block.edge, block.gamma, block.start) for block in blocks)
+    negative = (TrajectoryWeights(-block.node, -block.edge, block.gamma, block.start) for block in blocks)
     return Extremes(
         np.concatenate([-paths.inside(k, np.maximum, block) for block in negative]),
         np.concatenate([paths.inside(k, np.maximum, block) for block in blocks]),
@@ -291,13 +291,13 @@ def outside_max(paths: PathSet, k: int, thetas: FloatArray) -> FloatArray:
     return np.concatenate([np.empty(0), *found])
 
 
-def _blocks(mdp: MDP, thetas: FloatArray) -> Iterator[Weights]:
+def _blocks(mdp: MDP, thetas: FloatArray) -> Iterator[TrajectoryWeights]:
     """Yield the rewards of directions (n, d), so many at once that they fit into memory."""
     start = np.where(mdp.p0 > 0.0, 0.0, -np.inf)[:, None]
     size = max(1, _BLOCK // (mdp.n_edges + mdp.n_states))
     for first in range(0, len(thetas), size):
         node, moves = mdp.rewards(thetas[first : first + size])
-        yield Weights(node, np.zeros((mdp.n_edges, 1)) if moves is None else moves, mdp.gamma, start)
+        yield TrajectoryWeights(node, np.zeros((mdp.n_edges, 1)) if moves is None else moves, mdp.gamma, start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,7 +319,7 @@ class Law:
     experts: BoolArray
 
 
-def feature_law(paths: PathSet, k: int, limit: int = 1000) -> Law | None:
+def feature_distribution(paths: PathSet, k: int, limit: int = 1000) -> Law | None:
     """Return the law of phi over T_k, or None where more than `limit` walks differ in features at any step.
 
     At a discount of 1 with whole features few do, because walks that have collected the same are one; otherwise this is
@@ -328,7 +328,7 @@ def feature_law(paths: PathSet, k: int, limit: int = 1000) -> Law | None:
     Examples
     --------
     >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=[0.0, 1.0, 1.0, 0.0])
-    >>> law = feature_law(PathSet(mdp, [[1, 1, 1, 1], [0, 1, 0, 1]], max_length=3), 0)
+    >>> law = feature_distribution(PathSet(mdp, [[1, 1, 1, 1], [0, 1, 0, 1]], max_length=3), 0)
     >>> law.points.tolist(), np.exp(law.log_mass).tolist(), law.experts.tolist()
     ([[1.0], [1.0]], [1.0, 1.0], [[True, False], [True, True]])
     """

@@ -27,7 +27,7 @@ from limiirl.irl.validate import mdp as check_mdp
 from limiirl.mdp import MDP
 from limiirl.theory.bound import Bound, aligned, check_labels, inter_cluster_margin, kmeans_clusters, realised_epsilon
 from limiirl.theory.estimates import all_clouds, demonstrated_clouds, sweep
-from limiirl.theory.feature_sets import PathSet, feature_law, observed_supports
+from limiirl.theory.feature_sets import PathSet, feature_distribution, observed_supports
 
 # Clusters that agree with the intents for a smaller share of the demonstrations are no good start.
 GOOD_PURITY = 0.9
@@ -314,7 +314,7 @@ def _over_all(
     """
     work = paths.max_length * (paths.mdp.n_edges + paths.mdp.n_states) * paths.n_intents
     limit = int(np.clip(max_work // work, 1, _POINTS))
-    laws = [feature_law(paths, k, limit) for k in range(paths.n_intents)]
+    laws = [feature_distribution(paths, k, limit) for k in range(paths.n_intents)]
     some = _sample(clusters, limit * paths.n_intents)
     found = sweep(all_clouds(paths, demos[some], labels[some], clusters[some], laws))
     return found, all(law is not None for law in laws) and some.size == len(demos), some.size

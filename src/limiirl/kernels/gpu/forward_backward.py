@@ -20,7 +20,7 @@ from limiirl.kernels.graph import Alpha, CountBuffers, Neighbours, Rewards, Weig
 _KEEP_NODE, _KEEP_TALLY, _KEEP_TABLE = 1, 2, 4
 
 
-class Grid(NamedTuple):
+class LaunchShape(NamedTuple):
     """Blocks and threads of a sweep."""
 
     blocks: int
@@ -28,7 +28,7 @@ class Grid(NamedTuple):
     states: int  # of a block
 
 
-def grid_of(device: Device, n_states: int, n_columns: int) -> Grid:
+def grid_of(device: Device, n_states: int, n_columns: int) -> LaunchShape:
     """Return a grid whose blocks all run at once, with no more of them than have work for every thread."""
     if n_columns > device.n_threads:
         raise InvalidParameter(
@@ -36,7 +36,7 @@ def grid_of(device: Device, n_states: int, n_columns: int) -> Grid:
         )
     lanes = device.n_threads // n_columns
     blocks = max(1, min(device.n_blocks, -(-n_states // lanes)))
-    return Grid(blocks, min(lanes, max(1, n_states)) * n_columns, -(-n_states // blocks))
+    return LaunchShape(blocks, min(lanes, max(1, n_states)) * n_columns, -(-n_states // blocks))
 
 
 class _Sweeps:
@@ -121,7 +121,7 @@ class LinearSweeps(_Sweeps):
         graph = (near.ptr.size - 1, k, near.ptr, near.idx, near.table, near.width, int(near.overflows))
         return (*graph, w, x, rewards.node, *edges, rewards.discount)
 
-    def _keep(self, grid: Grid, near: Neighbours, k: int, tally: bool) -> tuple[int, int]:
+    def _keep(self, grid: LaunchShape, near: Neighbours, k: int, tally: bool) -> tuple[int, int]:
         """Return what a block keeps in shared memory, the most useful first, and the bytes that it takes."""
         row = grid.states * k * 8
         kinds = [(_KEEP_TALLY, row)] if tally else []

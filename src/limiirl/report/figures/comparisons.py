@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
-from limiirl.metrics import paired
+from limiirl.metrics import paired_comparison
 from limiirl.report.figures.style import (
     Drawn,
     Keywords,
@@ -386,7 +386,7 @@ def _gaps(name: str, by_method: Mapping[str, ArrayLike], baseline: str) -> dict[
 def _row(gap: FloatArray) -> Row:
     known = gap[np.isfinite(gap)]
     at = summary(known)
-    tests = paired(known, np.zeros(known.size)) if known.size >= 2 else None
+    tests = paired_comparison(known, np.zeros(known.size)) if known.size >= 2 else None
     return {
         "n": known.size,
         "mean": at.mean,

@@ -17,8 +17,7 @@ from limiirl.report.roads.layers import class_word, near, route, streets, way, w
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.report.svg import INK, SERIES
 from limiirl.report.tables import Cell, Column, Content, Table
-from limiirl.roads import RoadNetwork
-from limiirl.roads.features import STRAIGHT
+from limiirl.roads import STRAIGHT, RoadNetwork
 
 if TYPE_CHECKING:
     from limiirl.forecast import Forecaster
@@ -49,7 +48,7 @@ def forecast_example(
     Parameters
     ----------
     forecaster : Forecaster
-        Best one whose candidate destinations are of other trips: see `Forecaster.ending_as`.
+        Best one whose candidate destinations are of other trips: see `Forecaster.with_destinations`.
     network : RoadNetwork
     states : (n,)
         Segments of a whole trip, at least two; best one that the mixture was not trained on.

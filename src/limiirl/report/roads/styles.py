@@ -30,8 +30,7 @@ from limiirl.report.roads.layers import chains, flow_layers, near, ranks, street
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.report.svg import SERIES
 from limiirl.report.tables import Cell, Column, Content, Table
-from limiirl.roads import DriverFit, FeatureChoice, RoadNetwork
-from limiirl.roads.drivers.styles import NOT_LENGTHS
+from limiirl.roads import NOT_LENGTHS, DriverFit, FeatureChoice, RoadNetwork
 
 GAUGE = (
     "The features of each group of lengths divide the same length: their kilometres sum to a segment's. Raising "
@@ -302,7 +301,7 @@ def styles_report(
     Examples
     --------
     >>> from limiirl.roads import City
-    >>> from limiirl.roads.drivers.fit import fit_drivers
+    >>> from limiirl.roads import fit_drivers
     >>> city = City(seed=1, radius_km=0.8)
     >>> demos = city.drive(n_drivers=6, trips_each=4).demos
     >>> fit = fit_drivers(city.network, demos, 2, model="DestinationMaxEnt", features=city.features, by_driver=True)
@@ -347,7 +346,7 @@ def example_forecasts(
     found: list[ForecastExample] = []
     forecaster = Forecaster(mixture, demos)
     for i in (middling if middling.size else np.argsort(-demos.lengths)).tolist():
-        others = forecaster.ending_as(demos[np.arange(len(demos)) != i])
+        others = forecaster.with_destinations(demos[np.arange(len(demos)) != i])
         with suppress(InvalidDemos):
             found.append(forecast_example(others, network, demos[i].states, title=f"Trip {len(found) + 1}"))
         if len(found) == n:
