@@ -512,6 +512,8 @@ def test_criteria(grouped):
     n_free = 1 + np.count_nonzero(np.abs(mix.thetas_) < 3.0)
     bic = -2 * log_likelihood.sum() + n_free * np.log(n)
     np.testing.assert_allclose(mix.bic(demos, groups), bic, rtol=1e-10)
+    if not grouped:  # as in the fit
+        np.testing.assert_allclose(mix.bic(), bic, rtol=1e-10)
     np.testing.assert_allclose(mix.aic(demos, groups), -2 * log_likelihood.sum() + 2 * n_free, rtol=1e-10)
     np.testing.assert_allclose(mix.icl(demos, groups), bic - 2 * np.sum(U * np.log(U)), rtol=1e-10)
 

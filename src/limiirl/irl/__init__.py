@@ -9,7 +9,7 @@ from limiirl.irl.causal.problem import CausalProblem
 from limiirl.irl.destination.model import DestinationMaxEnt, with_choices
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
 from limiirl.irl.device import WORTH_IT, anywhere, check_device, choose_device
-from limiirl.irl.maxent.inference import prefix_continuations
+from limiirl.irl.maxent.inference import NextActions, prefix_continuations
 from limiirl.irl.maxent.likelihood import ObservedPaths, PathLikelihood
 from limiirl.irl.maxent.model import MaxEnt
 from limiirl.irl.maxent.path_sums import FinitePathSums
@@ -43,6 +43,7 @@ __all__ = [
     "MaxEnt",
     "MaxEntProblem",
     "Moments",
+    "NextActions",
     "ObservedPaths",
     "PathLikelihood",
     "PreparedRows",

@@ -92,13 +92,7 @@ def model_class(name: str) -> type[Any]:
 
 
 def model_name(model: Any) -> str:
-    """Return the name of a model's class.
-
-    Examples
-    --------
-    >>> model_name(MaxEnt())
-    'MaxEnt'
-    """
+    """Return the name of a model's class."""
     for name, cls in MODELS.items():
         if cls is type(model):
             return name

@@ -62,13 +62,7 @@ def gradients(prepared: FitProblem) -> FloatArray:
 
 
 def whitened(points: FloatArray) -> FloatArray:
-    """Return points (G, r) whose second moments are the identity, in the directions in which they are not all zero.
-
-    Examples
-    --------
-    >>> whitened(np.array([[2.0, 0.0], [-2.0, 0.0]])).ravel().tolist()
-    [1.0, -1.0]
-    """
+    """Return points (G, r) whose second moments are the identity, in the directions in which they are not all zero."""
     with one_thread():
         sizes, directions = np.linalg.eigh(points.T @ points / len(points))
         wide = sizes > _FLAT * max(sizes[-1], np.finfo(np.float64).tiny)

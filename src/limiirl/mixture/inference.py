@@ -1,7 +1,4 @@
-"""What a fitted mixture says about demonstrations, old and new, whole and partial.
-
-What a fitted mixture says about itself: standard errors, criteria, a summary, and its intents in another's order.
-"""
+"""The methods of a fitted mixture: predictions for demonstrations, and reports about the fit."""
 
 from __future__ import annotations
 
@@ -11,12 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from limiirl._estimator import NoMetadataRouting
 from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_count
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.irl import Prepared, anywhere, prepare
-from limiirl.kernels.e_step import expect
+from limiirl.irl import FitProblem, NextActions, anywhere, make_problem
+from limiirl.kernels.e_step import e_step
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import restarts, validate
 from limiirl.mixture.information import StandardErrors, free_parameters, standard_errors
@@ -24,13 +22,6 @@ from limiirl.mixture.summary import Summary, evaluate, summarise
 
 if TYPE_CHECKING:
     from limiirl.mixture.estimator import IntentMixture
-
-
-class Forecast(NamedTuple):
-    """What comes next: probabilities of each action (N, A), and of stopping (N,)."""
-
-    action: FloatArray
-    stop: FloatArray
 
 
 class MostLikely(NamedTuple):
@@ -41,7 +32,7 @@ class MostLikely(NamedTuple):
     log_prob: float
 
 
-class Inference:
+class Inference(NoMetadataRouting):
     """The methods of `IntentMixture` that need a fit; all average over intents."""
 
     weights_: FloatArray
@@ -100,8 +91,8 @@ class Inference:
         order[np.argsort(labels, kind="stable")] = np.arange(labels.size)
         return Demonstrations.concat(parts)[order], labels
 
-    def next_actions(self, demos: Demonstrations) -> Forecast:
-        """Return what comes next after each demonstration, given all that it shows: an average over intents.
+    def next_actions(self, demos: Demonstrations) -> NextActions:
+        """Return the probabilities of each next action (N, A) and of stopping (N,), averaged over intents.
 
         Each demonstration is taken as the beginning of one; its intent's posterior weighs what each intent would do.
 
@@ -118,7 +109,7 @@ class Inference:
         found = self._method("next_actions")(self.mdp_, self.thetas_, demos)
         # An intent that cannot have begun so has posterior 0, and says nothing about what comes next.
         action = np.einsum("nk,nka->na", posterior, found.action)
-        return Forecast(action, np.sum(posterior * found.stop, axis=1))
+        return NextActions(action, np.sum(posterior * found.stop, axis=1))
 
     def most_likely(self, start: int, goal: int, intent: int | None = None) -> MostLikely:
         """Return the most probable trajectory from one state that ends in another, of one intent or over all."""
@@ -151,7 +142,7 @@ class Inference:
     def _posterior(self, units: Groups, log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return responsibilities (G, K) and log-likelihoods (G,); a unit that nobody can have been is an error."""
         U = np.zeros(log_p.shape)
-        found = expect(np.ascontiguousarray(log_p), self.thetas_, np.empty(0), np.log(self.weights_), U)
+        found = e_step(np.ascontiguousarray(log_p), self.thetas_, np.empty(0), np.log(self.weights_), U)
         if found.bad_row >= 0:
             raise InvalidDemos(
                 f"{units.name(found.bad_row)} has no probability under any intent. Check that it was recorded in "
@@ -189,7 +180,7 @@ class Reporting:
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what the fit worked with, which is large and may be on a GPU: it is made again from its data."""
         state = dict(cast("dict[str, Any]", super().__getstate__()))
-        ready: Prepared | None = state.pop("_prepared", None)
+        ready: FitProblem | None = state.pop("_problem", None)
         if ready is not None:
             state["_fitted_to"] = ready.demos, ready.units.labels
         return state
@@ -210,7 +201,7 @@ class Reporting:
         data = state.pop("_fitted_to", None)
         vars(self).update(state)
         if data is not None:
-            self._prepared = prepare(_settled(self.irl_), self.mdp_, *data)
+            self._problem = make_problem(_settled(self.irl_), self.mdp_, *data)
 
     def standard_errors(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> StandardErrors:
         """Return standard errors of shares and rewards, from the mixture's observed information (Louis' identity).
@@ -233,20 +224,20 @@ class Reporting:
         """
         return standard_errors(self._data(demos, groups), self.weights_, self.thetas_)
 
-    def bic(self, demos: Demonstrations, groups: ArrayLike | None = None) -> float:
+    def bic(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> float:
         """Return the Bayesian information criterion, -2 log L + n_free log N; lower is better.
 
-        N is the number of demonstrations, or of groups. Rewards on a bound and directions that cannot be identified are
-        not counted, nor are intents that hardly anybody follows.
+        N is the number of demonstrations, or of groups; by default those of the fit. Rewards on a bound, directions
+        that cannot be identified and nearly empty intents are not counted.
         """
         return self._bic(*self._evaluated(demos, groups))
 
-    def aic(self, demos: Demonstrations, groups: ArrayLike | None = None) -> float:
+    def aic(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> float:
         """Return Akaike's information criterion, -2 log L + 2 n_free; lower is better. See `bic`."""
         U, log_likelihood = self._evaluated(demos, groups)
         return -2.0 * log_likelihood + 2.0 * self._n_free(len(U))
 
-    def icl(self, demos: Demonstrations, groups: ArrayLike | None = None) -> float:
+    def icl(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> float:
         """Return the integrated completed likelihood: `bic` plus twice the entropy of the responsibilities.
 
         Lower is better; it counts against intents that overlap.
@@ -270,9 +261,7 @@ class Reporting:
         >>> round(mix.summary().bic, 3)
         5.885
         """
-        validate.fitted(self)
-        known = demos is not None or groups is not None or hasattr(self, "_prepared")
-        return summarise(cast("IntentMixture", self), self._data(demos, groups) if known else None)
+        return summarise(cast("IntentMixture", self), self._known_data(demos, groups))
 
     def align_to(self, other: IntentMixture | RewardEnsemble) -> IntentMixture:
         """Return a copy of this fitted mixture whose intents stand in the order of another's.
@@ -291,27 +280,33 @@ class Reporting:
         mine = cast("IntentMixture", self)
         return restarts.permuted(mine, restarts.intent_order(mine, other))
 
-    def _data(self, demos: Demonstrations | None, groups: ArrayLike | None) -> Prepared:
+    def _data(self, demos: Demonstrations | None, groups: ArrayLike | None) -> FitProblem:
         """Return demonstrations under the fitted model: those given, or those of the fit."""
         validate.fitted(self)
         if demos is not None:
-            return prepare(_settled(self.irl_), self.mdp_, validate.demonstrations(demos), groups)
+            return make_problem(_settled(self.irl_), self.mdp_, validate.demonstrations(demos), groups)
         if groups is not None:
             raise InvalidParameter(
                 "groups belong to demonstrations; pass both, or neither for those of the fit.", parameter="groups"
             )
-        known = getattr(self, "_prepared", None)
+        known = getattr(self, "_problem", None)
         if known is None:
             raise InvalidParameter(
                 "Standard errors need the demonstrations, which a mixture loaded from a file does not have. Pass those "
                 "that it was fitted to: standard_errors(demos), with groups if it was fitted to groups.",
                 parameter="demos",
             )
-        return cast("Prepared", known)
+        return cast("FitProblem", known)
 
-    def _evaluated(self, demos: Demonstrations, groups: ArrayLike | None) -> tuple[FloatArray, float]:
+    def _known_data(self, demos: Demonstrations | None, groups: ArrayLike | None) -> FitProblem | None:
+        """Return `_data`, or None where a mixture that was loaded from a file is asked about its own."""
+        validate.fitted(self)
+        known = demos is not None or groups is not None or hasattr(self, "_problem")
+        return self._data(demos, groups) if known else None
+
+    def _evaluated(self, demos: Demonstrations | None, groups: ArrayLike | None) -> tuple[FloatArray, float]:
         """Return responsibilities (G, K) of all units, and their log-likelihood together."""
-        return evaluate(self, self._data(validate.demonstrations(demos), groups))
+        return evaluate(self, self._known_data(demos, groups))
 
     def _bic(self, U: FloatArray, log_likelihood: float) -> float:
         return -2.0 * log_likelihood + self._n_free(len(U)) * float(np.log(len(U)))

@@ -1,14 +1,8 @@
-r"""How well a mixture's parameters are known: its observed information, and standard errors from it.
-
-By Louis' identity the information that demonstrations hold is what they would hold if intents were known, less what is
-missing because they are not:
+r"""Observed information of a mixture (Louis' identity), and standard errors from it.
 
     I = sum_i [ sum_k u_ik B_ik - sum_k u_ik s_ik s_ik' + sbar_i sbar_i' ],     sbar_i = sum_k u_ik s_ik
 
-with s_ik and B_ik the gradient and minus the Hessian of log rho_k + log p_ik in (rho, thetas). The first term alone,
-the information of the M-step, gives errors that are too small wherever intents overlap.
-
-Scores of units (demonstrations or groups): how each one's log-probability under each intent changes with its reward.
+with s_ik and B_ik the gradient and minus the Hessian of log rho_k + log p_ik in (rho, thetas).
 """
 
 from __future__ import annotations
@@ -148,17 +142,7 @@ Scores = ExactScores | DifferenceScores
 
 
 def scores(prepared: FitProblem, thetas: FloatArray, free: BoolArray) -> Scores:
-    """Return the scores that a model offers; `free` (K, d) are the parameters whose scores are wanted.
-
-    Examples
-    --------
-    >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import make_problem
-    >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]])
-    >>> ready = make_problem(MaxEnt(max_length=2), mdp, Demonstrations.from_lists([[0], [0, 1]]))
-    >>> [found.ravel().tolist() for _, found in scores(ready, np.zeros((1, 1)), np.ones((1, 1), bool)).blocks()]
-    [[-0.5, 0.5]]
-    """
+    """Return the scores that a model offers; `free` (K, d) are the parameters whose scores are wanted."""
     if isinstance(prepared, PreparedRows) and (prepared.observed is None or prepared.observed.fixed):
         return ExactScores(prepared, thetas)
     return DifferenceScores(prepared, thetas, free)
@@ -293,15 +277,6 @@ def information(prepared: FitProblem, rho: FloatArray, thetas: FloatArray, free:
     ----------
     free : (K, d), optional
         Which rewards are of interest, all by default; rows of the others may be left 0.
-
-    Examples
-    --------
-    >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import make_problem
-    >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]])
-    >>> ready = make_problem(MaxEnt(max_length=2, bounds=None), mdp, Demonstrations.from_lists([[0], [0, 1]]))
-    >>> information(ready, np.ones(1), np.zeros((1, 1)))[1, 1]  # N times the variance of going on
-    np.float64(0.5)
     """
     return _informations(prepared, rho, thetas, np.ones(thetas.shape, dtype=bool) if free is None else free)[0]
 
@@ -354,14 +329,6 @@ def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n
 
     A model that knows directions without effect says so by a method `null_directions(mdp, theta)`, which is called once
     for all intents if the model's `null_directions_vary` is False: theta then does not matter.
-
-    Examples
-    --------
-    >>> from limiirl import MDP, MaxEnt
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0])
-    >>> found = free_parameters(MaxEnt(max_length=2), mdp, np.ones(1), np.array([[-1.0, -2.0, 0.0]]), 10)
-    >>> found.status.tolist(), found.n_free  # everybody starts in state 0; the third lies on the bound 0
-    ([['not identified', 'ok', 'bound']], 1)
     """
     K, d = thetas.shape
     box = validate.box(getattr(model, "bounds", None), [f"parameter {j}" for j in range(d)])

@@ -1,10 +1,4 @@
-"""A folder for a fitted mixture: JSON for a reader, npz for the arrays, and no pickle.
-
-`mixture.json` has the parameters, the model by its registered name, the results and the history, and the sha256 of the
-two files beside it: `arrays.npz`, and `mdp.npz` as `MDP.save` writes it.
-
-Parameters and results as JSON, with the arrays set aside: what a folder of a saved mixture holds.
-"""
+"""A folder for a fitted mixture: `mixture.json`, `arrays.npz` and `mdp.npz`, the last two under a sha256; no pickle."""
 
 from __future__ import annotations
 
@@ -51,14 +45,6 @@ class Writer:
 
     None, booleans, whole numbers and texts are themselves. Floats are exact, since JSON has as many digits as they
     need; what JSON lacks is an object of one entry that says what it is.
-
-    Examples
-    --------
-    >>> writer = Writer()
-    >>> writer.encode((1.5, np.inf, np.zeros(2)), "bounds")
-    {'tuple': [1.5, {'float': 'inf'}, {'array': 'bounds.2'}]}
-    >>> decode({"tuple": [1.5, {"float": "inf"}, {"array": "bounds.2"}]}, writer.arrays)
-    (1.5, inf, array([0., 0.]))
     """
 
     def __init__(self) -> None:

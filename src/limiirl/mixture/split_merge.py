@@ -1,9 +1,7 @@
-"""Split-and-merge moves: out of a solution in which one intent has the work of two, and two that of one.
+"""Split-and-merge moves out of local maxima of EM (after Ueda et al. 2000).
 
-EM only climbs. From a start whose clusters cut one intent in two and lump two others together it ends at a local
-maximum, since every small step from there is down. A move splits an intent, merges those two of the K + 1 whose
-difference is worth least, and lets EM go on from there for a few iterations. It is taken when that raises the
-objective, which therefore never falls (after Ueda et al. 2000, with likelihoods in place of their heuristics).
+A move splits one intent, merges the two of the K + 1 whose difference is worth least, and lets EM go on from there; it
+is taken if that raises the objective.
 """
 
 from __future__ import annotations
@@ -163,15 +161,6 @@ def cheapest_merger(log_p: FloatArray, rho: FloatArray, split: int) -> tuple[flo
     rho : (K + 1,)
     split : int
         The intent that was split: it is not merged with the last one, which is its other half.
-
-    Examples
-    --------
-    The first two intents are the same, so that nothing is lost; each of the others has a unit to itself.
-
-    >>> log_p = np.log([[0.9, 0.9, 0.1, 0.1], [0.1, 0.1, 0.8, 0.1], [0.1, 0.1, 0.1, 0.8]])
-    >>> found, kept, gone = cheapest_merger(log_p, np.ones(4) / 4, split=2)
-    >>> kept, gone, bool(np.isclose(found, np.log(np.exp(log_p).mean(axis=1)).sum(), rtol=1e-12, atol=0.0))
-    (0, 1, True)
     """
     top = np.max(log_p, axis=1)
     with np.errstate(invalid="ignore"):  # a unit that is impossible now makes every merger no number, which none beats
@@ -196,11 +185,6 @@ def split_in_two(points: FloatArray, weights: FloatArray, seed: int) -> FloatArr
     """Return (G, 2) which of two halves each unit belongs to, by k-means of those who follow an intent; or None.
 
     Units count by how much they follow it, weights (G,). There is nothing to split where all are at one point (G, m).
-
-    Examples
-    --------
-    >>> split_in_two(np.array([[0.0], [1.0], [5.0]]), np.array([1.0, 1.0, 0.0]), seed=0).argmax(axis=1).tolist()
-    [1, 0, 0]
     """
     follow = weights > _FOLLOWS
     if not np.any(np.ptp(points[follow], axis=0) > _APART):

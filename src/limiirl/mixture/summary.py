@@ -1,7 +1,4 @@
-"""`Summary`: what a mixture found, for reading, for notebooks, and for programs.
-
-Who follows which intent, as a table to print or to write.
-"""
+"""`Summary` of a fitted mixture, and the table of memberships, for reading and for programs."""
 
 from __future__ import annotations
 

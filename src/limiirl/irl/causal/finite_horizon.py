@@ -1,8 +1,4 @@
-"""Policies from a fixed number of sweeps: up to a horizon, with an explicit stop, and by the softmax average.
-
-Every sweep is differentiated in reverse, so that gradients are those of the sweeps as they were made, whether these
-have settled or not. Values on the way are kept, in portions of columns that bound the memory.
-"""
+"""Policies from a fixed number of Bellman backups: up to `max_length` states, and the softmax average."""
 
 from __future__ import annotations
 
@@ -146,13 +142,6 @@ class SoftmaxAverageSolver:
 
     The softmax average is no contraction, and its equation may have several solutions. So the sweeps always begin with
     Q = r and are as many as they are: they are part of the model. `residual` says how far they were from settled.
-
-    Examples
-    --------
-    >>> from limiirl.mdp import MDP
-    >>> pairs = StateActions(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5))
-    >>> SoftmaxAverageSolver(pairs, beta=1.0, n_backups=100).policy(np.zeros(3), 0)[0]
-    array([0.5, 0.5, 1. ])
     """
 
     def __init__(self, choices: StateActions, beta: float, n_backups: int) -> None:

@@ -65,13 +65,7 @@ class DeviceColumns(NamedTuple):
 
 
 def parts_of(K: int, most: int) -> list[slice]:
-    """Return the columns of portions of at most so many.
-
-    Examples
-    --------
-    >>> parts_of(5, 4)
-    [slice(0, 4, None), slice(4, 5, None)]
-    """
+    """Return the columns of portions of at most so many."""
     return [slice(k, min(K, k + most)) for k in range(0, K, most)]
 
 

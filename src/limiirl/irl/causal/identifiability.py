@@ -1,8 +1,6 @@
-"""The directions in reward space that change no choice, from the MDP alone.
+"""Directions in reward space that change no policy of a causal model, from the MDP alone.
 
-Moving theta along a direction adds a reward. It changes no policy if it adds as much to every action of a state, once
-what it adds later is counted: c(s) = r(s, a) + gamma sum_s' P(s' | s, a) (r(s') + c(s')) for every action a, and c = 0
-where one has no choice. If there is such a c, an average over actions gives it; whether there is shows in what is left.
+A direction changes none if c(s) = r(s, a) + gamma sum_s' P(s' | s, a) (r(s') + c(s')) for every action a of a state.
 """
 
 from __future__ import annotations
@@ -35,16 +33,6 @@ def causal_null_directions(engine: PolicySolver) -> FloatArray:
     that have settled.
 
     Where choices times features are more than `LARGEST`, none is looked for: the log says so, and there are none.
-
-    Examples
-    --------
-    Both ways pass one state more, and a reward for passing any changes nothing.
-
-    >>> from limiirl.irl.causal.stationary import SoftBellmanSolver
-    >>> from limiirl.mdp import MDP
-    >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=np.eye(4)[:, 1:3])
-    >>> causal_null_directions(SoftBellmanSolver(StateActions(mdp), 1.0)).round(3)
-    array([[0.707, 0.707]])
     """
     choices = engine.choices
     mdp, d = choices.mdp, choices.mdp.n_features

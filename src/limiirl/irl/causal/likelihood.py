@@ -1,7 +1,4 @@
-"""The objective of a causal fit: minus the weighted mean log-likelihood of choices, for K weightings at once.
-
-`DecisionCounts`: demonstrations reduced to counts of distinct choices, which are all that a causal model asks of them.
-"""
+"""The objective of a causal fit: minus the weighted mean log-likelihood of decisions, for K weightings at once."""
 
 from __future__ import annotations
 

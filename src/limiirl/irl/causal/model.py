@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
+from limiirl._estimator import NoMetadataRouting
 from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups, simulate
@@ -18,16 +19,16 @@ from limiirl.irl.base import FitResult
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.identifiability import causal_null_directions
 from limiirl.irl.causal.likelihood import DecisionCounts
-from limiirl.irl.causal.problem import Moments, PreparedCausal
+from limiirl.irl.causal.problem import CausalProblem, Moments
 from limiirl.irl.causal.stationary import PolicySolver
 from limiirl.irl.causal.trajectories import most_likely, walk
 from limiirl.irl.maxent.inference import NextActions
-from limiirl.irl.problem import Prepared
+from limiirl.irl.problem import FitProblem
 from limiirl.kernels.soft_bellman import Moves
 from limiirl.mdp import MDP
 
 
-class CausalModel(BaseEstimator):  # type: ignore[misc]
+class CausalModel(NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
     """A model of choices: p(tau | theta) = q(tau) prod_t pi_theta(a_t | s_t), with q as in `Demonstrations.log_q`.
 
     A model says how rewards lead to policies, by `_engine`; all else is here.
@@ -65,7 +66,7 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
         engine = self._engine(mdp)
         checked, units = mdp.check_thetas(thetas), Groups.from_labels(None, len(demos))
         events = self._events(mdp, demos, units, whole=whole)
-        return PreparedCausal(self, mdp, demos, units, engine, events).log_prob(checked)
+        return CausalProblem(self, mdp, demos, units, engine, events).log_prob(checked)
 
     def fit(
         self, mdp: MDP, demos: Demonstrations, weights: ArrayLike | None = None, start: ArrayLike | None = None
@@ -146,18 +147,18 @@ class CausalModel(BaseEstimator):  # type: ignore[misc]
         self.__dict__.pop("result_", None)
         return results
 
-    def prepare(self, mdp: MDP, demos: Demonstrations, units: Groups) -> Prepared:
+    def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
         """Return the model with the data of a mixture, for `IntentMixture`."""
         kind = type(self)
         own = ("log_prob", "_log_prob", "fit", "_fit")
         if any(getattr(kind, name) is not getattr(CausalModel, name) for name in own):
-            return Prepared(self, mdp, demos, units)  # a subclass with a likelihood of its own
+            return FitProblem(self, mdp, demos, units)  # a subclass with a likelihood of its own
         return self._prepare(mdp, demos, units)
 
-    def _prepare(self, mdp: MDP, demos: Demonstrations, units: Groups) -> PreparedCausal:
+    def _prepare(self, mdp: MDP, demos: Demonstrations, units: Groups) -> CausalProblem:
         engine = self._engine(mdp)
         events = self._events(mdp, validate.demonstrations(demos), units)
-        return PreparedCausal(self, mdp, demos, units, engine, events)
+        return CausalProblem(self, mdp, demos, units, engine, events)
 
     def policy(self, mdp: MDP, theta: ArrayLike, step: int = 0) -> FloatArray:
         """Return the probability (S, A) of each action for those who go on from each state at a step.

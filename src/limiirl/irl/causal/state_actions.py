@@ -1,8 +1,4 @@
-"""`StateActions`: an MDP as the causal models see it, choice by choice, with rewards and their derivatives.
-
-A choice, or pair, is an action in a state. What it earns by itself are its action's features and those of its edges in
-expectation; what a state earns comes with every visit. Q leaves out the latter, which no choice in the state changes.
-"""
+"""`StateActions`: the state-action pairs of an MDP with their expected rewards."""
 
 from __future__ import annotations
 

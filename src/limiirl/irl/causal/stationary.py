@@ -1,11 +1,9 @@
-"""Policies that do not change with time, from values without a horizon: soft (causal entropy) and hard (Boltzmann).
+"""Stationary policies: soft values (Ziebart 2010, chapter 9) and hard values, solved without a horizon.
 
-Soft values solve V(s) = r(s) + log sum_a exp(beta Q(s, a)) / beta, hard ones V(s) = r(s) + max_a Q(s, a), both with
-Q(s, a) = r(s, a) + gamma sum_s' P(s' | s, a) V(s'). Either way pi is in proportion to exp(beta Q). Since
-dV = dr + sum_a omega dQ, with omega = pi (soft) or the best action (hard), one linear solve gives the exact gradient of
-any function of Q, whatever the number of features.
+    Q(s, a) = r(s, a) + gamma sum_s' P(s' | s, a) V(s'),  pi(a | s) = exp(beta Q(s, a)) / sum_a' exp(beta Q(s, a')),
+    V(s) = r(s) + log sum_a exp(beta Q(s, a)) / beta (soft), or r(s) + max_a Q(s, a) (hard).
 
-Linear systems of a policy: (I - gamma P) x = y and their transposes, for K policies at once.
+Since dV = dr + sum_a omega dQ, with omega = pi (soft) or the best action (hard), one linear solve gives the gradient.
 """
 
 from __future__ import annotations
@@ -342,15 +340,7 @@ class SoftBellmanSolver(StationarySolver):
 
 
 class HardBellmanSolver(StationarySolver):
-    """Values of the best actions, by policy iteration; where several are best, derivatives are averaged over them.
-
-    Examples
-    --------
-    >>> from limiirl.mdp import MDP
-    >>> engine = HardBellmanSolver(StateActions(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5)), beta=1.0)
-    >>> engine.values(np.array([[0.0, 2.0, 1.0]])).Q.ravel()
-    array([1.25, 0.5 , 0.5 ])
-    """
+    """Values of the best actions, by policy iteration; where several are best, derivatives are averaged over them."""
 
     def values(self, thetas: FloatArray) -> BellmanValues:
         """Return the values of thetas (K, d)."""

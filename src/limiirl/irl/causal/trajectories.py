@@ -1,7 +1,4 @@
-"""The likeliest trajectory between two states under a policy: where it leads, its outcomes, and that it stops there.
-
-Trajectories drawn from a policy that changes from step to step, and that may stop anywhere.
-"""
+"""Most likely trajectories between two states under a policy, and samples of a policy that changes over time."""
 
 from __future__ import annotations
 
@@ -27,16 +24,6 @@ def most_likely(engine: PolicySolver, theta: FloatArray, start: object, goal: ob
 
     Without a horizon it ends when it first gets there, and nothing is said of what comes later. Up to a horizon it must
     stop there, and may pass there before. Of equals it takes the shortest, up to a horizon.
-
-    Examples
-    --------
-    >>> from limiirl.irl.causal.stationary import SoftBellmanSolver
-    >>> from limiirl.irl.causal.state_actions import StateActions
-    >>> from limiirl.mdp import MDP
-    >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0], gamma=0.5)
-    >>> demos, log_prob = most_likely(SoftBellmanSolver(StateActions(mdp), 1.0), np.array([0.0, 4.0, 0.0]), 0, 2)
-    >>> demos.states, round(log_prob, 4)
-    (array([0, 1, 2]), -0.1269)
     """
     mdp = engine.choices.mdp
     s, g = validate.state(mdp, start, "start"), validate.state(mdp, goal, "goal")
@@ -118,13 +105,6 @@ def walk(
     ----------
     policy : callable
         Of a step: the probabilities (P,) of pairs for those who go on, and (S,) of stopping.
-
-    Examples
-    --------
-    >>> mdp = MDP.from_edges([0, 1], [1, 2], p0=[1, 0, 0])
-    >>> halves = np.ones(2), np.array([0.5, 0.5, 1.0])
-    >>> np.bincount(walk(mdp, lambda step: halves, 1000, np.random.default_rng(0), 2).lengths)
-    array([  0, 534, 236, 230])
     """
     state = rng.choice(mdp.n_states, size=n, p=mdp.p0 / mdp.p0.sum())
     states, actions = np.full((n, last + 1), -1), np.full((n, last + 1), -1)

@@ -1,10 +1,6 @@
-"""`GpuGoalValues`: sums over all ways between states on a GPU, several rewards at once.
+"""`GpuGoalValues`: path sums between pairs of states on a GPU, for several rewards at once.
 
-What a fit asks for again and again is computed there: whether sums are finite, values of pairs, and gradients. What is
-asked once for one reward (policies, samples, flows by edge) stays on the CPU, and so do pairs that need a frame of
-their own.
-
-The legs of pairs of states on a GPU, made once for all rewards, in parts that fit its memory.
+Policies, samples and flows of a single reward are computed on the CPU, and so are pairs out of float64's range.
 """
 
 from __future__ import annotations
@@ -110,13 +106,7 @@ class AncestorPathCache:
 
 
 def _cuts(size: IntArray, most: float) -> list[int]:
-    """Return where to cut a row of sizes (m,), so that each part is as long as it can be with a sum of at most `most`.
-
-    Examples
-    --------
-    >>> _cuts(np.array([4, 3, 4, 9, 1, 5]), 7.0)
-    [2, 3, 4]
-    """
+    """Return where to cut a row of sizes (m,) into the longest parts whose sums are at most `most`."""
     ends, cuts, last = np.cumsum(size), [], 0
     while last < size.size:
         before = int(ends[last - 1]) if last else 0

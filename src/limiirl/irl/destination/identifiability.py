@@ -27,17 +27,6 @@ def variation(mdp: MDP, starts: IntArray, goals: IntArray) -> tuple[FloatArray, 
 
     At most 100,000 / S goals are looked at, or 4, spread evenly over those given, each with all its own starts. A
     direction in which only trips to other goals differ is then taken for null.
-
-    Examples
-    --------
-    Every way from 0 to 3 visits one of 1 and 2 and then 3.
-
-    >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3])
-    >>> variation(mdp, np.array([0]), np.array([3]))[0]
-    array([[ 0.,  0.,  0.,  0.],
-           [ 0.,  1., -1.,  0.],
-           [ 0., -1.,  1.,  0.],
-           [ 0.,  0.,  0.,  0.]])
     """
     gram, size = np.zeros((mdp.n_features, mdp.n_features)), np.zeros(mdp.n_features)
     phi = edge_features(mdp)
@@ -49,13 +38,7 @@ def variation(mdp: MDP, starts: IntArray, goals: IntArray) -> tuple[FloatArray, 
 
 
 def spread(goals: IntArray, n_states: int) -> IntArray:
-    """Return as many goals as can be looked at, evenly from among those given.
-
-    Examples
-    --------
-    >>> spread(np.arange(50_000), 50_000)
-    array([    0, 16666, 33332, 49999])
-    """
+    """Return as many goals as can be looked at, evenly from among those given."""
     most = max(_LEAST, _WORK // n_states)
     return goals if goals.size <= most else goals[np.linspace(0, goals.size - 1, most).astype(np.int64)]
 

@@ -28,13 +28,7 @@ _UNEVEN, _NOISE = 0.02, 1e-12
 
 
 def arrives_once(demos: Demonstrations) -> NDArray[np.bool_]:
-    """Return (N,): whether a demonstration is in its last state at its end alone.
-
-    Examples
-    --------
-    >>> arrives_once(Demonstrations.from_lists([[0, 1, 2], [2, 1, 2], [3]])).tolist()
-    [True, False, True]
-    """
+    """Return (N,): whether a demonstration is in its last state at its end alone."""
     again = demos.states == np.repeat(demos.last_states, demos.lengths)
     return np.asarray(np.add.reduceat(again, demos.offsets[:-1]) == 1) if len(demos) else np.zeros(0, dtype=bool)
 

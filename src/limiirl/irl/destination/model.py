@@ -1,7 +1,4 @@
-"""`DestinationMaxEnt`: maximum entropy IRL over the ways to a known destination, exactly (Ziebart et al. 2008).
-
-What a choice costs: the feature that keeps sums over ways of any length finite.
-"""
+"""`DestinationMaxEnt`: maximum entropy IRL over the paths to a known destination, exactly (Ziebart et al. 2008)."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
+from limiirl._estimator import NoMetadataRouting
 from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import as_generator, check_choice, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups
@@ -21,17 +19,17 @@ from limiirl.irl.base import FitResult
 from limiirl.irl.destination.identifiability import nulls, spread
 from limiirl.irl.destination.likelihood import ObservedTrips, arrives_once, log_weight_onward
 from limiirl.irl.destination.path_sums import GoalValues
-from limiirl.irl.destination.problem import PreparedDestination
+from limiirl.irl.destination.problem import DestinationProblem
 from limiirl.irl.device import choose_device
-from limiirl.irl.maxent.likelihood import Evidence
+from limiirl.irl.maxent.likelihood import ObservedPaths
 from limiirl.irl.maxent.viterbi import heaviest_of_any_length
 from limiirl.irl.optim import SOLVERS
-from limiirl.irl.problem import Prepared
+from limiirl.irl.problem import FitProblem
 from limiirl.kernels.elimination.numeric import walk
 from limiirl.mdp import MDP
 
 
-class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
+class DestinationMaxEnt(NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
     r"""The maximum entropy model of ways to a goal, p(tau | s_1, g) = q(tau) exp(theta . F(tau)) / Z(s_1, g; theta).
 
     The sum Z runs over *all* trajectories from s_1 that end at their first arrival in g, of any length, exactly. The
@@ -297,7 +295,7 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
                 parameter="goals",
                 value=wanted.size,
             )
-        found = log_weight_onward(Evidence(mdp, demos, by_start=True), checked)
+        found = log_weight_onward(ObservedPaths(mdp, demos, by_start=True), checked)
         passed = demos.states == np.repeat(wanted, demos.lengths)
         passed[demos.offsets[1:] - 1] = False
         over = np.add.reduceat(passed, demos.offsets[:-1]) > 0 if len(demos) else np.zeros(0, dtype=bool)
@@ -310,27 +308,27 @@ class DestinationMaxEnt(BaseEstimator):  # type: ignore[misc]
             found[:, k] = np.where(possible, found[:, k] + ahead - np.where(possible, whole, 0.0), -np.inf)
         return found
 
-    def prepare(self, mdp: MDP, demos: Demonstrations, units: Groups) -> Prepared:
+    def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
         """Return the model with the data of a mixture, for `IntentMixture`."""
         kind, own = type(self), DestinationMaxEnt
         if kind.log_prob is not own.log_prob or kind._fit is not own._fit or kind.fit is not own.fit:
-            return Prepared(self, mdp, demos, units)  # a subclass with a likelihood of its own
-        return self._prepared(mdp, demos, units)
+            return FitProblem(self, mdp, demos, units)  # a subclass with a likelihood of its own
+        return self._problem(mdp, demos, units)
 
     def features(self, mdp: MDP, demos: Demonstrations) -> FloatArray:
         """Return (N, d): the score of each demonstration under one reward for all, which is what a warm start clusters.
 
-        See `PreparedDestination.features`.
+        See `DestinationProblem.features`.
         """
-        return self._prepared(mdp, demos, Groups.from_labels(None, len(demos))).features()
+        return self._problem(mdp, demos, Groups.from_labels(None, len(demos))).features()
 
-    def _prepared(self, mdp: MDP, demos: Demonstrations, units: Groups) -> PreparedDestination:
+    def _problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> DestinationProblem:
         check_choice(self.solver, "solver", tuple(SOLVERS))
-        return PreparedDestination(self, mdp, validate.demonstrations(demos), units, self._values(mdp))
+        return DestinationProblem(self, mdp, validate.demonstrations(demos), units, self._values(mdp))
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
         """Minimise the objective of each column of weights (N, K), and forget an older `result_`."""
-        ready = self._prepared(mdp, demos, Groups.from_labels(None, len(demos)))
+        ready = self._problem(mdp, demos, Groups.from_labels(None, len(demos)))
         n_intents = weights.shape[1]
         if starts is not None and starts.shape[0] != n_intents:
             raise InvalidParameter(

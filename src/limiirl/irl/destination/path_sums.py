@@ -122,12 +122,6 @@ class GoalValues:
         Looked at are loops that pass states eliminated before that one alone. Their log-weight is convex in those of
         edges, with the uses for its slope. At theta (d,) it is -margin or more, and below wherever `finite` with this
         margin; None where theta is such a point.
-
-        Examples
-        --------
-        >>> mdp = MDP.from_edges([0, 1], [1, 0], state_features=[[1.0], [2.0]])
-        >>> GoalValues(mdp).edge(np.array([0.5]))
-        (1.5, array([1., 1.]))
         """
         log_w, plan = self.log_moves(theta), self.plan
         value, star, stuck = self._eliminate(log_w, margin)
@@ -151,13 +145,6 @@ class GoalValues:
         """Return sums (K,) of log beta over pairs (m,) by weights (m, K), and their derivatives (K, d) by thetas.
 
         Infinite, with derivatives 0, where `solve` with this margin raises; pairs without weight do not count.
-
-        Examples
-        --------
-        >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], state_features=[[0.0], [1.0], [0.0]])
-        >>> pair = np.array([0]), np.array([2])
-        >>> GoalValues(mdp).weigh(np.log([[3.0]]), *pair, np.ones((1, 1)))  # 1 + 3, and 3 of 4 pass state 1
-        (array([1.38629436]), array([[0.75]]))
         """
         parts = [self._weigh(theta, starts, goals, weights[:, k], margin) for k, theta in enumerate(thetas)]
         return np.array([value for value, _ in parts]), np.array([slope for _, slope in parts]).reshape(thetas.shape)

@@ -105,17 +105,6 @@ class BFGSMatrix:
     Attributes
     ----------
     matrix : (d, d)
-
-    Examples
-    --------
-    Two steps tell the Hessian of a quadratic function of two variables along them.
-
-    >>> hessian, model = np.array([[2.0, 1.0], [1.0, 3.0]]), BFGSMatrix(np.ones(2))
-    >>> for step in np.array([[1.0, 0.0], [1.0, -2.0]]):  # conjugate to each other
-    ...     model.update(step, hessian @ step)
-    >>> model.matrix.round(6)
-    array([[2., 1.],
-           [1., 3.]])
     """
 
     def __init__(self, scale: FloatArray) -> None:

@@ -117,13 +117,7 @@ class NewtonSearch:
 
 
 def damped_solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """Solve (matrix + damping) x = right with the least damping that makes it definite, from 1e-8 of its mean on.
-
-    Examples
-    --------
-    >>> damped_solve(np.diag([2.0, 0.0]), np.array([2.0, 0.0])).round(6)
-    array([1., 0.])
-    """
+    """Solve (matrix + damping) x = right with the least damping that makes it definite, from 1e-8 of its mean on."""
     # Where curvature has underflowed, the floor keeps the solution within float64, so that its direction is still told.
     mean = max(float(np.trace(matrix)) / matrix.shape[0], 1e-150)
     damping = 1e-8 * mean

@@ -1,14 +1,9 @@
-"""The profile likelihood of reward weights: how far an agent's Jacobian is from one that omega makes stationary.
-
-spec.md, section B, step 5. With the mean Jacobian J (d, q) and its covariance, the likelihood N(J; M, Sigma) is
-maximised over all M with M omega = 0. What is left is exp(-obj / 2) with
+"""The profile likelihood exp(-obj / 2) of reward weights omega under an agent's mean Jacobian J (spec.md, B, step 5).
 
     obj(omega) = v^T B^-1 v,  v = J omega,  B = sum_jk omega_j omega_k Sigma_jk  (d x d),
     d obj / d omega_i = 2 J_i . y - 2 y^T (sum_j omega_j Sigma_ij) y,  y = B^-1 v.
 
 It does not depend on the length of omega, and is not convex. The covariance of all d q entries is never formed.
-
-Agents under Sigma-GIRL, reduced to what EM asks of them: policies are cloned and Jacobians taken once.
 """
 
 from __future__ import annotations
@@ -86,13 +81,6 @@ class FullProfile:
     """Agents whose Jacobians' entries are correlated as they were seen to be, but for what shrinkage takes away.
 
     B = (1 - delta) / n^2 sum_n (D_n omega)(D_n omega)^T + delta mu / n |omega|^2 I, with D_n the deviations.
-
-    Examples
-    --------
-    >>> from limiirl.irl.sigma_girl.policy_gradient import spread
-    >>> J = np.random.default_rng(0).normal(size=(9, 4, 2)) * [1.0, 0.0] + [0.0, 1.0]
-    >>> FullProfile([spread(J)]).values(np.array([[1.0, 0.0], [0.5, 0.5]])).round(2)
-    array([[ 7.71, 47.62]])
     """
 
     def __init__(self, agents: Sequence[Spread]) -> None:

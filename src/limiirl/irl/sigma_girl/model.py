@@ -1,7 +1,4 @@
-"""`SigmaGIRL`: inverse reinforcement learning from batches of several agents, without a model of the world.
-
-Ramponi et al. (2020), in the form of spec.md, section B. Every agent has many trajectories and one intent.
-"""
+"""`SigmaGIRL`: model-free IRL from batches of several agents (Ramponi et al. 2020; spec.md, section B)."""
 
 from __future__ import annotations
 
@@ -11,16 +8,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+from limiirl._estimator import NoMetadataRouting
 from limiirl._typing import FloatArray
 from limiirl._validation import check_choice, check_count, check_positive
 from limiirl.demos import Agents, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult
-from limiirl.irl.sigma_girl.likelihood import PROFILES, PreparedSigma
+from limiirl.irl.sigma_girl.likelihood import PROFILES, SigmaProblem
 
 
-class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
+class SigmaGIRL(NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
     r"""Reward weights omega on the simplex for which agents' cloned policies are as good as stationary.
 
     Each agent's policy is cloned, and the Jacobian of its expected reward features in the policy's parameters estimated
@@ -111,7 +109,7 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
 
         Any length of a theta gives the same.
         """
-        ready = self.prepare(mdp, agents, Groups.for_demos(None, _checked(agents)))
+        ready = self.make_problem(mdp, agents, Groups.for_demos(None, _checked(agents)))
         return ready.log_prob(_weights(thetas, ready.n_parameters))
 
     def fit(
@@ -158,15 +156,15 @@ class SigmaGIRL(BaseEstimator):  # type: ignore[misc]
         found = _weights(theta, np.size(theta))
         return np.asarray(found / np.linalg.norm(found))
 
-    def prepare(self, mdp: None, agents: Agents, units: Groups) -> PreparedSigma:
+    def make_problem(self, mdp: None, agents: Agents, units: Groups) -> SigmaProblem:
         """Return the model with the data of a mixture, for `IntentMixture`."""
         self._check(mdp)
-        return PreparedSigma(self, _checked(agents), units)
+        return SigmaProblem(self, _checked(agents), units)
 
     def _search(
         self, mdp: None, agents: Agents, weights: ArrayLike | None, starts: ArrayLike | None, *, columns: bool
     ) -> list[FitResult]:
-        ready = self.prepare(mdp, agents, Groups.for_demos(None, _checked(agents)))
+        ready = self.make_problem(mdp, agents, Groups.for_demos(None, _checked(agents)))
         given = validate.weights(weights, agents, columns=columns)  # type: ignore[arg-type]
         first = None if starts is None else _weights(starts, ready.n_parameters)
         if first is not None and len(first) != given.shape[1]:

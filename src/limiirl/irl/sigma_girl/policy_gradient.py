@@ -1,11 +1,4 @@
-"""Behavioural cloning: the policy that an agent seems to follow, and how its actions would change with it.
-
-spec.md, section B, steps 1 and 2. A real action is drawn from N(W^T x, sigma^2 I), with W by ridge regression; a
-discrete one from a softmax of W^T x, with W by multinomial logistic regression. The score is the gradient of the log
-policy in W: zero wherever the agent did not choose.
-
-How the features that an agent collects would change with its policy: GPOMDP's Jacobians, their mean and spread.
-"""
+"""Cloned policies of agents, and the Jacobians of their reward features by GPOMDP (spec.md, section B)."""
 
 from __future__ import annotations
 
@@ -164,14 +157,6 @@ def jacobians(scores: FloatArray, reward_features: FloatArray, gamma: float, flo
     floor : float
         Added to the sum of G_t^2 by which a baseline is divided. With 0, what is the same in all trajectories is taken
         away to the last bit, and Jacobians that are rounding are set to 0.
-
-    Examples
-    --------
-    With one trajectory the baseline takes everything away.
-
-    >>> J = jacobians(np.ones((1, 4, 2)), np.ones((1, 4, 3)), gamma=0.9, floor=0.0)
-    >>> J.shape, bool(np.any(J))
-    ((1, 2, 3), False)
     """
     G = np.cumsum(scores, axis=1)
     collected = gamma ** np.arange(scores.shape[1])[:, None] * reward_features
@@ -192,13 +177,6 @@ def spread(J: FloatArray, number: int = 0) -> Spread:
 
     The weight delta of the target is that of Ledoit and Wolf, from the n x n products of centred Jacobians; the
     covariance of all d q entries is never formed.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> found = spread(rng.normal(size=(40, 5, 3)))
-    >>> found.mean.shape, found.variances.shape, bool(0 < found.shrinkage <= 1)
-    ((5, 3), (5, 3), True)
     """
     n = len(J)
     if n < 2:

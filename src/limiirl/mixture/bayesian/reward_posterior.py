@@ -1,19 +1,9 @@
-"""Gaussian posteriors of rewards, in the prior's normal scores u: their expectations, and how they are found.
+"""Gaussian posteriors of rewards in the prior's normal scores u, with expectations along the axes of the root R.
 
-An expectation of f(u) under N(m, R R') is taken along the axes r_j, the columns of the symmetric root R:
+    E f = f(m) + sum_j (f(m + sqrt(3) r_j) - 2 f(m) + f(m - sqrt(3) r_j)) / 6,  u ~ N(m, R R')
 
-    E f = f(m) + sum_j (f(m + sqrt(3) r_j) - 2 f(m) + f(m - sqrt(3) r_j)) / 6
-
-It is exact where f is a polynomial of degree 3 (of degree 5 along each axis), so that a quadratic log-likelihood has
-its exact posterior. Elsewhere it errs, by what products of several coordinates add: by up to 2.4 nats for 25
-demonstrations in six dimensions, though what an intent is worth comes out within 0.25 (ADR 0011). The same 2 d + 1
-nodes give the mean gradient and the mean curvature, from which a Newton step towards the best Gaussian follows. Unlike
-Laplace's method it looks as far as the posterior reaches, which matters for intents of one or two demonstrations and at
-the kinks of hard values.
-
-The prior on rewards of the Bayesian mixture, and the coordinates in which it is a standard Gaussian.
-
-How the log-likelihood of weighted demonstrations changes with an intent's rewards, for any single-intent model.
+Exact for polynomials of degree 3; its errors elsewhere are measured in ADR 0011. The same 2 d + 1 nodes give the mean
+gradient and curvature, from which a Newton step towards the best Gaussian follows.
 """
 
 from __future__ import annotations
@@ -196,15 +186,6 @@ def finite_scores(prepared: FitProblem, prior: RewardPrior) -> FloatArray:
     """Return normal scores (d,) at which log-probabilities are finite: those of the prior's median, if they are.
 
     Sums over walks of any length are not, where rewards are too high; the model then knows where to begin.
-
-    Examples
-    --------
-    >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import make_problem
-    >>> mdp = MDP.from_edges([0, 0], [0, 1], p0=[1, 0], state_features=[[1], [0]])
-    >>> ready = make_problem(MaxEnt(np.inf, bounds=None), mdp, Demonstrations.from_lists([[0, 0, 1]]))
-    >>> finite_scores(ready, RewardPrior(ready.box(1), 10.0))  # a step back to 0 has to cost something
-    array([-0.1])
     """
     start = np.zeros(prior.box.lower.size)
     if _is_finite(prepared, prior.theta(start)):

@@ -1,9 +1,4 @@
-"""The search for the best variational posterior: sweeps and moves in turn, and what the numbers of intents are worth.
-
-Every step is written down. What the search finds depends on its start and on nothing random.
-
-Moves that sweeps cannot make: two intents become one, one is given up, one becomes two.
-"""
+"""Deterministic search for the best variational posterior: sweeps in turn with merge, delete and split moves."""
 
 from __future__ import annotations
 
@@ -88,20 +83,7 @@ MOVES: dict[str, Proposals] = {"prune": prune, "merge": merge, "delete": delete,
 def improve_by_move(
     problem: VariationalProblem, state: VariationalPosterior, max_intents: int
 ) -> tuple[str, VariationalPosterior] | None:
-    """Return the first move that raises the bound, by name, with where it leads; None if there is none.
-
-    Examples
-    --------
-    >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import make_problem
-    >>> from limiirl.mixture.bayesian.reward_posterior import RewardPrior
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> ready = make_problem(MaxEnt(2, bounds=None), mdp, Demonstrations.from_lists([[0, 1]] * 6))
-    >>> problem = VariationalProblem(ready, RewardPrior(ready.box(1), 3.0), 1.0, ready.features())
-    >>> name, found = improve_by_move(problem, problem.start(np.eye(2)[[0, 0, 0, 0, 1, 1]]), 2)
-    >>> name, found.n_intents
-    ('merge', 1)
-    """
+    """Return the first move that raises the bound, by name, with where it leads; None if there is none."""
     for name, move in MOVES.items():
         if name == "split" and state.n_intents >= max_intents:
             continue

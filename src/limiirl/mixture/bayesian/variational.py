@@ -1,14 +1,8 @@
 """The variational bound of the Bayesian mixture, and the sweeps that raise it.
 
-With q(z) = U, Beta sticks q(v) and Gaussian rewards q(theta_k), the log evidence is at least
+With q(z) = U, Beta stick-breaking weights q(v) and Gaussian rewards q(theta_k), the log evidence is at least
 
-    sum_ik u_ik E[log p(i | theta_k)] + entropy(U) + stick_posterior(U) - sum_k KL(q(theta_k) | prior)
-
-The last term is what each intent costs: without it a Dirichlet process splits clusters as long as they differ at all.
-A sweep updates U, the sticks, then the rewards; none of the three lowers the bound. Expectations over rewards are
-those of `bayesian_rewards`: the bound is one where they are exact, and their error away from it elsewhere.
-
-The sticks of a Dirichlet process: how probable it is that so many follow each intent, and the shares that follow.
+    sum_ik u_ik E[log p(i | theta_k)] + entropy(U) + E[log p(z | v)] - KL(q(v) | prior) - sum_k KL(q(theta_k) | prior)
 """
 
 from __future__ import annotations

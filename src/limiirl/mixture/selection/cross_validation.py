@@ -1,9 +1,6 @@
-"""How well K intents predict demonstrations that were left out, and whether another sample would give the same intents.
+"""The fits behind a selection: to all units, to those outside a fold, to a resample.
 
-Both refit the mixture to parts of the data. The parts are the same for every K, so that numbers of intents are
-compared on the same demonstrations; seeds depend on K and the part alone, not on which other K are looked at.
-
-The fits behind a selection, each on its own: to all units, to those outside a fold, to a resample.
+Folds and resamples are the same for every K; seeds depend on K and the part alone.
 """
 
 from __future__ import annotations
@@ -222,13 +219,7 @@ def _blocks(fold_groups: ArrayLike | None, groups: ArrayLike | None, n: int) -> 
 
 
 def whole_numbers(n_intents: Iterable[int]) -> list[int]:
-    """Return the numbers of intents to try, in order; 1 is always one of them.
-
-    Examples
-    --------
-    >>> whole_numbers([4, 2, 2])
-    [1, 2, 4]
-    """
+    """Return the numbers of intents to try, in order; 1 is always one of them."""
     try:
         given = list(n_intents)
     except TypeError:
@@ -241,13 +232,7 @@ def whole_numbers(n_intents: Iterable[int]) -> list[int]:
 
 
 def resample_size(n: int) -> int:
-    """Return the number of units in a resample of n.
-
-    Examples
-    --------
-    >>> resample_size(100), resample_size(2)
-    (80, 1)
-    """
+    """Return the number of units in a resample of n."""
     return max(1, int(RESAMPLED * n))
 
 
@@ -255,11 +240,6 @@ def agreement(labels: list[Any]) -> float:
     """Return the mean adjusted Rand index between any two of several labellings; nan for fewer than two.
 
     Two labellings with one label alone each are left out: they agree fully, but on nothing.
-
-    Examples
-    --------
-    >>> agreement([[0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0]])
-    1.0
     """
     told = [(a, b) for a, b in combinations(labels, 2) if np.unique(a).size > 1 or np.unique(b).size > 1]
     pairs = [adjusted_rand_score(a, b) for a, b in told]

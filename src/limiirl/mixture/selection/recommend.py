@@ -1,17 +1,7 @@
-"""Which number of intents each criterion speaks for, and which one to believe.
+"""The number of intents that each criterion speaks for, and the recommendation.
 
-Held-out likelihood comes first. It asks what a model is for, to describe behaviour that it has not seen, and rests on
-no count of parameters and no asymptotics, which bounds and overlapping intents upset. It rules out the numbers that
-predict worse than the best by more than two standard errors. With a hundred demonstrations several numbers often
-remain; of these BIC takes its pick, or, where it is unknown, the fewest are enough. BIC decides alone where nothing was
-held out.
-
-The standard error is that of the *difference* between two numbers of intents, unit by unit. That of the mean itself is
-far larger (a long demonstration has a low likelihood under any model) and would nearly always speak for one intent.
-
-A fit that leaves an intent without followers is one of fewer intents under a larger name: it speaks for no number.
-
-How many clusters a Dirichlet process mixture of Gaussians sees in the feature counts (the paper's way to K).
+Held-out likelihood rules out the numbers that predict worse than the best by more than two standard errors of the
+difference, unit by unit; of the rest BIC chooses, or the fewest are enough. Fits with empty intents do not count.
 """
 
 from __future__ import annotations
@@ -107,13 +97,6 @@ def compare_held_out(
 
     A number of intents with a nan, from a fold that failed, stays unknown: the rest of its folds is other data. Units
     of a block (G,), such as the pieces of an animal's recording, are not taken for independent.
-
-    Examples
-    --------
-    >>> scores = {1: np.array([-3.0, -9.0]), 2: np.array([-2.0, -9.0])}
-    >>> rows = compare_held_out([SelectionRow(1), SelectionRow(2)], scores)
-    >>> [(row.held_out, row.behind, row.behind_se) for row in rows]
-    [(-6.0, 0.5, 0.5), (-5.5, 0.0, 0.0)]
     """
     known = {k: found for k, found in scores.items() if found.size and np.all(np.isfinite(found))}
     if not known:
@@ -257,13 +240,7 @@ def _cautions(rows: Sequence[SelectionRow], chosen: int, noun: str) -> list[str]
 
 
 def trapped(rows: Sequence[SelectionRow]) -> list[SelectionRow]:
-    """Return the rows whose fit is worse than one of fewer intents, which no best solution is.
-
-    Examples
-    --------
-    >>> [row.n_intents for row in trapped([SelectionRow(1, -3.0), SelectionRow(2, -2.0), SelectionRow(3, -2.5)])]
-    [3]
-    """
+    """Return the rows whose fit is worse than one of fewer intents, which no best solution is."""
     found, highest = [], -np.inf
     for row in rows:
         if row.log_likelihood < highest - _TRAPPED:
@@ -296,12 +273,6 @@ def whiten(points: FloatArray) -> FloatArray:
     """Return points (G, r) of mean 0 and covariance 1, r being the number of directions in which (G, m) vary.
 
     Constant and collinear columns leave fewer directions than columns. The units of a column do not matter.
-
-    Examples
-    --------
-    >>> white = whiten(np.array([[0.0, 0.0, 7.0], [1.0, 2.0, 7.0], [2.0, 4.0, 7.0]]))  # one direction in three columns
-    >>> np.abs(white).round(4).ravel()
-    array([1.2247, 0.    , 1.2247])
     """
     scaled = standardised(points)
     if scaled.shape[1] == 0:
