@@ -101,7 +101,7 @@ def test_an_npz_of_anybodys_is_read(tmp_path) -> None:
         RewardEnsemble.load(tmp_path / "objects.npz")
     with (tmp_path / "array.npz").open("wb") as stream:
         np.save(stream, np.ones(3))
-    with pytest.raises(InvalidFile, match=r"array\.npz has no weights"):
+    with pytest.raises(InvalidFile, match=r"array\.npz is a single array"):
         RewardEnsemble.load(tmp_path / "array.npz")
 
 

@@ -22,11 +22,11 @@ from limiirl.worlds.continuous_puddleworld import (
     Walks,
     attempt,
     gradient,
-    paid_to,
     reward_features,
-    scores_of,
-    shaped,
-    traced,
+    score_functions,
+    shape_rewards,
+    step_rewards,
+    trace_positions,
     train,
     walk,
 )
@@ -74,7 +74,7 @@ def test_the_released_agents_are_given_again_step_by_step(shared_data: Callable[
     policy = GaussianPolicy(np.zeros((25, 2)))
     for dataset in range(6):
         for kind, agent in zip(ALL, Agents.from_released(path, dataset, ALL), strict=True):
-            positions = traced(agent.actions, agent.live)
+            positions = trace_positions(agent.actions, agent.live)
             seen = policy.features(positions[:, :-1]) * agent.live[..., None]
             np.testing.assert_allclose(seen, agent.policy_features, rtol=0, atol=1e-6)  # stored as float32
             np.testing.assert_array_equal(reward_features(positions[:, 1:], kind), agent.reward_features)
@@ -109,7 +109,7 @@ def some_walks(kind: str, seed: int = 2) -> tuple[GaussianPolicy, Walks]:
 
 def test_scores_are_slopes_of_the_log_density():
     policy, walks = some_walks("up")
-    found = scores_of(policy, walks)
+    found = score_functions(policy, walks)
     T = found.shape[1]
     assert not walks.live[:, T:].any()
 
@@ -127,7 +127,7 @@ def test_scores_are_slopes_of_the_log_density():
 
 def test_rewards_are_paid_up_to_the_arrival_and_coming_nearer_adds_up():
     _, walks = some_walks("up")
-    paid = paid_to("up", walks)
+    paid = step_rewards("up", walks)
     steps = walks.live.sum(axis=1)
     for i in range(20):
         features = walks.reward_features[i, : steps[i]].sum(axis=0)
@@ -147,7 +147,7 @@ def test_rewards_are_paid_up_to_the_arrival_and_coming_nearer_adds_up():
     gained = far(walks.positions[:, 0]) - 0.9**T * far(walks.positions[:, -1])
     discounts = 0.9 ** np.arange(T)
     np.testing.assert_allclose(
-        shaped(paid, walks, 0.9).sum(axis=1), (discounts * paid).sum(axis=1) + gained, rtol=0, atol=1e-9
+        shape_rewards(paid, walks, 0.9).sum(axis=1), (discounts * paid).sum(axis=1) + gained, rtol=0, atol=1e-9
     )
 
 
@@ -218,7 +218,7 @@ def test_agents_are_walks_of_their_policies():
     for kind, agent in zip(ALL, agents, strict=True):
         assert agent.live.shape == (7, HORIZON)
         np.testing.assert_array_equal(agent.reward_features @ [-1.0, -1.0, 1.0], 1.0)
-        positions = traced(agent.actions, agent.live)
+        positions = trace_positions(agent.actions, agent.live)
         np.testing.assert_array_equal(reward_features(positions[:, 1:], kind), agent.reward_features)
         # What is left of actions after the policy's mean is noise of its variance: 95 % of ten draws of it.
         off = agent.actions - world().policy(kind).mean(agent.policy_features)
@@ -239,7 +239,7 @@ def test_walks_of_one_seed_share_their_noise_and_agents_do_not():
 
 def crossing(agent) -> float:
     """Where an agent is on average, in y, when it is halfway."""
-    positions = traced(agent.actions, agent.live)
+    positions = trace_positions(agent.actions, agent.live)
     return float(np.mean([np.interp(4.5, path[:, 0], path[:, 1]) for path in positions]))
 
 

@@ -8,7 +8,7 @@ from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mdp.planning import optimal_policy
 from limiirl.worlds import WORLDS, ElementWorld, IntentWorld, World, boltzmann_policy, geometric_weights
-from limiirl.worlds.base import share_out
+from limiirl.worlds.base import allocate_demonstrations
 from tests.helpers import raises
 
 FORK = MDP.from_edges([0, 0, 0, 1], [1, 2, 3, 3], p0=[1, 0, 0, 0], gamma=0.5, state_features=[0.0, -2.0, -1.0, -4.0])
@@ -129,10 +129,10 @@ def test_bad_geometric_weights(arguments: tuple[int, float], expected: dict[str,
 
 def test_shares_are_met_and_nobody_is_left_out() -> None:
     truth = RewardEnsemble([0.5, 0.25, 0.25], np.zeros((3, 1)))
-    np.testing.assert_array_equal(share_out(8, truth, None), [4, 2, 2])
-    np.testing.assert_array_equal(share_out(1, truth, None), [1, 0, 0])
-    np.testing.assert_array_equal(share_out(100, truth, geometric_weights(3, 0.4)), [51, 31, 18])
-    np.testing.assert_array_equal(share_out(5, truth, [1.0, 0.0, 0.0]), [3, 1, 1])
+    np.testing.assert_array_equal(allocate_demonstrations(8, truth, None), [4, 2, 2])
+    np.testing.assert_array_equal(allocate_demonstrations(1, truth, None), [1, 0, 0])
+    np.testing.assert_array_equal(allocate_demonstrations(100, truth, geometric_weights(3, 0.4)), [51, 31, 18])
+    np.testing.assert_array_equal(allocate_demonstrations(5, truth, [1.0, 0.0, 0.0]), [3, 1, 1])
 
 
 @pytest.mark.parametrize("name", WORLDS)

@@ -3,11 +3,11 @@
 from limiirl.demos.agents import Agent, Agents
 from limiirl.demos.demonstrations import Demonstrations
 from limiirl.demos.groups import Groups
-from limiirl.demos.indexing import Demonstration, same
+from limiirl.demos.indexing import Demonstration, same_arrays
 from limiirl.demos.io import read_table
 from limiirl.demos.simulate import simulate
 from limiirl.demos.transitions import Steps, feature_counts
-from limiirl.demos.validate import as_attribute, frozen, name_demo
+from limiirl.demos.validate import as_attribute, as_readonly, name_demo
 
 __all__ = [
     "Agent",
@@ -17,10 +17,10 @@ __all__ = [
     "Groups",
     "Steps",
     "as_attribute",
+    "as_readonly",
     "feature_counts",
-    "frozen",
     "name_demo",
     "read_table",
-    "same",
+    "same_arrays",
     "simulate",
 ]

@@ -15,8 +15,8 @@ from limiirl._io import Kind, read_archive, read_arrays, write_archive
 from limiirl._typing import FloatArray, Seed
 from limiirl._validation import as_generator
 from limiirl.demos.groups import Groups
-from limiirl.demos.indexing import Subset, same
-from limiirl.demos.validate import as_attribute, frozen, name_step
+from limiirl.demos.indexing import Subset, same_arrays
+from limiirl.demos.validate import as_attribute, as_readonly, name_step
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
@@ -45,14 +45,14 @@ class Agent(NamedTuple):
     live: NDArray[np.bool_]
 
 
-def padded(
+def pad_trajectories(
     given: Any, what: str, agent: int, lengths: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return an agent's trajectories as one array, zeros after the end of each, and their lengths (n,).
 
     Examples
     --------
-    >>> array, lengths = padded([[7, 8], [9]], "actions", agent=0)
+    >>> array, lengths = pad_trajectories([[7, 8], [9]], "actions", agent=0)
     >>> array.tolist(), lengths.tolist()
     ([[7, 8], [9, 0]], [2, 1])
     """
@@ -101,7 +101,7 @@ def padded(
     return padded, found
 
 
-def checked(record: Agent, agent: int) -> Agent:
+def check_agent(record: Agent, agent: int) -> Agent:
     """Return an agent's arrays as float64, int64 and bool, read-only; what does not fit together is an error."""
     x, phi = (_real(getattr(record, name), name, agent) for name in ("policy_features", "reward_features"))
     actions = np.asarray(record.actions)
@@ -151,7 +151,7 @@ def checked(record: Agent, agent: int) -> Agent:
             value=False,
             index=agent,
         )
-    return Agent(frozen(x), frozen(actions), frozen(phi), frozen(live))
+    return Agent(as_readonly(x), as_readonly(actions), as_readonly(phi), as_readonly(live))
 
 
 def check_alike(records: tuple[Agent, ...]) -> None:
@@ -258,7 +258,7 @@ def read_released(path: str | os.PathLike[str], dataset: int, names: Sequence[st
 _MOST = 2**29
 
 
-def grouped(
+def group_demonstrations(
     mdp: MDP,
     demos: Demonstrations,
     groups: ArrayLike | None,
@@ -287,7 +287,7 @@ def grouped(
     steps = _AgentRows(demos, units)
     _check_size(width, mdp.n_features if paid is None else paid.shape[-1], steps.n_padded)
     x = None if seen is None else _rows(seen, demos.states)
-    phi = _of_mdp(mdp, demos) if paid is None else _of_table(paid, demos.states, actions)
+    phi = _mdp_features(mdp, demos) if paid is None else _table_features(paid, demos.states, actions)
     records = []
     for unit in range(len(units)):
         where, present = steps.of(unit)
@@ -341,14 +341,14 @@ def _actions(mdp: MDP, demos: Demonstrations) -> NDArray[np.int64]:
     return found
 
 
-def _of_table(table: Any, states: NDArray[np.int64], actions: NDArray[np.int64]) -> FloatArray:
+def _table_features(table: Any, states: NDArray[np.int64], actions: NDArray[np.int64]) -> FloatArray:
     """Return the features (n, q) of each step from those of states, or of actions in them."""
     if table.ndim == 2:
         return _rows(table, states)
     return np.asarray(np.where(actions[:, None] >= 0, table[states, actions], 0.0))
 
 
-def _of_mdp(mdp: MDP, demos: Demonstrations) -> FloatArray:
+def _mdp_features(mdp: MDP, demos: Demonstrations) -> FloatArray:
     """Return all features (n, d) of the MDP that each step collects."""
     steps = demos.steps(mdp)
     moves = demos.offsets[steps.demo_of_step] + steps.t_of_step
@@ -458,14 +458,14 @@ class Agents:
                 parameter="records",
                 value=self.records,
             )
-        records = tuple(checked(record, i) for i, record in enumerate(self.records))
+        records = tuple(check_agent(record, i) for i, record in enumerate(self.records))
         check_alike(records)
         object.__setattr__(self, "records", records)
         if self.names is None:
             object.__setattr__(self, "names", np.arange(len(records)))
         for name in ("names", "labels"):
             array = as_attribute(getattr(self, name), name, len(records))
-            object.__setattr__(self, name, None if array is None else frozen(array))
+            object.__setattr__(self, name, None if array is None else as_readonly(array))
 
     @classmethod
     def from_arrays(
@@ -508,11 +508,11 @@ class Agents:
                 )
         records = []
         for i in range(n):
-            x, lengths = padded(policy_features[i], "policy_features", i)
-            a, _ = padded(actions[i], "actions", i, lengths)
-            phi, _ = padded(reward_features[i], "reward_features", i, lengths)
+            x, lengths = pad_trajectories(policy_features[i], "policy_features", i)
+            a, _ = pad_trajectories(actions[i], "actions", i, lengths)
+            phi, _ = pad_trajectories(reward_features[i], "reward_features", i, lengths)
             present = np.arange(x.shape[1]) < lengths[:, None]
-            chosen = present if live is None else padded(live[i], "live", i, lengths)[0]
+            chosen = present if live is None else pad_trajectories(live[i], "live", i, lengths)[0]
             records.append(Agent(x, a, phi, chosen))
         return cls(tuple(records), names, labels)  # type: ignore[arg-type]
 
@@ -590,7 +590,7 @@ class Agents:
         >>> agents.labels.tolist()
         [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
         """
-        return cls(*grouped(mdp, demos, groups, policy_features, reward_features))
+        return cls(*group_demonstrations(mdp, demos, groups, policy_features, reward_features))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one npz file of plain arrays. It appears whole or not at all, and `load` restores exactly this value.
@@ -701,10 +701,14 @@ class Agents:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Agents):
             return NotImplemented
-        if len(self) != len(other) or not same(self.names, other.names) or not same(self.labels, other.labels):
+        if (
+            len(self) != len(other)
+            or not same_arrays(self.names, other.names)
+            or not same_arrays(self.labels, other.labels)
+        ):
             return False
         pairs = zip(self.records, other.records, strict=True)
-        return all(same(a, b) for one, two in pairs for a, b in zip(one, two, strict=True))
+        return all(same_arrays(a, b) for one, two in pairs for a, b in zip(one, two, strict=True))
 
     def __hash__(self) -> int:
         return hash((self.names.tobytes(), *(record.actions.tobytes() for record in self.records)))

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import Seed
 from limiirl.demos import io
-from limiirl.demos.indexing import Demonstration, Subset, joined, same, selected, single
+from limiirl.demos.indexing import Demonstration, Subset, get_demonstration, join_fields, same_arrays, select_fields
 from limiirl.demos.transitions import Steps, StepsMemory, feature_counts, log_path_mass
-from limiirl.demos.validate import NOT_RECORDED, as_actions, as_attribute, as_indices, as_offsets, frozen
+from limiirl.demos.validate import NOT_RECORDED, as_actions, as_attribute, as_indices, as_offsets, as_readonly
 from limiirl.errors import InvalidDemos, InvalidFile
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Demonstrations:
             "ids": ids,
         }
         for name, array in arrays.items():
-            object.__setattr__(self, name, None if array is None else frozen(array))
+            object.__setattr__(self, name, None if array is None else as_readonly(array))
         # No field, hence neither compared nor copied.
         object.__setattr__(self, "_memory", StepsMemory())
 
@@ -357,7 +357,7 @@ class Demonstrations:
         >>> Demonstrations.concat([a, b]).lengths.tolist()
         [2, 1, 2]
         """
-        return cls(**joined(parts))
+        return cls(**join_fields(parts))
 
     def __add__(self, other: Demonstrations) -> Demonstrations:
         if not isinstance(other, Demonstrations):
@@ -402,7 +402,7 @@ class Demonstrations:
     def __getitem__(self, index: int | Subset) -> Demonstration | Demonstrations:
         if not isinstance(index, int | np.integer):
             return self.subset(index)
-        return single(self, int(index))
+        return get_demonstration(self, int(index))
 
     def subset(self, index: Subset) -> Demonstrations:
         """Select demonstrations by a slice, a boolean mask (N,) or indices, which may repeat and come in any order.
@@ -415,7 +415,7 @@ class Demonstrations:
         >>> demos[::-1].lengths.tolist(), demos[[2, 2]].lengths.tolist()
         ([3, 1, 2], [3, 3])
         """
-        return Demonstrations(**selected(self, index))
+        return Demonstrations(**select_fields(self, index))
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -503,7 +503,7 @@ class Demonstrations:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Demonstrations):
             return NotImplemented
-        return all(same(getattr(self, x.name), getattr(other, x.name)) for x in fields(self))
+        return all(same_arrays(getattr(self, x.name), getattr(other, x.name)) for x in fields(self))
 
     def __hash__(self) -> int:
         return hash((len(self), self.states[:1000].tobytes()))

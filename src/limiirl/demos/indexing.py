@@ -64,7 +64,7 @@ class Demonstration:
         return hash(self.states.tobytes())
 
 
-def single(demos: Demonstrations, index: int) -> Demonstration:
+def get_demonstration(demos: Demonstrations, index: int) -> Demonstration:
     """One demonstration, counted from the end where the index is negative."""
     i = int(_as_index_array([index], len(demos))[0])
     start, stop = int(demos.offsets[i]), int(demos.offsets[i + 1])
@@ -76,7 +76,7 @@ def single(demos: Demonstrations, index: int) -> Demonstration:
     return Demonstration(demos.states[start:stop], actions, *attributes)
 
 
-def selected(demos: Demonstrations, index: Subset) -> dict[str, Any]:
+def select_fields(demos: Demonstrations, index: Subset) -> dict[str, Any]:
     """The fields of some demonstrations; see `Demonstrations.subset`."""
     chosen = _as_index_array(index, len(demos))
     lengths = demos.lengths[chosen]
@@ -90,7 +90,7 @@ def selected(demos: Demonstrations, index: Subset) -> dict[str, Any]:
     return fields
 
 
-def joined(parts: Sequence[Demonstrations]) -> dict[str, Any]:
+def join_fields(parts: Sequence[Demonstrations]) -> dict[str, Any]:
     """The fields of several sets one after the other; see `Demonstrations.concat`."""
     # An empty array in front lets the concatenation of no parts be a set of none.
     nothing = np.empty(0, dtype=np.int64)
@@ -182,14 +182,14 @@ def _join(name: str, parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | Non
     return np.concatenate(present)
 
 
-def same(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
+def same_arrays(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
     """Whether two optional arrays have the same type of content, and the same content.
 
     Examples
     --------
     >>> import numpy as np
-    >>> same(None, None), same(np.array([1]), None), same(np.array(["a"]), np.array(["a"], dtype="<U9"))
-    (True, False, True)
+    >>> same_arrays(np.array([1]), None), same_arrays(np.array(["a"]), np.array(["a"], dtype="<U9"))
+    (False, True)
     """
     if one is None or other is None:
         return one is other

@@ -19,14 +19,14 @@ _REMEDY = {
 }
 
 
-def frozen(array: NDArray[Any]) -> NDArray[Any]:
+def as_readonly(array: NDArray[Any]) -> NDArray[Any]:
     """Return `array` read-only and contiguous; a writeable one is copied, since its owner may go on writing to it.
 
     Examples
     --------
     >>> import numpy as np
     >>> mine = np.arange(3)
-    >>> theirs = frozen(mine)
+    >>> theirs = as_readonly(mine)
     >>> mine[0] = 7
     >>> theirs.tolist(), theirs.flags.writeable
     ([0, 1, 2], False)

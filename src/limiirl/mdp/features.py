@@ -56,7 +56,7 @@ def as_features(features: FeatureInput, name: str) -> FeatureMatrix:
             parameter=name,
             value=dense.shape,
         )
-    return dense if frozen(dense) else np.array(dense, dtype=np.float64, order="C")
+    return dense if is_frozen(dense) else np.array(dense, dtype=np.float64, order="C")
 
 
 def as_floats(values: Any, name: str) -> FloatArray:
@@ -80,7 +80,7 @@ def _parts(features: FeatureMatrix) -> tuple[NDArray[Any], ...]:
 
 def _is_canonical(matrix: sparse.csr_array[Any, Any]) -> bool:
     return (
-        all(frozen(part) for part in _parts(matrix))
+        all(is_frozen(part) for part in _parts(matrix))
         and matrix.dtype == np.float64
         and matrix.ndim == 2
         and matrix.has_canonical_format
@@ -96,7 +96,7 @@ def freeze(features: FeatureMatrix) -> FeatureMatrix:
     return features
 
 
-def frozen(array: NDArray[Any]) -> bool:
+def is_frozen(array: NDArray[Any]) -> bool:
     """Tell whether nobody can write to the memory of a contiguous array, so that it can be shared instead of copied."""
     return array.flags.c_contiguous and not any(owner.flags.writeable for owner in _with_bases(array))
 

@@ -78,7 +78,7 @@ def from_dense(  # noqa: PLR0913 (the design fixes the signature)
             value=table.shape,
         )
     n_states, n_actions, _ = table.shape
-    n_states = validate.state_count(n_states)
+    n_states = validate.check_n_states(n_states)
     _check_table(table, limit=np.inf if normalise else 1.0)
     src, act, dst = np.nonzero(table)
     mask = terminal_states(terminal, src, n_states)
@@ -91,7 +91,7 @@ def from_dense(  # noqa: PLR0913 (the design fixes the signature)
         src=src.astype(np.int32),
         act=act.astype(np.int32),
         dst=dst.astype(np.int32),
-        prob=normalised(src, act, prob) if normalise else prob,
+        prob=normalise_pairs(src, act, prob) if normalise else prob,
         p0=start_or_uniform(p0, mask),
         gamma=gamma,
         terminal=mask,
@@ -122,7 +122,7 @@ def _check_table(table: FloatArray, limit: float) -> None:
 def terminal_states(terminal: ArrayLike | None, left: IntArray, n_states: int) -> BoolArray:
     """Return the terminal mask, by default the states that no edge leaves."""
     if terminal is not None:
-        return validate.terminal_mask(terminal, n_states)
+        return validate.as_terminal_mask(terminal, n_states)
     unleft: BoolArray = np.bincount(left, minlength=n_states) == 0
     return unleft
 
@@ -130,13 +130,13 @@ def terminal_states(terminal: ArrayLike | None, left: IntArray, n_states: int) -
 def start_or_uniform(p0: ArrayLike | None, terminal: BoolArray) -> FloatArray:
     """Return the start distribution, by default uniform over the states that are not terminal (all, if all are)."""
     if p0 is not None:
-        return validate.start_distribution(p0, terminal.size)
+        return validate.check_p0(p0, terminal.size)
     chosen = np.ones(terminal.size, dtype=np.bool_) if terminal.all() else ~terminal
     uniform: FloatArray = chosen / chosen.sum()
     return uniform
 
 
-def normalised(src: IntArray, act: IntArray, prob: FloatArray) -> FloatArray:
+def normalise_pairs(src: IntArray, act: IntArray, prob: FloatArray) -> FloatArray:
     """Return the probabilities of the sorted edges rescaled to sum to 1 over each (s, a)."""
     pair = pair_index(src, act)
     return prob / np.bincount(pair, weights=prob)[pair]
@@ -148,7 +148,7 @@ def state_rows(features: FeatureInput | None, n_states: int) -> FeatureMatrix | 
         return None
     matrix = as_features(features, "state_features")
     remedy = "Give one row a state, or pass n_states if states without an edge have rows too."
-    validate.feature_rows(matrix, n_states, "state_features", lambda row: f"state {row}", remedy=remedy)
+    validate.check_feature_rows(matrix, n_states, "state_features", lambda row: f"state {row}", remedy=remedy)
     return freeze(matrix)
 
 
@@ -246,7 +246,7 @@ def from_edges(  # noqa: PLR0913 (the design fixes the signature)
         src=source.astype(np.int32),
         act=act.astype(np.int32),
         dst=target.astype(np.int32),
-        prob=normalised(source, act, weight) if normalise else weight,
+        prob=normalise_pairs(source, act, weight) if normalise else weight,
         p0=start_or_uniform(p0, mask),
         gamma=gamma,
         terminal=mask,
@@ -280,14 +280,14 @@ class _EdgeList(NamedTuple):
         normalise: bool,
     ) -> _EdgeList:
         """Check the columns of an edge list and fill in its defaults."""
-        source, target = validate.indices(src, "src"), validate.indices(dst, "dst")
+        source, target = validate.as_indices(src, "src"), validate.as_indices(dst, "dst")
         if n_states is None:
             n_states = 1 + max(int(column.max(initial=-1)) for column in (source, target))
-        n_states = validate.state_count(n_states)
-        act = number_within(source) if action is None else validate.indices(action, "action")
-        validate.edge_indices(source, act, target, n_states)
+        n_states = validate.check_n_states(n_states)
+        act = number_within(source) if action is None else validate.as_indices(action, "action")
+        validate.check_edge_indices(source, act, target, n_states)
         weight = np.ones(source.size) if prob is None else as_floats(prob, "prob")
-        validate.edge_probabilities(weight, source.size, limit=np.inf if normalise else 1.0)
+        validate.check_probabilities(weight, source.size, limit=np.inf if normalise else 1.0)
         uncertain = np.flatnonzero(weight != 1.0)
         if action is None and uncertain.size:
             edge = int(uncertain[0])
@@ -333,7 +333,7 @@ def _edge_rows(features: FeatureInput, edges: _EdgeList, name: str) -> FeatureMa
     """Read features given as one row an edge, so that messages count the edges as the caller does."""
     matrix = as_features(features, name)
     remedy = "Give one row an edge, in the order of src and dst."
-    validate.feature_rows(matrix, edges.src.size, name, lambda row: f"edge {row}", remedy=remedy)
+    validate.check_feature_rows(matrix, edges.src.size, name, lambda row: f"edge {row}", remedy=remedy)
     return matrix
 
 

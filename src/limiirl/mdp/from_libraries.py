@@ -70,14 +70,14 @@ def from_gymnasium(
         )
     moves = _Moves.read(core.P)
     space = getattr(core, "observation_space", None)
-    n_states = validate.state_count(getattr(space, "n", moves.n_states))
-    validate.edge_indices(moves.src, moves.act, moves.dst, n_states)
+    n_states = validate.check_n_states(getattr(space, "n", moves.n_states))
+    validate.check_edge_indices(moves.src, moves.act, moves.dst, n_states)
     if p0 is None:
         p0 = getattr(core, "initial_state_distrib", None)
-    start = None if p0 is None else validate.start_distribution(p0, n_states)
+    start = None if p0 is None else validate.check_p0(p0, n_states)
     if terminal is None:
         terminal = moves.terminal(n_states, start)
-    merged = moves.merged()
+    merged = moves.merge()
     return cls.from_edges(
         merged.src,
         merged.dst,
@@ -133,7 +133,7 @@ class _Moves(NamedTuple):
     def n_states(self) -> int:
         return 1 + max(int(self.src.max(initial=-1)), int(self.dst.max(initial=-1)))
 
-    def merged(self) -> _Moves:
+    def merge(self) -> _Moves:
         """Return the same moves with the probabilities of equal outcomes added up."""
         triples = np.stack([self.src, self.act, self.dst], axis=1)
         unique, which = np.unique(triples, axis=0, return_inverse=True)

@@ -165,24 +165,24 @@ class MDP:
 
     def __post_init__(self) -> None:
         """Check every rule once and take private, read-only copies."""
-        n_states = validate.state_count(np.size(self.p0))
-        self._set("p0", validate.start_distribution(self.p0, n_states))
-        self._set("gamma", validate.discount(self.gamma))
-        self._set("terminal", validate.terminal_mask(self.terminal, n_states))
-        src, act, dst = (validate.indices(getattr(self, name), name) for name in ("src", "act", "dst"))
-        validate.edge_indices(src, act, dst, n_states)
+        n_states = validate.check_n_states(np.size(self.p0))
+        self._set("p0", validate.check_p0(self.p0, n_states))
+        self._set("gamma", validate.check_gamma(self.gamma))
+        self._set("terminal", validate.as_terminal_mask(self.terminal, n_states))
+        src, act, dst = (validate.as_indices(getattr(self, name), name) for name in ("src", "act", "dst"))
+        validate.check_edge_indices(src, act, dst, n_states)
         for name, values in (("src", src), ("act", act), ("dst", dst)):
             self._set(name, values.astype(np.int32))
         prob = feature_rules.as_floats(self.prob, "prob")
-        validate.canonical_edges(self.src, self.act, self.dst, prob, self.terminal)
+        validate.check_canonical_edges(self.src, self.act, self.dst, prob, self.terminal)
         # Rounding in a caller's division may leave 1 + 1e-16, which would make a log-probability positive.
         self._set("prob", np.minimum(prob, 1.0))
         self._set_features()
         if self.state_names is not None:
-            self._set("state_names", validate.names(self.state_names, n_states, "state_names", "state"))
+            self._set("state_names", validate.check_names(self.state_names, n_states, "state_names", "state"))
 
     def _set(self, name: str, value: Any) -> None:
-        if isinstance(value, np.ndarray) and not feature_rules.frozen(value):
+        if isinstance(value, np.ndarray) and not feature_rules.is_frozen(value):
             value = _frozen(np.array(value, order="C"))
         object.__setattr__(self, name, value)
 
@@ -203,7 +203,7 @@ class MDP:
             if given is None:
                 continue
             matrix = feature_rules.as_features(given, name)
-            validate.feature_rows(matrix, count, name, place)
+            validate.check_feature_rows(matrix, count, name, place)
             object.__setattr__(self, name, feature_rules.freeze(matrix))
         if self.n_features == 0:
             raise InvalidMDP(
@@ -213,7 +213,7 @@ class MDP:
             )
         widths = {kind: feature_rules.width(getattr(self, f"{kind}_features")) for kind in feature_rules.KINDS}
         chosen = self.feature_names or sum((feature_rules.default_names(*item) for item in widths.items()), ())
-        self._set("feature_names", validate.names(chosen, self.n_features, "feature_names", "feature"))
+        self._set("feature_names", validate.check_names(chosen, self.n_features, "feature_names", "feature"))
 
     @cached_property
     def n_states(self) -> int:

@@ -19,7 +19,7 @@ TOLERANCE = 1e-8
 LARGEST_INDEX = int(np.iinfo(np.int32).max)
 
 
-def indices(values: ArrayLike, name: str) -> NDArray[np.int64]:
+def as_indices(values: ArrayLike, name: str) -> NDArray[np.int64]:
     """Return a one-dimensional array of integers; anything else is an error (an empty list is an empty array)."""
     array = np.asarray(values)
     if array.ndim != 1:
@@ -37,7 +37,7 @@ def indices(values: ArrayLike, name: str) -> NDArray[np.int64]:
     return array.astype(np.int64, copy=False)
 
 
-def discount(gamma: Any) -> float:
+def check_gamma(gamma: Any) -> float:
     """Return the discount as a float in (0, 1]."""
     try:
         value = float(gamma)
@@ -52,7 +52,7 @@ def discount(gamma: Any) -> float:
     return value
 
 
-def start_distribution(p0: ArrayLike, n_states: int) -> FloatArray:
+def check_p0(p0: ArrayLike, n_states: int) -> FloatArray:
     """Return the start distribution (S,) after checking its length, signs and sum."""
     array = as_floats(p0, "p0")
     if array.shape != (n_states,):
@@ -82,12 +82,12 @@ def start_distribution(p0: ArrayLike, n_states: int) -> FloatArray:
     return array
 
 
-def terminal_mask(terminal: ArrayLike, n_states: int) -> BoolArray:
+def as_terminal_mask(terminal: ArrayLike, n_states: int) -> BoolArray:
     """Return a boolean mask (S,) from a mask or from an array of state indices.
 
     Examples
     --------
-    >>> terminal_mask([2], 3)
+    >>> as_terminal_mask([2], 3)
     array([False, False,  True])
     """
     array = np.asarray(terminal)
@@ -100,7 +100,7 @@ def terminal_mask(terminal: ArrayLike, n_states: int) -> BoolArray:
                 value=array.shape,
             )
         return array
-    chosen = indices(array, "terminal")
+    chosen = as_indices(array, "terminal")
     outside = np.flatnonzero((chosen < 0) | (chosen >= n_states))
     if outside.size:
         raise InvalidMDP(
@@ -125,7 +125,7 @@ def terminal_mask(terminal: ArrayLike, n_states: int) -> BoolArray:
     return mask
 
 
-def state_count(n_states: int) -> int:
+def check_n_states(n_states: int) -> int:
     """Return the number of states after checking that there are some and that they fit the index type."""
     if not isinstance(n_states, int | np.integer) or isinstance(n_states, bool):
         raise InvalidMDP(
@@ -142,7 +142,9 @@ def state_count(n_states: int) -> int:
     return int(n_states)
 
 
-def edge_indices(src: NDArray[np.integer], act: NDArray[np.integer], dst: NDArray[np.integer], n_states: int) -> None:
+def check_edge_indices(
+    src: NDArray[np.integer], act: NDArray[np.integer], dst: NDArray[np.integer], n_states: int
+) -> None:
     """Check that the columns of an edge list have one length and point at states and actions that can exist."""
     if not src.size == act.size == dst.size:
         raise InvalidMDP(
@@ -164,7 +166,7 @@ def edge_indices(src: NDArray[np.integer], act: NDArray[np.integer], dst: NDArra
             )
 
 
-def edge_probabilities(prob: FloatArray, n_edges: int, *, limit: float = 1.0) -> None:
+def check_probabilities(prob: FloatArray, n_edges: int, *, limit: float = 1.0) -> None:
     """Check that every edge has a probability in [0, limit]."""
     if prob.shape != (n_edges,):
         raise InvalidMDP(
@@ -190,12 +192,12 @@ def probability_message(where: str, value: float) -> str:
     return f"Probabilities must lie in [0, 1]; {where} has {value}. {remedy}"
 
 
-def canonical_edges(
+def check_canonical_edges(
     src: NDArray[np.int32], act: NDArray[np.int32], dst: NDArray[np.int32], prob: FloatArray, terminal: BoolArray
 ) -> None:
     """Check the canonical edge arrays of an MDP: ranges, order, sums over (s, a), and the states without an edge."""
-    edge_indices(src, act, dst, terminal.size)
-    edge_probabilities(prob, src.size)
+    check_edge_indices(src, act, dst, terminal.size)
+    check_probabilities(prob, src.size)
     same = (src[1:] == src[:-1]) & (act[1:] == act[:-1]) & (dst[1:] == dst[:-1])
     wrong = np.flatnonzero(descents(src, act, dst) | same)
     if wrong.size:
@@ -214,7 +216,7 @@ def canonical_edges(
             value=0.0,
             index=int(zero[0]),
         )
-    row_sums(src, act, prob)
+    check_row_sums(src, act, prob)
     leaving = np.flatnonzero(terminal[src])
     if leaving.size:
         edge = int(leaving[0])
@@ -235,7 +237,7 @@ def canonical_edges(
         )
 
 
-def row_sums(src: NDArray[np.integer], act: NDArray[np.integer], prob: FloatArray) -> None:
+def check_row_sums(src: NDArray[np.integer], act: NDArray[np.integer], prob: FloatArray) -> None:
     """Check that the probabilities of each (s, a) pair of the sorted edges sum to one."""
     pair = pair_index(src, act)
     sums = np.bincount(pair, weights=prob)
@@ -251,7 +253,7 @@ def row_sums(src: NDArray[np.integer], act: NDArray[np.integer], prob: FloatArra
         )
 
 
-def feature_rows(
+def check_feature_rows(
     features: FeatureMatrix,
     rows: int,
     name: str,
@@ -286,7 +288,7 @@ def as_tuple(values: Iterable[str] | None, name: str) -> tuple[str, ...]:
     return () if values is None else tuple(values)
 
 
-def names(values: Iterable[str], count: int, name: str, unit: str) -> tuple[str, ...]:
+def check_names(values: Iterable[str], count: int, name: str, unit: str) -> tuple[str, ...]:
     """Return a tuple of `count` strings."""
     result = as_tuple(values, name)
     if len(result) != count:

@@ -96,7 +96,7 @@ def geometric_weights(n_intents: int, p: float) -> FloatArray:
     return np.asarray(shares / shares.sum())
 
 
-def share_out(n: int, ensemble: RewardEnsemble, weights: ArrayLike | None) -> IntArray:
+def allocate_demonstrations(n: int, ensemble: RewardEnsemble, weights: ArrayLike | None) -> IntArray:
     """Return how many of n demonstrations each of K intents gets (K,): by the ensemble's shares, or by given ones.
 
     Given shares leave no intent without a demonstration.
@@ -104,7 +104,7 @@ def share_out(n: int, ensemble: RewardEnsemble, weights: ArrayLike | None) -> In
     Examples
     --------
     >>> truth = RewardEnsemble([0.5, 0.5], [[0.0], [-1.0]])
-    >>> share_out(9, truth, None), share_out(9, truth, [1.0, 0.0])
+    >>> allocate_demonstrations(9, truth, None), allocate_demonstrations(9, truth, [1.0, 0.0])
     (array([5, 4]), array([8, 1]))
     """
     if weights is None:
@@ -337,7 +337,7 @@ class IntentWorld(ABC):
         """
         check_count(n, "n", remedy="Draw at least one demonstration.")
         check_count(max_length, "max_length", remedy="A demonstration has at least one state.")
-        counts = share_out(n, self.ensemble, weights)
+        counts = allocate_demonstrations(n, self.ensemble, weights)
         rng = sampling_generator(self.seed, seed, 1)
         return sample_intents(self.mdp, self.policies(policy, beta), counts, rng, max_length)
 

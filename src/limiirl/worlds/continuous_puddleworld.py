@@ -121,9 +121,9 @@ class GaussianPolicy:
         >>> policy.act(np.array([3.0, 3.0]), np.array([1.0, -2.0])).round(3).tolist()
         [0.316, -0.632]
         """
-        return self.disturbed(self.mean(self.features(positions)), noise)
+        return self.add_noise(self.mean(self.features(positions)), noise)
 
-    def disturbed(self, means: FloatArray, noise: FloatArray) -> FloatArray:
+    def add_noise(self, means: FloatArray, noise: FloatArray) -> FloatArray:
         """Return actions (..., b) from their means and standard normal noise."""
         return np.asarray(means + np.sqrt(self.variance) * noise)
 
@@ -185,12 +185,12 @@ def check_kind(kind: object) -> str:
     return kind
 
 
-def moved(positions: FloatArray, actions: FloatArray) -> FloatArray:
+def move(positions: FloatArray, actions: FloatArray) -> FloatArray:
     """Return positions (..., 2) after actions (..., 2), of which each component counts from -1 to 1; walls stop.
 
     Examples
     --------
-    >>> moved(np.array([0.0, 4.5]), np.array([0.25, -3.0])).tolist()
+    >>> move(np.array([0.0, 4.5]), np.array([0.25, -3.0])).tolist()
     [0.25, 3.5]
     """
     steps = np.minimum(np.maximum(actions, -1.0), 1.0)  # np.clip takes twice as long on few numbers
@@ -208,14 +208,14 @@ def distance(positions: FloatArray) -> FloatArray:
     return np.maximum(np.hypot(positions[..., 0] - GOAL[0], positions[..., 1] - GOAL[1]) - RADIUS, 0.0)
 
 
-def arrived(positions: FloatArray) -> NDArray[np.bool_]:
+def reached_goal(positions: FloatArray) -> NDArray[np.bool_]:
     """Return whether positions (..., 2) lie in the goal, without its rim.
 
     Clipped steps lead exactly onto the rim, at (8, 4.5). A released walk that comes there goes on.
 
     Examples
     --------
-    >>> arrived(np.array([[8.0, 4.5], [8.0, 4.5001], [8.001, 4.5]])).tolist()
+    >>> reached_goal(np.array([[8.0, 4.5], [8.0, 4.5001], [8.001, 4.5]])).tolist()
     [False, False, True]
     """
     return np.asarray(np.hypot(positions[..., 0] - GOAL[0], positions[..., 1] - GOAL[1]) < RADIUS)
@@ -237,7 +237,7 @@ def in_puddle(positions: FloatArray, kind: str) -> NDArray[np.bool_]:
         inside = inside | (positions[..., 1] < SIZE / 2)
     elif kind == "down":
         inside = inside | (positions[..., 1] > SIZE / 2)
-    return np.asarray(inside & ~arrived(positions))
+    return np.asarray(inside & ~reached_goal(positions))
 
 
 def reward_features(positions: FloatArray, kind: str) -> FloatArray:
@@ -250,7 +250,7 @@ def reward_features(positions: FloatArray, kind: str) -> FloatArray:
     >>> reward_features(np.array([[1.0, 1.0], [4.5, 4.5], [8.5, 4.5]]), "center").tolist()
     [[-1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    goal, wet = arrived(positions), in_puddle(positions, kind)
+    goal, wet = reached_goal(positions), in_puddle(positions, kind)
     return np.stack([np.where(goal | wet, 0.0, -1.0), np.where(wet, -1.0, 0.0), np.where(goal, 1.0, 0.0)], axis=-1)
 
 
@@ -276,29 +276,29 @@ def walk(policy: GaussianPolicy, kind: str, noise: FloatArray) -> Walks:
         live[:, t], here = going, positions[:, t]
         x[:, t] = policy.features(here)
         means[:, t] = policy.mean(x[:, t])
-        there = np.where(going[:, None], moved(here, policy.disturbed(means[:, t], noise[:, t])), here)
+        there = np.where(going[:, None], move(here, policy.add_noise(means[:, t], noise[:, t])), here)
         positions[:, t + 1] = there
-        going = ~arrived(there)
+        going = ~reached_goal(there)
         if not going.any():
             positions[:, t + 2 :] = there[:, None]
             break
     chosen = live[..., None]
-    actions = policy.disturbed(means, noise) * chosen
+    actions = policy.add_noise(means, noise) * chosen
     return Walks(positions, x * chosen, actions, reward_features(positions[:, 1:], kind), live)
 
 
-def traced(actions: FloatArray, live: NDArray[np.bool_]) -> FloatArray:
+def trace_positions(actions: FloatArray, live: NDArray[np.bool_]) -> FloatArray:
     """Return positions (n, H + 1, 2) of walks of which only actions (n, H, 2) and live steps (n, H) were recorded.
 
     Examples
     --------
-    >>> traced(np.array([[[1.0, 4.0], [0.5, 0.0], [9.0, 9.0]]]), np.array([[True, True, False]])).tolist()
+    >>> trace_positions(np.array([[[1.0, 4.0], [0.5, 0.0], [9.0, 9.0]]]), np.array([[True, True, False]])).tolist()
     [[[0.0, 4.5], [1.0, 5.5], [1.5, 5.5], [1.5, 5.5]]]
     """
     positions = np.tile(np.array(START), (len(actions), actions.shape[1] + 1, 1))
     for t in range(actions.shape[1]):
         here = positions[:, t]
-        positions[:, t + 1] = np.where(live[:, t, None], moved(here, actions[:, t]), here)
+        positions[:, t + 1] = np.where(live[:, t, None], move(here, actions[:, t]), here)
     return positions
 
 
@@ -413,13 +413,13 @@ def attempt(kind: str, gamma: float, rng: np.random.Generator) -> tuple[Gaussian
     for _ in range(ITERATIONS):
         policy = GaussianPolicy(weights)
         walks = walk(policy, kind, rng.standard_normal((EPISODES, HORIZON, 2)))
-        slope = gradient(scores_of(policy, walks), shaped(paid_to(kind, walks), walks, gamma))
+        slope = gradient(score_functions(policy, walks), shape_rewards(step_rewards(kind, walks), walks, gamma))
         weights = weights + adam.step(slope).reshape(weights.shape)
     # The released code makes no step after the last walks, and so the policy is the one that they are of.
-    return policy, float(np.mean(np.sum(paid_to(kind, walks), axis=1)))
+    return policy, float(np.mean(np.sum(step_rewards(kind, walks), axis=1)))
 
 
-def scores_of(policy: GaussianPolicy, walks: Walks) -> FloatArray:
+def score_functions(policy: GaussianPolicy, walks: Walks) -> FloatArray:
     """Return (n, T, p b): the gradients of log pi, for the T steps after which nobody chooses any more."""
     T = _longest(walks)
     x, a, live = walks.policy_features[:, :T], walks.actions[:, :T], walks.live[:, :T]
@@ -427,13 +427,13 @@ def scores_of(policy: GaussianPolicy, walks: Walks) -> FloatArray:
     return np.asarray((x[..., :, None] * surprise[..., None, :]).reshape(len(x), T, -1))
 
 
-def paid_to(kind: str, walks: Walks) -> FloatArray:
+def step_rewards(kind: str, walks: Walks) -> FloatArray:
     """Return (n, T): the rewards of the steps up to the arrival."""
     T = _longest(walks)
     return np.asarray(walks.reward_features[:, :T] @ np.array(KINDS[kind]) * walks.live[:, :T])
 
 
-def shaped(paid: FloatArray, walks: Walks, gamma: float) -> FloatArray:
+def shape_rewards(paid: FloatArray, walks: Walks, gamma: float) -> FloatArray:
     """Return (n, T): discounted rewards, with what coming nearer to the goal adds."""
     T = paid.shape[1]
     far = SHAPING * distance(walks.positions[:, : T + 1])

@@ -21,9 +21,9 @@ from limiirl.worlds.continuous_puddleworld import (
     KINDS,
     SIZE,
     START,
-    arrived,
     check_kind,
-    moved,
+    move,
+    reached_goal,
     reward_features,
 )
 
@@ -92,7 +92,7 @@ class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
 
     def step(self, action: ArrayLike) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
         """Take a step; in the goal, the agent stays where it is for nothing."""
-        here = self._placed("step came first")
+        here = self._current_position("step came first")
         wish = np.asarray(action, dtype=np.float64)
         if wish.shape != (2,) or not np.all(np.isfinite(wish)):
             raise InvalidParameter(
@@ -100,18 +100,18 @@ class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
                 parameter="action",
                 value=action,
             )
-        ended = bool(arrived(here))
+        ended = bool(reached_goal(here))
         if not ended:
-            self._position = here = moved(here, wish)
+            self._position = here = move(here, wish)
         features = reward_features(here, self.kind)
         reward = 0.0 if ended else float(features @ np.array(KINDS[self.kind]))
-        return here.copy(), reward, bool(arrived(here)), False, {"reward_features": features}
+        return here.copy(), reward, bool(reached_goal(here)), False, {"reward_features": features}
 
     def render(self) -> Any:
         """Return an array (height, width, 3) of uint8, or None without a mode."""
         if self.render_mode is None:
             return None
-        return self._picture.frame(self._placed("there is no agent to draw"))
+        return self._picture.frame(self._current_position("there is no agent to draw"))
 
     @cached_property
     def _picture(self) -> "WalkerPicture":
@@ -119,7 +119,7 @@ class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
 
         return WalkerPicture()
 
-    def _placed(self, instead: str) -> FloatArray:
+    def _current_position(self, instead: str) -> FloatArray:
         if self._position is None:
             raise gymnasium.error.ResetNeeded(f"An episode begins with reset; {instead}. Call env.reset().")
         return self._position
@@ -138,7 +138,7 @@ def text_with_agent(world: Any, state: int) -> str:
      S 1[1]G
      S 1 1 G
     """
-    place = place_of(world, state)
+    place = locate_state(world, state)
     if place is None:
         return f"{world}\nagent in state {state}"
     row, column = place
@@ -151,13 +151,13 @@ def text_with_agent(world: Any, state: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def place_of(world: Any, state: int) -> tuple[int, int] | None:
+def locate_state(world: Any, state: int) -> tuple[int, int] | None:
     """Return row and column of a state: its cell in a grid, or its rank in its layer and the layer; else None.
 
     Examples
     --------
     >>> from limiirl.worlds import ElementWorld, SyntheticWorld
-    >>> place_of(ElementWorld(), 13), place_of(SyntheticWorld(n_states=7, horizon=2), 4)
+    >>> locate_state(ElementWorld(), 13), locate_state(SyntheticWorld(n_states=7, horizon=2), 4)
     ((2, 1), (1, 1))
     """
     if hasattr(world, "cell"):

@@ -26,7 +26,7 @@ from limiirl._typing import FloatArray
 from limiirl.demos import Agents, Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.worlds.continuous_puddleworld import GOAL as CONTINUOUS_GOAL
-from limiirl.worlds.continuous_puddleworld import PUDDLE, RADIUS, SIZE, traced
+from limiirl.worlds.continuous_puddleworld import PUDDLE, RADIUS, SIZE, trace_positions
 from limiirl.worlds.continuous_puddleworld import START as CONTINUOUS_START
 from limiirl.worlds.roadgrid import ROAD_CLASSES
 
@@ -87,11 +87,11 @@ def draw_world(
         below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 3}
         place: dict[str, Any] = beside if theta is None else below  # a colour bar stands beside
         names = [str(handle.get_label()) for handle in handles]
-        picture.ax.legend(handles, names, frameon=False, labelcolor=ink(), **place)
+        picture.ax.legend(handles, names, frameon=False, labelcolor=text_colour(), **place)
     return picture.ax
 
 
-def ink() -> str:
+def text_colour() -> str:
     """Return the colour of what stands outside of the cells: that of a style, where one sets the colour of text."""
     chosen = str(mpl.rcParams["text.color"])
     return NEUTRAL if chosen == mpl.rcParamsDefault["text.color"] else chosen
@@ -102,18 +102,18 @@ def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
     if ax is None:
         _, ax = plt.subplots(figsize=(width, height), layout="constrained", facecolor="none")
         ax.set_facecolor("none")
-    ax.tick_params(length=0, colors=ink())
+    ax.tick_params(length=0, colors=text_colour())
     ax.spines[:].set_visible(False)
     for text in (ax.title, ax.xaxis.label, ax.yaxis.label):
-        text.set_color(ink())
+        text.set_color(text_colour())
     return ax
 
 
 def colour_bar(ax: Axes, mappable: Any) -> None:
     """Add the scale of rewards."""
     bar = ax.figure.colorbar(mappable, ax=ax, shrink=0.8)
-    bar.set_label("reward", color=ink())
-    bar.ax.tick_params(colors=ink())
+    bar.set_label("reward", color=text_colour())
+    bar.ax.tick_params(colors=text_colour())
     bar.outline.set_visible(False)
 
 
@@ -130,7 +130,7 @@ def reward_map(*, faded: bool) -> Colormap:
     return ListedColormap(1.0 - share * (1.0 - scale(np.linspace(0.0, 1.0, 256))[:, :3]))
 
 
-def legible_on(colour: Any) -> str:
+def contrasting_text_colour(colour: Any) -> str:
     """Return the colour of a text on this background."""
     return LIGHT if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) < 0.45 else DARK
 
@@ -178,7 +178,7 @@ def _draw_walks(picture: WorldFigure, demos: Demonstrations, intents: NDArray[An
         pieces: list[FloatArray] = []
         for i in np.flatnonzero(groups == intent):
             walk = picture.places[demos.states[demos.offsets[i] : demos.offsets[i + 1]]] + shifts[i]
-            pieces += _unwrapped(walk, picture.period)
+            pieces += _split_at_wrap(walk, picture.period)
         lines = LineCollection(pieces, colors=colour, linewidths=1.3, alpha=alpha, capstyle="round", joinstyle="round")
         lines.set_label(name)
         picture.ax.add_collection(lines, autolim=False)
@@ -186,7 +186,7 @@ def _draw_walks(picture: WorldFigure, demos: Demonstrations, intents: NDArray[An
     return handles
 
 
-def _unwrapped(walk: FloatArray, period: int | None) -> list[FloatArray]:
+def _split_at_wrap(walk: FloatArray, period: int | None) -> list[FloatArray]:
     """Cut a walk where it wraps around: it leaves the picture on one side and comes in again on the other."""
     if period is None:
         return [walk]
@@ -255,7 +255,7 @@ def draw_grid(world: "GridWorld", rewards: FloatArray | None, ax: Axes | None, *
     colours_of_cells = mesh.to_rgba(np.asarray(mesh.get_array()).reshape(world.shape))
     for (row, column), sign in np.ndenumerate(world.signs):
         style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9, "alpha": 0.45 if faded else 1.0}
-        colour = legible_on(colours_of_cells[row, column, :3])
+        colour = contrasting_text_colour(colours_of_cells[row, column, :3])
         ax.text(column + 0.5, row + 0.5, sign, color=colour, **style)
     ax.set(
         aspect="equal",
@@ -307,7 +307,7 @@ def draw_layers(world: "SyntheticWorld", rewards: FloatArray | None, ax: Axes | 
     # A pair of states may be joined by several actions: the line is as dark as the mean action makes it likely.
     pairs, inverse = np.unique(np.column_stack([mdp.src, mdp.dst]), axis=0, return_inverse=True)
     likely = np.bincount(inverse.ravel(), weights=mdp.prob) / world.n_actions
-    moves = LineCollection(list(places[pairs]), colors=ink(), linewidths=0.8, zorder=1)
+    moves = LineCollection(list(places[pairs]), colors=text_colour(), linewidths=0.8, zorder=1)
     moves.set_alpha(np.clip(0.3 * likely if faded else 0.9 * likely, 0.03, 0.9).tolist())
     ax.add_collection(moves)
     handles: list[Line2D] = []
@@ -327,7 +327,7 @@ def draw_layers(world: "SyntheticWorld", rewards: FloatArray | None, ax: Axes | 
     # Walks lie between the moves and the discs.
     points.set(sizes=[_DISC**2], edgecolor=DARK, zorder=3)
     for (x, y), sign, colour in zip(places, world.signs, points.to_rgba(np.asarray(points.get_array())), strict=True):
-        ax.text(x, y, sign, ha="center", va="center", fontsize=7, color=legible_on(colour[:3]), zorder=4)
+        ax.text(x, y, sign, ha="center", va="center", fontsize=7, color=contrasting_text_colour(colour[:3]), zorder=4)
     ax.set(
         xlim=(-0.5, world.horizon + 0.5),
         ylim=(tallest - 0.5, -0.5),
@@ -364,7 +364,7 @@ def draw_puddle(ax: Axes | None, agents: Agents | None) -> Axes:
     ax.set_xticks([0, 2, 7, 9])
     ax.set_yticks([0, 2, 4.5, 7, 9], ["0", "2", "4.5", "7", "9"])
     ax.set(xlabel="x", ylabel="y", title="ContinuousPuddleWorld")
-    ax.legend(handles=handles, frameon=False, labelcolor=ink(), loc="center left", bbox_to_anchor=(1.02, 0.5))
+    ax.legend(handles=handles, frameon=False, labelcolor=text_colour(), loc="center left", bbox_to_anchor=(1.02, 0.5))
     return ax
 
 
@@ -388,7 +388,7 @@ def _draw_continuous_walks(ax: Axes, agents: Agents) -> list[Artist]:
     handles: list[Artist] = []
     for i, agent in enumerate(agents):
         colour = INTENTS[i % len(INTENTS)]
-        paths = traced(agent.actions[:_WALKS], agent.live[:_WALKS])
+        paths = trace_positions(agent.actions[:_WALKS], agent.live[:_WALKS])
         # After its arrival a walk stands still, and its line would end in a blot.
         pieces = [path[: steps + 1] for path, steps in zip(paths, agent.live.sum(axis=1), strict=False)]
         alpha = float(np.clip(12.0 / len(pieces), 0.2, 0.9))
