@@ -1,4 +1,4 @@
-"""The house rules as functions from text to faults, so that each can be shown to find one."""
+"""The rules of CONTRIBUTING.md as functions from source text to faults, so that each can be shown to find one."""
 
 import ast
 import re
@@ -16,10 +16,13 @@ _REGISTRY = re.compile(r"index-url|find-links|trusted-host|https?://[\w.-]+/(?:[
 
 
 def long_functions(source: str) -> list[str]:
+    """Functions of more lines than FUNCTION_LINES, docstrings not counted."""
     faults = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if ast.get_docstring(node):
+                lines -= (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
             if lines > FUNCTION_LINES:
                 faults.append(f"line {node.lineno}: {node.name} has {lines} lines, over {FUNCTION_LINES}")
     return faults
@@ -83,6 +86,61 @@ def tests_of(source: str) -> set[str]:
         elif isinstance(node, ast.ClassDef):
             names |= {f"{node.name}::{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)}
     return {name for name in names if name.split("::")[-1].startswith("test")}
+
+
+def classes(source: str) -> list[str]:
+    """The public classes that a module defines at its top."""
+    body = ast.parse(source).body
+    return [node.name for node in body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+
+
+def imports(source: str, modules: set[str]) -> set[str]:
+    """The modules of ours that a module imports anywhere; `from a.b import c` is of a.b.c where that is a module."""
+    targets = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            targets |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            targets |= {name if name in modules else node.module for name in names}
+    return targets & modules
+
+
+def imports_past_faces(module: str, source: str, faces: dict[str, set[str]]) -> list[str]:
+    """Imports from inside another package; `faces` has the public names of each package, by its dotted name.
+
+    Kernels are arrays in, arrays out: their modules are their faces. A package's `validate` has the checks of its own
+    types, which the packages above it use too.
+    """
+    faults = []
+    own = module.split(".")[:2]
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("limiirl."):
+            continue
+        parts = str(node.module).split(".")
+        if parts[:2] == own or parts[1] == "kernels" or parts[1].startswith("_") or parts[1] == "errors":
+            continue
+        if node.module not in faces:
+            faults.append(f"line {node.lineno}: {node.module} is no package; import from limiirl.{parts[1]}")
+            continue
+        hidden = [alias.name for alias in node.names if alias.name not in {*faces[str(node.module)], "validate"}]
+        faults += [f"line {node.lineno}: {node.module} has no {name} in its __init__" for name in hidden]
+    return faults
+
+
+def public_names(source: str) -> set[str]:
+    """The names that a package's __init__ imports, defines, or lists in __all__ or in a table of lazy names."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            names.add(node.value)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
 
 
 def _calls(source: str) -> Iterator[tuple[ast.Call, str]]:

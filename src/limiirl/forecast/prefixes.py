@@ -17,7 +17,7 @@ from limiirl.forecast.validate import log
 from limiirl.mdp import MDP
 
 
-class Continuations(NamedTuple):
+class NextEdges(NamedTuple):
     """What comes next after N beginnings, for each of K intents.
 
     Attributes

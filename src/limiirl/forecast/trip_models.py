@@ -22,7 +22,7 @@ from sklearn.base import clone
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.forecast.prefixes import Continuations, alone, extended, moves, together
+from limiirl.forecast.prefixes import NextEdges, alone, extended, moves, together
 from limiirl.forecast.validate import log
 from limiirl.irl import GoalPathSums, GoalValues, MaxEnt, ObservedPaths, prefix_continuations
 from limiirl.irl import validate as irl_checks
@@ -87,7 +87,7 @@ class GivenEnds:
             found[_passed(demos, goal), j] = -np.inf
         return found
 
-    def onward(self, demos: Demonstrations, goals: IntArray | None = None) -> Continuations:
+    def onward(self, demos: Demonstrations, goals: IntArray | None = None) -> NextEdges:
         """Return what comes next after each of `demos`, on its way to its goal (N,), or to any of `ends`."""
         if goals is None:
             ends = self._known_ends()
@@ -109,7 +109,7 @@ class GivenEnds:
             heads = self._value(self.mdp.dst[edge].astype(np.int64), candidates[part])
             log_move = _part(self._move[edge][:, None] + heads, self._value(last, candidates[part])[owner])
             move += np.sum(given[owner, part] * np.exp(log_move), axis=1)
-        return Continuations(edge, offsets, move, stop)
+        return NextEdges(edge, offsets, move, stop)
 
     def log_scale(self, starts: IntArray, goals: IntArray) -> FloatArray:
         """Return (n, K) what the log-weight of a trip, its rewards and outcomes, lacks to its log-probability."""
@@ -362,7 +362,7 @@ class FreeEnds:
             found[rows] = log_p[rows, None, :] + log(ends).T
         return found
 
-    def onward(self, demos: Demonstrations, goals: IntArray | None = None) -> Continuations:
+    def onward(self, demos: Demonstrations, goals: IntArray | None = None) -> NextEdges:
         """Return what comes next after each of `demos`, on its way to its goal (N,) where that is known."""
         self._check(demos)
         edge, offsets = moves(self.mdp, demos, demos.lengths < self.max_length)
@@ -374,7 +374,7 @@ class FreeEnds:
             log_p, move = both[: len(demos)], _given(both[len(demos) :], both[: len(demos)][owner])
             going = np.zeros_like(stop)
             np.add.at(going, owner, move)
-            return Continuations(edge, offsets, move, np.where(log_p > -np.inf, np.maximum(0.0, 1.0 - going), 0.0))
+            return NextEdges(edge, offsets, move, np.where(log_p > -np.inf, np.maximum(0.0, 1.0 - going), 0.0))
         for goal in np.unique(goals):
             rows = self._on_their_way(demos, goals, int(goal))
             if rows.size == 0:
@@ -390,7 +390,7 @@ class FreeEnds:
             log_p[rows] = log_mass[: rows.size]
             move[some] = _given(log_mass[rows.size : rows.size + some.size], log_p[owner[some]])
             stop[done] = _given(log_mass[rows.size + some.size :], log_p[done])
-        return Continuations(edge, offsets, move, stop)
+        return NextEdges(edge, offsets, move, stop)
 
     def log_scale(self, starts: IntArray, goals: IntArray) -> FloatArray:
         """Return (n, K) what the log-weight of a trip, its rewards and outcomes, lacks to its log-probability."""

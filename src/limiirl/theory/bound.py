@@ -19,8 +19,7 @@ from sklearn.base import clone
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.irl import MaxEnt, make_problem
-from limiirl.irl.validate import demonstrations
+from limiirl.irl import MaxEnt, make_problem, validate
 from limiirl.mdp import MDP
 from limiirl.mixture import REWARDS, assign, kmeans, model
 
@@ -262,7 +261,7 @@ def realised_epsilon(
     """
     if not isinstance(reward_init, str) or reward_init not in REWARDS:
         raise InvalidParameter(f"reward_init must be one of {', '.join(REWARDS)}; it is {reward_init!r}.")
-    numbers = check_labels(clusters, demonstrations(demos), "clusters")
+    numbers = check_labels(clusters, validate.demonstrations(demos), "clusters")
     prepared = make_problem(clone(model(MaxEnt() if irl is None else irl)), mdp, demos)
     U = np.eye(int(numbers.max()) + 1)[numbers]
     thetas = REWARDS[reward_init](prepared, U)

@@ -21,9 +21,7 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.irl import MaxEnt
-from limiirl.irl.validate import demonstrations
-from limiirl.irl.validate import mdp as check_mdp
+from limiirl.irl import MaxEnt, validate
 from limiirl.mdp import MDP
 from limiirl.theory.bound import Bound, aligned, check_labels, inter_cluster_margin, kmeans_clusters, realised_epsilon
 from limiirl.theory.estimates import all_clouds, demonstrated_clouds, sweep
@@ -250,8 +248,8 @@ def separation(
     Its quantities over all trajectories: zeta 0, delta 0,
       margin_between 4.5, margin_within inf, r up to 0, log Q_all / Q_k up to 1.1.
     """
-    check_mdp(mdp)
-    numbers = check_labels(labels, demonstrations(demos))
+    validate.mdp(mdp)
+    numbers = check_labels(labels, validate.demonstrations(demos))
     names = np.unique(np.array(np.asarray(labels).tolist()))  # plain types, also of a table's column
     F = demos.features(mdp)
     if clusters is None:
