@@ -38,11 +38,6 @@ class ExactScores:
     The score of unit i under intent k is F_i - sum_s n_i(s) E_k[F | s], n_i(s) its demonstrations that start in s; in a
     model that is not conditioned on the start, there is one s for all. E_k[F | s] is then a central difference of
     log Z(s), which the engine gives for all s at once.
-
-    Parameters
-    ----------
-    prepared : PreparedRows
-    thetas : (K, d)
     """
 
     def __init__(self, prepared: PreparedRows, thetas: FloatArray) -> None:

@@ -10,7 +10,7 @@ from scipy.special import comb
 
 import limiirl as ll
 from limiirl.errors import InvalidDemos, InvalidParameter, LimiirlError
-from limiirl.mixture.selection.cross_validation import SelectionProblem, agreement, whole_numbers
+from limiirl.mixture.selection.cross_validation import RESAMPLE, RefitTask, SelectionProblem, agreement, whole_numbers
 from limiirl.mixture.selection.recommend import (
     SelectionRow,
     compare_held_out,
@@ -172,7 +172,7 @@ def test_stability_counts_a_group_once():
     random = mixture(init="random", max_iter=0)
     found = select((2,), demos, groups=groups, mixture=random, folds=0)
     problem = SelectionProblem.of(random, mdp, demos, groups, 0)
-    fits = [problem.fit_resample(2, i, problem.resample(i)) for i in range(3)]
+    fits = [problem.fit(RefitTask(2, RESAMPLE, i), problem.resample(i)) for i in range(3)]
     assert all(len(fit.groups_) == 5 for fit in fits)  # 80 % of seven
     each = [fit.predict(demos, groups) for fit in fits]
     assert found.rows[1].stability == agreement([labels[19:] for labels in each])

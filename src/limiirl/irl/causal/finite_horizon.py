@@ -76,6 +76,7 @@ class FiniteHorizonSolver:
             r_state, r_pair = self.choices.rewards(thetas[columns])
             V = np.empty((self.max_length, *r_state.shape))
             log_choice = np.empty((moves.pair.size, r_state.shape[1]))
+            # Soft Bellman backups from the last step to the first: Ziebart (2010), equations (9.1) to (9.3).
             plan(self.choices.graph, r_state, r_pair, self.beta, self.stop, moves, V, log_choice)
             found.log_choice[:, columns] = log_choice
             found.keep(_Portion(columns, r_pair, V, np.empty((0, 0))))
@@ -84,6 +85,7 @@ class FiniteHorizonSolver:
     def reverse(self, part: _Portion, moves: Moves, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the derivatives by rewards of states (S, K) and pairs (P, K) of weighted log-probabilities."""
         node, pair = np.zeros(part.V.shape[1:]), np.zeros(part.reward.shape)
+        # Expected occupancy of states and pairs, forwards in time: Ziebart (2010), algorithm 9.3.
         plan_back(self.choices.graph, part.reward, self.beta, self.stop, moves, part.V, weight, node, pair)
         return node, pair
 

@@ -154,12 +154,7 @@ class _GpuStationarySolver(StationarySolver):
 
 
 class GpuSoftBellmanSolver(_GpuStationarySolver, SoftBellmanSolver):
-    """`SoftBellmanSolver` on a device: sweeps instead of Newton's method.
-
-    Parameters
-    ----------
-    device : Device
-    """
+    """`SoftBellmanSolver` on a device: sweeps instead of Newton's method."""
 
     _rule = "soft"
 
@@ -177,10 +172,6 @@ class GpuHardBellmanSolver(_GpuStationarySolver, HardBellmanSolver):
 
     Its sweeps are monotone in every bit, rounding included, so that values come to rest to the last bit of the largest.
     That is near enough to the solution to find the CPU's ties.
-
-    Parameters
-    ----------
-    device : Device
     """
 
     _rule = "best"
@@ -298,12 +289,7 @@ class GpuFiniteHorizonSolver(FiniteHorizonSolver):
 
 
 class GpuSoftmaxAverageSolver(SoftmaxAverageSolver):
-    """`SoftmaxAverageSolver` on a device; attributes as of `GpuFiniteHorizonSolver`.
-
-    Parameters
-    ----------
-    device : Device
-    """
+    """`SoftmaxAverageSolver` on a device; attributes as of `GpuFiniteHorizonSolver`."""
 
     @faults()
     def __init__(self, choices: StateActions, beta: float, n_backups: int, device: Device) -> None:

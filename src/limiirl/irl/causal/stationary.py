@@ -240,6 +240,7 @@ class StationaryPolicies:
         pull, right = np.empty(values.pi.shape), np.empty(values.norm.shape)
         pull_of_moves(choices.graph.pair_ptr, self._moves, weight, self._engine.beta, values.pi, pull)
         look_back(choices.graph, pull, right)
+        # mu is the discounted state occupancy of Ziebart (2010), algorithm 9.3, started with the weights on decisions.
         mu = solve(choices, values.omega, right, transposed=True, factors=values.factors)
         return choices.features(mu, pull + values.omega * mu[choices.mdp.pair_state])
 
@@ -333,6 +334,7 @@ class SoftBellmanSolver(StationarySolver):
         return int(pi.shape[1]) - 1
 
     def _backup(self, r_state: FloatArray, r_pair: FloatArray, V: FloatArray) -> BellmanValues:
+        # Ziebart (2010), equations (9.1) to (9.3): Q = r + gamma E[V], norm = softmax_a Q, pi = exp beta (Q - norm).
         Q, norm, pi = np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape)
         look_ahead(self.choices.graph, r_pair, V, Q)
         soften(self.choices.graph.pair_ptr, Q, self.beta, False, norm, pi)

@@ -69,13 +69,7 @@ def make_ancestor_paths(device: Device, plan: Plan, pairs: IntArray, start: IntA
 
 
 class AncestorPathCache:
-    """The legs of the pairs that were asked for lately.
-
-    Parameters
-    ----------
-    device : Device
-    plan : Plan
-    """
+    """The legs of the pairs that were asked for lately."""
 
     def __init__(self, device: Device, plan: Plan) -> None:
         self._device, self._plan = device, plan

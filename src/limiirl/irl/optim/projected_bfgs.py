@@ -219,16 +219,7 @@ _FULL = 5
 
 
 class BFGSSearch(NewtonSearch):
-    """One of K problems on its way.
-
-    Parameters
-    ----------
-    curvature : BFGSMatrix
-    domain : CuttingPlanes or None
-        What is known of where values are finite; it learns from those that are not.
-    theta, value, gradient : (d,), float, (d,)
-        The start.
-    """
+    """One of K problems on its way."""
 
     def __init__(
         self, curvature: BFGSMatrix, domain: CuttingPlanes | None, theta: FloatArray, value: float, gradient: FloatArray

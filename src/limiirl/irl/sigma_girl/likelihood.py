@@ -9,7 +9,7 @@ It does not depend on the length of omega, and is not convex. The covariance of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -27,21 +27,6 @@ if TYPE_CHECKING:
     from limiirl.irl.sigma_girl.model import SigmaGIRL
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
-
-
-class Profile(Protocol):
-    """The profile likelihoods of M agents."""
-
-    log_det: FloatArray
-    """(M,): log det(2 pi Sigma), which no omega changes."""
-
-    def values(self, omegas: FloatArray) -> FloatArray:
-        """Return obj (M, K) at omegas (K, q), none of them zero."""
-        ...
-
-    def gradients(self, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return obj (M,) and its gradients (M, q) at omega (q,)."""
-        ...
 
 
 class DiagonalProfile:
@@ -137,15 +122,7 @@ _ON_SIMPLEX = 1e-9
 
 
 class SigmaProblem(FitProblem):
-    """Units of agents under a Sigma-GIRL model.
-
-    Parameters
-    ----------
-    model : SigmaGIRL
-    agents : Agents
-    units : Groups
-        Each agent by itself, or groups that share an intent.
-    """
+    """Units of agents under a Sigma-GIRL model."""
 
     def __init__(self, model: SigmaGIRL, agents: Agents, units: Groups) -> None:
         super().__init__(model, None, agents, units)  # type: ignore[arg-type]
@@ -165,7 +142,7 @@ class SigmaProblem(FitProblem):
                     f"The Jacobians of agent {i} are beyond float64. Rescale its features.", parameter="agents", index=i
                 )
             self.spreads.append(spread(J, i))
-        self.profile: Profile = PROFILES[model.covariance](self.spreads)
+        self.profile = PROFILES[model.covariance](self.spreads)
 
     @property
     def n_parameters(self) -> int:
@@ -229,7 +206,7 @@ class SigmaProblem(FitProblem):
 class _Weighted:
     """Functions of omega for the optimiser: function r is that of column columns[r] of the weights (M, K)."""
 
-    def __init__(self, profile: Profile, weights: FloatArray, columns: IndexArray) -> None:
+    def __init__(self, profile: DiagonalProfile | FullProfile, weights: FloatArray, columns: IndexArray) -> None:
         self.profile, self.weights, self.columns = profile, weights, columns
 
     def evaluate(self, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:

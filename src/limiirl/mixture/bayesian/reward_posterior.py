@@ -239,13 +239,7 @@ _GAIN = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class RewardPosterior:
-    """Gaussian posteriors N(mean_k, root_k root_k') of K intents' normal scores.
-
-    Attributes
-    ----------
-    mean : (K, d)
-    root : (K, d, d)
-    """
+    """Gaussian posteriors N(mean_k, root_k root_k') of K intents' normal scores."""
 
     mean: FloatArray
     root: FloatArray

@@ -130,18 +130,7 @@ _FRESH_STEPS, _STEPS = 20, 2
 
 @dataclass(frozen=True, eq=False)
 class VariationalPosterior:
-    """A variational posterior, intents in falling order of size.
-
-    Attributes
-    ----------
-    U : (G, K)
-        Responsibilities of units.
-    rewards : RewardPosterior
-    log_p : (G, K)
-        Expected log-probabilities.
-    sticks : StickWeights
-    bound : float
-    """
+    """A variational posterior, intents in falling order of size."""
 
     U: FloatArray
     rewards: RewardPosterior
@@ -161,16 +150,7 @@ class VariationalPosterior:
 
 
 class VariationalProblem:
-    """Units under a model, with the priors: makes posteriors and improves them.
-
-    Parameters
-    ----------
-    prepared : FitProblem
-    prior : RewardPrior
-    concentration : float or (shape, rate)
-    points : (G, m)
-        Where units lie, for those who divide an intent.
-    """
+    """Units under a model, with the priors: makes posteriors and improves them."""
 
     def __init__(
         self, prepared: FitProblem, prior: RewardPrior, concentration: Concentration, points: FloatArray

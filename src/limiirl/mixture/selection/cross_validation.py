@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
-from limiirl._typing import FloatArray, IntArray
+from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl._validation import check_count
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter
@@ -34,8 +34,22 @@ RESAMPLED = 0.8
 # Refits end once the objective rises by less than this many nats a unit. They are compared for differences a hundred
 # times as large, and with an intent too many EM creeps on for long, to settle who shares it.
 REFIT_TOL = 1e-5
-# What a seed is for.
-_WHOLE, _FOLDS, _FOLD, _RESAMPLES, _RESAMPLE, _STICKS = range(6)
+WHOLE, FOLD, RESAMPLE = "fit", "fold", "resample"
+# What a seed is for: the fits of a kind, the choice of folds and resamples, and the stick-breaking GMM.
+_SEED_KEYS = {WHOLE: 0, FOLD: 2, RESAMPLE: 4}
+_FOLDS, _RESAMPLES, STICKS = 1, 3, 5
+Tick = Callable[[str], None]
+
+
+class RefitTask(NamedTuple):
+    """One fit: of K intents to all units, to those outside a fold, or to a resample."""
+
+    n_intents: int
+    kind: str
+    number: int = 0
+
+    def __str__(self) -> str:
+        return self.kind if self.kind == WHOLE else f"{self.kind} {self.number + 1}"
 
 
 @dataclass
@@ -149,21 +163,11 @@ class SelectionProblem:
                 value=most,
             )
 
-    def fit(self, n_intents: int) -> IntentMixture:
-        """Return the mixture fitted to all demonstrations."""
-        return self._fitted(n_intents, (_WHOLE, n_intents), None)
-
-    def fit_fold(self, n_intents: int, fold: int, chosen: NDArray[np.bool_]) -> IntentMixture:
-        """Return the mixture fitted to the chosen units (G,), a fold's training data."""
-        return self._fitted(n_intents, (_FOLD, n_intents, fold), chosen)
-
-    def fit_resample(self, n_intents: int, i: int, chosen: NDArray[np.bool_]) -> IntentMixture:
-        """Return the mixture fitted to the chosen units (G,), a resample."""
-        return self._fitted(n_intents, (_RESAMPLE, n_intents, i), chosen)
-
-    def _fitted(self, n_intents: int, key: tuple[int, ...], chosen: NDArray[np.bool_] | None) -> IntentMixture:
+    def fit(self, task: RefitTask, chosen: BoolArray | None = None) -> IntentMixture:
+        """Return the mixture fitted to the chosen units (G,), or to all."""
+        key = (_SEED_KEYS[task.kind], task.n_intents, *(() if chosen is None else (task.number,)))
         mixture: IntentMixture = clone(self.mixture)
-        mixture.set_params(n_intents=n_intents, random_state=self.seed(*key), callback=None, verbose=False)
+        mixture.set_params(n_intents=task.n_intents, random_state=self.seed(*key), callback=None, verbose=False)
         if chosen is None:
             return mixture.fit(self.mdp, self.demos, self.groups)
         if mixture.likelihood_tol is None:
@@ -173,7 +177,7 @@ class SelectionProblem:
             mixture.embedding = np.asarray(mixture.embedding)[members]
         return mixture.fit(self.mdp, *self.part(chosen))
 
-    def part(self, chosen: NDArray[np.bool_]) -> tuple[Demonstrations, NDArray[Any] | None]:
+    def part(self, chosen: BoolArray) -> tuple[Demonstrations, NDArray[Any] | None]:
         """Return the demonstrations of the chosen units (G,), and their groups."""
         members = self.units.broadcast(chosen)
         return self.demos[members], None if self.groups is None else self.groups[members]
@@ -186,7 +190,7 @@ class SelectionProblem:
         found[order] = np.arange(order.size) % n
         return found[blocks]
 
-    def resample(self, i: int) -> NDArray[np.bool_]:
+    def resample(self, i: int) -> BoolArray:
         """Return which units (G,) are in resample i: a share of `RESAMPLED`, without repetition."""
         n = len(self.units)
         found = np.zeros(n, dtype=bool)
@@ -196,10 +200,6 @@ class SelectionProblem:
     def seed(self, *key: int) -> int:
         """Return a seed of its own for each key."""
         return int(np.random.SeedSequence(self.entropy, spawn_key=key).generate_state(1)[0])
-
-    def sticks_seed(self) -> int:
-        """Return the seed of the stick-breaking mixture."""
-        return self.seed(_STICKS)
 
     def _rng(self, *key: int) -> np.random.Generator:
         return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=key))
@@ -244,21 +244,6 @@ def agreement(labels: list[Any]) -> float:
     told = [(a, b) for a, b in combinations(labels, 2) if np.unique(a).size > 1 or np.unique(b).size > 1]
     pairs = [adjusted_rand_score(a, b) for a, b in told]
     return float(np.mean(pairs)) if pairs else float("nan")
-
-
-WHOLE, FOLD, RESAMPLE = "fit", "fold", "resample"
-Tick = Callable[[str], None]
-
-
-class RefitTask(NamedTuple):
-    """One fit: of K intents to all units, to those outside a fold, or to a resample."""
-
-    n_intents: int
-    kind: str
-    number: int = 0
-
-    def __str__(self) -> str:
-        return self.kind if self.kind == WHOLE else f"{self.kind} {self.number + 1}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,13 +299,13 @@ class RefitRunner:
         """Return what a fit finds; what fails on the data is noted."""
         notes = Notes()
         if part.kind == WHOLE:
-            return RefitResult(part, self._whole(part.n_intents, notes), notes)
+            return RefitResult(part, self._whole(part, notes), notes)
         find = self.scores if part.kind == FOLD else self.labels
-        return RefitResult(part, notes.attempt(str(part), partial(find, part.n_intents, part.number)), notes)
+        return RefitResult(part, notes.attempt(str(part), partial(find, part)), notes)
 
-    def _whole(self, n_intents: int, notes: Notes) -> FullFit | None:
+    def _whole(self, task: RefitTask, notes: Notes) -> FullFit | None:
         problem = self.problem
-        fitted = notes.attempt(WHOLE, lambda: problem.fit(n_intents))
+        fitted = notes.attempt(WHOLE, lambda: problem.fit(task))
         if fitted is None:
             return None
         told = tuple(notes.warnings)
@@ -330,18 +315,18 @@ class RefitRunner:
         }
         return FullFit(fitted, criteria, told)
 
-    def scores(self, n_intents: int, fold: int) -> FloatArray:
+    def scores(self, task: RefitTask) -> FloatArray:
         """Return the log-likelihood of each unit of a fold under the mixture fitted without it."""
-        out = self.problem.folds(self.folds) == fold
-        fitted = self.problem.fit_fold(n_intents, fold, ~out)
+        out = self.problem.folds(self.folds) == task.number
+        fitted = self.problem.fit(task, ~out)
         # Both are in the order of the units' names.
         return fitted.score_samples(*self.problem.part(out))
 
-    def labels(self, n_intents: int, i: int) -> IntArray:
-        """Return the intent (G,) of each unit, chosen for resample i or not, under the fit to that resample."""
+    def labels(self, task: RefitTask) -> IntArray:
+        """Return the intent (G,) of each unit, chosen for the resample or not, under the fit to it."""
         problem = self.problem
         _, first = np.unique(problem.units.broadcast(problem.units.names), return_index=True)
-        fitted = problem.fit_resample(n_intents, i, problem.resample(i))
+        fitted = problem.fit(task, problem.resample(task.number))
         return np.asarray(fitted.predict(problem.demos, problem.groups)[first])
 
 

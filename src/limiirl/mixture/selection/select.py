@@ -26,6 +26,7 @@ from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.init import points
 from limiirl.mixture.selection.cross_validation import (
     RESAMPLE,
+    STICKS,
     WHOLE,
     Notes,
     RefitResult,
@@ -308,7 +309,7 @@ def _sticks(problem: SelectionProblem, most: int) -> int | None:
 
     def count() -> int:
         ready = make_problem(problem.mixture.irl, problem.mdp, problem.demos, problem.groups)
-        return stick_breaking(points(problem.mixture.embedding, ready), most, problem.sticks_seed())
+        return stick_breaking(points(problem.mixture.embedding, ready), most, problem.seed(STICKS))
 
     return Notes().attempt("stick-breaking GMM", count)  # a model may have no features to cluster
 
