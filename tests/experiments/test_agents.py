@@ -9,11 +9,13 @@ import pytest
 from limiirl import IntentMixture, RewardEnsemble, SigmaGIRL, metrics
 from limiirl.errors import InvalidParameter
 from limiirl.experiments import problem
+from limiirl.experiments.example import restore
 from limiirl.experiments.problem import handed_out, make_agents, make_problem, with_agents
 from limiirl.experiments.spec import BASE, Spec, parameters
 from limiirl.experiments.studies import STUDIES
-from limiirl.experiments.trial import attempt, make_mixture, restore, run_trial
+from limiirl.experiments.trial import attempt, make_mixture, run_trial
 from limiirl.worlds.continuous_puddleworld import ContinuousPuddleWorld
+from tests.helpers import raises
 
 ELEMENTS = BASE.in_world(n_elements=2).with_(
     n_demos=40, n_test=40, n_intents=2, n_agents=2, model="SigmaGIRL", model_parameters=parameters(gamma=0.99)
@@ -110,7 +112,7 @@ def test_what_cannot_be_recorded_by_agents_is_a_record_that_says_so():
     assert "SigmaGIRL knows no MDP" in attempt((ELEMENTS.with_(n_agents=None), 0)).error
     assert attempt((ELEMENTS.with_(n_agents=15), 0)).error.startswith("InvalidDemos: Agent 1 ")  # has hardly anything
     assert not with_agents(Spec(model="SigmaGIRL"))
-    with pytest.raises(InvalidParameter, match="n_agents must be given: ElementWorld has no agents of its own"):
+    with raises(InvalidParameter, parameter="n_agents"):
         make_agents(ELEMENTS.with_(n_agents=None), 0)
 
 

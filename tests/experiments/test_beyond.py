@@ -20,6 +20,7 @@ from limiirl.experiments.studies import (
     tasks,
 )
 from limiirl.experiments.trial import make_mixture, run_trial
+from tests.helpers import raises
 from tests.oracles.records import made
 
 MODELS, ELEMENTS, WIND = (STUDIES[name] for name in GROUPS["beyond"])
@@ -43,8 +44,10 @@ def test_names_of_methods_are_taken_apart_again():
         for start in BEYOND_STARTS:
             method = combined(model, start)
             assert (model_of(method), start_of(method)) == (model, start)
-    with pytest.raises(InvalidParameter, match="nothing named 'magic'; known are MaxEnt; MaxCausalEnt"):
+    with raises(InvalidParameter, parameter="model", value="magic"):
         combined("magic", "supervised")
+    with raises(InvalidParameter, parameter="start", value="magic"):
+        combined("MaxEnt", "magic")
 
 
 def test_the_axes_are_elements_and_wind():

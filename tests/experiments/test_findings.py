@@ -7,11 +7,12 @@ import pytest
 
 from limiirl.errors import InvalidParameter
 from limiirl.experiments.claims import FAILS, HOLDS, OPEN, findings
+from limiirl.experiments.record import Record
 from limiirl.experiments.results import NAMES, TABLE1, TARGETS, Reported, Results, verdict
 from limiirl.experiments.spec import METHODS
 from limiirl.experiments.studies import PAPER_LENGTH, STUDIES
-from limiirl.experiments.trial import Record
 from limiirl.metrics import Interval, mean_interval
+from tests.helpers import raises
 from tests.oracles.records import made
 
 
@@ -220,7 +221,7 @@ def test_a_study_of_ones_own_has_no_findings_of_the_papers():
 def test_cells_that_a_study_does_not_have_are_refused():
     results = made(STUDIES["margin"], lambda m, x, k, s: 1.0, n_worlds=1)
     for method, x in (("nobody", 0.1), ("supervised", 0.3)):
-        with pytest.raises(InvalidParameter, match="The study 'margin' has no method"):
+        with raises(InvalidParameter, parameter="method", value=(method, x)):
             results.values(method, x, "nll")
 
 
@@ -279,7 +280,7 @@ def test_supervision_has_no_iterations_and_no_duration():
 
 
 def test_an_unknown_measure_is_refused():
-    with pytest.raises(InvalidParameter, match="no measure named 'speed'"):
+    with raises(InvalidParameter, parameter="measure", value="speed"):
         made(STUDIES["margin"], lambda m, x, k, s: 1.0, n_worlds=1).values("supervised", 0.1, "speed")
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from limiirl.errors import InvalidFile, InvalidParameter
 from limiirl.experiments.spec import BASE, Spec, parameters
+from tests.helpers import raises
 
 CHANGES = {
     "world": "PuddleWorld",
@@ -46,24 +47,24 @@ def test_no_field_is_left_out_of_the_hash():
 
 
 @pytest.mark.parametrize(
-    ("field", "name", "remedy"),
+    ("field", "name"),
     [
-        ("mixture_parameters", "max_iter", "the field max_iter"),
-        ("mixture_parameters", "init", "the field init"),
-        ("mixture_parameters", "irl", "the field model"),
-        ("mixture_parameters", "random_state", "the trial's seed"),
-        ("model_parameters", "max_length", "the field max_length"),
-        ("world_parameters", "seed", "the trial's seed"),
+        ("mixture_parameters", "max_iter"),
+        ("mixture_parameters", "init"),
+        ("mixture_parameters", "irl"),
+        ("mixture_parameters", "random_state"),
+        ("model_parameters", "max_length"),
+        ("world_parameters", "seed"),
     ],
 )
-def test_what_is_given_twice_is_refused(field, name, remedy):
-    with pytest.raises(InvalidParameter, match=f"{field} must not hold '{name}', which is {remedy}. Pass it there"):
+def test_what_is_given_twice_is_refused(field, name):
+    with raises(InvalidParameter, parameter=field, value=name):
         Spec(**{field: {name: 3}})
 
 
 @pytest.mark.parametrize(("name", "value"), [("imbalance", 0.1), ("n_agents", 2), ("max_length", 50)])
 def test_what_has_no_effect_on_agents_of_a_worlds_own_is_refused(name, value):
-    with pytest.raises(InvalidParameter, match=f"{name} has no effect in ContinuousPuddleWorld.* got {value}"):
+    with raises(InvalidParameter, parameter=name, value=value):
         Spec(world="ContinuousPuddleWorld", **{name: value})
 
 
@@ -101,23 +102,24 @@ def test_a_specification_survives_the_way_to_a_worker():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("name", "value"),
     [
-        ({"n_demos": 0}, "n_demos must be an integer of at least 1; got 0"),
-        ({"n_intents": 2.0}, "n_intents must be an integer of at least 1; got 2.0"),
-        ({"n_test": True}, "n_test must be"),
-        ({"max_length": "short"}, "max_length must be a number or 'longest'; got 'short'"),
-        ({"max_length": 0}, "max_length must be an integer of at least 1; got 0"),
-        ({"max_length": 5.5}, "max_length must be an integer of at least 1; got 5.5"),
-        ({"max_iter": -3}, "max_iter must be an integer of at least 0; got -3"),
-        ({"n_agents": 0}, "n_agents must be an integer of at least 1; got 0"),
-        ({"imbalance": 1.0}, r"imbalance must lie in \[0, 1\); got 1.0"),
-        ({"imbalance": float("nan")}, "imbalance must lie in"),
+        ("n_demos", 0),
+        ("n_intents", 2.0),
+        ("n_test", True),
+        ("max_length", "short"),
+        ("max_length", 0),
+        ("max_length", 5.5),
+        ("max_iter", -3),
+        ("n_agents", 0),
+        ("imbalance", 1.0),
+        ("imbalance", float("nan")),
     ],
 )
-def test_what_is_no_setting_is_refused(changes, said):
-    with pytest.raises(InvalidParameter, match=said):
-        BASE.with_(**changes)
+def test_what_is_no_setting_is_refused(name, value):
+    with raises(InvalidParameter, parameter=name) as caught:
+        BASE.with_(**{name: value})
+    assert repr(caught.value.value) == repr(value)
 
 
 def test_whole_numbers_stay_whole_so_that_a_mixture_can_count_with_them():
@@ -127,12 +129,12 @@ def test_whole_numbers_stay_whole_so_that_a_mixture_can_count_with_them():
 
 
 def test_a_parameter_that_json_cannot_hold_is_refused():
-    with pytest.raises(InvalidParameter, match="Parameter f of a specification"):
+    with raises(InvalidParameter, parameter="f", value=print):
         parameters(f=print)
 
 
 def test_unknown_and_missing_fields_are_named():
     given = BASE.to_dict()
     given["odd"] = given.pop("init")
-    with pytest.raises(InvalidFile, match="init, odd"):
+    with raises(InvalidFile, value=["init", "odd"]):
         Spec.from_dict(given)

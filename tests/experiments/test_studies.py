@@ -1,5 +1,8 @@
 """The studies are the paper's, and the same trial in two of them is one trial."""
 
+import subprocess
+import sys
+
 import pytest
 
 from limiirl.cli import reproduce
@@ -16,6 +19,7 @@ from limiirl.experiments.studies import (
     choose,
     tasks,
 )
+from tests.helpers import raises
 
 
 def test_the_main_setting_is_the_papers():
@@ -134,21 +138,33 @@ def test_repeats_apply_to_every_study():
 
 @pytest.mark.parametrize("names", [["nonsense"], [], ["table1", "Wind"]])
 def test_unknown_studies_are_refused_with_the_known_ones(names):
-    with pytest.raises(InvalidParameter, match="Choose among table1, boxplots, demos.* models, beyond and all"):
+    wrong = next((name for name in names if name not in STUDIES), None)
+    with raises(InvalidParameter, parameter="studies", value=wrong) as caught:
         choose(names)
+    assert all(name in str(caught.value) for name in (*STUDIES, "models", "beyond", "all"))
 
 
 @pytest.mark.parametrize("repeats", [0, -1, True])
 def test_repeats_must_be_a_number_of_worlds(repeats):
-    with pytest.raises(InvalidParameter, match="repeats must be at least 1"):
+    with raises(InvalidParameter, parameter="repeats", value=repeats):
         list(tasks(choose(["margin"]), repeats))
 
 
 def test_unknown_methods_are_refused():
-    with pytest.raises(InvalidParameter, match="no method named 'magic'; known are k-means, MLE"):
+    with raises(InvalidParameter, parameter="method", value="magic"):
         method_spec(BASE, "magic")
 
 
 def test_a_study_needs_settings():
-    with pytest.raises(InvalidParameter, match="'empty' has none"):
+    with raises(InvalidParameter, parameter="settings"):
         Study("empty", "Empty", "x", 1, ())
+
+
+def test_studies_are_built_when_one_is_looked_up():
+    code = (
+        "from limiirl.experiments import studies\n"
+        "assert '_studies' not in vars(studies.STUDIES)\n"
+        "assert studies.STUDIES['margin'].name == 'margin'\n"
+        "assert '_studies' in vars(studies.STUDIES)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

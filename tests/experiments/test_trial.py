@@ -8,9 +8,10 @@ import pytest
 
 from limiirl import IntentMixture, MaxEnt, RewardEnsemble, metrics
 from limiirl.experiments import problem, trial
+from limiirl.experiments.example import restore
 from limiirl.experiments.problem import make_problem
 from limiirl.experiments.spec import BASE, METHODS, Spec, method_spec, parameters
-from limiirl.experiments.trial import attempt, make_mixture, restore, run_trial
+from limiirl.experiments.trial import attempt, make_mixture, run_trial
 from limiirl.worlds import ElementWorld, geometric_weights
 
 SMALL = BASE.with_(n_demos=40, n_test=30)
@@ -123,7 +124,7 @@ def test_a_trial_that_fails_is_a_record_that_says_how():
     record = attempt((impossible, 7))
     assert record.failed
     assert record.key == (impossible.hash, 7)
-    assert record.error.startswith("InvalidParameter: There is no world named 'Nowhere'")
+    assert record.error.startswith("InvalidParameter: world must be one of ElementWorld")
     assert "make_problem" in record.trace
     assert record.nll is None
 
@@ -177,9 +178,9 @@ def test_further_parameters_reach_the_mixture_and_every_start_is_run_to_its_end(
 
 
 def test_what_a_model_needs_is_compiled_once_and_never_timed(monkeypatch):
-    fitted, fit = [], trial._fit
+    fitted, fit = [], trial.fit_problem
     monkeypatch.setattr(
-        trial, "_fit", lambda mixture, problem: (fitted.append(len(problem.demos)), fit(mixture, problem))[1]
+        trial, "fit_problem", lambda mixture, problem: (fitted.append(len(problem.demos)), fit(mixture, problem))[1]
     )
     trial._warm_up.cache_clear()
     spec = method_spec(SMALL, "supervised").with_(model="MaxCausalEnt", model_parameters=parameters(beta=2.0))

@@ -5,14 +5,14 @@ import pytest
 from scipy import stats
 
 from limiirl.experiments.claims import CAUSAL, N_HEADLINES, NEAR
+from limiirl.experiments.record import Record
 from limiirl.experiments.results import Results
 from limiirl.experiments.store import Store
 from limiirl.experiments.studies import GROUPS, STUDIES, choose, combined, model_of, start_of
-from limiirl.experiments.trial import Record
 from limiirl.report import Callout, Fold, write
 from limiirl.report.studies import run_report, summarise_run
 from limiirl.report.studies.beyond import methods_at, paper_point, score_table
-from limiirl.report.studies.report import asked
+from limiirl.report.studies.report import requested
 from tests.oracles.browser import examine, require_browser
 from tests.oracles.records import made
 from tests.oracles.report import filled, half_width, made_up, reader, rows
@@ -240,18 +240,19 @@ def test_the_terminal_is_told_the_papers_setting_once(store):
     assert "further claims, in the report" in told
 
 
-def test_a_folder_named_like_a_study_asks_for_nothing(tmp_path):
+def test_the_report_is_of_the_studies_that_were_requested(tmp_path):
     store = Store(tmp_path)
-    store.note(["limiirl", "reproduce", "beyond-wind", "--out", "table1"], range(2))
+    store.note(["limiirl", "reproduce", "beyond-wind", "--out", "table1"], range(2), ["beyond-wind"])
     records = {record.key: record for study in (WIND, STUDIES["table1"]) for record in made_up(study, 2)}
     store.append(list(records.values()))
     assert all("Table 1" not in section.title for section in run_report(store).sections)
+    assert [study.name for study in requested(store)] == ["beyond-wind"]
 
 
-def test_a_folder_whose_name_has_the_name_of_a_study_in_it_asks_for_nothing(tmp_path):
+def test_of_a_run_that_requested_nothing_all_studies_count(tmp_path):
     store = Store(tmp_path)
-    store.note(["limiirl", "reproduce", "beyond-wind", "--out", "my table1 run"], range(2))
-    assert [study.name for study in asked(store)] == ["beyond-wind"]
+    store.note(["limiirl", "reproduce", "beyond-wind"], range(2))
+    assert requested(store) is None
 
 
 def test_methods_are_those_of_the_point():

@@ -8,12 +8,12 @@ import json
 import os
 import sqlite3
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 from operator import index
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from limiirl._version import __version__
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
@@ -86,16 +86,23 @@ class Store(Generic[R]):
     0.5
     """
 
+    @overload
+    def __init__(self: Store[Record], folder: str | os.PathLike[str], *, create: bool = True) -> None: ...
+    @overload
+    def __init__(
+        self, folder: str | os.PathLike[str], *, create: bool = True, record: type[R], spec: type[AnySpec]
+    ) -> None: ...
     def __init__(
         self,
         folder: str | os.PathLike[str],
         *,
         create: bool = True,
-        record: type[R] = Record,  # type: ignore[assignment]
+        record: type[Any] = Record,
         spec: type[AnySpec] = Spec,
     ) -> None:
         self.folder = Path(folder)
-        self.record, self.spec = record, spec
+        self.record: type[R] = record
+        self.spec = spec
         self._file = self.folder / FILE
         self._last_id = 0
         # The record to be read of each key, followed by those that contradict it.
@@ -397,7 +404,7 @@ def _int(value: Any) -> int:
 
 
 # Text in an error may quote a file name that is not valid Unicode; this must not prevent its recording.
-_PLAIN = {
+_PLAIN: dict[str, Callable[[Any], Any]] = {
     "str": lambda value: value.encode("utf-8", "backslashreplace").decode(),
     "int": _int,
     "float": _float,
