@@ -30,10 +30,10 @@ from benchmarks import green
 from benchmarks.measure import describe_machine
 from limiirl.errors import LimiirlWarning
 from limiirl.roads import City, Matches, RoadNetwork, Trips, build, clean, estimate_noise, match, read_trips
-from limiirl.roads import recording as record
+from limiirl.roads import simulate_recording as record
 from limiirl.roads.matching import candidates
-from limiirl.roads.matching.evaluation import length_within, recovered
-from limiirl.roads.matching.quality import quality
+from limiirl.roads.matching.evaluation import measure_agreement, path_recovery
+from limiirl.roads.matching.quality import measure_quality
 
 DATA = Path(os.environ.get("LIMIIRL_DATA", Path(__file__).parents[2] / "shared" / "data"))
 METHODS = ("hmm", "particles")
@@ -55,7 +55,7 @@ def porto() -> RoadNetwork | None:
 def speed(network: RoadNetwork, trips: Trips, method: str, sigma_m: float, threads: int) -> tuple[Matches, float]:
     """Return the matches and fixes a second, after a first match of a few that compiles."""
     clock = time.process_time if threads == 1 else time.perf_counter
-    grid = candidates.index(network)
+    grid = candidates.build_grid(network)
     match(network, trips[:3], method, sigma_m=sigma_m, index=grid, threads=threads)
     start = clock()
     found = match(network, trips, method, sigma_m=sigma_m, index=grid, threads=threads)
@@ -77,11 +77,11 @@ def taxis(network: RoadNetwork, most: int | None, threads: int) -> None:
     print(f"\nnoise as the trips have it: sigma {sigma_m:.1f} m, used below; beta {beta_m:.1f} m, not used")
     for method in METHODS:
         _, alone = speed(network, some, method, sigma_m, 1)
-        grid, start = candidates.index(network), time.perf_counter()
+        grid, start = candidates.build_grid(network), time.perf_counter()
         found = match(network, cleaned, method, sigma_m=sigma_m, index=grid, threads=threads)
         rate = cleaned.trips.n_fixes / (time.perf_counter() - start)
         print(f"\n{method}: {alone:,.0f} fixes a second of one processor, {rate:,.0f} by the clock with {threads}")
-        print(f"{found}\n{quality(network, cleaned, found)}")
+        print(f"{found}\n{measure_quality(network, cleaned, found)}")
         chosen, dropped = found.selection()
         print(f"  usable     {len(chosen):,} paths of 10 to 300 segments; others: {dropped}")
 
@@ -93,7 +93,7 @@ def others(network: RoadNetwork, threads: int) -> None:
         return
     theirs = green.load()
     fixes = [np.column_stack(trip[:2]) for trip in theirs.trips]
-    kept = length_within(network, fixes, theirs.clipped, FAR_M)
+    kept = measure_agreement(network, fixes, theirs.clipped, FAR_M)
     near = set(np.flatnonzero(kept.shares[:, 1] >= 0.95).tolist())
     print(
         f"\n1,000 trips matched by others; {kept.total[1]:.1%} of their length is within {FAR_M:g} m of the fixes' line"
@@ -114,7 +114,8 @@ def others(network: RoadNetwork, threads: int) -> None:
         for name, lines in (("whole edges", theirs.lines), ("clipped", theirs.clipped)):
             for label, chosen in rows.items():
                 on = sorted(chosen)
-                both = length_within(network, [np.concatenate(parts[i]) for i in on], [lines[i] for i in on], NEAR_M)
+                ours = [np.concatenate(parts[i]) for i in on]
+                both = measure_agreement(network, ours, [lines[i] for i in on], NEAR_M)
                 (our, their), shares = both.total, both.shares
                 middle, low = np.nanquantile(shares, [0.5, 0.05], axis=0)
                 least = ", ".join(f"{on[i]} ({shares[i].min():.2f})" for i in both.worst[:3])
@@ -142,7 +143,7 @@ def city(threads: int) -> None:
             for label, each in ((f"sigma {found.settings['sigma_m']:.1f} m", found), ("sigma known", told)):
                 right = np.mean(each.fix_segment == made.segment)
                 print(
-                    f"  {noise_m:4g} m  {method:<10} {label:<14} {recovered(town.network, demos, each)} (wanted "
+                    f"  {noise_m:4g} m  {method:<10} {label:<14} {path_recovery(town.network, demos, each)} (wanted "
                     f"{wanted:.0%}); {each.n_whole} whole, {right:.1%} of fixes on the very segment, mean confidence "
                     f"{each.confidence.mean():.3f}"
                 )

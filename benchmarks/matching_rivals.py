@@ -118,7 +118,7 @@ def compare(python: str, seconds: float, most: int) -> None:
     from benchmarks.measure import describe_machine
     from limiirl.roads import clean, match, read_trips
     from limiirl.roads.matching import candidates
-    from limiirl.roads.matching.evaluation import length_within
+    from limiirl.roads.matching.evaluation import measure_agreement
 
     print(describe_machine())
     network = porto()
@@ -130,7 +130,7 @@ def compare(python: str, seconds: float, most: int) -> None:
     trips = cleaned.trips[np.flatnonzero(cleaned.whole)]
     # In random order, so that the first are as good a sample as all.
     trips = trips[np.random.default_rng(0).permutation(len(trips))[:most]]
-    grid = candidates.index(network)
+    grid = candidates.build_grid(network)
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "porto.npz"
         np.savez(
@@ -169,7 +169,7 @@ def compare(python: str, seconds: float, most: int) -> None:
             rows = [(trip, i) for trip, i in rows if len(answer["paths"][trip]) > 1]
             nodes = [answer["paths"][trip] for trip, _ in rows]
             lines = [np.column_stack([network.lat[each], network.lon[each]]) for each in nodes]
-            near = length_within(network, [ours.geometry(network, i) for _, i in rows], lines).total
+            near = measure_agreement(network, [ours.geometry(network, i) for _, i in rows], lines).total
             empty = sum(len(path) < 2 for path in answer["paths"])
             print(
                 f"  {'':<22} {empty} trips without a path; of {len(rows)} that both matched, {near[1]:.1%} of its "

@@ -26,11 +26,11 @@ from limiirl.report.roads.network import network_page
 from limiirl.report.roads.styles import drivers_page
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.roads import City, RoadNetwork, Trips
-from limiirl.roads.drivers.styles import Gauged, fixed_gauge, matched, style_words
+from limiirl.roads.drivers.styles import NormalisedRewards, describe_styles, match_rewards, normalise_rewards
 from limiirl.roads.features import FeatureChoice, state_features, turn_features
 from limiirl.roads.geometry import Plane
-from limiirl.roads.matching.matches import Matches, Piece, TripMatch
-from limiirl.roads.matching.quality import quality
+from limiirl.roads.matching.matches import MatchedPiece, Matches, TripMatch
+from limiirl.roads.matching.quality import measure_quality
 from tests.oracles.browser import examine, require_browser
 
 HOSTILE = "<script>alert(1)</script> & "
@@ -152,25 +152,25 @@ def test_the_gauge_leaves_every_segments_reward_and_forgets_what_cannot_be_known
     length, phi, choice = small_features()
     thetas = rng.uniform(-10.0, 0.0, (3, phi.shape[1]))
     km = phi.T @ rng.integers(0, 4, len(phi)) + 1e-3
-    gauged = fixed_gauge(thetas, choice.groups, km)
-    np.testing.assert_allclose(gauged.reward(phi, length), thetas @ phi.T, rtol=1e-10, atol=1e-12)
+    normalised = normalise_rewards(thetas, choice.groups, km)
+    np.testing.assert_allclose(normalised.reward(phi, length), thetas @ phi.T, rtol=1e-10, atol=1e-12)
     for places in choice.groups.values():
-        np.testing.assert_allclose(gauged.thetas[:, list(places)] @ km[list(places)], 0.0, atol=1e-9 * km.sum())
+        np.testing.assert_allclose(normalised.thetas[:, list(places)] @ km[list(places)], 0.0, atol=1e-9 * km.sum())
     # Moving reward from one group to the others is seen nowhere.
     moved = thetas.copy()
     shifts = rng.normal(size=len(choice.groups))
     shifts -= shifts.mean()
     for shift, places in zip(shifts, choice.groups.values(), strict=True):
         moved[:, list(places)] += shift
-    again = fixed_gauge(moved, choice.groups, km)
-    np.testing.assert_allclose(again.thetas, gauged.thetas, atol=1e-10)
-    np.testing.assert_allclose(again.level, gauged.level, atol=1e-10)
+    again = normalise_rewards(moved, choice.groups, km)
+    np.testing.assert_allclose(again.thetas, normalised.thetas, atol=1e-10)
+    np.testing.assert_allclose(again.level, normalised.level, atol=1e-10)
 
 
 def test_features_that_are_no_lengths_stay() -> None:
-    gauged = fixed_gauge([[-1.0, -3.0, -2.0]], {"road class": (0, 1), "turns": (2,)}, [1.0, 1.0, 7.0])
-    assert gauged.thetas.tolist() == [[1.0, -1.0, -2.0]]
-    assert gauged.level.tolist() == [-2.0]
+    normalised = normalise_rewards([[-1.0, -3.0, -2.0]], {"road class": (0, 1), "turns": (2,)}, [1.0, 1.0, 7.0])
+    assert normalised.thetas.tolist() == [[1.0, -1.0, -2.0]]
+    assert normalised.level.tolist() == [-2.0]
 
 
 @pytest.mark.parametrize(
@@ -183,15 +183,15 @@ def test_features_that_are_no_lengths_stay() -> None:
 )
 def test_a_gauge_that_is_not_defined_is_refused(groups: Any, km: Any, words: str) -> None:
     with pytest.raises(InvalidParameter, match=words):
-        fixed_gauge([[0.0, 0.0]], groups, km)
+        normalise_rewards([[0.0, 0.0]], groups, km)
 
 
 def test_starts_are_paired_by_their_rewards_and_a_missing_intent_stays_empty(view: DriversView) -> None:
     hard, soft = view.panels["hard"], view.panels["soft"]
     for mine, theirs in zip(hard, soft, strict=True):
         np.testing.assert_array_equal(mine, theirs)
-    one, two = Gauged(np.array([-1.0, -5.0]), np.zeros((2, 1))), Gauged(np.array([-4.9]), np.zeros((1, 1)))
-    assert matched(one, two, [1.0]).tolist() == [-1, 0]
+    one, two = NormalisedRewards(np.array([-1.0, -5.0]), np.zeros((2, 1))), NormalisedRewards(np.array([-4.9]), np.zeros((1, 1)))
+    assert match_rewards(one, two, [1.0]).tolist() == [-1, 0]
 
 
 def test_the_plot_holds_every_reward_of_every_start(view: DriversView) -> None:
@@ -208,9 +208,9 @@ def test_the_plot_holds_every_reward_of_every_start(view: DriversView) -> None:
 
 def test_words_follow_the_numbers() -> None:
     names, groups = ["km of lane", "km of road", "bends"], {"road class": (0, 1), "turns": (2,)}
-    gauged = Gauged(np.array([-1.0, -4.0]), np.array([[1.0, -2.0, -0.1], [-3.0, 0.5, -2.0]]))
+    normalised = NormalisedRewards(np.array([-1.0, -4.0]), np.array([[1.0, -2.0, -0.1], [-3.0, 0.5, -2.0]]))
     mean, shares = np.array([[8.0, 2.0, 0.0], [0.5, 1.5, 3.0]]), np.array([0.2, 0.8])
-    one, two = style_words(gauged, mean, shares, names, groups)
+    one, two = describe_styles(normalised, mean, shares, names, groups)
     assert one.short == "long trips, more lane, less road"
     assert "80 % are lane (all: 56 %)" in one.long
     assert "Prefers lane (+1 a km)" in one.long
@@ -220,24 +220,24 @@ def test_words_follow_the_numbers() -> None:
     assert two.short == "short trips, more road, less lane"
     assert "detours" not in two.long
     # The other way round, and so are the words.
-    back = style_words(Gauged(gauged.level[::-1], gauged.thetas[::-1]), mean[::-1], shares[::-1], names, groups)
+    back = describe_styles(NormalisedRewards(normalised.level[::-1], normalised.thetas[::-1]), mean[::-1], shares[::-1], names, groups)
     assert [words.long for words in back] == [two.long, one.long]
-    equal = style_words(gauged, mean, [0.5, 0.5], names, groups)
+    equal = describe_styles(normalised, mean, [0.5, 0.5], names, groups)
     assert "so it minds detours" in equal[1].long
 
 
 def test_places_and_speeds_are_kilometres() -> None:
-    gauged, mean = Gauged(np.array([-1.0, -1.0]), np.array([[0.5, -1.0], [-1.0, 0.5]])), [[8.0, 2.0], [2.0, 8.0]]
+    normalised, mean = NormalisedRewards(np.array([-1.0, -1.0]), np.array([[0.5, -1.0], [-1.0, 0.5]])), [[8.0, 2.0], [2.0, 8.0]]
     names, groups = ["km in centre", "km in N"], {"region": (0, 1)}
-    one, _ = style_words(gauged, mean, [0.5, 0.5], names, groups)
+    one, _ = describe_styles(normalised, mean, [0.5, 0.5], names, groups)
     assert one.short == "more km in centre, fewer km in N"
     assert "80 % are in centre (all: 50 %); fewer km in N (20 %, all: 50 %)." in one.long
     assert "Prefers km in centre (+0.5 a km). Avoids km in N (−1 a km)." in one.long
 
 
 def test_styles_that_are_alike_are_said_to_be() -> None:
-    gauged = Gauged(np.array([-1.0, -1.0]), np.zeros((2, 1)))
-    words = style_words(gauged, [[5.0], [5.0]], [0.5, 0.5], ["km"], {"length": (0,)})
+    normalised = NormalisedRewards(np.array([-1.0, -1.0]), np.zeros((2, 1)))
+    words = describe_styles(normalised, [[5.0], [5.0]], [0.5, 0.5], ["km"], {"length": (0,)})
     assert [style.short for style in words] == ["like all trips"] * 2
 
 
@@ -249,20 +249,20 @@ def test_styles_that_are_alike_are_said_to_be() -> None:
     (-123.4, "Minds tolls (−120 each, all: −67)."),
 ])  # fmt: skip
 def test_what_is_nothing_is_said_to_be(theta: float, said: str) -> None:
-    gauged = Gauged(np.array([-1.0, -1.0]), np.array([[theta, 0.0], [-10.0, 0.0]]))
-    words = style_words(gauged, np.ones((2, 2)), [0.5, 0.5], ["tolls", "km"], {"length": (1,), "turns": (0,)})
+    normalised = NormalisedRewards(np.array([-1.0, -1.0]), np.array([[theta, 0.0], [-10.0, 0.0]]))
+    words = describe_styles(normalised, np.ones((2, 2)), [0.5, 0.5], ["tolls", "km"], {"length": (1,), "turns": (0,)})
     assert words[0].long.endswith(said)
     assert "e−" not in words[0].long
 
 
 def test_a_preference_within_rounding_is_none() -> None:
     """A level that is nothing has no ratio worth a word; nor has a reward of a rounding error beside another."""
-    gauged = Gauged(np.array([-2e-15, 1e-16]), np.array([[3e-15, -1e-16], [-2e-16, 1e-15]]))
+    normalised = NormalisedRewards(np.array([-2e-15, 1e-16]), np.array([[3e-15, -1e-16], [-2e-16, 1e-15]]))
     names, groups = ["km of lane", "bends"], {"road class": (0,), "turns": (1,)}
-    for words in style_words(gauged, np.ones((2, 2)), [0.5, 0.5], names, groups):
+    for words in describe_styles(normalised, np.ones((2, 2)), [0.5, 0.5], names, groups):
         assert words.long == "50 % of the trips. Ordinary ones: 1 km on average, 1 km over all."
-    near_zero = Gauged(np.array([-0.05, -1e-12]), np.zeros((2, 2)))
-    assert all("costs" not in w.long for w in style_words(near_zero, np.ones((2, 2)), [0.5, 0.5], names, groups))
+    near_zero = NormalisedRewards(np.array([-0.05, -1e-12]), np.zeros((2, 2)))
+    assert all("costs" not in w.long for w in describe_styles(near_zero, np.ones((2, 2)), [0.5, 0.5], names, groups))
 
 
 def test_streets_around_a_place_fill_a_window() -> None:
@@ -450,10 +450,10 @@ def exact(network: RoadNetwork, demos: Demonstrations) -> tuple[Trips, Matches]:
     found, cut = [], int(np.argmax([path.size for path in paths]))
     for place, path in enumerate(paths):
         n, segment = path.size, path.copy()
-        pieces = [Piece(0, n - 1, path, 1.0 - 0.01 * place)]
+        pieces = [MatchedPiece(0, n - 1, path, 1.0 - 0.01 * place)]
         if place == cut:
             sixth = n // 6
-            pieces = [Piece(0, 4 * sixth, path[: 4 * sixth + 1], 0.1), Piece(5 * sixth, n - 1, path[5 * sixth :], 0.2)]
+            pieces = [MatchedPiece(0, 4 * sixth, path[: 4 * sixth + 1], 0.1), MatchedPiece(5 * sixth, n - 1, path[5 * sixth :], 0.2)]
             segment[4 * sixth + 1 : 5 * sixth] = -1
         found.append(TripMatch(tuple(pieces), segment, network.length_m[path] / 2.0, np.full(n, 1.5)))
     return trips, Matches.from_trips(trips, found)
@@ -461,7 +461,7 @@ def exact(network: RoadNetwork, demos: Demonstrations) -> tuple[Trips, Matches]:
 
 def test_the_quality_page_counts_every_trip(city: City, demos: Demonstrations, tmp_path: Path) -> None:
     trips, matches = exact(city.network, demos)
-    page = quality_page(city.network, trips, matches, quality(city.network, trips, matches))
+    page = quality_page(city.network, trips, matches, measure_quality(city.network, trips, matches))
     tables = {table.name: table for table in page.tables}
     assert [row[1].value for row in tables["outcomes"].cells] == [len(trips) - 1, 0, 1, 0]
     lost = int((matches.fix_segment < 0).sum())
@@ -476,7 +476,7 @@ def test_the_quality_page_counts_every_trip(city: City, demos: Demonstrations, t
     assert "Matched end to end" in write(page, tmp_path).read_text()
     with pytest.raises(InvalidTrips, match="not the trips that were matched"):
         quality_page(city.network, trips[:3], matches)
-    unread = replace(quality(city.network, trips, matches), unread={"a cell is empty": 3})
+    unread = replace(measure_quality(city.network, trips, matches), unread={"a cell is empty": 3})
     reasons = next(
         table for table in quality_page(city.network, trips, matches, unread).tables if table.name == "reasons"
     )

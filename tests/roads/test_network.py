@@ -10,6 +10,7 @@ from limiirl import roads
 from limiirl.errors import InvalidFile, InvalidNetwork
 from limiirl.roads import RoadNetwork
 from limiirl.roads.geometry import distance_m
+from tests.helpers import raises
 
 # A block: nodes 0 (south-west), 1 (north-west), 2 (north-east), 3 (south-east); both ways but for 2 - 3.
 LAT, LON = [41.0, 41.01, 41.01, 41.0], [-8.01, -8.01, -8.0, -8.0]
@@ -82,45 +83,45 @@ def test_nothing_can_be_written_to():
     assert network.lat[0] == 41.0
 
 
-BROKEN: list[tuple[dict[str, Any], str]] = [
-    ({"lat": [41.0, 91.0, 41.0, 41.0]}, r"lat\[1\] is 91.0; .* swapped"),
-    ({"lat": [41.0, np.nan, 41.0, 41.0]}, r"lat\[1\] is nan"),
-    ({"lat": np.reshape(LAT, (2, 2))}, r"one entry a node; they have shapes \(2, 2\) and \(4,\)"),
-    ({"lon": [-8.0, -8.0, 181.0, -8.0]}, r"lon\[2\] is 181.0"),
-    ({"lon": [-8.0]}, r"one entry a node; they have shapes \(4,\) and \(1,\)"),
-    ({"node_id": [1, 2]}, r"node_id must have shape \(4,\)"),
-    ({"tail": [0, 1, 1, 2, 2, 3, 4]}, r"tail\[6\] is 4, but there are 4 nodes"),
-    ({"head": [-1, 0, 2, 1, 3, 0, 3]}, r"head\[0\] is -1"),
-    ({"head": [1.0, 0, 2, 1, 3, 0, 3]}, "head must be whole numbers"),
-    ({"head": [1, 0]}, r"head must have shape \(7,\)"),
-    ({"tail": np.empty(0, dtype=int)}, "at least one segment"),
-    ({"length_m": [1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]}, r"length_m\[2\] is 0.0"),
-    ({"length_m": np.full(7, np.nan)}, r"length_m\[0\] is nan"),
-    ({"lanes": [-1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]}, r"lanes must be positive, or NaN where unknown; lanes\[0\]"),
-    ({"speed_kmh": np.full(7, np.inf)}, r"speed_kmh\[0\] is inf"),
-    ({"road_class": np.ones(7, dtype=int)}, r"road_class\[0\] is 1, but there are 1 class_names"),
-    ({"turn_from": [0], "turn_to": [4]}, "turn 0 leads from segment 0 to segment 4, which does not begin"),
-    ({"turn_from": [0, 0], "turn_to": [2]}, r"turn_to must have shape \(2,\)"),
-    ({"turn_from": [1, 0], "turn_to": [6, 2]}, "turn 1 is not after turn 0"),
-    ({"turn_from": [0, 0], "turn_to": [2, 2]}, "each once"),
-    ({"turn_from": [7], "turn_to": [0]}, r"turn_from\[0\] is 7, but there are 7 segments"),
-    ({"centre": (-100.0, 41.0)}, r"centre lat\[0\] is -100"),
-    ({"centre": (41.0, float("nan"))}, r"centre lon\[0\] is nan"),
+BROKEN: list[tuple[dict[str, Any], str, int | None]] = [
+    ({"lat": [41.0, 91.0, 41.0, 41.0]}, "lat", 1),
+    ({"lat": [41.0, np.nan, 41.0, 41.0]}, "lat", 1),
+    ({"lat": np.reshape(LAT, (2, 2))}, "lat", None),
+    ({"lon": [-8.0, -8.0, 181.0, -8.0]}, "lon", 2),
+    ({"lon": [-8.0]}, "lat", None),
+    ({"node_id": [1, 2]}, "node_id", None),
+    ({"tail": [0, 1, 1, 2, 2, 3, 4]}, "tail", 6),
+    ({"head": [-1, 0, 2, 1, 3, 0, 3]}, "head", 0),
+    ({"head": [1.0, 0, 2, 1, 3, 0, 3]}, "head", None),
+    ({"head": [1, 0]}, "head", None),
+    ({"tail": np.empty(0, dtype=int)}, "tail", None),
+    ({"length_m": [1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]}, "length_m", 2),
+    ({"length_m": np.full(7, np.nan)}, "length_m", 0),
+    ({"lanes": [-1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]}, "lanes", 0),
+    ({"speed_kmh": np.full(7, np.inf)}, "speed_kmh", 0),
+    ({"road_class": np.ones(7, dtype=int)}, "road_class", 0),
+    ({"turn_from": [0], "turn_to": [4]}, "turns", 0),
+    ({"turn_from": [0, 0], "turn_to": [2]}, "turn_to", None),
+    ({"turn_from": [1, 0], "turn_to": [6, 2]}, "turns", 1),
+    ({"turn_from": [0, 0], "turn_to": [2, 2]}, "turns", 1),
+    ({"turn_from": [7], "turn_to": [0]}, "turn_from", 0),
+    ({"centre": (-100.0, 41.0)}, "centre", 0),
+    ({"centre": (41.0, float("nan"))}, "centre", 0),
 ]
 
 
-@pytest.mark.parametrize(("changes", "words"), BROKEN, ids=[words for _, words in BROKEN])
-def test_every_rule_is_checked(changes: dict[str, Any], words: str):
-    with pytest.raises(InvalidNetwork, match=words):
+@pytest.mark.parametrize(("changes", "parameter", "index"), BROKEN)
+def test_every_rule_is_checked(changes: dict[str, Any], parameter: str, index: int | None):
+    with raises(InvalidNetwork, parameter=parameter, index=index):
         block().replace(**changes)
 
 
 def test_building_from_arrays_is_checked():
-    with pytest.raises(InvalidNetwork, match="they have 2 and 1"):
+    with raises(InvalidNetwork, parameter="head", value=(2, 1)):
         RoadNetwork.from_segments(LAT, LON, [0, 1], [1])
-    with pytest.raises(InvalidNetwork, match="turns must be pairs"):
+    with raises(InvalidNetwork, parameter="turns", value=(1, 2)):
         block(turns=[(0.5, 2.0)])
-    with pytest.raises(InvalidNetwork, match="turns must be pairs"):
+    with raises(InvalidNetwork, parameter="turns", value=(3,)):
         block(turns=[0, 2, 4])
 
 
@@ -153,7 +154,7 @@ def test_damaged_files(tmp_path: Path):
     block().save(path)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InvalidFile, match="truncated"):
+    with raises(InvalidFile, parameter="path"):
         RoadNetwork.load(path)
     from limiirl._io import read_archive, write_archive
     from limiirl.roads.network import KIND
@@ -163,10 +164,10 @@ def test_damaged_files(tmp_path: Path):
     words = {name: value for name, value in header.items() if name not in ("format", "version")}
     arrays["tail"] = arrays["tail"] + 10
     write_archive(path, KIND, words, arrays)
-    with pytest.raises(InvalidFile, match=r"damaged: tail\[0\] is 10"):
+    with raises(InvalidFile, parameter="path"):
         RoadNetwork.load(path)
     write_archive(path, KIND, words, {"tail": arrays["tail"]})
-    with pytest.raises(InvalidFile, match="damaged"):
+    with raises(InvalidFile, parameter="path"):
         RoadNetwork.load(path)
 
 
@@ -174,7 +175,7 @@ def test_facts_by_hand():
     network = block(
         lanes=[1, 1, np.nan, np.nan, 2, 1, 1], road_class=[0, 0, 0, 0, 1, 0, 0], class_names=("road", "ramp", "unused")
     )
-    facts = roads.describe(network)
+    facts = roads.summarize(network)
     km = network.length_m / 1000.0
     assert (facts["segments"], facts["turns"], facts["nodes"]) == (7, 6, 4)
     assert facts["km_by_class"] == {"road": round(km.sum() - km[4], 3), "ramp": round(km[4], 3)}
@@ -190,7 +191,7 @@ def test_facts_by_hand():
 
 @pytest.mark.parametrize("lon", [[-8.63], [[-8.63, -8.62]], []])
 def test_nodes_that_do_not_fit_are_refused_before_anything_is_measured(lon: Any):
-    with pytest.raises(InvalidNetwork, match="lat and lon must have one entry a node; they have shapes"):
+    with raises(InvalidNetwork, parameter="lat"):
         RoadNetwork.from_segments([41.15, 41.16], lon, [0], [1])
-    with pytest.raises(InvalidNetwork, match="lat and lon must have one entry a node; they have shapes"):
+    with raises(InvalidNetwork, parameter="lat"):
         RoadNetwork.from_segments([[41.15, 41.16]], [lon], [0], [1])

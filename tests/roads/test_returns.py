@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from limiirl.roads.kernels.selected_inverse import visits_from
+from limiirl.roads.kernels.selected_inverse import return_visits
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -16,8 +16,8 @@ def test_the_diagonal_of_the_inverse(seed):
     dense[src, dst] = weight
     scale = 0.98 / max(np.abs(np.linalg.eigvals(dense)).max(), 0.5)
     wanted = np.diag(np.linalg.inv(np.eye(n) - scale * dense))
-    np.testing.assert_allclose(visits_from(src, dst, scale * weight, n), wanted, rtol=1e-9)
+    np.testing.assert_allclose(return_visits(src, dst, scale * weight, n), wanted, rtol=1e-9)
 
 
 def test_no_edges_no_returns():
-    assert visits_from(np.empty(0, int), np.empty(0, int), np.empty(0), 3).tolist() == [1.0, 1.0, 1.0]
+    assert return_visits(np.empty(0, int), np.empty(0, int), np.empty(0), 3).tolist() == [1.0, 1.0, 1.0]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from limiirl.report.maps import Layer, Map, Stroke
 from limiirl.report.svg import INK, MUTED, STYLE, WIDE
-from limiirl.roads.geometry import Plane
+from limiirl.roads import Plane
 
 DPI = 150
 """Of the picture: as wide as a page of paper it has 1,200 pixels."""

@@ -1,6 +1,6 @@
 """Roads: from a map and GPS traces to demonstrations in an MDP of road segments.
 
-Names are loaded when first used, so that `import limiirl.roads` is quick.
+Names are loaded when first used: neither numba nor scipy is imported before.
 
 Examples
 --------
@@ -14,108 +14,152 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from limiirl.roads.closures import Closure, close_streets
-    from limiirl.roads.drivers.fit import DriverFit, fit_drivers
-    from limiirl.roads.features import FeatureChoice
-    from limiirl.roads.geometry import regions
-    from limiirl.roads.lookup import segments_at
-    from limiirl.roads.maps.build import build, from_networkx, from_osm, from_ways
-    from limiirl.roads.matching import evaluation, particle_filter, quality
-    from limiirl.roads.matching.evaluation import recovered
-    from limiirl.roads.matching.match import estimate_noise, match
-    from limiirl.roads.matching.matches import Matches
-    from limiirl.roads.network import RoadNetwork
-    from limiirl.roads.summary import describe
-    from limiirl.roads.synthetic.city import City
-    from limiirl.roads.synthetic.demo import run_demo
-    from limiirl.roads.synthetic.gps import Recording, record, recording
-    from limiirl.roads.traces.clean import Cleaned, clean
-    from limiirl.roads.traces.read import read_trips
-    from limiirl.roads.traces.trips import Skipped, Trips
+    from limiirl.roads import privacy
+    from limiirl.roads.closures import (
+        Closure,
+        StreetChange,
+        close_streets,
+        describe_changed_street,
+        describe_closed,
+        describe_cut_off,
+        describe_detour,
+        describe_passages,
+        summarize_closure,
+    )
+    from limiirl.roads.drivers import (
+        NOT_LENGTHS,
+        DriverFit,
+        NormalisedRewards,
+        StyleDescription,
+        check_groups,
+        describe_fit,
+        describe_styles,
+        fit_drivers,
+        match_rewards,
+        normalise_rewards,
+    )
+    from limiirl.roads.features import STRAIGHT, FeatureChoice, choose_features
+    from limiirl.roads.geometry import Plane, distance_m, regions
+    from limiirl.roads.lookup import describe_street, format_place, list_street_names, nearest_segments
+    from limiirl.roads.maps import build, from_networkx, from_osm, from_ways
+    from limiirl.roads.matching import (
+        Agreement,
+        MatchedPiece,
+        Matches,
+        PathRecovery,
+        Quality,
+        TripMatch,
+        build_grid,
+        estimate_noise,
+        match,
+        measure_agreement,
+        measure_quality,
+        path_recovery,
+    )
+    from limiirl.roads.network import RoadNetwork, summarize
+    from limiirl.roads.privacy import count_drivers_by_street, index_drivers
+    from limiirl.roads.synthetic import City, DemoResult, Recording, run_demo, simulate_gps, simulate_recording
+    from limiirl.roads.traces import CleanedTrips, SkippedTrip, Trips, clean, read_trips
     from limiirl.worlds import REGIONS
 
 
-# Name: the module that holds it. No module here may be called as one of these, or it would take the name's place.
-_HOMES = {
-    "City": "synthetic.city",
-    "Cleaned": "traces.clean",
-    "Closure": "closures",
-    "DriverFit": "drivers.fit",
-    "FeatureChoice": "features",
-    "Matches": "matching.matches",
-    "REGIONS": "geometry",
-    "Recording": "synthetic.gps",
-    "RoadNetwork": "network",
-    "Skipped": "traces.trips",
-    "Trips": "traces.trips",
-    "build": "maps.build",
-    "clean": "traces.clean",
-    "close_streets": "closures",
-    "describe": "summary",
-    "estimate_noise": "matching.match",
-    "fit_drivers": "drivers.fit",
-    "from_networkx": "maps.build",
-    "from_osm": "maps.build",
-    "from_ways": "maps.build",
-    "match": "matching.match",
-    "read_trips": "traces.read",
-    "record": "synthetic.gps",
-    "recording": "synthetic.gps",
-    "recovered": "matching.evaluation",
-    "regions": "geometry",
-    "run_demo": "synthetic.demo",
-    "segments_at": "lookup",
-}
-_MODULES = {
-    "evaluation": "matching.evaluation",
-    "features": "features",
-    "particle_filter": "matching.particle_filter",
-    "privacy": "privacy",
-    "quality": "matching.quality",
-}
+# The module that holds each public name. No module may have the name of a function here.
+_NAMES = {
+    "closures": (
+        "Closure", "StreetChange", "close_streets", "describe_changed_street", "describe_closed", "describe_cut_off",
+        "describe_detour", "describe_passages", "summarize_closure",
+    ),
+    "drivers": (
+        "DriverFit", "NOT_LENGTHS", "NormalisedRewards", "StyleDescription", "check_groups", "describe_fit",
+        "describe_styles", "fit_drivers", "match_rewards", "normalise_rewards",
+    ),
+    "features": ("FeatureChoice", "STRAIGHT", "choose_features"),
+    "geometry": ("Plane", "distance_m", "regions"),
+    "lookup": ("describe_street", "format_place", "list_street_names", "nearest_segments"),
+    "maps": ("build", "from_networkx", "from_osm", "from_ways"),
+    "matching": (
+        "Agreement", "MatchedPiece", "Matches", "PathRecovery", "Quality", "TripMatch", "build_grid", "estimate_noise",
+        "match", "measure_agreement", "measure_quality", "path_recovery",
+    ),
+    "network": ("RoadNetwork", "summarize"),
+    "privacy": ("count_drivers_by_street", "index_drivers"),
+    "synthetic": ("City", "DemoResult", "Recording", "run_demo", "simulate_gps", "simulate_recording"),
+    "traces": ("CleanedTrips", "SkippedTrip", "Trips", "clean", "read_trips"),
+}  # fmt: skip
+_HOMES = {name: f"limiirl.roads.{module}" for module, names in _NAMES.items() for name in names}
+_HOMES["REGIONS"] = "limiirl.worlds"
 
 __all__ = [
+    "NOT_LENGTHS",
     "REGIONS",
+    "STRAIGHT",
+    "Agreement",
     "City",
-    "Cleaned",
+    "CleanedTrips",
     "Closure",
+    "DemoResult",
     "DriverFit",
     "FeatureChoice",
+    "MatchedPiece",
     "Matches",
+    "NormalisedRewards",
+    "PathRecovery",
+    "Plane",
+    "Quality",
     "Recording",
     "RoadNetwork",
-    "Skipped",
+    "SkippedTrip",
+    "StreetChange",
+    "StyleDescription",
+    "TripMatch",
     "Trips",
     "build",
+    "build_grid",
+    "check_groups",
+    "choose_features",
     "clean",
     "close_streets",
-    "describe",
+    "count_drivers_by_street",
+    "describe_changed_street",
+    "describe_closed",
+    "describe_cut_off",
+    "describe_detour",
+    "describe_fit",
+    "describe_passages",
+    "describe_street",
+    "describe_styles",
+    "distance_m",
     "estimate_noise",
-    "evaluation",
-    "features",
     "fit_drivers",
+    "format_place",
     "from_networkx",
     "from_osm",
     "from_ways",
+    "index_drivers",
+    "list_street_names",
     "match",
-    "particle_filter",
+    "match_rewards",
+    "measure_agreement",
+    "measure_quality",
+    "nearest_segments",
+    "normalise_rewards",
+    "path_recovery",
     "privacy",
-    "quality",
     "read_trips",
-    "record",
-    "recording",
-    "recovered",
     "regions",
     "run_demo",
-    "segments_at",
+    "simulate_gps",
+    "simulate_recording",
+    "summarize",
+    "summarize_closure",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"limiirl.roads.{_MODULES[name]}")
+    if name == "privacy":
+        return import_module("limiirl.roads.privacy")
     if name in _HOMES:
-        return getattr(import_module(f"limiirl.roads.{_HOMES[name]}"), name)
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'limiirl.roads' has no attribute {name!r}")
 
 

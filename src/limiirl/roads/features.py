@@ -113,16 +113,26 @@ class FeatureChoice:
         for name, bounds in (("speed_groups", self.speed_groups), ("lanes", self.lanes_bounds)):
             values = np.asarray(() if bounds is None else bounds, dtype=np.float64)
             if values.ndim != 1 or not (np.all(np.isfinite(values)) and np.all(np.diff(values) > 0.0)):
-                raise InvalidParameter(f"{name} must be finite and ascend; got {bounds!r}.")
+                raise InvalidParameter(
+                    f"{name} must be finite and ascend; got {bounds!r}.", parameter=name, value=bounds
+                )
         listed = [name for group in (self.class_groups or {}).values() for name in group]
         twice = sorted({name for name in listed if listed.count(name) > 1})
         if twice:
-            raise InvalidParameter(f"class_groups must name each road class once; {twice[0]!r} is in two groups.")
+            raise InvalidParameter(
+                f"class_groups must name each road class once; {twice[0]!r} is in two groups.",
+                parameter="class_groups",
+                value=twice[0],
+            )
         if not self.names:
             raise InvalidParameter("A FeatureChoice needs at least one feature; everything is switched off.")
         same = sorted({name for name in self.names if self.names.count(name) > 1})
         if same:
-            raise InvalidParameter(f"Two features are both named {same[0]!r}. Give the one of `extra` another name.")
+            raise InvalidParameter(
+                f"Two features are both named {same[0]!r}. Give the one of `extra` another name.",
+                parameter="extra",
+                value=same[0],
+            )
 
     def __eq__(self, other: object) -> bool:
         """Whether all that is chosen is the same, the numbers of `extra` with it."""
@@ -191,18 +201,22 @@ PLAIN = FeatureChoice(speed_groups=None, regions=False)
 _BY_NAME = {"paper": PAPER, "plain": PLAIN}
 
 
-def choose(features: str | FeatureChoice) -> FeatureChoice:
+def choose_features(features: str | FeatureChoice) -> FeatureChoice:
     """Return a choice by its name, "paper" or "plain", or as it is.
 
     Examples
     --------
-    >>> len(choose("paper").names), len(choose("plain").names)
+    >>> len(choose_features("paper").names), len(choose_features("plain").names)
     (24, 4)
     """
     if isinstance(features, FeatureChoice):
         return features
     if features not in _BY_NAME:
-        raise InvalidParameter(f"features must be a FeatureChoice, 'paper' or 'plain'; got {features!r}.")
+        raise InvalidParameter(
+            f"features must be a FeatureChoice, 'paper' or 'plain'; got {features!r}.",
+            parameter="features",
+            value=features,
+        )
     return _BY_NAME[features]
 
 
@@ -226,7 +240,7 @@ def driver_mdp(network: RoadNetwork, features: str | FeatureChoice = "paper", ga
     >>> mdp.n_states, mdp.n_edges, mdp.n_features
     (3, 3, 4)
     """
-    choice = choose(features)
+    choice = choose_features(features)
     n = network.n_segments
     # Numbered in the order of the turns, actions keep the MDP's edges in that order.
     return MDP.from_edges(
@@ -251,7 +265,7 @@ def state_features(network: RoadNetwork, features: str | FeatureChoice = "paper"
     >>> state_features(ring, FeatureChoice(regions=False)).toarray().round(1)[0]
     array([0. , 0. , 0. , 1.1, 0. , 0. , 1.1])
     """
-    choice = choose(features)
+    choice = choose_features(features)
     if choice.check_units:
         check_units(network)
     members: list[tuple[NDArray[np.int64], int]] = []
@@ -319,7 +333,9 @@ def check_units(network: RoadNetwork) -> None:
     if not (_MEDIAN_M[0] <= median <= _MEDIAN_M[1] and _STRETCH[0] <= stretch <= _STRETCH[1]):
         raise InvalidNetwork(
             f"length_m does not look like metres: the median segment has {median:.4g}, {stretch:.3g} times the "
-            "straight line between its nodes in metres. Convert it, or pass FeatureChoice(check_units=False)."
+            "straight line between its nodes in metres. Convert it, or pass FeatureChoice(check_units=False).",
+            parameter="length_m",
+            value=median,
         )
 
 
@@ -338,7 +354,9 @@ def _class_member(network: RoadNetwork, groups: Mapping[str, Sequence[str]]) -> 
         if place < 0 and used[k]:
             raise InvalidParameter(
                 f"class_groups has no place for {name!r}, the class of {used[k]} segments. Name it in a group, or put "
-                f"{REST!r} into the one that takes the rest."
+                f"{REST!r} into the one that takes the rest.",
+                parameter="class_groups",
+                value=name,
             )
         index[k] = max(place, 0)
     return index[network.road_class]
@@ -349,18 +367,28 @@ def _extra(network: RoadNetwork, extra: Mapping[str, Any], *, check: bool) -> Fl
     for name, values in extra.items():
         column = np.asarray(values, dtype=np.float64)
         if column.shape != (network.n_segments,):
-            raise InvalidParameter(f"extra[{name!r}] must have shape ({network.n_segments},); it has {column.shape}.")
+            raise InvalidParameter(
+                f"extra[{name!r}] must have shape ({network.n_segments},); it has {column.shape}.",
+                parameter="extra",
+                value=column.shape,
+            )
         if not np.all(np.isfinite(column)):
             i = int(np.argmin(np.isfinite(column)))
             raise InvalidParameter(
-                f"extra[{name!r}][{i}] is {column[i]}; features must be finite. Give a number there."
+                f"extra[{name!r}][{i}] is {column[i]}; features must be finite. Give a number there.",
+                parameter="extra",
+                value=float(column[i]),
+                index=i,
             )
         longer = np.abs(column) > network.length_m / 1000.0 * (1.0 + 1e-9)
         if check and name.startswith("km") and longer.any():
             i = int(np.argmax(longer))
             raise InvalidParameter(
                 f"extra[{name!r}][{i}] is {column[i]:g} km on a segment of {network.length_m[i] / 1000.0:g} km. Is it "
-                "in metres? Divide by 1000, or choose a name that does not begin with 'km'."
+                "in metres? Divide by 1000, or choose a name that does not begin with 'km'.",
+                parameter="extra",
+                value=float(column[i]),
+                index=i,
             )
         columns.append(column)
     return np.stack(columns, axis=1)

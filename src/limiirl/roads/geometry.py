@@ -56,17 +56,17 @@ def distance_m(lat: ArrayLike, lon: ArrayLike, to_lat: ArrayLike, to_lon: ArrayL
     return np.asarray(np.hypot(along * np.radians(to_lat - lat), across * np.cos(np.radians(middle)) * turn))
 
 
-def seen_m(lat: ArrayLike, lon: ArrayLike, to_lat: ArrayLike, to_lon: ArrayLike) -> FloatArray:
+def offsets_m(lat: ArrayLike, lon: ArrayLike, to_lat: ArrayLike, to_lon: ArrayLike) -> FloatArray:
     """Return (n, 2) metres east and north of points as seen from others, on the flat map about these; see `Plane`.
 
     Examples
     --------
-    >>> seen_m([41.15, 0.0], [-8.63, 0.0], [41.16, 0.0], [-8.63, 0.01]).round(1)
+    >>> offsets_m([41.15, 0.0], [-8.63, 0.0], [41.16, 0.0], [-8.63, 0.01]).round(1)
     array([[   0. , 1110.6],
            [1113.2,    0. ]])
     """
     lat, lon, to_lat, to_lon = (np.asarray(values, dtype=np.float64) for values in (lat, lon, to_lat, to_lon))
-    east, north = _metres_a_degree(lat)
+    east, north = _metres_per_degree(lat)
     turn = (to_lon - lon + 180.0) % 360.0 - 180.0
     return np.stack([turn * east, (to_lat - lat) * north], axis=-1)
 
@@ -97,27 +97,27 @@ class Plane(NamedTuple):
 
     def xy(self, lat: ArrayLike, lon: ArrayLike) -> FloatArray:
         """Return (n, 2) metres east and north of points in degrees."""
-        return seen_m(self.lat, self.lon, lat, lon)
+        return offsets_m(self.lat, self.lon, lat, lon)
 
     def degrees(self, xy: ArrayLike) -> FloatArray:
         """Return (n, 2) latitudes and longitudes of points in metres: the inverse of `xy`."""
-        east, north = _metres_a_degree(self.lat)
+        east, north = _metres_per_degree(self.lat)
         given = np.asarray(xy, dtype=np.float64)
         return np.stack([self.lat + given[..., 1] / north, self.lon + given[..., 0] / east], axis=-1)
 
 
-def _metres_a_degree(lat: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def _metres_per_degree(lat: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return how long a degree is at latitudes: along the parallel, and along the meridian."""
     along, across = radii_m(lat)
     return np.asarray(np.radians(across * np.cos(np.radians(lat)))), np.asarray(np.radians(along))
 
 
-def passing_m(p: FloatArray, q: FloatArray) -> FloatArray:
+def line_distance_m(p: FloatArray, q: FloatArray) -> FloatArray:
     """Return how near (n,) the straight lines from p (n, 2) to q pass the origin.
 
     Examples
     --------
-    >>> passing_m(np.array([[-1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 2.0], [6.0, 8.0]]))
+    >>> line_distance_m(np.array([[-1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 2.0], [6.0, 8.0]]))
     array([2., 5.])
     """
     way = q - p
@@ -164,9 +164,13 @@ def regions(
     """
     lat, lon = network.centre if centre is None else centre
     if not (abs(lat) <= 90.0 and abs(lon) <= 180.0):
-        raise InvalidParameter(f"centre must be (latitude, longitude) in degrees; got {(lat, lon)}.")
+        raise InvalidParameter(
+            f"centre must be (latitude, longitude) in degrees; got {(lat, lon)}.", parameter="centre", value=(lat, lon)
+        )
     if not (np.isfinite(radius_km) and radius_km >= 0.0):
-        raise InvalidParameter(f"radius_km must be finite and not negative; got {radius_km}.")
+        raise InvalidParameter(
+            f"radius_km must be finite and not negative; got {radius_km}.", parameter="radius_km", value=radius_km
+        )
     # The shorter way around the globe, for a street that crosses the 180th meridian.
     step = (network.lon[network.head] - network.lon[network.tail] + 180.0) % 360.0 - 180.0
     middle_lat = 0.5 * (network.lat[network.tail] + network.lat[network.head])

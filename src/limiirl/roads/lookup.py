@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import InvalidParameter
-from limiirl.roads.geometry import passing_m, radii_m, seen_m
+from limiirl.roads.geometry import line_distance_m, offsets_m, radii_m
 from limiirl.roads.kernels.spatial_index import nearest_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _ASTRAY = 30.0
 _MARGIN_DEGREES = 0.05
 
 
-class Nearest(NamedTuple):
+class NearestStreets(NamedTuple):
     """The streets nearest to n places.
 
     Attributes
@@ -47,7 +47,7 @@ class Nearest(NamedTuple):
 
     Examples
     --------
-    >>> found = Nearest(np.array([4, 4]), np.array([7, 7]), np.array([3.0, 5.0]), np.array([0.2, 0.3]))
+    >>> found = NearestStreets(np.array([4, 4]), np.array([7, 7]), np.array([3.0, 5.0]), np.array([0.2, 0.3]))
     >>> found.segments
     array([4, 7])
     """
@@ -64,32 +64,44 @@ class Nearest(NamedTuple):
         return np.asarray(both[both >= 0])
 
 
-def nearest(network: RoadNetwork, lat: ArrayLike, lon: ArrayLike, within_m: float) -> Nearest:
+def find_nearest(network: RoadNetwork, lat: ArrayLike, lon: ArrayLike, within_m: float) -> NearestStreets:
     """Return the streets nearest to places; see `RoadNetwork.nearest`."""
     north, east = (np.atleast_1d(np.asarray(values, dtype=np.float64)) for values in (lat, lon))
     if north.ndim != 1 or north.shape != east.shape:
         raise InvalidParameter(
-            f"lat and lon must be two numbers, or two rows as long; they have shapes {north.shape} and {east.shape}."
+            f"lat and lon must be two numbers, or two rows as long; they have shapes {north.shape} and {east.shape}.",
+            parameter="lat",
+            value=(north.shape, east.shape),
         )
     if not (np.isfinite(within_m) and within_m > 0.0):
-        raise InvalidParameter(f"within_m must be positive and finite; it is {within_m!r}.")
+        raise InvalidParameter(
+            f"within_m must be positive and finite; it is {within_m!r}.", parameter="within_m", value=within_m
+        )
     wrong = ~((np.abs(north) <= 90.0) & (np.abs(east) <= 180.0))
     if wrong.any():
         i = int(np.argmax(wrong))
         raise InvalidParameter(
             f"{_place(north, i)}, ({north[i]:g}, {east[i]:g}), is not on the globe: latitudes lie within 90 of 0, "
-            f"longitudes within 180.{_swapped(network, float(north[i]), float(east[i]))}"
+            f"longitudes within 180.{_swap_hint(network, float(north[i]), float(east[i]))}",
+            parameter="lat" if abs(north[i]) > 90.0 or np.isnan(north[i]) else "lon",
+            value=(float(north[i]), float(east[i])),
+            index=i,
         )
     segment, along, distance = nearest_of(
         network.grid, network.plane.xy(north, east), _stretch(network.centre[0], north), within_m
     )
     if np.any(segment < 0):
         i = int(np.argmax(segment < 0))
-        raise InvalidParameter(_nothing_near(network, _place(north, i), float(north[i]), float(east[i]), within_m))
-    return Nearest(segment, network.opposite[segment], distance, along)
+        raise InvalidParameter(
+            _describe_miss(network, _place(north, i), float(north[i]), float(east[i]), within_m),
+            parameter="within_m",
+            value=within_m,
+            index=i,
+        )
+    return NearestStreets(segment, network.opposite[segment], distance, along)
 
 
-def segments_at(
+def nearest_segments(
     network: RoadNetwork, lat: float, lon: float, *, both: bool = True, within_m: float = 100.0
 ) -> IntArray:
     """Return the segments that are closed where a street is closed at a place, for everybody or one direction.
@@ -113,7 +125,7 @@ def segments_at(
     >>> from limiirl.roads import RoadNetwork
     >>> lat, lon = [41.15, 41.16, 41.15, 41.16], [-8.63, -8.63, -8.6301, -8.6301]
     >>> avenue = RoadNetwork.from_segments(lat, lon, [0, 3], [1, 2])
-    >>> segments_at(avenue, 41.155, -8.63), segments_at(avenue, 41.155, -8.63, both=False)
+    >>> nearest_segments(avenue, 41.155, -8.63), nearest_segments(avenue, 41.155, -8.63, both=False)
     (array([0, 1]), array([0]))
     """
     found = network.nearest(float(lat), float(lon), within_m=within_m)
@@ -121,20 +133,22 @@ def segments_at(
     if back >= 0:
         if both:
             return found.segments
-        named = " and ".join(f"{s} ({towards(network, s)})" for s in sorted((here, back)))
+        named = " and ".join(f"{s} ({describe_direction(network, s)})" for s in sorted((here, back)))
         raise InvalidParameter(
-            f"One way of a street that is driven both ways must be named by its segment: here they are {named}."
+            f"One way of a street that is driven both ways must be named by its segment: here they are {named}.",
+            parameter="both",
+            value=(min(here, back), max(here, back)),
         )
     return np.array(sorted({here, *(_beside(network, here, lat, lon) if both else ())}), dtype=np.int64)
 
 
-def towards(network: RoadNetwork, segment: int) -> str:
+def describe_direction(network: RoadNetwork, segment: int) -> str:
     """Return where a segment leads, in words.
 
     Examples
     --------
     >>> from limiirl.roads import RoadNetwork
-    >>> towards(RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0], [1]), 0)
+    >>> describe_direction(RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0], [1]), 0)
     'to the north'
     """
     points = ("north", "north-east", "east", "south-east", "south", "south-west", "west", "north-west")
@@ -162,9 +176,9 @@ def distances_m(network: RoadNetwork, segments: IntArray, lat: float, lon: float
     array([8.4])
     """
     begin, end = (
-        seen_m(lat, lon, network.lat[at[segments]], network.lon[at[segments]]) for at in (network.tail, network.head)
+        offsets_m(lat, lon, network.lat[at[segments]], network.lon[at[segments]]) for at in (network.tail, network.head)
     )
-    return passing_m(begin, end)
+    return line_distance_m(begin, end)
 
 
 def _stretch(centre: float, lat: FloatArray) -> FloatArray:
@@ -182,7 +196,7 @@ def _place(lat: FloatArray, i: int) -> str:
     return "the place" if lat.size == 1 else f"place {i}"
 
 
-def _swapped(network: RoadNetwork, lat: float, lon: float) -> str:
+def _swap_hint(network: RoadNetwork, lat: float, lon: float) -> str:
     """Return what to say if a place would be in the network with latitude and longitude exchanged."""
     box = [(values.min() - _MARGIN_DEGREES, values.max() + _MARGIN_DEGREES) for values in (network.lat, network.lon)]
     given, exchanged = (
@@ -192,14 +206,14 @@ def _swapped(network: RoadNetwork, lat: float, lon: float) -> str:
     return " Latitude and longitude look swapped: latitude comes first." if exchanged and not given else ""
 
 
-def _nothing_near(network: RoadNetwork, which: str, lat: float, lon: float, within_m: float) -> str:
+def _describe_miss(network: RoadNetwork, which: str, lat: float, lon: float, within_m: float) -> str:
     """Return what is wrong with a place that has no segment within reach."""
     far = float(distances_m(network, np.arange(network.n_segments), lat, lon).min())
     off = f"{far:,.0f} m" if far < 10_000.0 else f"about {far / 1000.0:,.0f} km"
     said = f"No street lies within {within_m:g} m of {which}, ({lat:g}, {lon:g}); the nearest is {off} away."
     middle = f"({float(np.median(network.lat)):.4f}, {float(np.median(network.lon)):.4f})"
     return said + (
-        _swapped(network, lat, lon)
+        _swap_hint(network, lat, lon)
         or f" Move it onto a street of the network, which lies about {middle}, or raise within_m."
     )
 
@@ -207,15 +221,15 @@ def _nothing_near(network: RoadNetwork, which: str, lat: float, lon: float, with
 _LISTED = 8
 
 
-def tagged(tags: Mapping[str, Any]) -> str:
+def name_street(tags: Mapping[str, Any]) -> str:
     """Return what tags of OpenStreetMap call a street: its name, that of its bridge or tunnel, and its number.
 
     Examples
     --------
-    >>> tagged({"name": "Ponte da Arrábida", "bridge:name": "Ponte da Arrábida", "ref": "A 1"})
+    >>> name_street({"name": "Ponte da Arrábida", "bridge:name": "Ponte da Arrábida", "ref": "A 1"})
     'Ponte da Arrábida (A 1)'
-    >>> tagged({"name": "Rua Nova", "bridge:name": "Ponte Velha"}), tagged({"ref": "A 1;IC 23"}), tagged({})
-    ('Rua Nova, Ponte Velha', 'A 1, IC 23', '')
+    >>> name_street({"name": "Rua Nova", "bridge:name": "Ponte Velha"}), name_street({"ref": "A 1;IC 23"})
+    ('Rua Nova, Ponte Velha', 'A 1, IC 23')
     """
     said, number = (", ".join(_texts(tags, keys)) for keys in (("name", "bridge:name", "tunnel:name"), ("ref",)))
     return f"{said} ({number})" if said and number else said or number
@@ -227,12 +241,12 @@ def _texts(tags: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(part for part in given if part))
 
 
-def indexed(names: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
+def index_names(names: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
     """Return each name once, sorted, "" first, and which of them each is.
 
     Examples
     --------
-    >>> indexed(["b", "", "a", "b"])
+    >>> index_names(["b", "", "a", "b"])
     (('', 'a', 'b'), array([2, 0, 1, 2]))
     """
     distinct = sorted({"", *names})
@@ -240,16 +254,18 @@ def indexed(names: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
     return tuple(distinct), np.array([place[name] for name in names], dtype=np.int64)
 
 
-def find(network: RoadNetwork, name: str) -> IntArray:
+def find_street(network: RoadNetwork, name: str) -> IntArray:
     """Return the segments of streets by name; see `RoadNetwork.find`."""
     wanted = _plain(name)
     if not wanted:
-        raise InvalidParameter("The name of a street is needed; got none.")
+        raise InvalidParameter("The name of a street is needed; got none.", parameter="name", value=name)
     names = network.street_names
     if not any(names):
         raise InvalidParameter(
             "This network has no names of streets: its map has none, or it was built by an earlier limiirl. Build it "
-            "again (trips stay matched to it), or point at a place with network.nearest."
+            "again (trips stay matched to it), or point at a place with network.nearest.",
+            parameter="name",
+            value=name,
         )
     plain = [_plain(known) for known in names]
     whole = [i for i, known in enumerate(plain) if wanted in (known, known.partition(" (")[0])]
@@ -258,45 +274,47 @@ def find(network: RoadNetwork, name: str) -> IntArray:
         close = difflib.get_close_matches(wanted, [known for known in plain if known], n=_LISTED, cutoff=0.5)
         like = ", ".join(dict.fromkeys(names[plain.index(known)] for known in close))
         raise InvalidParameter(
-            f"No street is called {name!r}. " + (f"Alike are {like}." if like else "Nor is any name like it.")
+            f"No street is called {name!r}. " + (f"Alike are {like}." if like else "Nor is any name like it."),
+            parameter="name",
+            value=name,
         )
     return np.flatnonzero(np.isin(network.street_of, chosen))
 
 
-def names_of(network: RoadNetwork, segments: IntArray) -> list[str]:
+def list_street_names(network: RoadNetwork, segments: IntArray) -> list[str]:
     """Return the distinct names of some segments, the longest street first, those without one left out."""
     metres = np.bincount(network.street_of[segments], network.length_m[segments], minlength=len(network.street_names))
     order = np.argsort(-metres, kind="stable")
     return [network.street_names[i] for i in order if metres[i] > 0.0 and network.street_names[i]]
 
 
-def called(network: RoadNetwork, segment: int) -> str:
+def describe_street(network: RoadNetwork, segment: int) -> str:
     """Return how to speak of the street of a segment: its name, or what it is and where.
 
     Examples
     --------
     >>> from limiirl.roads import RoadNetwork
-    >>> called(RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0, 1], [1, 0]), 0)
+    >>> describe_street(RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0, 1], [1, 0]), 0)
     'a road near 41.1550,-8.6300'
     """
     name = network.street(segment)
-    return name or f"{unnamed(network, segment)} near {place(network, segment)}"
+    return name or f"{describe_class(network, segment)} near {format_place(network, segment)}"
 
 
-def unnamed(network: RoadNetwork, segment: int) -> str:
+def describe_class(network: RoadNetwork, segment: int) -> str:
     """Return what a street is, by its class: a tertiary road, a motorway."""
     word = network.class_names[network.road_class[segment]].replace("_", " ")
     noun = "" if word.endswith(("road", "way", "street", "avenue", "ring", "link", "service")) else " road"
     return f"{'an' if word[:1] in 'aeiou' else 'a'} {word}{noun}"
 
 
-def place(network: RoadNetwork, segment: int) -> str:
+def format_place(network: RoadNetwork, segment: int) -> str:
     """Return the middle of a segment as LAT,LON."""
     nodes = [network.tail[segment], network.head[segment]]
     return f"{network.lat[nodes].mean():.4f},{network.lon[nodes].mean():.4f}"
 
 
-def parts(network: RoadNetwork) -> IntArray:
+def street_components(network: RoadNetwork) -> IntArray:
     """Return a number (S,) for each part of a street that hangs together: of one name, or one way where it has none.
 
     Two streets of one name in different quarters are two; so are the carriageways of an avenue.
@@ -305,7 +323,7 @@ def parts(network: RoadNetwork) -> IntArray:
     --------
     >>> from limiirl.roads import RoadNetwork
     >>> line = RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63] * 3, [0, 1, 1], [1, 0, 2], way_id=[4, 4, 5])
-    >>> parts(line)
+    >>> street_components(line)
     array([0, 0, 1])
     """
     street = np.where(network.street_of > 0, -1 - network.street_of.astype(np.int64), network.way_id)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from limiirl.mdp import MDP
     from limiirl.roads.features import FeatureChoice
     from limiirl.roads.kernels.spatial_index import GridIndex
-    from limiirl.roads.lookup import Nearest
+    from limiirl.roads.lookup import NearestStreets
 
 
 _Array = TypeVar("_Array", bound=NDArray[Any])
@@ -71,12 +71,16 @@ def from_segments(
         `notes`, `street_names` with `street_of`.
     """
     lat, lon = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
-    _one_a_node(lat, lon)
-    tail, head = (_indices(values, name, lat.size) for values, name in ((tail, "tail"), (head, "head")))
+    _check_node_arrays(lat, lon)
+    tail, head = (_as_indices(values, name, lat.size) for values, name in ((tail, "tail"), (head, "head")))
     if tail.shape != head.shape:
-        raise InvalidNetwork(f"tail and head must have one entry a segment; they have {tail.size} and {head.size}.")
+        raise InvalidNetwork(
+            f"tail and head must have one entry per segment; they have {tail.size} and {head.size}.",
+            parameter="head",
+            value=(tail.size, head.size),
+        )
     n = tail.size
-    pairs = joined(tail, head, u_turns=u_turns) if turns is None else _pairs(turns)
+    pairs = join_segments(tail, head, u_turns=u_turns) if turns is None else _as_pairs(turns)
     pairs = np.unique(pairs, axis=0)
     fields: dict[str, Any] = {
         "lat": lat,
@@ -97,12 +101,12 @@ def from_segments(
     return cls(**(fields | known))
 
 
-def joined(tail: NDArray[Any], head: NDArray[Any], *, u_turns: bool = False) -> NDArray[np.int64]:
+def join_segments(tail: NDArray[Any], head: NDArray[Any], *, u_turns: bool = False) -> NDArray[np.int64]:
     """Return (E, 2) all pairs of segments of which the second begins where the first ends, sorted.
 
     Examples
     --------
-    >>> joined(np.array([0, 1, 1]), np.array([1, 0, 2]))  # 1-0 would be a U-turn
+    >>> join_segments(np.array([0, 1, 1]), np.array([1, 0, 2]))  # 1-0 would be a U-turn
     array([[0, 2]])
     """
     order = np.argsort(tail, kind="stable")
@@ -114,54 +118,66 @@ def joined(tail: NDArray[Any], head: NDArray[Any], *, u_turns: bool = False) -> 
     return np.asarray(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))])
 
 
-def checked(network: RoadNetwork) -> dict[str, Any]:
+def check_network(network: RoadNetwork) -> dict[str, Any]:
     """Return the fields of a network as private, read-only arrays, or say which rule is broken where."""
     fields: dict[str, Any] = {name: np.array(getattr(network, name), dtype=np.float64) for name in ("lat", "lon")}
     n_nodes, n = fields["lat"].size, np.size(network.tail)
     if n == 0:
-        raise InvalidNetwork("A network needs at least one segment; there is none. Check the map and what was kept.")
-    _one_a_node(fields["lat"], fields["lon"])
-    _degrees(fields["lat"], fields["lon"])
-    centre = centre_of(network.centre)
-    _degrees(np.array(centre[:1]), np.array(centre[1:]), of="centre ")
-    fields |= {name: _indices(getattr(network, name), name, n_nodes).astype(np.int32) for name in ("tail", "head")}
+        raise InvalidNetwork(
+            "A network needs at least one segment; there is none. Check the map and what was kept.", parameter="tail"
+        )
+    _check_node_arrays(fields["lat"], fields["lon"])
+    _check_degrees(fields["lat"], fields["lon"])
+    centre = as_centre(network.centre)
+    _check_degrees(np.array(centre[:1]), np.array(centre[1:]), of="centre ")
+    fields |= {name: _as_indices(getattr(network, name), name, n_nodes).astype(np.int32) for name in ("tail", "head")}
     fields |= {name: np.array(getattr(network, name), dtype=np.int64) for name in ("node_id", "way_id")}
     fields |= {name: np.array(getattr(network, name), dtype=np.float64) for name in ("length_m", "lanes", "speed_kmh")}
     names = tuple(str(name) for name in network.class_names)
-    fields["road_class"] = _indices(network.road_class, "road_class", len(names), "class_names").astype(np.int32)
+    fields["road_class"] = _as_indices(network.road_class, "road_class", len(names), "class_names").astype(np.int32)
     streets = tuple(str(name) for name in network.street_names)
     if streets[:1] != ("",):
-        raise InvalidNetwork(f"street_names must begin with '', of streets without a name; they are {streets[:3]}.")
+        raise InvalidNetwork(
+            f"street_names must begin with '', of streets without a name; they are {streets[:3]}.",
+            parameter="street_names",
+            value=streets[:3],
+        )
     given = network.street_of if np.size(network.street_of) else np.zeros(n, dtype=np.int32)
-    fields["street_of"] = _indices(given, "street_of", len(streets), "street_names").astype(np.int32)
+    fields["street_of"] = _as_indices(given, "street_of", len(streets), "street_names").astype(np.int32)
     for name in ("turn_from", "turn_to"):
-        fields[name] = _indices(getattr(network, name), name, n, "segments").astype(np.int32)
+        fields[name] = _as_indices(getattr(network, name), name, n, "segments").astype(np.int32)
     for name, size in {
         "node_id": n_nodes, "head": n, "way_id": n, "length_m": n, "lanes": n, "speed_kmh": n,
         "road_class": n, "street_of": n, "turn_to": fields["turn_from"].size,
     }.items():  # fmt: skip
         if fields[name].shape != (size,):
-            raise InvalidNetwork(f"{name} must have shape ({size},); it has {fields[name].shape}.")
-    _positive(fields["length_m"], "length_m", unknown=False)
-    _positive(fields["lanes"], "lanes", unknown=True)
-    _positive(fields["speed_kmh"], "speed_kmh", unknown=True)
-    _turns(fields)
+            raise InvalidNetwork(
+                f"{name} must have shape ({size},); it has {fields[name].shape}.",
+                parameter=name,
+                value=fields[name].shape,
+            )
+    _check_positive(fields["length_m"], "length_m", unknown=False)
+    _check_positive(fields["lanes"], "lanes", unknown=True)
+    _check_positive(fields["speed_kmh"], "speed_kmh", unknown=True)
+    _check_turns(fields)
     words = {"class_names": names, "street_names": streets, "centre": centre, "notes": dict(network.notes)}
     return {name: frozen(array) for name, array in fields.items()} | words
 
 
-def centre_of(given: Any) -> tuple[float, float]:
+def as_centre(given: Any) -> tuple[float, float]:
     """Return a latitude and a longitude, or say that these are no two numbers.
 
     Examples
     --------
-    >>> centre_of([41, -8.63])
+    >>> as_centre([41, -8.63])
     (41.0, -8.63)
     """
     try:
         lat, lon = (float(value) for value in given)
     except (TypeError, ValueError):
-        raise InvalidNetwork(f"centre must be (lat, lon), two numbers in degrees; got {given!r}.") from None
+        raise InvalidNetwork(
+            f"centre must be (lat, lon), two numbers in degrees; got {given!r}.", parameter="centre", value=given
+        ) from None
     return lat, lon
 
 
@@ -176,63 +192,95 @@ def usual_speed(network: RoadNetwork) -> NDArray[np.float64]:
     return speed
 
 
-def _indices(values: Any, name: str, size: int, of: str = "nodes") -> NDArray[np.int64]:
+def _as_indices(values: Any, name: str, size: int, of: str = "nodes") -> NDArray[np.int64]:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise InvalidNetwork(f"{name} must be whole numbers in one dimension; it has {array.dtype}, {array.shape}.")
+        raise InvalidNetwork(
+            f"{name} must be whole numbers in one dimension; it has {array.dtype}, {array.shape}.",
+            parameter=name,
+            value=str(array.dtype),
+        )
     array = array.astype(np.int64)
     wrong = (array < 0) | (array >= size)
     if wrong.any():
         i = int(np.argmax(wrong))
-        raise InvalidNetwork(f"{name}[{i}] is {array[i]}, but there are {size} {of}, numbered from 0.")
+        raise InvalidNetwork(
+            f"{name}[{i}] is {array[i]}, but there are {size} {of}, numbered from 0.",
+            parameter=name,
+            value=int(array[i]),
+            index=i,
+        )
     return array
 
 
-def _pairs(turns: ArrayLike) -> NDArray[np.int64]:
+def _as_pairs(turns: ArrayLike) -> NDArray[np.int64]:
     pairs = np.asarray(turns)
     if pairs.size and (pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2):
         raise InvalidNetwork(
-            f"turns must be pairs (E, 2) of segments, from and to; it has shape {pairs.shape} of {pairs.dtype}."
+            f"turns must be pairs (E, 2) of segments, from and to; it has shape {pairs.shape} of {pairs.dtype}.",
+            parameter="turns",
+            value=pairs.shape,
         )
     return pairs.astype(np.int64).reshape(-1, 2)
 
 
-def _one_a_node(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> None:
+def _check_node_arrays(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> None:
     if lat.ndim != 1 or lat.shape != lon.shape:
-        raise InvalidNetwork(f"lat and lon must have one entry a node; they have shapes {lat.shape} and {lon.shape}.")
+        raise InvalidNetwork(
+            f"lat and lon must have one entry per node; they have shapes {lat.shape} and {lon.shape}.",
+            parameter="lat",
+            value=(lat.shape, lon.shape),
+        )
 
 
-def _degrees(lat: NDArray[np.float64], lon: NDArray[np.float64], of: str = "") -> None:
+def _check_degrees(lat: NDArray[np.float64], lon: NDArray[np.float64], of: str = "") -> None:
     for name, values, most in (("lat", lat, 90.0), ("lon", lon, 180.0)):
         wrong = ~(np.abs(values) <= most)
         if wrong.any():
             i = int(np.argmax(wrong))
             hint = " Are latitude and longitude swapped?" if name == "lat" else ""
-            raise InvalidNetwork(f"{of}{name}[{i}] is {values[i]}; degrees lie within {most:g} of 0.{hint}")
+            raise InvalidNetwork(
+                f"{of}{name}[{i}] is {values[i]}; degrees lie within {most:g} of 0.{hint}",
+                parameter=name if not of else "centre",
+                value=float(values[i]),
+                index=i,
+            )
 
 
-def _positive(values: NDArray[np.float64], name: str, *, unknown: bool) -> None:
+def _check_positive(values: NDArray[np.float64], name: str, *, unknown: bool) -> None:
     good = np.isfinite(values) & (values > 0.0)
     wrong = ~(good | np.isnan(values)) if unknown else ~good
     if wrong.any():
         i = int(np.argmax(wrong))
         rule = "positive, or NaN where unknown" if unknown else "positive and finite"
-        raise InvalidNetwork(f"{name} must be {rule}; {name}[{i}] is {values[i]}. Mend or drop that segment.")
+        raise InvalidNetwork(
+            f"{name} must be {rule}; {name}[{i}] is {values[i]}. Fix or drop that segment.",
+            parameter=name,
+            value=float(values[i]),
+            index=i,
+        )
 
 
-def _turns(fields: dict[str, Any]) -> None:
+def _check_turns(fields: dict[str, Any]) -> None:
     """Check that turns join segments that meet, and that they are sorted, each once."""
     source, target = fields["turn_from"].astype(np.int64), fields["turn_to"].astype(np.int64)
     apart = fields["head"][source] != fields["tail"][target]
     if apart.any():
         i = int(np.argmax(apart))
         raise InvalidNetwork(
-            f"turn {i} leads from segment {source[i]} to segment {target[i]}, which does not begin where that one ends."
+            f"turn {i} leads from segment {source[i]} to segment {target[i]}, which begins elsewhere.",
+            parameter="turns",
+            value=(int(source[i]), int(target[i])),
+            index=i,
         )
     key = source * fields["tail"].size + target
     if np.any(np.diff(key) <= 0):
         i = int(np.argmax(np.diff(key) <= 0))
-        raise InvalidNetwork(f"turns must be sorted by (from, to), each once; turn {i + 1} is not after turn {i}.")
+        raise InvalidNetwork(
+            f"turns must be sorted by (from, to), each once; turn {i + 1} is not after turn {i}.",
+            parameter="turns",
+            index=i + 1,
+        )
 
 
 KIND = Kind("limiirl.roads", 2, "a road network", "RoadNetwork.save or `limiirl roads build`")
@@ -273,7 +321,9 @@ def load(cls: type[RoadNetwork], path: str | PathLike[str]) -> RoadNetwork:
         lists = ("class_names", "centre", "street_names")
         return cls(**(fields | {name: tuple(fields[name]) for name in lists}))
     except (KeyError, TypeError, ValueError, InvalidNetwork) as error:
-        raise InvalidFile(f"{path} is damaged: {error!s:.300} Build the network again.") from error
+        raise InvalidFile(
+            f"{path} is damaged: {error!s:.300} Build the network again.", parameter="path", value=str(path)
+        ) from error
 
 
 def digest(network: RoadNetwork) -> str:
@@ -360,7 +410,7 @@ class RoadNetwork:
 
     def __post_init__(self) -> None:
         """Check every rule once and take private, read-only copies."""
-        for name, value in checked(self).items():
+        for name, value in check_network(self).items():
             object.__setattr__(self, name, value)
 
     @property
@@ -427,17 +477,17 @@ class RoadNetwork:
     @cached_property
     def grid(self) -> GridIndex:
         """The segments by the cells of a grid that they touch, for searches about a place."""
-        from limiirl.roads.matching.candidates import index
+        from limiirl.roads.matching.candidates import build_grid
 
-        return index(self)
+        return build_grid(self)
 
-    def nearest(self, lat: ArrayLike, lon: ArrayLike, *, within_m: float = 100.0) -> Nearest:
+    def nearest(self, lat: ArrayLike, lon: ArrayLike, *, within_m: float = 100.0) -> NearestStreets:
         """Return the streets nearest to places: by default what to close where somebody says "close the street here".
 
-        Of a street that is driven both ways between the same nodes, both directions are nearest; `Nearest.segments`
-        has both. The carriageways of a road that is drawn as two lines are two streets: only the nearer is found
-        (`limiirl.roads.segments_at` looks for the other). A segment reaches from one node of the map to the next, so
-        that closing it lets nobody pass there; trips that begin or end elsewhere on the same block still can.
+        Of a street that is driven both ways between the same nodes, both directions are nearest;
+        `NearestStreets.segments` has both. The carriageways of a road that is drawn as two lines are two streets: only
+        the nearer is found (`limiirl.roads.nearest_segments` looks for the other). A segment reaches from one node of
+        the map to the next: closing it blocks the passage, but not trips that begin or end elsewhere on the block.
 
         Parameters
         ----------
@@ -454,9 +504,9 @@ class RoadNetwork:
         >>> found.segments, found.distance_m.round(1)
         (array([0, 1]), array([8.4]))
         """
-        from limiirl.roads.lookup import nearest
+        from limiirl.roads.lookup import find_nearest
 
-        return nearest(self, lat, lon, within_m)
+        return find_nearest(self, lat, lon, within_m)
 
     def street(self, segment: int) -> str:
         """Return the name of a segment's street; "" where the map has none.
@@ -483,9 +533,9 @@ class RoadNetwork:
         >>> RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63] * 3, [0, 1], [1, 2], **names).find("arrabida")
         array([1])
         """
-        from limiirl.roads.lookup import find
+        from limiirl.roads.lookup import find_street
 
-        return find(self, name)
+        return find_street(self, name)
 
     def mdp(self, features: str | FeatureChoice = "paper", *, gamma: float = 1.0) -> MDP:
         """Return the MDP: a state a segment, an action a turn, p0 uniform; features as chosen.
@@ -527,3 +577,72 @@ class RoadNetwork:
             f"RoadNetwork: {self.n_segments:,} directed segments of {km:,.1f} km in all, {self.n_turns:,} turns, "
             f"{self.n_nodes:,} nodes"
         )
+
+
+def summarize(network: RoadNetwork) -> dict[str, Any]:
+    """Return the facts of a network as plain numbers and texts, ready for JSON.
+
+    Returns
+    -------
+    dict
+        "segments", "turns", "nodes", "km"; "km_by_class"; "lanes" and "speed" (share of km where they are known, and km
+        by value); "segment_m" (quantiles of length); "bounds" (south, west, north, east in degrees); "one_way_share" of
+        km; "turns_out" (how many segments have 0, 1, 2 ... turns onward); "dead_ends"; "dropped" (by reason); "notes".
+
+    Examples
+    --------
+    >>> from limiirl.roads import RoadNetwork
+    >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
+    >>> facts = summarize(ring)
+    >>> facts["km"], facts["turns_out"], facts["speed"]
+    (3.342, {'1': 3}, {'known_share': 0.0, 'km': {}})
+    """
+    km = network.length_m / 1000.0
+    total = float(km.sum())
+    by_class = np.bincount(network.road_class, weights=km, minlength=len(network.class_names))
+    degree, count = np.unique(np.diff(network.out_ptr), return_counts=True)
+    shares = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)
+    lengths = np.quantile(network.length_m, shares)
+    return {
+        "segments": network.n_segments,
+        "turns": network.n_turns,
+        "nodes": network.n_nodes,
+        "km": round(total, 3),
+        "km_by_class": {
+            name: round(float(part), 3) for name, part in zip(network.class_names, by_class, strict=True) if part > 0.0
+        },
+        "lanes": _known_share(network.lanes, km),
+        "speed": _known_share(network.speed_kmh, km),
+        "one_way_share": round(float(km[network.opposite < 0].sum()) / total, 6),
+        "segment_m": {f"{share:g}": round(float(metres), 3) for share, metres in zip(shares, lengths, strict=True)},
+        "bounds": [
+            float(network.lat.min()), float(network.lon.min()), float(network.lat.max()), float(network.lon.max())
+        ],
+        "centre": list(network.centre),
+        "turns_out": {str(k): int(n) for k, n in zip(degree, count, strict=True)},
+        "dead_ends": int(np.count_nonzero(np.diff(network.out_ptr) == 0)),
+        "dropped": _dropped(dict(network.notes)),
+        "attribution": network.attribution,
+        "fingerprint": network.fingerprint(),
+        "notes": dict(network.notes),
+    }  # fmt: skip
+
+
+def _known_share(values: Any, km: Any) -> dict[str, Any]:
+    """Return the share of km with a known value, and km by value."""
+    known = np.isfinite(values)
+    levels, at = np.unique(values[known], return_inverse=True)
+    length = np.bincount(at, weights=km[known], minlength=levels.size)
+    by_value = {f"{level:g}": round(float(part), 3) for level, part in zip(levels, length, strict=True)}
+    return {"known_share": round(float(km[known].sum() / km.sum()), 6), "km": by_value}
+
+
+def _dropped(notes: dict[str, Any]) -> dict[str, int]:
+    """Return what building left out, by reason, those that did not happen left out as well."""
+    found = {f"ways: {reason}": count for reason, count in notes.get("ways", {}).get("dropped", {}).items()}
+    found |= {f"pieces: {reason}": count for reason, count in notes.get("pieces_dropped", {}).items()}
+    part = notes.get("component", {})
+    found["segments: outside of the connected part"] = part.get("segments_dropped", 0)
+    rules = notes.get("turns", {}).get("restrictions", {})
+    found |= {f"turn restrictions: {reason}": count for reason, count in rules.get("not_used", {}).items()}
+    return {reason: count for reason, count in found.items() if count}

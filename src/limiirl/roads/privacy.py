@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
-from limiirl.demos import Demonstrations, frozen
+from limiirl.demos import Demonstrations, as_readonly
 from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips, LimiirlWarning
 from limiirl.roads.geometry import distance_m, line_distance_m, offsets_m
 from limiirl.roads.network import RoadNetwork
@@ -117,7 +117,11 @@ def mask_zones(trips: Trips | CleanedTrips, zones: Sequence[tuple[float, ...]]) 
 def _trips(given: Trips | CleanedTrips) -> Trips:
     found = given.trips if isinstance(given, CleanedTrips) else given
     if not isinstance(found, Trips):
-        raise InvalidTrips(f"trips must be Trips or what `clean` returns; it is a {type(given).__name__}.")
+        raise InvalidTrips(
+            f"trips must be Trips or what `clean` returns; it is a {type(given).__name__}.",
+            parameter="trips",
+            value=type(given).__name__,
+        )
     return found
 
 
@@ -128,7 +132,10 @@ def _zone(given: object, i: int) -> tuple[float, float, float]:
         lat = lon = radius = np.nan
     if not (abs(lat) <= 90.0 and abs(lon) <= 180.0 and radius > 0.0):
         raise InvalidParameter(
-            f"zones[{i}] is {given}; zones is a list of (lat, lon, radius in metres) with a positive radius."
+            f"zones[{i}] is {given}; zones is a list of (lat, lon, radius in metres) with a positive radius.",
+            parameter="zones",
+            value=given,
+            index=i,
         )
     return lat, lon, radius
 
@@ -166,8 +173,10 @@ def trim_path_ends(
     lengths = np.asarray(lengths_m, dtype=np.float64)
     if demos.n_steps and (lengths.ndim != 1 or lengths.size <= demos.states.max()):
         raise InvalidParameter(
-            f"lengths_m must have one entry a segment; it has shape {lengths.shape}, and a path passes segment "
-            f"{demos.states.max()}."
+            f"lengths_m must have one entry per segment; it has shape {lengths.shape}, and a path passes segment "
+            f"{demos.states.max()}.",
+            parameter="lengths_m",
+            value=lengths.shape,
         )
     radius = _radii(metres, jitter, seed, len(demos))
     demo = np.repeat(np.arange(len(demos)), demos.lengths)
@@ -193,7 +202,11 @@ def trim_path_ends(
 def _radii(metres: float, jitter: float, seed: Seed, n: int) -> FloatArray:
     """Return distances (2, n), one for each end of each trip."""
     if not (np.isfinite(metres) and metres > 0.0 and np.isfinite(jitter) and jitter >= 0.0):
-        raise InvalidParameter(f"metres must be positive and jitter at least 0; got {metres} and {jitter}.")
+        raise InvalidParameter(
+            f"metres must be positive and jitter at least 0; got {metres} and {jitter}.",
+            parameter="jitter" if np.isfinite(metres) and metres > 0.0 else "metres",
+            value=jitter if np.isfinite(metres) and metres > 0.0 else metres,
+        )
     return metres * (1.0 + jitter * np.random.default_rng(seed).random((2, n)))
 
 
@@ -271,10 +284,16 @@ def suppress_small(counts: ArrayLike, least: int = 5, *, totals: tuple[int, ...]
     table = np.array(counts, dtype=np.float64)
     wrong = ~(np.isfinite(table) & (table >= 0.0) & (table == np.floor(table)))
     if wrong.any():
-        raise InvalidParameter(f"counts must be whole numbers from 0; one of them is {table[wrong][0]}.")
+        raise InvalidParameter(
+            f"counts must be whole numbers from 0; one of them is {table[wrong][0]}.",
+            parameter="counts",
+            value=float(table[wrong][0]),
+        )
     _positive(least)
     if any(not 0 <= axis < table.ndim for axis in totals):
-        raise InvalidParameter(f"totals names axes of a table that has {table.ndim}; got {totals}.")
+        raise InvalidParameter(
+            f"totals names axes of a table that has {table.ndim}; got {totals}.", parameter="totals", value=totals
+        )
     hidden = (table > 0) & (table < least)
     before = -1
     while before != hidden.sum():
@@ -298,7 +317,9 @@ def merge_small(labels: ArrayLike, least: int = 5, *, into: str = "others") -> N
     _positive(least)
     names, inverse, counts = np.unique(np.asarray(labels).astype(np.str_), return_inverse=True, return_counts=True)
     if into in names:
-        raise InvalidParameter(f"there is a group called {into!r} already. Pass another name: into=...")
+        raise InvalidParameter(
+            f"there is a group called {into!r} already. Pass another name: into=...", parameter="into", value=into
+        )
     order = np.argsort(counts, kind="stable")
     small = counts < least
     for k in order:
@@ -333,7 +354,7 @@ class RouteMask:
 
     def __post_init__(self) -> None:
         _positive(self.least)
-        object.__setattr__(self, "drivers", frozen(np.asarray(self.drivers, dtype=np.int64)))
+        object.__setattr__(self, "drivers", as_readonly(np.asarray(self.drivers, dtype=np.int64)))
 
     @classmethod
     def from_demos(cls, demos: Demonstrations, n_segments: int, least: int = 5) -> RouteMask:
@@ -341,7 +362,8 @@ class RouteMask:
         if demos.groups is None:
             raise InvalidDemos(
                 "These demonstrations do not say who drove, and many trips of one driver hide nobody. "
-                "Give them groups: demos.replace(groups=...)."
+                "Give them groups: demos.replace(groups=...).",
+                parameter="demos",
             )
         _check_segments(demos, n_segments)
         return cls(count_drivers_by_segment(demos, demos.states, n_segments), least)
@@ -355,7 +377,11 @@ class RouteMask:
         """Return values a segment, (S, ...), with NaN where they are hidden."""
         table = np.array(values, dtype=np.float64)
         if table.shape[:1] != self.drivers.shape:
-            raise InvalidParameter(f"values must have one row a segment, {self.drivers.size}; shape is {table.shape}.")
+            raise InvalidParameter(
+                f"values must have one row per segment, {self.drivers.size}; shape is {table.shape}.",
+                parameter="values",
+                value=table.shape,
+            )
         table[self.hidden] = np.nan
         return table
 
@@ -370,7 +396,9 @@ def _check_segments(demos: Demonstrations, n_segments: int) -> None:
     """Say that paths are of another network."""
     if demos.n_steps and demos.states.max() >= n_segments:
         raise InvalidDemos(
-            f"a path passes segment {demos.states.max()}, but there are {n_segments} segments. Is it another network?"
+            f"a path passes segment {demos.states.max()}, but there are {n_segments} segments. Is it another network?",
+            parameter="demos",
+            value=int(demos.states.max()),
         )
 
 
@@ -387,7 +415,7 @@ def _hide_more(table: FloatArray, hidden: BoolArray, least: int) -> None:
 
 def _positive(least: int) -> None:
     if not least >= 1:
-        raise InvalidParameter(f"least must be at least 1; got {least}.")
+        raise InvalidParameter(f"least must be at least 1; got {least}.", parameter="least", value=least)
 
 
 def index_drivers(demos: Demonstrations) -> IntArray:

@@ -5,7 +5,8 @@ import pytest
 
 from limiirl.errors import InvalidParameter
 from limiirl.roads import FeatureChoice, RoadNetwork
-from limiirl.roads.drivers.styles import Gauged, fixed_gauge, matched
+from limiirl.roads.drivers.styles import NormalisedRewards, match_rewards, normalise_rewards
+from tests.helpers import raises
 
 RING = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
 
@@ -16,22 +17,22 @@ def test_an_extra_may_have_any_name_and_any_sum():
     phi = RING.mdp(choice).state_features.toarray()
     driven = phi.sum(axis=0)
     thetas = np.random.default_rng(0).normal(size=(2, phi.shape[1]))
-    gauged = fixed_gauge(thetas, choice.groups, driven)
-    np.testing.assert_allclose(gauged.reward(phi, km), thetas @ phi.T, rtol=1e-12)
+    normalised = normalise_rewards(thetas, choice.groups, driven)
+    np.testing.assert_allclose(normalised.reward(phi, km), thetas @ phi.T, rtol=1e-12)
     extra = list(choice.groups["extra"])
-    np.testing.assert_array_equal(gauged.thetas[:, extra], thetas[:, extra])
+    np.testing.assert_array_equal(normalised.thetas[:, extra], thetas[:, extra])
     for group in ("road class", "region"):
         places = list(choice.groups[group])
-        np.testing.assert_allclose(gauged.thetas[:, places] @ driven[places], 0.0, atol=1e-12)
+        np.testing.assert_allclose(normalised.thetas[:, places] @ driven[places], 0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("km", [-3.0, np.nan])
 def test_a_length_that_is_none_is_named(km):
-    with pytest.raises(InvalidParameter, match=r"km\[1\] is (-3|nan), but feature 1 is of group 'road class'"):
-        fixed_gauge([[1.0, 2.0, 3.0]], {"extra": (0,), "road class": (2, 1)}, [-9.0, km, 1.0])
+    with raises(InvalidParameter, parameter="km", index=1):
+        normalise_rewards([[1.0, 2.0, 3.0]], {"extra": (0,), "road class": (2, 1)}, [-9.0, km, 1.0])
 
 
 def test_intents_are_alike_by_what_differs_and_not_by_the_sign_of_a_sum():
-    one = Gauged(np.zeros(2), np.array([[0.0, 0.0], [0.0, 5.0]]))
-    two = Gauged(np.zeros(2), np.array([[0.0, 4.0], [0.0, 1.0]]))
-    assert matched(one, two, [1.0, -8.0]).tolist() == [1, 0]
+    one = NormalisedRewards(np.zeros(2), np.array([[0.0, 0.0], [0.0, 5.0]]))
+    two = NormalisedRewards(np.zeros(2), np.array([[0.0, 4.0], [0.0, 1.0]]))
+    assert match_rewards(one, two, [1.0, -8.0]).tolist() == [1, 0]

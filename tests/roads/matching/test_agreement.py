@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from limiirl.errors import InvalidTrips
 from limiirl.roads import RoadNetwork
 from limiirl.roads.kernels.spatial_index import length_near
-from limiirl.roads.matching.evaluation import Agreement, length_within
+from limiirl.roads.matching.evaluation import Agreement, measure_agreement
+from tests.helpers import raises
 
 shapely = pytest.importorskip("shapely")
 
@@ -16,7 +17,7 @@ NETWORK = RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0, 1], [1, 
 
 
 def by_shapely(line: np.ndarray, other: np.ndarray, reach: float) -> float:
-    """Piece by piece, since shapely would count once what is driven twice."""
+    """MatchedPiece by piece, since shapely would count once what is driven twice."""
     near = (shapely.LineString(other) if len(other) > 1 else shapely.Point(other[0])).buffer(reach, quad_segs=2000)
     return sum(shapely.LineString(line[i : i + 2]).intersection(near).length for i in range(len(line) - 1))
 
@@ -46,7 +47,7 @@ def test_lines_on_a_grid_with_all_the_parallels_and_repeats_of_one(one: list, tw
 def test_both_ways_total_and_worst():
     street, half = [(41.15, -8.63), (41.16, -8.63)], [(41.15, -8.63), (41.155, -8.63)]
     aside = [(41.15, -8.60), (41.16, -8.60)]
-    found = length_within(NETWORK, [street, half, street], [half, half, aside], metres=15.0)
+    found = measure_agreement(NETWORK, [street, half, street], [half, half, aside], metres=15.0)
     long, short = 1110.569, 555.2845  # at the centre's latitude, halfway
     np.testing.assert_allclose(found.length_m, [[long, short], [short, short], [long, long]], atol=0.01)
     np.testing.assert_allclose(found.near_m, [[short + 15.0, short], [short, short], [0.0, 0.0]], atol=0.01)
@@ -59,7 +60,7 @@ def test_both_ways_total_and_worst():
 
 def test_a_line_without_length_has_no_share_and_comes_last():
     point, street = [(41.15, -8.63)], [(41.15, -8.63), (41.16, -8.63)]
-    found = length_within(NETWORK, [point, street], [street, street])
+    found = measure_agreement(NETWORK, [point, street], [street, street])
     np.testing.assert_array_equal(np.isnan(found.shares), [[True, False], [False, False]])
     np.testing.assert_allclose(found.near_m[0], [0.0, 15.0], atol=1e-6)
     assert found.worst.tolist() == [1, 0]
@@ -69,13 +70,13 @@ def test_a_line_without_length_has_no_share_and_comes_last():
 @pytest.mark.parametrize("bad", [np.zeros((0, 2)), [(41.15, np.nan)], [41.15, -8.63], [(1.0, 2.0, 3.0)]])
 def test_a_line_that_is_none_is_named(bad: object):
     street = [(41.15, -8.63), (41.16, -8.63)]
-    with pytest.raises(InvalidTrips, match="Line 1 must be"):
-        length_within(NETWORK, [street, street], [street, bad])
+    with raises(InvalidTrips, parameter="ours", index=1):
+        measure_agreement(NETWORK, [street, street], [street, bad])
 
 
 def test_sets_of_different_size_and_no_distance_are_refused():
     street = [(41.15, -8.63), (41.16, -8.63)]
-    with pytest.raises(InvalidTrips, match="there are 2 and 1"):
-        length_within(NETWORK, [street, street], [street])
-    with pytest.raises(InvalidTrips, match="metres must be above 0"):
-        length_within(NETWORK, [street], [street], metres=0.0)
+    with raises(InvalidTrips, parameter="theirs", value=1):
+        measure_agreement(NETWORK, [street, street], [street])
+    with raises(InvalidTrips, parameter="metres", value=0.0):
+        measure_agreement(NETWORK, [street], [street], metres=0.0)

@@ -6,7 +6,8 @@ import shapely
 
 from limiirl.errors import InvalidParameter
 from limiirl.roads.kernels import spatial_index as kernel
-from limiirl.roads.matching.candidates import index, only_neighbours
+from limiirl.roads.matching.candidates import build_grid, only_neighbours
+from tests.helpers import raises
 from tests.oracles.map_matching import chains
 from tests.oracles.road_networks import from_xy, random_grid
 
@@ -29,7 +30,7 @@ def points(network, n, seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_finds_what_shapely_finds(seed, cell_m):
     network = random_grid(seed, nx=5, ny=6)
-    grid, streets = index(network, cell_m), lines(network)
+    grid, streets = build_grid(network, cell_m), lines(network)
     for x, y in points(network, 60, seed):
         segment, along, distance = nearest(grid, x, y, radius_m=60.0)
         point = shapely.Point(x, y)
@@ -44,7 +45,7 @@ def test_finds_what_shapely_finds(seed, cell_m):
 
 def test_keeps_the_nearest_and_of_equals_the_lower_number():
     network = random_grid(1, one_way=0.0)
-    grid = index(network)
+    grid = build_grid(network)
     for x, y in points(network, 40, 5):
         everything = nearest(grid, x, y, radius_m=150.0, most=500)
         for most in (1, 2, 5):
@@ -57,7 +58,7 @@ def test_keeps_the_nearest_and_of_equals_the_lower_number():
 
 def test_both_directions_are_candidates():
     network = from_xy([(0, 0), (100, 0)], [0, 1], [1, 0])
-    segment, along, distance = nearest(index(network), 30.0, 5.0, radius_m=20.0)
+    segment, along, distance = nearest(build_grid(network), 30.0, 5.0, radius_m=20.0)
     assert segment.tolist() == [0, 1]
     np.testing.assert_allclose(along, [0.3, 0.7], rtol=1e-9)
     np.testing.assert_allclose(distance, [5.0, 5.0], rtol=1e-9)
@@ -65,7 +66,7 @@ def test_both_directions_are_candidates():
 
 def test_a_long_slanted_segment_is_found_all_along_it():
     network = from_xy([(0, 0), (2000, 700)], [0], [1])
-    grid = index(network, 20.0)
+    grid = build_grid(network, 20.0)
     for share in np.linspace(0.0, 1.0, 101):
         assert nearest(grid, 2000 * share, 700 * share + 1.0, radius_m=3.0)[0].tolist() == [0]
     # Listed along the line, not over its bounding box.
@@ -75,7 +76,7 @@ def test_a_long_slanted_segment_is_found_all_along_it():
 @pytest.mark.parametrize("seed", range(3))
 def test_streets_are_kept_where_they_come_closest(seed):
     network = random_grid(seed, nx=5, ny=5, one_way=0.5)
-    grid, street = index(network), chains(network)
+    grid, street = build_grid(network), chains(network)
     before, after = only_neighbours(network)
     dropped = 0
     for x, y in points(network, 60, seed):
@@ -104,7 +105,7 @@ def test_neighbours_need_a_single_turn_out_and_a_single_turn_in():
 
 
 def test_the_radius_grows_up_to_the_largest():
-    grid = index(from_xy([(0, 0), (100, 0)], [0], [1]))
+    grid = build_grid(from_xy([(0, 0), (100, 0)], [0], [1]))
     found = [kernel.near_growing(grid, 50.0, y, 50.0, 120.0, 64, False)[2].tolist() for y in (30.0, 90.0, 130.0)]
     assert [len(distance) for distance in found] == [1, 1, 0]
     np.testing.assert_allclose([found[0][0], found[1][0]], [30.0, 90.0], rtol=1e-6)
@@ -112,18 +113,18 @@ def test_the_radius_grows_up_to_the_largest():
 
 def test_points_far_away_or_not_finite_find_nothing():
     network = random_grid(0)
-    grid = index(network)
+    grid = build_grid(network)
     for x, y in ((1e18, 0.0), (-1e18, -1e18), (np.nan, 0.0), (0.0, np.inf), (5e5, 5e5)):
         assert nearest(grid, x, y, radius_m=50.0)[0].size == 0
 
 
 def test_a_cell_without_size_is_refused():
-    with pytest.raises(InvalidParameter, match=r"cell_m must be positive; it is 0\.0"):
-        index(random_grid(0), 0.0)
+    with raises(InvalidParameter, parameter="cell_m", value=0.0):
+        build_grid(random_grid(0), 0.0)
 
 
 def test_the_index_is_not_compiled_anew_for_another_network():
-    kernel.near(index(random_grid(0)), 0.0, 0.0, 50.0, 8, True)
+    kernel.near(build_grid(random_grid(0)), 0.0, 0.0, 50.0, 8, True)
     before = len(kernel.near.signatures)
-    kernel.near(index(random_grid(1, nx=3)), 0.0, 0.0, 50.0, 8, True)
+    kernel.near(build_grid(random_grid(1, nx=3)), 0.0, 0.0, 50.0, 8, True)
     assert len(kernel.near.signatures) == before

@@ -20,6 +20,7 @@ from limiirl.roads.kernels.routing import router, streets_between
 from limiirl.roads.matching.candidates import AWAY, CUT, LEFT_OVER, OUTSIDE, SINGLE, SKIPPED, build_grid, build_streets
 from limiirl.roads.matching.hmm import HmmSettings
 from limiirl.roads.matching.match_trips import find_chatter
+from tests.helpers import raises
 from tests.oracles.map_matching import routes
 from tests.oracles.road_networks import from_xy, illegal_turns, random_grid
 
@@ -266,7 +267,7 @@ def test_the_noise_is_estimated(noise_m):
 
 def test_noise_of_trips_elsewhere_is_an_error():
     network = ladder()
-    with pytest.raises(InvalidTrips, match="No fix could be matched"):
+    with raises(InvalidTrips, parameter="trips"):
         estimate_noise(network, Trips.from_lists([[10.0, 10.1]], [[10.0, 10.1]]))
 
 
@@ -331,23 +332,24 @@ def test_a_ring_without_a_choice_is_one_street():
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    "settings",
     [
-        ({"sigma_m": 0.0}, "sigma_m must be a finite number above 0; got 0.0"),
-        ({"beta_m": float("nan")}, "beta_m must be a finite number above 0; got nan"),
-        ({"most": 2.5}, "most must be a whole number of at least 1; it is 2.5"),
-        ({"max_skips": -1}, "max_skips must be a whole number of at least 0; it is -1"),
-        ({"sigma_m": "8"}, "sigma_m must be a finite number above 0; got '8'"),
-        ({"sigma": 3.0}, "The HMM knows no 'sigma'; its settings are sigma_m, beta_m"),
-        ({"threads": 0}, "threads must be at least 1; it is 0"),
-        ({"method": "magic"}, "method must be one of hmm, particles; it is 'magic'"),
+        {"sigma_m": 0.0},
+        {"beta_m": -1.0},
+        {"beta_m": float("inf")},
+        {"most": 2.5},
+        {"max_skips": -1},
+        {"sigma_m": "8"},
+        {"sigma": 3.0},
+        {"threads": 0},
+        {"method": "magic"},
     ],
 )
-def test_settings_are_checked(settings, words):
+def test_settings_are_checked(settings):
     trips = Trips.from_lists([[41.15, 41.15]], [[-8.63, -8.63]])
-    with pytest.raises(InvalidParameter) as caught:
+    ((name, value),) = settings.items()
+    with raises(InvalidParameter, parameter=name, value=value):
         match(ladder(), trips, **settings)
-    assert words in str(caught.value)
 
 
 def test_radii_follow_the_noise():
@@ -381,7 +383,7 @@ def test_taxis_in_porto_are_matched_along_legal_turns(shared_data):
 @pytest.mark.parametrize("method", ["hmm", "particles"])
 def test_the_index_of_another_network_is_refused(method):
     trips = Trips.from_lists([[41.15, 41.15]], [[-8.63, -8.63]])
-    with pytest.raises(InvalidParameter, match="index is of another network"):
+    with raises(InvalidParameter, parameter="index"):
         match(ladder(), trips, method, index=build_grid(ladder(n=9)))
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidTrips
 from limiirl.roads import Matches, Trips
-from limiirl.roads.matching.matches import Piece, TripMatch
+from limiirl.roads.matching.matches import MatchedPiece, TripMatch
+from tests.helpers import raises
 from tests.oracles.road_networks import from_xy
 
 
@@ -19,7 +20,7 @@ def one_path(segments, n_fixes=3, confidence=0.9):
     """A trip matched whole: its fixes lie on the first, the middle and the last segment, 4 m along."""
     segments = np.asarray(segments)
     at = segments[np.linspace(0, segments.size - 1, n_fixes).astype(int)]
-    piece = Piece(0, n_fixes - 1, segments, confidence)
+    piece = MatchedPiece(0, n_fixes - 1, segments, confidence)
     return TripMatch((piece,), at, np.full(n_fixes, 4.0), np.full(n_fixes, 1.0))
 
 
@@ -30,7 +31,7 @@ def trips(lengths, **names):
 def four():
     """Whole; cut in two; too short; with a cycle."""
     cut = TripMatch(
-        (Piece(0, 1, np.arange(12), 0.8), Piece(3, 4, np.arange(20, 34), 0.7)),
+        (MatchedPiece(0, 1, np.arange(12), 0.8), MatchedPiece(3, 4, np.arange(20, 34), 0.7)),
         np.array([0, 11, -1, 20, 33]), np.array([4.0, 4.0, np.nan, 4.0, 4.0]), np.array([1.0, 1.0, np.nan, 1.0, 1.0]),
         ("cut", "off"),
     )  # fmt: skip
@@ -103,9 +104,7 @@ def test_rules_of_selection(rules, ids, dropped):
 
 
 def test_nothing_that_passes_is_an_error_that_says_why():
-    with pytest.raises(
-        InvalidDemos, match=r"None of 5 matched pieces passes \(2: not .*; 3: fewer than 100 segments\)"
-    ):
+    with raises(InvalidDemos, parameter="matches"):
         four().demonstrations(min_segments=100)
 
 
@@ -123,7 +122,7 @@ def test_lengths_and_lines():
 
 
 def test_a_line_within_one_segment_is_clipped_at_both_ends():
-    match = TripMatch((Piece(0, 1, np.array([5]), 1.0),), np.array([5, 5]), np.array([2.0, 7.0]), np.zeros(2))
+    match = TripMatch((MatchedPiece(0, 1, np.array([5]), 1.0),), np.array([5, 5]), np.array([2.0, 7.0]), np.zeros(2))
     found = Matches.from_trips(trips([2]), [match])
     line = street().plane.xy(*found.geometry(street(), 0, clip=True).T)
     np.testing.assert_allclose(line[:, 0], [52.0, 57.0], rtol=0.0, atol=1e-3)
@@ -133,7 +132,7 @@ def test_a_line_within_one_segment_is_clipped_at_both_ends():
 
 
 def test_another_network_is_noticed():
-    with pytest.raises(InvalidTrips, match="use segment 33, but the network has 30"):
+    with raises(InvalidTrips, parameter="network", value=30):
         four().lengths_m(street(30))
 
 
@@ -156,7 +155,7 @@ def test_no_matches_can_be_saved(tmp_path):
     )
     nothing.save(tmp_path / "none.npz")
     assert Matches.load(tmp_path / "none.npz") == nothing
-    with pytest.raises(InvalidDemos, match="nothing was matched"):
+    with raises(InvalidDemos, parameter="matches"):
         nothing.demonstrations()
 
 
@@ -164,32 +163,32 @@ def test_broken_files_are_named(tmp_path):
     path = tmp_path / "matches.npz"
     four().save(path)
     path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(InvalidFile, match=r"matches\.npz is truncated"):
+    with raises(InvalidFile, parameter="path"):
         Matches.load(path)
     street().save(path)
-    with pytest.raises(InvalidFile, match=r"holds 'limiirl.roads', not 'limiirl.matches'"):
+    with raises(InvalidFile, parameter="path"):
         Matches.load(path)
 
 
 def test_arrays_that_do_not_fit_are_refused():
     found = four()
     parts = {name: getattr(found, name) for name in found.__dataclass_fields__}
-    for name, value, words in (
-        ("offsets", np.array([0, 15, 27, 41, 44, 55]), "offsets must run from 0 to 56 segments"),
-        ("offsets", np.array([0, 15, 15, 41, 44, 56]), "piece 1 has no segments"),
-        ("confidence", np.zeros(4), r"confidence must have shape \(5,\); it has \(4,\)"),
-        ("fix_along_m", np.zeros(3), r"fix_along_m must have shape \(14,\)"),
-        ("fix_offsets", np.array([], dtype=np.int64), "fix_offsets must be a row of numbers that begins with 0"),
-        ("fix_offsets", np.array([0, 5, 3, 8, 14]), "fix_offsets must not fall"),
-        ("segments", found.segments - 1, "segments must be numbers from 0 on; one is -1"),
-        ("fix_segment", found.fix_segment - 1, "fix_segment must be from -1 on; one is -2"),
-        ("trip", found.trip + 1, "trip must name one of 4 trips"),
-        ("span", found.span + 1, "span must be a first and a last of 14 fixes"),
-        ("fix_offsets", np.array([0, 3]), "fix_offsets must end with 14 fixes; they end with 3"),
+    for name, value in (
+        ("offsets", np.array([0, 15, 27, 41, 44, 55])),
+        ("offsets", np.array([0, 15, 15, 41, 44, 56])),
+        ("confidence", np.zeros(4)),
+        ("fix_along_m", np.zeros(3)),
+        ("fix_offsets", np.array([], dtype=np.int64)),
+        ("fix_offsets", np.array([0, 5, 3, 8, 14])),
+        ("segments", found.segments - 1),
+        ("fix_segment", found.fix_segment - 1),
+        ("trip", found.trip + 1),
+        ("span", found.span + 1),
+        ("fix_offsets", np.array([0, 3])),
     ):
-        with pytest.raises(InvalidTrips, match=words):
+        with raises(InvalidTrips, parameter=name):
             Matches(**(parts | {name: value}))
-    with pytest.raises(InvalidTrips, match="There are 1 trips, but 2 of them were matched"):
+    with raises(InvalidTrips, parameter="found", value=2):
         Matches.from_trips(trips([3]), [one_path(range(3))] * 2)
 
 
@@ -202,7 +201,7 @@ def test_another_network_of_the_same_size_is_noticed():
     network, found = street(), four()
     marked = replace(found, settings={"network": network.fingerprint()})
     assert marked.lengths_m(network).size == 5
-    with pytest.raises(InvalidTrips, match="were matched to network"):
+    with raises(InvalidTrips, parameter="network", value="36f36ca1b36995e8"):
         marked.geometry(network.replace(length_m=network.length_m + 1.0), 0)
 
 
@@ -214,9 +213,9 @@ def test_pieces_are_counted_from_the_end_too_and_others_are_refused():
             line = found.geometry(street(), i, clip=clip)
             np.testing.assert_array_equal(line, found.geometry(street(), 5 + i, clip=clip))
     for i in (5, -6):
-        with pytest.raises(IndexError, match=f"there is no piece {i} among 5"):
+        with pytest.raises(IndexError, match=f"piece {i} "):
             found.path(i)
-        with pytest.raises(IndexError, match=f"there is no piece {i} among 5"):
+        with pytest.raises(IndexError, match=f"piece {i} "):
             found.geometry(street(), i)
 
 

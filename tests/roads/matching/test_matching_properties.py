@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from limiirl.roads import Trips, match
 from limiirl.roads.kernels.hmm import decode, follow, lay, posteriors, thin
 from limiirl.roads.kernels.routing import router
-from limiirl.roads.matching.candidates import index, streets_of
-from limiirl.roads.matching.hmm import Settings
+from limiirl.roads.matching.candidates import build_grid, build_streets
+from limiirl.roads.matching.hmm import HmmSettings
 from tests.helpers import examples
 from tests.oracles.map_matching import enumerate_sequences
 from tests.oracles.road_networks import drive, from_xy, illegal_turns, random_grid, random_path
@@ -36,10 +36,10 @@ def test_the_sequence_and_the_posteriors_are_those_of_enumeration(seed, beta_m, 
     network, rng = random_grid(seed, nx=3, ny=3, u_turns=u_turns), np.random.default_rng(seed)
     xy = drive(network, random_path(network, rng, 4), step_m=60.0, rng=rng, noise_m=12.0)[:4]
     time_s = 15.0 * np.arange(len(xy))
-    chosen = Settings(sigma_m=10.0, beta_m=beta_m, back_sigmas=back, most=5, max_skips=0, **EXACT)
-    model, roads = chosen.model(), streets_of(network)
+    chosen = HmmSettings(sigma_m=10.0, beta_m=beta_m, back_sigmas=back, most=5, max_skips=0, **EXACT)
+    model, roads = chosen.model(), build_streets(network)
     trip = thin(np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1]), time_s, model.thin_m)
-    layers = lay(index(network), roads, trip, model)
+    layers = lay(build_grid(network), roads, trip, model)
     listed = [
         [(int(layers.segment[a]), layers.along_m[a], layers.distance_m[a]) for a in range(*layers.ptr[k : k + 2])]
         for k in range(len(xy))
@@ -122,7 +122,10 @@ def test_the_place_of_the_map_leaves_no_trace(seed, east, north, cell_m):
     )  # fmt: skip
     here = match(network, trips_of(network, places), threads=1)
     there = match(
-        moved, trips_of(moved, [xy + np.array([east, north]) for xy in places]), threads=1, index=index(moved, cell_m)
+        moved,
+        trips_of(moved, [xy + np.array([east, north]) for xy in places]),
+        threads=1,
+        index=build_grid(moved, cell_m),
     )
     assert [here.path(k).tolist() for k in range(len(here))] == [there.path(k).tolist() for k in range(len(there))]
     np.testing.assert_allclose(here.confidence, there.confidence, rtol=0.0, atol=1e-6)

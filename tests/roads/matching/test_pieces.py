@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +12,7 @@ from limiirl.errors import InvalidTrips, SkippedTripsWarning
 from limiirl.roads import Trips, clean, read_trips
 from limiirl.roads.geometry import Plane, distance_m
 from limiirl.roads.privacy import mask_zones, trim_ends
-from tests.helpers import examples
+from tests.helpers import examples, raises
 
 PLANE = Plane(41.15, -8.63)
 
@@ -38,9 +37,9 @@ def test_trips_of_one_id_and_one_driver_are_numbered():
     assert trips[[2, 0]].pieces.tolist() == [1, 0]
     assert trips[[2, 2]].pieces.tolist() == [0, 1]  # drawn twice: two pieces, not one that is twice as long
     assert trips != Trips(*trips_of(trips), pieces=[5, 0, 1, 0])
-    with pytest.raises(InvalidTrips, match=r"pieces must be one whole number from 0 a trip; .* for 4 trips"):
+    with raises(InvalidTrips, parameter="pieces"):
         Trips(*trips_of(trips), pieces=[0, 0, -1, 0])
-    with pytest.raises(InvalidTrips, match=r"shape \(2,\) for 4 trips"):
+    with raises(InvalidTrips, parameter="pieces"):
         Trips(*trips_of(trips), pieces=[0, 1])
 
 

@@ -5,15 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from limiirl.cli.roads_inputs import without_ends
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips, SkippedTripsWarning
-from limiirl.roads import City, Matches, RoadNetwork, Trips, clean, match, read_trips, recording, recovered
+from limiirl.roads import City, Matches, RoadNetwork, Trips, clean, match, path_recovery, read_trips, simulate_recording
 from limiirl.roads.geometry import Plane
 from limiirl.roads.kernels.matched_path import path_progress
-from limiirl.roads.matching.matches import Piece, TripMatch
-from limiirl.roads.matching.quality import quality
-from limiirl.roads.traces.trips import Skipped
+from limiirl.roads.matching.matches import MatchedPiece, TripMatch
+from limiirl.roads.matching.quality import measure_quality
+from limiirl.roads.privacy import trim_cleaned
+from limiirl.roads.traces.trips import SkippedTrip
+from tests.helpers import raises
 
 CENTRE = (41.15, -8.63)
 
@@ -35,17 +36,17 @@ def test_numbers_of_two_trips_counted_by_hand():
     trips = trips_of(
         [(30, 5, 0), (130, -12, 15), (400, 90, 30), (730, 0, 100)],
         [(0, 900, 0), (9, 900, 15)],
-        skipped=(Skipped("x", 2, "no fixes"),),
+        skipped=(SkippedTrip("x", 2, "no fixes"),),
     )
     one = TripMatch(
-        (Piece(0, 3, np.arange(8), 0.75),),
+        (MatchedPiece(0, 3, np.arange(8), 0.75),),
         np.array([0, 1, -1, 7]),
         np.array([30.0, 30.0, np.nan, 30.0]),
         np.array([5.0, 12.0, np.nan, 0.0]),
         ("a fix that cannot be true was skipped",),
     )
     none = TripMatch((), np.full(2, -1), np.full(2, np.nan), np.full(2, np.nan), ("nothing near",))
-    found = quality(street(), trips, Matches.from_trips(trips, [one, none]))
+    found = measure_quality(street(), trips, Matches.from_trips(trips, [one, none]))
     assert (found.n_trips, found.n_pieces_given, found.n_matched, found.n_whole, found.n_paths) == (3, 2, 1, 1, 1)
     assert (found.n_fixes, found.n_fixes_matched, found.share_fixes) == (6, 3, 0.5)
     assert found.lost == {"no fixes": 1}
@@ -78,9 +79,10 @@ def test_worst_and_typical_paths_are_those_of_least_and_middling_confidence():
     trips = trips_of(*([(10, 0, 0), (50, 0, 15)] for _ in range(5)))
     sure = [0.9, 0.2, 0.8, 0.5, 0.7]
     match_of = [
-        TripMatch((Piece(0, 1, np.array([0]), c),), np.zeros(2, int), np.array([10.0, 50.0]), np.zeros(2)) for c in sure
+        TripMatch((MatchedPiece(0, 1, np.array([0]), c),), np.zeros(2, int), np.array([10.0, 50.0]), np.zeros(2))
+        for c in sure
     ]
-    found = quality(street(), trips, Matches.from_trips(trips, match_of), examples=2)
+    found = measure_quality(street(), trips, Matches.from_trips(trips, match_of), examples=2)
     assert found.worst.tolist() == [1, 3]
     assert found.typical.tolist() == [4, 2]
     np.testing.assert_allclose(found.length_ratio, np.ones(5), rtol=1e-6)
@@ -89,10 +91,10 @@ def test_worst_and_typical_paths_are_those_of_least_and_middling_confidence():
 @pytest.mark.parametrize("method", ["hmm", "particles"])
 def test_cleaned_trips_are_counted_as_recorded(method: str):
     city = City(radius_km=0.8)
-    trips = recording(city.network, city.drive(3, 2).demos, noise_m=4.0, seed=1, outliers=0.1).trips
+    trips = simulate_recording(city.network, city.drive(3, 2).demos, noise_m=4.0, seed=1, outliers=0.1).trips
     cleaned = clean(trips, city.network, max_speed_ms=14.0)
     matches = match(city.network, cleaned, method, threads=1)
-    found = quality(city.network, cleaned, matches)
+    found = measure_quality(city.network, cleaned, matches)
     assert (found.n_trips, found.n_pieces_given, found.n_fixes) == (len(trips), len(cleaned), cleaned.trips.n_fixes)
     assert found.n_whole == np.count_nonzero(matches.whole)
     assert dict(found.dropped) == dict(cleaned.dropped) != {}
@@ -103,7 +105,7 @@ def test_cleaned_trips_are_counted_as_recorded(method: str):
 
 def test_nothing_matched_is_said_without_a_number():
     trips = trips_of([(0, 900, 0), (9, 900, 15)])
-    found = quality(street(), trips, match(street(), trips))
+    found = measure_quality(street(), trips, match(street(), trips))
     assert (found.n_paths, found.n_whole, found.share_fixes, found.n_gaps) == (0, 0, 0.0, 0)
     assert np.isnan(found.distance_m).all()
     assert np.isnan(found.gap_share)
@@ -125,8 +127,8 @@ def test_rows_that_cannot_be_read_are_no_trips_and_trimming_loses_no_count(tmp_p
     assert "3 trips or rows" in repr(read)
     cleaned = clean(read, street())
     assert cleaned.whole.tolist() == [True, False, False]
-    for given in (cleaned, without_ends(cleaned, street(), 60.0)):
-        found = quality(street(), given, match(street(), given, sigma_m=5.0, threads=1))
+    for given in (cleaned, trim_cleaned(cleaned, street(), 60.0)):
+        found = measure_quality(street(), given, match(street(), given, sigma_m=5.0, threads=1))
         assert (found.n_trips, found.n_whole) == (3, 1)
         assert list(found.unread.values()) == [3]
         assert sum(found.dropped.values()) + found.n_fixes == read.n_fixes
@@ -139,22 +141,22 @@ def test_another_network_is_refused():
     trips = trips_of([(10, 0, 0), (50, 0, 15)])
     found = match(street(), trips)
     other = RoadNetwork.from_segments([41.15, 41.151], [-8.63, -8.63], [0], [1])
-    with pytest.raises(InvalidTrips, match="matched to network"):
-        quality(other, trips, found)
+    with raises(InvalidTrips, parameter="network", value="a50100b90128c837"):
+        measure_quality(other, trips, found)
     truth = Demonstrations.from_lists([[0, 1]])
-    with pytest.raises(InvalidTrips, match="matched to network"):
-        recovered(other, truth, found)
-    with pytest.raises(InvalidDemos, match="a true path drives segment 8, but the network has 8"):
-        recovered(street(), Demonstrations.from_lists([[8]]), found)
+    with raises(InvalidTrips, parameter="network", value="a50100b90128c837"):
+        path_recovery(other, truth, found)
+    with raises(InvalidDemos, parameter="truth", value=8):
+        path_recovery(street(), Demonstrations.from_lists([[8]]), found)
     for source in ([-1], [1], [0.0], [0, 0], [[0]]):
-        with pytest.raises(InvalidParameter, match="source must name one of 1 true paths, from 0, for each of 1 trips"):
-            recovered(street(), truth, found, source=source)
-    assert recovered(street(), truth, found, source=[0]).found_m.tolist() == [100.0]
+        with raises(InvalidParameter, parameter="source"):
+            path_recovery(street(), truth, found, source=source)
+    assert path_recovery(street(), truth, found, source=[0]).found_m.tolist() == [100.0]
     nothing = match(street(), trips[:0])
-    assert recovered(street(), truth, nothing, source=[]).share == 0.0
+    assert path_recovery(street(), truth, nothing, source=[]).share == 0.0
 
 
 def test_other_trips_are_refused():
     trips = trips_of([(10, 0, 0), (50, 0, 15)])
-    with pytest.raises(InvalidTrips, match="not the trips that were matched"):
-        quality(street(), trips_of([(10, 0, 0), (50, 0, 15), (60, 0, 30)]), match(street(), trips))
+    with raises(InvalidTrips, parameter="trips"):
+        measure_quality(street(), trips_of([(10, 0, 0), (50, 0, 15), (60, 0, 30)]), match(street(), trips))

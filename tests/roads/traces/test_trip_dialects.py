@@ -10,6 +10,7 @@ import pytest
 from limiirl.errors import InvalidFile, SkippedTripsWarning
 from limiirl.roads import Trips, read_trips
 from limiirl.roads.traces.tables import DECIMAL_COMMAS
+from tests.helpers import raises
 
 PLAIN = "trip,time,lat,lon\n1,2013-07-01 00:00:00,41.15,-8.63\n1,2013-07-01 00:00:15,41.16,-8.62\n"
 START = 1372636800.0
@@ -59,24 +60,24 @@ def test_decimal_commas_are_counted_and_words_are_not(tmp_path):
     [
         (
             PLAIN.replace("2013-07-01", "01/07/2013"),
-            r"trips\.csv, row 0 .*'01/07/2013 00:00:00' in column 'time' is no time .*columns=\{'time': None\}",
+            "row 0 .*'01/07/2013 00:00:00' in column 'time'",
         ),
-        (PLAIN.replace("41.", "N41d"), r"row 0 .*'N41d15' in column 'lat' is no latitude .*columns=\{'lat': \.\.\.\}"),
-        (PLAIN.replace("-8.", "W"), r"'W63' in column 'lon' is no longitude"),
+        (PLAIN.replace("41.", "N41d"), "row 0 .*'N41d15' in column 'lat'"),
+        (PLAIN.replace("-8.", "W"), "'W63' in column 'lon'"),
         (
             "trip,time,lat,lon\n1,2013-07-01,41,15,-8,63\n1,2013-07-02,41,16,-8,62\n",
-            r"as many cells as the first row, 4; row 0 below that is '1,2013-07-01,41,15,-8,63'.*decimal commas",
+            "'1,2013-07-01,41,15,-8,63'",
         ),
-        (PLAIN.partition("\n")[2], r"its columns are 1, 2013-07-01 00:00:00, 41.15, .* Is its first row one of names"),
-        ("trip,when\n1,2\n", r"by a name that is known \(polyline, lat, .*\); its columns are trip, when\. "),
-        ("\n" + PLAIN, "is empty, or its first row is"),
-        (PLAIN.encode("utf-16-le"), r"is no text: it has zero bytes.*UTF-8"),
-        (bytes(range(256)) * 9, "is no text: it has zero bytes"),
-        (b'"' + b"x" * 200_000, r"begins with no row of names \(field larger than"),
-        ("id,time,lat,lon\n1,0,41,-8\n", r"column 'id' could name trips or single fixes; its columns are id, time"),
-        ("trajectory,lat,lon\n1,41,-8\n", r"Say which: columns=\{'trip': 'trajectory'\} or columns=\{'trip': None\}"),
-        ("id,path\n1,/home\n", "neither a column of polylines"),
-        ("id,points\n1,12\n", "neither a column of polylines"),
+        (PLAIN.partition("\n")[2], "1, 2013-07-01 00:00:00, 41.15"),
+        ("trip,when\n1,2\n", "trip, when"),
+        ("\n" + PLAIN, "empty"),
+        (PLAIN.encode("utf-16-le"), "zero bytes"),
+        (bytes(range(256)) * 9, "zero bytes"),
+        (b'"' + b"x" * 200_000, "field larger than"),
+        ("id,time,lat,lon\n1,0,41,-8\n", "column 'id'"),
+        ("trajectory,lat,lon\n1,41,-8\n", "'trajectory'"),
+        ("id,path\n1,/home\n", "polyline"),
+        ("id,points\n1,12\n", "polyline"),
     ],
 )  # fmt: skip
 def test_what_has_none_or_several_is_refused_with_the_place(tmp_path, text, words):
@@ -101,7 +102,7 @@ def test_a_doubtful_id_is_read_as_told(tmp_path):
 def test_times_of_another_country_beside_a_polyline(tmp_path):
     path = tmp_path / "trips.csv"
     path.write_text('TRIP_ID,TIMESTAMP,POLYLINE\n1,,"[[-8.1,41.1]]"\n2,13.7.2013,"[[-8.1,41.1]]"\n', encoding="utf-8")
-    with pytest.raises(InvalidFile, match=r"row 1 .*'13\.7\.2013' in column 'TIMESTAMP' is no time"):
+    with raises(InvalidFile, parameter="path", index=1):
         read_trips(path)
     assert read_trips(path, columns={"time": None}).time_s.tolist() == [0.0, 0.0]
 
@@ -132,7 +133,7 @@ def test_parquet_with_columns_of_another_kind(tmp_path):
     pq.write_table(pa.table({"trip": [[1], [1]], "lat": [41.0, 41.1], "lon": [-8.0, -8.1]}), path)
     assert read_trips(path).ids.tolist() == ["[1]"]
     pq.write_table(pa.table({"trip": [1], "lat": [[41.0]], "lon": [-8.0]}), path)
-    with pytest.raises(InvalidFile, match=r"a\.parquet, row 0 .*'\[41\.0\]' in column 'lat' is no latitude"):
+    with raises(InvalidFile, parameter="path", index=0):
         read_trips(path)
 
 
@@ -140,7 +141,7 @@ def test_the_row_is_counted_over_blocks(tmp_path):
     n, path = 40_000, tmp_path / "a.parquet"
     table = {"trip": [1] * n, "time": [None] * (n - 1) + ["soon"], "lat": [41.0] * n, "lon": [-8.0] * n}
     pq.write_table(pa.table(table), path)
-    with pytest.raises(InvalidFile, match=r"row 39999 .*'soon' in column 'time' is no time"):
+    with raises(InvalidFile, parameter="path", index=39999):
         read_trips(path)
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips, MissingF
 from limiirl.roads import RoadNetwork, Trips, read_trips
 from limiirl.roads.kernels.gps import read_polylines
 from limiirl.roads.traces.polylines import read_points
-from tests.helpers import examples
+from tests.helpers import examples, raises
 
 LINE = [[-8.63, 41.15], [-8.62, 41.16], [-8.61, 41.17]]
 PORTO = RoadNetwork.from_segments([41.1, 41.2, 41.2], [-8.7, -8.7, -8.5], [0, 1, 2], [1, 2, 0])
@@ -180,14 +181,14 @@ def test_a_folder_and_a_list_of_files(tmp_path):
     some = quietly([folder / "b.csv", folder / "none.csv"])
     assert some.ids.tolist() == ["a"]
     assert reasons(some)["none.csv"].startswith("There is no file")
-    with pytest.raises(MissingFile, match=r"There is no file .*none\.csv"):
+    with raises(MissingFile, parameter="path"):
         read_trips(folder / "none.csv")
-    with pytest.raises(InvalidFile, match="holds no trips"):
+    with raises(InvalidFile, parameter="path"):
         read_trips(tmp_path)
-    with pytest.raises(InvalidParameter, match="at least one path"):
+    with raises(InvalidParameter, parameter="path"):
         read_trips([])
     drivers = csv_file(tmp_path, row(1))
-    with pytest.raises(InvalidTrips, match=r"Some of the files say who drove"):
+    with raises(InvalidTrips, parameter="path"):
         read_trips([drivers, folder / "b.csv"])
     assert len(read_trips([drivers, folder / "b.csv"], columns={"driver": None})) == 2
 
@@ -197,16 +198,16 @@ def test_a_folder_and_a_list_of_files(tmp_path):
 
 def test_columns_by_name_or_as_told(tmp_path):
     path = csv_file(tmp_path, row(1), head="nr,who,when,line")
-    with pytest.raises(InvalidFile, match=r"neither a column of polylines nor .* its columns are nr, who, when, line"):
+    with raises(InvalidFile, parameter="path"):
         read_trips(path)
     told = {"trip": "nr", "driver": "who", "time": "when", "polyline": "line"}
     trips = read_trips(path, columns=told)
     assert (trips.ids.tolist(), trips.groups.tolist(), trips.time_s[0]) == ([1], [5], 100.0)
-    with pytest.raises(InvalidParameter, match="no column 'x' for 'lat'; it has nr, who"):
+    with raises(InvalidParameter, parameter="columns", value="x"):
         read_trips(path, columns={"lat": "x"})
-    with pytest.raises(InvalidParameter, match="no role 'latitude'; the roles are polyline, lat"):
+    with raises(InvalidParameter, parameter="columns", value="latitude"):
         read_trips(path, columns={"latitude": "nr"})
-    with pytest.raises(InvalidParameter, match="step_s must be positive"):
+    with raises(InvalidParameter, parameter="step_s", value=0.0):
         read_trips(path, columns=told, step_s=0.0)
 
 
@@ -386,12 +387,10 @@ def test_swapped_coordinates_are_said_and_never_exchanged_by_themselves(tmp_path
     assert trips.ids.tolist() == ["good"]
     assert "read it with swap=True" in reasons(trips)["bad"]
     whole = csv_file(tmp_path, row(1, shanghai), row(2, shanghai[:1]))
-    with pytest.raises(
-        InvalidTrips, match=r"swapped: latitudes beyond 90 degrees in 2 of 2 trips. Read it with swap=True"
-    ):
+    with raises(InvalidTrips, parameter="path"):
         read_trips(whole)
     assert read_trips(whole, swap=True)[0][0].tolist() == [31.2, 31.3]
-    with pytest.raises(InvalidTrips, match="in 1 of 2 trips"):
+    with raises(InvalidTrips, parameter="path"):
         read_trips(csv_file(tmp_path, row(1, shanghai), row(2, [])))
 
 
@@ -399,10 +398,10 @@ def test_swapped_coordinates_that_lie_on_the_globe_show_beside_a_network(tmp_pat
     swapped = [[lat, lon] for lon, lat in LINE]
     path = csv_file(tmp_path, row(1, swapped), row(2, swapped), row(3))
     assert read_trips(path)[0][0].tolist() == [-8.63, -8.62, -8.61]
-    with pytest.raises(InvalidTrips, match=r"swapped in 2 of 3 trips: .*swap=True"):
+    with raises(InvalidTrips, parameter="trips", value=2):
         read_trips(path, network=PORTO)
     assert len(read_trips(csv_file(tmp_path, row(1), row(2)), network=PORTO)) == 2
-    with pytest.raises(InvalidTrips, match="Is it the map of another place"):
+    with raises(InvalidTrips, parameter="trips"):
         read_trips(csv_file(tmp_path, row(1, [[2.3, 48.9]])), network=PORTO)
 
 
@@ -419,20 +418,21 @@ def test_files_that_are_cut_off_or_empty(tmp_path):
     data = whole.read_bytes()
     zipped, cut = gzip.compress(data), tmp_path / "cut"
     for content, words in (
-        (zipped[: len(zipped) // 2], "damaged or cut off .*[Tt]runcated"),
-        (b"", "is empty"),
-        (gzip.compress(b""), "is empty"),
-        (b"PAR1" + data[:100], "damaged or cut off"),
-        (b"<gpx><trk><trkseg>", "is no GPX file, or cut off"),
-        (b"<gpx></gpx>", "holds no track"),
-        (b"<html></html>", r"no GPX: its root is <html>"),
+        (zipped[: len(zipped) // 2], "[Tt]runcated"),
+        (b"", "empty"),
+        (gzip.compress(b""), "empty"),
+        (b"PAR1" + data[:100], "damaged"),
+        (b"<gpx><trk><trkseg>", "no GPX"),
+        (b"<gpx></gpx>", "no track"),
+        (b"<html></html>", "<html>"),
     ):
         cut.write_bytes(content)
-        with pytest.raises(InvalidFile, match=words):
+        with raises(InvalidFile, parameter="path", value=str(cut)) as caught:
             read_trips(cut)
+        assert re.search(words, str(caught.value))
     cut = tmp_path / "cut.parquet"
     cut.write_bytes(data)
-    with pytest.raises(InvalidFile, match="no parquet file, or cut off"):
+    with raises(InvalidFile, parameter="path"):
         read_trips(cut)
     with pytest.raises(FileNotFoundError):
         read_trips(tmp_path / "absent.csv")
@@ -451,7 +451,7 @@ def test_parquet_that_is_cut_off(tmp_path, part):
     path = tmp_path / "a.parquet"
     Trips.from_lists([np.linspace(41, 42, 5000)], [np.linspace(-8, -7, 5000)]).to_parquet(path)
     path.write_bytes(path.read_bytes()[: int(part * path.stat().st_size)])
-    with pytest.raises(InvalidFile, match="damaged or cut off"):
+    with raises(InvalidFile, parameter="path", value=str(path)):
         read_trips(path)
 
 

@@ -13,9 +13,18 @@ from limiirl.report.markup import literal
 from limiirl.report.roads.layers import chains, class_word, flow_layers, near, streets, way, window
 from limiirl.report.svg import SERIES
 from limiirl.report.tables import Cell, Column, Content, Table
-from limiirl.roads import Closure
-from limiirl.roads.closures import StreetChange, closed_words, cut_words, detour_words, passed_words, street_words
-from limiirl.roads.lookup import called, names_of, place
+from limiirl.roads import (
+    Closure,
+    StreetChange,
+    describe_changed_street,
+    describe_closed,
+    describe_cut_off,
+    describe_detour,
+    describe_passages,
+    describe_street,
+    format_place,
+    list_street_names,
+)
 
 _MORE, _LESS, _SHUT = SERIES[1], SERIES[0], SERIES[6]
 # Where classes of a change begin, as shares of the largest, and how wide they are drawn.
@@ -49,17 +58,17 @@ def change_page(closure: Closure, *, title: str = "") -> Report:
     ['Where trips go instead', 'Streets']
     """
     network = closure.network
-    street = (names_of(network, closure.closed) or [called(network, int(closure.closed[0]))])[0]
+    street = (list_street_names(network, closure.closed) or [describe_street(network, int(closure.closed[0]))])[0]
     gains, losses = closure.gains(_ROWS), closure.losses(_ROWS)
     tables: list[Item] = [
         _table(closure, name, f"Streets with {name} trips", found)
         for name, found in (("more", gains), ("fewer", losses))
         if found
     ]
-    said = [passed_words(closure), detour_words(closure), cut_words(closure)]
+    said = [describe_passages(closure), describe_detour(closure), describe_cut_off(closure)]
     return Report(
         title or f"What if {street} is closed?",
-        literal(f"Closed: {closed_words(closure)}. " + " ".join(filter(None, said))).replace("%", "\u00a0%"),
+        literal(f"Closed: {describe_closed(closure)}. " + " ".join(filter(None, said))).replace("%", "\u00a0%"),
         [
             Section("Where trips go instead", [_map(closure)]),
             Section(
@@ -124,7 +133,7 @@ def _map(closure: Closure) -> Map:
         "change",
         "Where trips become more and fewer",
         f"A map of {int(drawn.sum()):,} streets on which trips become more or fewer when "
-        f"{called(network, int(closure.closed[0]))} is closed.",
+        f"{describe_street(network, int(closure.closed[0]))} is closed.",
         "Orange streets have more trips, blue ones fewer, wide ones many; red is what is closed. Choose the trips "
         f"before or after instead of the change. Streets with {hidden} are left out.",
         [streets(network, near(network, points, 800.0, widest=WIDEST)), *layers],
@@ -177,7 +186,7 @@ def _change_layer(closure: Closure, change: FloatArray, drawn: BoolArray, most: 
 def _closed_layers(closure: Closure) -> list[Layer]:
     network = closure.network
     lines = [way(network, [s]) for s in closure.closed.tolist()]
-    names = [called(network, s) for s in closure.closed.tolist()]
+    names = [describe_street(network, s) for s in closure.closed.tolist()]
     closed = Layer.of_lines("Closed", lines, strokes=[Stroke("closed", _SHUT, 7.0, halo=True)], facts={"closed": names})
     # At the scale of a city a segment is not seen; a dot is.
     middle = np.mean([line.mean(axis=0) for line in lines], axis=0)
@@ -201,8 +210,8 @@ def _around(closure: Closure, metres: float = 1000.0) -> FloatArray:
 def _table(closure: Closure, name: str, title: str, found: list[StreetChange]) -> Table:
     rows: list[list[Content]] = [
         [
-            street_words(closure.network, row),
-            place(closure.network, row.segment),
+            describe_changed_street(closure.network, row),
+            format_place(closure.network, row.segment),
             *(Cell("few" if value is None else f"{value:,.1f}", value=value) for value in (row.before, row.after)),
             Cell("–" if row.change is None else f"{row.change:+,.1f}".replace("-", "\u2212"), value=row.change),
             Cell.number(row.km, 1),

@@ -20,8 +20,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.report.figures.style import Drawn, Keywords, Row, blank, fitted, in_ink, intent_colour, legend, told
 from limiirl.report.svg import INK, MUTED, PAPER, RULE
-from limiirl.roads import RoadNetwork
-from limiirl.roads.geometry import Plane
+from limiirl.roads import Plane, RoadNetwork
 
 Panel = tuple[ArrayLike, ArrayLike, ArrayLike]
 

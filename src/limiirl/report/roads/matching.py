@@ -16,11 +16,11 @@ from limiirl.report.roads.layers import near, streets, window
 from limiirl.report.svg import INK, MUTED, SERIES
 from limiirl.report.tables import Cell, Column, Content, Table
 from limiirl.roads import Matches, RoadNetwork, Trips
-from limiirl.roads.matching.quality import LEVELS, LONG_M, LONG_S, Quality
-from limiirl.roads.matching.quality import quality as measure
+from limiirl.roads import measure_quality as measure
+from limiirl.roads.matching import LEVELS, LONG_M, LONG_S, Quality
 
 if TYPE_CHECKING:
-    from limiirl.roads import Cleaned
+    from limiirl.roads import CleanedTrips
 
 
 _LEAST = 5
@@ -29,7 +29,7 @@ _DISTANCES = np.arange(0.0, 61.0, 2.5)
 
 def quality_page(
     network: RoadNetwork,
-    trips: Trips | Cleaned,
+    trips: Trips | CleanedTrips,
     matches: Matches,
     quality: Quality | None = None,
     *,
@@ -41,20 +41,20 @@ def quality_page(
     Parameters
     ----------
     network : RoadNetwork
-    trips : Trips or Cleaned
+    trips : Trips or CleanedTrips
         What was matched.
     matches : Matches
     quality : Quality, optional
-        From `limiirl.roads.matching.quality.quality`; measured where absent.
+        From `limiirl.roads.measure_quality`; measured where absent.
     title : str
     examples : bool
         Draw a sure, an ordinary and a doubtful trip, with the fixes of a person.
 
     Examples
     --------
-    >>> from limiirl.roads import City, match, record
+    >>> from limiirl.roads import City, match, simulate_gps
     >>> city = City(seed=1, radius_km=0.8)
-    >>> trips = record(city.network, city.drive(n_drivers=2, trips_each=3).demos, seed=0)
+    >>> trips = simulate_gps(city.network, city.drive(n_drivers=2, trips_each=3).demos, seed=0)
     >>> page = quality_page(city.network, trips, match(city.network, trips))
     >>> [section.title for section in page.sections]
     ['How much was matched', 'How near', 'Examples']

@@ -15,9 +15,7 @@ from limiirl.report.maps import Layer, Map, Stroke
 from limiirl.report.roads.layers import Chains, class_word, facts_chains, rank, street_facts
 from limiirl.report.svg import INK, MUTED, SERIES
 from limiirl.report.tables import Cell, Column, Content, Table
-from limiirl.roads import RoadNetwork
-from limiirl.roads.geometry import regions
-from limiirl.roads.summary import describe
+from limiirl.roads import RoadNetwork, regions, summarize
 from limiirl.worlds import REGIONS
 
 _SPEEDS = (30.0, 50.0, 70.0, 90.0)
@@ -194,7 +192,7 @@ def _region_table(network: RoadNetwork, place: IntArray) -> Table:
 
 def _notes_section(network: RoadNetwork) -> list[Section]:
     """Show what building left out and why, and all else that was noted, whatever its maker notes."""
-    dropped = describe(network)["dropped"]
+    dropped = summarize(network)["dropped"]
     items: list[Item] = []
     if dropped:
         rows: list[list[Content]] = [[reason, Cell(f"{count:,}", value=count)] for reason, count in dropped.items()]

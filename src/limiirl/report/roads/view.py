@@ -13,9 +13,17 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mdp import RewardEnsemble
 from limiirl.report.tables import Table
-from limiirl.roads import RoadNetwork
-from limiirl.roads.drivers.styles import Gauged, StyleWords, check_groups, fixed_gauge, matched, style_words
-from limiirl.roads.privacy import drivers_by_street, drivers_of
+from limiirl.roads import (
+    NormalisedRewards,
+    RoadNetwork,
+    StyleDescription,
+    check_groups,
+    count_drivers_by_street,
+    describe_styles,
+    index_drivers,
+    match_rewards,
+    normalise_rewards,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,32 +183,32 @@ class DriversView:
         return np.asarray(self.responsibilities.T @ self.features / np.maximum(weight, 1e-300)[:, None])
 
     @cached_property
-    def gauged(self) -> dict[str, Gauged]:
+    def normalised(self) -> dict[str, NormalisedRewards]:
         """Each ensemble in the fixed gauge."""
-        return {start: fixed_gauge(found.thetas, self.groups, self.km) for start, found in self.ensembles.items()}
+        return {start: normalise_rewards(found.thetas, self.groups, self.km) for start, found in self.ensembles.items()}
 
     @cached_property
     def panels(self) -> dict[str, tuple[FloatArray, FloatArray, FloatArray]]:
         """For each start weights, levels and rewards, in the order of the first one's intents; NaN for one it lacks."""
-        first = next(iter(self.gauged.values()))
+        first = next(iter(self.normalised.values()))
         found = {}
-        for start, gauged in self.gauged.items():
-            order = matched(first, gauged, self.km)
-            rest = [k for k in range(len(gauged.level)) if k not in order]
+        for start, normalised in self.normalised.items():
+            order = match_rewards(first, normalised, self.km)
+            rest = [k for k in range(len(normalised.level)) if k not in order]
             places = [*order.tolist(), *rest]
             lacking = np.array(places) < 0
             weights, level, thetas = (
-                np.array(part[places]) for part in (self.ensembles[start].weights, gauged.level, gauged.thetas)
+                np.array(part[places]) for part in (self.ensembles[start].weights, normalised.level, normalised.thetas)
             )
             weights[lacking], level[lacking], thetas[lacking] = 0.0, np.nan, np.nan
             found[start] = (weights, level, thetas)
         return found
 
     @cached_property
-    def words(self) -> list[StyleWords]:
+    def words(self) -> list[StyleDescription]:
         """The styles in words."""
-        gauged = next(iter(self.gauged.values()))
-        return style_words(gauged, self.mean_features, self.main.weights, self.feature_names, self.groups)
+        normalised = next(iter(self.normalised.values()))
+        return describe_styles(normalised, self.mean_features, self.main.weights, self.feature_names, self.groups)
 
     @cached_property
     def counted_flows(self) -> FloatArray:
@@ -221,12 +229,14 @@ class DriversView:
         A trip is of its likeliest style, however unsure. Trips are counted where drivers are not known.
         """
         own = (self.demos[self.labels == k] for k in range(self.main.n_intents))
-        return np.array([drivers_by_street(demos, self.network.opposite) for demos in own])
+        return np.array([count_drivers_by_street(demos, self.network.opposite) for demos in own])
 
     @cached_property
     def drivers(self) -> IntArray:
         """How many drivers (K,) have trips of each style; trips, where drivers are not known."""
-        return np.array([np.unique(drivers_of(self.demos)[self.labels == k]).size for k in range(self.main.n_intents)])
+        return np.array(
+            [np.unique(index_drivers(self.demos)[self.labels == k]).size for k in range(self.main.n_intents)]
+        )
 
     @property
     def counted(self) -> str:

@@ -1,1 +1,26 @@
-"""Driving styles: learned from matched trips, put in a fixed gauge, and described in words."""
+"""Driving styles: learned from matched trips, normalised to identifiable rewards, and described in words."""
+
+from limiirl.roads.drivers.fit import DriverFit, fit_drivers
+from limiirl.roads.drivers.styles import (
+    NOT_LENGTHS,
+    NormalisedRewards,
+    StyleDescription,
+    check_groups,
+    describe_fit,
+    describe_styles,
+    match_rewards,
+    normalise_rewards,
+)
+
+__all__ = [
+    "NOT_LENGTHS",
+    "DriverFit",
+    "NormalisedRewards",
+    "StyleDescription",
+    "check_groups",
+    "describe_fit",
+    "describe_styles",
+    "fit_drivers",
+    "match_rewards",
+    "normalise_rewards",
+]

@@ -69,7 +69,7 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     model: str = "MaxEnt",
     features: str | FeatureChoice = "paper",
     gamma: float = 1.0,
-    max_segments: int = 300,
+    max_length: int = 300,
     by_driver: bool = False,
     init: Any = "kmeans",
     random_state: int = 0,
@@ -85,7 +85,7 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     ----------
     network : RoadNetwork
     demos : Demonstrations
-        `Matches.demonstrations`; trips of more than `max_segments` segments are left out.
+        `Matches.demonstrations`; trips of more than `max_length` segments are left out.
     n_intents : int, "sticks" or "select"
         The number of styles; or what the paper's stick-breaking mixture sees in the trips' features, at most 6; or what
         `select_intents` recommends among 1 to 6, by cross-validation, which takes many fits.
@@ -95,7 +95,7 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
         With a destination, numbers of turns are added to those that are named.
     gamma : float
         Discount; the released code has 0.999. The destination's model needs 1.
-    max_segments : int
+    max_length : int
         The paper's 300: also L of the paper's model.
     by_driver : bool
         All trips of a driver (`demos.groups`) share a style.
@@ -115,14 +115,18 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     >>> found.mixture.weights_.shape
     (2,)
     """
-    kept = _usable(demos, model, max_segments)
+    kept = _usable(demos, model, max_length)
     if by_driver and kept.groups is None:
-        raise InvalidDemos("by_driver needs trips that say who drove; these have no groups. Leave it out.")
+        raise InvalidDemos(
+            "by_driver needs trips that say who drove; these have no groups. Leave it out.",
+            parameter="by_driver",
+            value=by_driver,
+        )
     groups = kept.groups if by_driver else None
     chosen = _features(model, features)
     mdp = network.mdp(chosen, gamma=gamma)
     wanted = IntentMixture(
-        irl=_model(model, mdp, max_segments, device),
+        irl=_model(model, mdp, max_length, device),
         init=init,
         random_state=random_state,
         verbose=verbose,
@@ -136,24 +140,33 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
         return DriverFit(found.best, kept, sticks, sticks == most, found, chosen)
     number = sticks if n_intents == STICKS else n_intents
     if isinstance(number, str):
-        raise InvalidParameter(f"n_intents must be a number, {STICKS!r} or {SELECT!r}; it is {n_intents!r}.")
+        raise InvalidParameter(
+            f"n_intents must be a number, {STICKS!r} or {SELECT!r}; it is {n_intents!r}.",
+            parameter="n_intents",
+            value=n_intents,
+        )
     fitted = wanted.set_params(n_intents=number).fit(mdp, kept, groups, executor=executor)
     return DriverFit(fitted, kept, sticks, sticks == most, None, chosen)
 
 
-def _usable(demos: Demonstrations, model: str, max_segments: int) -> Demonstrations:
+def _usable(demos: Demonstrations, model: str, max_length: int) -> Demonstrations:
     """Return the trips that a model can learn from, or say why there is none."""
-    short = demos[demos.lengths <= max_segments]
+    short = demos[demos.lengths <= max_length]
     if not len(short):
-        raise InvalidDemos(f"None of {len(demos)} trips has at most {max_segments} segments. Raise max_segments.")
+        raise InvalidDemos(
+            f"None of {len(demos)} trips has at most {max_length} segments. Raise max_length.",
+            parameter="max_length",
+            value=max_length,
+        )
     if model != "DestinationMaxEnt":
         return short
     # One that passes its last segment before is no trip to it.
     bound = short[DestinationMaxEnt().admits(short)]
     if not len(bound):
         raise InvalidDemos(
-            f"All {len(short)} trips of at most {max_segments} segments pass their last segment before their end, so "
-            "that none is a trip to it. Give others, or use model='MaxEnt'."
+            f"All {len(short)} trips of at most {max_length} segments pass their last segment before their end, so "
+            "that none is a trip to it. Give others, or use model='MaxEnt'.",
+            parameter="demos",
         )
     return bound
 
@@ -196,12 +209,16 @@ def _features(model: str, features: str | FeatureChoice) -> FeatureChoice:
     return replace(chosen, turns=True) if model == "DestinationMaxEnt" and isinstance(features, str) else chosen
 
 
-def _model(name: str, mdp: MDP, max_segments: int, device: str) -> Any:
+def _model(name: str, mdp: MDP, max_length: int, device: str) -> Any:
     """Return the single-intent model by its name."""
     if name == "MaxEnt":
-        return MaxEnt(max_length=max_segments, bounds=_BOUNDS, device=device, **_CAPPED)
+        return MaxEnt(max_length=max_length, bounds=_BOUNDS, device=device, **_CAPPED)
     if name == "DestinationMaxEnt":
         if mdp.gamma != 1.0:
-            raise InvalidParameter(f"DestinationMaxEnt needs discount 1; gamma is {mdp.gamma}. Leave gamma out.")
+            raise InvalidParameter(
+                f"DestinationMaxEnt needs discount 1; gamma is {mdp.gamma}. Leave gamma out.",
+                parameter="gamma",
+                value=mdp.gamma,
+            )
         return DestinationMaxEnt(bounds=_DESTINATION_BOUNDS, device=device, **(_CAPPED | {"solver": "bfgs"}))
-    raise InvalidParameter(f"model must be one of {', '.join(MODELS)}; it is {name!r}.")
+    raise InvalidParameter(f"model must be one of {', '.join(MODELS)}; it is {name!r}.", parameter="model", value=name)

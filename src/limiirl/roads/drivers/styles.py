@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +16,9 @@ from scipy.optimize import linear_sum_assignment
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
 
+if TYPE_CHECKING:
+    from limiirl.roads.drivers.fit import DriverFit
+
 Groups = Mapping[str, Sequence[int]]
 
 NOT_LENGTHS = ("turns", "extra")
@@ -22,7 +26,7 @@ NOT_LENGTHS = ("turns", "extra")
 
 
 @dataclass(frozen=True)
-class Gauged:
+class NormalisedRewards:
     """Rewards of K intents in the fixed gauge.
 
     Attributes
@@ -41,7 +45,7 @@ class Gauged:
 
         Examples
         --------
-        >>> Gauged(np.array([-2.0]), np.array([[0.5, -0.5]])).reward([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0])
+        >>> NormalisedRewards(np.array([-2.0]), np.array([[0.5, -0.5]])).reward([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0])
         array([[-1.5, -5. ]])
         """
         return np.asarray(self.thetas @ np.asarray(features, dtype=np.float64).T) + np.outer(
@@ -49,9 +53,9 @@ class Gauged:
         )
 
 
-def fixed_gauge(
+def normalise_rewards(
     thetas: ArrayLike, groups: Groups, km: ArrayLike, *, not_lengths: Sequence[str] = NOT_LENGTHS
-) -> Gauged:
+) -> NormalisedRewards:
     """Return rewards moved into the gauge in which each group's mean over the driven kilometres is zero.
 
     ``theta'_j = theta_j - c_g`` for feature j of group g, ``c_g = sum_j km_j theta_j / sum_j km_j``, and the level is
@@ -69,15 +73,20 @@ def fixed_gauge(
 
     Examples
     --------
-    >>> gauged = fixed_gauge([[-1.0, -3.0, -5.0, -1.0]], {"road class": (0, 1), "region": (2, 3)}, [1, 1, 1, 3])
-    >>> gauged.level, gauged.thetas
+    >>> groups = {"road class": (0, 1), "region": (2, 3)}
+    >>> normalised = normalise_rewards([[-1.0, -3.0, -5.0, -1.0]], groups, [1, 1, 1, 3])
+    >>> normalised.level, normalised.thetas
     (array([-4.]), array([[ 1., -1., -3.,  1.]]))
     """
     given = np.atleast_2d(np.array(thetas, dtype=np.float64))
     driven = np.asarray(km, dtype=np.float64)
     check_groups(groups, given.shape[1])
     if driven.shape != given.shape[1:]:
-        raise InvalidParameter(f"km must have one entry a feature, {given.shape[1]}; it has shape {driven.shape}.")
+        raise InvalidParameter(
+            f"km must have one entry per feature, {given.shape[1]}; it has shape {driven.shape}.",
+            parameter="km",
+            value=driven.shape,
+        )
     level = np.zeros(len(given))
     for name, members in groups.items():
         if name in not_lengths:
@@ -89,26 +98,33 @@ def fixed_gauge(
             j = places[int(np.argmax(wrong))]
             raise InvalidParameter(
                 f"km[{j}] is {driven[j]:g}, but feature {j} is of group {name!r}, which divides a length: give what "
-                "was driven of it, or name the group among not_lengths."
+                "was driven of it, or name the group among not_lengths.",
+                parameter="km",
+                value=float(driven[j]),
+                index=j,
             )
         if not weight.sum() > 0.0:
-            raise InvalidParameter(f"no km were driven of any feature of group {name!r}; its mean is not defined.")
+            raise InvalidParameter(
+                f"no km were driven of any feature of group {name!r}; its mean is not defined.",
+                parameter="km",
+                value=name,
+            )
         mean = given[:, places] @ (weight / weight.sum())
         given[:, places] -= mean[:, None]
         level += mean
-    return Gauged(level, given)
+    return NormalisedRewards(level, given)
 
 
-def matched(first: Gauged, second: Gauged, km: ArrayLike) -> NDArray[np.int64]:
+def match_rewards(first: NormalisedRewards, second: NormalisedRewards, km: ArrayLike) -> NDArray[np.int64]:
     """Return which intent (K,) of the second is most like each of the first, each taken once; -1 where none is left.
 
     Alike are rewards that differ little on the kilometres that were driven.
 
     Examples
     --------
-    >>> one = Gauged(np.array([-1.0, -2.0]), np.array([[1.0, -1.0], [0.0, 0.0]]))
-    >>> two = Gauged(np.array([-2.1, -1.0]), np.array([[0.0, 0.0], [0.9, -0.9]]))
-    >>> matched(one, two, [1.0, 1.0])
+    >>> one = NormalisedRewards(np.array([-1.0, -2.0]), np.array([[1.0, -1.0], [0.0, 0.0]]))
+    >>> two = NormalisedRewards(np.array([-2.1, -1.0]), np.array([[0.0, 0.0], [0.9, -0.9]]))
+    >>> match_rewards(one, two, [1.0, 1.0])
     array([1, 0])
     """
     share = np.abs(np.asarray(km, dtype=np.float64))  # what is no length, such as a climb, may have a negative sum
@@ -127,7 +143,9 @@ def check_groups(groups: Groups, d: int) -> None:
     if sorted(members) != list(range(d)):
         raise InvalidParameter(
             f"groups must hold each of the {d} features once; they hold {sorted(members)}. Use the groups of the "
-            "FeatureChoice with which the MDP was made."
+            "FeatureChoice with which the MDP was made.",
+            parameter="groups",
+            value=sorted(members),
         )
 
 
@@ -139,27 +157,27 @@ _MATTERS = 0.1
 
 
 @dataclass(frozen=True)
-class StyleWords:
+class StyleDescription:
     """A style in a few words and in some sentences."""
 
     short: str
     long: str
 
 
-def style_words(
-    gauged: Gauged,
+def describe_styles(
+    normalised: NormalisedRewards,
     mean_features: ArrayLike,
     shares: ArrayLike,
     feature_names: Sequence[str],
     groups: Groups,
     *,
     not_lengths: Sequence[str] = NOT_LENGTHS,
-) -> list[StyleWords]:
+) -> list[StyleDescription]:
     """Say in words how each of K styles differs from all trips together.
 
     Parameters
     ----------
-    gauged : Gauged
+    normalised : NormalisedRewards
         Rewards in the fixed gauge.
     mean_features : (K, d)
         Of a style's trips; km, except in the groups `not_lengths`.
@@ -171,9 +189,9 @@ def style_words(
 
     Examples
     --------
-    >>> gauged = Gauged(np.array([-1.0, -3.0]), np.array([[0.5, -1.0], [-0.2, 0.3]]))
+    >>> normalised = NormalisedRewards(np.array([-1.0, -3.0]), np.array([[0.5, -1.0], [-0.2, 0.3]]))
     >>> names, groups = ["km of highway", "km of street"], {"road class": (0, 1)}
-    >>> words = style_words(gauged, [[8.0, 2.0], [1.0, 3.0]], [0.25, 0.75], names, groups)
+    >>> words = describe_styles(normalised, [[8.0, 2.0], [1.0, 3.0]], [0.25, 0.75], names, groups)
     >>> [style.short for style in words]
     ['long trips, more highway, less street', 'short trips, more street, less highway']
     >>> print(words[0].long)
@@ -185,15 +203,37 @@ def style_words(
     lengths = [list(places) for name, places in groups.items() if name not in not_lengths]
     others = [list(places) for name, places in groups.items() if name in not_lengths]
     km = mean[:, lengths[0]].sum(axis=1) if lengths else np.full(len(mean), np.nan)
-    told = _Told(gauged, mean, weight / max(float(weight.sum()), 1e-300), km, tuple(feature_names), lengths, others)
-    return [_describe(k, told) for k in range(len(mean))]
+    facts = _StyleFacts(
+        normalised, mean, weight / max(float(weight.sum()), 1e-300), km, tuple(feature_names), lengths, others
+    )
+    return [_describe(k, facts) for k in range(len(mean))]
+
+
+def describe_fit(fit: DriverFit) -> list[StyleDescription]:
+    """Describe the styles of a fit in words, from its own trips and responsibilities.
+
+    Examples
+    --------
+    >>> from limiirl.roads import City, fit_drivers
+    >>> city = City(seed=1, radius_km=0.8)
+    >>> demos = city.drive(n_drivers=6, trips_each=4).demos
+    >>> fit = fit_drivers(city.network, demos, 2, model="DestinationMaxEnt", features=city.features, by_driver=True)
+    >>> len(describe_fit(fit))
+    2
+    """
+    mixture, groups = fit.mixture, fit.features.groups
+    mdp = mixture.mdp_.replace(gamma=1.0)
+    features, memberships = fit.demos.features(mdp), np.asarray(mixture.responsibilities_)
+    mean = memberships.T @ features / np.maximum(memberships.sum(axis=0), 1e-300)[:, None]
+    rewards = normalise_rewards(mixture.ensemble_.thetas, groups, features.sum(axis=0))
+    return describe_styles(rewards, mean, mixture.ensemble_.weights, mdp.feature_names, groups)
 
 
 @dataclass(frozen=True)
-class _Told:
+class _StyleFacts:
     """The numbers of all styles: rewards, mean features, shares, mean km, names of features, groups of either kind."""
 
-    gauged: Gauged
+    normalised: NormalisedRewards
     mean: FloatArray
     everybody: FloatArray
     km: FloatArray
@@ -210,18 +250,18 @@ class _Told:
         return [name.removeprefix("km of ") for name in self.full]
 
 
-def _describe(k: int, told: _Told) -> StyleWords:
-    names = told.names
+def _describe(k: int, facts: _StyleFacts) -> StyleDescription:
+    names = facts.names
     short: list[str] = []
-    said = [f"{100 * told.everybody[k]:.0f} % of the trips."]
-    if told.lengths:
-        overall = float(told.everybody @ told.km)
-        ratio = told.km[k] / overall if overall else 1.0
+    said = [f"{100 * facts.everybody[k]:.0f} % of the trips."]
+    if facts.lengths:
+        overall = float(facts.everybody @ facts.km)
+        ratio = facts.km[k] / overall if overall else 1.0
         size = "Long" if ratio >= _MORE else "Short" if ratio <= _LESS else "Ordinary"
-        said.append(f"{size} ones: {told.km[k]:.3g} km on average, {overall:.3g} km over all.")
+        said.append(f"{size} ones: {facts.km[k]:.3g} km on average, {overall:.3g} km over all.")
         short += [f"{size.lower()} trips"] if size != "Ordinary" else []
-        more, less = _use(k, told)
-        nouns = told.nouns
+        more, less = _use(k, facts)
+        nouns = facts.nouns
         short += [f"more {nouns[j]}" for j, _, _ in more[:2]] + [_less(nouns[j]) for j, _, _ in less[:1]]
         parts = []
         if more:
@@ -231,10 +271,10 @@ def _describe(k: int, told: _Told) -> StyleWords:
         if parts:
             sentence = "; ".join(parts)
             said.append(f"{sentence[0].upper()}{sentence[1:]}.".replace("%", " %"))
-        said += _cost(float(told.gauged.level[k]), float(told.everybody @ told.gauged.level))
-    said += _tastes(told.gauged.thetas[k], told.mean[k], told.nouns, told.lengths)
-    said += [word for places in told.others for word in _beside(k, told, places)]
-    return StyleWords(", ".join(short) or "like all trips", " ".join(said))
+        said += _cost(float(facts.normalised.level[k]), float(facts.everybody @ facts.normalised.level))
+    said += _tastes(facts.normalised.thetas[k], facts.mean[k], facts.nouns, facts.lengths)
+    said += [word for places in facts.others for word in _beside(k, facts, places)]
+    return StyleDescription(", ".join(short) or "like all trips", " ".join(said))
 
 
 def _cost(level: float, overall: float) -> list[str]:
@@ -245,11 +285,11 @@ def _cost(level: float, overall: float) -> list[str]:
     return [f"A km costs {-level:.3g} on average (all: {-overall:.3g}), {so}."]
 
 
-def _use(k: int, told: _Told) -> tuple[list[tuple[int, float, float]], list[tuple[int, float, float]]]:
+def _use(k: int, facts: _StyleFacts) -> tuple[list[tuple[int, float, float]], list[tuple[int, float, float]]]:
     """Return the features that a style's trips use more than all do, and less, most telling first: place and shares."""
-    share = told.mean[k] / max(float(told.km[k]), 1e-300)
-    overall = (told.everybody @ told.mean) / max(float(told.everybody @ told.km), 1e-300)
-    places = [j for group in told.lengths for j in group if max(share[j], overall[j]) >= _LEAST_SHARE]
+    share = facts.mean[k] / max(float(facts.km[k]), 1e-300)
+    overall = (facts.everybody @ facts.mean) / max(float(facts.everybody @ facts.km), 1e-300)
+    places = [j for group in facts.lengths for j in group if max(share[j], overall[j]) >= _LEAST_SHARE]
     more = [j for j in places if share[j] >= max(_MORE * overall[j], overall[j] + _APART)]
     less = [j for j in places if share[j] <= min(_LESS * overall[j], overall[j] - _APART)]
     rising = sorted(more, key=lambda j: overall[j] - share[j])
@@ -271,15 +311,15 @@ def _tastes(theta: FloatArray, mean: FloatArray, names: Sequence[str], lengths: 
     return said
 
 
-def _beside(k: int, told: _Told, places: list[int]) -> list[str]:
+def _beside(k: int, facts: _StyleFacts, places: list[int]) -> list[str]:
     """What a style minds more or less than others, of features that divide no length."""
-    said, thetas = [], told.gauged.thetas
+    said, thetas = [], facts.normalised.thetas
     for j in places:
-        overall = float(told.everybody @ thetas[:, j])
+        overall = float(facts.everybody @ thetas[:, j])
         if abs(thetas[k, j] - overall) >= max(_MATTERS, 0.25 * abs(overall)):
-            unit = "a km" if told.full[j].startswith("km") else "each"
+            unit = "a km" if facts.full[j].startswith("km") else "each"
             numbers = f"({_signed(thetas[k, j])} {unit}, all: {_signed(overall)})"
-            said.append(f"{_verdict(float(thetas[k, j]), overall, told.full[j])} {numbers}.")
+            said.append(f"{_verdict(float(thetas[k, j]), overall, facts.full[j])} {numbers}.")
     return said
 
 

@@ -17,7 +17,7 @@ NO_CUT, GAP, JUMP, LEFT, STOP = range(5)
 """Why a piece begins at a fix that is not the first kept of its trip."""
 
 
-class Limits(NamedTuple):
+class CleaningLimits(NamedTuple):
     """What a car can have done, and what is too small to keep; see `limiirl.roads.clean`."""
 
     max_gap_s: float
@@ -57,7 +57,7 @@ def clean_fixes(
     outside: BoolArray,
     fate: Int8Array,
     cut: Int8Array,
-    limits: Limits,
+    limits: CleaningLimits,
 ) -> None:  # pragma: no cover - compiled
     """Decide the fate of every fix, and where pieces begin.
 
@@ -73,7 +73,7 @@ def clean_fixes(
         All KEPT, or SWAPPED where that is decided already; filled in here.
     cut : (n,) int8
         All NO_CUT; filled in here.
-    limits : Limits
+    limits : CleaningLimits
     """
     longest = 0
     for i in range(offsets.size - 1):
@@ -102,7 +102,7 @@ def clean_fixes(
 
 @njit(cache=True, nogil=True)
 def _far(
-    lat: FloatArray, lon: FloatArray, time_s: FloatArray, q: int, k: int, limits: Limits
+    lat: FloatArray, lon: FloatArray, time_s: FloatArray, q: int, k: int, limits: CleaningLimits
 ) -> bool:  # pragma: no cover - compiled
     """Whether fix k cannot be reached from the earlier fix q."""
     return bool(metres(lat[q], lon[q], lat[k], lon[k]) > limits.max_speed_ms * (time_s[k] - time_s[q]) + limits.slack_m)
@@ -117,7 +117,7 @@ def _outliers(
     fate: Int8Array,
     cost: FloatArray,
     before: IntArray,
-    limits: Limits,
+    limits: CleaningLimits,
 ) -> None:  # pragma: no cover - compiled
     """Drop excursions from a run of fixes, at a cost of one a fix; a jump that stays costs more.
 
@@ -165,7 +165,7 @@ def _pieces(
     outside: BoolArray,
     fate: Int8Array,
     cut: Int8Array,
-    limits: Limits,
+    limits: CleaningLimits,
 ) -> int:  # pragma: no cover - compiled
     """Cut at gaps, at jumps and where a trip is outside; squeeze `kept`, and return how many are left."""
     n, last, left = 0, -1, False
@@ -199,7 +199,7 @@ def _stops(
     kept: IntArray,
     fate: Int8Array,
     cut: Int8Array,
-    limits: Limits,
+    limits: CleaningLimits,
 ) -> int:  # pragma: no cover - compiled
     """Keep the first and the last fix of each stop, and cut between them where it is long."""
     n, m = 0, 0
@@ -226,7 +226,7 @@ def _stops(
 
 @njit(cache=True, nogil=True)
 def _small(
-    lat: FloatArray, lon: FloatArray, kept: IntArray, fate: Int8Array, cut: Int8Array, limits: Limits
+    lat: FloatArray, lon: FloatArray, kept: IntArray, fate: Int8Array, cut: Int8Array, limits: CleaningLimits
 ) -> None:  # pragma: no cover - compiled
     """Drop pieces of too few fixes or too few metres."""
     first, length = 0, 0.0
@@ -322,7 +322,7 @@ def _space(text: Byte, at: int, end: int) -> int:  # pragma: no cover - compiled
 
 @njit(cache=True, nogil=True)
 def _bracket(text: Byte, at: int, end: int, wanted: int) -> int:  # pragma: no cover - compiled
-    """Step over one sign and the spaces about it; -1 where it is not there."""
+    """ParticleStep over one sign and the spaces about it; -1 where it is not there."""
     if at < 0:
         return -1
     at = _space(text, at, end)

@@ -20,8 +20,8 @@ from limiirl.roads.kernels.spatial_index import GridIndex, collect
 _TIE = 1e-9
 
 
-class Model(NamedTuple):
-    """The numbers of the model; `limiirl.roads.matching.hmm.Settings` explains them."""
+class HmmModel(NamedTuple):
+    """The numbers of the model; `limiirl.roads.matching.hmm.HmmSettings` explains them."""
 
     sigma_m: float
     beta_m: float
@@ -38,7 +38,7 @@ class Model(NamedTuple):
     end_m: float
 
 
-class Trip(NamedTuple):
+class ThinnedTrip(NamedTuple):
     """The fixes that the model looks at: metres east and north, seconds, and their numbers among all fixes."""
 
     x: FloatArray
@@ -47,7 +47,7 @@ class Trip(NamedTuple):
     fix: IntArray
 
 
-class Layers(NamedTuple):
+class CandidateLayers(NamedTuple):
     """Candidates, layer by layer: a layer is a fix.
 
     Attributes
@@ -70,7 +70,7 @@ class Layers(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def thin(x: FloatArray, y: FloatArray, time_s: FloatArray, gap_m: float) -> Trip:
+def thin(x: FloatArray, y: FloatArray, time_s: FloatArray, gap_m: float) -> ThinnedTrip:
     """Keep the first and the last fix, and each that lies some metres from the one kept before.
 
     Fixes of a car that stands are many and no evidence of anything new.
@@ -82,11 +82,11 @@ def thin(x: FloatArray, y: FloatArray, time_s: FloatArray, gap_m: float) -> Trip
             kept[n] = i
             n += 1
     fix = kept[:n].copy()
-    return Trip(x[fix], y[fix], time_s[fix], fix)
+    return ThinnedTrip(x[fix], y[fix], time_s[fix], fix)
 
 
 @njit(cache=True, nogil=True)
-def lay(index: GridIndex, roads: Streets, trip: Trip, model: Model) -> Layers:
+def lay(index: GridIndex, roads: Streets, trip: ThinnedTrip, model: HmmModel) -> CandidateLayers:
     """Return the candidates of each fix; a layer is empty where nothing lies within the largest radius."""
     most, n = model.most, trip.x.size
     ptr = np.zeros(n + 1, dtype=np.int64)
@@ -103,17 +103,19 @@ def lay(index: GridIndex, roads: Streets, trip: Trip, model: Model) -> Layers:
     total = ptr[n]
     chosen = segment[:total].copy()
     along_m = along[:total] * roads.segment_m[chosen]
-    return Layers(ptr, chosen, roads.street[chosen], along_m, roads.start_m[chosen] + along_m, distance[:total].copy())
+    return CandidateLayers(
+        ptr, chosen, roads.street[chosen], along_m, roads.start_m[chosen] + along_m, distance[:total].copy()
+    )
 
 
 @njit(cache=True, nogil=True)
-def emission(layers: Layers, model: Model, a: int) -> float:
+def emission(layers: CandidateLayers, model: HmmModel, a: int) -> float:
     """Return the log-probability of a fix given candidate a: normal in the distance."""
     return -0.5 * (layers.distance_m[a] / model.sigma_m) ** 2
 
 
 @njit(cache=True, nogil=True)
-def _mark(layers: Layers, j: int, wanted: Any, value: bool) -> int:
+def _mark(layers: CandidateLayers, j: int, wanted: Any, value: bool) -> int:
     """Mark the streets of a layer as goals, or unmark them; return how many changed."""
     changed = 0
     for b in range(layers.ptr[j], layers.ptr[j + 1]):
@@ -124,8 +126,8 @@ def _mark(layers: Layers, j: int, wanted: Any, value: bool) -> int:
 
 @njit(cache=True, nogil=True)
 def _row(
-    roads: Streets, layers: Layers, a: int, j: int, straight: float, limit: float, n: int, model: Model, router: Router,
-    out: Any,
+    roads: Streets, layers: CandidateLayers, a: int, j: int, straight: float, limit: float, n: int, model: HmmModel,
+    router: Router, out: Any,
 ) -> bool:  # fmt: skip
     """Write the log-probabilities of going on from candidate a to those of layer j; return whether any is possible."""
     c, p, around = layers.street[a], layers.pos_m[a], roads.length_m.size
@@ -153,12 +155,12 @@ def _row(
 @njit(cache=True, nogil=True)
 def link(
     roads: Streets,
-    layers: Layers,
-    trip: Trip,
+    layers: CandidateLayers,
+    trip: ThinnedTrip,
     i: int,
     j: int,
     delta: FloatArray,
-    model: Model,
+    model: HmmModel,
     router: Router,
     out: Any,
 ) -> bool:
@@ -191,7 +193,7 @@ def link(
 
 
 @njit(cache=True, nogil=True)
-def _prefer(layers: Layers, a: int, score: float, b: int, other: float) -> bool:
+def _prefer(layers: CandidateLayers, a: int, score: float, b: int, other: float) -> bool:
     """Return whether candidate a is to be chosen before b; of equals that of the lower segment, whatever the rounding.
 
     The end of a segment and the beginning of the next are one place, so that equals are common.
@@ -202,7 +204,9 @@ def _prefer(layers: Layers, a: int, score: float, b: int, other: float) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _advance(layers: Layers, i: int, j: int, model: Model, links: Any, delta: FloatArray, back: IntArray) -> None:
+def _advance(
+    layers: CandidateLayers, i: int, j: int, model: HmmModel, links: Any, delta: FloatArray, back: IntArray
+) -> None:
     """Take one step of Viterbi's algorithm."""
     low, width = layers.ptr[i], layers.ptr[j + 1] - layers.ptr[j]
     for k in range(width):
@@ -218,10 +222,10 @@ def _advance(layers: Layers, i: int, j: int, model: Model, links: Any, delta: Fl
 @njit(cache=True, nogil=True)
 def follow(
     roads: Streets,
-    layers: Layers,
-    trip: Trip,
+    layers: CandidateLayers,
+    trip: ThinnedTrip,
     first: int,
-    model: Model,
+    model: HmmModel,
     router: Router,
     delta: FloatArray,
     back: IntArray,
@@ -273,7 +277,7 @@ def follow(
 
 
 @njit(cache=True, nogil=True)
-def decode(layers: Layers, chain: IntArray, delta: FloatArray, back: IntArray) -> IntArray:
+def decode(layers: CandidateLayers, chain: IntArray, delta: FloatArray, back: IntArray) -> IntArray:
     """Return the candidates (n,) of the most likely sequence."""
     chosen, last = np.empty(chain.size, dtype=np.int64), chain[chain.size - 1]
     best = layers.ptr[last]
@@ -294,7 +298,9 @@ def _log_add(x: float, y: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def posteriors(layers: Layers, chain: IntArray, ptr: IntArray, links: FloatArray, model: Model) -> FloatArray:
+def posteriors(
+    layers: CandidateLayers, chain: IntArray, ptr: IntArray, links: FloatArray, model: HmmModel
+) -> FloatArray:
     """Return the probability of each candidate given all fixes of a piece; 0 for those of layers outside of it."""
     alpha, beta = np.full(layers.segment.size, -np.inf), np.full(layers.segment.size, -np.inf)
     n = chain.size
@@ -327,7 +333,9 @@ def posteriors(layers: Layers, chain: IntArray, ptr: IntArray, links: FloatArray
 
 
 @njit(cache=True, nogil=True)
-def sureness(layers: Layers, chain: IntArray, path: IntArray, upto: IntArray, probability: FloatArray) -> float:
+def confidence_of(
+    layers: CandidateLayers, chain: IntArray, path: IntArray, upto: IntArray, probability: FloatArray
+) -> float:
     """Return the mean over fixes of the probability that the car was on the path between the fixes around it.
 
     A fix that was skipped counts as one that is nowhere.

@@ -9,7 +9,17 @@ import numpy as np
 from numba import njit
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl.roads.kernels.hmm import Layers, Model, Trip, decode, follow, lay, posteriors, sureness, thin
+from limiirl.roads.kernels.hmm import (
+    CandidateLayers,
+    HmmModel,
+    ThinnedTrip,
+    confidence_of,
+    decode,
+    follow,
+    lay,
+    posteriors,
+    thin,
+)
 from limiirl.roads.kernels.routing import Router, Streets, streets_between
 from limiirl.roads.kernels.spatial_index import GridIndex, closest
 
@@ -29,7 +39,13 @@ def _extend(path: IntArray, n: int, items: Any, low: int, high: int) -> tuple[In
 
 @njit(cache=True, nogil=True)
 def trace(
-    roads: Streets, layers: Layers, trip: Trip, chain: IntArray, chosen: IntArray, model: Model, router: Router
+    roads: Streets,
+    layers: CandidateLayers,
+    trip: ThinnedTrip,
+    chain: IntArray,
+    chosen: IntArray,
+    model: HmmModel,
+    router: Router,
 ) -> tuple[IntArray, IntArray, float]:
     """Join the chosen candidates by the shortest ways between them.
 
@@ -112,9 +128,9 @@ def _put(roads: Streets, i: int, place: Any, segment: IntArray, along_m: FloatAr
 
 @njit(cache=True, nogil=True)
 def place_fixes(
-    index: GridIndex, roads: Streets, layers: Layers, trip: Trip, chain: IntArray, chosen: IntArray, path: IntArray,
-    upto: IntArray, low: int, high: int, x: FloatArray, y: FloatArray, segment: IntArray, along_m: FloatArray,
-    distance_m: FloatArray,
+    index: GridIndex, roads: Streets, layers: CandidateLayers, trip: ThinnedTrip, chain: IntArray, chosen: IntArray,
+    path: IntArray, upto: IntArray, low: int, high: int, x: FloatArray, y: FloatArray, segment: IntArray,
+    along_m: FloatArray, distance_m: FloatArray,
 ) -> None:  # fmt: skip
     """Write where on path[low:high] each fix of a piece lies.
 
@@ -139,7 +155,7 @@ def place_fixes(
 
 @njit(cache=True, nogil=True)
 def match_trip(
-    index: GridIndex, roads: Streets, x: FloatArray, y: FloatArray, time_s: FloatArray, model: Model, router: Router
+    index: GridIndex, roads: Streets, x: FloatArray, y: FloatArray, time_s: FloatArray, model: HmmModel, router: Router
 ) -> tuple[Any, Any, Any, Any, Any, Any, Any, Any]:
     """Match one trip of n fixes.
 
@@ -152,7 +168,7 @@ def match_trip(
     fix_segment, fix_along_m, fix_distance_m : (n,)
         -1 and NaN where unmatched.
     lost : (3,) int64
-        Layers without candidates, layers skipped within pieces, pieces of a single layer that were dropped.
+        CandidateLayers without candidates, layers skipped within pieces, pieces of a single layer that were dropped.
     """
     trip = thin(x, y, time_s, model.thin_m)
     layers = lay(index, roads, trip, model)
@@ -179,7 +195,7 @@ def match_trip(
         path, upto, reach = trace(roads, layers, trip, chain, chosen, model, router)
         low, high = trim(roads, path, upto, layers.along_m[chosen[0]], reach, model.end_m)
         probability = posteriors(layers, chain, ptr, links, model)
-        confidence[pieces] = sureness(layers, chain, path, upto, probability)
+        confidence[pieces] = confidence_of(layers, chain, path, upto, probability)
         place_fixes(
             index, roads, layers, trip, chain, chosen, path, upto, low, high, x, y, segment, along_m, distance_m
         )

@@ -95,7 +95,7 @@ STANDS = -1
 """In place of a candidate: the particle stays where it was."""
 
 
-class Roads(NamedTuple):
+class RoadArrays(NamedTuple):
     """A road network as the kernels need it.
 
     Attributes
@@ -116,7 +116,7 @@ class Roads(NamedTuple):
     run: FloatArray
 
 
-class Motion(NamedTuple):
+class MotionModel(NamedTuple):
     """The constants of the model, in metres and seconds; no particle is further than `farthest` from its fix."""
 
     sigma: float
@@ -129,7 +129,7 @@ class Motion(NamedTuple):
     farthest: float
 
 
-class Cloud(NamedTuple):
+class ParticleCloud(NamedTuple):
     """Particles at one fix: (N,) each.
 
     Attributes
@@ -163,7 +163,7 @@ class Pace(NamedTuple):
     limit: float
 
 
-class Step(NamedTuple):
+class ParticleStep(NamedTuple):
     """What joins the clouds of two fixes.
 
     Attributes
@@ -185,7 +185,7 @@ class Step(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def pace_of(motion: Motion, dt: float, most: float) -> Pace:
+def pace_of(motion: MotionModel, dt: float, most: float) -> Pace:
     """Return the chances of a step of dt seconds, of at most so many metres."""
     stands, rate = math.exp(-motion.stay_rate * dt), motion.speed_rate / dt
     limit = min(motion.max_speed * dt + motion.slack, most)
@@ -199,7 +199,7 @@ def density(d: float, g: float, pace: Pace) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _settle(roads: Roads, cloud: Cloud, j: int, segment: int, along: float) -> None:
+def _settle(roads: RoadArrays, cloud: ParticleCloud, j: int, segment: int, along: float) -> None:
     """Put particle j somewhere."""
     cloud.segment[j], cloud.along[j], cloud.street[j] = segment, along, roads.streets.street[segment]
     cloud.position[j] = roads.streets.start_m[segment] + along
@@ -209,7 +209,7 @@ def _settle(roads: Roads, cloud: Cloud, j: int, segment: int, along: float) -> N
 
 
 @njit(cache=True, nogil=True)
-def beside(roads: Roads, segments: IntArray, fix: FloatArray, sigma: float) -> tuple[FloatArray, FloatArray]:
+def project_fix(roads: RoadArrays, segments: IntArray, fix: FloatArray, sigma: float) -> tuple[FloatArray, FloatArray]:
     """Return how a fix lies beside segments: (C, 4) flat length, foot, nearest point and offset; and the mass (C,).
 
     The foot is where the perpendicular meets the segment's line, in flat metres from its start; the mass is the
@@ -249,26 +249,26 @@ def _emission(place: FloatArray, fix: FloatArray, sigma: float, farthest: float)
 
 
 @njit(cache=True, nogil=True)
-def _drawn(foot: float, low: float, high: float, sigma: float, state: NDArray[np.uint64]) -> float:
+def _draw_along(foot: float, low: float, high: float, sigma: float, state: NDArray[np.uint64]) -> float:
     """A point from low to high along a line, by the normal emission."""
     at = foot + sigma * normal_between((low - foot) / sigma, (high - foot) / sigma, state)
     return min(max(at, low), high)
 
 
 @njit(cache=True, nogil=True)
-def empty_cloud(n: int) -> Cloud:
+def empty_cloud(n: int) -> ParticleCloud:
     """Return room for n particles of equal weight."""
     segment, street, option = np.empty((3, n), dtype=np.int64)
     along, position, place = np.empty(n), np.empty(n), np.empty((n, 2))
-    return Cloud(segment, along, street, position, place, option, np.full(n, -1), np.full(n, 1.0 / n))
+    return ParticleCloud(segment, along, street, position, place, option, np.full(n, -1), np.full(n, 1.0 / n))
 
 
 @njit(cache=True, nogil=True)
 def begin(
-    roads: Roads, segments: IntArray, fix: FloatArray, n: int, sigma: float, state: NDArray[np.uint64]
-) -> tuple[Cloud, float]:
+    roads: RoadArrays, segments: IntArray, fix: FloatArray, n: int, sigma: float, state: NDArray[np.uint64]
+) -> tuple[ParticleCloud, float]:
     """Return n particles about the first fix, flat over the roads but for the emission, and the log evidence."""
-    cloud, (found, mass) = empty_cloud(n), beside(roads, segments, fix, sigma)
+    cloud, (found, mass) = empty_cloud(n), project_fix(roads, segments, fix, sigma)
     total = mass.sum()
     if total <= 0.0:
         return cloud, -np.inf
@@ -279,12 +279,12 @@ def begin(
             upto += mass[c]
         s, flat = segments[c], found[c, 0]
         cloud.option[j] = c
-        _settle(roads, cloud, j, s, _drawn(found[c, 1], 0.0, flat, sigma, state) * roads.length[s] / flat)
+        _settle(roads, cloud, j, s, _draw_along(found[c, 1], 0.0, flat, sigma, state) * roads.length[s] / flat)
     return cloud, math.log(total)
 
 
 @njit(cache=True, nogil=True)
-def driven(position: float, start: float, same_street: bool, same_segment: bool, reach: float) -> float:
+def driven_distance(position: float, start: float, same_street: bool, same_segment: bool, reach: float) -> float:
     """Return the metres from a position on a street to the start of a segment; below 0 for the own segment.
 
     Nobody comes to an earlier place of the own segment, since that is a long way round, and fixes are close in time.
@@ -295,8 +295,10 @@ def driven(position: float, start: float, same_street: bool, same_segment: bool,
 
 
 @njit(cache=True, nogil=True)
-def _reach(roads: Roads, cloud: Cloud, segments: IntArray, limit: float, router: Router) -> tuple[IntArray, FloatArray]:
-    """Group particles by street, and search once from each: see `Step`."""
+def _reach(
+    roads: RoadArrays, cloud: ParticleCloud, segments: IntArray, limit: float, router: Router
+) -> tuple[IntArray, FloatArray]:
+    """Group particles by street, and search once from each: see `ParticleStep`."""
     n, streets, work = cloud.segment.size, roads.streets, router.work
     group, source, farthest, n_groups = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), np.zeros(n), 0
     for i in range(n):
@@ -327,17 +329,17 @@ def _reach(roads: Roads, cloud: Cloud, segments: IntArray, limit: float, router:
 
 
 @njit(cache=True, nogil=True)
-def way_between(cloud: Cloud, i: int, moved: Cloud, j: int, reach: float) -> tuple[float, float]:
+def way_between(cloud: ParticleCloud, i: int, moved: ParticleCloud, j: int, reach: float) -> tuple[float, float]:
     """Return how far particle i drives to become j of the next cloud, and how far that is straight."""
     start, same = moved.position[j] - moved.along[j], cloud.street[i] == moved.street[j]
-    d = driven(cloud.position[i], start, same, cloud.segment[i] == moved.segment[j], reach) + moved.along[j]
+    d = driven_distance(cloud.position[i], start, same, cloud.segment[i] == moved.segment[j], reach) + moved.along[j]
     return d, math.hypot(moved.place[j, 0] - cloud.place[i, 0], moved.place[j, 1] - cloud.place[i, 1])
 
 
 @njit(cache=True, nogil=True)
 def _options(
-    roads: Roads,
-    cloud: Cloud,
+    roads: RoadArrays,
+    cloud: ParticleCloud,
     segments: IntArray,
     group: IntArray,
     reach: FloatArray,
@@ -360,7 +362,7 @@ def _options(
         x0, y0, east, north = roads.start[s, 0], roads.start[s, 1], roads.run[s, 0] / flat, roads.run[s, 1] / flat
         for i in range(n):
             own = cloud.segment[i] == s
-            d = driven(cloud.position[i], start, cloud.street[i] == street, own, reach[group[i], c])
+            d = driven_distance(cloud.position[i], start, cloud.street[i] == street, own, reach[group[i], c])
             if d > pace.limit:
                 continue
             at, here = found[c, 2], mass[c]
@@ -375,15 +377,15 @@ def _options(
 
 @njit(cache=True, nogil=True)
 def advance(
-    roads: Roads,
-    cloud: Cloud,
+    roads: RoadArrays,
+    cloud: ParticleCloud,
     segments: IntArray,
     fixes: FloatArray,
     dt: float,
-    motion: Motion,
+    motion: MotionModel,
     router: Router,
     state: NDArray[np.uint64],
-) -> tuple[Cloud, Step]:
+) -> tuple[ParticleCloud, ParticleStep]:
     """Move particles on to the next fix; the log evidence of the step is -inf where none can come near it.
 
     Parameters
@@ -397,7 +399,7 @@ def advance(
     """
     n, n_options, sigma, to = cloud.segment.size, segments.size, motion.sigma, fixes[1]
     straight = math.hypot(fixes[1, 0] - fixes[0, 0], fixes[1, 1] - fixes[0, 1])
-    found, mass = beside(roads, segments, to, sigma)
+    found, mass = project_fix(roads, segments, to, sigma)
     for detour in (motion.detour, np.inf):
         pace = pace_of(motion, dt, straight + detour)
         group, reach = _reach(roads, cloud, segments, pace.limit, router)
@@ -409,7 +411,7 @@ def advance(
             break
     moved = empty_cloud(n)
     if not total > 0.0:
-        return moved, Step(group, reach, pace, -np.inf)
+        return moved, ParticleStep(group, reach, pace, -np.inf)
     # Pairs are in the order of candidates: in that of particles, the chances would repeat in the very period of the
     # systematic draw, and all particles would do the same.
     k, upto, offset, last = 0, share[0, 0], uniform(state), n * (n_options + 1) - 1
@@ -425,12 +427,12 @@ def advance(
             continue
         s, flat = segments[c], found[c, 0]
         low = cloud.along[i] * flat / roads.length[s] if s == cloud.segment[i] else 0.0
-        _settle(roads, moved, j, s, _drawn(found[c, 1], low, flat, sigma, state) * roads.length[s] / flat)
+        _settle(roads, moved, j, s, _draw_along(found[c, 1], low, flat, sigma, state) * roads.length[s] / flat)
         moved.option[j] = c
         d, g = way_between(cloud, i, moved, j, reach[group[i], c])
         moved.weight[j] = density(d, g, pace) / by[c, i] if d <= pace.limit and by[c, i] > 0.0 else 0.0
     mean = moved.weight.mean()
     if not mean > 0.0:
-        return moved, Step(group, reach, pace, -np.inf)
+        return moved, ParticleStep(group, reach, pace, -np.inf)
     moved.weight[:] /= n * mean
-    return moved, Step(group, reach, pace, math.log(total) + math.log(mean))
+    return moved, ParticleStep(group, reach, pace, math.log(total) + math.log(mean))

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from limiirl._typing import FloatArray, IntArray
 from limiirl.roads.kernels.particle_filter import (
     STANDS,
-    Cloud,
-    Motion,
-    Roads,
-    Step,
+    MotionModel,
+    ParticleCloud,
+    ParticleStep,
+    RoadArrays,
     advance,
     begin,
     density,
@@ -24,7 +24,7 @@ from limiirl.roads.kernels.routing import Router, streets_between
 from limiirl.roads.kernels.spatial_index import GridIndex, near_growing
 
 
-class Effort(NamedTuple):
+class FilterEffort(NamedTuple):
     """How much to try.
 
     Attributes
@@ -48,7 +48,7 @@ class Effort(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _ancestors(cloud: Cloud, step: Step, moved: Cloud, j: int, upto: FloatArray) -> None:
+def _ancestors(cloud: ParticleCloud, step: ParticleStep, moved: ParticleCloud, j: int, upto: FloatArray) -> None:
     """Write the running sums (N,) of the chances that particle j of a cloud came from each of the cloud before."""
     total = 0.0
     stood, parent = moved.option[j] == STANDS, moved.parent[j]
@@ -72,7 +72,9 @@ def _pick(upto: FloatArray, at: float) -> int:
 
 
 @njit(cache=True, nogil=True)
-def draw_paths(clouds: list[Cloud], steps: list[Step], n_paths: int, state: NDArray[np.uint64]) -> IntArray:
+def draw_paths(
+    clouds: list[ParticleCloud], steps: list[ParticleStep], n_paths: int, state: NDArray[np.uint64]
+) -> IntArray:
     """Return particles (T, M): paths drawn backwards from the smoothing distribution, given all fixes.
 
     The ancestry of the last cloud would do too, but all its members soon share one ancestor, so that it is always sure
@@ -99,7 +101,7 @@ def draw_paths(clouds: list[Cloud], steps: list[Step], n_paths: int, state: NDAr
 
 
 @njit(cache=True, nogil=True)
-def decide(clouds: list[Cloud], chosen: IntArray) -> tuple[IntArray, FloatArray]:
+def decide(clouds: list[ParticleCloud], chosen: IntArray) -> tuple[IntArray, FloatArray]:
     """Return segments (T,) and metres along (T,): the path that agrees most with the drawn ones.
 
     Of all chains of moves that some drawn path makes, the one with the greatest sum over fixes of the share of drawn
@@ -140,7 +142,7 @@ def decide(clouds: list[Cloud], chosen: IntArray) -> tuple[IntArray, FloatArray]
 
 
 @njit(cache=True, nogil=True)
-def _near(index: GridIndex, fix: FloatArray, effort: Effort) -> IntArray:
+def _near(index: GridIndex, fix: FloatArray, effort: FilterEffort) -> IntArray:
     """Candidates about a fix."""
     found = near_growing(index, fix[0], fix[1], effort.radius, effort.max_radius, effort.most, False)
     return found[0].astype(np.int64)
@@ -148,15 +150,15 @@ def _near(index: GridIndex, fix: FloatArray, effort: Effort) -> IntArray:
 
 @njit(cache=True, nogil=True)
 def filter_fixes(
-    roads: Roads,
+    roads: RoadArrays,
     index: GridIndex,
     fixes: FloatArray,
     times: FloatArray,
-    motion: Motion,
-    effort: Effort,
+    motion: MotionModel,
+    effort: FilterEffort,
     router: Router,
     state: NDArray[np.uint64],
-) -> tuple[list[Cloud], list[Step], list[int], list[float], int]:
+) -> tuple[list[ParticleCloud], list[ParticleStep], list[int], list[float], int]:
     """Run the filter from the first fix on, until it is lost or the trip ends.
 
     Returns
@@ -169,7 +171,7 @@ def filter_fixes(
     """
     near_by = _near(index, fixes[0], effort)
     cloud, evidence = begin(roads, near_by, fixes[0], effort.n_particles, motion.sigma, state)
-    no_step = Step(near_by, np.empty((0, 0)), pace_of(motion, 1.0, 1.0), 0.0)
+    no_step = ParticleStep(near_by, np.empty((0, 0)), pace_of(motion, 1.0, 1.0), 0.0)
     # Lists get their type from what they hold first.
     clouds, steps, used, told = [cloud], [no_step], [0], [evidence]
     steps.pop()
@@ -197,7 +199,7 @@ def filter_fixes(
     return clouds, steps, used, told, times.size
 
 
-class Stretch(NamedTuple):
+class MatchedStretch(NamedTuple):
     """What is known of the k fixes of one unbroken path.
 
     Attributes
@@ -224,36 +226,38 @@ class Stretch(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def follow(
-    roads: Roads,
+    roads: RoadArrays,
     index: GridIndex,
     fixes: FloatArray,
     times: FloatArray,
-    motion: Motion,
-    effort: Effort,
+    motion: MotionModel,
+    effort: FilterEffort,
     router: Router,
     state: NDArray[np.uint64],
-) -> Stretch:
+) -> MatchedStretch:
     """Match the fixes of a trip from the first on, until the particles are lost; nothing where no road is near it."""
     clouds, steps, used, told, onward = filter_fixes(roads, index, fixes, times, motion, effort, router, state)
     if len(clouds) == 0:
         none = np.empty(0, dtype=np.int64)
-        return Stretch(none, none, np.empty(0), np.empty((0, effort.n_paths), dtype=np.int64), np.empty(0), onward)
+        return MatchedStretch(
+            none, none, np.empty(0), np.empty((0, effort.n_paths), dtype=np.int64), np.empty(0), onward
+        )
     chosen = draw_paths(clouds, steps, effort.n_paths, state)
     drawn = np.empty(chosen.shape, dtype=np.int64)
     for k in range(len(clouds)):
         drawn[k] = clouds[k].segment[chosen[k]]
     segment, along = decide(clouds, chosen)
-    return Stretch(np.array(used), segment, along, drawn, np.array(told), onward)
+    return MatchedStretch(np.array(used), segment, along, drawn, np.array(told), onward)
 
 
 @njit(cache=True, nogil=True)
 def match_trip(
-    roads: Roads,
+    roads: RoadArrays,
     index: GridIndex,
     fixes: FloatArray,
     times: FloatArray,
-    motion: Motion,
-    effort: Effort,
+    motion: MotionModel,
+    effort: FilterEffort,
     router: Router,
     state: NDArray[np.uint64],
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
@@ -284,7 +288,7 @@ def match_trip(
 
 
 @njit(cache=True, nogil=True)
-def join(roads: Roads, segment: IntArray, piece: IntArray, router: Router) -> tuple[IntArray, IntArray, IntArray]:
+def join(roads: RoadArrays, segment: IntArray, piece: IntArray, router: Router) -> tuple[IntArray, IntArray, IntArray]:
     """Return the segments driven, the pointers of pieces into them, and where (T,) on them each fix lies.
 
     Between fixes it is the shortest way.
@@ -318,7 +322,7 @@ def join(roads: Roads, segment: IntArray, piece: IntArray, router: Router) -> tu
 
 
 @njit(cache=True, nogil=True)
-def sureness(path: IntArray, upto: IntArray, piece: IntArray, drawn: IntArray) -> FloatArray:
+def confidence_of(path: IntArray, upto: IntArray, piece: IntArray, drawn: IntArray) -> FloatArray:
     """Return (T,) the share of drawn paths that are, at each fix, on the path between the fixes around it."""
     on = np.flatnonzero(piece >= 0)
     sure = np.zeros(piece.size)

@@ -50,7 +50,7 @@ def _fill(pattern: Any, lower: Any, upper: Any, z: Any) -> None:
         z[_at(ptr, columns, i, i)] = total
 
 
-def visits_from(src: NDArray[Any], dst: NDArray[Any], weight: FloatArray, n: int) -> FloatArray:
+def return_visits(src: NDArray[Any], dst: NDArray[Any], weight: FloatArray, n: int) -> FloatArray:
     """Return (n,) the sum of weights of all walks from each state back to it, the one of no step included.
 
     Of a walk that ends somewhere else it is the expected number of visits to a state, once it is there, wherever it is
@@ -69,7 +69,7 @@ def visits_from(src: NDArray[Any], dst: NDArray[Any], weight: FloatArray, n: int
     --------
     A ring of two edges, whose round weighs a half:
 
-    >>> visits_from(np.array([0, 1, 1]), np.array([1, 0, 2]), np.array([0.5, 1.0, 0.3]), 3)
+    >>> return_visits(np.array([0, 1, 1]), np.array([1, 0, 2]), np.array([0.5, 1.0, 0.3]), 3)
     array([2., 2., 1.])
     """
     walks = sparse.csc_array((weight, (src, dst)), shape=(n, n))

@@ -1,1 +1,5 @@
-"""Maps: readers of every form, the rules of the road, and the way from a table of ways to a network."""
+"""Maps: readers of every format, the rules of the road, and the network built from a table of ways."""
+
+from limiirl.roads.maps.builders import build, from_networkx, from_osm, from_ways
+
+__all__ = ["build", "from_networkx", "from_osm", "from_ways"]

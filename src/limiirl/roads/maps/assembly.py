@@ -19,21 +19,21 @@ from scipy.sparse.csgraph import connected_components
 from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import DisconnectedWarning, InvalidNetwork, InvalidParameter
 from limiirl.roads.geometry import distance_m
-from limiirl.roads.lookup import indexed, tagged
+from limiirl.roads.lookup import index_names, name_street
 from limiirl.roads.maps import osm
-from limiirl.roads.maps.osm import Segments, forbidden
-from limiirl.roads.maps.tables import Restriction, Way, WayTable
-from limiirl.roads.network import RoadNetwork, centre_of, joined
+from limiirl.roads.maps.osm import SegmentTurns, find_forbidden_turns
+from limiirl.roads.maps.tables import MapWay, Restriction, WayTable
+from limiirl.roads.network import RoadNetwork, as_centre, join_segments
 
 
-class Part(NamedTuple):
+class LargestComponent(NamedTuple):
     """The largest strongly connected part: which segments (S,) lie in it, and how many parts there are."""
 
     kept: NDArray[np.bool_]
     n_parts: int
 
 
-def street_part(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> Part:
+def largest_node_component(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> LargestComponent:
     """Return the segments between nodes of the part in which every node can be reached from every other.
 
     The part of most nodes; of two as large, the one with the smallest node. Turns play no role: a dead end belongs to
@@ -41,46 +41,46 @@ def street_part(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> Part:
 
     Examples
     --------
-    >>> street_part(np.array([0, 1, 1]), np.array([1, 0, 2]), 3)  # nothing leads back from node 2
-    Part(kept=array([ True,  True, False]), n_parts=2)
+    >>> largest_node_component(np.array([0, 1, 1]), np.array([1, 0, 2]), 3)  # nothing leads back from node 2
+    LargestComponent(kept=array([ True,  True, False]), n_parts=2)
     """
     label = _labels(tail, head, n_nodes)
     used = np.zeros(n_nodes, dtype=np.bool_)
     used[tail] = used[head] = True
     best = _largest(label[used])
-    return Part((label[tail] == best) & (label[head] == best), int(np.unique(label[used]).size))
+    return LargestComponent((label[tail] == best) & (label[head] == best), int(np.unique(label[used]).size))
 
 
-def within_parts(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> NDArray[np.bool_]:
+def in_node_component(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> NDArray[np.bool_]:
     """Return which segments (S,) lie within some strongly connected part of the nodes; the others never come back.
 
     Examples
     --------
-    >>> within_parts(np.array([0, 1, 1, 2, 3]), np.array([1, 0, 2, 3, 2]), 4)
+    >>> in_node_component(np.array([0, 1, 1, 2, 3]), np.array([1, 0, 2, 3, 2]), 4)
     array([ True,  True, False,  True,  True])
     """
     label = _labels(tail, head, n_nodes)
     return np.asarray(label[tail] == label[head])
 
 
-def turn_part(turn_from: NDArray[Any], turn_to: NDArray[Any], n_segments: int) -> Part:
+def largest_turn_component(turn_from: NDArray[Any], turn_to: NDArray[Any], n_segments: int) -> LargestComponent:
     """Return the segments of the part in which every segment can be reached from every other by legal turns.
 
     Examples
     --------
-    >>> turn_part(np.array([0, 1, 1]), np.array([1, 0, 2]), 3)
-    Part(kept=array([ True,  True, False]), n_parts=2)
+    >>> largest_turn_component(np.array([0, 1, 1]), np.array([1, 0, 2]), 3)
+    LargestComponent(kept=array([ True,  True, False]), n_parts=2)
     """
     label = _labels(turn_from, turn_to, n_segments)
-    return Part(label == _largest(label), int(np.unique(label).size))
+    return LargestComponent(label == _largest(label), int(np.unique(label).size))
 
 
-def joined_nodes(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> NDArray[np.int64]:
+def merge_nodes(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> NDArray[np.int64]:
     """Return for each node (V,) the first of all those that the given pairs make one.
 
     Examples
     --------
-    >>> joined_nodes(np.array([1]), np.array([2]), 4)
+    >>> merge_nodes(np.array([1]), np.array([2]), 4)
     array([0, 1, 1, 3])
     """
     graph = sparse.csr_array((np.ones(tail.size, dtype=np.int8), (tail, head)), shape=(n_nodes, n_nodes))
@@ -105,7 +105,7 @@ _MUCH_LOST = 0.2  # of the length
 
 
 @dataclass(frozen=True)
-class Options:
+class BuildOptions:
     """How to build; see `limiirl.roads.build`."""
 
     service: bool = False
@@ -118,17 +118,25 @@ class Options:
     def __post_init__(self) -> None:
         """Check the words; what is as good as a bool becomes one, since notes are saved and `1 is True` is not."""
         if self.u_turns not in (False, True, "dead_ends"):
-            raise InvalidParameter(f"u_turns must be True, False or 'dead_ends'; got {self.u_turns!r}.")
+            raise InvalidParameter(
+                f"u_turns must be True, False or 'dead_ends'; got {self.u_turns!r}.",
+                parameter="u_turns",
+                value=self.u_turns,
+            )
         for name in ("service", "public", "u_turns", "restrictions"):
             if getattr(self, name) != "dead_ends":
                 object.__setattr__(self, name, bool(getattr(self, name)))
         if self.centre is not None:
-            object.__setattr__(self, "centre", centre_of(self.centre))
+            object.__setattr__(self, "centre", as_centre(self.centre))
         if self.component not in ("street_nodes", "turns", None):
-            raise InvalidParameter(f"component must be 'street_nodes', 'turns' or None; got {self.component!r}.")
+            raise InvalidParameter(
+                f"component must be 'street_nodes', 'turns' or None; got {self.component!r}.",
+                parameter="component",
+                value=self.component,
+            )
 
 
-class Pieces(NamedTuple):
+class DirectedPieces(NamedTuple):
     """Directed straight pieces between nodes, each pair of nodes once; nodes are indices into the table's."""
 
     tail: IntArray
@@ -137,19 +145,19 @@ class Pieces(NamedTuple):
     speed_kmh: FloatArray
     length_m: FloatArray
 
-    def take(self, which: Any) -> Pieces:
+    def take(self, which: Any) -> DirectedPieces:
         """Return some of them."""
-        return Pieces(*(column[which] for column in self))
+        return DirectedPieces(*(column[which] for column in self))
 
 
-def assemble(table: WayTable, options: Options) -> RoadNetwork:
+def assemble(table: WayTable, options: BuildOptions) -> RoadNetwork:
     """Return the network of a map.
 
     Examples
     --------
     >>> from limiirl.roads.maps.tables import read_ways
     >>> street = {"id": 1, "nodes": [5, 6, 7], "tags": {"highway": "residential"}}
-    >>> network = assemble(read_ways([street], {5: (41.0, -8.0), 6: (41.001, -8.0), 7: (41.002, -8.0)}), Options())
+    >>> network = assemble(read_ways([street], {5: (41.0, -8.0), 6: (41.001, -8.0), 7: (41.002, -8.0)}), BuildOptions())
     >>> network.n_segments, network.n_turns  # both ways, and no way to turn round
     (4, 2)
     """
@@ -168,12 +176,12 @@ def assemble(table: WayTable, options: Options) -> RoadNetwork:
     return _network(table, ways, pieces, turns, options, notes)
 
 
-def _roads(table: WayTable, options: Options, notes: dict[str, Any]) -> list[Way]:
+def _roads(table: WayTable, options: BuildOptions, notes: dict[str, Any]) -> list[MapWay]:
     """Return the ways on which cars drive, those with fewer than two nodes left out."""
-    kept: list[Way] = []
+    kept: list[MapWay] = []
     dropped: Counter[str] = Counter()
     for way in table.ways:
-        reason = osm.why_not(way.tags, service=options.service, public=options.public)
+        reason = osm.drop_reason(way.tags, service=options.service, public=options.public)
         if reason is None and len(way.nodes) < 2:
             reason = "fewer than two nodes"
         if reason is None:
@@ -188,11 +196,15 @@ def _roads(table: WayTable, options: Options, notes: dict[str, Any]) -> list[Way
     }
     if not kept:
         words = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "it is empty"
-        raise InvalidNetwork(f"The map has no road to drive on among its {len(table.ways)} ways ({words}).")
+        raise InvalidNetwork(
+            f"The map has no road to drive on among its {len(table.ways)} ways ({words}).",
+            parameter="source",
+            value=dict(dropped),
+        )
     return kept
 
 
-def _pieces(table: WayTable, ways: list[Way], notes: dict[str, Any]) -> tuple[Pieces, IntArray]:
+def _pieces(table: WayTable, ways: list[MapWay], notes: dict[str, Any]) -> tuple[DirectedPieces, IntArray]:
     """Cut ways between consecutive nodes, both ways where allowed; and return which node each node was joined to."""
     sizes = np.fromiter((len(way.nodes) for way in ways), dtype=np.int64, count=len(ways))
     flat = np.fromiter(chain.from_iterable(way.nodes for way in ways), dtype=np.int64, count=int(sizes.sum()))
@@ -210,33 +222,35 @@ def _pieces(table: WayTable, ways: list[Way], notes: dict[str, Any]) -> tuple[Pi
     length = distance_m(table.lat[tail], table.lon[tail], table.lat[head], table.lon[head])
     # Two nodes in one place are one: to drop the piece between them would cut the street.
     short = (length <= 0.0) & (tail != head)
-    node_of = joined_nodes(tail[short], head[short], table.node_id.size)
+    node_of = merge_nodes(tail[short], head[short], table.node_id.size)
     tail, head = node_of[tail], node_of[head]
     dropped["no length"] = int(np.count_nonzero(tail == head))
     unknown = np.full(tail.size, np.nan)
-    pieces = _directed(Pieces(tail, head, way, unknown, length).take(tail != head), ways)
+    pieces = _directed(DirectedPieces(tail, head, way, unknown, length).take(tail != head), ways)
     _, place = np.unique(pieces.tail * table.node_id.size + pieces.head, return_index=True)
     dropped["drawn twice"] = pieces.tail.size - place.size
     notes["pieces_dropped"] = dropped
     if not place.size:
         words = ", ".join(f"{count}: {reason}" for reason, count in dropped.items() if count)
         raise InvalidNetwork(
-            f"None of the {len(ways)} roads has a piece that can be driven ({words}). Check the nodes."
+            f"None of the {len(ways)} roads has a piece that can be driven ({words}). Check the nodes.",
+            parameter="source",
+            value=dropped,
         )
     return pieces.take(np.sort(place)), node_of
 
 
-def _directed(pieces: Pieces, ways: list[Way]) -> Pieces:
+def _directed(pieces: DirectedPieces, ways: list[MapWay]) -> DirectedPieces:
     """Return the pieces along and against their ways where one may drive so: way by way, first along it, then back."""
     allowed = np.array([osm.directions(way.tags)[:2] for way in ways], dtype=np.bool_)
-    limit = np.array([osm.limits(way.tags) for way in ways], dtype=np.float64)
+    limit = np.array([osm.speed_limits(way.tags) for way in ways], dtype=np.float64)
     way, n = pieces.way, pieces.tail.size
     along, against = (np.flatnonzero(allowed[way, side]) for side in (0, 1))
     ahead = pieces.take(along)._replace(speed_kmh=limit[way[along], 0])
     back = pieces.take(against)._replace(
         tail=pieces.head[against], head=pieces.tail[against], speed_kmh=limit[way[against], 1]
     )
-    both = Pieces(*(np.concatenate(columns) for columns in zip(ahead, back, strict=True)))
+    both = DirectedPieces(*(np.concatenate(columns) for columns in zip(ahead, back, strict=True)))
     place = np.concatenate([along, n - 1 - against])
     side = np.repeat([0, 1], [along.size, against.size])
     return both.take(np.lexsort((place, side, both.way)))
@@ -249,42 +263,46 @@ def _moved(rule: Restriction, table: WayTable, node_of: IntArray) -> Restriction
 
 
 def _connected(
-    table: WayTable, ways: list[Way], pieces: Pieces, options: Options
-) -> tuple[Pieces, IntArray, dict[str, Any], Part | None]:
+    table: WayTable, ways: list[MapWay], pieces: DirectedPieces, options: BuildOptions
+) -> tuple[DirectedPieces, IntArray, dict[str, Any], LargestComponent | None]:
     """Return the pieces that are kept, the turns between them with counts, and the part of all that they are."""
     n, part = pieces.tail.size, None
     ends = pieces.tail, pieces.head, table.node_id.size
     if options.component == "street_nodes":
-        part = street_part(*ends)
+        part = largest_node_component(*ends)
         pieces = pieces.take(part.kept)
     elif options.component == "turns":
         # Where the only way on never comes back, a street ends as dead as any, and one may turn round if asked.
-        inner = within_parts(*ends)
+        inner = in_node_component(*ends)
         pieces = pieces.take(inner)
     turns, counts = _turns(table, ways, pieces, options)
     if options.component == "turns" and pieces.tail.size:
-        found = turn_part(turns[:, 0], turns[:, 1], pieces.tail.size)
+        found = largest_turn_component(turns[:, 0], turns[:, 1], pieces.tail.size)
         pieces, place = pieces.take(found.kept), np.cumsum(found.kept) - 1
         turns = place[turns[np.all(found.kept[turns], axis=1)]]
         n_parts = found.n_parts + int(np.count_nonzero(~inner))
         inner[inner] = found.kept
-        part = Part(inner, n_parts)
+        part = LargestComponent(inner, n_parts)
     if not pieces.tail.size or (options.component == "turns" and not turns.size):
         raise InvalidNetwork(
-            f"Nobody drives in a circle on the map's {n} segments. Is the extract too small? Pass component=None to "
-            "keep everything, or u_turns='dead_ends'."
+            f"No cycle of legal turns exists on the map's {n} segments. Is the extract too small? Pass "
+            "component=None to keep everything, or u_turns='dead_ends'.",
+            parameter="component",
+            value=options.component,
         )
     return pieces, turns, counts, part
 
 
-def _turns(table: WayTable, ways: list[Way], pieces: Pieces, options: Options) -> tuple[IntArray, dict[str, Any]]:
+def _turns(
+    table: WayTable, ways: list[MapWay], pieces: DirectedPieces, options: BuildOptions
+) -> tuple[IntArray, dict[str, Any]]:
     """Return the legal turns (E, 2), sorted, and counts of them."""
-    turns = joined(pieces.tail, pieces.head, u_turns=options.u_turns is True)
+    turns = join_segments(pieces.tail, pieces.head, u_turns=options.u_turns is True)
     counts: dict[str, Any] = {"joined": len(turns)}
     if options.restrictions and table.restrictions:
         numbers = np.array([way.id for way in ways], dtype=np.int64)[pieces.way]
         ends = table.node_id[pieces.tail], table.node_id[pieces.head]
-        rule = forbidden(table.restrictions, Segments(numbers, *ends, turns[:, 0], turns[:, 1]))
+        rule = find_forbidden_turns(table.restrictions, SegmentTurns(numbers, *ends, turns[:, 0], turns[:, 1]))
         turns = turns[~rule.turns]
         counts["restrictions"] = {
             "used": rule.used,
@@ -293,14 +311,14 @@ def _turns(table: WayTable, ways: list[Way], pieces: Pieces, options: Options) -
         }
     if options.u_turns == "dead_ends":
         stuck = np.setdiff1d(np.arange(pieces.tail.size), turns[:, 0])
-        back = joined(pieces.tail, pieces.head, u_turns=True)
+        back = join_segments(pieces.tail, pieces.head, u_turns=True)
         back = back[np.isin(back[:, 0], stuck) & (pieces.head[back[:, 1]] == pieces.tail[back[:, 0]])]
         counts["u_turns_at_dead_ends"] = len(back)
         turns = np.unique(np.concatenate([turns, back]), axis=0)
     return turns, counts
 
 
-def _loss(part: Part, whole: Pieces, pieces: Pieces, rule: str) -> dict[str, Any]:
+def _loss(part: LargestComponent, whole: DirectedPieces, pieces: DirectedPieces, rule: str) -> dict[str, Any]:
     """Return what lies outside of the connected part, and warn where it is much."""
     km, kept = (float(these.length_m.sum()) / 1000.0 for these in (whole, pieces))
     lost = int(np.count_nonzero(~part.kept))
@@ -322,7 +340,12 @@ def _loss(part: Part, whole: Pieces, pieces: Pieces, rule: str) -> dict[str, Any
 
 
 def _network(
-    table: WayTable, ways: list[Way], pieces: Pieces, turns: IntArray, options: Options, notes: dict[str, Any]
+    table: WayTable,
+    ways: list[MapWay],
+    pieces: DirectedPieces,
+    turns: IntArray,
+    options: BuildOptions,
+    notes: dict[str, Any],
 ) -> RoadNetwork:
     used, ends = np.unique(np.stack([pieces.tail, pieces.head]), return_inverse=True)
     tail, head = ends.reshape(2, -1)
@@ -331,8 +354,8 @@ def _network(
     classes = np.array([names.index(way.tags["highway"]) for way in ways])
     lanes = np.array([osm.lane_count(way.tags.get("lanes")) for way in ways])
     numbers = np.array([way.id for way in ways], dtype=np.int64)
-    streets, street_of = indexed([tagged(way.tags) for way in ways])
-    known: dict[str, Any] = {} if options.centre is None else {"centre": checked_centre(options.centre, table, used)}
+    streets, street_of = index_names([name_street(way.tags) for way in ways])
+    known: dict[str, Any] = {} if options.centre is None else {"centre": check_centre(options.centre, table, used)}
     return RoadNetwork.from_segments(
         table.lat[used],
         table.lon[used],
@@ -354,17 +377,21 @@ def _network(
     )
 
 
-def checked_centre(centre: tuple[float, float], table: WayTable, used: IntArray) -> tuple[float, float]:
+def check_centre(centre: tuple[float, float], table: WayTable, used: IntArray) -> tuple[float, float]:
     """Return a centre that lies near the map, or say that it does not: it may be swapped, or the map may be."""
     lat, lon = centre
     here = float(np.median(table.lat[used])), float(np.median(table.lon[used]))
     if max(abs(lat - here[0]), abs(lon - here[1])) > 2.0:
         swapped = max(abs(lon - here[0]), abs(lat - here[1])) <= 2.0
         hint = "Latitude and longitude are swapped in one of the two." if swapped else "Is it another city?"
-        raise InvalidNetwork(f"centre ({lat:g}, {lon:g}) is far from the map, about ({here[0]:g}, {here[1]:g}). {hint}")
+        raise InvalidNetwork(
+            f"centre ({lat:g}, {lon:g}) is far from the map, about ({here[0]:g}, {here[1]:g}). {hint}",
+            parameter="centre",
+            value=centre,
+        )
     return lat, lon
 
 
-def _plain(options: Options) -> dict[str, Any]:
+def _plain(options: BuildOptions) -> dict[str, Any]:
     words = dict(vars(options))
     return words | {"centre": None if options.centre is None else list(options.centre)}

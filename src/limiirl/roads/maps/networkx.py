@@ -10,7 +10,7 @@ import numpy as np
 from limiirl.errors import InvalidNetwork
 from limiirl.roads.geometry import distance_m
 from limiirl.roads.maps.osm import DRIVABLE, SERVICE
-from limiirl.roads.maps.tables import OSM_ATTRIBUTION, Way, WayTable, way_table
+from limiirl.roads.maps.tables import OSM_ATTRIBUTION, MapWay, WayTable, way_table
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -38,10 +38,14 @@ def read_networkx(graph: nx.Graph[Any]) -> WayTable:
     >>> graph.add_nodes_from([(1, {"x": -8.0, "y": 41.0}), (2, {"x": -8.0, "y": 41.1})])
     >>> _ = graph.add_edge(1, 2, highway="residential", osmid=7)
     >>> read_networkx(graph).ways
-    [Way(id=7, nodes=(1, 2), tags={'highway': 'residential', 'oneway': 'yes'})]
+    [MapWay(id=7, nodes=(1, 2), tags={'highway': 'residential', 'oneway': 'yes'})]
     """
     if not (hasattr(graph, "edges") and hasattr(graph, "is_directed")):
-        raise InvalidNetwork(f"A map must be a file, a folder or a networkx graph; got {type(graph).__name__}.")
+        raise InvalidNetwork(
+            f"A map must be a file, a folder or a networkx graph; got {type(graph).__name__}.",
+            parameter="graph",
+            value=type(graph).__name__,
+        )
     _check_degrees(graph)
     names = list(graph.nodes)
     whole = all(isinstance(name, int | np.integer) and abs(int(name)) < _MOST_NUMBER for name in names)
@@ -51,12 +55,12 @@ def read_networkx(graph: nx.Graph[Any]) -> WayTable:
     degrees = {node: (lat, lon) for node, lat, lon in places}
     oneway = "yes" if graph.is_directed() else "no"
     untyped = not any("highway" in data for _, _, data in graph.edges(data=True))
-    ways: list[Way] = []
+    ways: list[MapWay] = []
     stretch: list[float] = []
     for u, v, data in graph.edges(data=True):
         inner = shapes.between(number[u], number[v], data.get("geometry"), degrees, f"edge ({u!r}, {v!r})")
         tags = _tags(data, untyped=untyped) | {"oneway": oneway}
-        ways.append(Way(_number(data.get("osmid")), (number[u], *inner, number[v]), tags))
+        ways.append(MapWay(_number(data.get("osmid")), (number[u], *inner, number[v]), tags))
         if length := _metres(data.get("length")):
             path = np.array([degrees[node] if node in degrees else shapes.place[node] for node in ways[-1].nodes])
             line = distance_m(path[:-1, 0], path[:-1, 1], path[1:, 0], path[1:, 1]).sum()
@@ -92,7 +96,11 @@ class _Shapes:
             points = points[::-1]
         away = _apart(points, degrees[u], degrees[v])
         if away > _FURTHEST_M:
-            raise InvalidNetwork(f"{where}: its line ends {away:.0f} m from its nodes. Mend or drop the geometry.")
+            raise InvalidNetwork(
+                f"{where}: its line ends {away:.0f} m from its nodes. Fix or drop the geometry.",
+                parameter="graph",
+                value=where,
+            )
         return [self._number(min(u, v), max(u, v), *point) for point in points[1:-1]]
 
     def _number(self, low: int, high: int, lat: float, lon: float) -> int:
@@ -114,9 +122,15 @@ def _points(geometry: Any, where: str) -> list[tuple[float, float]]:
             geometry = [pair.split() for pair in rest.rstrip().removesuffix(")").split(",")]
         points = [(float(point[1]), float(point[0])) for point in getattr(geometry, "coords", geometry)]
     except (IndexError, TypeError, ValueError) as error:
-        raise InvalidNetwork(f"{where}: its geometry is no line ({error!s:.100}). Mend or drop it.") from error
+        raise InvalidNetwork(
+            f"{where}: its geometry is no line ({error!s:.100}). Fix or drop it.", parameter="graph", value=where
+        ) from error
     if len(points) < 2:
-        raise InvalidNetwork(f"{where}: its geometry has {len(points)} points; a line has two or more. Drop it.")
+        raise InvalidNetwork(
+            f"{where}: its geometry has {len(points)} points; a line has two or more. Drop it.",
+            parameter="graph",
+            value=where,
+        )
     return points
 
 
@@ -129,7 +143,9 @@ def _check_degrees(graph: nx.Graph[Any]) -> None:
     crs = str(graph.graph.get("crs", "")).lower()
     if crs and not any(word in crs for word in ("4326", "wgs 84", "wgs84", "crs84")):
         raise InvalidNetwork(
-            f"The graph is projected ({crs[:60]}); nodes must be in degrees (EPSG:4326). Unproject it."
+            f"The graph is projected ({crs[:60]}); nodes must be in degrees (EPSG:4326). Unproject it.",
+            parameter="graph",
+            value=crs,
         )
 
 
@@ -137,7 +153,9 @@ def _place(data: dict[str, Any], name: object) -> tuple[float, float]:
     try:
         return float(data.get("y", "nan")), float(data.get("x", "nan"))
     except (TypeError, ValueError) as error:
-        raise InvalidNetwork(f"node {name!r} must have numbers x and y, in degrees ({error!s:.100}).") from error
+        raise InvalidNetwork(
+            f"node {name!r} must have numbers x and y, in degrees ({error!s:.100}).", parameter="graph", value=name
+        ) from error
 
 
 def _tags(data: dict[str, Any], *, untyped: bool) -> dict[str, str]:

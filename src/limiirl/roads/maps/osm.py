@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from limiirl._typing import IntArray
 from limiirl.errors import BackendUnavailable, InvalidFile, MissingFile
-from limiirl.roads.maps.tables import BROKEN, Restriction, Source, Way, WayTable, unpacked, way_table, whole_number
+from limiirl.roads.maps.tables import BROKEN, MapWay, Restriction, Source, WayTable, open_map, parse_id, way_table
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -46,9 +46,9 @@ def read_osm(path: Source) -> WayTable:
     >>> _ = path.write_text('''<osm><node id="5" lat="41.0" lon="-8.0"/><node id="6" lat="41.1" lon="-8.0"/>
     ... <way id="1"><nd ref="5"/><nd ref="6"/><tag k="highway" v="road"/></way></osm>''')
     >>> read_osm(path).ways
-    [Way(id=1, nodes=(5, 6), tags={'highway': 'road'})]
+    [MapWay(id=1, nodes=(5, 6), tags={'highway': 'road'})]
     """
-    found = _Collected()
+    found = _OsmContents()
     name = Path(path).name
     if name.endswith(".pbf"):
         _read_pbf(path, found)
@@ -58,10 +58,10 @@ def read_osm(path: Source) -> WayTable:
 
 
 @dataclass
-class _Collected:
+class _OsmContents:
     """What was met so far in a file."""
 
-    ways: list[Way] = field(default_factory=list)
+    ways: list[MapWay] = field(default_factory=list)
     restrictions: list[Restriction] = field(default_factory=list)
     numbers: array[int] = field(default_factory=lambda: array("q"))
     lat: array[float] = field(default_factory=lambda: array("d"))
@@ -71,7 +71,7 @@ class _Collected:
     def way(self, number: int, nodes: tuple[int, ...], tags: Mapping[str, str]) -> None:
         self.n_ways += 1
         if "highway" in tags:
-            self.ways.append(Way(number, nodes, tags))
+            self.ways.append(MapWay(number, nodes, tags))
 
     def relation(self, number: int, members: Sequence[_Member], tags: Mapping[str, str]) -> None:
         if tags.get("type") != "restriction":
@@ -92,32 +92,46 @@ class _Collected:
         return way_table(self.ways, *nodes, source, restrictions=self.restrictions)
 
 
-def _read_xml(path: Source, found: _Collected) -> None:
+def _read_xml(path: Source, found: _OsmContents) -> None:
     try:
-        with unpacked(path) as stream:
+        with open_map(path) as stream:
             events = ET.iterparse(stream, events=("start", "end"))
             _, root = next(events)
             if root.tag != "osm":
-                raise InvalidFile(f"{path} is XML of another kind: it begins with <{root.tag}>, not with <osm>.")
+                raise InvalidFile(
+                    f"{path} is XML of another kind: it begins with <{root.tag}>, not with <osm>.",
+                    parameter="path",
+                    value=str(path),
+                )
             for event, item in events:
                 if event == "end" and item.tag in ("node", "way", "relation"):
                     if item.get("visible") != "false":
                         _element(item, found)
                     root.clear()  # or the whole file would stay in memory
     except ET.ParseError as error:
-        raise InvalidFile(f"{path} is truncated or not XML ({error}). Copy or download it again.") from error
+        raise InvalidFile(
+            f"{path} is truncated or not XML ({error}). Copy or download it again.", parameter="path", value=str(path)
+        ) from error
     except (KeyError, TypeError) as error:
-        raise InvalidFile(f"{path}: after {found.n_ways} ways, an element lacks {error}. Download it again.") from error
+        raise InvalidFile(
+            f"{path}: after {found.n_ways} ways, an element lacks {error}. Download it again.",
+            parameter="path",
+            value=str(path),
+        ) from error
     except InvalidFile:
         raise
     except (*BROKEN, StopIteration) as error:
-        raise InvalidFile(f"{path} is truncated ({error!s:.200}). Copy or download it again.") from error
+        raise InvalidFile(
+            f"{path} is truncated ({error!s:.200}). Copy or download it again.", parameter="path", value=str(path)
+        ) from error
     except ValueError as error:
-        raise InvalidFile(f"{path}: after {found.n_ways} ways, {error!s:.200}. Download it again.") from error
+        raise InvalidFile(
+            f"{path}: after {found.n_ways} ways, {error!s:.200}. Download it again.", parameter="path", value=str(path)
+        ) from error
 
 
-def _element(item: ET.Element, found: _Collected) -> None:
-    number = whole_number(item.attrib["id"])
+def _element(item: ET.Element, found: _OsmContents) -> None:
+    number = parse_id(item.attrib["id"])
     if item.tag == "node":
         found.numbers.append(number)
         found.lat.append(float(item.get("lat", "nan")))
@@ -125,20 +139,20 @@ def _element(item: ET.Element, found: _Collected) -> None:
         return
     tags = {tag.attrib["k"]: tag.attrib["v"] for tag in item.iterfind("tag")}
     if item.tag == "way":
-        found.way(number, tuple(whole_number(node.attrib["ref"]) for node in item.iterfind("nd")), tags)
+        found.way(number, tuple(parse_id(node.attrib["ref"]) for node in item.iterfind("nd")), tags)
     else:
         members = [
-            (part.attrib["type"], part.get("role", ""), whole_number(part.attrib["ref"]))
+            (part.attrib["type"], part.get("role", ""), parse_id(part.attrib["ref"]))
             for part in item.iterfind("member")
         ]
         found.relation(number, members, tags)
 
 
-def _read_pbf(path: Source, found: _Collected) -> None:
+def _read_pbf(path: Source, found: _OsmContents) -> None:
     """Read in two passes, so that of a whole country only the nodes of roads are kept."""
     osmium = _osmium()
     if not Path(path).is_file():
-        raise MissingFile(f"There is no file {path}. Give the path of a map.")
+        raise MissingFile(f"There is no file {path}. Give the path of a map.", parameter="path", value=str(path))
     kinds = {"n": "node", "w": "way", "r": "relation"}
     try:
         marked = osmium.filter.KeyFilter("highway", "type")
@@ -158,7 +172,11 @@ def _read_pbf(path: Source, found: _Collected) -> None:
             found.lat.append(item.location.lat if known else np.nan)
             found.lon.append(item.location.lon if known else np.nan)
     except RuntimeError as error:
-        raise InvalidFile(f"{path} is truncated or no PBF file ({error!s:.200}). Copy or download it again.") from error
+        raise InvalidFile(
+            f"{path} is truncated or no PBF file ({error!s:.200}). Copy or download it again.",
+            parameter="path",
+            value=str(path),
+        ) from error
 
 
 def _osmium() -> Any:
@@ -209,7 +227,7 @@ class Directions(NamedTuple):
     rule: str
 
 
-def why_not(tags: Tags, *, service: bool = False, public: bool = False) -> str | None:
+def drop_reason(tags: Tags, *, service: bool = False, public: bool = False) -> str | None:
     """Return why no car may drive on a way, or None if one may.
 
     Parameters
@@ -223,11 +241,11 @@ def why_not(tags: Tags, *, service: bool = False, public: bool = False) -> str |
 
     Examples
     --------
-    >>> why_not({"highway": "residential"}) is None
+    >>> drop_reason({"highway": "residential"}) is None
     True
-    >>> why_not({"highway": "footway"})
+    >>> drop_reason({"highway": "footway"})
     'not for cars'
-    >>> why_not({"highway": "residential", "access": "private"}, public=True)
+    >>> drop_reason({"highway": "residential", "access": "private"}, public=True)
     'closed to the public'
     """
     highway = tags.get("highway")
@@ -311,12 +329,12 @@ def lane_count(text: str | None) -> float:
     return _one_number(text, {"": 1.0})
 
 
-def limits(tags: Tags) -> tuple[float, float]:
+def speed_limits(tags: Tags) -> tuple[float, float]:
     """Return the speed limits in km/h along and against a way; "maxspeed:forward" goes before "maxspeed".
 
     Examples
     --------
-    >>> limits({"maxspeed": "50", "maxspeed:backward": "30"})
+    >>> speed_limits({"maxspeed": "50", "maxspeed:backward": "30"})
     (50.0, 30.0)
     """
     both = tags.get("maxspeed")
@@ -340,7 +358,7 @@ _KINDS = ("restriction:motorcar", "restriction:motor_vehicle", "restriction:vehi
 _CARS = frozenset({"motorcar", "motor_vehicle", "vehicle"})
 
 
-class Forbidden(NamedTuple):
+class ForbiddenTurns(NamedTuple):
     """Which turns (E,) some restriction forbids, how many restrictions were used, and why the others were not."""
 
     turns: NDArray[np.bool_]
@@ -348,7 +366,7 @@ class Forbidden(NamedTuple):
     unused: dict[str, int]
 
 
-class Segments(NamedTuple):
+class SegmentTurns(NamedTuple):
     """What a restriction must know of the segments and the turns between them."""
 
     way: IntArray
@@ -358,7 +376,7 @@ class Segments(NamedTuple):
     turn_to: IntArray
 
 
-def forbidden(restrictions: Iterable[Restriction], segments: Segments) -> Forbidden:
+def find_forbidden_turns(restrictions: Iterable[Restriction], segments: SegmentTurns) -> ForbiddenTurns:
     """Return the turns that restrictions forbid.
 
     "no_..." forbids the turns from its "from" ways to its "to" ways at its node, "only_..." those to all other ways.
@@ -368,15 +386,15 @@ def forbidden(restrictions: Iterable[Restriction], segments: Segments) -> Forbid
     Parameters
     ----------
     restrictions : iterable of Restriction
-    segments : Segments
+    segments : SegmentTurns
         In numbers of ways and nodes of the source.
 
     Examples
     --------
-    >>> roads = Segments(*(np.array(x) for x in ([10, 11, 12], [1, 2, 2], [2, 3, 4], [0, 0], [1, 2])))
-    >>> forbidden([Restriction(1, (10,), 2, (11,), {"restriction": "no_left_turn"})], roads)
-    Forbidden(turns=array([ True, False]), used=1, unused={})
-    >>> forbidden([Restriction(1, (10,), 2, (11,), {"restriction": "only_left_turn"})], roads).turns
+    >>> roads = SegmentTurns(*(np.array(x) for x in ([10, 11, 12], [1, 2, 2], [2, 3, 4], [0, 0], [1, 2])))
+    >>> find_forbidden_turns([Restriction(1, (10,), 2, (11,), {"restriction": "no_left_turn"})], roads)
+    ForbiddenTurns(turns=array([ True, False]), used=1, unused={})
+    >>> find_forbidden_turns([Restriction(1, (10,), 2, (11,), {"restriction": "only_left_turn"})], roads).turns
     array([False,  True])
     """
     at_node: dict[int, list[int]] = {}
@@ -392,10 +410,10 @@ def forbidden(restrictions: Iterable[Restriction], segments: Segments) -> Forbid
         else:
             banned[turns] = True
             used += 1
-    return Forbidden(banned, used, dict(unused))
+    return ForbiddenTurns(banned, used, dict(unused))
 
 
-def _turns_of(rule: Restriction, segments: Segments, at_node: dict[int, list[int]]) -> tuple[str, list[int]]:
+def _turns_of(rule: Restriction, segments: SegmentTurns, at_node: dict[int, list[int]]) -> tuple[str, list[int]]:
     """Return why a restriction is not used, or "" and the turns that it forbids."""
     kind = next((rule.tags[name] for name in _KINDS if name in rule.tags), None)
     if kind is None:

@@ -29,12 +29,12 @@ OSM_ATTRIBUTION = "(c) OpenStreetMap contributors, ODbL 1.0"
 _FAR_DEGREES = 2.0  # a city is smaller
 
 
-def whole_number(value: Any) -> int:
+def parse_id(value: Any) -> int:
     """Return the number of a node, a way or a relation; a `ValueError` says that it is none of 64 bits.
 
     Examples
     --------
-    >>> whole_number("17")
+    >>> parse_id("17")
     17
     """
     number = int(value)
@@ -43,7 +43,7 @@ def whole_number(value: Any) -> int:
     return number
 
 
-class Way(NamedTuple):
+class MapWay(NamedTuple):
     """A line through nodes, in the order in which it was drawn, and what is written on it.
 
     Attributes
@@ -86,7 +86,7 @@ class WayTable:
 
     Attributes
     ----------
-    ways : list of Way
+    ways : list of MapWay
     node_id : (V,) int64
         Ascending, each once.
     lat, lon : (V,)
@@ -97,7 +97,7 @@ class WayTable:
     attribution : str
     """
 
-    ways: list[Way]
+    ways: list[MapWay]
     node_id: IntArray
     lat: FloatArray
     lon: FloatArray
@@ -114,7 +114,7 @@ class WayTable:
 
 
 def way_table(
-    ways: list[Way], number: IntArray, lat: FloatArray, lon: FloatArray, source: dict[str, object], **known: Any
+    ways: list[MapWay], number: IntArray, lat: FloatArray, lon: FloatArray, source: dict[str, object], **known: Any
 ) -> WayTable:
     """Return a table of ways and of nodes in any order; nodes without coordinates (NaN) are counted and left out.
 
@@ -151,7 +151,10 @@ def check_degrees(numbers: IntArray, lat: FloatArray, lon: FloatArray) -> None:
             )
             raise InvalidNetwork(
                 f"node {numbers[i]} has {name} {values[i]:g}, as have {np.count_nonzero(wrong)} of {values.size} nodes "
-                f"that lie more than {most:g} degrees from 0. {hint}"
+                f"that lie more than {most:g} degrees from 0. {hint}",
+                parameter="lat" if name == "latitude" else "lon",
+                value=float(values[i]),
+                index=i,
             )
     if not lat.size:
         return
@@ -163,7 +166,10 @@ def check_degrees(numbers: IntArray, lat: FloatArray, lon: FloatArray) -> None:
         i = int(np.argmax(swapped))
         raise InvalidNetwork(
             f"latitude and longitude look swapped in {np.count_nonzero(swapped)} of {lat.size} nodes: node "
-            f"{numbers[i]} lies at ({lat[i]:g}, {lon[i]:g}), most nodes about ({middle_lat:g}, {middle_lon:g})."
+            f"{numbers[i]} lies at ({lat[i]:g}, {lon[i]:g}), most nodes about ({middle_lat:g}, {middle_lon:g}).",
+            parameter="lat",
+            value=float(lat[i]),
+            index=i,
         )
 
 
@@ -175,11 +181,11 @@ _COLUMNS = ("id", "lat", "lon")
 
 
 @contextmanager
-def unpacked(path: Source) -> Iterator[BinaryIO]:
+def open_map(path: Source) -> Iterator[BinaryIO]:
     """Open a file for reading bytes, through gzip or bzip2 if its name ends so."""
     place = Path(path)
     if place.is_dir() or not place.exists():
-        raise MissingFile(f"There is no file {place}. Give the path of a map.")
+        raise MissingFile(f"There is no file {place}. Give the path of a map.", parameter="path", value=str(place))
     if place.suffix == ".gz":
         with gzip.open(place, "rb") as stream:
             yield cast("BinaryIO", stream)
@@ -234,14 +240,16 @@ def find_files(folder: Path) -> tuple[Path, Path | None]:
         return osm[0], None
     raise InvalidFile(
         f"{folder} must hold one file *ways*.jsonl(.gz) and one *nodes*.csv(.gz), or one .osm or .osm.pbf file; it has "
-        f"{len(ways)}, {len(nodes)} and {len(osm)} of them. Name the file instead of the folder."
+        f"{len(ways)}, {len(nodes)} and {len(osm)} of them. Name the file instead of the folder.",
+        parameter="path",
+        value=str(folder),
     )
 
 
 def _json_lines(path: Source) -> Iterator[tuple[int, Any]]:
     line = 0
     try:
-        with unpacked(path) as stream:
+        with open_map(path) as stream:
             for line, text in enumerate(stream, start=1):
                 if text.strip():
                     yield line, json.loads(text)
@@ -249,21 +257,31 @@ def _json_lines(path: Source) -> Iterator[tuple[int, Any]]:
         raise
     except json.JSONDecodeError as error:
         raise InvalidFile(
-            f"{path}, line {line}: not JSON ({error.msg}). Is the file truncated? Copy it again."
+            f"{path}, line {line}: not JSON ({error.msg}). Is the file truncated? Copy it again.",
+            parameter="ways",
+            value=str(path),
+            index=line,
         ) from error
     except BROKEN as error:
-        raise InvalidFile(f"{path} breaks off after line {line}: {error!s:.200}. Copy it again.") from error
+        raise InvalidFile(
+            f"{path} breaks off after line {line}: {error!s:.200}. Copy it again.",
+            parameter="ways",
+            value=str(path),
+            index=line,
+        ) from error
 
 
-def _way(item: Any, where: str) -> Way:
+def _way(item: Any, where: str) -> MapWay:
     try:
         tags = {str(name): str(value) for name, value in (item.get("tags") or {}).items()}
-        nodes = tuple(whole_number(node) for node in item.get("nodes") or ())
-        return Way(whole_number(item["id"]), nodes, tags)
+        nodes = tuple(parse_id(node) for node in item.get("nodes") or ())
+        return MapWay(parse_id(item["id"]), nodes, tags)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise InvalidFile(
             f'{where}: a way needs "id", "nodes" (a list of numbers) and "tags" (a mapping); got {str(item)[:100]!r} '
-            f"({error!s:.100})."
+            f"({error!s:.100}).",
+            parameter="ways",
+            value=str(item)[:100],
         ) from error
 
 
@@ -272,12 +290,14 @@ def _given_nodes(nodes: Mapping[int, tuple[float, float]]) -> tuple[array[int], 
     for number, place in nodes.items():
         try:
             north, east = place
-            numbers.append(whole_number(number))
+            numbers.append(parse_id(number))
             lat.append(float(north))
             lon.append(float(east))
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidNetwork(
-                f"nodes must map a number of 64 bits to (lat, lon); {number!r} maps to {place!r} ({error!s:.100})."
+                f"nodes must map a number of 64 bits to (lat, lon); {number!r} maps to {place!r} ({error!s:.100}).",
+                parameter="nodes",
+                value=number,
             ) from None
     return numbers, lat, lon
 
@@ -285,26 +305,36 @@ def _given_nodes(nodes: Mapping[int, tuple[float, float]]) -> tuple[array[int], 
 def _csv_nodes(path: Source) -> tuple[array[int], array[float], array[float]]:
     numbers, lat, lon, line = array("q"), array("d"), array("d"), 1
     try:
-        with unpacked(path) as stream:
+        with open_map(path) as stream:
             rows = csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""))
             header = [name.strip().lower() for name in next(rows, [])]
             if not set(_COLUMNS) <= set(header):
                 raise InvalidFile(
-                    f"{path} needs the columns id, lat and lon; its first line is {','.join(header)[:100]!r}."
+                    f"{path} needs the columns id, lat and lon; its first line is {','.join(header)[:100]!r}.",
+                    parameter="nodes",
+                    value=str(path),
                 )
             at = [header.index(name) for name in _COLUMNS]
             for row in rows:
                 line += 1
                 if row:
-                    numbers.append(whole_number(row[at[0]]))
+                    numbers.append(parse_id(row[at[0]]))
                     lat.append(float(row[at[1]] or "nan"))
                     lon.append(float(row[at[2]] or "nan"))
     except InvalidFile:
         raise
     except BROKEN as error:
-        raise InvalidFile(f"{path} breaks off after line {line}: {error!s:.200}. Copy it again.") from error
+        raise InvalidFile(
+            f"{path} breaks off after line {line}: {error!s:.200}. Copy it again.",
+            parameter="nodes",
+            value=str(path),
+            index=line,
+        ) from error
     except (ValueError, IndexError, csv.Error) as error:
         raise InvalidFile(
-            f"{path}, line {line}: a node needs a whole number and two degrees ({error!s:.100}). Is the file truncated?"
+            f"{path}, line {line}: a node needs an id and two degrees ({error!s:.100}). Is the file truncated?",
+            parameter="nodes",
+            value=str(path),
+            index=line,
         ) from error
     return numbers, lat, lon

@@ -1,1 +1,25 @@
-"""Matching: from fixes to paths of segments, by a hidden Markov model or by particles; and how good it is."""
+"""Map matching: paths of segments from GPS fixes, by a hidden Markov model or a particle filter; and their quality."""
+
+from limiirl.roads.matching.candidates import build_grid
+from limiirl.roads.matching.evaluation import Agreement, PathRecovery, measure_agreement, path_recovery
+from limiirl.roads.matching.match_trips import estimate_noise, match
+from limiirl.roads.matching.matches import MatchedPiece, Matches, TripMatch
+from limiirl.roads.matching.quality import LEVELS, LONG_M, LONG_S, Quality, measure_quality
+
+__all__ = [
+    "LEVELS",
+    "LONG_M",
+    "LONG_S",
+    "Agreement",
+    "MatchedPiece",
+    "Matches",
+    "PathRecovery",
+    "Quality",
+    "TripMatch",
+    "build_grid",
+    "estimate_noise",
+    "match",
+    "measure_agreement",
+    "measure_quality",
+    "path_recovery",
+]

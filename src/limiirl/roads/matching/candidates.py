@@ -1,6 +1,6 @@
 """A network as both matchers search it: the grid over its segments, and its streets.
 
-What both matchers do with their numbers, which each has in a dataclass `Settings` of its own.
+What both matchers do with their numbers, which each has in a dataclass settings of its own.
 
 Trips one by one on several threads, each with a desk of its own to search on; what both matchers share.
 
@@ -51,29 +51,33 @@ def only_neighbours(network: RoadNetwork) -> tuple[NDArray[np.int32], NDArray[np
     return before, after
 
 
-def streets_of(network: RoadNetwork) -> Streets:
+def build_streets(network: RoadNetwork) -> Streets:
     """Return the streets of a network: chains of segments without a choice.
 
     Examples
     --------
     >>> fork = RoadNetwork.from_segments([0, 0, 0, 1], [0, 1, 2, 2], [0, 1, 2, 2], [1, 2, 1, 3])
-    >>> streets_of(fork).street
+    >>> build_streets(fork).street
     array([0, 0, 1, 0], dtype=int32)
     """
     return streets(*only_neighbours(network), network.length_m, network.out_ptr, network.turn_to)
 
 
-def index(network: RoadNetwork, cell_m: float = CELL_M) -> GridIndex:
+def build_grid(network: RoadNetwork, cell_m: float = CELL_M) -> GridIndex:
     """Return the grid over a network's segments, on its flat map.
 
     Examples
     --------
     >>> street = RoadNetwork.from_segments([41.15, 41.151], [-8.63, -8.63], [0, 1], [1, 0])
-    >>> index(street).items  # cell by cell: 111 m in each direction touch three cells of 60 m
+    >>> build_grid(street).items  # cell by cell: 111 m in each direction touch three cells of 60 m
     array([0, 1, 0, 1, 0, 1], dtype=int32)
     """
     if not (np.isfinite(cell_m) and cell_m > 0.0):
-        raise InvalidParameter(f"cell_m must be positive; it is {cell_m!r}. About the search radius is quick.")
+        raise InvalidParameter(
+            f"cell_m must be positive; it is {cell_m!r}. About the search radius is quick.",
+            parameter="cell_m",
+            value=cell_m,
+        )
     return rasterise(network.node_xy, network.tail, network.head, *only_neighbours(network), float(cell_m))
 
 
@@ -127,34 +131,38 @@ def check_numbers(
         if not good or (value == 0 and name not in from_zero) or (name in whole and value != int(value)):
             kind = "a whole number" if name in whole else "a finite number"
             rule = "of at least 0" if name in from_zero else "of at least 1" if name in whole else "above 0"
-            raise InvalidParameter(f"{name} must be {kind} {rule}; it is {value!r}.")
+            raise InvalidParameter(f"{name} must be {kind} {rule}; it is {value!r}.", parameter=name, value=value)
         object.__setattr__(settings, name, int(value) if name in whole else float(value))
 
 
-def chosen(kind: type[_Settings], matcher: str, given: Mapping[str, Any]) -> _Settings:
+def parse_settings(kind: type[_Settings], matcher: str, given: Mapping[str, Any]) -> _Settings:
     """Return settings of a kind, or say which name the matcher does not know.
 
     Examples
     --------
-    >>> from limiirl.roads.matching.hmm import Settings
-    >>> chosen(Settings, "HMM", {"sigma_m": 5.0}).sigma_m
+    >>> from limiirl.roads.matching.hmm import HmmSettings
+    >>> parse_settings(HmmSettings, "HMM", {"sigma_m": 5.0}).sigma_m
     5.0
     """
     known = [part.name for part in fields(kind)]  # type: ignore[arg-type]
     unknown = [name for name in given if name not in known]
     if unknown:
-        raise InvalidParameter(f"The {matcher} knows no {unknown[0]!r}; its settings are {', '.join(known)}.")
+        raise InvalidParameter(
+            f"The {matcher} knows no {unknown[0]!r}; its settings are {', '.join(known)}.",
+            parameter=unknown[0],
+            value=given[unknown[0]],
+        )
     return kind(**given)
 
 
-def radii(sigma_m: float, radius_m: float | None, max_radius_m: float | None) -> Radii:
+def search_radii(sigma_m: float, radius_m: float | None, max_radius_m: float | None) -> Radii:
     """Return the radii of a search: 4 sigmas, but at least 50 m, and twice that, where they are not given.
 
     With less than 4 sigmas the right road is out of sight too often.
 
     Examples
     --------
-    >>> radii(25.0, None, None)
+    >>> search_radii(25.0, None, None)
     Radii(radius_m=100.0, max_radius_m=200.0)
     """
     near_m = max(_LEAST_RADIUS_M, _RADIUS_SIGMAS * sigma_m) if radius_m is None else radius_m
@@ -183,7 +191,7 @@ def match_each(
         Called as ``progress(done, total, message)`` after each trip.
     """
     if threads is not None and threads < 1:
-        raise InvalidParameter(f"threads must be at least 1; it is {threads!r}.")
+        raise InvalidParameter(f"threads must be at least 1; it is {threads!r}.", parameter="threads", value=threads)
     n_threads = min(threads or numba.get_num_threads(), max(1, n))
     desks: queue.SimpleQueue[Router] = queue.SimpleQueue()
     for _ in range(n_threads):
@@ -214,7 +222,7 @@ SKIPPED = "a fix that cannot be true was skipped"
 AWAY = "a fix lies off the network"
 
 
-def reasons_of(n_fixes: int, n_pieces: int, *, single: int, away: int, skipped: int) -> tuple[str, ...]:
+def loss_reasons(n_fixes: int, n_pieces: int, *, single: int, away: int, skipped: int) -> tuple[str, ...]:
     """Return a reason for each thing that is missing.
 
     Parameters
@@ -228,9 +236,9 @@ def reasons_of(n_fixes: int, n_pieces: int, *, single: int, away: int, skipped: 
 
     Examples
     --------
-    >>> reasons_of(9, 2, single=0, away=0, skipped=1)
+    >>> loss_reasons(9, 2, single=0, away=0, skipped=1)
     ('cut where no way leads on in time', 'a fix that cannot be true was skipped')
-    >>> reasons_of(1, 0, single=1, away=0, skipped=0)
+    >>> loss_reasons(1, 0, single=1, away=0, skipped=0)
     ('a single fix is no path',)
     """
     if n_pieces == 0:

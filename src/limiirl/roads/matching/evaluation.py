@@ -59,7 +59,7 @@ class Agreement:
         return len(self.length_m)
 
 
-def length_within(
+def measure_agreement(
     network: RoadNetwork, ours: Sequence[ArrayLike], theirs: Sequence[ArrayLike], metres: float = 15.0
 ) -> Agreement:
     """Return what share of the length of lines lies within some metres of other lines, both ways.
@@ -79,18 +79,22 @@ def length_within(
     Examples
     --------
     >>> from limiirl.roads import RoadNetwork
-    >>> from limiirl.roads.matching.evaluation import length_within
+    >>> from limiirl.roads.matching.evaluation import measure_agreement
     >>> network = RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0, 1], [1, 0])
     >>> street = [(41.15, -8.63), (41.16, -8.63)]
     >>> half = [(41.15, -8.63), (41.155, -8.63)]
-    >>> found = length_within(network, [street], [half], metres=10.0)
+    >>> found = measure_agreement(network, [street], [half], metres=10.0)
     >>> found.length_m.round(1), found.shares.round(3)
     (array([[1110.6,  555.3]]), array([[0.509, 1.   ]]))
     """
     if len(ours) != len(theirs):
-        raise InvalidTrips(f"Lines are compared trip by trip: there are {len(ours)} and {len(theirs)}.")
+        raise InvalidTrips(
+            f"Lines are compared trip by trip: there are {len(ours)} and {len(theirs)}.",
+            parameter="theirs",
+            value=len(theirs),
+        )
     if not metres > 0.0:
-        raise InvalidTrips(f"metres must be above 0; it is {metres!r}.")
+        raise InvalidTrips(f"metres must be above 0; it is {metres!r}.", parameter="metres", value=metres)
     length, near = np.zeros((len(ours), 2)), np.zeros((len(ours), 2))
     for i in range(len(ours)):
         one, two = _flat(network, ours[i], i), _flat(network, theirs[i], i)
@@ -104,13 +108,15 @@ def _flat(network: RoadNetwork, line: ArrayLike, i: int) -> FloatArray:
     corners = np.asarray(line, dtype=np.float64)
     if corners.ndim != 2 or corners.shape[1] != 2 or not len(corners) or not np.all(np.isfinite(corners)):
         raise InvalidTrips(
-            f"Line {i} must be (k, 2) finite latitudes and longitudes, k at least 1; leave the trip out."
+            f"Line {i} must be (k, 2) finite latitudes and longitudes, k at least 1; leave the trip out.",
+            parameter="ours",
+            index=i,
         )
     return np.ascontiguousarray(network.plane.xy(corners[:, 0], corners[:, 1]))
 
 
 @dataclass(frozen=True)
-class Recovered:
+class PathRecovery:
     """Lengths by trip: driven, found and made up.
 
     A directed segment that was driven twice must be found twice; order does not matter. What belongs to trips of which
@@ -127,8 +133,8 @@ class Recovered:
 
     Examples
     --------
-    >>> Recovered(np.array([900.0, 1100.0]), np.array([900.0, 1000.0]), np.array([0.0, 60.0]))
-    Recovered: 95.00 % of 2.0 km found, 3.00 % added
+    >>> PathRecovery(np.array([900.0, 1100.0]), np.array([900.0, 1000.0]), np.array([0.0, 60.0]))
+    PathRecovery: 95.00 % of 2.0 km found, 3.00 % added
     """
 
     driven_m: FloatArray
@@ -147,12 +153,12 @@ class Recovered:
 
     def __repr__(self) -> str:
         km = self.driven_m.sum() / 1000.0
-        return f"Recovered: {100 * self.share:.2f} % of {km:,.1f} km found, {100 * self.added:.2f} % added"
+        return f"PathRecovery: {100 * self.share:.2f} % of {km:,.1f} km found, {100 * self.added:.2f} % added"
 
 
-def recovered(
+def path_recovery(
     network: RoadNetwork, truth: Demonstrations, matches: Matches, source: ArrayLike | None = None
-) -> Recovered:
+) -> PathRecovery:
     """Compare matched paths with the true ones.
 
     Parameters
@@ -163,15 +169,15 @@ def recovered(
     matches : Matches
         Of their recordings.
     source : (M,) int, optional
-        The true path behind each trip that was matched, such as `Cleaned.source`; the same number by default.
+        The true path behind each trip that was matched, such as `CleanedTrips.source`; the same number by default.
 
     Examples
     --------
-    >>> from limiirl.roads import City, match, record
+    >>> from limiirl.roads import City, match, simulate_gps
     >>> city = City(radius_km=0.8)
     >>> demos = city.drive(2, 2).demos
-    >>> trips = record(city.network, demos, noise_m=0.5, step_s=5.0)
-    >>> found = recovered(city.network, demos, match(city.network, trips))
+    >>> trips = simulate_gps(city.network, demos, noise_m=0.5, step_s=5.0)
+    >>> found = path_recovery(city.network, demos, match(city.network, trips))
     >>> found.share > 0.999, found.added < 0.001
     (True, True)
     """
@@ -179,14 +185,17 @@ def recovered(
     if truth.n_steps and truth.states.max() >= network.n_segments:
         raise InvalidDemos(
             f"a true path drives segment {truth.states.max()}, but the network has {network.n_segments}: give the one "
-            "that was driven on."
+            "that was driven on.",
+            parameter="truth",
+            value=int(truth.states.max()),
         )
     of_trip = np.arange(n_trips) if source is None else np.asarray(source)
     numbers = of_trip.shape == (n_trips,) and (of_trip.dtype.kind in "iu" or not n_trips)
     if not numbers or np.any((of_trip < 0) | (of_trip >= len(truth))):
         raise InvalidParameter(
             f"source must name one of {len(truth)} true paths, from 0, for each of {n_trips} trips that were matched; "
-            f"it has {of_trip.dtype}, shape {of_trip.shape}. Pass Cleaned.source where the trips were cleaned."
+            f"it has {of_trip.dtype}, shape {of_trip.shape}. Pass CleanedTrips.source where the trips were cleaned.",
+            parameter="source",
         )
     of_trip, n = of_trip.astype(np.int64), network.n_segments
     driven = np.repeat(np.arange(len(truth)), truth.lengths) * n + truth.states
@@ -199,4 +208,4 @@ def recovered(
     def total(count: NDArray[np.int64]) -> FloatArray:
         return np.bincount(trip, weights=count * length, minlength=len(truth)).astype(np.float64)
 
-    return Recovered(total(often[0]), total(shared), total(often[1] - shared))
+    return PathRecovery(total(often[0]), total(shared), total(often[1] - shared))

@@ -8,12 +8,19 @@ from typing import Any
 import numpy as np
 
 from limiirl._progress import Progress
-from limiirl.roads.kernels.hmm import Model
+from limiirl.roads.kernels.hmm import HmmModel
 from limiirl.roads.kernels.matched_path import match_trip
 from limiirl.roads.kernels.routing import Router
 from limiirl.roads.kernels.spatial_index import GridIndex
-from limiirl.roads.matching.candidates import Radii, check_numbers, match_each, radii, reasons_of, streets_of
-from limiirl.roads.matching.matches import Piece, TripMatch
+from limiirl.roads.matching.candidates import (
+    Radii,
+    build_streets,
+    check_numbers,
+    loss_reasons,
+    match_each,
+    search_radii,
+)
+from limiirl.roads.matching.matches import MatchedPiece, TripMatch
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
 
@@ -24,7 +31,7 @@ _FROM_ZERO = (
 
 
 @dataclass(frozen=True)
-class Settings:
+class HmmSettings:
     """The numbers of the model.
 
     Parameters
@@ -57,7 +64,7 @@ class Settings:
 
     Examples
     --------
-    >>> Settings(sigma_m=5.0).model().back_m
+    >>> HmmSettings(sigma_m=5.0).model().back_m
     25.0
     """
 
@@ -79,9 +86,9 @@ class Settings:
         """Check the numbers, and make them plain ones."""
         check_numbers(self, whole=_WHOLE, from_zero=_FROM_ZERO, optional=("radius_m", "max_radius_m"))
 
-    def model(self) -> Model:
+    def model(self) -> HmmModel:
         """Return the numbers as the kernel takes them."""
-        return Model(
+        return HmmModel(
             sigma_m=self.sigma_m,
             beta_m=self.beta_m,
             most=self.most,
@@ -98,14 +105,14 @@ class Settings:
 
     def radii(self) -> Radii:
         """Return both radii, as they follow from sigma where they are not given."""
-        return radii(self.sigma_m, self.radius_m, self.max_radius_m)
+        return search_radii(self.sigma_m, self.radius_m, self.max_radius_m)
 
 
 def match_hmm(
     network: RoadNetwork,
     index: GridIndex,
     trips: Trips,
-    settings: Settings,
+    settings: HmmSettings,
     *,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -116,32 +123,32 @@ def match_hmm(
     ----------
     network : RoadNetwork
     index : GridIndex
-        From `limiirl.roads.matching.candidates.index`.
+        From `limiirl.roads.matching.candidates.build_grid`.
     trips : Trips
-    settings : Settings
+    settings : HmmSettings
     threads : int, optional
         As many as numba uses by default.
     progress : callable, optional
         Called as ``progress(done, total, message)`` after each trip.
     """
-    roads, model = streets_of(network), settings.model()
+    roads, model = build_streets(network), settings.model()
     xy = network.plane.xy(trips.lat, trips.lon)
     x, y = np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])
 
     def one(i: int, desk: Router) -> TripMatch:
         rows = slice(trips.offsets[i], trips.offsets[i + 1])
-        return _words(match_trip(index, roads, x[rows], y[rows], trips.time_s[rows], model, desk))
+        return _trip_match(match_trip(index, roads, x[rows], y[rows], trips.time_s[rows], model, desk))
 
     return match_each(one, len(trips), roads, threads, progress)
 
 
-def _words(answer: tuple[Any, ...]) -> TripMatch:
+def _trip_match(answer: tuple[Any, ...]) -> TripMatch:
     """Return the kernel's answer about one trip with the reasons in words."""
     segments, offsets, span, confidence, fix_segment, along_m, distance_m, lost = answer
     pieces = tuple(
-        Piece(int(span[k, 0]), int(span[k, 1]), segments[offsets[k] : offsets[k + 1]], float(confidence[k]))
+        MatchedPiece(int(span[k, 0]), int(span[k, 1]), segments[offsets[k] : offsets[k + 1]], float(confidence[k]))
         for k in range(len(confidence))
     )
     away, skipped, single = (int(count) for count in lost)
-    reasons = reasons_of(len(fix_segment), len(pieces), single=single, away=away, skipped=skipped)
+    reasons = loss_reasons(len(fix_segment), len(pieces), single=single, away=away, skipped=skipped)
     return TripMatch(pieces, fix_segment, along_m, distance_m, reasons)

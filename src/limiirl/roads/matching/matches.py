@@ -47,9 +47,9 @@ def load(cls: type[Matches], path: str | PathLike[str]) -> Matches:
     --------
     >>> import tempfile, pathlib
     >>> from limiirl.roads import Matches, Trips
-    >>> from limiirl.roads.matching.matches import Piece, TripMatch
+    >>> from limiirl.roads.matching.matches import MatchedPiece, TripMatch
     >>> trips = Trips.from_lists([[41.15, 41.16]], [[-8.63, -8.63]], ids=["a"])
-    >>> piece = Piece(0, 1, np.array([0]), 1.0)
+    >>> piece = MatchedPiece(0, 1, np.array([0]), 1.0)
     >>> match = TripMatch((piece,), np.zeros(2, dtype=np.int64), np.zeros(2), np.zeros(2))
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "matches.npz"
     >>> Matches.from_trips(trips, [match]).save(path)
@@ -64,7 +64,9 @@ def load(cls: type[Matches], path: str | PathLike[str]) -> Matches:
                 words[name] = np.asarray(words[name], dtype=np.str_)
         return cls(**(words | arrays))
     except (KeyError, TypeError, ValueError, InvalidTrips) as error:
-        raise InvalidFile(f"{path} is damaged: {error!s:.300} Match the trips again.") from error
+        raise InvalidFile(
+            f"{path} is damaged: {error!s:.300} Match the trips again.", parameter="path", value=str(path)
+        ) from error
 
 
 def same(one: Any, two: Any) -> bool:
@@ -78,38 +80,52 @@ def check(matches: Matches) -> None:
     """Check that lengths fit; the content is the matcher's word."""
     m, n_fixes = matches.offsets.size - 1, matches.fix_segment.size
     if m < 0 or matches.offsets[0] != 0 or matches.offsets[-1] != matches.segments.size:
-        raise InvalidTrips(f"offsets must run from 0 to {matches.segments.size} segments.")
+        raise InvalidTrips(f"offsets must run from 0 to {matches.segments.size} segments.", parameter="offsets")
     if np.any(np.diff(matches.offsets) < 1):
-        raise InvalidTrips(f"piece {int(np.argmax(np.diff(matches.offsets) < 1))} has no segments; leave it out.")
+        raise InvalidTrips(
+            f"piece {int(np.argmax(np.diff(matches.offsets) < 1))} has no segments; leave it out.",
+            parameter="offsets",
+            index=int(np.argmax(np.diff(matches.offsets) < 1)),
+        )
     for name, shape in {
         "trip": (m,), "ids": (m,), "groups": (m,), "confidence": (m,), "whole": (m,), "span": (m, 2),
         "fix_along_m": (n_fixes,), "fix_distance_m": (n_fixes,),
     }.items():  # fmt: skip
         array = getattr(matches, name)
         if array is not None and array.shape != shape:
-            raise InvalidTrips(f"{name} must have shape {shape}; it has {array.shape}.")
+            raise InvalidTrips(
+                f"{name} must have shape {shape}; it has {array.shape}.", parameter=name, value=array.shape
+            )
     low = int(matches.segments.min(initial=0))
     if low < 0:
-        raise InvalidTrips(f"segments must be numbers from 0 on; one is {low}.")
+        raise InvalidTrips(f"segments must be numbers from 0 on; one is {low}.", parameter="segments", value=low)
     if matches.fix_segment.min(initial=0) < -1:
-        raise InvalidTrips(f"fix_segment must be from -1 on; one is {matches.fix_segment.min()}.")
+        raise InvalidTrips(
+            f"fix_segment must be from -1 on; one is {matches.fix_segment.min()}.",
+            parameter="fix_segment",
+            value=int(matches.fix_segment.min()),
+        )
     if matches.fix_offsets.ndim != 1 or not matches.fix_offsets.size or matches.fix_offsets[0] != 0:
-        raise InvalidTrips("fix_offsets must be a row of numbers that begins with 0.")
+        raise InvalidTrips("fix_offsets must be a row of numbers that begins with 0.", parameter="fix_offsets")
     if matches.fix_offsets[-1] != n_fixes:
-        raise InvalidTrips(f"fix_offsets must end with {n_fixes} fixes; they end with {matches.fix_offsets[-1]}.")
+        raise InvalidTrips(
+            f"fix_offsets must end with {n_fixes} fixes; they end with {matches.fix_offsets[-1]}.",
+            parameter="fix_offsets",
+            value=int(matches.fix_offsets[-1]),
+        )
     if np.any(np.diff(matches.fix_offsets) < 0):
-        raise InvalidTrips("fix_offsets must not fall.")
+        raise InvalidTrips("fix_offsets must not fall.", parameter="fix_offsets")
     if matches.trip.size and not 0 <= matches.trip.min() <= matches.trip.max() < matches.fix_offsets.size - 1:
-        raise InvalidTrips(f"trip must name one of {matches.fix_offsets.size - 1} trips.")
+        raise InvalidTrips(f"trip must name one of {matches.fix_offsets.size - 1} trips.", parameter="trip")
     first, last = matches.span.T
     if np.any((first < 0) | (first > last) | (last >= n_fixes)):
-        raise InvalidTrips(f"span must be a first and a last of {n_fixes} fixes, in order.")
+        raise InvalidTrips(f"span must be a first and a last of {n_fixes} fixes, in order.", parameter="span")
 
 
 UNMATCHED = -1
 
 
-class Piece(NamedTuple):
+class MatchedPiece(NamedTuple):
     """A stretch of one trip that was matched without a break.
 
     Attributes
@@ -133,7 +149,7 @@ class TripMatch(NamedTuple):
 
     Attributes
     ----------
-    pieces : tuple of Piece
+    pieces : tuple of MatchedPiece
         In the order of their fixes; none if nothing was matched.
     segment : (n,) int64
         Of each fix; -1 where unmatched.
@@ -143,7 +159,7 @@ class TripMatch(NamedTuple):
         Why something is missing; empty if nothing is.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[MatchedPiece, ...]
     segment: IntArray
     along_m: FloatArray
     distance_m: FloatArray
@@ -159,7 +175,7 @@ class Matches:
     segments : (n,) int64
         Paths, one after the other.
     offsets : (M + 1,) int64
-        Piece i owns ``segments[offsets[i]:offsets[i + 1]]``.
+        MatchedPiece i owns ``segments[offsets[i]:offsets[i + 1]]``.
     trip : (M,) int64
         Which of the trips given it belongs to.
     ids, groups : (M,)
@@ -226,12 +242,16 @@ class Matches:
             N of them.
         found : N TripMatch
         whole : (N,) bool, optional
-            Whether each trip given is all of what was recorded, such as `Cleaned.whole`; by default all are but the
-            pieces of trips that were cut (`Trips.cut`).
+            Whether each trip given is a whole recording, such as `CleanedTrips.whole`; by default all but the pieces of
+            trips that were cut (`Trips.cut`).
         settings : dict, optional
         """
         if len(found) != len(trips):
-            raise InvalidTrips(f"There are {len(trips)} trips, but {len(found)} of them were matched.")
+            raise InvalidTrips(
+                f"There are {len(trips)} trips, but {len(found)} of them were matched.",
+                parameter="found",
+                value=len(found),
+            )
         entire = ~trips.cut if whole is None else np.asarray(whole, dtype=np.bool_)
         pieces = [(i, piece) for i, match in enumerate(found) for piece in match.pieces]
         trip = np.array([i for i, _ in pieces], dtype=np.int64)
@@ -344,7 +364,11 @@ class Matches:
         chosen, dropped = self.selection(min_segments, max_segments, min_confidence, whole, drop_cycles)
         if not chosen.size:
             why = "; ".join(f"{count}: {reason}" for reason, count in dropped.items()) or "nothing was matched"
-            raise InvalidDemos(f"None of {len(self)} matched pieces passes ({why}). Relax the rules that cost most.")
+            raise InvalidDemos(
+                f"None of {len(self)} matched pieces passes ({why}). Relax the rules that cost most.",
+                parameter="matches",
+                value=dropped,
+            )
         lengths = self.lengths[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
@@ -367,7 +391,9 @@ class Matches:
         if self.segments.size and self.segments.max() >= network.n_segments:
             raise InvalidTrips(
                 f"The paths use segment {self.segments.max()}, but the network has {network.n_segments}: "
-                "give the one they were matched to."
+                "give the one they were matched to.",
+                parameter="network",
+                value=network.n_segments,
             )
         wanted = self.settings.get("network")
         if wanted is not None:
@@ -376,7 +402,9 @@ class Matches:
             mark = kept["_mark"] if "_mark" in kept else kept.setdefault("_mark", network.fingerprint())
             if mark != wanted:
                 raise InvalidTrips(
-                    f"The paths were matched to network {wanted}, but this one is {mark}: give the one they belong to."
+                    f"The paths were matched to network {wanted}, but this one is {mark}: give the one they belong to.",
+                    parameter="network",
+                    value=mark,
                 )
         return self.segments
 

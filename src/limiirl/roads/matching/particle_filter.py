@@ -8,12 +8,19 @@ import numpy as np
 
 from limiirl._progress import Progress
 from limiirl._typing import FloatArray, IntArray
-from limiirl.roads.kernels.particle_filter import Motion, Roads
-from limiirl.roads.kernels.particle_smoothing import Effort, join, match_trip, sureness
+from limiirl.roads.kernels.particle_filter import MotionModel, RoadArrays
+from limiirl.roads.kernels.particle_smoothing import FilterEffort, confidence_of, join, match_trip
 from limiirl.roads.kernels.routing import Router
 from limiirl.roads.kernels.spatial_index import GridIndex
-from limiirl.roads.matching.candidates import Radii, check_numbers, match_each, radii, reasons_of, streets_of
-from limiirl.roads.matching.matches import Piece, TripMatch
+from limiirl.roads.matching.candidates import (
+    Radii,
+    build_streets,
+    check_numbers,
+    loss_reasons,
+    match_each,
+    search_radii,
+)
+from limiirl.roads.matching.matches import MatchedPiece, TripMatch
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
 
@@ -22,7 +29,7 @@ _FROM_ZERO = ("deviation_rate", "slack_m", "detour_m", "patience", "end_m", "see
 
 
 @dataclass(frozen=True)
-class Settings:
+class ParticleSettings:
     """The numbers of the filter; those of the model are Duffield and Singh's (2020), fitted to Porto's taxis.
 
     Parameters
@@ -59,7 +66,7 @@ class Settings:
 
     Examples
     --------
-    >>> Settings().sigma_m, Settings(n_particles=500).n_particles
+    >>> ParticleSettings().sigma_m, ParticleSettings(n_particles=500).n_particles
     (5.23, 500)
     """
 
@@ -83,38 +90,40 @@ class Settings:
         """Check the numbers, and make them plain ones."""
         check_numbers(self, whole=_WHOLE, from_zero=_FROM_ZERO, optional=("radius_m", "max_radius_m"))
 
-    def motion(self) -> Motion:
+    def motion(self) -> MotionModel:
         """Return the model as the kernel takes it."""
         rates = (self.sigma_m, self.deviation_rate, self.speed_rate, self.stay_rate)
-        return Motion(*rates, self.max_speed_ms, self.slack_m, self.detour_m, self.radii().max_radius_m)
+        return MotionModel(*rates, self.max_speed_ms, self.slack_m, self.detour_m, self.radii().max_radius_m)
 
-    def effort(self) -> Effort:
+    def effort(self) -> FilterEffort:
         """Return how much to try as the kernel takes it."""
-        return Effort(self.n_particles, self.n_paths, *self.radii(), self.most, self.patience)
+        return FilterEffort(self.n_particles, self.n_paths, *self.radii(), self.most, self.patience)
 
     def radii(self) -> Radii:
         """Return both radii, as they follow from sigma where they are not given."""
-        return radii(self.sigma_m, self.radius_m, self.max_radius_m)
+        return search_radii(self.sigma_m, self.radius_m, self.max_radius_m)
 
 
-def roads_of(network: RoadNetwork) -> Roads:
+def build_road_arrays(network: RoadNetwork) -> RoadArrays:
     """Return a network as the filter's kernels take it.
 
     Examples
     --------
     >>> street = RoadNetwork.from_segments([41.15, 41.151], [-8.63, -8.63], [0], [1])
-    >>> roads_of(street).run.round(1)
+    >>> build_road_arrays(street).run.round(1)
     array([[  0. , 111.1]])
     """
     start, end = network.node_xy[network.tail], network.node_xy[network.head]
-    return Roads(streets_of(network), network.length_m, np.ascontiguousarray(start), np.ascontiguousarray(end - start))
+    return RoadArrays(
+        build_streets(network), network.length_m, np.ascontiguousarray(start), np.ascontiguousarray(end - start)
+    )
 
 
 def match_particles(
     network: RoadNetwork,
     index: GridIndex,
     trips: Trips,
-    settings: Settings,
+    settings: ParticleSettings,
     *,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -125,9 +134,9 @@ def match_particles(
     ----------
     network : RoadNetwork
     index : GridIndex
-        From `limiirl.roads.matching.candidates.index`.
+        From `limiirl.roads.matching.candidates.build_grid`.
     trips : Trips
-    settings : Settings
+    settings : ParticleSettings
     threads : int, optional
         As many as numba uses by default.
     progress : callable, optional
@@ -139,11 +148,11 @@ def match_particles(
     >>> from limiirl.roads.matching import candidates
     >>> street = RoadNetwork.from_segments([41.15, 41.151, 41.152], [-8.63] * 3, [0, 1, 2, 1], [1, 2, 1, 0])
     >>> trips = Trips.from_lists([[41.1502, 41.1512, 41.1518]], [[-8.62999, -8.63002, -8.63001]])
-    >>> (found,) = match_particles(street, candidates.index(street), trips, Settings())
+    >>> (found,) = match_particles(street, candidates.build_grid(street), trips, ParticleSettings())
     >>> found.pieces[0].segments, found.segment
     (array([0, 1]), array([0, 1, 1]))
     """
-    roads, xy = roads_of(network), network.plane.xy(trips.lat, trips.lon)
+    roads, xy = build_road_arrays(network), network.plane.xy(trips.lat, trips.lon)
     motion, effort = settings.motion(), settings.effort()
 
     def one(i: int, desk: Router) -> TripMatch:
@@ -157,7 +166,11 @@ def match_particles(
 
 
 def _match(
-    roads: Roads, fixes: FloatArray, found: tuple[IntArray, FloatArray, IntArray, IntArray], end_m: float, desk: Router
+    roads: RoadArrays,
+    fixes: FloatArray,
+    found: tuple[IntArray, FloatArray, IntArray, IntArray],
+    end_m: float,
+    desk: Router,
 ) -> TripMatch:
     """Return the pieces of one trip, with the ends trimmed, and the place of each fix."""
     segment, along, piece, drawn = found
@@ -169,7 +182,7 @@ def _match(
     piece = number[piece]
     segment = np.where(piece >= 0, segment, -1)
     paths, ptr, upto = join(roads, segment, piece, desk)
-    sure, pieces = sureness(paths, upto, piece, drawn), []
+    sure, pieces = confidence_of(paths, upto, piece, drawn), []
     for k in range(kept.size):
         path, on = paths[ptr[k] : ptr[k + 1]], np.flatnonzero(piece == k)
         low, high = _trimmed(roads.length[path[[0, -1]]], along[on[[0, -1]]], path.size, end_m)
@@ -179,13 +192,13 @@ def _match(
             segment[moved], along[moved] = stays, share * roads.length[stays]
         # A fix that was skipped counts as one that is nowhere.
         confidence = min(1.0, float(sure[on].sum() / (on[-1] - on[0] + 1)))
-        pieces.append(Piece(int(on[0]), int(on[-1]), path[low:high].copy(), confidence))
+        pieces.append(MatchedPiece(int(on[0]), int(on[-1]), path[low:high].copy(), confidence))
     away = np.where(segment >= 0, _distance(roads, segment, fixes), np.nan)
     inside = np.zeros(segment.size, dtype=np.bool_)
     for each in pieces:
         inside[each.first : each.last + 1] = True
     skipped, outside = (int(np.count_nonzero((segment < 0) & where)) for where in (inside, ~inside))
-    reasons = reasons_of(segment.size, len(pieces), single=single, away=outside - single, skipped=skipped)
+    reasons = loss_reasons(segment.size, len(pieces), single=single, away=outside - single, skipped=skipped)
     return TripMatch(tuple(pieces), segment, np.where(segment >= 0, along, np.nan), away, reasons)
 
 
@@ -199,7 +212,7 @@ def _trimmed(length: FloatArray, along: FloatArray, n: int, end_m: float) -> tup
     return low, n - int(last and n - low > 1)
 
 
-def _distance(roads: Roads, segment: IntArray, fixes: FloatArray) -> FloatArray:
+def _distance(roads: RoadArrays, segment: IntArray, fixes: FloatArray) -> FloatArray:
     """Return how far (T,) each fix is from its segment, on the flat map."""
     off, run = fixes - roads.start[segment], roads.run[segment]
     square = np.maximum((run**2).sum(axis=1), np.finfo(np.float64).tiny)

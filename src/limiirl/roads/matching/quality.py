@@ -17,7 +17,7 @@ from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
 
 if TYPE_CHECKING:
-    from limiirl.roads.traces.clean import Cleaned
+    from limiirl.roads.traces.cleaning import CleanedTrips
 
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
@@ -117,13 +117,15 @@ class Quality:
         )
 
 
-def quality(network: RoadNetwork, trips: Trips | Cleaned, matches: Matches, *, examples: int = 6) -> Quality:
+def measure_quality(
+    network: RoadNetwork, trips: Trips | CleanedTrips, matches: Matches, *, examples: int = 6
+) -> Quality:
     """Measure a matching.
 
     Parameters
     ----------
     network : RoadNetwork
-    trips : Trips or Cleaned
+    trips : Trips or CleanedTrips
         What `match` was given.
     matches : Matches
         What it made of it.
@@ -132,18 +134,20 @@ def quality(network: RoadNetwork, trips: Trips | Cleaned, matches: Matches, *, e
 
     Examples
     --------
-    >>> from limiirl.roads import City, match, record
-    >>> from limiirl.roads.matching.quality import quality
+    >>> from limiirl.roads import City, match, simulate_gps
+    >>> from limiirl.roads.matching.quality import measure_quality
     >>> city = City(radius_km=0.8)
-    >>> trips = record(city.network, city.drive(2, 2).demos, noise_m=1.0)
-    >>> found = quality(city.network, trips, match(city.network, trips))
+    >>> trips = simulate_gps(city.network, city.drive(2, 2).demos, noise_m=1.0)
+    >>> found = measure_quality(city.network, trips, match(city.network, trips))
     >>> found.n_whole, found.share_fixes, bool(found.distance_m[2] < 2.0)
     (4, 1.0, True)
     """
     matches.on(network)
     given = trips if isinstance(trips, Trips) else trips.trips
     if matches.fix_offsets.size != given.offsets.size or np.any(matches.fix_offsets != given.offsets):
-        raise InvalidTrips("These are not the trips that were matched: their numbers of fixes differ.")
+        raise InvalidTrips(
+            "These are not the trips that were matched: their numbers of fixes differ.", parameter="trips"
+        )
     source = np.arange(len(given)) if isinstance(trips, Trips) else trips.source
     on = matches.fix_segment != UNMATCHED
     distance = matches.fix_distance_m[on]

@@ -1,1 +1,7 @@
-"""The invented city: streets, people of known styles, noisy receivers, and the whole chain on it."""
+"""The synthetic city: streets, drivers of known styles, noisy GPS receivers, and the whole pipeline on it."""
+
+from limiirl.roads.synthetic.city import City
+from limiirl.roads.synthetic.demo import DemoResult, run_demo
+from limiirl.roads.synthetic.gps import Recording, simulate_gps, simulate_recording
+
+__all__ = ["City", "DemoResult", "Recording", "run_demo", "simulate_gps", "simulate_recording"]

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from limiirl._typing import FloatArray, IntArray
+from limiirl._validation import check_count, check_seed
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.irl import DestinationMaxEnt
@@ -19,7 +20,7 @@ from limiirl.roads.features import FeatureChoice
 from limiirl.roads.geometry import Plane
 from limiirl.roads.network import RoadNetwork, frozen
 from limiirl.roads.synthetic.plan import CLASS_NAMES, lay_lattice, lay_ring, plan_city, ring_outline
-from limiirl.worlds import check_count, check_seed, intent_counts
+from limiirl.worlds import intent_counts
 
 CENTRE = 3.0 / 7.0
 """How far the centre reaches, as a share of the ring's radius."""
@@ -37,7 +38,7 @@ _APART = 5.0 / 7.0  # from the start of a trip to its end, at least, as a share 
 
 
 @dataclass(frozen=True)
-class Driven:
+class CityTrips:
     """Trips, and who drove them.
 
     Attributes
@@ -86,12 +87,14 @@ def choose_places(network: RoadNetwork, n: int, rng: np.random.Generator) -> Int
     if n > addresses.size:
         raise InvalidParameter(
             f"n_places is {n}, but the city has {addresses.size} segments where one may stop. Ask for fewer places, or "
-            "for a larger city."
+            "for a larger city.",
+            parameter="n_places",
+            value=n,
         )
     return np.sort(rng.choice(addresses, size=n, replace=False))
 
 
-def drive(city: City, n_drivers: int, trips_each: int, seed: int) -> Driven:
+def drive(city: City, n_drivers: int, trips_each: int, seed: int) -> CityTrips:
     """Draw drivers and their trips; `City.drive` says how."""
     rng = np.random.default_rng((city.seed, 2, seed))
     styles = city.ensemble
@@ -105,7 +108,7 @@ def drive(city: City, n_drivers: int, trips_each: int, seed: int) -> Driven:
         goal[i] = rng.choice(_far(city, start[i]))
     paths = _routes(city, styles.thetas, style[driver], start, goal, rng)
     demos = Demonstrations.from_lists(paths, groups=driver, labels=style[driver])
-    return Driven(demos, style, home)
+    return CityTrips(demos, style, home)
 
 
 def _addresses(network: RoadNetwork) -> IntArray:
@@ -188,11 +191,13 @@ class City:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        check_count("n_places", self.n_places, 2, "People must have somewhere to go.")
+        check_count(self.n_places, "n_places", least=2, remedy="People must have somewhere to go.")
         if not _LEAST_KM <= self.radius_km <= _MOST_KM:
             raise InvalidParameter(
                 f"radius_km must lie between {_LEAST_KM:g} and {_MOST_KM:g}; got {self.radius_km!r}. A smaller city "
-                "has no arterials, and a larger one is no city."
+                "has no arterials, and a larger one is no city.",
+                parameter="radius_km",
+                value=self.radius_km,
             )
         # Plain numbers: the network's notes have them, and are saved as JSON.
         for name, kind in (("seed", int), ("radius_km", float), ("n_places", int)):
@@ -222,7 +227,7 @@ class City:
         """The styles' rewards over `features`, and their shares among drivers."""
         return style_rewards()
 
-    def drive(self, n_drivers: int = 36, trips_each: int = 10, seed: int = 0) -> Driven:
+    def drive(self, n_drivers: int = 36, trips_each: int = 10, seed: int = 0) -> CityTrips:
         """Let people drive: each has one style and one home, and goes from there or from a place to another place.
 
         Routes are drawn from the style's exact distribution over all paths between two segments,
@@ -235,8 +240,8 @@ class City:
         seed : int
             Together with the city's seed determines who drives where, and how.
         """
-        check_count("n_drivers", n_drivers, 1, "Somebody must drive.")
-        check_count("trips_each", trips_each, 1, "Everybody drives at least once.")
+        check_count(n_drivers, "n_drivers", remedy="Somebody must drive.")
+        check_count(trips_each, "trips_each", remedy="Everybody drives at least once.")
         check_seed(seed)
         return drive(self, n_drivers, trips_each, seed)
 

@@ -17,12 +17,12 @@ from limiirl._progress import Progress
 from limiirl.metrics import recover
 from limiirl.mixture import in_order_of_labels
 from limiirl.roads.drivers.fit import DriverFit, fit_drivers
-from limiirl.roads.matching.evaluation import Recovered, recovered
-from limiirl.roads.matching.match import match
+from limiirl.roads.matching.evaluation import PathRecovery, path_recovery
+from limiirl.roads.matching.match_trips import match
 from limiirl.roads.matching.matches import Matches
-from limiirl.roads.synthetic.city import City, Driven
-from limiirl.roads.synthetic.gps import Recording, recording
-from limiirl.roads.traces.clean import Cleaned, clean
+from limiirl.roads.synthetic.city import City, CityTrips
+from limiirl.roads.synthetic.gps import Recording, simulate_recording
+from limiirl.roads.traces.cleaning import CleanedTrips, clean
 
 if TYPE_CHECKING:
     from limiirl.demos import Demonstrations
@@ -36,22 +36,22 @@ _FLAWS: dict[str, Any] = {"drift_m": 3.0, "outliers": 0.005, "lost": 0.01}
 
 
 @dataclass(frozen=True, eq=False)
-class Demo:
+class DemoResult:
     """Everything that the chain made, and what it is worth.
 
     Attributes
     ----------
     city : City
-    driven : Driven
+    driven : CityTrips
         The true trips.
     recording : Recording
         What receivers wrote of them.
-    cleaned : Cleaned
+    cleaned : CleanedTrips
     matches : Matches
     fit : DriverFit
         Styles learned from the matched trips. `fit.demos` has the true styles as labels; intent k of `fit.mixture` is
         the one most like style k.
-    recovered : Recovered
+    recovery : PathRecovery
         How much of the driven length was found.
     drivers, trips : Recovery
         How well drivers are told apart, who are known by all their trips; and how well single trips are.
@@ -60,12 +60,12 @@ class Demo:
     """
 
     city: City
-    driven: Driven
+    driven: CityTrips
     recording: Recording
-    cleaned: Cleaned
+    cleaned: CleanedTrips
     matches: Matches
     fit: DriverFit
-    recovered: Recovered
+    recovery: PathRecovery
     drivers: Recovery
     trips: Recovery
     seconds: Mapping[str, float]
@@ -87,8 +87,8 @@ class Demo:
             "fixes_kept": self.cleaned.fix.size,
             "fixes_right": float(on.mean()),
             "sigma_m": self.matches.settings["sigma_m"],
-            "found": self.recovered.share,
-            "added": self.recovered.added,
+            "found": self.recovery.share,
+            "added": self.recovery.added,
             "drivers_right": self.drivers.accuracy,
             "drivers_anid": self.drivers.anid,
             "trips_right": self.trips.accuracy,
@@ -117,7 +117,7 @@ def run_demo(  # noqa: PLR0913 (independent settings of one run, each with a def
     flaws: bool = True,
     method: str = "hmm",
     progress: Progress | None = None,
-) -> Demo:
+) -> DemoResult:
     """Run the whole chain, from a map to driving styles, with nothing but a seed.
 
     Parameters
@@ -143,7 +143,7 @@ def run_demo(  # noqa: PLR0913 (independent settings of one run, each with a def
     Examples
     --------
     >>> found = run_demo(radius_km=0.8, n_drivers=6, trips_each=4, noise_m=5.0)
-    >>> found.recovered.share > 0.95
+    >>> found.recovery.share > 0.95
     True
     """
     seconds: dict[str, float] = {}
@@ -162,7 +162,7 @@ def run_demo(  # noqa: PLR0913 (independent settings of one run, each with a def
         driven = city.drive(n_drivers, trips_each, seed)
     with stage("recordings"):
         more = _FLAWS if flaws else {}
-        recorded = recording(city.network, driven.demos, noise_m=noise_m, step_s=step_s, seed=seed, **more)
+        recorded = simulate_recording(city.network, driven.demos, noise_m=noise_m, step_s=step_s, seed=seed, **more)
     with stage("cleaning"):
         cleaned = clean(recorded.trips, city.network)
     with stage("matching"):
@@ -170,16 +170,16 @@ def run_demo(  # noqa: PLR0913 (independent settings of one run, each with a def
     with stage("styles"):
         fit = _learn(city, driven, matches, seed, tell)
     with stage("scores"):
-        found = recovered(city.network, driven.demos, matches, cleaned.source)
-        by_driver, by_trip = _told_apart(driven, fit.mixture, fit.demos)
-    return Demo(city, driven, recorded, cleaned, matches, fit, found, by_driver, by_trip, seconds)
+        found = path_recovery(city.network, driven.demos, matches, cleaned.source)
+        by_driver, by_trip = _score_styles(driven, fit.mixture, fit.demos)
+    return DemoResult(city, driven, recorded, cleaned, matches, fit, found, by_driver, by_trip, seconds)
 
 
 def _silent(*_: object) -> None:
     """Tell nobody."""
 
 
-def _learn(city: City, driven: Driven, matches: Matches, seed: int, tell: Progress) -> DriverFit:
+def _learn(city: City, driven: CityTrips, matches: Matches, seed: int, tell: Progress) -> DriverFit:
     """Learn as many styles as there are, all trips of a driver sharing one; put them into the order of the truth."""
     demos = matches.demonstrations()
     labelled = replace(demos, labels=driven.style[demos.groups])
@@ -199,7 +199,7 @@ def _learn(city: City, driven: Driven, matches: Matches, seed: int, tell: Progre
     return replace(fit, mixture=ordered)
 
 
-def _told_apart(driven: Driven, mixture: IntentMixture, demos: Demonstrations) -> tuple[Recovery, Recovery]:
+def _score_styles(driven: CityTrips, mixture: IntentMixture, demos: Demonstrations) -> tuple[Recovery, Recovery]:
     """Return how well drivers, and single trips without a word of who drove, are told apart."""
     by_driver = recover(driven.style[np.asarray(mixture.groups_)], np.asarray(mixture.group_responsibilities_))
     return by_driver, recover(np.asarray(demos.labels), mixture.predict_proba(demos))

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray, IntArray
+from limiirl._validation import check_seed
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.roads.network import RoadNetwork, usual_speed
 from limiirl.roads.traces.trips import Trips
-from limiirl.worlds import check_seed
 
 _PACE = (0.75, 1.0)  # of the limit, a driver's trip
 _PARKED = (0.3, 0.7)  # of the first and the last segment: where a trip begins and ends
@@ -41,20 +41,20 @@ class Recording:
     outlier: NDArray[np.bool_]
 
 
-def record(network: RoadNetwork, demos: Demonstrations, **settings: Any) -> Trips:
-    """Return what a receiver would have written of drives; `recording` has the settings, and keeps the truth.
+def simulate_gps(network: RoadNetwork, demos: Demonstrations, **settings: Any) -> Trips:
+    """Return what a receiver would have written of drives; `simulate_recording` has the settings, and keeps the truth.
 
     Examples
     --------
     >>> from limiirl.roads import City
     >>> city = City(radius_km=0.8)
-    >>> record(city.network, city.drive(2, 3).demos, noise_m=5.0).groups.tolist()
+    >>> simulate_gps(city.network, city.drive(2, 3).demos, noise_m=5.0).groups.tolist()
     [0, 0, 0, 1, 1, 1]
     """
-    return recording(network, demos, **settings).trips
+    return simulate_recording(network, demos, **settings).trips
 
 
-def recording(
+def simulate_recording(
     network: RoadNetwork,
     demos: Demonstrations,
     *,
@@ -95,7 +95,7 @@ def recording(
     >>> from limiirl.roads import City
     >>> city = City(radius_km=0.8)
     >>> demos = city.drive(2, 3).demos
-    >>> found = recording(city.network, demos, noise_m=0.0)
+    >>> found = simulate_recording(city.network, demos, noise_m=0.0)
     >>> bool((found.segment[found.trips.offsets[:-1]] == demos.states[demos.offsets[:-1]]).all())
     True
     """
@@ -104,7 +104,7 @@ def recording(
     _between(0.0, 1.0, outliers=outliers, lost=lost)
     check_seed(seed)
     if not len(demos):
-        raise InvalidDemos("There are no demonstrations to drive. Give at least one.")
+        raise InvalidDemos("There are no demonstrations to drive. Give at least one.", parameter="demos")
     turn_s = _turn_seconds(network, demos)
     rng = np.random.default_rng((seed, 1))
     speed = usual_speed(network) / 3.6
@@ -139,7 +139,11 @@ def _between(least: float, most: float, **settings: float) -> None:
     """Check that settings lie in an interval and are finite."""
     for name, value in settings.items():
         if not least <= value <= most or not np.isfinite(value):
-            raise InvalidParameter(f"{name} must lie between {least:g} and {most:g}; got {value!r}. Choose another.")
+            raise InvalidParameter(
+                f"{name} must lie between {least:g} and {most:g}; got {value!r}. Choose another.",
+                parameter=name,
+                value=value,
+            )
 
 
 def _turn_seconds(network: RoadNetwork, demos: Demonstrations) -> FloatArray:
@@ -147,7 +151,10 @@ def _turn_seconds(network: RoadNetwork, demos: Demonstrations) -> FloatArray:
     key = network.turn_from.astype(np.int64) * network.n_segments + network.turn_to
     if demos.states.size and demos.states.max() >= network.n_segments:
         raise InvalidDemos(
-            f"segment {demos.states.max()} is driven, but the network has {network.n_segments}. Is it another network?"
+            f"segment {demos.states.max()} is driven, but the network has {network.n_segments}. Is it another network?",
+            parameter="demos",
+            value=int(demos.states.max()),
+            index=int(demos.states.argmax()),
         )
     last = np.zeros(demos.states.size, dtype=np.bool_)
     last[demos.offsets[1:] - 1] = True
@@ -161,7 +168,10 @@ def _turn_seconds(network: RoadNetwork, demos: Demonstrations) -> FloatArray:
         trip = int(np.searchsorted(demos.offsets, i, side="right")) - 1
         raise InvalidDemos(
             f"demonstration {trip} drives from segment {demos.states[i]} to {demos.states[i + 1]}, which is no legal "
-            "turn of the network. Is it another network?"
+            "turn of the network. Is it another network?",
+            parameter="demos",
+            value=(int(demos.states[i]), int(demos.states[i + 1])),
+            index=trip,
         )
     bend = np.abs(network.turn_angle[turn[~last]])
     lost = np.zeros(last.size)

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl.roads.network import joined
+from limiirl.roads.network import join_segments
 
 CLASS_NAMES = ("motorway", "motorway_link", "primary", "secondary", "tertiary", "residential")
 MOTORWAY, LINK, PRIMARY, SECONDARY, TERTIARY, RESIDENTIAL = range(6)
@@ -32,7 +32,7 @@ _NO_GAP = 0.4  # of the places where a residential street meets a twin: no way a
 _NO_LEFT = 0.12  # of left turns off primary roads: forbidden
 
 
-class Street(NamedTuple):
+class StreetChain(NamedTuple):
     """A chain of map nodes along one street.
 
     Attributes
@@ -81,12 +81,12 @@ class CityPlan:
 
 
 @dataclass
-class Drawing:
+class CityDrawing:
     """Nodes and streets as they are laid, one after the other, beside a river (k, 2)."""
 
     river: FloatArray
     xy: list[tuple[float, float]] = field(default_factory=list)
-    streets: list[Street] = field(default_factory=list)
+    streets: list[StreetChain] = field(default_factory=list)
     n_ways: int = 0
 
     def node(self, point: FloatArray) -> int:
@@ -101,10 +101,10 @@ class Drawing:
 
     def street(self, nodes: list[int], road_class: int, way: int, *, one_way: bool = False) -> None:
         """Add a street along nodes."""
-        self.streets.append(Street(tuple(nodes), road_class, way, one_way))
+        self.streets.append(StreetChain(tuple(nodes), road_class, way, one_way))
 
 
-class Lines(NamedTuple):
+class LatticeLines(NamedTuple):
     """Parallel lines of the lattice.
 
     Attributes
@@ -127,7 +127,7 @@ class Lines(NamedTuple):
     twin: NDArray[np.bool_]
 
 
-def lay_lattice(radius_m: float, outline: FloatArray, rng: np.random.Generator) -> tuple[Drawing, list[int]]:
+def lay_lattice(radius_m: float, outline: FloatArray, rng: np.random.Generator) -> tuple[CityDrawing, list[int]]:
     """Lay the streets within an outline, and return them with the nodes at the edge where secondary roads end.
 
     Parameters
@@ -139,11 +139,11 @@ def lay_lattice(radius_m: float, outline: FloatArray, rng: np.random.Generator) 
     rng : numpy Generator
     """
     columns, rows = _lines(radius_m, -1, rng), _lines(radius_m, 1, rng)
-    xy = _bent(columns.at, rows.at, radius_m, rng)
+    xy = _bend_lattice(columns.at, rows.at, radius_m, rng)
     angle = np.degrees(np.arctan2(xy[..., 1], xy[..., 0])).astype(np.int64) % 360
     away = np.hypot(xy[..., 0], xy[..., 1])
     inside = away <= radius_m * outline[angle]
-    drawing = Drawing(_river(radius_m, rng))
+    drawing = CityDrawing(_river(radius_m, rng))
     south = xy[..., 1] < np.interp(xy[..., 0], *drawing.river.T)
     number = np.full(inside.shape, -1)
     for i, j in np.argwhere(inside):
@@ -158,7 +158,7 @@ def lay_lattice(radius_m: float, outline: FloatArray, rng: np.random.Generator) 
     return drawing, sorted(n for n in edge if ends.count(n) == 1)
 
 
-def plan_city(drawing: Drawing, rng: np.random.Generator) -> CityPlan:
+def plan_city(drawing: CityDrawing, rng: np.random.Generator) -> CityPlan:
     """Direct the streets of a drawing, allow turns, and keep the largest part in which all reach all."""
     pieces = [(a, b, s.road_class, s.way) for s in drawing.streets for a, b in zip(s.nodes, s.nodes[1:], strict=False)]
     pieces += [
@@ -170,10 +170,10 @@ def plan_city(drawing: Drawing, rng: np.random.Generator) -> CityPlan:
     tail, head, road_class, way = np.array(pieces, dtype=np.int64).T
     of_way = np.full(drawing.n_ways, RESIDENTIAL)
     of_way[way] = road_class
-    speed = _known(of_way, _SPEEDS, _SPEED_UNKNOWN, rng)
-    lanes = _known(of_way, _LANES, _LANES_UNKNOWN, rng)
+    speed = _draw_by_class(of_way, _SPEEDS, _SPEED_UNKNOWN, rng)
+    lanes = _draw_by_class(of_way, _LANES, _LANES_UNKNOWN, rng)
     xy = np.array(drawing.xy)
-    turns = _legal(xy, tail, head, road_class, rng)
+    turns = _legal_turns(xy, tail, head, road_class, rng)
     graph = csr_array((np.ones(len(turns), dtype=np.int8), tuple(turns.T)), shape=(tail.size, tail.size))
     _, part = connected_components(graph, directed=True, connection="strong")
     kept = np.flatnonzero(part == np.bincount(part).argmax())
@@ -196,7 +196,7 @@ def plan_city(drawing: Drawing, rng: np.random.Generator) -> CityPlan:
     )
 
 
-def _lines(radius_m: float, keep_right: int, rng: np.random.Generator) -> Lines:
+def _lines(radius_m: float, keep_right: int, rng: np.random.Generator) -> LatticeLines:
     """Lay parallel lines: an avenue of two roadways through the centre, then arterials every 5 or 6 blocks.
 
     `keep_right` is the sense of the roadway at the lower coordinate: -1 for columns (the western one leads south), 1
@@ -221,10 +221,10 @@ def _lines(radius_m: float, keep_right: int, rng: np.random.Generator) -> Lines:
     classes = np.array([line[1] for line in found])
     sense = np.array([line[2] for line in found])
     twin = np.append(np.diff(places) < TWIN_M + 1.0, False)
-    return Lines(places, classes, sense, np.cumsum(classes < TERTIARY), twin)
+    return LatticeLines(places, classes, sense, np.cumsum(classes < TERTIARY), twin)
 
 
-def _bent(columns: FloatArray, rows: FloatArray, radius_m: float, rng: np.random.Generator) -> FloatArray:
+def _bend_lattice(columns: FloatArray, rows: FloatArray, radius_m: float, rng: np.random.Generator) -> FloatArray:
     """Return (columns, rows, 2) where lines cross: moved a little, bent by a wave each way, and turned."""
     x, y = np.meshgrid(columns, rows, indexing="ij")
     phase = rng.uniform(0.0, 2.0 * np.pi, size=2)
@@ -248,9 +248,14 @@ def _river(radius_m: float, rng: np.random.Generator) -> FloatArray:
 
 
 def _lay_line(
-    drawing: Drawing, nodes: IntArray, south: NDArray[np.bool_], line: tuple[Lines, int, Lines], *, bridges: bool,
+    drawing: CityDrawing,
+    nodes: IntArray,
+    south: NDArray[np.bool_],
+    line: tuple[LatticeLines, int, LatticeLines],
+    *,
+    bridges: bool,
     rng: np.random.Generator,
-) -> None:  # fmt: skip
+) -> None:
     """Lay the streets along one line, node by node: some missing, some one-way, some curved, few over the river."""
     lines, i, across = line
     road_class, sense = int(lines.road_class[i]), int(lines.sense[i])
@@ -274,14 +279,14 @@ def _lay_line(
         drawing.street(chain[::-1] if one_way < 0 else chain, road_class, way, one_way=one_way != 0)
 
 
-def _bulge(drawing: Drawing, a: int, b: int, rng: np.random.Generator) -> FloatArray:
+def _bulge(drawing: CityDrawing, a: int, b: int, rng: np.random.Generator) -> FloatArray:
     """Return a point beside the middle between two nodes, 6 to 12 m off."""
     start, end = np.array(drawing.xy[a]), np.array(drawing.xy[b])
     side = np.array([start[1] - end[1], end[0] - start[0]]) / np.hypot(*(end - start))
     return np.asarray((start + end) / 2.0 + rng.choice([-1.0, 1.0]) * rng.uniform(6.0, 12.0) * side)
 
 
-def _known(
+def _draw_by_class(
     of_way: IntArray, values: tuple[tuple[float, ...], ...], unknown: tuple[float, ...], rng: np.random.Generator
 ) -> FloatArray:
     """Draw a way's limit, or lanes, from those of its class; NaN where nobody has said."""
@@ -290,9 +295,11 @@ def _known(
     return drawn
 
 
-def _legal(xy: FloatArray, tail: IntArray, head: IntArray, road_class: IntArray, rng: np.random.Generator) -> IntArray:
+def _legal_turns(
+    xy: FloatArray, tail: IntArray, head: IntArray, road_class: IntArray, rng: np.random.Generator
+) -> IntArray:
     """Return the legal turns: none back, none from one slip road into another, some left ones off primary roads not."""
-    turns = joined(tail, head)
+    turns = join_segments(tail, head)
     source, target = turns.T
     before, after = (xy[head[k]] - xy[tail[k]] for k in (source, target))
     cross = before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0]
@@ -318,14 +325,14 @@ def ring_outline(rng: np.random.Generator) -> FloatArray:
     return np.asarray(1.0 + 0.05 * np.sin(2.0 * angle + phase[0]) + 0.025 * np.sin(3.0 * angle + phase[1]))
 
 
-def lay_ring(drawing: Drawing, radius_m: float, outline: FloatArray, ends: list[int]) -> None:
+def lay_ring(drawing: CityDrawing, radius_m: float, outline: FloatArray, ends: list[int]) -> None:
     """Lay the ring and join it to the avenues that end near it, at up to eight interchanges.
 
     Traffic keeps to the right: the outer roadway leads anticlockwise, the inner one clockwise.
 
     Parameters
     ----------
-    drawing : Drawing
+    drawing : CityDrawing
         To which the streets are added.
     radius_m : float
         Of the ring, on average.
@@ -365,7 +372,7 @@ def lay_ring(drawing: Drawing, radius_m: float, outline: FloatArray, ends: list[
                 drawing.street(chain if off else chain[::-1], LINK, drawing.way(), one_way=True)
 
 
-def _avenue(drawing: Drawing, start: int, end: int) -> list[int]:
+def _avenue(drawing: CityDrawing, start: int, end: int) -> list[int]:
     """Return the nodes of a straight avenue between two nodes, a piece every 110 m."""
     a, b = np.array(drawing.xy[start]), np.array(drawing.xy[end])
     n = max(1, round(float(np.hypot(*(b - a))) / _STREET_M))

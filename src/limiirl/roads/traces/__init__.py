@@ -1,1 +1,8 @@
-"""Traces: recorded trips out of files, checked, sorted and cleaned, with an account of every fix."""
+"""GPS traces: recorded trips read from files, validated, sorted and cleaned, with every fix accounted for."""
+
+from limiirl.roads.traces.cleaning import CleanedTrips, clean
+from limiirl.roads.traces.read import read_trips
+from limiirl.roads.traces.tables import COLUMN_NAMES
+from limiirl.roads.traces.trips import SkippedTrip, Trips
+
+__all__ = ["COLUMN_NAMES", "CleanedTrips", "SkippedTrip", "Trips", "clean", "read_trips"]

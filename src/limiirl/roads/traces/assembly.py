@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
-from limiirl.demos import frozen
+from limiirl.demos import as_readonly
 from limiirl.errors import InvalidTrips
-from limiirl.roads.traces.trips import Skipped, Trips
+from limiirl.roads.traces.trips import SkippedTrip, Trips
 
 SWAPPED = (
     "its latitudes are beyond 90 degrees, and would not be if latitude and longitude changed places; "
@@ -25,7 +25,7 @@ _UNITS = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "
 
 
 @dataclass
-class Raw:
+class RawTrips:
     """Trips of one file as they stand in it; NaN is what could not be read.
 
     Attributes
@@ -50,12 +50,12 @@ class Raw:
     rows: IntArray
     ids: NDArray[Any]
     groups: NDArray[Any] | None
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: list[SkippedTrip] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
     pieces: IntArray | None = None
 
 
-def assemble(raw: Raw, step_s: float) -> Trips:
+def assemble(raw: RawTrips, step_s: float) -> Trips:
     """Return the trips of a file, with a word on each that is left out and a count of what was mended."""
     notes, skipped = raw.notes, raw.skipped
     trip = np.repeat(np.arange(raw.counts.size), raw.counts)
@@ -69,30 +69,30 @@ def assemble(raw: Raw, step_s: float) -> Trips:
         4: "none of its fixes lies on the globe; degrees are needed, not the metres of a projection",
     }
     for i in np.flatnonzero(reason).tolist():
-        skipped.append(Skipped(str(raw.ids[i]), int(raw.rows[i]), words[int(reason[i])]))
+        skipped.append(SkippedTrip(str(raw.ids[i]), int(raw.rows[i]), words[int(reason[i])]))
     keep = reason == 0
     good &= keep[trip]
     lat, lon, counts = raw.lat, raw.lon, raw.counts[keep]
     if not good.all():
         lat, lon, time_s, trip = lat[good], lon[good], time_s[good], trip[good]
         counts = np.bincount(trip, minlength=raw.counts.size)[keep]
-    lat, lon, time_s = _in_order(lat, lon, time_s, counts, notes)
+    lat, lon, time_s = _sort_fixes(lat, lon, time_s, counts, notes)
     groups = None if raw.groups is None else as_names(raw.groups[keep])
     fields = (lat, lon, time_s, np.concatenate([[0], np.cumsum(counts)]))
     for part in fields:
         part.flags.writeable = False  # saves `Trips` from copying what nobody else holds
     first = Trips(*fields, as_names(raw.ids[keep]), groups)
     pieces = np.zeros(len(first), dtype=np.int64) if raw.pieces is None else raw.pieces[keep]
-    return _distinct(first, pieces, raw.rows[keep], skipped, notes)
+    return _make_distinct(first, pieces, raw.rows[keep], skipped, notes)
 
 
-def unit_s(values: FloatArray, notes: Counter[str]) -> FloatArray:
+def to_seconds(values: FloatArray, notes: Counter[str]) -> FloatArray:
     """Return times in seconds; those so large that they must be milliseconds or less are divided, and that is noted.
 
     Examples
     --------
     >>> notes = Counter()
-    >>> unit_s(np.array([1372636858000.0]), notes).tolist(), dict(notes)
+    >>> to_seconds(np.array([1372636858000.0]), notes).tolist(), dict(notes)
     ([1372636858.0], {'times in milliseconds, divided by 1000': 1})
     """
     known = values[np.isfinite(values)]
@@ -121,7 +121,7 @@ def as_names(text: NDArray[Any]) -> NDArray[Any]:
     return numbers if np.array_equal(numbers.astype(text.dtype), text) else text
 
 
-def merge(parts: Sequence[Raw]) -> Raw:
+def merge(parts: Sequence[RawTrips]) -> RawTrips:
     """Join what several files hold; all must say who drove, or none."""
     if len(parts) == 1:
         return parts[0]
@@ -129,12 +129,13 @@ def merge(parts: Sequence[Raw]) -> Raw:
     if known and len(known) < len(parts):
         raise InvalidTrips(
             "Some of the files say who drove, others do not. Read them apart, or without drivers: "
-            "columns={'driver': None}."
+            "columns={'driver': None}.",
+            parameter="path",
         )
     notes: Counter[str] = Counter()
     for part in parts:
         notes.update(part.notes)
-    return Raw(
+    return RawTrips(
         np.concatenate([part.lat for part in parts]),
         np.concatenate([part.lon for part in parts]),
         np.concatenate([np.full(part.lat.size, np.nan) if part.time is None else part.time for part in parts]),
@@ -151,14 +152,14 @@ def merge(parts: Sequence[Raw]) -> Raw:
     )
 
 
-def _starts(raw: Raw) -> FloatArray:
+def _starts(raw: RawTrips) -> FloatArray:
     """Return the start (N,) of each trip, NaN for trips whose fixes have times, 0 where the file knows no time."""
     if raw.start is not None:
         return raw.start
     return np.full(raw.counts.size, 0.0 if raw.time is None else np.nan)
 
 
-def _times(raw: Raw, trip: IntArray, step_s: float) -> FloatArray:
+def _times(raw: RawTrips, trip: IntArray, step_s: float) -> FloatArray:
     """Return the time (n,) of every fix: one step a fix from its trip's start, or its own."""
     fix = np.arange(trip.size) - np.repeat(np.cumsum(raw.counts) - raw.counts, raw.counts)
     counted = np.repeat(_starts(raw), raw.counts) + step_s * fix
@@ -194,7 +195,7 @@ def _good_fixes(
     return good
 
 
-def _in_order(
+def _sort_fixes(
     lat: FloatArray, lon: FloatArray, time_s: FloatArray, counts: IntArray, notes: Counter[str]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the fixes sorted by time within each trip; fixes of one time stay in the order of the file."""
@@ -207,7 +208,9 @@ def _in_order(
     return lat[order], lon[order], time_s[order]
 
 
-def _distinct(trips: Trips, pieces: IntArray, rows: IntArray, skipped: list[Skipped], notes: Counter[str]) -> Trips:
+def _make_distinct(
+    trips: Trips, pieces: IntArray, rows: IntArray, skipped: list[SkippedTrip], notes: Counter[str]
+) -> Trips:
     """Return trips told apart: a copy is left out, another trip of the same name is kept as ``name#2``.
 
     Pieces of one trip have one id and one driver, and a number each.
@@ -226,7 +229,7 @@ def _distinct(trips: Trips, pieces: IntArray, rows: IntArray, skipped: list[Skip
             twin = seen.setdefault((name, piece, _digest(trips, i)), i)
             if twin != i:
                 keep[i] = False
-                skipped.append(Skipped(str(ids[i]), int(rows[i]), "it is a copy of an earlier trip"))
+                skipped.append(SkippedTrip(str(ids[i]), int(rows[i]), "it is a copy of an earlier trip"))
                 continue
             driver = None if trips.groups is None else trips.groups[i].item()
             known, met = last.get((name, driver), ("", {piece}))
@@ -244,7 +247,7 @@ def _distinct(trips: Trips, pieces: IntArray, rows: IntArray, skipped: list[Skip
     kept = {reason: count for reason, count in notes.items() if count}
     skips = tuple(sorted(skipped, key=lambda skip: skip.row))
     fixes = chosen.lat, chosen.lon, chosen.time_s, chosen.offsets
-    return Trips(*fixes, frozen(ids[keep]), chosen.groups, skips, kept, pieces[keep])
+    return Trips(*fixes, as_readonly(ids[keep]), chosen.groups, skips, kept, pieces[keep])
 
 
 def _only_pieces(name: IntArray, pieces: IntArray, groups: NDArray[Any] | None) -> bool:

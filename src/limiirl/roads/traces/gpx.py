@@ -13,14 +13,14 @@ from typing import IO, cast
 import numpy as np
 
 from limiirl.errors import InvalidFile
-from limiirl.roads.traces.assembly import Raw
-from limiirl.roads.traces.tables import float_or_nan, moment_s
-from limiirl.roads.traces.trips import Skipped
+from limiirl.roads.traces.assembly import RawTrips
+from limiirl.roads.traces.tables import float_or_nan, parse_time
+from limiirl.roads.traces.trips import SkippedTrip
 
 _DAMAGES = (ET.ParseError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
-def read_gpx(path: Path) -> Raw:
+def read_gpx(path: Path) -> RawTrips:
     """Read the track segments of a GPX file, version 1.0 or 1.1, gzipped or not.
 
     Segments without any time are counted in steps. Waypoints and planned routes are no trips. Of a file that is cut
@@ -31,7 +31,7 @@ def read_gpx(path: Path) -> Raw:
     time: list[float] = []
     counts: list[int] = []
     names: list[tuple[int, int]] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedTrip] = []
     try:
         with _open(path) as handle:
             for track, segment, points in _segments(handle, path):
@@ -43,16 +43,24 @@ def read_gpx(path: Path) -> Raw:
                 names.append((track, segment))
     except _DAMAGES as error:
         if not counts:
-            raise InvalidFile(f"{path} is no GPX file, or cut off ({error}). Copy or write it again.") from None
+            raise InvalidFile(
+                f"{path} is no GPX file, or cut off ({error}). Copy or write it again.",
+                parameter="path",
+                value=str(path),
+            ) from None
         reason = f"the file is cut off or damaged after {len(lat):,} points, which are kept ({error})"
-        skipped.append(Skipped(f"{path.name.partition('.')[0]}:rest", len(counts), reason, trip=False))
+        skipped.append(SkippedTrip(f"{path.name.partition('.')[0]}:rest", len(counts), reason, trip=False))
     if not counts:
-        raise InvalidFile(f"{path} holds no track: a trip is a <trkseg> within a <trk>; routes and waypoints are none.")
+        raise InvalidFile(
+            f"{path} holds no track: a trip is a <trkseg> within a <trk>; routes and waypoints are none.",
+            parameter="path",
+            value=str(path),
+        )
     stem = path.name.partition(".")[0]
     times, sizes = np.array(time, dtype=np.float64), np.array(counts, dtype=np.int64)
     timed = np.bincount(np.repeat(np.arange(sizes.size), sizes)[np.isfinite(times)], minlength=sizes.size) > 0
     notes: Counter[str] = Counter({"trips without times, counted in steps": int(np.sum(~timed & (sizes > 0)))})
-    return Raw(
+    return RawTrips(
         np.array(lat, dtype=np.float64),
         np.array(lon, dtype=np.float64),
         times,
@@ -87,12 +95,16 @@ def _segments(handle: IO[bytes], path: Path) -> Iterator[tuple[int, int, list[tu
                 if root is None:
                     root = tag
                     if tag != "gpx":
-                        raise InvalidFile(f"{path} is XML, but no GPX: its root is <{tag}>. Convert it to GPX first.")
+                        raise InvalidFile(
+                            f"{path} is XML, but no GPX: its root is <{tag}>. Convert it to GPX first.",
+                            parameter="path",
+                            value=str(path),
+                        )
                 if tag == "trk":
                     track, segment = track + 1, 0
             elif tag == "trkpt":
                 when = next((child.text for child in element if child.tag.rpartition("}")[2] == "time"), None)
-                points.append((float_or_nan(element.get("lat")), float_or_nan(element.get("lon")), moment_s(when)))
+                points.append((float_or_nan(element.get("lat")), float_or_nan(element.get("lon")), parse_time(when)))
                 element.clear()
             elif tag == "trkseg":
                 segment += 1

@@ -10,14 +10,14 @@ import numpy as np
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.roads.kernels.gps import read_polylines
-from limiirl.roads.traces.assembly import Raw, unit_s
-from limiirl.roads.traces.tables import GUESSES, Cells, as_text
-from limiirl.roads.traces.trips import Skipped
+from limiirl.roads.traces.assembly import RawTrips, to_seconds
+from limiirl.roads.traces.tables import COLUMN_NAMES, CellReader, as_text
+from limiirl.roads.traces.trips import SkippedTrip
 
 _INCOMPLETE = "the file marks it as incomplete (fixes are missing)"
 
 
-def read_polyline_rows(batches: Iterable[dict[str, Any]], cells: Cells) -> Raw:
+def read_polyline_rows(batches: Iterable[dict[str, Any]], cells: CellReader) -> RawTrips:
     """Read a table with a polyline a row, block by block."""
     lat, lon, counts, starts, ids, groups = [], [], [], [], [], []
     faults: dict[int, str] = {}
@@ -47,16 +47,16 @@ def read_polyline_rows(batches: Iterable[dict[str, Any]], cells: Cells) -> Raw:
     keep[list(faults)] = False
     fixes = np.repeat(keep, sizes) if faults else slice(None)
     notes = cells.notes
-    return Raw(
+    return RawTrips(
         np.concatenate([none, *lat])[fixes],
         np.concatenate([none, *lon])[fixes],
         None,
-        unit_s(np.concatenate(starts)[keep], notes) if starts else None,
+        to_seconds(np.concatenate(starts)[keep], notes) if starts else None,
         sizes[keep],
         np.flatnonzero(keep),
         names[keep],
         np.concatenate(groups)[keep] if groups else None,
-        [Skipped(str(names[i]), i, reason) for i, reason in sorted(faults.items())],
+        [SkippedTrip(str(names[i]), i, reason) for i, reason in sorted(faults.items())],
         notes,
     )
 
@@ -88,7 +88,7 @@ def read_points(column: Any) -> tuple[FloatArray, IntArray, dict[int, str]]:
     faults: dict[int, str] = {}
     more = []
     for i in odd.tolist():
-        found = _slowly(column[i].as_py())
+        found = _parse_json(column[i].as_py())
         if isinstance(found, str):
             faults[i] = found
         elif len(found):
@@ -133,10 +133,10 @@ def _dump(points: Any) -> str:
 
 
 def _by_name(point: dict[str, Any], role: str) -> Any:
-    return next((value for key, value in point.items() if key.lower() in GUESSES[role]), None)
+    return next((value for key, value in point.items() if key.lower() in COLUMN_NAMES[role]), None)
 
 
-def _slowly(text: str) -> FloatArray | str:
+def _parse_json(text: str) -> FloatArray | str:
     """Return the points (k, 2) of a polyline in any JSON, NaN for a number that is not there; or what is wrong."""
     if not text.strip():
         return "it has no polyline"

@@ -13,11 +13,11 @@ import numpy as np
 
 from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips, MissingFile, SkippedTripsWarning
 from limiirl.roads.traces import tables
-from limiirl.roads.traces.assembly import Raw, assemble, merge
+from limiirl.roads.traces.assembly import RawTrips, assemble, merge
 from limiirl.roads.traces.gpx import read_gpx
 from limiirl.roads.traces.polylines import read_polyline_rows
-from limiirl.roads.traces.tables import Cells, CsvHead, csv_batches, csv_head, read_fix_rows
-from limiirl.roads.traces.trips import Skipped, Trips
+from limiirl.roads.traces.tables import CellReader, CsvHead, csv_batches, csv_head, read_fix_rows
+from limiirl.roads.traces.trips import SkippedTrip, Trips
 
 if TYPE_CHECKING:
     from limiirl.roads.network import RoadNetwork
@@ -71,16 +71,16 @@ def read_trips(
     ([41.15, 41.16], [100.0, 115.0], [12])
     """
     if not step_s > 0.0:
-        raise InvalidParameter(f"step_s must be positive seconds; got {step_s}.")
+        raise InvalidParameter(f"step_s must be positive seconds; got {step_s}.", parameter="step_s", value=step_s)
     raw = merge(_read_all(_files(path), columns))
     if swap:
         raw.lat, raw.lon = raw.lon, raw.lat
     trips = assemble(raw, float(step_s))
     _check_swapped(trips, path)
     if network is not None:
-        from limiirl.roads.traces.clean import refuse_swapped
+        from limiirl.roads.traces.cleaning import check_swapped
 
-        refuse_swapped(trips, network)
+        check_swapped(trips, network)
     _warn(trips, path)
     return trips
 
@@ -89,18 +89,22 @@ def _files(path: Any) -> list[Path]:
     if not isinstance(path, str | PathLike):
         found = [file for part in path for file in _files(part)]
         if not found:
-            raise InvalidParameter("read_trips needs at least one path; the list is empty.")
+            raise InvalidParameter("read_trips needs at least one path; the list is empty.", parameter="path")
         return found
     place = Path(path)
     if not place.is_dir():
         return [place]
     found = sorted(file for file in place.iterdir() if file.name.lower().endswith(_SUFFIXES))
     if not found:
-        raise InvalidFile(f"{place} holds no trips: no file in it ends with {', '.join(_SUFFIXES)}.")
+        raise InvalidFile(
+            f"{place} holds no trips: no file in it ends with {', '.join(_SUFFIXES)}.",
+            parameter="path",
+            value=str(place),
+        )
     return found
 
 
-def _read_all(files: Sequence[Path], columns: Mapping[str, str | None] | None) -> list[Raw]:
+def _read_all(files: Sequence[Path], columns: Mapping[str, str | None] | None) -> list[RawTrips]:
     """Read files; of several, one that is damaged or missing is skipped with its reason."""
     if len(files) == 1:
         return [_read(files[0], columns)]
@@ -112,48 +116,57 @@ def _read_all(files: Sequence[Path], columns: Mapping[str, str | None] | None) -
             failures.append((file, error))
     if not raws:
         raise failures[0][1]
-    raws[0].skipped += [Skipped(file.name, -1, str(error), trip=False) for file, error in failures]
+    raws[0].skipped += [SkippedTrip(file.name, -1, str(error), trip=False) for file, error in failures]
     return raws
 
 
-def _read(path: Path, columns: Mapping[str, str | None] | None) -> Raw:
+def _read(path: Path, columns: Mapping[str, str | None] | None) -> RawTrips:
     """Read one file, whose content decides how."""
     try:
         with path.open("rb") as handle:
             head = handle.read(512)
     except FileNotFoundError:
-        raise MissingFile(f"There is no file {path}. Give a file of trips, or a folder of them.") from None
+        raise MissingFile(
+            f"There is no file {path}. Give a file of trips, or a folder of them.", parameter="path", value=str(path)
+        ) from None
     if head[:4] == b"PAR1":
         chosen = tables.choose_columns(tables.parquet_names(path), columns, path)
-        return _from_batches(tables.parquet_batches(path, chosen), chosen, Cells(path, chosen))
+        return _from_batches(tables.parquet_batches(path, chosen), chosen, CellReader(path, chosen))
     if path.name.lower().endswith((".gpx", ".gpx.gz")) or head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
         return read_gpx(path)
     if path.suffix.lower() == ".parquet":
-        raise InvalidFile(f"{path} is no parquet file, or cut off: it does not begin as one does. Copy it again.")
+        raise InvalidFile(
+            f"{path} is no parquet file, or cut off: it does not begin as one does. Copy it again.",
+            parameter="path",
+            value=str(path),
+        )
     if not head:
-        raise InvalidFile(f"{path} is empty. Was it written to the end?")
+        raise InvalidFile(f"{path} is empty. Was it written to the end?", parameter="path", value=str(path))
     names = csv_head(path)
     chosen = tables.choose_columns(names.names, columns, path)
     broken: list[tuple[int, str]] = []
-    cells = Cells(path, chosen)
+    cells = CellReader(path, chosen)
     raw = _from_batches(csv_batches(path, names, chosen, broken, cells.notes), chosen, cells)
     if broken:
         _count_broken(raw, broken, names, path, trips="polyline" in chosen)
     return raw
 
 
-def _from_batches(batches: Iterator[dict[str, Any]], chosen: Mapping[str, str], cells: Cells) -> Raw:
+def _from_batches(batches: Iterator[dict[str, Any]], chosen: Mapping[str, str], cells: CellReader) -> RawTrips:
     return read_polyline_rows(batches, cells) if "polyline" in chosen else read_fix_rows(batches, cells)
 
 
-def _count_broken(raw: Raw, broken: list[tuple[int, str]], head: CsvHead, path: Path, *, trips: bool) -> None:
+def _count_broken(raw: RawTrips, broken: list[tuple[int, str]], head: CsvHead, path: Path, *, trips: bool) -> None:
     """Put rows of too few or too many cells on the account; where there are no others, say what may be wrong."""
     if not (raw.counts.size or raw.skipped):
         row, text = broken[0]
         raise InvalidFile(
             f"{path}: none of its {len(broken):,} rows has as many cells as the first row, {len(head.names)}; row "
             f"{row} below that is {text[:60]!r}. Are cells separated by something else than {head.separator!r}, or "
-            "are there decimal commas between commas? Write points, or semicolons between cells."
+            "are there decimal commas between commas? Write points, or semicolons between cells.",
+            parameter="path",
+            value=str(path),
+            index=row,
         )
     known = np.sort([row for row, _ in broken if row >= 0])
     if known.size:
@@ -162,7 +175,7 @@ def _count_broken(raw: Raw, broken: list[tuple[int, str]], head: CsvHead, path: 
         raw.rows += np.searchsorted(before, raw.rows, side="right")
         shifts = np.searchsorted(before, [skip.row for skip in raw.skipped], side="right").tolist()
         raw.skipped = [replace(skip, row=skip.row + k) for skip, k in zip(raw.skipped, shifts, strict=True)]
-    raw.skipped += [Skipped(text.partition(head.separator)[0][:60], row, _BROKEN, trips) for row, text in broken]
+    raw.skipped += [SkippedTrip(text.partition(head.separator)[0][:60], row, _BROKEN, trips) for row, text in broken]
 
 
 def _check_swapped(trips: Trips, path: Any) -> None:
@@ -171,7 +184,9 @@ def _check_swapped(trips: Trips, path: Any) -> None:
     if len(trips) == 0 and swapped:
         raise InvalidTrips(
             f"{path}: latitude and longitude are swapped: latitudes beyond 90 degrees in "
-            f"{swapped:,} of {len(trips.skipped):,} trips. Read it with swap=True."
+            f"{swapped:,} of {len(trips.skipped):,} trips. Read it with swap=True.",
+            parameter="path",
+            value=str(path),
         )
 
 

@@ -24,15 +24,15 @@ from numpy.typing import NDArray
 from limiirl._io import atomic_write
 from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import InvalidFile, InvalidParameter
-from limiirl.roads.traces.assembly import Raw, as_names, unit_s
-from limiirl.roads.traces.trips import Skipped
+from limiirl.roads.traces.assembly import RawTrips, as_names, to_seconds
+from limiirl.roads.traces.trips import SkippedTrip
 
 if TYPE_CHECKING:
     from limiirl.roads.traces.trips import Trips
 
 
 # Names of columns that are understood without being told, in lower case, the likelier first.
-GUESSES: Mapping[str, tuple[str, ...]] = {
+COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "polyline": ("polyline",),
     "lat": ("lat", "latitude", "y"),
     "lon": ("lon", "lng", "long", "longitude", "x"),
@@ -59,11 +59,19 @@ def choose_columns(names: list[str], columns: Mapping[str, str | None] | None, p
     """
     told = dict(columns or {})
     for role, name in told.items():
-        if role not in GUESSES:
-            raise InvalidParameter(f"columns has no role {role!r}; the roles are {', '.join(GUESSES)}.")
+        if role not in COLUMN_NAMES:
+            raise InvalidParameter(
+                f"columns has no role {role!r}; the roles are {', '.join(COLUMN_NAMES)}.",
+                parameter="columns",
+                value=role,
+            )
         if name is not None and name not in names:
-            raise InvalidParameter(f"{path} has no column {name!r} for {role!r}; it has {', '.join(names)}.")
-    chosen = _guessed(names) | told
+            raise InvalidParameter(
+                f"{path} has no column {name!r} for {role!r}; it has {', '.join(names)}.",
+                parameter="columns",
+                value=name,
+            )
+    chosen = _guess_columns(names) | told
     if {"lat", "lon"} <= told.keys() and "polyline" not in told:
         chosen["polyline"] = None
     if chosen.get("polyline") is not None:
@@ -71,21 +79,25 @@ def choose_columns(names: list[str], columns: Mapping[str, str | None] | None, p
     elif chosen.get("lat") is None or chosen.get("lon") is None:
         raise InvalidFile(
             f"{path} has neither a column of polylines nor columns of latitudes and longitudes by a name that is known "
-            f"({', '.join(GUESSES['polyline'] + GUESSES['lat'] + GUESSES['lon'])}); its columns are "
+            f"({', '.join(COLUMN_NAMES['polyline'] + COLUMN_NAMES['lat'] + COLUMN_NAMES['lon'])}); its columns are "
             f"{', '.join(names)[:300]}. Is its first row one of names? Say which they are: columns={{'polyline': ...}} "
-            "or columns={'lat': ..., 'lon': ...}."
+            "or columns={'lat': ..., 'lon': ...}.",
+            parameter="path",
+            value=str(path),
         )
     elif chosen.get("trip") is None and "trip" not in told:
         doubtful = next((name for name in names if name.strip().lower() in _OF_WHAT), None)
         if doubtful is not None:
             raise InvalidFile(
                 f"{path}: column {doubtful!r} could name trips or single fixes; its columns are "
-                f"{', '.join(names)[:300]}. Say which: columns={{'trip': {doubtful!r}}} or columns={{'trip': None}}."
+                f"{', '.join(names)[:300]}. Say which: columns={{'trip': {doubtful!r}}} or columns={{'trip': None}}.",
+                parameter="columns",
+                value=doubtful,
             )
-    return {role: name for role in GUESSES if (name := chosen.get(role)) is not None}
+    return {role: name for role in COLUMN_NAMES if (name := chosen.get(role)) is not None}
 
 
-def _guessed(names: list[str]) -> dict[str, str | None]:
+def _guess_columns(names: list[str]) -> dict[str, str | None]:
     """Return the column of each role by its name, None where none has one that is known."""
     lower: dict[str, str] = {}
     for name in names:
@@ -94,7 +106,7 @@ def _guessed(names: list[str]) -> dict[str, str | None]:
     def first(words: tuple[str, ...]) -> str | None:
         return next((lower[word] for word in words if word in lower), None)
 
-    found = {role: first(words) for role, words in GUESSES.items()}
+    found = {role: first(words) for role, words in COLUMN_NAMES.items()}
     if found["lat"] is None or found["lon"] is None or found["polyline"] is not None:
         found |= {role: found[role] or first(words) for role, words in _IF_NO_FIXES.items()}
     return found
@@ -109,7 +121,7 @@ def parquet_names(path: Path) -> list[str]:
         with path.open("rb") as handle, pq.ParquetFile(handle) as file:
             return list(file.schema_arrow.names)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise unreadable(path, error) from None
+        raise read_error(path, error) from None
 
 
 def parquet_batches(path: Path, chosen: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -122,11 +134,11 @@ def parquet_batches(path: Path, chosen: Mapping[str, str]) -> Iterator[dict[str,
             for batch in file.iter_batches(batch_size=1 << 15, columns=list(dict.fromkeys(chosen.values()))):
                 yield {role: batch.column(name) for role, name in chosen.items()}
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise unreadable(path, error) from None
+        raise read_error(path, error) from None
 
 
 def write_parquet(trips: Trips, path: Any) -> None:
-    """Write trips to `path`, one row a fix; see `Trips.to_parquet`."""
+    """Write trips to `path`, one row per fix; see `Trips.to_parquet`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -139,13 +151,15 @@ def write_parquet(trips: Trips, path: Any) -> None:
         pq.write_table(pa.table(columns), scratch, compression="zstd", write_page_checksum=True)
 
 
-def unreadable(path: Path, error: Exception) -> Exception:
+def read_error(path: Path, error: Exception) -> Exception:
     """Return the error to raise for a file that could not be read to its end."""
     # A missing file or a lack of permission has a number, and speaks for itself.
     if isinstance(error, OSError) and error.errno is not None:
         return error
     reason = str(error).partition("\n")[0].rstrip(".")[:200]
-    return InvalidFile(f"{path} is damaged or cut off ({reason}). Copy or write it again.")
+    return InvalidFile(
+        f"{path} is damaged or truncated ({reason}). Copy or write it again.", parameter="path", value=str(path)
+    )
 
 
 def _as_arrow(values: NDArray[Any]) -> Any:
@@ -202,24 +216,32 @@ def csv_head(path: Path) -> CsvHead:
                     break
                 head += block
     except (pa.ArrowException, OSError) as error:
-        raise unreadable(path, error) from None
+        raise read_error(path, error) from None
     wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
     if not wide and b"\0" in head:
         raise InvalidFile(
             f"{path} is no text: it has zero bytes, as a program's own format or unmarked UTF-16 has. Give CSV in "
-            "UTF-8, parquet or GPX."
+            "UTF-8, parquet or GPX.",
+            parameter="path",
+            value=str(path),
         )
     if wide:
         line = re.split(r"[\r\n]", head[: len(head) // 2 * 2].decode("utf-16", errors="replace"), maxsplit=1)[0]
     else:
-        line = _decoded(re.split(rb"[\r\n]", bytes(head), maxsplit=1)[0])
+        line = _decode(re.split(rb"[\r\n]", bytes(head), maxsplit=1)[0])
     line = line.strip()
     if not line:
-        raise InvalidFile(f"{path} is empty, or its first row is. Was it written to the end?")
+        raise InvalidFile(
+            f"{path} is empty, or its first row is. Was it written to the end?", parameter="path", value=str(path)
+        )
     try:
         rows = [next(csv.reader([line], delimiter=separator)) for separator in _SEPARATORS]
     except csv.Error as error:
-        raise InvalidFile(f"{path} begins with no row of names ({error}). Give CSV in UTF-8, parquet or GPX.") from None
+        raise InvalidFile(
+            f"{path} begins with no row of names ({error}). Give CSV in UTF-8, parquet or GPX.",
+            parameter="path",
+            value=str(path),
+        ) from None
     names = max(rows, key=len)
     return CsvHead(names, _SEPARATORS[rows.index(names)], "utf-16" if wide else "latin1")
 
@@ -245,7 +267,7 @@ def csv_batches(
         # Not `splitlines`: for it half a letter of UTF-8, read as Latin-1, may end a line.
         first, *rest = _LINE_END.split(row.text)
         # Numbered from 1 with the header.
-        broken.append((-1 if row.number is None else row.number - 2, _shown(first, head)))
+        broken.append((-1 if row.number is None else row.number - 2, _show_line(first, head)))
         swallowed.extend(line for line in rest if line)
         return "skip"
 
@@ -275,9 +297,9 @@ def csv_batches(
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if any(words in str(error) for words in _NO_ROWS):
             return
-        raise unreadable(path, error) from None
+        raise read_error(path, error) from None
     if swallowed:
-        yield as_read(_one_by_one(swallowed, head, chosen, broken))
+        yield as_read(_read_lines(swallowed, head, chosen, broken))
 
 
 def _as_utf8(column: Any, role: str, notes: Counter[str]) -> Any:
@@ -289,14 +311,14 @@ def _as_utf8(column: Any, role: str, notes: Counter[str]) -> Any:
         return column
     cells = []
     for text in column.to_pylist():
-        mended = _decoded(text.encode("latin-1"))
+        mended = _decode(text.encode("latin-1"))
         # Kept as it is, so that two names stay two.
         notes["cells that are no UTF-8, read as Latin-1"] += mended == text and not text.isascii()
         cells.append(mended)
     return pa.array(cells, pa.large_string())
 
 
-def _decoded(text: bytes) -> str:
+def _decode(text: bytes) -> str:
     """Return text that is UTF-8, or else Latin-1."""
     try:
         return text.decode("utf-8-sig")
@@ -304,12 +326,12 @@ def _decoded(text: bytes) -> str:
         return text.decode("latin-1")
 
 
-def _shown(line: str, head: CsvHead) -> str:
+def _show_line(line: str, head: CsvHead) -> str:
     """Return a line as it stands in the file."""
-    return _decoded(line.encode("latin-1")) if head.encoding == "latin1" else line
+    return _decode(line.encode("latin-1")) if head.encoding == "latin1" else line
 
 
-def _one_by_one(
+def _read_lines(
     lines: list[str], head: CsvHead, chosen: Mapping[str, str], broken: list[tuple[int, str]]
 ) -> dict[str, Any]:
     """Return lines of a CSV file as {role: text}; those that are broken themselves go to `broken`."""
@@ -324,7 +346,7 @@ def _one_by_one(
         if len(cells) == len(head.names):
             rows.append(cells)
         else:
-            broken.append((-1, _shown(line, head)))
+            broken.append((-1, _show_line(line, head)))
     return {
         role: pa.array([row[head.names.index(name)] for row in rows], pa.large_string())
         for role, name in chosen.items()
@@ -354,13 +376,13 @@ _WORDS = {
 }
 
 
-class Cells:
+class CellReader:
     """Reads numbers and times, block after block, and remembers the first cell of each role that is neither.
 
     Examples
     --------
     >>> import pyarrow as pa
-    >>> cells = Cells(Path("a.csv"), {"lat": "Breite"})
+    >>> cells = CellReader(Path("a.csv"), {"lat": "Breite"})
     >>> cells.numbers("lat", pa.array(["41,15", "north"]), row=0).tolist(), dict(cells.notes)
     ([41.15, nan], {'numbers with a decimal comma, read as a point': 1})
     >>> cells.check()  # one of them can be read
@@ -387,7 +409,10 @@ class Cells:
                 word, remedy = _WORDS[role]
                 raise InvalidFile(
                     f"{self.path}, row {row} (the first below the head is row 0): {text[:40]!r} in column "
-                    f"{self._chosen[role]!r} is no {word} that can be read, nor is any other cell of it. {remedy}"
+                    f"{self._chosen[role]!r} is no {word} that can be read, nor is any other cell of it. {remedy}",
+                    parameter="path",
+                    value=str(self.path),
+                    index=row,
                 )
 
     def _seen(self, role: str, column: Any, row: int, values: FloatArray) -> FloatArray:
@@ -455,7 +480,7 @@ def as_times(column: Any, notes: Counter[str] | None = None) -> FloatArray:
             continue
     cells = column.to_pylist()
     _count_commas(cells, notes)
-    return np.array([moment_s(text) for text in cells])
+    return np.array([parse_time(text) for text in cells])
 
 
 def float_or_nan(text: Any) -> float:
@@ -473,7 +498,7 @@ def float_or_nan(text: Any) -> float:
         return float(text.replace(",", ".")) if comma else float("nan")
 
 
-def moment_s(text: str | None) -> float:
+def parse_time(text: str | None) -> float:
     """Return a date or a number as seconds, NaN where it is neither."""
     number = float_or_nan(text)
     if number == number:  # a number of 8 or of 13 digits would pass for a date
@@ -490,7 +515,7 @@ def _count_commas(cells: list[Any], notes: Counter[str] | None) -> None:
         notes[DECIMAL_COMMAS] += sum(isinstance(text, str) and _COMMA.fullmatch(text) is not None for text in cells)
 
 
-def read_fix_rows(batches: Iterable[dict[str, Any]], cells: Cells) -> Raw:
+def read_fix_rows(batches: Iterable[dict[str, Any]], cells: CellReader) -> RawTrips:
     """Read a table with a fix a row, in whatever order: trips of several drivers may alternate.
 
     A trip is what has one id and one driver, so that ids may begin anew with every driver. Without ids, a driver makes
@@ -507,7 +532,7 @@ def read_fix_rows(batches: Iterable[dict[str, Any]], cells: Cells) -> Raw:
         row += lat[-1].size
         for role, columns in words.items():
             if role in batch:
-                columns.append(_encoded(batch[role]))
+                columns.append(_encode(batch[role]))
     cells.check()
     none = np.empty(0)
     north, east = np.concatenate([none, *lat]), np.concatenate([none, *lon])
@@ -519,7 +544,7 @@ def read_fix_rows(batches: Iterable[dict[str, Any]], cells: Cells) -> Raw:
     if not used.all():
         lost = int(np.count_nonzero(~used))
         reason = f"{lost:,} row{'s' * (lost != 1)} of the table ha{'ve' if lost != 1 else 's'} no trip id"
-        skipped.append(Skipped("", int(np.argmin(used)), reason, trip=False))
+        skipped.append(SkippedTrip("", int(np.argmin(used)), reason, trip=False))
     order, starts = _gather(trip, (driver, piece), used)
     first = order[starts]
     notes = cells.notes
@@ -531,10 +556,10 @@ def read_fix_rows(batches: Iterable[dict[str, Any]], cells: Cells) -> Raw:
         ids = driver_names[driver[first]]
     else:
         ids = np.full(first.size, cells.path.name.partition(".")[0])
-    return Raw(
+    return RawTrips(
         north[order],
         east[order],
-        unit_s(np.concatenate(times)[order], notes) if times else None,
+        to_seconds(np.concatenate(times)[order], notes) if times else None,
         None,
         np.diff(np.append(starts, order.size)),
         first,
@@ -546,7 +571,7 @@ def read_fix_rows(batches: Iterable[dict[str, Any]], cells: Cells) -> Raw:
     )
 
 
-def _encoded(column: Any) -> Any:
+def _encode(column: Any) -> Any:
     """Return a column as numbers into its distinct values: a name repeats over all fixes of its trip."""
     import pyarrow as pa
 

@@ -15,67 +15,86 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl.demos import frozen, same
+from limiirl.demos import as_readonly, same_arrays
 from limiirl.errors import InvalidParameter, InvalidTrips
 
 
-def numbers(values: object, name: str) -> FloatArray:
+def as_numbers(values: object, name: str) -> FloatArray:
     """Return numbers in one dimension as float64, or say what they are instead."""
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iuf"):
-        raise InvalidTrips(f"{name} must be numbers in one dimension; it has {array.dtype}, shape {array.shape}.")
+        raise InvalidTrips(
+            f"{name} must be numbers in one dimension; it has {array.dtype}, shape {array.shape}.", parameter=name
+        )
     return array.astype(np.float64, copy=False)
 
 
-def offsets(values: object, n: int) -> IntArray:
+def check_offsets(values: object, n: int) -> IntArray:
     """Check that `values` cuts n fixes into trips of at least one fix each.
 
     Examples
     --------
-    >>> offsets([0, 2, 2, 5], 5)
+    >>> check_offsets([0, 2, 2, 5], 5)
     Traceback (most recent call last):
     limiirl.errors.InvalidTrips: trip 1 has no fixes; offsets[1] is 2 and offsets[2] is 2. Leave it out.
     """
     array = np.asarray(values)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
-        raise InvalidTrips(f"offsets must be N + 1 whole numbers; they have {array.dtype}, shape {array.shape}.")
+        raise InvalidTrips(
+            f"offsets must be N + 1 whole numbers; they have {array.dtype}, shape {array.shape}.", parameter="offsets"
+        )
     array = array.astype(np.int64, copy=False)
     if array[0] != 0 or array[-1] != n:
-        raise InvalidTrips(f"offsets must begin with 0 and end with {n} fixes; they are {array[0]} to {array[-1]}.")
+        raise InvalidTrips(
+            f"offsets must begin with 0 and end with {n} fixes; they are {array[0]} to {array[-1]}.",
+            parameter="offsets",
+            value=(int(array[0]), int(array[-1])),
+        )
     short = np.diff(array) <= 0
     if short.any():
         i = int(np.argmax(short))
         raise InvalidTrips(
-            f"trip {i} has no fixes; offsets[{i}] is {array[i]} and offsets[{i + 1}] is {array[i + 1]}. Leave it out."
+            f"trip {i} has no fixes; offsets[{i}] is {array[i]} and offsets[{i + 1}] is {array[i + 1]}. Leave it out.",
+            parameter="offsets",
+            value=int(array[i + 1]),
+            index=i,
         )
     return array
 
 
-def names(values: object, what: str, n: int) -> NDArray[Any]:
+def check_names(values: object, what: str, n: int) -> NDArray[Any]:
     """Check one name a trip: integers or strings."""
     array = np.asarray(values)
     if array.shape != (n,):
-        raise InvalidTrips(f"{what} must have one entry a trip; got shape {array.shape} for {n} trips.")
+        raise InvalidTrips(
+            f"{what} must have one entry per trip; got shape {array.shape} for {n} trips.",
+            parameter=what,
+            value=array.shape,
+        )
     if array.size == 0:
         return array.astype(np.int64) if array.dtype.kind not in "U" else array
     if array.dtype.kind not in "iuU":
-        raise InvalidTrips(f"{what} must be integers or strings; they have {array.dtype}. Convert them first.")
+        raise InvalidTrips(
+            f"{what} must be integers or strings; they have {array.dtype}. Convert them first.",
+            parameter=what,
+            value=str(array.dtype),
+        )
     if array.dtype.kind == "U" or array.max() > np.iinfo(np.int64).max:
         return array.astype(np.str_, copy=False)
     return array.astype(np.int64, copy=False)
 
 
-def pieces(values: object, ids: NDArray[Any], groups: NDArray[Any] | None) -> IntArray:
+def check_pieces(values: object, ids: NDArray[Any], groups: NDArray[Any] | None) -> IntArray:
     """Check one number a trip, or number trips of one id and one driver as they come; also those that share a number.
 
     Examples
     --------
-    >>> pieces(None, np.array(["a", "b", "a"]), None), pieces([3, 0, 3], np.array(["a", "b", "a"]), None)
+    >>> check_pieces(None, np.array(["a", "b", "a"]), None), check_pieces([3, 0, 3], np.array(["a", "b", "a"]), None)
     (array([0, 0, 1]), array([0, 0, 1]))
-    >>> pieces([4, 0, 3], np.array(["a", "b", "a"]), None)
+    >>> check_pieces([4, 0, 3], np.array(["a", "b", "a"]), None)
     array([4, 0, 3])
     """
-    trip = numbered(ids, groups)
+    trip = index_trips(ids, groups)
     order = np.argsort(trip, kind="stable")
     counts = np.bincount(trip)
     number = np.empty(trip.size, dtype=np.int64)
@@ -85,8 +104,9 @@ def pieces(values: object, ids: NDArray[Any], groups: NDArray[Any] | None) -> In
     array = np.asarray(values)
     if array.shape != trip.shape or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
         raise InvalidTrips(
-            f"pieces must be one whole number from 0 a trip; they have {array.dtype}, shape {array.shape} for "
-            f"{trip.size} trips. Leave them out to have them numbered."
+            f"pieces must be one whole number from 0 per trip; they have {array.dtype}, shape {array.shape} for "
+            f"{trip.size} trips. Leave them out to have them numbered.",
+            parameter="pieces",
         )
     array = array.astype(np.int64)
     order = np.lexsort((array, trip))
@@ -94,12 +114,12 @@ def pieces(values: object, ids: NDArray[Any], groups: NDArray[Any] | None) -> In
     return np.where(np.isin(trip, trip[order][1:][same]), number, array)
 
 
-def numbered(ids: NDArray[Any], groups: NDArray[Any] | None) -> IntArray:
+def index_trips(ids: NDArray[Any], groups: NDArray[Any] | None) -> IntArray:
     """Return a number (N,) from 0 for each id and driver.
 
     Examples
     --------
-    >>> numbered(np.array(["a", "b", "a"]), np.array([1, 1, 2]))
+    >>> index_trips(np.array(["a", "b", "a"]), np.array([1, 1, 2]))
     array([0, 2, 1])
     """
     _, trip = np.unique(ids, return_inverse=True)
@@ -109,12 +129,14 @@ def numbered(ids: NDArray[Any], groups: NDArray[Any] | None) -> IntArray:
     return trip.astype(np.int64)
 
 
-def fixes(arrays: dict[str, Any]) -> None:
+def check_fixes(arrays: dict[str, Any]) -> None:
     """Check that fixes are as many as they should be, lie on the globe, and that time never falls within a trip."""
     lat, lon, time_s = arrays["lat"], arrays["lon"], arrays["time_s"]
     if not lat.size == lon.size == time_s.size:
         raise InvalidTrips(
-            f"lat, lon and time_s must have one entry a fix; they have {lat.size}, {lon.size} and {time_s.size}."
+            f"lat, lon and time_s must have one entry per fix; they have {lat.size}, {lon.size} and {time_s.size}.",
+            parameter="time_s",
+            value=(lat.size, lon.size, time_s.size),
         )
     for name, most in (("lat", 90.0), ("lon", 180.0), ("time_s", np.inf)):
         values = arrays[name]
@@ -124,24 +146,30 @@ def fixes(arrays: dict[str, Any]) -> None:
             rule = "finite" if name == "time_s" else f"degrees within {most:g} of 0"
             hint = " Are latitude and longitude swapped?" if name == "lat" and abs(lon[i]) <= 90.0 else ""
             raise InvalidTrips(
-                f"{place(arrays, i)}: {name} is {values[i]}; it must be {rule}.{hint} Leave the fix out."
+                f"{format_fix(arrays, i)}: {name} is {values[i]}; it must be {rule}.{hint} Leave the fix out.",
+                parameter=name,
+                value=float(values[i]),
+                index=i,
             )
     falls = np.flatnonzero(np.diff(time_s) < 0.0) + 1
     falls = falls[~np.isin(falls, arrays["offsets"])]
     if falls.size:
         i = int(falls[0])
         raise InvalidTrips(
-            f"{place(arrays, i)}: time_s falls from {time_s[i - 1]:.3f} to {time_s[i]:.3f}. "
-            "Sort the fixes of a trip by time."
+            f"{format_fix(arrays, i)}: time_s falls from {time_s[i - 1]:.3f} to {time_s[i]:.3f}. "
+            "Sort the fixes of a trip by time.",
+            parameter="time_s",
+            value=float(time_s[i]),
+            index=i,
         )
 
 
-def place(arrays: dict[str, Any], fix: int) -> str:
+def format_fix(arrays: dict[str, Any], fix: int) -> str:
     """Name a fix for an error message.
 
     Examples
     --------
-    >>> place({"offsets": np.array([0, 2, 5]), "ids": np.array(["a", "b"])}, 3)
+    >>> format_fix({"offsets": np.array([0, 2, 5]), "ids": np.array(["a", "b"])}, 3)
     "trip 1 (id 'b'), fix 1"
     """
     trip = int(np.searchsorted(arrays["offsets"], fix, side="right")) - 1
@@ -149,18 +177,23 @@ def place(arrays: dict[str, Any], fix: int) -> str:
     return f"trip {trip}{'' if name == trip else f' (id {name!r})'}, fix {fix - int(arrays['offsets'][trip])}"
 
 
-def alike(lat: Sequence[FloatArray], lon: Sequence[FloatArray], time_s: Sequence[FloatArray]) -> None:
+def check_shapes(lat: Sequence[FloatArray], lon: Sequence[FloatArray], time_s: Sequence[FloatArray]) -> None:
     """Check that lists of lists have the same shape."""
     if not len(lat) == len(lon) == len(time_s):
         raise InvalidTrips(
-            f"lat, lon and time_s must have one list a trip; they have {len(lat)}, {len(lon)} and {len(time_s)}."
+            f"lat, lon and time_s must have one list per trip; they have {len(lat)}, {len(lon)} and {len(time_s)}.",
+            parameter="lat",
+            value=(len(lat), len(lon), len(time_s)),
         )
     for i, parts in enumerate(zip(lat, lon, time_s, strict=True)):
         sizes = [part.size for part in parts]
         if len(set(sizes)) > 1 or any(part.ndim != 1 for part in parts):
             raise InvalidTrips(
                 f"trip {i} has {sizes[0]} latitudes, {sizes[1]} longitudes and {sizes[2]} times; "
-                "one of each makes a fix."
+                "one of each makes a fix.",
+                parameter="lat",
+                value=tuple(sizes),
+                index=i,
             )
 
 
@@ -177,11 +210,17 @@ def as_index_array(index: Any, n: int) -> IntArray:
     array = np.asarray(index)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iub"):
         raise InvalidParameter(
-            f"Trips are selected by a slice, a mask or integers in one dimension; got {array.dtype}, {array.shape}."
+            f"Trips are selected by a slice, a mask or integers in one dimension; got {array.dtype}, {array.shape}.",
+            parameter="index",
+            value=str(array.dtype),
         )
     if array.dtype.kind == "b":
         if array.size != n:
-            raise InvalidParameter(f"A mask must have one entry a trip, {n}; this one has {array.size}.")
+            raise InvalidParameter(
+                f"A mask must have one entry per trip, {n}; this one has {array.size}.",
+                parameter="index",
+                value=array.size,
+            )
         return np.flatnonzero(array)
     outside = (array >= n) | (array < -n)
     if outside.any():
@@ -189,7 +228,7 @@ def as_index_array(index: Any, n: int) -> IntArray:
     return array.astype(np.int64) % max(n, 1)
 
 
-def joined_names(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def join_names(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Join ids or groups of several sets; where one set has text and another numbers, all become text."""
     kinds = {part.dtype.kind for part in parts if part.size}
     if len(kinds) > 1:
@@ -197,18 +236,20 @@ def joined_names(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate([part for part in parts if part.size] or [np.empty(0, dtype=np.int64)])
 
 
-def joined_groups(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+def join_groups(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
     """Join the drivers of several sets; all must have them, or none."""
     known = [part for part in parts if part is not None]
     if known and len(known) < len(parts):
         absent = next(i for i, part in enumerate(parts) if part is None)
         raise InvalidTrips(
-            f"part {absent} does not say who drove (groups), while others do. Give groups to all or none."
+            f"part {absent} does not say who drove (groups), while others do. Give groups to all or none.",
+            parameter="parts",
+            index=absent,
         )
-    return joined_names(known) if known else None
+    return join_names(known) if known else None
 
 
-def summary(trips: Trips) -> str:
+def describe_trips(trips: Trips) -> str:
     """Describe trips in a few lines."""
     lines = [f"Trips: {_count(len(trips), 'trip')}, {_count(trips.n_fixes, 'fix', 'fixes')}"]
     if len(trips):
@@ -239,7 +280,7 @@ Subset = slice | Sequence[int] | Sequence[bool] | NDArray[np.integer] | NDArray[
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedTrip:
     """A trip that could not be read, or a part of one.
 
     Attributes
@@ -255,8 +296,8 @@ class Skipped:
 
     Examples
     --------
-    >>> Skipped("7", 3, "it has no fixes")
-    Skipped(id='7', row=3, reason='it has no fixes')
+    >>> SkippedTrip("7", 3, "it has no fixes")
+    SkippedTrip(id='7', row=3, reason='it has no fixes')
     """
 
     id: str
@@ -284,7 +325,7 @@ class Trips:
         Names of the trips, integers or strings.
     groups : (N,) or None
         Who drove, integers or strings.
-    skipped : tuple of Skipped
+    skipped : tuple of SkippedTrip
         What the file held besides, and why it is not here.
     notes : dict
         What was mended on the way in: counts by reason.
@@ -311,21 +352,21 @@ class Trips:
     offsets: IntArray
     ids: NDArray[Any]
     groups: NDArray[Any] | None = None
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedTrip, ...] = ()
     notes: Mapping[str, int] = field(default_factory=dict)
     pieces: IntArray = None  # type: ignore[assignment] # always an array once it is made
 
     def __post_init__(self) -> None:
         """Check every rule once and take private, read-only copies."""
-        arrays: dict[str, Any] = {name: numbers(getattr(self, name), name) for name in ("lat", "lon", "time_s")}
-        arrays["offsets"] = offsets(self.offsets, arrays["lat"].size)
+        arrays: dict[str, Any] = {name: as_numbers(getattr(self, name), name) for name in ("lat", "lon", "time_s")}
+        arrays["offsets"] = check_offsets(self.offsets, arrays["lat"].size)
         n = arrays["offsets"].size - 1
-        arrays["ids"] = names(self.ids, "ids", n)
-        arrays["groups"] = None if self.groups is None else names(self.groups, "groups", n)
-        arrays["pieces"] = pieces(self.pieces, arrays["ids"], arrays["groups"])
-        fixes(arrays)
+        arrays["ids"] = check_names(self.ids, "ids", n)
+        arrays["groups"] = None if self.groups is None else check_names(self.groups, "groups", n)
+        arrays["pieces"] = check_pieces(self.pieces, arrays["ids"], arrays["groups"])
+        check_fixes(arrays)
         for name, array in arrays.items():
-            object.__setattr__(self, name, None if array is None else frozen(array))
+            object.__setattr__(self, name, None if array is None else as_readonly(array))
         object.__setattr__(self, "skipped", tuple(self.skipped))
         object.__setattr__(self, "notes", {str(reason): int(count) for reason, count in self.notes.items()})
 
@@ -365,7 +406,7 @@ class Trips:
             times = [step_s * np.arange(one.size, dtype=np.float64) for one in north]
         else:
             times = [np.asarray(one, dtype=np.float64) for one in time_s]
-        alike(north, east, times)
+        check_shapes(north, east, times)
         lengths = [one.size for one in north]
         none = np.empty(0)
         return cls(
@@ -388,7 +429,9 @@ class Trips:
         2
         """
         if not parts:
-            raise InvalidParameter("Trips.concat needs at least one set of trips; the list is empty.")
+            raise InvalidParameter(
+                "Trips.concat needs at least one set of trips; the list is empty.", parameter="parts"
+            )
         lengths = np.concatenate([part.lengths for part in parts])
         notes: Counter[str] = Counter()
         for part in parts:
@@ -401,8 +444,8 @@ class Trips:
             lon,
             time_s,
             np.concatenate([[0], np.cumsum(lengths)]),
-            joined_names([part.ids for part in parts]),
-            joined_groups([part.groups for part in parts]),
+            join_names([part.ids for part in parts]),
+            join_groups([part.groups for part in parts]),
             tuple(skip for part in parts for skip in part.skipped),
             notes,
             np.concatenate([part.pieces for part in parts]),
@@ -433,7 +476,7 @@ class Trips:
         >>> Trips.from_lists([line] * 3, [[-8.63, -8.62]] * 3, ids=["a", "b", "a"]).cut
         array([ True, False,  True])
         """
-        trip = numbered(self.ids, self.groups)
+        trip = index_trips(self.ids, self.groups)
         return np.asarray((np.bincount(trip)[trip] > 1) | (self.pieces > 0))
 
     def subset(self, index: Subset) -> Trips:
@@ -447,7 +490,7 @@ class Trips:
         return Trips(*fixes, offsets, self.ids[chosen], groups, pieces=self.pieces[chosen])
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Write one row a fix (trip, piece, time, lat, lon[, driver]), atomically; `read_trips` gives them back.
+        """Write one row per fix (trip, piece, time, lat, lon[, driver]), atomically; `read_trips` gives them back.
 
         What was cut stays cut: pieces of a trip come back as pieces. Trips of one id and several drivers come back
         under an id each, as they do from any file.
@@ -489,10 +532,10 @@ class Trips:
         if not isinstance(other, Trips):
             return NotImplemented
         data = [part.name for part in fields(self) if part.name not in ("skipped", "notes")]
-        return all(same(getattr(self, name), getattr(other, name)) for name in data)
+        return all(same_arrays(getattr(self, name), getattr(other, name)) for name in data)
 
     def __hash__(self) -> int:
         return hash((self.lat.tobytes(), self.offsets.tobytes()))
 
     def __repr__(self) -> str:
-        return summary(self)
+        return describe_trips(self)

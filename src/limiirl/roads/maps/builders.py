@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limiirl.errors import InvalidParameter
-from limiirl.roads.maps.assembly import Options, assemble
+from limiirl.roads.maps.assembly import BuildOptions, assemble
 from limiirl.roads.maps.networkx import read_networkx
 from limiirl.roads.maps.osm import read_osm
 from limiirl.roads.maps.tables import Source, find_files, read_ways
@@ -74,7 +74,7 @@ def build(
     >>> build(path, u_turns="dead_ends").n_turns
     2
     """
-    options = Options(service, public, u_turns, restrictions, component, centre)
+    options = BuildOptions(service, public, u_turns, restrictions, component, centre)
     if not isinstance(source, str | PathLike):
         return assemble(read_networkx(source), options)
     path = Path(source)
@@ -83,7 +83,9 @@ def build(
         nodes = found if nodes is None else nodes
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         if nodes is None:
-            raise InvalidParameter(f"{path.name} has ways only: pass nodes=, a CSV file of id, lat and lon, as well.")
+            raise InvalidParameter(
+                f"{path.name} has ways only: pass nodes=, a CSV file of id, lat and lon, as well.", parameter="nodes"
+            )
         return assemble(read_ways(path, nodes), options)
     return assemble(read_osm(path), options)
 
@@ -100,7 +102,7 @@ def from_osm(path: Source, **options: Any) -> RoadNetwork:
     >>> from_osm(path).class_names
     ('tertiary',)
     """
-    return assemble(read_osm(path), Options(**options))
+    return assemble(read_osm(path), BuildOptions(**options))
 
 
 def from_ways(
@@ -121,7 +123,7 @@ def from_ways(
     >>> from_ways([street], {5: (41.0, -8.0), 6: (41.01, -8.0)}).speed_kmh
     array([30., 30.])
     """
-    return assemble(read_ways(ways, nodes), Options(**options))
+    return assemble(read_ways(ways, nodes), BuildOptions(**options))
 
 
 def from_networkx(graph: nx.Graph[Any], **options: Any) -> RoadNetwork:
@@ -139,4 +141,4 @@ def from_networkx(graph: nx.Graph[Any], **options: Any) -> RoadNetwork:
     >>> from_networkx(graph).lanes
     array([nan, nan])
     """
-    return assemble(read_networkx(graph), Options(**options))
+    return assemble(read_networkx(graph), BuildOptions(**options))

@@ -14,26 +14,25 @@ from numpy.typing import NDArray
 
 from limiirl._progress import Progress
 from limiirl._typing import IntArray
+from limiirl._validation import check_count
 from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.roads.kernels.matched_path import path_progress
 from limiirl.roads.matching import hmm, particle_filter
-from limiirl.roads.matching.candidates import chosen, only_neighbours
-from limiirl.roads.matching.candidates import index as grid_of
+from limiirl.roads.matching.candidates import build_grid, only_neighbours, parse_settings
 from limiirl.roads.matching.matches import UNMATCHED, Matches, TripMatch
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
-from limiirl.worlds import check_count
 
 if TYPE_CHECKING:
     from limiirl.roads.kernels.spatial_index import GridIndex
-    from limiirl.roads.traces.clean import Cleaned
+    from limiirl.roads.traces.cleaning import CleanedTrips
 
 
 CHATTER_M = 60.0
 """Shorter ways there and back, between two U-turns, are noise about a car that stands."""
 
 
-def chatter(network: RoadNetwork, path: IntArray, most_m: float = CHATTER_M) -> NDArray[np.bool_]:
+def find_chatter(network: RoadNetwork, path: IntArray, most_m: float = CHATTER_M) -> NDArray[np.bool_]:
     """Return which places (k,) of a path are chatter: back the way it came, and there again.
 
     Between two U-turns the car goes back over its last segments, then drives them anew. Without these two stretches
@@ -50,7 +49,7 @@ def chatter(network: RoadNetwork, path: IntArray, most_m: float = CHATTER_M) -> 
     --------
     >>> lane = RoadNetwork.from_segments([41.15, 41.1502], [-8.63, -8.63], [0, 1], [1, 0], u_turns=True)
     >>> path = np.array([0, 1, 0])
-    >>> path[~chatter(lane, path)]
+    >>> path[~find_chatter(lane, path)]
     array([0])
     """
     noise = np.zeros(path.size, dtype=np.bool_)
@@ -69,9 +68,9 @@ def chatter(network: RoadNetwork, path: IntArray, most_m: float = CHATTER_M) -> 
     return noise
 
 
-def without_chatter(network: RoadNetwork, match: TripMatch) -> TripMatch:
+def remove_chatter(network: RoadNetwork, match: TripMatch) -> TripMatch:
     """Return a match without chatter; a fix on a segment that is left out lies on its other direction instead."""
-    noise = [chatter(network, piece.segments) for piece in match.pieces]
+    noise = [find_chatter(network, piece.segments) for piece in match.pieces]
     if not any(part.any() for part in noise):
         return match
     segment, along = match.segment.copy(), match.along_m.copy()
@@ -94,8 +93,8 @@ class _Method(NamedTuple):
 
 
 METHODS = {
-    "hmm": _Method("HMM", hmm.Settings, hmm.match_hmm),
-    "particles": _Method("particle filter", particle_filter.Settings, particle_filter.match_particles),
+    "hmm": _Method("HMM", hmm.HmmSettings, hmm.match_hmm),
+    "particles": _Method("particle filter", particle_filter.ParticleSettings, particle_filter.match_particles),
 }
 _LEAST_SIGMA_M, _LEAST_BETA_M = 0.5, 10.0
 # From as many the estimate is within a quarter of the truth, more often than not; fewer say little.
@@ -106,7 +105,7 @@ GIVEN, ESTIMATED, DEFAULT = "given", "estimated from the trips", "the default, s
 
 def match(
     network: RoadNetwork,
-    trips: Trips | Cleaned,
+    trips: Trips | CleanedTrips,
     method: str = "hmm",
     *,
     sigma_m: float | None = None,
@@ -120,7 +119,7 @@ def match(
     Parameters
     ----------
     network : RoadNetwork
-    trips : Trips or Cleaned
+    trips : Trips or CleanedTrips
         What `limiirl.roads.clean` returned: a piece is whole only if it is all of its trip. Trips are taken as they
         are, and are whole unless they are pieces (`Trips.cut`).
     method : {"hmm", "particles"}
@@ -131,13 +130,14 @@ def match(
         used. `Matches.settings` has the number as ``sigma_m`` and where it comes from as ``sigma_from``. Give a number
         to match some trips exactly as with others beside them.
     index : GridIndex, optional
-        From `limiirl.roads.matching.candidates.index` of this very network, if you have it already.
+        From `limiirl.roads.matching.candidates.build_grid` of this very network, if you have it already.
     threads : int, optional
         As many as numba uses by default; the result is the same with any number.
     progress : callable, optional
         Called as ``progress(done, total, message)`` after each trip.
     **settings
-        Of the method: `limiirl.roads.matching.hmm.Settings` or `limiirl.roads.matching.particle_filter.Settings`.
+        Fields of `limiirl.roads.matching.hmm.HmmSettings` or
+        `limiirl.roads.matching.particle_filter.ParticleSettings`.
 
     Examples
     --------
@@ -152,17 +152,19 @@ def match(
     """
     given, whole = (trips, None) if isinstance(trips, Trips) else (trips.trips, trips.whole)
     if method not in METHODS:
-        raise InvalidParameter(f"method must be one of {', '.join(METHODS)}; it is {method!r}.")
+        raise InvalidParameter(
+            f"method must be one of {', '.join(METHODS)}; it is {method!r}.", parameter="method", value=method
+        )
     how = METHODS[method]
-    numbers = chosen(how.settings, how.words, settings if sigma_m is None else settings | {"sigma_m": sigma_m})
-    grid = grid_of(network) if index is None else _own(network, index)
+    numbers = parse_settings(how.settings, how.words, settings if sigma_m is None else settings | {"sigma_m": sigma_m})
+    grid = build_grid(network) if index is None else _own(network, index)
     source = GIVEN
     if sigma_m is None:
         measured = _noise(network, given, grid, threads=threads)
         source = DEFAULT if measured is None else ESTIMATED
         numbers = numbers if measured is None else replace(numbers, sigma_m=measured[0])
     found = how.match(network, grid, given, numbers, threads=threads, progress=progress)
-    paths = [without_chatter(network, each) for each in found]
+    paths = [remove_chatter(network, each) for each in found]
     notes = {"method": method, "network": network.fingerprint()} | asdict(numbers) | numbers.radii()._asdict()
     return Matches.from_trips(given, paths, whole=whole, settings=notes | {"sigma_from": source})
 
@@ -173,13 +175,15 @@ def _own(network: RoadNetwork, grid: GridIndex) -> GridIndex:
     mine: tuple[Any, ...] = (*start.T, *end.T, *only_neighbours(network))
     theirs: tuple[Any, ...] = (grid.ax, grid.ay, grid.bx, grid.by, grid.before, grid.after)
     if not all(np.array_equal(one, two) for one, two in zip(mine, theirs, strict=True)):
-        raise InvalidParameter("index is of another network. Leave it out, or make it of the network that is given.")
+        raise InvalidParameter(
+            "index is of another network. Leave it out, or make it of the network that is given.", parameter="index"
+        )
     return grid
 
 
 def estimate_noise(
     network: RoadNetwork,
-    trips: Trips | Cleaned,
+    trips: Trips | CleanedTrips,
     *,
     rounds: int = 3,
     most_trips: int = 300,
@@ -192,12 +196,12 @@ def estimate_noise(
     With d the distances of fixes from their roads, and e how much the driven way and the straight line between
     consecutive fixes differ, sigma is 1.4826 median(d) and beta is median(e) / ln 2 (Newson and Krumm 2009), but at
     least sigma and at least 10 m: most steps are straight, so that the median alone makes turns all but impossible.
-    Roads and distances are those of the HMM, whichever method then uses the numbers.
+    RoadArrays and distances are those of the HMM, whichever method then uses the numbers.
 
     Parameters
     ----------
     network : RoadNetwork
-    trips : Trips or Cleaned
+    trips : Trips or CleanedTrips
     rounds : int
         How often to match.
     most_trips : int
@@ -207,24 +211,27 @@ def estimate_noise(
     threads : int, optional
         As for `match`.
     **settings
-        First `sigma_m` and `beta_m` among them; see `limiirl.roads.matching.hmm.Settings`.
+        First `sigma_m` and `beta_m` among them; see `limiirl.roads.matching.hmm.HmmSettings`.
 
     Examples
     --------
-    >>> from limiirl.roads import City, estimate_noise, record
+    >>> from limiirl.roads import City, estimate_noise, simulate_gps
     >>> city = City(radius_km=0.8)
-    >>> trips = record(city.network, city.drive(6, 4).demos, noise_m=20.0)
+    >>> trips = simulate_gps(city.network, city.drive(6, 4).demos, noise_m=20.0)
     >>> sigma_m, beta_m = estimate_noise(city.network, trips)
     >>> 17.0 < sigma_m < 23.0, beta_m >= sigma_m
     (True, True)
     """
     given = trips if isinstance(trips, Trips) else trips.trips
     for name, value in (("rounds", rounds), ("most_trips", most_trips)):
-        check_count(name, value, 1, "Noise is measured on trips that were matched.")
-    grid = grid_of(network) if index is None else _own(network, index)
+        check_count(value, name, remedy="Noise is measured on trips that were matched.")
+    grid = build_grid(network) if index is None else _own(network, index)
     found = _noise(network, given, grid, 1, rounds=rounds, most_trips=most_trips, threads=threads, **settings)
     if found is None:
-        raise InvalidTrips("No fix could be matched, so that its noise is unknown. Do the trips lie on this network?")
+        raise InvalidTrips(
+            "No fix could be matched, so that its noise is unknown. Do the trips lie on this network?",
+            parameter="trips",
+        )
     return found
 
 
@@ -241,10 +248,10 @@ def _noise(
 ) -> tuple[float, float] | None:
     """Return sigma and beta of trips, or None where fewer fixes than `least` can be matched."""
     some = trips[np.unique(np.linspace(0, len(trips) - 1, min(most_trips, len(trips))).astype(np.int64))]
-    numbers = chosen(hmm.Settings, "HMM", settings)
+    numbers = parse_settings(hmm.HmmSettings, "HMM", settings)
     for _ in range(rounds):
         paths = hmm.match_hmm(network, grid, some, numbers, threads=threads)
-        found = Matches.from_trips(some, [without_chatter(network, path) for path in paths])
+        found = Matches.from_trips(some, [remove_chatter(network, path) for path in paths])
         if np.count_nonzero(found.fix_segment != UNMATCHED) < least:
             return None
         sigma_m, beta_m = _scales(network, some, found)

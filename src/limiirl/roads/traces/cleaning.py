@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
-from limiirl.demos import frozen
+from limiirl.demos import as_readonly
 from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.roads.kernels import gps as kernel
 from limiirl.roads.traces.trips import Trips
@@ -30,7 +30,7 @@ REASONS = (
     "in a piece of too few fixes",
     "in a piece that is too short",
 )
-"""What became of a fix, in the order of `Cleaned.fate`."""
+"""What became of a fix, in the order of `CleanedTrips.fate`."""
 CUTS = (
     "not cut",
     "a gap in time",
@@ -42,7 +42,7 @@ CUTS = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Cleaned:
+class CleanedTrips:
     """Pieces of trips, and what became of the rest.
 
     Attributes
@@ -70,7 +70,7 @@ class Cleaned:
     >>> lat = [41.15, 41.152, 41.30, 41.156, 41.158, 41.160]  # the third is 16 km off
     >>> found = clean(Trips.from_lists([lat], [[-8.63] * 6]))
     >>> found
-    Cleaned: 1 piece of 1 trip, 1 whole; 5 of 6 fixes kept
+    CleanedTrips: 1 piece of 1 trip, 1 whole; 5 of 6 fixes kept
       dropped   1 fix: outlier: an impossible speed to its neighbours
     >>> found.fix.tolist()
     [0, 1, 3, 4, 5]
@@ -88,7 +88,7 @@ class Cleaned:
 
     def __post_init__(self) -> None:
         for name in ("source", "fix", "whole", "fate"):
-            object.__setattr__(self, name, frozen(np.asarray(getattr(self, name))))
+            object.__setattr__(self, name, as_readonly(np.asarray(getattr(self, name))))
         for name in ("dropped", "cuts", "lost"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
@@ -97,7 +97,7 @@ class Cleaned:
 
     def __repr__(self) -> str:
         pieces, n = len(self.trips), self.n_trips
-        head = f"Cleaned: {pieces:,} piece{'s' * (pieces != 1)} of {n:,} trip{'s' * (n != 1)}"
+        head = f"CleanedTrips: {pieces:,} piece{'s' * (pieces != 1)} of {n:,} trip{'s' * (n != 1)}"
         kept = f"{self.fix.size:,} of {self.fate.size:,} fixes kept"
         lines = [f"{head}, {np.count_nonzero(self.whole):,} whole; {kept}"]
         for word, counts, one, many in (
@@ -123,7 +123,7 @@ def clean(  # noqa: PLR0913 (the data, and limits that all have a default)
     bridge_jumps: bool = False,
     slack_m: float = 30.0,
     margin_m: float = 200.0,
-) -> Cleaned:
+) -> CleanedTrips:
     """Drop what cannot be true, merge stops, and cut trips where something is missing.
 
     In this order: of fixes of one time the first is kept; excursions that no car can have made, there and back, are
@@ -156,7 +156,7 @@ def clean(  # noqa: PLR0913 (the data, and limits that all have a default)
 
     Returns
     -------
-    Cleaned
+    CleanedTrips
         Every fix is in a piece or counted by its reason.
 
     Examples
@@ -167,7 +167,7 @@ def clean(  # noqa: PLR0913 (the data, and limits that all have a default)
     ({'in a piece of too few fixes': 1}, 0)
     """
     # Of one type each, or the kernel would be compiled anew for an int in place of a float.
-    limits = kernel.Limits(
+    limits = kernel.CleaningLimits(
         max_gap_s=float(max_gap_s),
         max_speed_ms=float(max_speed_ms),
         slack_m=float(slack_m),
@@ -180,17 +180,21 @@ def clean(  # noqa: PLR0913 (the data, and limits that all have a default)
     )
     for name, value in (limits._asdict() | {"margin_m": margin_m}).items():
         if not value >= 0.0 or (value == 0.0 and name in ("max_gap_s", "max_speed_ms")):
-            raise InvalidParameter(f"{name} must be {'positive' if value == 0.0 else 'at least 0'}; got {value}.")
+            raise InvalidParameter(
+                f"{name} must be {'positive' if value == 0.0 else 'at least 0'}; got {value}.",
+                parameter=name,
+                value=value,
+            )
     fate, cut = np.zeros((2, trips.n_fixes), dtype=np.int8)
     outside = np.zeros(trips.n_fixes, dtype=np.bool_)
     if network is not None:
-        swapped, outside = refuse_swapped(trips, network, margin_m)
+        swapped, outside = check_swapped(trips, network, margin_m)
         fate[np.repeat(swapped, trips.lengths)] = kernel.SWAPPED
     kernel.clean_fixes(trips.lat, trips.lon, trips.time_s, trips.offsets, outside, fate, cut, limits)
     return _collect(trips, fate, cut)
 
 
-def refuse_swapped(trips: Trips, network: RoadNetwork, margin_m: float = 200.0) -> tuple[BoolArray, BoolArray]:
+def check_swapped(trips: Trips, network: RoadNetwork, margin_m: float = 200.0) -> tuple[BoolArray, BoolArray]:
     """Return which trips (N,) look swapped and which fixes (n,) lie outside; raise where that makes no sense at all.
 
     A trip looks swapped if most of its fixes lie outside the network's bounding box and most would lie inside with
@@ -216,17 +220,20 @@ def refuse_swapped(trips: Trips, network: RoadNetwork, margin_m: float = 200.0) 
     if np.count_nonzero(swapped) > 0.5 * len(trips):
         raise InvalidTrips(
             f"latitude and longitude look swapped in {np.count_nonzero(swapped):,} of {len(trips):,} trips: they lie "
-            f"about {here}, the network about {there}. Read them with read_trips(..., swap=True)."
+            f"about {here}, the network about {there}. Read them with read_trips(..., swap=True).",
+            parameter="trips",
+            value=int(np.count_nonzero(swapped)),
         )
     if not as_given.any():
         raise InvalidTrips(
             f"no fix lies within {margin_m:g} m of the network's bounding box: trips lie about {here}, the network "
-            f"about {there}. Is it the map of another place?"
+            f"about {there}. Is it the map of another place?",
+            parameter="trips",
         )
     return swapped, ~as_given
 
 
-def _collect(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8]) -> Cleaned:
+def _collect(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8]) -> CleanedTrips:
     fix = np.flatnonzero(fate == kernel.KEPT)
     source_of_fix = trips.trip_of_fix[fix]
     begins = np.concatenate([[True], np.diff(source_of_fix) > 0])[: fix.size] | (cut[fix] != kernel.NO_CUT)
@@ -244,7 +251,7 @@ def _collect(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8]) -> Cle
     whole &= ~trips.cut[source]
     counts = np.bincount(fate, minlength=len(REASONS))
     cuts = np.bincount(cut, minlength=len(CUTS))
-    return Cleaned(
+    return CleanedTrips(
         pieces,
         source,
         fix,
