@@ -43,7 +43,7 @@ def demos():
 
 @pytest.fixture(scope="module")
 def fit(network, demos):
-    return fit_drivers(network, demos, 2, gamma=0.9, max_segments=9, **QUICK)
+    return fit_drivers(network, demos, 2, gamma=0.9, max_length=9, **QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +82,13 @@ class TestFit:
 
     def test_a_start_that_was_given_has_no_name(self, network, demos):
         start = RewardEnsemble(np.array([0.5, 0.5]), np.array([[-1.0] * 4, [-2.0] * 4]))
-        found = fit_drivers(network, demos, 2, init=start, max_segments=9, **QUICK)
+        found = fit_drivers(network, demos, 2, init=start, max_length=9, **QUICK)
         assert list(styles_view(network, found).ensembles) == ["a start that was given"]
 
     def test_examples_are_trips_of_middling_length(self, network):
         lap = [0, 3, 4, 5]
         trips = [MOTORWAY, lap * 40, lap * 10, STREET, lap * 12, lap * 9]
-        found = fit_drivers(network, Demonstrations.from_lists(trips), 1, max_segments=160, **QUICK)
+        found = fit_drivers(network, Demonstrations.from_lists(trips), 1, max_length=160, **QUICK)
         view = styles_view(network, found, examples=3)
         assert [driven(example) for example in view.forecasts] == [lap * 10, lap * 12]
         assert [example.title for example in view.forecasts] == ["Trip 1", "Trip 2"]
@@ -114,7 +114,7 @@ class TestFit:
 
 class TestSelection:
     def test_a_page_tells_how_many_styles_were_compared(self, network, demos):
-        found = fit_drivers(network, demos, "select", max_segments=9, **QUICK)
+        found = fit_drivers(network, demos, "select", max_length=9, **QUICK)
         report = styles_report(network, found)
         (table,) = (table for table in report.tables if table.name.startswith("cross-validation"))
         assert [cells[0].value for cells in table.cells] == [row.n_intents for row in found.selection.rows]
@@ -149,13 +149,13 @@ class TestExamples:
     def test_the_end_of_a_trip_is_no_candidate_for_itself(self, network):
         """The one trip that ends in 5 may not know it."""
         trips = Demonstrations.from_lists([[0, 3, 4, 5], STREET, MOTORWAY, STREET])
-        found = fit_drivers(network, trips, 1, max_segments=9, **QUICK)
+        found = fit_drivers(network, trips, 1, max_length=9, **QUICK)
         examples = {tuple(driven(example)): example for example in styles_view(network, found, examples=4).forecasts}
         assert set(examples[0, 3, 4, 5].destinations) == {4}
         assert set(examples[tuple(MOTORWAY)].destinations) == {4, 5}
 
     def test_a_trip_alone_has_no_forecast(self, network):
-        found = fit_drivers(network, Demonstrations.from_lists([MOTORWAY]), 1, max_segments=9, **QUICK)
+        found = fit_drivers(network, Demonstrations.from_lists([MOTORWAY]), 1, max_length=9, **QUICK)
         assert styles_view(network, found, examples=3).forecasts == []
 
     def test_pages_say_whether_trips_were_trained_on(self, network, fit, data, results):
