@@ -306,7 +306,7 @@ def test_a_model_by_name_is_the_model_of_the_mixture():
 
 
 def test_groups_must_fit_the_demonstrations():
-    with pytest.raises(InvalidDemos, match="one entry a demonstration"):
+    with raises(InvalidDemos, parameter="groups"):
         select((2,), groups=[1, 2])
 
 
