@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos
 from limiirl.mdp import MDP
-from tests.demos.test_steps import hide_some, random_start, random_table, random_walks
+from tests.demos.test_transitions import hide_some, random_start, random_table, random_walks
 from tests.helpers import raises
 
 KINDS = ("state_features", "action_features", "edge_features")

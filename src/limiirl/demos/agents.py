@@ -48,19 +48,12 @@ class Agent(NamedTuple):
 def pad_trajectories(
     given: Any, what: str, agent: int, lengths: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return an agent's trajectories as one array, zeros after the end of each, and their lengths (n,).
-
-    Examples
-    --------
-    >>> array, lengths = pad_trajectories([[7, 8], [9]], "actions", agent=0)
-    >>> array.tolist(), lengths.tolist()
-    ([[7, 8], [9, 0]], [2, 1])
-    """
+    """Return an agent's trajectories as one array, zeros after the end of each, and their lengths (n,)."""
     try:
         parts = [np.asarray(part) for part in given]
     except (TypeError, ValueError) as error:
         raise InvalidDemos(
-            f"{what} of agent {agent} must be an array, or one a trajectory ({error}).", parameter=what, index=agent
+            f"{what} of agent {agent} must be an array, or one per trajectory ({error}).", parameter=what, index=agent
         ) from None
     found = np.array([len(part) if part.ndim else 0 for part in parts], dtype=np.int64)
     if not parts or np.any(found == 0):
@@ -265,7 +258,7 @@ def group_demonstrations(
     policy_features: FeatureInput | None,
     reward_features: FeatureInput | None,
 ) -> tuple[tuple[Agent, ...], NDArray[Any], NDArray[Any] | None]:
-    """Return one record a group, with names and labels; see `Agents.from_demonstrations`."""
+    """Return one record per group, with names and labels; see `Agents.from_demonstrations`."""
     given = demos.groups if groups is None else groups
     if given is None:
         raise InvalidDemos(
@@ -478,7 +471,7 @@ class Agents:
         names: ArrayLike | None = None,
         labels: ArrayLike | None = None,
     ) -> Agents:
-        """Build from one entry an agent, each an array (n, H, ...) or n arrays (H_j, ...) of different lengths.
+        """Build from one entry per agent, each an array (n, H, ...) or n arrays (H_j, ...) of different lengths.
 
         Parameters
         ----------
@@ -566,7 +559,7 @@ class Agents:
         mdp : MDP
             Where the demonstrations were made; every step must be one of its edges.
         demos : Demonstrations
-            With their actions, unless these follow from the states. Labels are kept, one an agent.
+            With their actions, unless these follow from the states. Labels are kept, one per agent.
         groups : (N,), optional
             Whom each demonstration belongs to; by default `demos.groups`. Agents come in the order of their names.
         policy_features : (S, p), optional

@@ -26,12 +26,6 @@ def flatten(sequences: Sequence[object], what: str) -> tuple[NDArray[Any], NDArr
     """Concatenate sequences into one array, with their lengths.
 
     The type is left to NumPy, for a forced conversion to int64 would cut 2.5 to 2 without a word.
-
-    Examples
-    --------
-    >>> flat, lengths = flatten([[3, 4], [5]], "states")
-    >>> flat.tolist(), lengths.tolist()
-    ([3, 4, 5], [2, 1])
     """
     try:
         lengths = np.fromiter(map(len, sequences), dtype=np.int64)  # type: ignore[arg-type]
@@ -57,7 +51,7 @@ def flatten(sequences: Sequence[object], what: str) -> tuple[NDArray[Any], NDArr
         return array, lengths
     except ValueError as error:
         raise InvalidDemos(
-            f"{what} must be a list of flat lists, one a demonstration ({error}).", parameter=what
+            f"{what} must be a list of flat lists, one per demonstration ({error}).", parameter=what
         ) from None
 
 
@@ -74,17 +68,11 @@ def spread_actions(actions: Sequence[object], offsets: NDArray[np.int64]) -> NDA
     Returns
     -------
     (n,) int64
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> spread_actions([[7, 8], None, []], np.array([0, 3, 5, 6])).tolist()
-    [7, 8, -1, -1, -1, -1]
     """
     n = offsets.size - 1
     if len(actions) != n:
         raise InvalidDemos(
-            f"actions must have one list a demonstration; got {len(actions)} for {n} demonstrations. "
+            f"actions must have one list per demonstration; got {len(actions)} for {n} demonstrations. "
             "Pass None in place of a list where none was recorded.",
             parameter="actions",
             value=len(actions),
@@ -114,18 +102,7 @@ def spread_actions(actions: Sequence[object], offsets: NDArray[np.int64]) -> NDA
 
 
 def summarise(demos: Demonstrations) -> str:
-    """Describe demonstrations in a few lines: how many, how long, and what is known of them.
-
-    Examples
-    --------
-    >>> import limiirl.demos
-    >>> print(summarise(limiirl.demos.Demonstrations.from_lists([[0, 1], [1, 4, 1]], labels=["a", "b"])))
-    Demonstrations: 2 demonstrations, 5 steps
-      lengths   2 to 3, median 2.5
-      states    3 distinct, 0 to 4
-      actions   not recorded
-      labels    2 distinct
-    """
+    """Describe demonstrations in a few lines: how many, how long, and what is known of them."""
     lines = [f"Demonstrations: {_count(len(demos), 'demonstration')}, {_count(demos.n_steps, 'step')}"]
     if len(demos) > 0:
         lengths, states = demos.lengths, demos.states
@@ -256,7 +233,7 @@ class Demonstrations:
 
     @classmethod
     def from_frame(cls, df: object) -> Demonstrations:
-        """Build from a pandas, polars or pyarrow table with one row a step, in any order.
+        """Build from a pandas, polars or pyarrow table with one row per step, in any order.
 
         Parameters
         ----------
@@ -328,7 +305,7 @@ class Demonstrations:
         env : gymnasium.Env
             Gymnasium 1.0 or later. States and actions are counted from 0 even where its spaces start elsewhere.
         policy : callable, (S, A) array or (S,) array
-            policy(observation, rng) -> action; or the probability of each action in each state; or one action a state.
+            policy(observation, rng) -> action; or action probabilities per state; or one action per state.
         n : int
             Number of episodes.
         seed : int, Generator or None
@@ -383,7 +360,7 @@ class Demonstrations:
         return replace(self, **changes)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write one row a step: demo, t, state, and where there are any action, group and label.
+        """Write one row per step: demo, t, state, and where there are any action, group and label.
 
         The file appears whole or not at all. Other tools can read it, and `from_parquet` restores exactly this value.
         """

@@ -23,7 +23,7 @@ class Groups:
     index : (N,) int64 or None
         The unit of each demonstration; None where every demonstration is a unit of its own.
     counts : (G,) float64
-        Demonstrations a unit.
+        Demonstrations per unit.
     names : (G,)
         The groups, sorted; the demonstrations' numbers where each is a unit.
     each : str
@@ -47,7 +47,7 @@ class Groups:
 
     @classmethod
     def from_labels(cls, groups: ArrayLike | None, n: int, each: str = "demonstrations") -> Groups:
-        """Return the units of n demonstrations, or agents: one each, or one a group where groups (N,) are given."""
+        """Return the units of n demonstrations, or agents: one each, or one per group where groups (N,) are given."""
         if groups is None:
             return cls(None, np.ones(n), np.arange(n), each)
         checked = as_attribute(groups, "groups", n)

@@ -107,14 +107,7 @@ def join_fields(parts: Sequence[Demonstrations]) -> dict[str, Any]:
 
 
 def _as_index_array(index: Subset, n: int) -> NDArray[np.int64]:
-    """Turn a slice, a mask or indices into non-negative indices below n.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> _as_index_array(slice(None, None, -1), 3).tolist(), _as_index_array(np.array([True, False, True]), 3).tolist()
-    ([2, 1, 0], [0, 2])
-    """
+    """Turn a slice, a mask or indices into non-negative indices below n."""
     if isinstance(index, slice):
         return np.arange(n)[index]
     array = np.asarray(index)
@@ -128,7 +121,7 @@ def _as_index_array(index: Subset, n: int) -> NDArray[np.int64]:
     if array.dtype.kind == "b":
         if array.size != n:
             raise InvalidParameter(
-                f"A mask must have one entry a demonstration, {n}; this one has {array.size}. Select by indices.",
+                f"A mask must have one entry per demonstration, {n}; this one has {array.size}. Select by indices.",
                 parameter="index",
                 value=array.size,
             )
@@ -148,15 +141,7 @@ def _as_index_array(index: Subset, n: int) -> NDArray[np.int64]:
 
 
 def _join(name: str, parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    """Join the groups, labels or ids of several sets; all must have them, in one type, or none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> _join("labels", [np.array([0, 1]), None])
-    Traceback (most recent call last):
-    limiirl.errors.InvalidDemos: part 1 has no labels while part 0 has. Give them to all, or drop them: ...
-    """
+    """Join the groups, labels or ids of several sets; all must have them, in one type, or none."""
     present = [part for part in parts if part is not None]
     if not present:
         return None

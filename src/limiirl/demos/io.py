@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FORMAT = "limiirl.demonstrations"
 VERSION = 1
 
-# The column of each attribute that has one value a demonstration, repeated over its rows.
+# The column of each attribute that has one value per demonstration, repeated over its rows.
 _COLUMNS = {"groups": "group", "labels": "label"}
 _REMEDY = "Write it again with Demonstrations.to_parquet, or read a table of your own with Demonstrations.from_frame."
 

@@ -38,14 +38,7 @@ def as_readonly(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def locate(offsets: NDArray[np.int64], position: int) -> tuple[int, int]:
-    """Return the demonstration and the step of a position in the flat arrays.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> locate(np.array([0, 2, 5]), 3)
-    (1, 1)
-    """
+    """Return the demonstration and the step of a position in the flat arrays."""
     demo = int(np.searchsorted(offsets, position, side="right")) - 1
     return demo, int(position - offsets[demo])
 
@@ -64,26 +57,12 @@ def name_demo(ids: NDArray[Any] | None, demo: int) -> str:
 
 
 def name_step(ids: NDArray[Any] | None, index: tuple[int, int]) -> str:
-    """Name a step of a demonstration for an error message.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> name_step(np.array(["a", "b"]), (1, 3))
-    "demonstration 1 (id 'b'), step 3"
-    """
+    """Name a step of a demonstration for an error message."""
     return f"{name_demo(ids, index[0])}, step {index[1]}"
 
 
 def as_offsets(offsets: object, n: int) -> NDArray[np.int64]:
-    """Check that `offsets` cuts n states into demonstrations of at least one state each.
-
-    Examples
-    --------
-    >>> as_offsets([0, 2, 2, 5], 5)
-    Traceback (most recent call last):
-    limiirl.errors.InvalidDemos: demonstration 1 is empty; a demonstration has at least one state. Leave it out.
-    """
+    """Check that `offsets` cuts n states into demonstrations of at least one state each."""
     array = np.asarray(offsets)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         raise InvalidDemos(
@@ -126,18 +105,11 @@ def as_indices(
     """Return whole numbers of at least `lowest` as int64; `what` is "state" or "action".
 
     Whole numbers stored as floats pass, because a column of a frame turns into floats as soon as one entry is missing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> as_indices([1.0, 2.5], "state", 0, np.array([0, 2]))
-    Traceback (most recent call last):
-    limiirl.errors.InvalidDemos: demonstration 0, step 1: state 2.5 is not an integer. Number the states 0, 1, 2, ...
     """
     array = np.asarray(values)
     if array.ndim != 1:
         raise InvalidDemos(
-            f"{what}s must form one flat sequence; got shape {array.shape}. Pass one number a step.",
+            f"{what}s must form one flat sequence; got shape {array.shape}. Pass one number per step.",
             parameter=f"{what}s",
             value=array.shape,
         )
@@ -176,14 +148,6 @@ def as_actions(values: object, offsets: NDArray[np.int64], ids: NDArray[Any] | N
     """Check actions aligned with the states, and return None in their place where not one of them was recorded.
 
     One form for "nothing recorded" keeps equality and concatenation free of special cases.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> as_actions([1, -1, -1], np.array([0, 2, 3])).tolist()
-    [1, -1, -1]
-    >>> as_actions([-1, -1, -1], np.array([0, 2, 3])) is None
-    True
     """
     if values is None:
         return None
@@ -210,7 +174,7 @@ def as_actions(values: object, offsets: NDArray[np.int64], ids: NDArray[Any] | N
 
 
 def as_attribute(values: object, what: str, n: int) -> NDArray[Any] | None:
-    """Check one value a demonstration (groups, labels or ids): integers, floats, booleans or strings, none missing.
+    """Check one value per demonstration (groups, labels or ids): integers, floats, booleans or strings, none missing.
 
     Examples
     --------
@@ -218,7 +182,7 @@ def as_attribute(values: object, what: str, n: int) -> NDArray[Any] | None:
     ['ann', 'bob']
     >>> as_attribute([0, 1, 1], "labels", 2)
     Traceback (most recent call last):
-    limiirl.errors.InvalidDemos: labels must have one entry a demonstration; got shape (3,) for 2 demonstrations. ...
+    limiirl.errors.InvalidDemos: labels must have one entry per demonstration; got shape (3,) for 2 demonstrations. ...
     """
     if values is None:
         return None
@@ -228,7 +192,7 @@ def as_attribute(values: object, what: str, n: int) -> NDArray[Any] | None:
         array = np.asarray(values, dtype=object)
     if array.shape != (n,):
         raise InvalidDemos(
-            f"{what} must have one entry a demonstration; got shape {array.shape} for {n} demonstrations. "
+            f"{what} must have one entry per demonstration; got shape {array.shape} for {n} demonstrations. "
             f"Pass {n} entries, in the order of the demonstrations.",
             parameter=what,
             value=array.shape,

@@ -29,7 +29,7 @@ class RewardEnsemble:
     weights : array_like, shape (K,)
         Shares: nonnegative, summing to 1 within 1e-8.
     thetas : array_like, shape (K, d)
-        One finite reward vector a row; d follows the order of the MDP's features.
+        One finite reward vector per row; d follows the order of the MDP's features.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def _check_weights(weights: ArrayLike) -> NDArray[np.float64]:
     array = _own(weights, "weights")
     if array.ndim != 1 or array.size == 0:
         raise InvalidParameter(
-            f"weights must have shape (K,) with K >= 1; got shape {array.shape}. Pass one share an intent.",
+            f"weights must have shape (K,) with K >= 1; got shape {array.shape}. Pass one share per intent.",
             parameter="weights",
             value=array.shape,
         )

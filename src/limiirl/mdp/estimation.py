@@ -28,7 +28,7 @@ class Trajectories(NamedTuple):
 
     `states` (n,) and `actions` (n,) are int32, with -1 for the action of each last state (nothing was seen to follow
     it); `actions` is None when they were not recorded. `offsets` (N + 1,) is int64; `ids`, `groups` and `labels` have
-    one entry a demonstration.
+    one entry per demonstration.
     """
 
     states: Int32Array

@@ -26,11 +26,6 @@ def as_features(features: FeatureInput, name: str) -> FeatureMatrix:
     A one-dimensional array is one column. Sparse input of any format stays sparse, with sorted indices, duplicates
     summed and stored zeros removed, so that equal content is equal in memory. A matrix that was frozen here already is
     returned as it is.
-
-    Examples
-    --------
-    >>> as_features([1, 0, 2], "state_features").shape
-    (3, 1)
     """
     if isinstance(features, sparse.csr_array) and _is_canonical(features):
         return features
@@ -171,8 +166,8 @@ def check_thetas(mdp: MDP, thetas: ArrayLike) -> FloatArray:
     if len(shape) not in (1, 2) or shape[-1] != d or 0 in shape:
         names = ", ".join(mdp.feature_names[:8]) + (", ..." if d > 8 else "")
         raise InvalidParameter(
-            f"thetas must have shape (K, {d}) or ({d},), one entry a feature ({names}); got shape {shape}. "
-            "Give one row an intent, in the order of mdp.feature_names.",
+            f"thetas must have shape (K, {d}) or ({d},), one entry per feature ({names}); got shape {shape}. "
+            "Give one row per intent, in the order of mdp.feature_names.",
             parameter="thetas",
             value=shape,
         )

@@ -147,7 +147,7 @@ def state_rows(features: FeatureInput | None, n_states: int) -> FeatureMatrix | 
     if features is None:
         return None
     matrix = as_features(features, "state_features")
-    remedy = "Give one row a state, or pass n_states if states without an edge have rows too."
+    remedy = "Give one row per state, or pass n_states if states without an edge have rows too."
     validate.check_feature_rows(matrix, n_states, "state_features", lambda row: f"state {row}", remedy=remedy)
     return freeze(matrix)
 
@@ -221,9 +221,9 @@ def from_edges(  # noqa: PLR0913 (the design fixes the signature)
         Dense or scipy.sparse; a one-dimensional array is one feature. Without features of any kind, indicators of the
         states.
     action_features : (E, da) or (S, A, da), optional
-        One row an edge in the order given, the same on all edges of one (s, a); or an array indexed [s, a].
+        One row per edge in the order given, the same on all edges of one (s, a); or an array indexed [s, a].
     edge_features : (E, de), optional
-        One row an edge in the order given.
+        One row per edge in the order given.
     terminal : (S,) bool, or integer state indices, optional
         States in which a trajectory stops. By default those without an outgoing edge.
     normalise : bool
@@ -330,9 +330,9 @@ class _EdgeList(NamedTuple):
 
 
 def _edge_rows(features: FeatureInput, edges: _EdgeList, name: str) -> FeatureMatrix:
-    """Read features given as one row an edge, so that messages count the edges as the caller does."""
+    """Read features given as one row per edge, so that messages count the edges as the caller does."""
     matrix = as_features(features, name)
-    remedy = "Give one row an edge, in the order of src and dst."
+    remedy = "Give one row per edge, in the order of src and dst."
     validate.check_feature_rows(matrix, edges.src.size, name, lambda row: f"edge {row}", remedy=remedy)
     return matrix
 
@@ -342,7 +342,7 @@ def _edge_features(features: FeatureInput | None, edges: _EdgeList, rows: IntArr
 
 
 def _action_features(features: FeatureInput | None, edges: _EdgeList, rows: IntArray) -> FeatureMatrix | None:
-    """Return one row for each (s, a) pair of the edges `rows`, from an [s, a] table or from one row an edge."""
+    """Return one row for each (s, a) pair of the edges `rows`, from an [s, a] table or from one row per edge."""
     if features is None:
         return None
     source, act = edges.src[rows], edges.act[rows]
@@ -352,7 +352,7 @@ def _action_features(features: FeatureInput | None, edges: _EdgeList, rows: IntA
         if table.shape[0] != edges.n_states or table.shape[1] < n_actions:
             raise InvalidMDP(
                 f"action_features indexed [s, a] must cover {edges.n_states} states and {n_actions} actions; it has "
-                f"shape {table.shape}. Give an array (S, A, da), or one row an edge.",
+                f"shape {table.shape}. Give an array (S, A, da), or one row per edge.",
                 parameter="action_features",
                 value=table.shape,
             )

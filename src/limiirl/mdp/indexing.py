@@ -7,14 +7,7 @@ from limiirl._typing import Int32Array, IntArray
 
 
 def edge_order(src: NDArray[np.integer], act: NDArray[np.integer], dst: NDArray[np.integer]) -> IntArray | None:
-    """Return the permutation that sorts edges by (src, act, dst), or None when they are sorted already.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> edge_order(np.array([1, 0, 0]), np.array([0, 1, 0]), np.array([0, 0, 1]))
-    array([2, 1, 0])
-    """
+    """Return the permutation that sorts edges by (src, act, dst), or None when they are sorted already."""
     if not descents(src, act, dst).any():
         return None
     return np.lexsort((dst, act, src)).astype(np.int64, copy=False)
@@ -38,40 +31,19 @@ def pair_starts(src: NDArray[np.integer], act: NDArray[np.integer]) -> NDArray[n
 
 
 def pair_index(src: NDArray[np.integer], act: NDArray[np.integer]) -> Int32Array:
-    """Return for each of the sorted edges the number of its (s, a) pair.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> pair_index(np.array([0, 0, 0, 2]), np.array([0, 0, 1, 0]))
-    array([0, 0, 1, 2], dtype=int32)
-    """
+    """Return for each of the sorted edges the number of its (s, a) pair."""
     return (np.cumsum(pair_starts(src, act)) - 1).astype(np.int32)
 
 
 def row_pointers(rows: NDArray[np.integer], n_rows: int) -> IntArray:
-    """Return the pointers (n_rows + 1,) such that the entries of row i are pointers[i]:pointers[i + 1] after sorting.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> row_pointers(np.array([0, 0, 2]), 3)
-    array([0, 2, 2, 3])
-    """
+    """Return CSR pointers (n_rows + 1,): sorted, the entries of row i are pointers[i]:pointers[i + 1]."""
     pointers = np.zeros(n_rows + 1, dtype=np.int64)
     np.cumsum(np.bincount(rows, minlength=n_rows), out=pointers[1:])
     return pointers
 
 
 def number_within(groups: NDArray[np.integer]) -> IntArray:
-    """Number the entries 0, 1, ... within each group, in the order in which they stand.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> number_within(np.array([5, 3, 5, 5, 3]))
-    array([0, 0, 1, 2, 1])
-    """
+    """Number the entries 0, 1, ... within each group, in the order in which they stand."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     new = np.ones(groups.size, dtype=np.bool_)

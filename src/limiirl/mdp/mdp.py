@@ -29,7 +29,7 @@ def describe(mdp: MDP) -> str:
     >>> from limiirl.mdp import MDP
     >>> print(describe(MDP.from_edges([0, 0, 2], [0, 1, 1], action=[0, 0, 0], prob=[0.2, 0.8, 1], p0=[1, 0, 0])))
     MDP: 3 states (1 terminal), 1 action, 3 edges, discount 1
-      moves: stochastic, 1 action a state, up to 2 outcomes an action
+      moves: stochastic, 1 action per state, up to 2 outcomes per action
       starts: 1 state; 1 state out of reach
       features: 3 on states (sparse)
     """
@@ -51,11 +51,11 @@ def _moves(mdp: MDP) -> str:
         return "  moves: none"
     choices = np.bincount(mdp.pair_state, minlength=mdp.n_states)[~mdp.terminal]
     low, high = int(choices.min()), int(choices.max())
-    actions = f"{_count(high, 'action')} a state" if low == high else f"{low} to {high} actions a state"
+    actions = f"{_count(high, 'action')} per state" if low == high else f"{low} to {high} actions per state"
     if mdp.deterministic:
         return f"  moves: deterministic, {actions}"
     outcomes = int(np.bincount(mdp.pair_of_edge).max())
-    return f"  moves: stochastic, {actions}, up to {_count(outcomes, 'outcome')} an action"
+    return f"  moves: stochastic, {actions}, up to {_count(outcomes, 'outcome')} per action"
 
 
 def _features(kind: str, matrix: FeatureMatrix) -> str:
@@ -136,7 +136,7 @@ class MDP:
     >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.9)
     >>> mdp
     MDP: 3 states (1 terminal), 2 actions, 3 edges, discount 0.9
-      moves: deterministic, 1 to 2 actions a state
+      moves: deterministic, 1 to 2 actions per state
       starts: 2 states
       features: 3 on states (sparse)
     >>> mdp.src, mdp.act, mdp.dst

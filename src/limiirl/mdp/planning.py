@@ -227,7 +227,7 @@ def action_values(mdp: MDP, values: ArrayLike, theta: ArrayLike) -> FloatArray:
     V = np.asarray(values, dtype=np.float64)
     if V.shape != (mdp.n_states,):
         raise InvalidParameter(
-            f"values must have shape ({mdp.n_states},), one a state; got shape {V.shape}.",
+            f"values must have shape ({mdp.n_states},), one per state; got shape {V.shape}.",
             parameter="values",
             value=V.shape,
         )
@@ -304,11 +304,11 @@ def check_policy(mdp: MDP, policy: ArrayLike) -> FloatArray:
         weights = np.asarray(policy, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidParameter(
-            f"A policy must be an array of numbers ({error}). Give one a (s, a) pair.", parameter="policy"
+            f"A policy must be an array of numbers ({error}). Give one per (s, a) pair.", parameter="policy"
         ) from error
     if weights.shape != (mdp.n_pairs,):
         raise InvalidParameter(
-            f"A policy must have shape ({mdp.n_pairs},), one probability a (s, a) pair; got shape {weights.shape}. "
+            f"A policy must have shape ({mdp.n_pairs},), one probability per (s, a) pair; got shape {weights.shape}. "
             "Follow the order of mdp.pair_state and mdp.pair_action.",
             parameter="policy",
             value=weights.shape,

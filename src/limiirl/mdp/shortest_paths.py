@@ -190,7 +190,7 @@ def _costs(cost: ArrayLike, n_edges: int) -> FloatArray:
         raise InvalidParameter(f"cost must be an array of numbers ({error}).", parameter="cost") from None
     if found.shape != (n_edges,):
         raise InvalidParameter(
-            f"cost must have shape ({n_edges},), one an edge of the MDP; got shape {found.shape}.",
+            f"cost must have shape ({n_edges},), one per edge of the MDP; got shape {found.shape}.",
             parameter="cost",
             value=found.shape,
         )

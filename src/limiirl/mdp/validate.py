@@ -57,7 +57,7 @@ def check_p0(p0: ArrayLike, n_states: int) -> FloatArray:
     array = as_floats(p0, "p0")
     if array.shape != (n_states,):
         raise InvalidMDP(
-            f"p0 must have one entry a state, shape ({n_states},); it has shape {array.shape}. "
+            f"p0 must have one entry per state, shape ({n_states},); it has shape {array.shape}. "
             "Give 0 to states where no trajectory starts.",
             parameter="p0",
             value=array.shape,
@@ -83,18 +83,12 @@ def check_p0(p0: ArrayLike, n_states: int) -> FloatArray:
 
 
 def as_terminal_mask(terminal: ArrayLike, n_states: int) -> BoolArray:
-    """Return a boolean mask (S,) from a mask or from an array of state indices.
-
-    Examples
-    --------
-    >>> as_terminal_mask([2], 3)
-    array([False, False,  True])
-    """
+    """Return a boolean mask (S,) from a mask or from an array of state indices."""
     array = np.asarray(terminal)
     if array.dtype == np.bool_:
         if array.shape != (n_states,):
             raise InvalidMDP(
-                f"terminal must have one entry a state, shape ({n_states},); the mask has shape {array.shape}. "
+                f"terminal must have one entry per state, shape ({n_states},); the mask has shape {array.shape}. "
                 "Give a mask over all states, or an integer array of the terminal states.",
                 parameter="terminal",
                 value=array.shape,
@@ -170,7 +164,7 @@ def check_probabilities(prob: FloatArray, n_edges: int, *, limit: float = 1.0) -
     """Check that every edge has a probability in [0, limit]."""
     if prob.shape != (n_edges,):
         raise InvalidMDP(
-            f"prob must have one entry an edge, shape ({n_edges},); it has shape {prob.shape}. "
+            f"prob must have one entry per edge, shape ({n_edges},); it has shape {prob.shape}. "
             "Give arrays of one length.",
             parameter="prob",
             value=prob.shape,

@@ -100,26 +100,20 @@ def allocate_demonstrations(n: int, ensemble: RewardEnsemble, weights: ArrayLike
     """Return how many of n demonstrations each of K intents gets (K,): by the ensemble's shares, or by given ones.
 
     Given shares leave no intent without a demonstration.
-
-    Examples
-    --------
-    >>> truth = RewardEnsemble([0.5, 0.5], [[0.0], [-1.0]])
-    >>> allocate_demonstrations(9, truth, None), allocate_demonstrations(9, truth, [1.0, 0.0])
-    (array([5, 4]), array([8, 1]))
     """
     if weights is None:
         return intent_counts(n, ensemble.weights)
     K = ensemble.n_intents
     if np.shape(weights) != (K,):
         raise InvalidParameter(
-            f"weights must have shape ({K},), one share an intent; got shape {np.shape(weights)}. Give one weight an "
+            f"weights must have shape ({K},), one share per intent; got shape {np.shape(weights)}. Give one weight an "
             "intent.",
             parameter="weights",
             value=np.shape(weights),
         )
     if n < K:
         raise InvalidParameter(
-            f"n must be at least {K}, one demonstration an intent; got {n}. Raise n.", parameter="n", value=n
+            f"n must be at least {K}, one demonstration per intent; got {n}. Raise n.", parameter="n", value=n
         )
     return intent_counts(n, RewardEnsemble(weights, ensemble.thetas).weights, least=1)
 
@@ -161,7 +155,7 @@ def sample_intents(
     ----------
     mdp : MDP
     policies : (K, P)
-        Probabilities of the (s, a) pairs, one row an intent.
+        Probabilities of the (s, a) pairs, one row per intent.
     counts : (K,) int
         Number of demonstrations of each intent.
     rng : Generator
@@ -173,13 +167,6 @@ def sample_intents(
     demos : Demonstrations
         With the labels.
     labels : (N,) int64
-
-    Examples
-    --------
-    >>> mdp = MDP.from_edges([0, 0], [1, 2])
-    >>> demos, labels = sample_intents(mdp, np.eye(2), [3, 2], np.random.default_rng(0), max_length=5)
-    >>> sorted(labels.tolist()), (demos.last_states - 1 == labels).all()
-    ([0, 0, 0, 1, 1], np.True_)
     """
     chosen = [(policy, int(count)) for policy, count in zip(policies, counts, strict=True) if count]
     parts = [simulate(mdp, policy, count, rng, max_length=max_length) for policy, count in chosen]

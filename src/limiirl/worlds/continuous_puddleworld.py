@@ -597,7 +597,7 @@ class ContinuousPuddleWorld:
           policy    25 features, actions in 2 dimensions
           reward    3 features
         """
-        check_count(n_trajectories, "n_trajectories", remedy="Draw at least one walk an agent.")
+        check_count(n_trajectories, "n_trajectories", remedy="Draw at least one walk per agent.")
         rng = sampling_generator(self.seed, seed, 0)
         drawn = [self._walks(kind, n_trajectories, rng) for kind in self.kinds]
         return Agents.from_arrays(

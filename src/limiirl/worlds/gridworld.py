@@ -133,7 +133,7 @@ class GridWorld(IntentWorld):
         """
         if not 0 <= state < self.n_states:
             raise InvalidParameter(
-                f"state must lie in 0..{self.n_states - 1}; got {state}. There is one a cell.",
+                f"state must lie in 0..{self.n_states - 1}; got {state}. There is one per cell.",
                 parameter="state",
                 value=state,
             )

@@ -129,14 +129,6 @@ def text_with_agent(world: Any, state: int) -> str:
     """Return the world's text with brackets around what stands for the agent's state.
 
     Below the text of a world that is neither a grid nor layers, a line names the state.
-
-    Examples
-    --------
-    >>> from limiirl.worlds import ElementWorld
-    >>> print(text_with_agent(ElementWorld(n_elements=1, height=4), 6))
-     S 1 1 G
-     S 1[1]G
-     S 1 1 G
     """
     place = locate_state(world, state)
     if place is None:
@@ -152,14 +144,7 @@ def text_with_agent(world: Any, state: int) -> str:
 
 
 def locate_state(world: Any, state: int) -> tuple[int, int] | None:
-    """Return row and column of a state: its cell in a grid, or its rank in its layer and the layer; else None.
-
-    Examples
-    --------
-    >>> from limiirl.worlds import ElementWorld, SyntheticWorld
-    >>> locate_state(ElementWorld(), 13), locate_state(SyntheticWorld(n_states=7, horizon=2), 4)
-    ((2, 1), (1, 1))
-    """
+    """Return row and column of a state: its cell in a grid, or its rank in its layer and the layer; else None."""
     if hasattr(world, "cell"):
         row, column = world.cell(state)
         return int(row), int(column)

@@ -54,7 +54,7 @@ class ObjectWorld(GridWorld):
     size : int
         Rows and columns: at least 2.
     n_objects : int
-        At least one of each colour, and at most one a cell.
+        At least one of each colour, and at most one per cell.
     n_colours : int
         Outer colours, and as many inner ones.
     n_intents : int
@@ -117,7 +117,7 @@ class ObjectWorld(GridWorld):
             )
         if self.n_colours > len(ascii_uppercase):
             raise InvalidParameter(
-                f"n_colours must be at most {len(ascii_uppercase)}, one a letter; got {self.n_colours}. Lower it.",
+                f"n_colours must be at most {len(ascii_uppercase)}, one per letter; got {self.n_colours}. Lower it.",
                 parameter="n_colours",
                 value=self.n_colours,
             )
@@ -185,7 +185,7 @@ class ObjectWorld(GridWorld):
 
     @cached_property
     def mdp(self) -> MDP:
-        """The world as an MDP: one state a cell, none terminal, starts uniform."""
+        """The world as an MDP: one state per cell, none terminal, starts uniform."""
         terminal = np.zeros(self.n_states, dtype=np.bool_)
         src, act, dst, prob = grid_edges(self.shape, self.wind, terminal)
         return MDP.from_edges(

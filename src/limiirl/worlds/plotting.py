@@ -156,7 +156,7 @@ def _intents(demos: Demonstrations, labels: ArrayLike | None, n_states: int) -> 
     array = np.asarray(given)
     if array.ndim not in (1, 2) or len(array) != len(demos):
         raise InvalidParameter(
-            f"labels must have shape ({len(demos)},) or ({len(demos)}, K), one row a demonstration; got shape "
+            f"labels must have shape ({len(demos)},) or ({len(demos)}, K), one row per demonstration; got shape "
             f"{array.shape}. Give the intent of each demonstration.",
             parameter="labels",
             value=array.shape,
@@ -297,7 +297,7 @@ _DISC = 13.0  # points
 
 
 def draw_layers(world: "SyntheticWorld", rewards: FloatArray | None, ax: Axes | None, *, faded: bool) -> WorldFigure:
-    """Draw the states as discs, a column a layer, by feature or by reward (S,); and the moves as lines between them."""
+    """Draw the states as discs, a column per layer, by feature or reward (S,), and the moves as lines."""
     mdp, tallest = world.mdp, max(layer.size for layer in world.layers)
     ax = axes_for(ax, 0.75 * world.horizon + 2.6, 0.55 * tallest + 1.2)
     places = np.empty((world.n_states, 2))

@@ -120,7 +120,7 @@ class PuddleWorld(GridWorld):
 
     @cached_property
     def mdp(self) -> MDP:
-        """The world as an MDP: one state a cell, 3 state features, the goal terminal."""
+        """The world as an MDP: one state per cell, 3 state features, the goal terminal."""
         kind = self.grid.ravel()
         src, act, dst, prob = grid_edges(self.shape, self.wind, kind == GOAL)
         p0 = np.zeros(self.shape)

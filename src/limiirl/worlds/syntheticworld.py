@@ -45,7 +45,7 @@ class SyntheticWorld(IntentWorld):
     n_actions : int
         Actions in every other state.
     n_features : int
-        At least one an intent.
+        At least one per intent.
     n_intents : int
         K.
     branching : int
@@ -183,7 +183,7 @@ class SyntheticWorld(IntentWorld):
         return draw_layers(self, rewards, ax, faded=faded)
 
     def __str__(self) -> str:
-        """Return the features of the states, a column a layer; G is the end."""
+        """Return the features of the states, a column per layer; G is the end."""
         columns = [[self.signs[state] for state in layer] for layer in self.layers]
         width = max(len(sign) for sign in self.signs)
         rows = zip_longest(*columns, fillvalue="")

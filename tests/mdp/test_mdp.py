@@ -168,7 +168,7 @@ def test_replace_shares_what_it_keeps():
 def test_summary_of_a_stochastic_mdp():
     assert repr(small()).splitlines() == [
         "MDP: 3 states (1 terminal), 2 actions, 4 edges, discount 0.9",
-        "  moves: stochastic, 1 to 2 actions a state, up to 2 outcomes an action",
+        "  moves: stochastic, 1 to 2 actions per state, up to 2 outcomes per action",
         "  starts: 2 states",
         "  features: 2 on states (dense), 1 on actions (dense), 1 on edges (sparse)",
     ]
@@ -177,7 +177,7 @@ def test_summary_of_a_stochastic_mdp():
 def test_summary_counts_states_out_of_reach():
     mdp = MDP.from_edges([0, 2, 3, 1], [1, 0, 3, 1], p0=[1, 0, 0, 0])
     assert "starts: 1 state; 2 states out of reach" in repr(mdp)
-    assert "moves: deterministic, 1 action a state" in repr(mdp)
+    assert "moves: deterministic, 1 action per state" in repr(mdp)
     assert "out of reach" not in repr(mdp.replace(p0=[0, 0, 0.5, 0.5]))
 
 
