@@ -65,8 +65,6 @@ def show_progress(title: str = "", *, every_s: float = EVERY_S) -> Iterator[Prog
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        if title:
-            _write(f"{title} ...")
         yield LineReport(title, every_s)
         return
     columns = (

@@ -87,7 +87,8 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
     check_file(out)
     check_page(page)
     part = None if component == "all" else component
-    with show_progress(f"building a network of {source}"):
+    with show_progress() as progress:
+        progress(0, None, f"building a network of {source}")
         network = build_network(
             source, nodes=nodes, service=service, u_turns=u_turns, component=part, centre=point(centre)
         )
@@ -160,7 +161,8 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
         if trim > 0.0:
             cleaned = trim_cleaned(cleaned, roads, trim)
     given: dict[str, Any] = {"sigma_m": sigma_m} | ({"seed": seed} if method == "particles" else {})
-    with show_progress(f"matching {plural(len(cleaned.trips), 'piece')}") as progress:
+    with show_progress() as progress:
+        progress(0, None, f"matching {plural(len(cleaned.trips), 'piece')}")
         matches = match_trips(roads, cleaned, method, progress=progress, **given)
     matches.save(out)
     found = measure_quality(roads, cleaned, matches)
