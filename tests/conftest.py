@@ -1,15 +1,21 @@
 """What every test may use: the shared data, and hypothesis set to repeat itself exactly."""
 
+from __future__ import annotations
+
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.oracles.clusters import Cluster, cluster
+
+if TYPE_CHECKING:
+    from limiirl.roads import City, DriverFit, Matches
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -91,3 +97,29 @@ def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
     if not REAL:
         install_emulator(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def small_city() -> City:
+    """A synthetic city of a few hundred segments."""
+    from limiirl.roads import City
+
+    return City(seed=1, radius_km=0.8)
+
+
+@pytest.fixture(scope="session")
+def small_matches(small_city: City) -> Matches:
+    """Noisy trips of eight drivers in the small city, matched."""
+    from limiirl.roads import clean, match, simulate_gps
+
+    demos = small_city.drive(n_drivers=8, trips_each=4).demos
+    return match(small_city.network, clean(simulate_gps(small_city.network, demos, noise_m=5.0), small_city.network))
+
+
+@pytest.fixture(scope="session")
+def small_fit(small_city: City, small_matches: Matches) -> DriverFit:
+    """Two driving styles learned from the matched trips of the small city."""
+    from limiirl.roads import fit_drivers
+
+    settings = {"model": "DestinationMaxEnt", "features": small_city.features, "by_driver": True}
+    return fit_drivers(small_city.network, small_matches.demonstrations(min_segments=5), 2, **settings)

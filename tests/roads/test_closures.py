@@ -6,7 +6,7 @@ import pytest
 from limiirl import Demonstrations, DestinationMaxEnt, IntentMixture, MaxEnt
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.forecast import Forecaster
-from limiirl.roads import City, close_streets
+from limiirl.roads import close_streets
 from limiirl.roads.closures import summarize_closure
 from tests.helpers import raises
 from tests.oracles.road_networks import from_xy
@@ -173,8 +173,8 @@ def test_who_drives_round_a_roundabout_twice_is_one_trip():
     assert found.detour_m == pytest.approx(100.0 + 200.0 * w, rel=1e-9)
 
 
-def test_an_avenue_closed_by_nobody_changes_nothing():
-    city = City(seed=1, radius_km=0.8)
+def test_an_avenue_closed_by_nobody_changes_nothing(small_city):
+    city = small_city
     demos = city.drive(6, 3, seed=0).demos
     model = IntentMixture(1, DestinationMaxEnt(), random_state=0).fit(city.mdp, demos)
     unused = np.setdiff1d(np.arange(city.network.n_segments), np.concatenate([demos.states, [0]]))

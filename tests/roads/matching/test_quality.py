@@ -7,7 +7,7 @@ import pytest
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips, SkippedTripsWarning
-from limiirl.roads import City, Matches, RoadNetwork, Trips, clean, match, path_recovery, read_trips, simulate_recording
+from limiirl.roads import Matches, RoadNetwork, Trips, clean, match, path_recovery, read_trips, simulate_recording
 from limiirl.roads.geometry import Plane
 from limiirl.roads.kernels.matched_path import path_progress
 from limiirl.roads.matching.matches import MatchedPiece, TripMatch
@@ -89,8 +89,8 @@ def test_worst_and_typical_paths_are_those_of_least_and_middling_confidence():
 
 
 @pytest.mark.parametrize("method", ["hmm", "particles"])
-def test_cleaned_trips_are_counted_as_recorded(method: str):
-    city = City(radius_km=0.8)
+def test_cleaned_trips_are_counted_as_recorded(method: str, small_city):
+    city = small_city
     trips = simulate_recording(city.network, city.drive(3, 2).demos, noise_m=4.0, seed=1, outliers=0.1).trips
     cleaned = clean(trips, city.network, max_speed_ms=14.0)
     matches = match(city.network, cleaned, method, threads=1)

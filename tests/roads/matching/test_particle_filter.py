@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from limiirl.errors import InvalidParameter
-from limiirl.roads import City, Matches, RoadNetwork, Trips, match, simulate_recording
+from limiirl.roads import Matches, RoadNetwork, Trips, match, simulate_recording
 from limiirl.roads.geometry import Plane
 from limiirl.roads.kernels.particle_filter import advance, begin, normal_between, normal_mass, uniform
 from limiirl.roads.kernels.particle_smoothing import follow, join
@@ -111,10 +111,8 @@ def test_the_counter_gives_uniform_numbers():
 
 
 @pytest.fixture(scope="module")
-def driven() -> tuple:
-    city = City(radius_km=0.8)
-    demos = city.drive(n_drivers=8, trips_each=3, seed=2).demos
-    return city.network, demos
+def driven(small_city) -> tuple:
+    return small_city.network, small_city.drive(n_drivers=8, trips_each=3, seed=2).demos
 
 
 def matched(network: RoadNetwork, trips: Trips, **settings) -> Matches:

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from limiirl.errors import InvalidParameter
+from limiirl.report.roads import styles_view
 from limiirl.roads import FeatureChoice, RoadNetwork
-from limiirl.roads.drivers.styles import NormalisedRewards, match_rewards, normalise_rewards
+from limiirl.roads.drivers.styles import NormalisedRewards, describe_fit, match_rewards, normalise_rewards
 from tests.helpers import raises
 
 RING = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
@@ -36,3 +37,8 @@ def test_intents_are_alike_by_what_differs_and_not_by_the_sign_of_a_sum():
     one = NormalisedRewards(np.zeros(2), np.array([[0.0, 0.0], [0.0, 5.0]]))
     two = NormalisedRewards(np.zeros(2), np.array([[0.0, 4.0], [0.0, 1.0]]))
     assert match_rewards(one, two, [1.0, -8.0]).tolist() == [1, 0]
+
+
+def test_a_fit_is_described_as_on_its_page(small_city, small_fit):
+    assert describe_fit(small_fit) == styles_view(small_city.network, small_fit).words
+    assert all(style.long.endswith(".") for style in describe_fit(small_fit))
