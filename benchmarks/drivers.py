@@ -92,7 +92,7 @@ def measure(mdp: MDP, demos: Demonstrations) -> dict:
     stamps = []
     mixture = IntentMixture(
         N_INTENTS, irl, tol=TOLERANCE, max_iter=30, max_evaluations=EVALUATIONS, random_state=0,
-        callback=lambda _, entry: stamps.append((time.perf_counter(), entry.n_evaluations)),
+        callback=lambda report: stamps.append((time.perf_counter(), report.iteration.n_evaluations)),
     )  # fmt: skip
     begun = time.perf_counter()
     mixture.fit(mdp, demos)

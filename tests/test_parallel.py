@@ -99,7 +99,7 @@ def test_what_a_model_settles_in_its_fit_comes_back(session: Session) -> None:
 def test_each_start_is_told_of_when_it_has_ended(session: Session) -> None:
     told: dict[bool, list[tuple[int, float]]] = {True: [], False: []}
     for elsewhere, seen in told.items():
-        mix = restarts(callback=lambda i, entry, seen=seen: seen.append((i, entry.objective)))
+        mix = restarts(callback=lambda report, seen=seen: seen.append((report.restart, report.iteration.objective)))
         mix.fit(MDP, DEMOS, executor=session if elsewhere else None)
     assert told[True] == told[False]
 

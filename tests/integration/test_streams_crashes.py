@@ -30,7 +30,7 @@ def job(folder, say):
 
     store = write_features(crossings(), FunctionSource(part, PARTS), f"{folder}/features")
     mix = IntentMixture(2, MaxEnt(bounds=(-5, 5)), max_iter=ITERATIONS, tol=0.0, random_state=0)
-    mix.set_params(callback=lambda start, entry: say(f"iteration {entry.iteration}"))
+    mix.set_params(callback=lambda progress: say(f"iteration {progress.done}"))
     fit_streamed(mix, crossings(), store, sample=500, checkpoint=f"{folder}/fit.npz")
     history = [(e.iteration, e.objective, e.change, e.n_evaluations, e.weights.tolist()) for e in mix.history_]
     say(repr((mix.thetas_.tolist(), mix.weights_.tolist(), history)))
@@ -99,8 +99,8 @@ class Stop(Exception):
 
 
 def stop_at(last):
-    def callback(start, entry):
-        if entry.iteration == last:
+    def callback(progress):
+        if progress.done == last:
             raise Stop
 
     return callback
@@ -125,7 +125,7 @@ def test_stopped_after_any_iteration_it_goes_on_with_the_same_bits(tmp_path, sto
     assert (tmp_path / "fit.npz").exists() == (last > 0)
     seen = []
     again = fit_streamed(
-        fitting(**parameters, callback=lambda start, entry: seen.append(entry.iteration)),
+        fitting(**parameters, callback=lambda progress: seen.append(progress.done)),
         crossings(),
         store,
         checkpoint=tmp_path / "fit.npz",

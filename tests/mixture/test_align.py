@@ -5,7 +5,7 @@ import pytest
 
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidParameter, NotFitted
-from limiirl.mixture.em import Iteration
+from limiirl.mixture.monitor import Iteration
 from limiirl.mixture.restarts import assign, intent_order, permuted
 
 # A choice of three ways; each intent prefers one of them.

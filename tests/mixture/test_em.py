@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from limiirl import IntentMixture, MaxEnt, RewardEnsemble
-from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
+from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidParameter
 from limiirl.irl.problem import FitProblem, make_problem
-from limiirl.mixture.em import SMALLEST_SHARE, Settings, Start, few, run, shares
+from limiirl.mixture.em import SMALLEST_WEIGHT, Settings, Start, floored_weights, nearly_empty, run
 from limiirl.worlds import ElementWorld
+from tests.helpers import raises
 from tests.oracles.mixture import crossings, plain_em, responsibilities, walks
 
 MDP = crossings()
@@ -198,7 +199,7 @@ def test_an_intent_that_nobody_follows(degenerate):
         mix.fit(MDP, demos)
     assert np.all(np.isfinite(mix.thetas_))
     assert np.all(np.isfinite(mix.responsibilities_))
-    assert np.all(mix.weights_ >= SMALLEST_SHARE * (1 - 1e-12))
+    assert np.all(mix.weights_ >= SMALLEST_WEIGHT * (1 - 1e-12))
     np.testing.assert_allclose(mix.weights_.sum(), 1.0, rtol=1e-12)
     assert max(falls(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
     told = [str(warning.message) for warning in caught if warning.category is DegenerateIntentWarning]
@@ -215,7 +216,7 @@ def test_an_intent_that_nobody_follows(degenerate):
 def test_intents_that_explain_all_alike_are_told_of():
     # Nothing distinguishes these: any two intents near each other explain them, and EM leaves them there.
     start = RewardEnsemble([0.4, 0.6], [[0.5, 0.2, 0.1], [0.501, 0.2, 0.1]])
-    with pytest.warns(DegenerateIntentWarning, match="Intents 0 and 1 explain every demonstration equally well"):
+    with pytest.warns(DegenerateIntentWarning, match="Intents 0 and 1 assign the same likelihood"):
         IntentMixture(2, IRL, init=start, tol=0.05, max_iter=50).fit(MDP, DEMOS)
     with warnings.catch_warnings():
         warnings.simplefilter("error", DegenerateIntentWarning)
@@ -242,25 +243,25 @@ def test_shares_respect_the_floor_and_are_the_best_above_it():
         sizes = rng.gamma(0.05, size=5) * 10.0 ** rng.uniform(-9, 3)
         sizes[rng.integers(5)] = 0.0
         sizes[0] += 1.0
-        rho = shares(sizes, sizes.sum())
-        assert rho.min() >= SMALLEST_SHARE * (1 - 1e-9)
+        rho = floored_weights(sizes, sizes.sum())
+        assert rho.min() >= SMALLEST_WEIGHT * (1 - 1e-9)
         np.testing.assert_allclose(rho.sum(), 1.0, rtol=1e-12)
         value = np.sum(sizes * np.log(rho))
         for _ in range(20):
-            other = np.maximum(rng.dirichlet(0.2 * np.ones(5)), SMALLEST_SHARE)
+            other = np.maximum(rng.dirichlet(0.2 * np.ones(5)), SMALLEST_WEIGHT)
             other = 0.9 * rho + 0.1 * other / other.sum()
-            if other.min() >= SMALLEST_SHARE:
+            if other.min() >= SMALLEST_WEIGHT:
                 assert value >= np.sum(sizes * np.log(other)) - 1e-12 * abs(value)
 
 
 def test_few_members():
-    assert few(np.array([0.4, 0.6, 0.9999]), 10).tolist() == [True, False, False]
-    assert few(np.array([9.0, 11.0]), 10_000).tolist() == [True, False]
+    assert nearly_empty(np.array([0.4, 0.6, 0.9999]), 10).tolist() == [True, False, False]
+    assert nearly_empty(np.array([9.0, 11.0]), 10_000).tolist() == [True, False]
 
 
 def test_callback_and_history_tell_the_same():
     seen = []
-    mix = fitted(n_init=2, init="random", callback=lambda i, entry: seen.append((i, entry)))
+    mix = fitted(n_init=2, init="random", callback=lambda report: seen.append((report.restart, report.iteration)))
     best = int(np.argmax([restart.objective for restart in mix.restarts_]))
     assert [entry for i, entry in seen if i == best] == mix.history_
     assert {i for i, _ in seen} == {0, 1}
@@ -316,14 +317,48 @@ def test_a_model_of_two_methods_gives_the_same_mixture():
     start = Start(U.mean(axis=0), ready.m_step(ready.moments(U), None, np.arange(2), 1000).thetas, U)
     settings = Settings(max_iter=5, max_evaluations=1000)
     own = run(ready, start, settings)
-    plain = run(FitProblem(PlainModel(), MDP, DEMOS, ready.units), start, settings)
+    plain = run(FitProblem(PlainModel(), MDP, DEMOS, ready.units), start, Settings(max_iter=5))
     np.testing.assert_allclose(plain.thetas, own.thetas, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(plain.U, own.U, rtol=1e-5, atol=1e-8)
 
 
+def test_a_cap_on_evaluations_is_honoured_or_refused():
+    class Capped(PlainModel):
+        max_evaluations = 7
+
+        def fit(self, mdp, demos, weights=None, start=None):
+            caps.append(self.max_evaluations)
+            return super().fit(mdp, demos, weights, start)
+
+    caps: list[int] = []
+    U = np.full((len(DEMOS), 1), 1.0)
+    units = make_problem(IRL, MDP, DEMOS).units
+    capped, plain = (FitProblem(model, MDP, DEMOS, units) for model in (Capped(), PlainModel()))
+    capped.m_step(U, None, np.arange(1), 3)
+    capped.m_step(U, None, np.arange(1), None)
+    assert caps == [3, 7]
+    assert capped.model.max_evaluations == 7
+    with raises(InvalidParameter, parameter="max_evaluations", value=3):
+        plain.m_step(U, None, np.arange(1), 3)
+
+
+def test_a_subclass_with_its_own_likelihood_loses_the_statistics_of_its_parent():
+    class Doubled(MaxEnt):
+        def log_prob(self, mdp, thetas, demos):
+            return 2.0 * super().log_prob(mdp, thetas, demos)
+
+    class Renamed(MaxEnt):
+        pass
+
+    assert "sufficient_statistics" in Renamed.supports
+    assert type(make_problem(Renamed(), MDP, DEMOS)).__name__ == "MaxEntProblem"
+    assert MaxEnt.supports - Doubled.supports == {"sufficient_statistics"}
+    assert type(make_problem(Doubled(), MDP, DEMOS)) is FitProblem
+
+
 def test_a_progress_bar_goes_to_stderr_and_calls_back_too(capsys):
     seen = []
-    fitted(verbose=True, n_init=2, init="random", max_iter=3, callback=lambda i, entry: seen.append(i))
+    fitted(verbose=True, n_init=2, init="random", max_iter=3, callback=lambda report: seen.append(report.restart))
     captured = capsys.readouterr()
     assert captured.out == ""
     assert seen == [0] * 4 + [1] * 4

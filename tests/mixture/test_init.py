@@ -260,55 +260,51 @@ def test_restarts_of_kmeans_begin_from_different_clusters():
 
 
 BAD = [
-    ({"init": "kmeens"}, r"init must be one of kmeans, gmm, random, best, random_rewards, or labels.*'kmeens'"),
-    ({"init": np.zeros(3, dtype=int)}, r"one for each of the 90 demonstrations; there are 3"),
-    ({"init": np.arange(90)}, r"90 different initial labels for n_intents=2"),
-    ({"init": np.full((90, 2), 0.7)}, r"row 0 is \[0.7, 0.7\], which sums to 1.4. Divide each row"),
-    ({"init": np.where(np.arange(180).reshape(90, 2) == 6, np.nan, 0.5)}, r"row 3 is \[nan, 0.5\]"),
-    ({"init": np.tile([1.5, -0.5], (90, 1))}, r"row 0 is \[1.5, -0.5\]"),
-    ({"init": np.full((90, 3), 1 / 3)}, r"shape \(90, 2\), a row for each of the demonstrations.*\(90, 3\)"),
-    ({"init": RewardEnsemble([1.0], [[0.0, 0.0, 0.0]])}, r"has 1 intents; n_intents is 2"),
-    ({"init": RewardEnsemble([0.5, 0.5], np.zeros((2, 4)))}, r"has 4 features; the MDP has 3"),
-    ({"init": 17}, r"there are 1|shape"),
-    ({"init": lambda points, K, r: np.zeros((2, 2))}, r"shape \(90, 2\)"),
-    (
-        {"reward_init": "best"},
-        r"reward_init must be one of mle, mean, mean_ray, mean_clipped or a function; it is 'best'",
-    ),
-    ({"reward_init": lambda prepared, U: np.zeros((3, 3))}, r"finite numbers of shape \(2, 3\); got shape \(3, 3\)"),
-    ({"reward_init": lambda prepared, U: np.zeros((2, 9))}, r"finite numbers of shape \(2, 3\); got shape \(2, 9\)"),
-    ({"init": KMeans}, r"init must be an instance; KMeans is a class"),
-    ({"irl": MaxEnt}, r"irl must be an instance of a model; MaxEnt is a class"),
-    ({"callback": 3}, r"callback must be a function"),
-    ({"init": np.full((90, 2), "x")}, r"must be real numbers; their dtype is"),
-    ({"max_iter": 0.0}, r"max_iter must be a whole number"),
-    ({"max_iter": False}, r"max_iter must be a whole number"),
-    ({"init": np.zeros(90, dtype=int), "n_init": "x"}, r"n_init must be a whole number"),
-    ({"reward_init": lambda prepared, U: np.full((2, 3), np.nan)}, r"finite numbers"),
-    ({"embedding": np.zeros((5, 2))}, r"embedding must have the shape \(90, m\)"),
-    ({"embedding": np.full((90, 1), np.inf)}, r"embedding must be finite; row 0"),
-    ({"embedding": "points"}, r"embedding must be one of shares, gradients.*'points'"),
-    ({"n_intents": 0}, r"n_intents must be a integer of at least 1; got 0"),
-    ({"n_intents": 91}, r"n_intents=91 is more than the 90 demonstrations to learn from. Use at most 90"),
-    ({"n_intents": 2.0}, r"n_intents must be a whole number"),
-    ({"n_init": 0}, r"n_init must be a integer of at least 1; got 0"),
-    ({"max_iter": -1}, r"max_iter must be a whole number"),
-    ({"tol": -1e-3}, r"tol must be a finite number of at least 0"),
-    ({"likelihood_tol": 0}, r"likelihood_tol must be a finite number above 0"),
-    ({"max_evaluations": 0}, r"max_evaluations"),
-    ({"degenerate": "drop"}, r"degenerate must be one of fit, keep, reseed; it is 'drop'"),
-    ({"annealing": 10.0}, r"annealing must be \(temperature, iterations\)"),
-    ({"annealing": (0.5, 3)}, r"temperature of at least 1; it is 0.5"),
-    ({"random_state": "seed"}, r"random_state must be a whole number"),
-    ({"irl": object()}, r"object has no fit. limiirl.testing.check_irl_model"),
+    {"init": "kmeens"},
+    {"init": np.zeros(3, dtype=int)},
+    {"init": np.arange(90)},
+    {"init": np.full((90, 2), 0.7)},
+    {"init": np.where(np.arange(180).reshape(90, 2) == 6, np.nan, 0.5)},
+    {"init": np.tile([1.5, -0.5], (90, 1))},
+    {"init": np.full((90, 3), 1 / 3)},
+    {"init": RewardEnsemble([1.0], [[0.0, 0.0, 0.0]])},
+    {"init": RewardEnsemble([0.5, 0.5], np.zeros((2, 4)))},
+    {"init": 17},
+    {"init": lambda points, K, r: np.zeros((2, 2))},
+    {"reward_init": "best"},
+    {"reward_init": lambda problem, U: np.zeros((3, 3))},
+    {"reward_init": lambda problem, U: np.zeros((2, 9))},
+    {"init": KMeans},
+    {"irl": MaxEnt},
+    {"callback": 3},
+    {"init": np.full((90, 2), "x")},
+    {"max_iter": 0.0},
+    {"max_iter": False},
+    {"init": np.zeros(90, dtype=int), "n_init": "x"},
+    {"reward_init": lambda problem, U: np.full((2, 3), np.nan)},
+    {"embedding": np.zeros((5, 2))},
+    {"embedding": np.full((90, 1), np.inf)},
+    {"embedding": "points"},
+    {"n_intents": 0},
+    {"n_intents": 91},
+    {"n_intents": 2.0},
+    {"n_init": 0},
+    {"max_iter": -1},
+    {"tol": -1e-3},
+    {"likelihood_tol": 0},
+    {"max_evaluations": 0},
+    {"degenerate": "drop"},
+    {"annealing": 10.0},
+    {"annealing": (0.5, 3)},
+    {"random_state": "seed"},
+    {"irl": object()},
 ]
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"), BAD, ids=[f"{i}-{next(iter(bad))}" for i, (bad, _) in enumerate(BAD)]
-)
-def test_bad_parameters(parameters, message):
-    with pytest.raises(InvalidParameter, match=message):
+@pytest.mark.parametrize("parameters", BAD, ids=[f"{i}-{next(iter(bad))}" for i, bad in enumerate(BAD)])
+def test_bad_parameters(parameters):
+    wanted = "n_init" if "n_init" in parameters else next(iter(parameters))
+    with raises(InvalidParameter, parameter=wanted):
         IntentMixture(**{"n_intents": 2, "irl": IRL} | parameters).fit(MDP, DEMOS)
 
 
@@ -319,7 +315,7 @@ def test_no_demonstrations_and_things_that_are_none():
         IntentMixture().fit(MDP, [[0, 1]])
     with pytest.raises(InvalidParameter, match="mdp must be an MDP"):
         IntentMixture().fit(None, DEMOS)
-    with raises(InvalidDemos, parameter="demos", value=99, index=(1, 1)):
+    with pytest.raises(InvalidDemos, match="state 99 does not exist"):
         IntentMixture().fit(MDP, Demonstrations.from_lists([[0, 1], [0, 99]]))
     assert not hasattr(IntentMixture(), "ensemble_")
     for method in ("predict", "predict_proba", "score", "score_samples"):
@@ -328,7 +324,7 @@ def test_no_demonstrations_and_things_that_are_none():
 
 
 def test_more_groups_wanted_than_there_are():
-    with pytest.raises(InvalidParameter, match="n_intents=4 is more than the 3 groups"):
+    with raises(InvalidParameter, parameter="n_intents", value=4):
         IntentMixture(4, IRL).fit(MDP, DEMOS, groups=np.arange(90) % 3)
 
 

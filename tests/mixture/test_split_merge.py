@@ -77,7 +77,7 @@ def test_a_move_that_gains_less_than_its_penalty_is_not_taken(ridge):
 
 def test_moves_are_seen_by_the_callback_and_repeat_themselves():
     seen = []
-    mix = fitted(callback=lambda restart, entry: seen.append(entry))
+    mix = fitted(callback=lambda progress: seen.append(progress.iteration))
     assert [entry.objective for entry in seen] == [entry.objective for entry in mix.history_]
     again = fitted()
     np.testing.assert_array_equal(again.thetas_, mix.thetas_)

@@ -1,6 +1,6 @@
 """Single-intent IRL models: a protocol, and the models that follow it."""
 
-from limiirl.irl.base import PARAMETERS, REQUIRED, FitResult, IRLModel, Status
+from limiirl.irl.base import PARAMETERS, REQUIRED, SUFFICIENT_STATISTICS, Capabilities, FitResult, IRLModel, Status
 from limiirl.irl.causal.likelihood import CausalLikelihood
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
@@ -13,7 +13,7 @@ from limiirl.irl.maxent.inference import NextActions, prefix_continuations
 from limiirl.irl.maxent.likelihood import ObservedPaths, PathLikelihood
 from limiirl.irl.maxent.model import MaxEnt
 from limiirl.irl.maxent.path_sums import FinitePathSums
-from limiirl.irl.maxent.problem import MaxEntProblem, Moments, PreparedRows, PreparedSums
+from limiirl.irl.maxent.problem import MaxEntProblem, Moments, RowStatistics
 from limiirl.irl.optim.projected_newton import Box
 from limiirl.irl.optim.solvers import minimise_lbfgs, minimise_ray
 from limiirl.irl.problem import EStep, FitProblem, make_problem
@@ -26,8 +26,10 @@ __all__ = [
     "MODELS",
     "PARAMETERS",
     "REQUIRED",
+    "SUFFICIENT_STATISTICS",
     "WORTH_IT",
     "Box",
+    "Capabilities",
     "CausalLikelihood",
     "CausalModel",
     "CausalProblem",
@@ -46,8 +48,7 @@ __all__ = [
     "NextActions",
     "ObservedPaths",
     "PathLikelihood",
-    "PreparedRows",
-    "PreparedSums",
+    "RowStatistics",
     "SigmaGIRL",
     "SigmaProblem",
     "Status",

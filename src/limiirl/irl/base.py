@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,6 +33,36 @@ class IRLModel(Protocol):
     def log_prob(self, mdp: Any, thetas: ArrayLike, demos: Any) -> FloatArray:
         """Return (N, K)."""
         ...
+
+
+SUFFICIENT_STATISTICS = "sufficient_statistics"
+"""The capability of a likelihood that statistics of the demonstrations, gathered once, determine."""
+_LIKELIHOOD = ("log_prob", "_log_prob", "fit", "fit_many", "_fit")
+
+
+class Capabilities:
+    """Base of models that declare what they can do, in `supports`.
+
+    A subclass that overrides the likelihood or its fit, and does not declare `supports` itself, loses
+    "sufficient_statistics": EM then calls its `fit` and `log_prob`, never those of its parent.
+
+    Examples
+    --------
+    >>> from limiirl.irl import MaxEnt
+    >>> class Louder(MaxEnt):
+    ...     def log_prob(self, mdp, thetas, demos):
+    ...         return 2.0 * super().log_prob(mdp, thetas, demos)
+    >>> "sufficient_statistics" in MaxEnt.supports, "sufficient_statistics" in Louder.supports
+    (True, False)
+    """
+
+    supports: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = vars(cls)
+        if "supports" not in own and any(name in own for name in _LIKELIHOOD):
+            cls.supports = cls.supports - {SUFFICIENT_STATISTICS}
 
 
 class Status(Enum):

@@ -45,7 +45,9 @@ def check_device(name: object) -> None:
     >>> check_device("gpu")
     """
     if not (isinstance(name, str) and name in DEVICES):
-        raise InvalidParameter(f"device must be one of {', '.join(DEVICES)}; it is {name!r}.")
+        raise InvalidParameter(
+            f"device must be one of {', '.join(DEVICES)}; it is {name!r}.", parameter="device", value=name
+        )
 
 
 def choose_backend(name: object, mdp: MDP) -> GpuBackend | None:

@@ -1,13 +1,14 @@
-"""A model together with the demonstrations it is fitted to, ready for many E- and M-steps.
+"""A model together with the demonstrations of a mixture: the E-step and the M-step of EM.
 
-EM asks the same questions of the same data again and again. `make_problem` gathers once what the answers need; `FitProblem`
-works with any model that has `fit` and `log_prob`, and a model that can do better offers a `make_problem` of its own.
-
-Demonstrations under a model whose parameters weigh the features of an MDP, within bounds and with a ridge.
+`FitProblem` works with every model that has `fit` and `log_prob`. A model that can do better (`supports` holds
+"sufficient_statistics") makes its own problem from statistics that are gathered once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +19,15 @@ from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter, NumericalError
 from limiirl.irl import validate
-from limiirl.irl.optim.projected_newton import Box
+from limiirl.irl.optim import Box
 from limiirl.kernels.e_step import EStepSums, e_step
+
+M_STEP_EVALUATIONS = 50
+"""Cap on the evaluations of an M-step where `IntentMixture(max_evaluations=None)`: that of the paper."""
 
 
 class EStep(NamedTuple):
-    """What an E-step finds.
+    """The result of an E-step.
 
     Attributes
     ----------
@@ -34,7 +38,7 @@ class EStep(NamedTuple):
     sizes : (K,)
         Sum over units of u_ik.
     moments : object
-        What `FitProblem.m_step` needs to know of the responsibilities.
+        The sums of responsibilities that `FitProblem.m_step` needs.
     """
 
     log_likelihood: float
@@ -44,30 +48,75 @@ class EStep(NamedTuple):
 
 
 class MStep(NamedTuple):
-    """What an M-step finds: thetas (J, d), and the evaluations it took, the most of any intent; 0 if unknown."""
+    """The result of an M-step: thetas (J, d), and its evaluations, the most of any intent; 0 if unknown."""
 
     thetas: FloatArray
     n_evaluations: int
 
 
+@dataclass(frozen=True)
+class Regulariser:
+    """Bounds on theta, and the ridge: a Gaussian prior on every intent.
+
+    Attributes
+    ----------
+    box : Box
+    ridge : float
+        The model's.
+    n_demos : int
+        N, all demonstrations: the penalty of a mixture is as strong as `fit` has it for N / K demonstrations.
+    """
+
+    box: Box
+    ridge: float
+    n_demos: int
+
+    @classmethod
+    def from_model(cls, model: Any, mdp: Any, n_demos: int) -> Regulariser:
+        """Return that of a model with `bounds` and `ridge`, checked."""
+        ridge = check_positive(model.ridge, "ridge", zero=True)
+        return cls(validate.box(model.bounds, mdp.feature_names), ridge, n_demos)
+
+    def ridges(self, n_intents: int, counts: FloatArray) -> FloatArray:
+        """Return (J,) the ridge of the M-step of intents with so many demonstrations (J,), of `n_intents` in all.
+
+        One penalty for the whole mixture, so that the mixture weight of an intent does not change its prior: `penalty`,
+        in the scale of a mean over the intent's demonstrations.
+        """
+        return np.asarray(self.ridge * self.n_demos / (n_intents * counts))
+
+    def penalty(self, thetas: FloatArray) -> float:
+        """Return what the objective of a mixture of rewards (K, d) subtracts from the log-likelihood."""
+        return 0.5 * self.ridge * self.n_demos / len(thetas) * float(np.sum(thetas**2))
+
+
 class FitProblem:
-    """Units (demonstrations or groups) under any model that has `fit` and `log_prob`.
+    """Groups of demonstrations (or single ones) under any model that has `fit` and `log_prob`.
 
     Parameters
     ----------
     model : IRLModel
     mdp : MDP
     demos : Demonstrations
+        None where only statistics of them are known.
     units : Groups
+    regulariser : Regulariser, optional
+        Of a model whose parameters weigh the features of an MDP.
     """
 
-    def __init__(self, model: Any, mdp: Any, demos: Demonstrations, units: Groups) -> None:
+    def __init__(self, model: Any, mdp: Any, demos: Any, units: Any, regulariser: Regulariser | None = None) -> None:
         self.model, self.mdp, self.demos, self.units = model, mdp, demos, units
+        self.regulariser = regulariser
 
     @property
     def n_parameters(self) -> int | None:
         """d, the length of theta, where it is known before a fit."""
-        return None
+        return None if self.regulariser is None else int(self.mdp.n_features)
+
+    @property
+    def initial_evaluations(self) -> int | None:
+        """Cap on the evaluations of a fit from far away, the model's own; None where the model has a fit of its own."""
+        return None if self.regulariser is None else int(self.model.max_evaluations)
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
         """Return (G, K): the log-probability of each unit's demonstrations together, under each intent."""
@@ -79,8 +128,8 @@ class FitProblem:
             )
         return self.units.sum(found)
 
-    def blank(self, n_intents: int) -> Any:
-        """Return what `e_step` overwrites, before there is anything in it: responsibilities (G, K), all 0."""
+    def allocate(self, n_intents: int) -> Any:
+        """Return responsibilities (G, K) for `e_step` to overwrite, all 0."""
         return np.zeros((len(self.units), n_intents))
 
     def e_step(self, rho: FloatArray, thetas: FloatArray, U: FloatArray, temperature: float = 1.0) -> EStep:
@@ -93,32 +142,42 @@ class FitProblem:
             Responsibilities are in proportion to (rho_k p_ik)^(1 / temperature). The likelihood is not tempered.
         """
         log_p = np.ascontiguousarray(self.log_prob(thetas))
-        found = e_step(log_p, thetas, np.empty(0), np.log(rho), U, 1.0 / temperature)
-        return self._expectation(found, self.moments(U))
+        sums = e_step(log_p, thetas, np.empty(0), np.log(rho), U, 1.0 / temperature)
+        return self.e_step_of(sums, self.moments(U))
 
-    def _expectation(self, found: EStepSums, moments: Any) -> EStep:
-        if found.bad_row >= 0:
-            self._explain(found.bad_row)
-        return EStep(found.log_likelihood, found.change / len(self.units), found.sizes, moments)
+    def e_step_of(self, sums: EStepSums, moments: Any) -> EStep:
+        """Return the E-step of sums over groups, or raise for a group without probability."""
+        if sums.bad_row >= 0:
+            self._explain(sums.bad_row)
+        return EStep(sums.log_likelihood, sums.change / len(self.units), sums.sizes, moments)
 
     def _explain(self, row: int) -> None:
         raise InvalidDemos(
-            f"{self.units.name(row)} has no probability under any intent: its log-probabilities are all -inf, or not "
-            "numbers. Remove it, fix the MDP, or bound the rewards."
+            f"{self.units.name(row)} has probability 0 under every intent: its log-probabilities are all -inf, or not "
+            "numbers. Remove it, fix the MDP, or bound the rewards.",
+            parameter="demos",
+            index=row,
         )
 
     def moments(self, U: FloatArray) -> Any:
         """Return what `m_step` needs to know of responsibilities U (G, K)."""
         return U
 
-    def m_step(self, moments: Any, starts: FloatArray | None, which: IndexArray, max_evaluations: int) -> MStep:
+    def m_step(
+        self, moments: Any, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
+    ) -> MStep:
         """Return parameters (J, d) of the intents `which` (J,) that raise, or keep, the expected log-likelihood.
 
         A model's `fit` may stop anywhere, by caps of its own; what is worse than its start is not taken.
+
+        Raises
+        ------
+        InvalidParameter
+            For a `max_evaluations` that the model's `fit` does not take.
         """
-        del max_evaluations
         weights = self.units.broadcast(moments[:, which])
-        thetas = self._fit(weights, starts)
+        with _evaluations(self.model, max_evaluations):
+            thetas = self._fit(weights, starts)
         if starts is None:
             return MStep(thetas, 0)
         before, after = self._value(weights, starts), self._value(weights, thetas)
@@ -167,12 +226,32 @@ class FitProblem:
 
     def box(self, n_features: int) -> Box:
         """Return the bounds on parameters that the model declares: (low, high), a (d, 2) array, or none."""
+        if self.regulariser is not None:
+            return self.regulariser.box
         return validate.box(getattr(self.model, "bounds", None), [f"parameter {j}" for j in range(n_features)])
 
     def penalty(self, thetas: FloatArray) -> float:
-        """Return what the M-step's objective subtracts from the log-likelihood."""
-        del thetas  # a model without a ridge subtracts nothing
-        return 0.0
+        """Return what the M-step's objective subtracts from the log-likelihood; 0 for a model without a ridge."""
+        return 0.0 if self.regulariser is None else self.regulariser.penalty(thetas)
+
+
+@contextmanager
+def _evaluations(model: Any, cap: int | None) -> Iterator[None]:
+    """Set a model's own cap on evaluations for the time of a fit, or refuse one that it does not have."""
+    if cap is None:
+        yield
+        return
+    if not hasattr(model, "max_evaluations"):
+        raise InvalidParameter(
+            f"max_evaluations must be None for {type(model).__name__}, whose fit takes no cap; got {cap}.",
+            parameter="max_evaluations",
+            value=cap,
+        )
+    own, model.max_evaluations = model.max_evaluations, cap
+    try:
+        yield
+    finally:
+        model.max_evaluations = own
 
 
 def make_problem(model: Any, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> FitProblem:
@@ -190,46 +269,5 @@ def make_problem(model: Any, mdp: Any, demos: Demonstrations, groups: ArrayLike 
     """
     units = Groups.for_demos(groups, demos)
     own = getattr(model, "make_problem", None)
-    found: FitProblem = own(mdp, demos, units) if own is not None else FitProblem(model, mdp, demos, units)
-    return found
-
-
-class PreparedFeatures(FitProblem):
-    """What such models share: the number of parameters, the bounds, and the ridge.
-
-    Parameters
-    ----------
-    model : IRLModel
-        With `bounds` and `ridge`.
-    n_demos : int
-        N, all demonstrations together; the ridge is in proportion to it.
-    """
-
-    def __init__(self, model: Any, mdp: Any, demos: Any, units: Any, n_demos: int) -> None:
-        super().__init__(model, mdp, demos, units)
-        self.n_demos = n_demos
-        self._ridge = check_positive(model.ridge, "ridge", zero=True)
-        self._box = validate.box(model.bounds, mdp.feature_names)
-        self._start: FloatArray | None = None
-
-    @property
-    def n_parameters(self) -> int:
-        """d, the number of features of the MDP."""
-        return int(self.mdp.n_features)
-
-    def ridges(self, n_intents: int, counts: FloatArray) -> FloatArray:
-        """Return (J,) the ridge of the M-step of intents that have so many demonstrations (J,), of `n_intents` in all.
-
-        One penalty for the whole mixture, so that no share of an intent changes its prior: `penalty`, in the scale of a
-        mean over the intent's demonstrations.
-        """
-        return np.asarray(self._ridge * self.n_demos / (n_intents * counts))
-
-    def box(self, n_features: int) -> Box:
-        """Return the bounds on theta."""
-        del n_features
-        return self._box
-
-    def penalty(self, thetas: FloatArray) -> float:
-        """Return the ridge: a Gaussian prior on every intent, as strong as `fit` has it for N / K demonstrations."""
-        return 0.5 * self._ridge * self.n_demos / len(thetas) * float(np.sum(thetas**2))
+    problem: FitProblem = FitProblem(model, mdp, demos, units) if own is None else own(mdp, demos, units)
+    return problem

@@ -28,7 +28,9 @@ def max_length(value: object) -> float:
         return math.inf if value == math.inf else int(value)
     raise InvalidParameter(
         f"max_length must be a whole number of states, at least 1, or inf, or None for the longest demonstration; "
-        f"it is {value!r}."
+        f"it is {value!r}.",
+        parameter="max_length",
+        value=value,
     )
 
 
@@ -44,13 +46,19 @@ def box(bounds: Any, names: Sequence[str]) -> Box:
     if given.shape == (2,):
         given = np.tile(given, (d, 1))
     if given.shape != (d, 2):
-        raise InvalidParameter(f"bounds must be (low, high), an array of shape ({d}, 2), or None; it is {bounds!r}.")
+        raise InvalidParameter(
+            f"bounds must be (low, high), an array of shape ({d}, 2), or None; it is {bounds!r}.",
+            parameter="bounds",
+            value=bounds,
+        )
     wrong = ~(given[:, 0] < given[:, 1])
     if np.any(wrong):
         j = int(np.argmax(wrong))
         raise InvalidParameter(
             f"bounds must have low < high; feature {j} ({names[j]}) has {given[j, 0]} and {given[j, 1]}. "
-            "Swap or widen them."
+            "Swap or widen them.",
+            parameter="bounds",
+            value=bounds,
         )
     return Box(given[:, 0].copy(), given[:, 1].copy())
 
@@ -70,19 +78,21 @@ def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) ->
     try:
         checked = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"weights must be an array of numbers ({error}).") from None
+        raise InvalidParameter(f"weights must be an array of numbers ({error}).", parameter="weights") from None
     if checked.ndim != 1 + columns or checked.shape[0] != n:
         wanted = f"({n}, K), a row for each {one}" if columns else f"({n},), one for each {one}"
-        raise InvalidParameter(f"weights must have the shape {wanted}; it is {checked.shape}.")
+        raise InvalidParameter(f"weights must have the shape {wanted}; it is {checked.shape}.", parameter="weights")
     checked = checked.reshape(n, -1)
     bad = ~(np.isfinite(checked) & (checked >= 0))
     if np.any(bad):
         i, k = np.argwhere(bad)[0]
-        raise InvalidParameter(f"weights must be finite and not negative; {one} {i}, column {k} has {checked[i, k]}.")
+        raise InvalidParameter(
+            f"weights must be finite and not negative; {one} {i}, column {k} has {checked[i, k]}.", parameter="weights"
+        )
     empty = checked.sum(axis=0) == 0
     if np.any(empty):
         where = f"those of column {int(np.argmax(empty))} are. Leave that intent out." if columns else "they are."
-        raise InvalidParameter(f"weights must not all be zero; {where}")
+        raise InvalidParameter(f"weights must not all be zero; {where}", parameter="weights")
     return checked
 
 
@@ -91,7 +101,8 @@ def demonstrations(demos: Demonstrations) -> Demonstrations:
     _is_demonstrations(demos)
     if len(demos) == 0:
         raise InvalidDemos(
-            "A fit needs at least one demonstration; there are none. Check the filter or the file they came from."
+            "A fit needs at least one demonstration; there are none. Check the filter or the file they came from.",
+            parameter="demos",
         )
     return demos
 
@@ -99,21 +110,26 @@ def demonstrations(demos: Demonstrations) -> Demonstrations:
 def _is_demonstrations(demos: object) -> None:
     if not isinstance(demos, Demonstrations):
         raise InvalidDemos(
-            f"demos must be Demonstrations; it is a {type(demos).__name__}. Build them with Demonstrations.from_lists."
+            f"demos must be Demonstrations; it is a {type(demos).__name__}. Build them with Demonstrations.from_lists.",
+            parameter="demos",
         )
 
 
 def mdp(given: object) -> None:
     """Check that an MDP is one."""
     if not isinstance(given, MDP):
-        raise InvalidParameter(f"mdp must be an MDP; it is a {type(given).__name__}. Build one with MDP.from_edges.")
+        raise InvalidParameter(
+            f"mdp must be an MDP; it is a {type(given).__name__}. Build one with MDP.from_edges.", parameter="mdp"
+        )
 
 
 def one_theta(mdp: MDP, theta: ArrayLike) -> FloatArray:
     """Return one parameter vector (d,)."""
     checked: FloatArray = mdp.check_thetas(theta)
     if checked.shape[0] != 1:
-        raise InvalidParameter(f"One parameter vector is wanted here; there are {checked.shape[0]}. Call it for each.")
+        raise InvalidParameter(
+            f"One parameter vector is wanted here; there are {checked.shape[0]}. Call it for each.", parameter="theta"
+        )
     return np.asarray(checked[0])
 
 
@@ -121,7 +137,11 @@ def state(mdp: MDP, value: object, name: str) -> int:
     """Return the number of a state."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or not 0 <= value < mdp.n_states:  # type: ignore[operator]
-        raise InvalidParameter(f"{name} must be the number of a state, 0 to {mdp.n_states - 1}; it is {value!r}.")
+        raise InvalidParameter(
+            f"{name} must be the number of a state, 0 to {mdp.n_states - 1}; it is {value!r}.",
+            parameter=name,
+            value=value,
+        )
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
@@ -140,7 +160,10 @@ def lengths(demos: Demonstrations, longest: float) -> None:
         i = int(np.argmax(too_long))
         raise InvalidDemos(
             f"{name_demo(demos.ids, i)} has {demos.lengths[i]} states, more than max_length = {longest}. That is part "
-            "of the model: shorten the demonstration, or make a model with a larger max_length and fit it anew."
+            "of the model: shorten the demonstration, or make a model with a larger max_length and fit it anew.",
+            parameter="demos",
+            value=int(demos.lengths[i]),
+            index=i,
         )
 
 
@@ -156,7 +179,10 @@ def endings(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> None:
         raise InvalidDemos(
             f"{name_demo(demos.ids, i)}, step {demos.lengths[i] - 1}: it ends in state "
             f"{demos.last_states[i]}, which is not terminal, but the model has stop={stop!r}. "
-            "Use stop='anywhere', or mark the state as terminal."
+            "Use stop='anywhere', or mark the state as terminal.",
+            parameter="demos",
+            value=int(demos.last_states[i]),
+            index=i,
         )
 
 

@@ -1,11 +1,11 @@
 """Mixtures of intents: EM from warm starts, and what a fitted mixture can tell."""
 
 from limiirl.mixture.bayesian.estimator import BayesianIntentMixture
-from limiirl.mixture.em import Iteration, Settings, Solution, Start, State, run
+from limiirl.mixture.em import Settings, Solution, Start, State, run
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.init import Starts, is_given, kmeans
 from limiirl.mixture.io import Unwritable, Writer, check_target, decode, decode_history
-from limiirl.mixture.monitor import reporting
+from limiirl.mixture.monitor import EMProgress, Iteration, reporting
 from limiirl.mixture.restarts import Restart, assign, in_order_of_labels
 from limiirl.mixture.reward_init import REWARDS
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
@@ -16,6 +16,7 @@ from limiirl.mixture.validate import fitted, model, trained_on
 __all__ = [
     "REWARDS",
     "BayesianIntentMixture",
+    "EMProgress",
     "IntentMixture",
     "Iteration",
     "Membership",

@@ -18,12 +18,12 @@ from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
 from limiirl.irl import FitProblem, MaxEnt
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import io, validate
-from limiirl.mixture.em import Iteration, Solution, few
+from limiirl.mixture.em import Solution, Start, State, nearly_empty, run
 from limiirl.mixture.inference import Inference, Reporting
 from limiirl.mixture.init import is_given
-from limiirl.mixture.monitor import reporting
-from limiirl.mixture.restarts import FromStart, Restart, compare
-from limiirl.mixture.reward_init import alike, indistinct
+from limiirl.mixture.monitor import EMProgress, reporting
+from limiirl.mixture.restarts import EMFromSeed, Restart, compare
+from limiirl.mixture.reward_init import equal_pair, indistinct_pair
 
 
 class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
@@ -59,8 +59,9 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         EM has converged when the mean absolute change of responsibilities is below this (the paper's rule).
     likelihood_tol : float, optional
         It has also converged when the objective rises by less than this.
-    max_evaluations : int
-        Cap on evaluations of an M-step, the paper's 50. A step that is cut short still never lowers the likelihood.
+    max_evaluations : int, optional
+        Cap on evaluations of an M-step; None: the paper's 50, or, of a model with its own `fit` alone, that model's. A
+        model that cannot honour a number refuses it. A step that is cut short still never lowers the likelihood.
     degenerate : {"fit", "keep", "reseed"}
         What to do with an intent of hardly any members: fit it nevertheless, from which it often recovers; keep its
         reward; or plant it at the demonstration that is explained worst. ADR 0006 measures all three.
@@ -68,7 +69,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         Begin with responsibilities softened by this temperature, which falls to 1 over so many iterations.
     random_state : int, Generator, RandomState or None
     callback : callable, optional
-        Called with (restart, `Iteration`) after every iteration.
+        Called with an `EMProgress` (done, total, message, restart, iteration) after every iteration.
     verbose : bool
         Show a progress bar.
 
@@ -113,11 +114,11 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         max_iter: int = 100,
         tol: float = 1e-6,
         likelihood_tol: float | None = None,
-        max_evaluations: int = 50,
+        max_evaluations: int | None = None,
         degenerate: str = "fit",
         annealing: tuple[float, int] | None = None,
         random_state: Any = None,
-        callback: Callable[[int, Iteration], None] | None = None,
+        callback: Callable[[EMProgress], None] | None = None,
         verbose: bool = False,
     ) -> None:
         self.n_intents = n_intents
@@ -155,17 +156,43 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         """
         settings = validate.settings(self)
         irl = validate.fresh(MaxEnt() if self.irl is None else self.irl)
-        starts = FromStart(self, irl, settings, mdp, validate.demonstrations(demos), groups)
-        validate.enough(self.n_intents, starts.prepared.units)
+        em = EMFromSeed(self, irl, settings, mdp, validate.demonstrations(demos), groups)
+        validate.enough(self.n_intents, em.problem.units)
         n_init = check_count(self.n_init, "n_init")
         seeds = validate.seeds(self.random_state, 1 if is_given(self.init) else n_init)
-        with reporting(self.verbose, len(seeds), settings.max_iter, self.callback) as told:
-            outcomes = starts.run(seeds, told, executor)
+        with reporting(self.verbose, len(seeds), settings.max_iter, self.callback) as reports:
+            if executor is None:
+                em.reports = reports
+                outcomes = [em(task) for task in enumerate(seeds)]
+            else:
+                outcomes = em.map(seeds, reports, executor)
         solutions = [outcome.solution for outcome in outcomes]
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
-        self._keep(best, starts.prepared, compare(solutions, best))
-        self.irl_ = starts.irl
-        self._warn(best, len(starts.prepared.units), {k for outcome in outcomes for k in outcome.empty})
+        self._store(best, em.problem, compare(solutions, best))
+        self._warn(best, em.problem, {k for outcome in outcomes for k in outcome.empty}, stacklevel=3)
+        return self
+
+    def fit_from(
+        self, problem: FitProblem, start: Start | State, *, keep: Callable[[State], None] | None = None
+    ) -> IntentMixture:
+        """Run EM on a fit problem from one start, and keep its solution: what `limiirl.streams` calls.
+
+        Parameters
+        ----------
+        problem : FitProblem
+            A model with statistics of demonstrations, in memory or streamed. What has one row per demonstration is None
+            after a fit to a problem that keeps no responsibilities.
+        start : Start or State
+        keep : callable, optional
+            Given the `State` after each iteration.
+        """
+        settings = validate.settings(self)
+        with reporting(self.verbose, 1, settings.max_iter, self.callback) as reports:
+            solution = run(problem, start, settings, reports(0), keep)
+        ensemble = RewardEnsemble(solution.rho, solution.thetas)
+        restart = Restart(solution.objective, solution.n_iter, solution.converged, ensemble, 0.0, True)
+        self._store(solution, problem, [restart])
+        self._warn(solution, problem, set(start.empty) if isinstance(start, Start) else set(), stacklevel=4)
         return self
 
     def fit_predict(self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> NDArray[np.int64]:
@@ -173,17 +200,21 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         self.fit(mdp, demos, groups)
         return np.asarray(self.labels_)
 
-    def _keep(self, best: Solution, prepared: FitProblem, restarts: list[Restart]) -> None:
-        units = prepared.units
+    def _store(self, best: Solution, problem: FitProblem, restarts: list[Restart]) -> None:
+        units, kept = problem.units, isinstance(best.U, np.ndarray)
         self.weights_, self.thetas_ = best.rho, best.thetas
-        self.responsibilities_ = units.broadcast(best.U)
-        self.labels_ = np.argmax(self.responsibilities_, axis=1)
-        self.groups_ = units.names if units.grouped else None
-        self.group_responsibilities_ = best.U if units.grouped else None
+        self.responsibilities_: Any = units.broadcast(best.U) if kept else None
+        self.labels_: Any = np.argmax(self.responsibilities_, axis=1) if kept else None
+        self.groups_ = units.names if kept and units.grouped else None
+        self.group_responsibilities_ = best.U if kept and units.grouped else None
         self.log_likelihood_, self.objective_ = best.log_likelihood, best.objective
         self.history_, self.n_iter_, self.converged_ = best.history, best.n_iter, best.converged
         self.restarts_ = restarts
-        self.mdp_, self._problem = prepared.mdp, prepared
+        self.irl_, self.mdp_ = problem.model, problem.mdp
+        if problem.demos is None:
+            self.__dict__.pop("_problem", None)  # of an earlier fit
+        else:
+            self._problem = problem
 
     @property
     def ensemble_(self) -> RewardEnsemble:
@@ -191,42 +222,42 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         validate.fitted(self)
         return RewardEnsemble(self.weights_, self.thetas_)
 
-    def _warn(self, best: Solution, n_units: int, told: set[int], *, streamed: bool = False) -> None:
-        """Warn of intents that nobody follows, unless their start was told to be empty, or that are the same.
+    def _warn(self, best: Solution, problem: FitProblem, known_empty: set[int], stacklevel: int) -> None:
+        """Warn of nearly empty intents, except those that were reported when they began empty, and of equal ones.
 
-        A stream is fitted from one start and without reseeding, so that these are no advice there.
+        A stream is fitted from one start and without reseeding: the advice differs.
         """
-        empty = few(best.sizes, n_units)
-        small = np.array([k for k in np.flatnonzero(empty) if k not in told], dtype=np.int64)
-        pair = alike(best.thetas, ~empty)
+        n_units, streamed = len(problem.units), problem.demos is None
+        empty = nearly_empty(best.sizes, n_units)
+        small = np.array([k for k in np.flatnonzero(empty) if k not in known_empty], dtype=np.int64)
+        pair = equal_pair(best.thetas, ~empty)
         what = "ended with the same rewards"
-        # One word is enough; and what is annealed looks alike that is not.
+        # One warning is enough; and annealed responsibilities are alike where intents differ.
         if pair is None and not (small.size or streamed) and n_units > 1 and best.history[-1].event != "annealed":
-            pair, what = indistinct(best.U, ~empty), "explain every demonstration equally well"
+            pair, what = indistinct_pair(best.U, ~empty), "assign the same likelihood to every demonstration"
         if pair is not None and self.max_iter > 0:
             warnings.warn(
-                f"Intents {pair[0]} and {pair[1]} {what}: the data do not tell them apart. Use fewer intents.",
+                f"Intents {pair[0]} and {pair[1]} {what}: they are not separately identified. Use fewer intents.",
                 DegenerateIntentWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
         if small.size:
-            listed = ", ".join(map(str, small))
-            todo = "or another init" if streamed else "another init, or degenerate='reseed'"
+            listed = ", ".join(f"{k} (weight {best.rho[k]:.2g})" for k in small)
+            advice = "or another init" if streamed else "another init, or degenerate='reseed'"
             warnings.warn(
-                f"Hardly anybody follows intent {listed} (weights {best.rho[small].round(6).tolist()}): its reward "
-                f"means little. Use fewer intents, {todo}.",
+                f"Nearly empty: intent {listed}; its reward is unreliable. Use fewer intents, {advice}.",
                 DegenerateIntentWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
         if not best.converged and self.max_iter > 0:
             last = best.history[-1]
-            still = f"responsibilities still change by {last.change:.2g} a demonstration, above tol={self.tol:g}"
+            still = f"responsibilities still change by {last.change:.2g} per demonstration, above tol={self.tol:g}"
             why = f"its last step was {last.event}" if last.event else still
             more = "another random_state" if streamed else "a larger n_init"
             warnings.warn(
                 f"EM stopped after {best.n_iter} iterations; {why}. Raise max_iter or tol; {more} may help.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
 
     def save(self, folder: str | PathLike[str]) -> None:

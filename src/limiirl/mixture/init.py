@@ -127,7 +127,9 @@ def grouping(
             known = ", ".join([*CLUSTERINGS, "best", "random_rewards"])
             raise InvalidParameter(
                 f"init must be one of {known}, or labels, responsibilities, a RewardEnsemble, a clusterer or a "
-                f"function; it is {init!r}."
+                f"function; it is {init!r}.",
+                parameter="init",
+                value=init,
             )
         clustering = CLUSTERINGS[init] if first else _ONE_START.get(init, CLUSTERINGS[init])
         with one_thread():
@@ -161,7 +163,9 @@ def _per_unit(init: Any, units: Groups) -> NDArray[Any]:
     try:
         given = np.asarray(init)
     except ValueError as error:
-        raise InvalidParameter(f"init must be an array of labels or responsibilities ({error}).") from None
+        raise InvalidParameter(
+            f"init must be an array of labels or responsibilities ({error}).", parameter="init"
+        ) from None
     if units.index is None or given.ndim == 0 or given.shape[0] != units.index.size:
         return given
     _, first = np.unique(units.index, return_index=True)
@@ -171,7 +175,8 @@ def _per_unit(init: Any, units: Groups) -> NDArray[Any]:
         name = units.name(int(units.index[i]))
         raise InvalidParameter(
             f"init must be the same for all demonstrations of a group; demonstration {i} differs from the first of "
-            f"{name}. Pass one row for each of the {len(units)} groups, in sorted order."
+            f"{name}. Pass one row for each of the {len(units)} groups, in sorted order.",
+            parameter="init",
         )
     return np.asarray(given[first])
 
@@ -182,11 +187,14 @@ def as_responsibilities(found: Any, n_intents: int, units: Groups) -> FloatArray
     if given.ndim == 1:
         return _one_hot(given, n_intents, units)
     if given.dtype.kind not in "fiub":
-        raise InvalidParameter(f"Initial responsibilities must be real numbers; their dtype is {given.dtype}.")
+        raise InvalidParameter(
+            f"Initial responsibilities must be real numbers; their dtype is {given.dtype}.", parameter="init"
+        )
     if given.shape != (len(units), n_intents):
         raise InvalidParameter(
             f"Initial responsibilities must have the shape ({len(units)}, {n_intents}), a row for each of the "
-            f"{units.noun} and a column for each intent; got shape {given.shape}."
+            f"{units.noun} and a column for each intent; got shape {given.shape}.",
+            parameter="init",
         )
     U = given.astype(np.float64)
     wrong = ~(np.all((U >= 0) & np.isfinite(U), axis=1) & (np.abs(U.sum(axis=1) - 1.0) <= 1e-6))
@@ -194,7 +202,8 @@ def as_responsibilities(found: Any, n_intents: int, units: Groups) -> FloatArray
         i = int(np.argmax(wrong))
         raise InvalidParameter(
             f"Initial responsibilities must be rows of probabilities; row {i} is {U[i].tolist()}, which sums to "
-            f"{U[i].sum():.6g}. Divide each row by its sum."
+            f"{U[i].sum():.6g}. Divide each row by its sum.",
+            parameter="init",
         )
     return np.asarray(U / U.sum(axis=1, keepdims=True))
 
@@ -203,7 +212,8 @@ def _one_hot(labels: NDArray[Any], n_intents: int, units: Groups) -> FloatArray:
     """Return (G, K); integers from 0 to K - 1 name their intents, other labels are numbered in sorted order."""
     if labels.shape != (len(units),):
         raise InvalidParameter(
-            f"Initial labels must be one for each of the {len(units)} {units.noun}; there are {labels.size}."
+            f"Initial labels must be one for each of the {len(units)} {units.noun}; there are {labels.size}.",
+            parameter="init",
         )
     if labels.dtype.kind == "f" and np.all(labels == np.floor(labels)):  # what a table makes of whole numbers
         labels = labels.astype(np.int64)
@@ -212,7 +222,8 @@ def _one_hot(labels: NDArray[Any], n_intents: int, units: Groups) -> FloatArray:
         odd = fine.index(False) if False in fine else 0
         raise InvalidParameter(
             f"Initial labels must be whole numbers or texts, none missing; label {odd} is {labels.tolist()[odd]!r}. "
-            "Give it one, or -1 for a demonstration that may be of any intent."
+            "Give it one, or -1 for a demonstration that may be of any intent.",
+            parameter="init",
         )
     integers = labels.dtype.kind in "iu"
     known = labels[labels >= 0] if integers else labels  # clusterers mark noise by -1
@@ -222,7 +233,8 @@ def _one_hot(labels: NDArray[Any], n_intents: int, units: Groups) -> FloatArray:
     elif names.size > n_intents:
         raise InvalidParameter(
             f"There are {names.size} different initial labels for n_intents={n_intents}. Raise n_intents, or merge "
-            "labels."
+            "labels.",
+            parameter="init",
         )
     U = np.full((len(units), n_intents), 1.0 / n_intents)
     U[labels >= 0 if integers else slice(None)] = np.eye(n_intents)[index]
@@ -245,7 +257,7 @@ class Candidate(NamedTuple):
     points: FloatArray
 
 
-def candidates(prepared: FitProblem, points: FloatArray, *, with_gradients: bool) -> list[Candidate]:
+def candidates(problem: FitProblem, points: FloatArray, *, with_gradients: bool) -> list[Candidate]:
     """Return what to try: k-means and a Gaussian mixture of the points, and k-means of gradients.
 
     Parameters
@@ -257,12 +269,12 @@ def candidates(prepared: FitProblem, points: FloatArray, *, with_gradients: bool
     """
     found = [Candidate("kmeans", points), Candidate("gmm", points)]
     if with_gradients:
-        found.append(Candidate("kmeans", gradients(prepared)))
+        found.append(Candidate("kmeans", gradients(problem)))
     return found
 
 
 def best_start(
-    prepared: FitProblem, tried: list[Candidate], n_intents: int, reward_init: Any, rng: Rng, *, first: bool
+    problem: FitProblem, tried: list[Candidate], n_intents: int, reward_init: Any, rng: Rng, *, first: bool
 ) -> Start:
     """Return the start of the highest objective among those of some clusterings, the first of equals.
 
@@ -282,15 +294,15 @@ def best_start(
     known: list[FloatArray] = []
     best, told, highest, failed = None, [], -np.inf, None
     for candidate in tried:
-        U = _clusters(candidate, n_intents, prepared.units, rng, first=first)
+        U = _clusters(candidate, n_intents, problem.units, rng, first=first)
         if any(_same(U, other) for other in known):
             continue
         known.append(U)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            start = start_from(prepared, U, reward_init, rng)
+            start = start_from(problem, U, reward_init, rng)
             try:
-                objective = run(prepared, start, Settings(max_iter=0)).objective
+                objective = run(problem, start, Settings(max_iter=0)).objective
             except DivergentPartition as error:
                 failed = error
                 continue
@@ -318,7 +330,7 @@ def _same(U: FloatArray, other: FloatArray) -> bool:
     return bool(np.max(np.abs(U - other[:, order])) < _SAME)
 
 
-def points(embedding: Any, prepared: FitProblem) -> FloatArray:
+def points(embedding: Any, problem: FitProblem) -> FloatArray:
     """Return (G, m), what a warm start clusters: feature counts, or the embedding.
 
     Examples
@@ -331,12 +343,12 @@ def points(embedding: Any, prepared: FitProblem) -> FloatArray:
     ([[1.0], [-1.0]], [[3.0], [4.0]])
     """
     if embedding is None:
-        return validate.points(prepared.features(), len(prepared.units), "The feature counts")
+        return validate.points(problem.features(), len(problem.units), "The feature counts")
     if isinstance(embedding, str):
-        return validate.points(by_name(embedding)(prepared), len(prepared.units), "The embedding")
-    made = embedding(prepared.mdp, prepared.demos) if callable(embedding) else embedding
-    found = validate.points(made, len(prepared.demos), "embedding")
-    return prepared.units.mean(found)
+        return validate.points(by_name(embedding)(problem), len(problem.units), "The embedding")
+    made = embedding(problem.mdp, problem.demos) if callable(embedding) else embedding
+    found = validate.points(made, len(problem.demos), "embedding")
+    return problem.units.mean(found)
 
 
 class Starts:
@@ -346,7 +358,7 @@ class Starts:
     ----------
     init, embedding : Any
         Those of `IntentMixture`.
-    prepared : FitProblem
+    problem : FitProblem
     n_parameters : int, optional
         d, where the model does not say it; otherwise it is taken to have one for each feature.
 
@@ -363,14 +375,14 @@ class Starts:
     [[3.0], [-3.0]]
     """
 
-    def __init__(self, init: Any, embedding: Any, prepared: FitProblem, n_parameters: int | None = None) -> None:
-        self.init, self.embedding, self.prepared = init, embedding, prepared
+    def __init__(self, init: Any, embedding: Any, problem: FitProblem, n_parameters: int | None = None) -> None:
+        self.init, self.embedding, self.problem = init, embedding, problem
         self._n_parameters = n_parameters
 
     @cached_property
     def points(self) -> FloatArray:
         """(G, m), what is clustered; nobody asks where the start is given."""
-        return points(self.embedding, self.prepared)
+        return points(self.embedding, self.problem)
 
     @property
     def seeks_best(self) -> bool:
@@ -379,7 +391,7 @@ class Starts:
 
     @cached_property
     def _tried(self) -> list[Candidate]:
-        return candidates(self.prepared, self.points, with_gradients=self.embedding is None)
+        return candidates(self.problem, self.points, with_gradients=self.embedding is None)
 
     def guess(
         self, n_intents: int, rng: Rng, *, first: bool = True, order: NDArray[np.intp] | None = None
@@ -393,24 +405,24 @@ class Starts:
         order : (G,), optional
             In which a clusterer is shown the points.
         """
-        shown = np.empty((len(self.prepared.units), 0)) if is_given(self.init) else self.points
+        shown = np.empty((len(self.problem.units), 0)) if is_given(self.init) else self.points
         if isinstance(self.init, str) and self.init == "random_rewards":
-            d = self._n_parameters or self.prepared.n_parameters or self.prepared.features().shape[1]
-            box = self.prepared.box(d)
+            d = self._n_parameters or self.problem.n_parameters or self.problem.features().shape[1]
+            box = self.problem.box(d)
             return random_rewards(box.lower, box.upper, n_intents, rng)
         if order is None:
-            return grouping(self.init, shown, n_intents, self.prepared.units, rng, first=first)
-        found = grouping(self.init, shown[order], n_intents, self.prepared.units, rng, first=first)
+            return grouping(self.init, shown, n_intents, self.problem.units, rng, first=first)
+        found = grouping(self.init, shown[order], n_intents, self.problem.units, rng, first=first)
         return found if isinstance(found, RewardEnsemble) else found[np.argsort(order)]
 
     def begin(self, n_intents: int, reward_init: Any, rng: Rng, *, first: bool = True) -> Start:
         """Return where EM begins: rewards by `reward_init` from responsibilities, or an ensemble as it is."""
-        prepared = self.prepared
+        problem = self.problem
         if self.seeks_best:
-            return best_start(prepared, self._tried, n_intents, reward_init, rng, first=first)
+            return best_start(problem, self._tried, n_intents, reward_init, rng, first=first)
         found = self.guess(n_intents, rng, first=first)
         if isinstance(found, RewardEnsemble):
-            validate.ensemble(found, n_intents, prepared)
-            thetas = separated(np.array(found.thetas), found.weights > 0, prepared, rng)
+            validate.ensemble(found, n_intents, problem)
+            thetas = separated(np.array(found.thetas), found.weights > 0, problem, rng)
             return Start(found.weights, thetas)
-        return start_from(prepared, found, reward_init, rng)
+        return start_from(problem, found, reward_init, rng)

@@ -22,9 +22,9 @@ from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl import FitProblem, make_problem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
-from limiirl.mixture.em import Iteration, Settings, Solution, run
+from limiirl.mixture.em import Settings, Solution, run
 from limiirl.mixture.init import Starts
-from limiirl.mixture.monitor import Told
+from limiirl.mixture.monitor import Iteration, Reports
 from limiirl.mixture.split_merge import refine
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def intent_order(mixture: IntentMixture, other: IntentMixture | RewardEnsemble) 
         if not hasattr(other, "thetas_"):
             raise InvalidParameter(
                 f"Intents are aligned to a fitted IntentMixture or a RewardEnsemble; got {type(other).__name__}. "
-                "Fit it first."
+                "Fit it first.",
+                parameter="other",
             )
         if _same_demonstrations(mixture, other):
             return assign(-(other.responsibilities_.T @ mixture.responsibilities_))
@@ -63,7 +64,8 @@ def intent_order(mixture: IntentMixture, other: IntentMixture | RewardEnsemble) 
     if theirs.shape[1] != mixture.thetas_.shape[1]:
         raise InvalidParameter(
             f"Intents can only be aligned where rewards have the same features; these have {mixture.thetas_.shape[1]}, "
-            f"the others {theirs.shape[1]}."
+            f"the others {theirs.shape[1]}.",
+            parameter="other",
         )
     behaviour = _behaviour(mixture, np.vstack([mixture.thetas_, theirs]))
     spread = behaviour.std(axis=0)
@@ -221,10 +223,10 @@ class Outcome(NamedTuple):
     model: Any
 
 
-class FromStart:
+class EMFromSeed:
     """EM from one of several starts, as a function of the start's number and its seed.
 
-    Copies for workers leave what was prepared behind; each prepares once, whatever the number of its starts.
+    Copies for workers leave the fit problem behind; each makes it once, whatever the number of its starts.
 
     Parameters
     ----------
@@ -234,7 +236,12 @@ class FromStart:
         Its model, fresh.
     settings : Settings
     mdp, demos, groups
-        What `IntentMixture.fit` is given.
+        Those of `IntentMixture.fit`.
+
+    Attributes
+    ----------
+    reports : callable or None
+        From the number of a start to the callback of its EM.
     """
 
     def __init__(
@@ -244,45 +251,44 @@ class FromStart:
         self.init, self.embedding = mixture.init, mixture.embedding
         self.irl, self.settings = irl, settings
         self.mdp, self.demos, self.groups = mdp, demos, groups
-        self._told: Told | None = None
+        self.reports: Reports | None = None
         self._starts: Starts | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_told": None, "_starts": None}
+        return vars(self) | {"reports": None, "_starts": None}
 
     @property
     def starts(self) -> Starts:
         """The `init` with the data that it is applied to."""
         if self._starts is None:
-            prepared = make_problem(self.irl, self.mdp, self.demos, self.groups)
-            self._starts = Starts(self.init, self.embedding, prepared)
+            problem = make_problem(self.irl, self.mdp, self.demos, self.groups)
+            self._starts = Starts(self.init, self.embedding, problem)
         return self._starts
 
     @property
-    def prepared(self) -> FitProblem:
+    def problem(self) -> FitProblem:
         """The model with its data."""
-        return self.starts.prepared
+        return self.starts.problem
 
     def __call__(self, task: tuple[int, Seed]) -> Outcome:
-        """Return what EM finds from start i."""
+        """Return the outcome of EM from start i."""
         i, seed = task
-        rng, tell = np.random.default_rng(seed), None if self._told is None else self._told(i)
+        rng, callback = np.random.default_rng(seed), None if self.reports is None else self.reports(i)
         start = self.starts.begin(self.n_intents, self.reward_init, rng, first=i == 0)
-        found = run(self.prepared, start, self.settings, tell)
+        solution = run(self.problem, start, self.settings, callback)
         if self.refine is not None:
-            found = refine(self.prepared, found, self.settings, tell)
-        return Outcome(found, start.empty, None if hasattr(self.irl, "make_problem") else self.irl)
+            solution = refine(self.problem, solution, self.settings, callback)
+        return Outcome(solution, start.empty, None if hasattr(self.irl, "make_problem") else self.irl)
 
-    def run(self, seeds: Sequence[Seed], told: Told, executor: Mapper | None) -> list[Outcome]:
-        """Return what EM finds from each start, in their order; an executor tells of a start when it has ended."""
-        self._told = told if executor is None else None
+    def map(self, seeds: Sequence[Seed], reports: Reports, executor: Mapper) -> list[Outcome]:
+        """Return the outcome of each start, in order, from the workers of an executor; report each once it ends."""
         outcomes = []
         for i, outcome in enumerate(map_tasks(self, enumerate(seeds), executor)):
             outcomes.append(outcome)
-            if executor is not None and (tell := told(i)) is not None:
+            if (report := reports(i)) is not None:
                 for entry in outcome.solution.history:
-                    tell(entry)
+                    report(entry)
         model = outcomes[-1].model
-        if executor is not None and model is not None:
+        if model is not None:
             self.irl, self._starts = model, None
         return outcomes

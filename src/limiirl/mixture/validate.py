@@ -29,17 +29,19 @@ def settings(mixture: IntentMixture) -> Settings:
         check_count(mixture.max_iter, "max_iter")
     if mixture.callback is not None and not callable(mixture.callback):
         raise InvalidParameter(
-            f"callback must be a function of (restart, iteration), or None; it is {mixture.callback!r}."
+            f"callback must be a function of an EMProgress, or None; got {mixture.callback!r}.",
+            parameter="callback",
+            value=mixture.callback,
         )
     if mixture.refine is not None:
         check_choice(mixture.refine, "refine", ("split_merge",))
     instance(mixture.init)
-    rise = mixture.likelihood_tol
+    rise, cap = mixture.likelihood_tol, mixture.max_evaluations
     return Settings(
         max_iter=mixture.max_iter,
         tol=check_positive(mixture.tol, "tol", zero=True),
         likelihood_tol=None if rise is None else check_positive(rise, "likelihood_tol"),
-        max_evaluations=check_count(mixture.max_evaluations, "max_evaluations"),
+        max_evaluations=None if cap is None else check_count(cap, "max_evaluations"),
         degenerate=check_choice(mixture.degenerate, "degenerate", ("fit", "keep", "reseed")),
         temperatures=_temperatures(mixture.annealing),
     )
@@ -48,7 +50,9 @@ def settings(mixture: IntentMixture) -> Settings:
 def instance(init: Any) -> None:
     """Check that a clusterer is one, and not its class."""
     if isinstance(init, type):
-        raise InvalidParameter(f"init must be an instance; {init.__name__} is a class. Add parentheses.")
+        raise InvalidParameter(
+            f"init must be an instance; {init.__name__} is a class. Add parentheses.", parameter="init", value=init
+        )
 
 
 def _temperatures(annealing: Any) -> tuple[float, ...]:
@@ -58,9 +62,17 @@ def _temperatures(annealing: Any) -> tuple[float, ...]:
     try:
         hottest, n = annealing
     except (TypeError, ValueError):
-        raise InvalidParameter(f"annealing must be (temperature, iterations) or None; it is {annealing!r}.") from None
+        raise InvalidParameter(
+            f"annealing must be (temperature, iterations) or None; it is {annealing!r}.",
+            parameter="annealing",
+            value=annealing,
+        ) from None
     if check_positive(hottest, "annealing's temperature") < 1.0:
-        raise InvalidParameter(f"annealing must begin with a temperature of at least 1; it is {hottest!r}.")
+        raise InvalidParameter(
+            f"annealing must begin with a temperature of at least 1; it is {hottest!r}.",
+            parameter="annealing",
+            value=annealing,
+        )
     steps = np.arange(check_count(n, "annealing's iterations"))
     return tuple((float(hottest) ** (1.0 - steps / steps.size)).tolist())
 
@@ -68,12 +80,18 @@ def _temperatures(annealing: Any) -> tuple[float, ...]:
 def model(irl: Any) -> Any:
     """Return a single-intent model that has what EM needs."""
     if isinstance(irl, type):
-        raise InvalidParameter(f"irl must be an instance of a model; {irl.__name__} is a class. Add parentheses.")
+        raise InvalidParameter(
+            f"irl must be an instance of a model; {irl.__name__} is a class. Add parentheses.",
+            parameter="irl",
+            value=irl,
+        )
     for name in REQUIRED:
         if not callable(getattr(irl, name, None)):
             raise InvalidParameter(
                 f"irl must be a single-intent model with the methods {' and '.join(REQUIRED)}; {type(irl).__name__} "
-                f"has no {name}. limiirl.testing.check_irl_model says all that a model needs."
+                f"has no {name}. limiirl.testing.check_irl_model says all that a model needs.",
+                parameter="irl",
+                value=irl,
             )
     return irl
 
@@ -92,7 +110,9 @@ def enough(n_intents: int, units: Groups) -> None:
     """Check that there are at least as many units as intents."""
     if n_intents > len(units):
         raise InvalidParameter(
-            f"n_intents={n_intents} is more than the {len(units)} {units.noun} to learn from. Use at most {len(units)}."
+            f"n_intents must be at most {len(units)}, the number of {units.noun}; got {n_intents}.",
+            parameter="n_intents",
+            value=n_intents,
         )
 
 
@@ -106,7 +126,9 @@ def seeds(random_state: Any, n: int) -> list[np.random.SeedSequence]:
         return np.random.SeedSequence(random_state).spawn(n)
     except (TypeError, ValueError) as error:
         raise InvalidParameter(
-            f"random_state must be a whole number of at least 0, a Generator, a RandomState or None ({error})."
+            f"random_state must be a whole number of at least 0, a Generator, a RandomState or None ({error}).",
+            parameter="random_state",
+            value=random_state,
         ) from None
 
 
@@ -115,22 +137,30 @@ def points(given: Any, n: int, what: str) -> FloatArray:
     try:
         found = np.ascontiguousarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"{what} must be an array of numbers ({error}).") from None
+        raise InvalidParameter(f"{what} must be an array of numbers ({error}).", parameter="embedding") from None
     if found.ndim != 2 or found.shape[0] != n or found.shape[1] == 0:
-        raise InvalidParameter(f"{what} must have the shape ({n}, m), a row for each; it is {found.shape}.")
+        raise InvalidParameter(
+            f"{what} must have the shape ({n}, m), a row for each; it is {found.shape}.", parameter="embedding"
+        )
     wrong = ~np.all(np.isfinite(found), axis=1)
     if np.any(wrong):
-        raise InvalidParameter(f"{what} must be finite; row {int(np.argmax(wrong))} is not. Remove or mend it.")
+        raise InvalidParameter(
+            f"{what} must be finite; row {int(np.argmax(wrong))} is not. Remove or mend it.", parameter="embedding"
+        )
     return found
 
 
-def ensemble(given: RewardEnsemble, n_intents: int, prepared: FitProblem) -> None:
+def ensemble(given: RewardEnsemble, n_intents: int, problem: FitProblem) -> None:
     """Check that an initial ensemble has K intents, of as many features as the MDP."""
     if given.n_intents != n_intents:
-        raise InvalidParameter(f"The initial ensemble has {given.n_intents} intents; n_intents is {n_intents}.")
-    wanted = prepared.n_parameters
+        raise InvalidParameter(
+            f"The initial ensemble has {given.n_intents} intents; n_intents is {n_intents}.", parameter="init"
+        )
+    wanted = problem.n_parameters
     if wanted is not None and given.n_features != wanted:
-        raise InvalidParameter(f"The initial ensemble has {given.n_features} features; the MDP has {wanted}.")
+        raise InvalidParameter(
+            f"The initial ensemble has {given.n_features} features; the MDP has {wanted}.", parameter="init"
+        )
 
 
 def fitted(mixture: Any) -> None:
@@ -148,7 +178,9 @@ def trained_on(mixture: Any) -> Demonstrations | None:
 def one_intent(k: Any, n_intents: int) -> int:
     """Return an intent's number."""
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 0 <= k < n_intents:
-        raise InvalidParameter(f"An intent is a whole number from 0 to {n_intents - 1}; got {k!r}.")
+        raise InvalidParameter(
+            f"An intent is a whole number from 0 to {n_intents - 1}; got {k!r}.", parameter="k", value=k
+        )
     return int(k)
 
 

@@ -12,24 +12,19 @@ from limiirl._parallel import Mapper
 from limiirl._progress import Progress, check_progress
 from limiirl._validation import check_count
 from limiirl.errors import InvalidParameter, MissingFile
-from limiirl.irl import MaxEnt
+from limiirl.irl import MaxEnt, MaxEntProblem
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.mixture import (
     IntentMixture,
-    Restart,
-    Settings,
-    Solution,
     Start,
     Starts,
     State,
     is_given,
-    reporting,
-    run,
     validate,
 )
 from limiirl.streams.checkpoint import identity, read_checkpoint, write_checkpoint
-from limiirl.streams.passes import WINDOW, StreamProblem, check_mixture, open_executor
+from limiirl.streams.passes import WINDOW, check_mixture, open_executor, sample_problem, stream_problem
 from limiirl.streams.store import FeatureStore, as_store, check_path
 
 # Rows that a warm start clusters: their means are known to a third of a percent of their spread.
@@ -92,34 +87,26 @@ def fit_streamed(
     >>> mix.weights_.round(2)
     array([0.75, 0.25])
     """
-    settings = _settings(mixture)
+    _check_settings(mixture)
     check_progress(progress)
     irl = validate.fresh(MaxEnt() if mixture.irl is None else mixture.irl)
     place = _place(checkpoint)
     window = -(-check_count(block, "block") // BLOCK) * BLOCK
     rows = as_store(store)
-    prepared = StreamProblem(irl, mdp, rows, window=window, progress=progress)
-    validate.enough(mixture.n_intents, prepared.units)
+    problem = stream_problem(irl, mdp, rows, window=window, progress=progress)
+    validate.enough(mixture.n_intents, problem.units)
     fitted = identity(mixture, irl, mdp, rows, _enough_drawn(sample, mixture.n_intents))
     shape = (mixture.n_intents, mdp.n_features)
     begin: Start | State | None = None if place is None else read_checkpoint(place, fitted, shape)
-    told_empty: set[int] = set()
     if begin is None:
-        begin = _start(mixture, prepared, sample)
-        told_empty = set(begin.empty)
+        begin = _start(mixture, problem, rows, sample)
 
     def keep(state: State) -> None:
         if place is not None:
             write_checkpoint(place, state, fitted)
 
-    with (
-        reporting(mixture.verbose, 1, settings.max_iter, mixture.callback) as told,
-        open_executor(executor) as prepared.workers,
-    ):
-        found = run(prepared, begin, settings, told(0), keep)
-    _keep(mixture, found, prepared)
-    mixture._warn(found, rows.n, told_empty, streamed=True)
-    return mixture
+    with open_executor(executor) as problem.statistics.workers:  # type: ignore[attr-defined]
+        return mixture.fit_from(problem, begin, keep=keep)
 
 
 def _place(checkpoint: Any) -> Path | None:
@@ -134,10 +121,10 @@ def _place(checkpoint: Any) -> Path | None:
     return place
 
 
-def _settings(mixture: IntentMixture) -> Settings:
-    """Return EM's settings, of a mixture that asks for nothing that needs all demonstrations at once."""
+def _check_settings(mixture: IntentMixture) -> None:
+    """Raise for a mixture that needs all demonstrations at once."""
     check_mixture(mixture)
-    settings = validate.settings(mixture)
+    validate.settings(mixture)
     if mixture.n_init != 1:
         raise InvalidParameter(
             f"n_init must be 1 for a stream; got {mixture.n_init}. Compare starts on a sample in memory and pass the "
@@ -172,7 +159,6 @@ def _settings(mixture: IntentMixture) -> Settings:
             parameter="embedding",
             value=how,
         )
-    return settings
 
 
 def _enough_drawn(sample: int, n_intents: int) -> int:
@@ -184,26 +170,13 @@ def _enough_drawn(sample: int, n_intents: int) -> int:
     return sample
 
 
-def _start(mixture: IntentMixture, prepared: StreamProblem, sample: int) -> Start:
+def _start(mixture: IntentMixture, problem: MaxEntProblem, store: FeatureStore, sample: int) -> Start:
     """Return where EM begins: a start on a sample of the rows, without the sample's responsibilities.
 
     The first seed is that of `IntentMixture.fit`, so that a sample of everything starts where that does.
     """
     first, second = validate.seeds(mixture.random_state, 2)
-    drawn = prepared.sample(sample, np.random.default_rng(second))
+    drawn = sample_problem(problem, store, sample, np.random.default_rng(second))
     starts = Starts(mixture.init, mixture.embedding, drawn)
     begin = starts.begin(mixture.n_intents, mixture.reward_init, np.random.default_rng(first))
     return Start(begin.rho, begin.thetas, None, begin.empty)
-
-
-def _keep(mixture: IntentMixture, found: Solution, prepared: StreamProblem) -> None:
-    """Give a mixture what a fit finds, but for what has a row for each demonstration."""
-    mixture.weights_, mixture.thetas_ = found.rho, found.thetas
-    mixture.log_likelihood_, mixture.objective_ = found.log_likelihood, found.objective
-    mixture.history_, mixture.n_iter_, mixture.converged_ = found.history, found.n_iter, found.converged
-    ensemble = RewardEnsemble(found.rho, found.thetas)
-    mixture.restarts_ = [Restart(found.objective, found.n_iter, found.converged, ensemble, 0.0, True)]
-    for name in ("responsibilities_", "labels_", "groups_", "group_responsibilities_"):
-        setattr(mixture, name, None)
-    mixture.irl_, mixture.mdp_ = prepared.model, prepared.mdp
-    mixture.__dict__.pop("_problem", None)  # of an earlier fit in memory

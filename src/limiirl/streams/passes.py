@@ -20,9 +20,9 @@ from limiirl._typing import FloatArray
 from limiirl.demos import Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.executors import Executor
-from limiirl.irl import EStep, MaxEnt, Moments, PreparedRows, PreparedSums
+from limiirl.irl import SUFFICIENT_STATISTICS, MaxEnt, MaxEntProblem, Moments, RowStatistics
 from limiirl.irl.validate import max_length
-from limiirl.kernels.e_step import Blocks, MixtureParameters, e_step_streamed
+from limiirl.kernels.e_step import Blocks, EStepSums, MixtureParameters, e_step_streamed
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture, validate
@@ -175,7 +175,7 @@ def check_model(irl: Any) -> MaxEnt:
             value=irl,
         )
     kind = type(irl)
-    if any(getattr(kind, name) is not getattr(MaxEnt, name) for name in ("log_prob", "fit", "_fit", "make_problem")):
+    if SUFFICIENT_STATISTICS not in kind.supports:
         raise InvalidParameter(
             f"{kind.__name__} overrides the likelihood of MaxEnt; feature sums may not determine it. {_INSTEAD}",
             parameter="irl",
@@ -241,13 +241,11 @@ class Uncounted:
         return self.n
 
 
-class StreamProblem(PreparedSums):
-    """The rows of a store under a MaxEnt model: an E-step is one pass, whatever their number.
+class StoreStatistics:
+    """The rows of a store: an E-step is one pass over them, whatever their number.
 
     Parameters
     ----------
-    model : MaxEnt
-        Its `max_length_` is settled by the longest demonstration of the store, unless it is given.
     store : FeatureStore
     workers : limiirl.executors.Executor or Session, optional
         Where passes run; by default in this process, on its threads.
@@ -259,47 +257,70 @@ class StreamProblem(PreparedSums):
 
     def __init__(
         self,
-        model: MaxEnt,
-        mdp: MDP,
         store: FeatureStore,
         *,
         workers: Mapper | None = None,
         window: int = WINDOW,
         progress: Progress | None = None,
     ) -> None:
-        store.check(mdp)
-        check_model(model)
-        longest = store.longest if model.max_length is None else max_length(model.max_length)
-        for part in store.parts:
-            check_facts(model, part.facts, part.name, mdp, longest)
-        units = Uncounted(store.n, store.noun, store.by_group)
-        super().__init__(model, mdp, None, units, model.resolve_max_length(mdp, store.longest), store.n_demos)
         self.store, self.workers, self.window, self.progress = store, workers, window, progress
+        self.n_demos = store.n_demos
 
-    def blank(self, n_intents: int) -> Remembered:
+    def allocate(self, n_intents: int) -> Remembered:
         """Return what `e_step` overwrites."""
         del n_intents
         return Remembered()
 
-    def e_step(self, rho: FloatArray, thetas: FloatArray, U: Any, temperature: float = 1.0) -> EStep:
-        """Make U (a `Remembered`) that of an ensemble; see `FitProblem.e_step`."""
-        now = MixtureParameters(thetas, self.engine.log_partition(thetas), np.log(rho), 1.0 / temperature)
-        found = sweep(self.store, now, U.ensemble, executor=self.workers, window=self.window, progress=self.progress)
+    def e_step(
+        self, path_sums: Any, rho: FloatArray, thetas: FloatArray, U: Remembered, temperature: float
+    ) -> tuple[EStepSums, Moments]:
+        """Make U that of an ensemble, in one pass over the store."""
+        now = MixtureParameters(thetas, path_sums.log_partition(thetas), np.log(rho), 1.0 / temperature)
+        sums = sweep(self.store, now, U.ensemble, executor=self.workers, window=self.window, progress=self.progress)
         U.ensemble = now
-        counts = found.counts if self.units.grouped else found.sizes
-        return EStep(
-            found.log_likelihood, found.change / len(self.units), found.sizes, Moments(found.features, counts, None)
-        )
+        counts = sums.counts if self.store.by_group else sums.sizes
+        moments = Moments(sums.features, counts, None)
+        return EStepSums(sums.log_likelihood, sums.change, sums.sizes, sums.features, -1), moments
 
-    def sample(self, n: int, rng: np.random.Generator) -> PreparedRows:
-        """Return n rows drawn at random without replacement, in order, under the same model; all where there are fewer.
+    def moments(self, U: Any) -> Moments:
+        """Raise: a store keeps no responsibilities."""
+        raise NotImplementedError
 
-        Which they are depends on the number of rows in the store, and not on its parts.
-        """
-        total = len(self.units)
-        # Numpy draws a small share of many without a table of all.
-        chosen = np.arange(total) if n >= total else np.sort(rng.choice(total, size=n, replace=False, shuffle=False))
-        rows = self.store.take(chosen.astype(np.int64))
-        index = np.arange(len(chosen), dtype=np.int64) if self.units.grouped else None
-        units = Groups(index, rows.counts, chosen)
-        return PreparedRows(self.model, self.mdp, None, units, self.engine, rows)
+    def log_prob(self, path_sums: Any, thetas: FloatArray) -> FloatArray:
+        """Raise: a store is not read as a whole; `assign` writes its responsibilities to files."""
+        raise NotImplementedError
+
+    def features(self) -> FloatArray:
+        """Raise: a store is not read as a whole; `sample_problem` draws rows."""
+        raise NotImplementedError
+
+
+def stream_problem(
+    model: MaxEnt, mdp: MDP, store: FeatureStore, *, window: int = WINDOW, progress: Progress | None = None
+) -> MaxEntProblem:
+    """Return the fit problem of a MaxEnt model and the rows of a store.
+
+    The `max_length_` of the model is the longest demonstration of the store, unless its `max_length` is given.
+    """
+    store.check(mdp)
+    check_model(model)
+    longest = store.longest if model.max_length is None else max_length(model.max_length)
+    for part in store.parts:
+        check_facts(model, part.facts, part.name, mdp, longest)
+    units = Uncounted(store.n, store.noun, store.by_group)
+    path_sums = model.resolve_max_length(mdp, store.longest)
+    return MaxEntProblem(model, mdp, None, units, path_sums, StoreStatistics(store, window=window, progress=progress))
+
+
+def sample_problem(problem: MaxEntProblem, store: FeatureStore, n: int, rng: np.random.Generator) -> MaxEntProblem:
+    """Return the problem of n rows drawn at random without replacement, in order; of all where there are fewer.
+
+    The rows depend on the number of rows in the store, and not on its parts.
+    """
+    # Numpy draws a small fraction of many without a table of all.
+    chosen = np.arange(store.n) if n >= store.n else np.sort(rng.choice(store.n, size=n, replace=False, shuffle=False))
+    rows = store.take(chosen.astype(np.int64))
+    index = np.arange(len(chosen), dtype=np.int64) if store.by_group else None
+    units = Groups(index, rows.counts, chosen)
+    statistics = RowStatistics(rows, units)
+    return MaxEntProblem(problem.model, problem.mdp, None, units, problem.path_sums, statistics)

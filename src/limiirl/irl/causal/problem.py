@@ -19,7 +19,7 @@ from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver
 from limiirl.irl.maxent.likelihood import ObservedPaths
 from limiirl.irl.optim.gradient_sampling import minimise_nonsmooth
 from limiirl.irl.optim.solvers import minimise_lbfgs
-from limiirl.irl.problem import MStep, PreparedFeatures
+from limiirl.irl.problem import M_STEP_EVALUATIONS, FitProblem, MStep, Regulariser
 from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Moments(NamedTuple):
     counts: FloatArray
 
 
-class CausalProblem(PreparedFeatures):
+class CausalProblem(FitProblem):
     """Units of demonstrations under a causal model.
 
     Parameters
@@ -54,8 +54,9 @@ class CausalProblem(PreparedFeatures):
         engine: PolicySolver,
         events: DecisionCounts,
     ) -> None:
-        super().__init__(model, mdp, demos, units, len(demos))
+        super().__init__(model, mdp, demos, units, Regulariser.from_model(model, mdp, len(demos)))
         self.engine, self.events = engine, events
+        self._start: FloatArray | None = None
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
         """Return (G, K)."""
@@ -74,8 +75,10 @@ class CausalProblem(PreparedFeatures):
     def m_step(self, moments: Moments, starts: FloatArray | None, which: IndexArray, max_evaluations: int) -> MStep:
         """Return parameters (J, d) of the intents `which`; never worse than the starts."""
         counts = moments.counts[which]
-        ridge = self.ridges(len(moments.counts), counts)
-        results = self.search(Moments(moments.choices[:, which], counts), ridge, starts, max_evaluations)
+        ridge = self.regulariser.ridges(len(moments.counts), counts)
+        results = self.search(
+            Moments(moments.choices[:, which], counts), ridge, starts, max_evaluations or M_STEP_EVALUATIONS
+        )
         return MStep(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
 
     def search(
@@ -85,11 +88,11 @@ class CausalProblem(PreparedFeatures):
         objective = CausalLikelihood(self.engine, self.events, moments.choices, moments.counts, ridge)
         if starts is None:
             if self._start is None:
-                self._start = feasible_start(self.engine, self.events, self._box)
+                self._start = feasible_start(self.engine, self.events, self.regulariser.box)
             starts = np.tile(self._start, (len(moments.counts), 1))
         tol = check_positive(self.model.tol, "tol") * np.maximum(1.0, objective.n_choices)[:, None]
         search = minimise_nonsmooth if isinstance(self.engine, HardBellmanSolver) else minimise_lbfgs
-        return search(objective, starts, self._box, np.broadcast_to(tol, starts.shape), max_evaluations)
+        return search(objective, starts, self.regulariser.box, np.broadcast_to(tol, starts.shape), max_evaluations)
 
     def features(self) -> FloatArray:
         """Return (G, d): mean feature counts. Unrecorded actions count as the first that they may have been."""

@@ -29,7 +29,7 @@ from limiirl.irl.destination.path_sums import GoalValues, flow_features
 from limiirl.irl.optim.projected_bfgs import CuttingPlanes
 from limiirl.irl.optim.projected_newton import Box
 from limiirl.irl.optim.solvers import SOLVERS
-from limiirl.irl.problem import MStep, PreparedFeatures
+from limiirl.irl.problem import M_STEP_EVALUATIONS, FitProblem, MStep, Regulariser
 from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ _MOVE = 1e-4
 _ROUGH_EVALUATIONS = 30
 
 
-class DestinationProblem(PreparedFeatures):
+class DestinationProblem(FitProblem):
     """Units of demonstrations under a destination-conditioned model.
 
     Parameters
@@ -144,8 +144,11 @@ class DestinationProblem(PreparedFeatures):
         The MDP with its order of elimination.
     """
 
+    regulariser: Regulariser
+
     def __init__(self, model: DestinationMaxEnt, mdp: MDP, demos: Demonstrations, units: Groups, values: GoalValues):
-        super().__init__(model, mdp, demos, units, len(demos))
+        super().__init__(model, mdp, demos, units, Regulariser.from_model(model, mdp, len(demos)))
+        self._start: FloatArray | None = None
         self.values = values
         self.trips = ObservedTrips(mdp, demos)
         self._domain = feasible_domain(values)
@@ -158,8 +161,8 @@ class DestinationProblem(PreparedFeatures):
     def m_step(self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int) -> MStep:
         """Return parameters (J, d) of the intents `which`; never worse than the starts."""
         weights = self.units.broadcast(moments[:, which])
-        ridge = self.ridges(moments.shape[1], weights.sum(axis=0))
-        results = self.search(weights, ridge, starts, max_evaluations)
+        ridge = self.regulariser.ridges(moments.shape[1], weights.sum(axis=0))
+        results = self.search(weights, ridge, starts, max_evaluations or M_STEP_EVALUATIONS)
         return MStep(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
 
     def search(
@@ -170,7 +173,7 @@ class DestinationProblem(PreparedFeatures):
             starts = np.tile(self.inside(), (weights.shape[1], 1))
         else:
             # A start at the very edge moves inside a little; one beyond it is an error, which the solver tells.
-            at_edge = np.array([self.values.finite(start) for start in self._box.clip(starts)], dtype=bool)
+            at_edge = np.array([self.values.finite(start) for start in self.regulariser.box.clip(starts)], dtype=bool)
             starts = np.array(starts, dtype=np.float64)
             starts[at_edge] = self.project(starts[at_edge])
         # What one search learns of the domain helps all later ones, but not its neighbours, which may be as far or not.
@@ -184,11 +187,11 @@ class DestinationProblem(PreparedFeatures):
             alone = DestinationLikelihood(
                 self.values, self.trips, weights[:, k : k + 1], ridge[k : k + 1], domains[k : k + 1]
             )
-            return solver(alone, starts[k : k + 1], self._box, tol[k : k + 1], max_evaluations)[0]
+            return solver(alone, starts[k : k + 1], self.regulariser.box, tol[k : k + 1], max_evaluations)[0]
 
         threads = min(len(each), int(numba.get_num_threads()))
         if self.values.together:
-            found = solver(objective, starts, self._box, tol, max_evaluations)
+            found = solver(objective, starts, self.regulariser.box, tol, max_evaluations)
         elif threads == 1:
             found = [one(k) for k in each]
         else:
@@ -201,7 +204,7 @@ class DestinationProblem(PreparedFeatures):
     def inside(self) -> FloatArray:
         """Return a point (d,) within the bounds where all sums over ways are finite."""
         if self._start is None:
-            self._start = feasible_start(self.values, self._box, self._domain)
+            self._start = feasible_start(self.values, self.regulariser.box, self._domain)
         return self._start
 
     def features(self) -> FloatArray:
@@ -212,7 +215,7 @@ class DestinationProblem(PreparedFeatures):
         """
         if self._features is None:
             n, d = self.trips.features.shape
-            result = self.search(np.ones((n, 1)), np.full(1, self._ridge), None, _ROUGH_EVALUATIONS)[0]
+            result = self.search(np.ones((n, 1)), np.full(1, self.regulariser.ridge), None, _ROUGH_EVALUATIONS)[0]
             size = np.sqrt(np.mean(self.trips.features**2, axis=0))
             expected = np.zeros((n, d))
             for j in np.flatnonzero(size > 0.0):
@@ -230,7 +233,7 @@ class DestinationProblem(PreparedFeatures):
 
     def project(self, thetas: FloatArray) -> FloatArray:
         """Return parameters (K, d) within the bounds at which all sums over ways are finite, near the given ones."""
-        found = np.array(self._box.clip(thetas))
+        found = np.array(self.regulariser.box.clip(thetas))
         for k, theta in enumerate(found):
             # A point inside is only looked for where it is needed: there may be none to find.
             if not surely_finite(self.values, theta):

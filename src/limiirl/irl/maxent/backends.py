@@ -56,7 +56,11 @@ def kernels_of(log: bool) -> ModuleType:
 def check_arithmetic(arithmetic: str) -> str:
     """Return the name of an arithmetic, or say which there are."""
     if arithmetic not in ARITHMETICS:
-        raise InvalidParameter(f"arithmetic must be one of {', '.join(ARITHMETICS)}; it is {arithmetic!r}.")
+        raise InvalidParameter(
+            f"arithmetic must be one of {', '.join(ARITHMETICS)}; it is {arithmetic!r}.",
+            parameter="arithmetic",
+            value=arithmetic,
+        )
     return arithmetic
 
 

@@ -186,13 +186,17 @@ def most_likely(engine: Engine, theta: FloatArray, start: object, goal: object) 
         if mdp.p0[s] == 0.0:
             raise InvalidParameter(
                 f"start must be a state in which trajectories begin; p0 of state {s} is 0. Use condition='start', or "
-                "give the state a share of the start distribution with mdp.replace(p0=...)."
+                "give the state a share of the start distribution with mdp.replace(p0=...).",
+                parameter="start",
+                value=s,
             )
         log_start = math.log(mdp.p0[s])
     if engine.stop == "terminal" and not mdp.terminal[g]:
         raise InvalidParameter(
             f"goal must be terminal, because the model has stop='terminal'; state {g} is not. Use stop='anywhere', or "
-            "mark the state as terminal."
+            "mark the state as terminal.",
+            parameter="goal",
+            value=g,
         )
     only = np.zeros(mdp.n_states)
     only[s] = 1.0
@@ -218,7 +222,9 @@ def _heaviest(engine: Engine, theta: FloatArray, start: int, goal: int, starts: 
         which = f"No trajectory of {'exactly' if only_last else 'at most'} max_length = {engine.max_length} states"
         remedy = "Choose another goal, or make a model with a larger max_length."
     if found is None:
-        raise InvalidParameter(f"{which} leads from start = {start} to goal = {goal}. {remedy}")
+        raise InvalidParameter(
+            f"{which} leads from start = {start} to goal = {goal}. {remedy}", parameter="goal", value=goal
+        )
     return found
 
 
@@ -227,5 +233,7 @@ def _step(value: object, max_length: float) -> int:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or not 0 <= value < max_length:  # type: ignore[operator]
         upper = "" if max_length == math.inf else f" and at most max_length - 1 = {int(max_length) - 1}"
-        raise InvalidParameter(f"step must be a whole number, at least 0{upper}; it is {value!r}.")
+        raise InvalidParameter(
+            f"step must be a whole number, at least 0{upper}; it is {value!r}.", parameter="step", value=value
+        )
     return int(value)  # type: ignore[call-overload, no-any-return]

@@ -160,7 +160,10 @@ class ForwardBackward:
             raise InvalidParameter(
                 f"No trajectory of at most {self.engine.max_length} states from state {state} ends where "
                 f"stop={self.engine.stop!r} allows. "
-                "Raise max_length, or use stop='anywhere'."
+                "Raise max_length, or use stop='anywhere'.",
+                parameter="stop",
+                value=self.engine.stop,
+                index=state,
             )
         if not (xp.any(xp.isnan(reached)) or xp.any(reached == np.inf)) and self.engine.stop != "anywhere":
             return

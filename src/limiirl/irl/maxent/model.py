@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+from limiirl._estimator import NoMetadataRouting
 from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_choice, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter, NotFitted, NumericalError
 from limiirl.irl import validate
-from limiirl.irl.base import FitResult
+from limiirl.irl.base import SUFFICIENT_STATISTICS, Capabilities, FitResult
 from limiirl.irl.device import choose_backend, choose_device
 from limiirl.irl.identifiability import null_directions, variation
 from limiirl.irl.maxent import inference
@@ -30,7 +31,7 @@ from limiirl.mdp import MDP
 Engine = FinitePathSums | InfinitePathSums
 
 
-class MaxEnt(BaseEstimator):  # type: ignore[misc]
+class MaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
     r"""The maximum entropy model of trajectories, p(tau | theta) = q(tau) exp(theta . F(tau)) / Z(theta).
 
     The sum Z runs over *all* trajectories of the MDP with at most `max_length` states, exactly. q(tau) is the
@@ -91,6 +92,10 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
     1.0986
     """
 
+    supports: ClassVar[frozenset[str]] = frozenset(
+        {SUFFICIENT_STATISTICS, "expected_features", "marginals", "policy", "prefix", "sample"}
+    )
+
     def __init__(  # noqa: PLR0913 (a model's parameters, each with a default)
         self,
         max_length: float | None = None,
@@ -144,7 +149,9 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         engine = self._engine(mdp)
         if not isinstance(engine, FinitePathSums):
             raise InvalidParameter(
-                "time_marginals needs a last step; max_length is inf. Use a model with a finite max_length."
+                "time_marginals needs a last step; max_length is inf. Use a model with a finite max_length.",
+                parameter="max_length",
+                value=self.max_length,
             )
         return engine.time_marginals(validate.one_theta(mdp, theta))
 
@@ -155,8 +162,8 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
         """
         engine = self._engine(mdp)
         validate.fits_model(mdp, demos, self.stop, engine.max_length)
-        ready = MaxEntProblem(self, mdp, demos, Groups.from_labels(None, len(demos)), engine)
-        return ready.log_prob(mdp.check_thetas(thetas))
+        problem = MaxEntProblem.from_demos(self, mdp, demos, Groups.from_labels(None, len(demos)), engine)
+        return problem.log_prob(mdp.check_thetas(thetas))
 
     def fit(
         self, mdp: MDP, demos: Demonstrations, weights: ArrayLike | None = None, start: ArrayLike | None = None
@@ -310,7 +317,9 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
             starts = np.tile(feasible_start(engine, box), (n_intents, 1))
         elif starts.shape[0] != n_intents:
             raise InvalidParameter(
-                f"There must be one start for each of {n_intents} columns of weights; there are {starts.shape[0]}."
+                f"There must be one start for each of {n_intents} columns of weights; there are {starts.shape[0]}.",
+                parameter="starts",
+                value=starts.shape[0],
             )
         tol = check_positive(self.tol, "tol") * np.maximum(1.0, np.abs(objective.mean_features))
         cap = check_count(self.max_evaluations, "max_evaluations")
@@ -323,10 +332,9 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
         """Return the model with the data of a mixture, for `IntentMixture`; sets `max_length_` as `fit` does."""
         self.max_length_, engine = self._resolve(mdp, validate.demonstrations(demos))
-        kind = type(self)
-        if kind.log_prob is not MaxEnt.log_prob or kind._fit is not MaxEnt._fit or kind.fit is not MaxEnt.fit:
-            return FitProblem(self, mdp, demos, units)  # a subclass with a likelihood of its own
-        return MaxEntProblem(self, mdp, demos, units, engine)
+        if SUFFICIENT_STATISTICS not in self.supports:
+            return FitProblem(self, mdp, demos, units)
+        return MaxEntProblem.from_demos(self, mdp, demos, units, engine)
 
     def resolve_max_length(self, mdp: MDP, longest: int) -> Engine:
         """Return the engine of the model's trajectories, for data that are known by their longest demonstration alone.
@@ -358,7 +366,8 @@ class MaxEnt(BaseEstimator):  # type: ignore[misc]
             longest = getattr(self, "max_length_", None)
         if longest is None:
             raise NotFitted(
-                "max_length=None is settled by fit, which was not called. Fit first, or pass max_length to the model."
+                "max_length=None is settled by fit, which was not called. Fit first, or pass max_length to the model.",
+                parameter="max_length",
             )
         if longest == math.inf:
             device = choose_device(self.device, mdp.n_states + mdp.n_edges)

@@ -95,9 +95,13 @@ class FinitePathSums:
         backend: Backend | None = None,
     ) -> None:
         if max_length < 1:
-            raise InvalidParameter(f"max_length must be at least 1; it is {max_length}.")
+            raise InvalidParameter(
+                f"max_length must be at least 1; it is {max_length}.", parameter="max_length", value=max_length
+            )
         if stop not in STOPS:
-            raise InvalidParameter(f"stop must be one of {', '.join(STOPS)}; it is {stop!r}.")
+            raise InvalidParameter(
+                f"stop must be one of {', '.join(STOPS)}; it is {stop!r}.", parameter="stop", value=stop
+            )
         self.mdp, self.max_length, self.stop, self.by_start = mdp, max_length, stop, by_start
         self.arithmetic = check_arithmetic(arithmetic)
         self.compiled = compile_mdp(mdp)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from limiirl._typing import FloatArray
 from limiirl.mixture.bayesian.reward_posterior import RewardPosterior, expected_log_prob, improve, loss
 from limiirl.mixture.bayesian.variational import VariationalPosterior, VariationalProblem
-from limiirl.mixture.em import few
+from limiirl.mixture.em import nearly_empty
 
 Proposals = Callable[[VariationalProblem, VariationalPosterior], Iterator[VariationalPosterior]]
 # Proposals that are looked at, of which so many are settled by so many sweeps.
@@ -50,7 +50,7 @@ def merge(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[
 
 def prune(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
     """Yield the posteriors without one of the intents that hardly anybody follows, as they are."""
-    for k in np.flatnonzero(few(state.sizes, len(state.U)))[::-1]:
+    for k in np.flatnonzero(nearly_empty(state.sizes, len(state.U)))[::-1]:
         if state.n_intents > 1 and (found := _without(problem, state, k)) is not None:
             yield found
 
@@ -288,7 +288,7 @@ def _note(evidence: dict[int, float], state: VariationalPosterior, *, last: bool
 
     An intent that hardly anybody follows is none to be counted, unless it stands in the posterior that is returned.
     """
-    if np.any(few(state.sizes, len(state.U))) and not last:
+    if np.any(nearly_empty(state.sizes, len(state.U))) and not last:
         return
     value = state.bound + state.stick_posterior.log_labellings
     evidence[state.n_intents] = max(value, evidence.get(state.n_intents, -np.inf))

@@ -26,7 +26,7 @@ from limiirl.mixture.bayesian.reward_posterior import (
     improve,
     loss,
 )
-from limiirl.mixture.em import few
+from limiirl.mixture.em import nearly_empty
 
 Concentration = float | tuple[float, float]
 # The posterior of alpha and those of the sticks depend on each other, and settle within a few dozen rounds.
@@ -69,7 +69,7 @@ class StickWeights:
         Intents that hardly anybody follows are no blocks, and have no names to exchange.
         """
         sizes = self.taken - 1.0
-        counted = ~few(sizes, math.ceil(sizes.sum()))
+        counted = ~nearly_empty(sizes, math.ceil(sizes.sum()))
         return float(np.sum(np.log((self.left + sizes)[counted] / sizes[counted])))
 
     @property

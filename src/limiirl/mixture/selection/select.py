@@ -21,7 +21,7 @@ from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter, LimiirlError
 from limiirl.irl import make_problem
-from limiirl.mixture.em import few
+from limiirl.mixture.em import nearly_empty
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.init import points
 from limiirl.mixture.selection.cross_validation import (
@@ -294,7 +294,7 @@ def _row(
         stability=agreement([known for known in labels if known is not None]),
         n_iter=fitted.n_iter_,
         converged=fitted.converged_,
-        n_empty=int(np.count_nonzero(few(fitted.weights_ * len(problem.units), len(problem.units)))),
+        n_empty=int(np.count_nonzero(nearly_empty(fitted.weights_ * len(problem.units), len(problem.units)))),
         n_warnings=sum(len(noted.warnings) for noted in notes),
         warnings=whole.warnings,
         error="; ".join(error for noted in notes for error in noted.errors),
