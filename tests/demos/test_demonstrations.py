@@ -247,7 +247,7 @@ def test_cutting_and_joining_gives_the_same_value_back(case, data):
     assert demos[:cut] + demos[cut:] == demos
     assert Demonstrations.concat([demos[i : i + 1] for i in range(len(demos))]) == demos
     states, actions = [d.states for d in demos], [d.actions for d in demos]
-    again = Demonstrations.from_lists(states, actions, [d.group for d in demos], [d.label for d in demos])
+    again = Demonstrations.from_lists(states, actions, groups=[d.group for d in demos], labels=[d.label for d in demos])
     assert again.replace(ids=demos.ids) == demos
 
 
@@ -296,8 +296,12 @@ def test_joining_recorded_and_unrecorded_actions_keeps_both():
     ],
 )
 def test_equality_sees_every_field(changes):
-    demos = Demonstrations.from_lists(STATES, ACTIONS, list("abcd"), [0, 1, 2, 3]).replace(ids=list("wxyz"))
-    twin = Demonstrations.from_lists(STATES, ACTIONS, list("abcd"), [0, 1, 2, 3]).replace(ids=list("wxyz"))
+    demos = Demonstrations.from_lists(STATES, ACTIONS, groups=list("abcd"), labels=[0, 1, 2, 3]).replace(
+        ids=list("wxyz")
+    )
+    twin = Demonstrations.from_lists(STATES, ACTIONS, groups=list("abcd"), labels=[0, 1, 2, 3]).replace(
+        ids=list("wxyz")
+    )
     assert demos == twin
     assert hash(demos) == hash(twin)
     base = demos.replace(actions=None) if "offsets" in changes else demos
@@ -307,7 +311,7 @@ def test_equality_sees_every_field(changes):
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_copies_are_equal_and_frozen(duplicate):
-    demos = Demonstrations.from_lists(STATES, ACTIONS, list("abcd"), [0, 1, 2, 3])
+    demos = Demonstrations.from_lists(STATES, ACTIONS, groups=list("abcd"), labels=[0, 1, 2, 3])
     twin = duplicate(demos)
     assert twin == demos
     assert not twin.states.flags.writeable

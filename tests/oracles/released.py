@@ -39,7 +39,7 @@ class Score(NamedTuple):
 
 def load(folder: Path) -> list[Agents]:
     """Return the six data sets."""
-    return [Agents.from_released(folder / "gridworld_agents.npz", dataset) for dataset in range(N_SETS)]
+    return [Agents.from_released(folder / "gridworld_agents.npz", dataset=dataset) for dataset in range(N_SETS)]
 
 
 def join(sets: list[Agents]) -> Agents:

@@ -73,7 +73,7 @@ def test_the_released_agents_are_given_again_step_by_step(shared_data: Callable[
     path = shared_data("sigma_girl_gridworld") / "gridworld_agents.npz"
     policy = GaussianPolicy(np.zeros((25, 2)))
     for dataset in range(6):
-        for kind, agent in zip(ALL, Agents.from_released(path, dataset, ALL), strict=True):
+        for kind, agent in zip(ALL, Agents.from_released(path, dataset=dataset, names=ALL), strict=True):
             positions = trace_positions(agent.actions, agent.live)
             seen = policy.features(positions[:, :-1]) * agent.live[..., None]
             np.testing.assert_allclose(seen, agent.policy_features, rtol=0, atol=1e-6)  # stored as float32

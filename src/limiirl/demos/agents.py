@@ -510,7 +510,9 @@ class Agents:
         return cls(tuple(records), names, labels)  # type: ignore[arg-type]
 
     @classmethod
-    def from_released(cls, path: str | os.PathLike[str], dataset: int = 0, names: Sequence[str] = RELEASED) -> Agents:
+    def from_released(
+        cls, path: str | os.PathLike[str], *, dataset: int = 0, names: Sequence[str] = RELEASED
+    ) -> Agents:
         """Read agents of the continuous PuddleWorld that were released with Sigma-GIRL, as an npz file without pickles.
 
         The file holds, for each agent and data set, `{agent}_{dataset}_policy_features` (n, H, p), `..._actions`
@@ -674,7 +676,7 @@ class Agents:
             records.append(Agent._make(part[chosen] for part in record))
         return Agents(tuple(records), self.names, self.labels)
 
-    def features(self, gamma: float, of: str = "reward") -> FloatArray:
+    def features(self, gamma: float, *, of: str = "reward") -> FloatArray:
         """Return (M, q) or (M, p): the mean over an agent's trajectories of sum_t gamma^t phi_t, or of gamma^t x_t.
 
         Examples

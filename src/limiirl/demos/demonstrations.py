@@ -205,6 +205,7 @@ class Demonstrations:
         cls,
         states: Iterable[Sequence[int] | NDArray[np.integer]],
         actions: Iterable[Sequence[int] | NDArray[np.integer] | None] | None = None,
+        *,
         groups: ArrayLike | None = None,
         labels: ArrayLike | None = None,
     ) -> Demonstrations:

@@ -265,6 +265,7 @@ def _constant(column: NDArray[Any], name: str, order: IntArray, offsets: IntArra
 def from_demonstrations(
     cls: type[MDP],
     data: Any,
+    *,
     n_states: int | None = None,
     gamma: float = 1.0,
     smoothing: float = 0.1,

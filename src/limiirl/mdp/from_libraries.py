@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def from_gymnasium(
     cls: type[MDP],
     env: Any,
+    *,
     gamma: float = 0.99,
     state_features: FeatureInput | None = None,
     action_features: FeatureInput | None = None,
@@ -178,6 +179,7 @@ def from_networkx(
     cls: type[MDP],
     graph: Any,
     features: Sequence[str] = (),
+    *,
     gamma: float = 1.0,
     terminal: Iterable[Hashable] | None = None,
     p0: Mapping[Any, float] | ArrayLike | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,11 +14,11 @@ from limiirl._validation import check_choice, check_count, check_positive
 from limiirl.demos import Agents, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import validate
-from limiirl.irl.base import FitResult
+from limiirl.irl.base import SUFFICIENT_STATISTICS, Capabilities, FitResult
 from limiirl.irl.sigma_girl.likelihood import PROFILES, SigmaProblem
 
 
-class SigmaGIRL(NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
+class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
     r"""Reward weights omega on the simplex for which agents' cloned policies are as good as stationary.
 
     Each agent's policy is cloned, and the Jacobian of its expected reward features in the policy's parameters estimated
@@ -81,6 +81,8 @@ class SigmaGIRL(NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
     # What a summary says of the direction without effect, which is the length of the weights.
     null_status = "up to scale"
 
+    supports: ClassVar[frozenset[str]] = frozenset({SUFFICIENT_STATISTICS})
+
     def __init__(  # noqa: PLR0913 (an estimator's parameters, each with a default)
         self,
         *,
@@ -140,7 +142,7 @@ class SigmaGIRL(NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
     def features(self, mdp: None, agents: Agents) -> FloatArray:
         """Return the points (M, m) that a warm start clusters: mean discounted reward or policy features."""
         self._check(mdp)
-        return _checked(agents).features(check_positive(self.gamma, "gamma"), self.cluster_on)
+        return _checked(agents).features(check_positive(self.gamma, "gamma"), of=self.cluster_on)
 
     def null_directions(self, mdp: None, theta: ArrayLike) -> FloatArray:
         """Return (1, q), the direction of theta (q,) itself: its length has no effect, so that q - 1 weights are free.
