@@ -24,7 +24,7 @@ from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
 from limiirl.irl import anywhere, model_class, model_name
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.mixture import validate
-from limiirl.mixture.em import Iteration
+from limiirl.mixture.monitor import Iteration
 from limiirl.mixture.restarts import Restart
 
 if TYPE_CHECKING:
@@ -185,6 +185,10 @@ _RESULTS = (
 _Mixture = TypeVar("_Mixture", bound="IntentMixture")
 
 
+def _invalid(message: str, value: object) -> InvalidFile:
+    return InvalidFile(message, parameter="folder", value=value)
+
+
 def save(mixture: IntentMixture, folder: str | PathLike[str]) -> None:
     """Write a fitted mixture; see `IntentMixture.save`."""
     validate.fitted(mixture)
@@ -294,10 +298,9 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         mixture.irl_, mixture.mdp_ = anywhere(decode_model(header["irl_"], arrays)), mdp
         RewardEnsemble(mixture.weights_, mixture.thetas_)  # shapes that belong together, shares that sum to 1
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidFile(
+        raise _invalid(
             f"{place / _HEADER} is damaged, or its classes have changed ({error!s:.300}). Save the mixture again.",
-            parameter="folder",
-            value=folder,
+            folder,
         ) from error
     return mixture
 
@@ -309,35 +312,26 @@ def _header(folder: Path) -> dict[str, Any]:
         header = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         what = "it has no mixture.json" if folder.is_dir() else "there is no such folder"
-        raise InvalidFile(
-            f"{folder} is not a mixture of limiirl: {what}. Give a folder that IntentMixture.save wrote.",
-            parameter="folder",
-            value=folder,
+        raise _invalid(
+            f"{folder} is not a mixture of limiirl: {what}. Give a folder that IntentMixture.save wrote.", folder
         ) from None
     except ValueError as error:
-        raise InvalidFile(
+        raise _invalid(
             f"{path} is truncated or not JSON ({error!s:.200}). Copy the folder again, or save the mixture again.",
-            parameter="folder",
-            value=folder,
+            folder,
         ) from error
     if not isinstance(header, dict) or header.get("format") != FORMAT or not isinstance(header.get("version"), int):
-        raise InvalidFile(
-            f"{path} is not a mixture of limiirl. Give a folder that IntentMixture.save wrote.",
-            parameter="folder",
-            value=folder,
-        )
+        raise _invalid(f"{path} is not a mixture of limiirl. Give a folder that IntentMixture.save wrote.", folder)
     if header["version"] < 1:
-        raise InvalidFile(
+        raise _invalid(
             f"{path} has format version {header['version']}, which never was. Save the mixture again.",
-            parameter="folder",
-            value=header["version"],
+            header["version"],
         )
     if header["version"] > VERSION:
-        raise InvalidFile(
+        raise _invalid(
             f"{folder} has format version {header['version']}, written by limiirl {header.get('limiirl')}; this "
             f"limiirl reads up to {VERSION}. Upgrade limiirl.",
-            parameter="folder",
-            value=header["version"],
+            header["version"],
         )
     return header
 
@@ -346,25 +340,16 @@ def _check_files(folder: Path, header: dict[str, Any]) -> None:
     """Check that the other files are those that mixture.json was written with."""
     written = header.get("files")
     if not isinstance(written, dict) or _ARRAYS not in written or not set(written) <= {_ARRAYS, _MDP}:
-        raise InvalidFile(
-            f"{folder / _HEADER} is damaged: it does not list its files. Save the mixture again.",
-            parameter="folder",
-            value=folder,
-        )
+        raise _invalid(f"{folder / _HEADER} is damaged: it does not list its files. Save the mixture again.", folder)
     for name, digest in written.items():
         path = folder / name
         if not path.is_file():
-            raise InvalidFile(
-                f"{folder} is incomplete: {name} is missing. Copy the whole folder again.",
-                parameter="folder",
-                value=name,
-            )
+            raise _invalid(f"{folder} is incomplete: {name} is missing. Copy the whole folder again.", name)
         if _sha256(path) != digest:
-            raise InvalidFile(
+            raise _invalid(
                 f"{path} is not the file that mixture.json was written with: it is truncated, changed, or from another "
                 "mixture. Copy the whole folder again, or save the mixture again.",
-                parameter="folder",
-                value=name,
+                name,
             )
 
 
@@ -374,7 +359,7 @@ def _check_model(folder: Path, written: Any) -> None:
         try:
             model_class(written["name"])
         except InvalidParameter as error:
-            raise InvalidFile(f"{folder} cannot be read: {error}", parameter="folder", value=folder) from None
+            raise _invalid(f"{folder} cannot be read: {error}", folder) from None
 
 
 def _sha256(path: Path) -> str:
@@ -388,20 +373,17 @@ def check_target(folder: str | PathLike[str]) -> None:
     if not target.exists():
         return
     if not target.is_dir():
-        raise InvalidFile(
-            f"{target} is a file; a mixture is a folder. Give another name.", parameter="folder", value=target
-        )
+        raise _invalid(f"{target} is a file; a mixture is a folder. Give another name.", target)
     names = {path.name for path in target.iterdir()}
     if not names:
         return
     foreign = sorted(names - {_HEADER, _ARRAYS, _MDP})
     if foreign or _HEADER not in names or not _is_ours(target / _HEADER):
         what = foreign[0] if foreign else "other files"
-        raise InvalidFile(
+        raise _invalid(
             f"{target} is not a mixture of limiirl alone (it has {what}), so it is not overwritten. "
             "Give another folder, or remove this one.",
-            parameter="folder",
-            value=target,
+            target,
         )
 
 

@@ -29,8 +29,8 @@ class _Portion:
 class UnrolledPolicies:
     """Policies from sweeps; see `limiirl.irl.causal.stationary.Policies`."""
 
-    def __init__(self, engine: FiniteHorizonSolver | SoftmaxAverageSolver, moves: Moves, K: int) -> None:
-        self._engine, self._moves = engine, moves
+    def __init__(self, solver: FiniteHorizonSolver | SoftmaxAverageSolver, moves: Moves, K: int) -> None:
+        self._solver, self._moves = solver, moves
         self.log_choice = np.empty((moves.pair.size, K))
         self.residual = np.zeros(K)
         self._parts: list[_Portion] = []
@@ -41,11 +41,11 @@ class UnrolledPolicies:
 
     def gradient(self, weight: FloatArray) -> FloatArray:
         """Return (K, d), by reverse sweeps."""
-        choices, K = self._engine.choices, weight.shape[1]
+        choices, K = self._solver.choices, weight.shape[1]
         node, pair = np.zeros((choices.mdp.n_states, K)), np.zeros((choices.mdp.n_pairs, K))
         for part in self._parts:
             columns = part.columns
-            of_node, of_pair = self._engine.reverse(part, self._moves, np.ascontiguousarray(weight[:, columns]))
+            of_node, of_pair = self._solver.reverse(part, self._moves, np.ascontiguousarray(weight[:, columns]))
             node[:, columns], pair[:, columns] = of_node, of_pair
         return choices.features(node, pair)
 
@@ -60,8 +60,8 @@ class FiniteHorizonSolver:
     Of 0, 0-1, 0-2 and 0-1-2 one in four stops at once.
 
     >>> from limiirl.mdp import MDP
-    >>> engine = FiniteHorizonSolver(StateActions(MDP.from_edges([0, 0, 1], [1, 2, 2])), beta=1.0, max_length=3)
-    >>> pi, stop = engine.policy(np.zeros(3), 0)
+    >>> solver = FiniteHorizonSolver(StateActions(MDP.from_edges([0, 0, 1], [1, 2, 2])), beta=1.0, max_length=3)
+    >>> pi, stop = solver.policy(np.zeros(3), 0)
     >>> pi.round(2), stop.round(2)
     (array([0.67, 0.33, 1.  ]), array([0.25, 0.5 , 1.  ]))
     """

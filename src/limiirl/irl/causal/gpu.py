@@ -72,34 +72,34 @@ def parts_of(K: int, most: int) -> list[slice]:
 class _GpuStationaryPolicies:
     """Policies that are the same at every step; see `limiirl.irl.causal.stationary.Policies`."""
 
-    def __init__(self, engine: _GpuStationarySolver, moves: Moves, thetas: FloatArray) -> None:
-        self._engine, self._moves, self._thetas = engine, moves, thetas
+    def __init__(self, solver: _GpuStationarySolver, moves: Moves, thetas: FloatArray) -> None:
+        self._solver, self._moves, self._thetas = solver, moves, thetas
         self.log_choice, self.residual = np.empty((moves.pair.size, len(thetas))), np.zeros(len(thetas))
         self.parts: list[DeviceColumns] = []
 
     def keep(self, part: DeviceColumns) -> None:
         """Add some columns, with the log-probabilities of the moves."""
-        put, take = self._engine.device.put, self._engine.device.take
+        put, take = self._solver.device.put, self._solver.device.take
         where = (np.full(self._moves.pair.size, -1, dtype=np.int64), self._moves.state, self._moves.pair)
-        found = self._engine.kernels.log_choice(part.reward, part.V, *map(put, where))
+        found = self._solver.kernels.log_choice(part.reward, part.V, *map(put, where))
         self.log_choice[:, part.columns] = take(found)
         self.parts.append(part)
 
     @faults()
     def gradient(self, weight: FloatArray) -> FloatArray:
         """Return (K, d), by one adjoint solution."""
-        engine, found = self._engine, [np.empty((0, self._thetas.shape[1]))]
+        solver, found = self._solver, [np.empty((0, self._thetas.shape[1]))]
         at, index = np.unique(self._moves.pair, return_inverse=True)
         total = np.zeros((at.size, weight.shape[1]))
         np.add.at(total, index, weight)
         for part in self.parts:
-            given = engine.device.put(np.ascontiguousarray(total[:, part.columns]))
-            pi, pull, right = engine.kernels.pull(part.reward, part.V, engine.device.put(at), given)
-            omega = engine.omega(part, pi)
-            mu = engine.kernels.adjoint(omega, right)
+            given = solver.device.put(np.ascontiguousarray(total[:, part.columns]))
+            pi, pull, right = solver.kernels.pull(part.reward, part.V, solver.device.put(at), given)
+            omega = solver.omega(part, pi)
+            mu = solver.kernels.adjoint(omega, right)
             if mu is None:
-                return engine.solve_on_cpu(self._thetas, self._moves).gradient(weight)
-            found.append(engine.place.features(mu, pull + omega * mu[engine.place.graph.pair_state]))
+                return solver.solve_on_cpu(self._thetas, self._moves).gradient(weight)
+            found.append(solver.place.features(mu, pull + omega * mu[solver.place.graph.pair_state]))
         return np.concatenate(found)
 
 
@@ -195,39 +195,39 @@ class _GpuUnrolledPolicies:
     """
 
     def __init__(
-        self, engine: GpuFiniteHorizonSolver | GpuSoftmaxAverageSolver, moves: Moves, thetas: FloatArray
+        self, solver: GpuFiniteHorizonSolver | GpuSoftmaxAverageSolver, moves: Moves, thetas: FloatArray
     ) -> None:
-        self._engine, self._moves, self._thetas, K = engine, moves, thetas, thetas.shape[0]
+        self._solver, self._moves, self._thetas, K = solver, moves, thetas, thetas.shape[0]
         self.log_choice, self.residual = np.empty((moves.pair.size, K)), np.zeros(K)
         self._step = np.repeat(np.arange(moves.ptr.size - 1), np.diff(moves.ptr)).astype(np.int64)
-        put, room = engine.device.put, engine.device.free_bytes() / 3.0
-        column = 8.0 * engine.choices.mdp.n_states * engine.n_rows
-        where = [put(at) for at in (self._step + engine.after - 1, moves.state, moves.pair)]
+        put, room = solver.device.put, solver.device.free_bytes() / 3.0
+        column = 8.0 * solver.choices.mdp.n_states * solver.n_rows
+        where = [put(at) for at in (self._step + solver.after - 1, moves.state, moves.pair)]
         self._parts: list[DeviceColumns] = []
         for columns in parts_of(K, max(1, min(COLUMNS, int(room / column)))):
-            part = engine.sweep(thetas, columns)
-            self.log_choice[:, columns] = engine.device.take(engine.kernels.log_choice(part.reward, part.V, *where))
-            self.residual[columns] = engine.residuals(thetas, part)
+            part = solver.sweep(thetas, columns)
+            self.log_choice[:, columns] = solver.device.take(solver.kernels.log_choice(part.reward, part.V, *where))
+            self.residual[columns] = solver.residuals(thetas, part)
             keeps = columns == slice(0, K) or column * columns.stop <= room
             self._parts.append(part if keeps else DeviceColumns(columns, None, None))
 
     @faults()
     def gradient(self, weight: FloatArray) -> FloatArray:
         """Return (K, d), by reverse sweeps."""
-        engine, found = self._engine, [np.empty((0, self._thetas.shape[1]))]
-        xp = engine.device.xp
+        solver, found = self._solver, [np.empty((0, self._thetas.shape[1]))]
+        xp = solver.device.xp
         for known in self._parts:
-            part = engine.sweep(self._thetas, known.columns) if known.V is None else known
-            V = part.V[engine.after :]
+            part = solver.sweep(self._thetas, known.columns) if known.V is None else known
+            V = part.V[solver.after :]
             node, pair = xp.zeros(part.V.shape[1:]), xp.zeros(part.reward.shape)
             marks = self._marks(np.ascontiguousarray(weight[:, part.columns]), V.shape[0] + 1)
-            engine.kernels.plan_back(part.reward, V, marks, node, pair)
-            found.append(engine.place.features(node, pair))
+            solver.kernels.plan_back(part.reward, V, marks, node, pair)
+            found.append(solver.place.features(node, pair))
         return np.concatenate(found)
 
     def _marks(self, weight: FloatArray, n: int) -> Marks:
         """Sum the weights of moves that share a step and a state, and those that share a step and a pair."""
-        put, moves, mdp = self._engine.device.put, self._moves, self._engine.choices.mdp
+        put, moves, mdp = self._solver.device.put, self._moves, self._solver.choices.mdp
         chosen = moves.pair >= 0
         state = _summed(self._step, moves.state, weight, mdp.n_states, n)
         pair = _summed(self._step[chosen], moves.pair[chosen], weight[chosen], mdp.n_pairs, n)
@@ -242,11 +242,11 @@ def _summed(step: Any, at: Any, weight: FloatArray, size: int, n: int) -> tuple[
     return np.searchsorted(keys // max(1, size), np.arange(n)).astype(np.int64), keys % max(1, size), total
 
 
-def _planned(engine: GpuFiniteHorizonSolver | GpuSoftmaxAverageSolver, r_state: Any, r_pair: Any, *, last: Any) -> Any:
+def _planned(solver: GpuFiniteHorizonSolver | GpuSoftmaxAverageSolver, r_state: Any, r_pair: Any, *, last: Any) -> Any:
     """Return the values V (n, S, K), swept from a last row back."""
-    V = engine.device.xp.empty((engine.n_rows, *r_state.shape))
+    V = solver.device.xp.empty((solver.n_rows, *r_state.shape))
     V[-1] = last
-    engine.kernels.plan(r_state, r_pair, V)
+    solver.kernels.plan(r_state, r_pair, V)
     return V
 
 

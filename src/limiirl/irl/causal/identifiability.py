@@ -26,7 +26,7 @@ LARGEST = 2**23
 by the square of the states, and time by the cube; with four actions this is about 1,450 states."""
 
 
-def causal_null_directions(engine: PolicySolver) -> FloatArray:
+def causal_null_directions(solver: PolicySolver) -> FloatArray:
     """Return an orthonormal basis (m, d) of the directions in which no policy changes, whatever theta is.
 
     States that no start leads to, by the step in question, do not count. For the softmax average it is meant of sweeps
@@ -34,7 +34,7 @@ def causal_null_directions(engine: PolicySolver) -> FloatArray:
 
     Where choices times features are more than `LARGEST`, none is looked for: the log says so, and there are none.
     """
-    choices = engine.choices
+    choices = solver.choices
     mdp, d = choices.mdp, choices.mdp.n_features
     if mdp.n_pairs * d > LARGEST:
         _LOG.warning(
@@ -49,7 +49,7 @@ def causal_null_directions(engine: PolicySolver) -> FloatArray:
     own = pairs + mdp.gamma * np.asarray(choices.moves @ states)
     uniform = 1.0 / np.diff(choices.graph.pair_ptr)[mdp.pair_state]
     tally = _GramAccumulator(d)
-    if not isinstance(engine, FiniteHorizonSolver):
+    if not isinstance(solver, FiniteHorizonSolver):
         try:
             mean = _mean(choices, uniform, own)
             one = stationary.LUFactors(np.zeros(d, dtype=np.intp))  # all columns are of one system, and share its LU
@@ -59,8 +59,8 @@ def causal_null_directions(engine: PolicySolver) -> FloatArray:
         rows = own + mdp.gamma * np.asarray(choices.moves @ later)
         tally.add(rows, rows - later[mdp.pair_state], _reached(choices, mdp.n_states)[-1][mdp.pair_state])
         return tally.null()
-    last = engine.max_length - 2  # the last step at which there is a choice
-    if engine.stop and last >= 0:  # to stop adds nothing, and so must going on; then nothing is added later either
+    last = solver.max_length - 2  # the last step at which there is a choice
+    if solver.stop and last >= 0:  # to stop adds nothing, and so must going on; then nothing is added later either
         tally.add(own, own, _reached(choices, last)[-1][mdp.pair_state])
         return tally.null()
     reached, later = _reached(choices, last, every=True), np.zeros(states.shape)

@@ -168,9 +168,9 @@ class CausalLikelihood:
     """
 
     def __init__(
-        self, engine: PolicySolver, events: DecisionCounts, totals: FloatArray, sizes: FloatArray, ridge: FloatArray
+        self, solver: PolicySolver, events: DecisionCounts, totals: FloatArray, sizes: FloatArray, ridge: FloatArray
     ) -> None:
-        self.engine, self.events, self.ridge = engine, events, ridge
+        self.solver, self.events, self.ridge = solver, events, ridge
         self._share = totals / sizes
         self._repeats = np.diff(events.ptr)
 
@@ -182,7 +182,7 @@ class CausalLikelihood:
     def evaluate(self, thetas: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
         """Return values (J,) and gradients (J, d); infinite where values are, or are beyond float64."""
         try:
-            found = self.engine.solve(thetas, self.events.moves)
+            found = self.solver.solve(thetas, self.events.moves)
             log_p, posterior = self.events.log_prob(found.log_choice)
             share = self._share[:, which]
             # An impossible choice that nobody made counts for nothing.
@@ -199,18 +199,18 @@ class CausalLikelihood:
         return values, gradients
 
 
-def feasible_start(engine: PolicySolver, events: DecisionCounts, box: Box) -> FloatArray:
+def feasible_start(solver: PolicySolver, events: DecisionCounts, box: Box) -> FloatArray:
     """Return a point (d,) within the bounds where values are finite: 0, or else growing costs.
 
     A cost is a parameter of the sign that makes its feature, summed over states and choices, a loss.
     """
-    mdp = engine.choices.mdp
+    mdp = solver.choices.mdp
     start = box.clip(np.zeros(mdp.n_features))
-    against = np.sign(engine.choices.features(np.ones((mdp.n_states, 1)), np.ones((mdp.n_pairs, 1)))[0])
+    against = np.sign(solver.choices.features(np.ones((mdp.n_states, 1)), np.ones((mdp.n_pairs, 1)))[0])
     for cost in _COSTS:
         trial = box.clip(start - cost * against)
         try:
-            engine.solve(trial[None], events.moves)
+            solver.solve(trial[None], events.moves)
         except DivergentPartition:
             continue
         return trial

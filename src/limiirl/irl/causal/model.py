@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,7 @@ from limiirl._validation import as_generator, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups, simulate
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
-from limiirl.irl.base import FitResult
+from limiirl.irl.base import SUFFICIENT_STATISTICS, Capabilities, FitResult
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.identifiability import causal_null_directions
 from limiirl.irl.causal.likelihood import DecisionCounts
@@ -28,7 +28,7 @@ from limiirl.kernels.soft_bellman import Moves
 from limiirl.mdp import MDP
 
 
-class CausalModel(NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
+class CausalModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
     """A model of choices: p(tau | theta) = q(tau) prod_t pi_theta(a_t | s_t), with q as in `Demonstrations.log_q`.
 
     A model says how rewards lead to policies, by `_engine`; all else is here.
@@ -40,6 +40,8 @@ class CausalModel(NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
     ridge: float
     tol: float
     max_evaluations: int
+
+    supports: ClassVar[frozenset[str]] = frozenset({SUFFICIENT_STATISTICS, "policy", "sample"})
 
     def _engine(self, mdp: MDP) -> PolicySolver:
         """Return the way from rewards to policies, checking the model's parameters."""
@@ -149,9 +151,7 @@ class CausalModel(NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
         """Return the model with the data of a mixture, for `IntentMixture`."""
-        kind = type(self)
-        own = ("log_prob", "_log_prob", "fit", "_fit")
-        if any(getattr(kind, name) is not getattr(CausalModel, name) for name in own):
+        if SUFFICIENT_STATISTICS not in self.supports:
             return FitProblem(self, mdp, demos, units)  # a subclass with a likelihood of its own
         return self._prepare(mdp, demos, units)
 

@@ -229,16 +229,16 @@ class BellmanValues(NamedTuple):
 class StationaryPolicies:
     """Policies from values without a horizon; see `Policies`."""
 
-    def __init__(self, engine: StationarySolver, values: BellmanValues, moves: Moves) -> None:
-        self._engine, self._values, self._moves = engine, values, moves
+    def __init__(self, solver: StationarySolver, values: BellmanValues, moves: Moves) -> None:
+        self._solver, self._values, self._moves = solver, values, moves
         self.residual = values.residual
-        self.log_choice = engine.beta * (values.Q[moves.pair] - values.norm[moves.state])
+        self.log_choice = solver.beta * (values.Q[moves.pair] - values.norm[moves.state])
 
     def gradient(self, weight: FloatArray) -> FloatArray:
         """Return (K, d), by one adjoint solve: mu = gamma T' (b + omega mu), where b = d / dQ of the function."""
-        choices, values = self._engine.choices, self._values
+        choices, values = self._solver.choices, self._values
         pull, right = np.empty(values.pi.shape), np.empty(values.norm.shape)
-        pull_of_moves(choices.graph.pair_ptr, self._moves, weight, self._engine.beta, values.pi, pull)
+        pull_of_moves(choices.graph.pair_ptr, self._moves, weight, self._solver.beta, values.pi, pull)
         look_back(choices.graph, pull, right)
         # mu is the discounted state occupancy of Ziebart (2010), algorithm 9.3, started with the weights on decisions.
         mu = solve(choices, values.omega, right, transposed=True, factors=values.factors)
@@ -273,8 +273,8 @@ class SoftBellmanSolver(StationarySolver):
     Two ways of equal worth are worth log 2 more than one.
 
     >>> from limiirl.mdp import MDP
-    >>> engine = SoftBellmanSolver(StateActions(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5)), beta=1.0)
-    >>> engine.values(np.zeros((1, 3))).norm.ravel().round(4)
+    >>> solver = SoftBellmanSolver(StateActions(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5)), beta=1.0)
+    >>> solver.values(np.zeros((1, 3))).norm.ravel().round(4)
     array([0.6931, 0.    , 0.    ])
     """
 

@@ -19,13 +19,13 @@ from limiirl.kernels.soft_bellman import Moves
 from limiirl.mdp import MDP
 
 
-def most_likely(engine: PolicySolver, theta: FloatArray, start: object, goal: object) -> tuple[Demonstrations, float]:
+def most_likely(solver: PolicySolver, theta: FloatArray, start: object, goal: object) -> tuple[Demonstrations, float]:
     """Return the likeliest trajectory from one state to another, and its log-probability, that of the start included.
 
     Without a horizon it ends when it first gets there, and nothing is said of what comes later. Up to a horizon it must
     stop there, and may pass there before. Of equals it takes the shortest, up to a horizon.
     """
-    mdp = engine.choices.mdp
+    mdp = solver.choices.mdp
     s, g = validate.state(mdp, start, "start"), validate.state(mdp, goal, "goal")
     if mdp.p0[s] == 0.0:
         raise InvalidParameter(
@@ -34,19 +34,19 @@ def most_likely(engine: PolicySolver, theta: FloatArray, start: object, goal: ob
             parameter="start",
             value=s,
         )
-    if isinstance(engine, FiniteHorizonSolver):
-        edges, log_prob = _up_to_horizon(engine, theta, s, g)
+    if isinstance(solver, FiniteHorizonSolver):
+        edges, log_prob = _up_to_horizon(solver, theta, s, g)
     else:
-        edges, log_prob = _of_any_length(engine, theta, s, g)
+        edges, log_prob = _of_any_length(solver, theta, s, g)
     states = np.concatenate([[s], mdp.dst[edges]]).astype(np.int64)
     actions = np.append(mdp.act[edges], -1).astype(np.int64)
     found = Demonstrations(states=states, offsets=np.array([0, states.size]), actions=actions)
     return found, math.log(mdp.p0[s]) + log_prob
 
 
-def _of_any_length(engine: PolicySolver, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:
+def _of_any_length(solver: PolicySolver, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:
     """Return the edges of the likeliest way: every step's log-probability is a cost, so that Dijkstra finds it."""
-    mdp = engine.choices.mdp
+    mdp = solver.choices.mdp
     if not connected(mdp, start, goal):
         raise InvalidParameter(
             f"No trajectory leads from start = {start} to goal = {goal}. Choose another goal.",
@@ -54,16 +54,16 @@ def _of_any_length(engine: PolicySolver, theta: FloatArray, start: int, goal: in
             value=goal,
         )
     everywhere = Moves(np.array([0, mdp.n_pairs]), mdp.pair_state.astype(np.int64), np.arange(mdp.n_pairs))
-    log_pi = engine.solve(theta[None], everywhere).log_choice[:, 0]
+    log_pi = solver.solve(theta[None], everywhere).log_choice[:, 0]
     log_move = log_pi[mdp.pair_of_edge] + np.log(mdp.prob)
     # Rounding may leave a little more than 0 where there is only one choice.
     edges = cheapest(mdp.src, mdp.dst, np.maximum(0.0, -log_move), mdp.n_states, start, goal)
     return edges, float(log_move[edges].sum())
 
 
-def _up_to_horizon(engine: FiniteHorizonSolver, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:
+def _up_to_horizon(solver: FiniteHorizonSolver, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:
     """Return the edges of the likeliest trajectory that stops in the goal, layer by layer (Viterbi)."""
-    mdp, policy = engine.choices.mdp, engine.log_policies(theta)
+    mdp, policy = solver.choices.mdp, solver.log_policies(theta)
     order, log_prob = mdp.in_order, np.log(mdp.prob)
     src, flat = mdp.src[order], np.zeros(mdp.n_states)
 
@@ -73,18 +73,18 @@ def _up_to_horizon(engine: FiniteHorizonSolver, theta: FloatArray, start: int, g
     layers = [np.full(mdp.n_states, -np.inf)]
     layers[0][start] = 0.0
     best, length = -math.inf, 0
-    for t in range(engine.max_length):
+    for t in range(solver.max_length):
         log_pi, log_stop = policy(t)
         if layers[t][goal] + log_stop[goal] > best:
             best, length = float(layers[t][goal] + log_stop[goal]), t
-        if t == engine.max_length - 1 or layers[t].max() <= best:  # nothing that goes on becomes more likely
+        if t == solver.max_length - 1 or layers[t].max() <= best:  # nothing that goes on becomes more likely
             break
         layers.append(np.empty(mdp.n_states))
         advance(mdp.in_ptr, src, moves(log_pi), None, 1.0, flat, 1.0, layers[t], layers[t + 1])
     if best == -math.inf:
-        exactly = "at most" if engine.stop or mdp.terminal[goal] else "exactly"
+        exactly = "at most" if solver.stop or mdp.terminal[goal] else "exactly"
         raise InvalidParameter(
-            f"No trajectory of {exactly} max_length = {engine.max_length} states leads from start = {start} to goal = "
+            f"No trajectory of {exactly} max_length = {solver.max_length} states leads from start = {start} to goal = "
             f"{goal}. Choose another goal, or make a model with a larger max_length.",
             parameter="goal",
             value=goal,

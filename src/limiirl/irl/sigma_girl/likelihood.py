@@ -20,7 +20,7 @@ from limiirl.demos import Agents, Groups
 from limiirl.errors import InvalidDemos, NumericalError
 from limiirl.irl.base import FitResult
 from limiirl.irl.optim import Box, minimise_lbfgs
-from limiirl.irl.problem import FitProblem, MStep
+from limiirl.irl.problem import M_STEP_EVALUATIONS, FitProblem, MStep
 from limiirl.irl.sigma_girl.policy_gradient import Spread, clone_policy, jacobians, spread
 
 if TYPE_CHECKING:
@@ -145,6 +145,11 @@ class SigmaProblem(FitProblem):
         self.profile = PROFILES[model.covariance](self.spreads)
 
     @property
+    def initial_evaluations(self) -> int:
+        """Cap on the evaluations of a fit from far away."""
+        return int(self.model.max_evaluations)
+
+    @property
     def n_parameters(self) -> int:
         """Number of reward features, q."""
         return int(self.spreads[0].mean.shape[1])
@@ -153,9 +158,10 @@ class SigmaProblem(FitProblem):
         """Return (G, K): -obj / 2 - log det(2 pi Sigma) / 2, summed over a unit's agents."""
         return self.units.sum(-0.5 * self.profile.values(thetas) - 0.5 * self.profile.log_det[:, None])
 
-    def m_step(self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int) -> MStep:
+    def m_step(self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
+    ) -> MStep:
         """Return weights (J, q) on the simplex for the intents `which`; never worse than the starts."""
-        results = self.search(self.units.broadcast(moments[:, which]), starts, max_evaluations)
+        results = self.search(self.units.broadcast(moments[:, which]), starts, max_evaluations or M_STEP_EVALUATIONS)
         return MStep(np.array([found.theta for found in results]), max(found.n_evaluations for found in results))
 
     def search(self, weights: FloatArray, starts: FloatArray | None, max_evaluations: int) -> list[FitResult]:

@@ -59,27 +59,29 @@ def clone_policy(agent: Agent, ridge: float, number: int = 0) -> Clone:
     return Clone(weights, variance, scores)
 
 
+def _invalid(message: str, number: int, value: object = None) -> InvalidDemos:
+    return InvalidDemos(message, parameter="agents", value=value, index=number)
+
+
 def _gaussian(x: FloatArray, a: FloatArray, ridge: float, number: int) -> tuple[FloatArray, float, FloatArray]:
     """Return W (p, b), sigma^2, and d log pi / d (W^T x) for every step (m, b)."""
     gram = x.T @ x + ridge * np.eye(x.shape[1])
     try:
         weights = np.asarray(cho_solve(cho_factor(gram), x.T @ a), dtype=np.float64)
     except np.linalg.LinAlgError:
-        raise InvalidDemos(
+        raise _invalid(
             f"The policy features of agent {number} are collinear, so that no policy can be cloned. Use a ridge above "
             "0, or drop features.",
-            parameter="agents",
-            index=number,
+            number,
         ) from None
     residuals = a - x @ weights
     variance = float(np.mean(residuals**2))
     if variance <= _NO_NOISE * float(np.mean(a**2)):
-        raise InvalidDemos(
+        raise _invalid(
             f"The actions of agent {number} follow from its policy features without any noise (residual variance "
             f"{variance:.2g}), so that nothing tells what other actions would bring. Record a stochastic policy.",
-            parameter="agents",
-            value=variance,
-            index=number,
+            number,
+            variance,
         )
     return weights, variance, residuals / variance
 
@@ -93,12 +95,11 @@ def _categorical(x: FloatArray, a: NDArray[Any], ridge: float, number: int) -> t
 
     taken = np.unique(a)
     if taken.size < 2:
-        raise InvalidDemos(
+        raise _invalid(
             f"Agent {number} only ever takes action {taken[0]}, so that nothing tells what other actions would bring. "
             "Record more of it, or leave the agent out.",
-            parameter="agents",
-            value=taken[0],
-            index=number,
+            number,
+            taken[0],
         )
     model = LogisticRegression(C=1.0 / ridge, fit_intercept=False, tol=1e-8, max_iter=10_000)
     model.fit(x, a)
@@ -180,11 +181,10 @@ def spread(J: FloatArray, number: int = 0) -> Spread:
     """
     n = len(J)
     if n < 2:
-        raise InvalidDemos(
+        raise _invalid(
             f"Agent {number} has {n} trajectory; a covariance needs at least 2. Record more, or leave the agent out.",
-            parameter="agents",
-            value=n,
-            index=number,
+            number,
+            n,
         )
     if not np.any(J):
         return Spread(np.zeros((1, J.shape[2])), np.zeros((n, 1, J.shape[2])), 1.0, 1.0)
@@ -194,11 +194,10 @@ def spread(J: FloatArray, number: int = 0) -> Spread:
     flat = deviations.reshape(n, -1)
     target = float(np.mean(flat**2))
     if not target > 0.0:
-        raise InvalidDemos(
+        raise _invalid(
             f"The Jacobians of agent {number} do not vary over its {n} trajectories: they are copies. Record "
             "trajectories that differ.",
-            parameter="agents",
-            index=number,
+            number,
         )
     return Spread(mean, deviations, _shrinkage(flat / np.sqrt(target)), target)
 
