@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -31,6 +32,8 @@ _MARK = "LIMIIRL_TEST_RUN"
 PATIENCE = 400.0
 
 Key = tuple[str, int]
+# Lines of `limiirl._progress`: "margin ..." and "margin: 3 of 15, about 7 s left".
+_PROGRESS = re.compile(r"[\w, -]+( \.\.\.|: [\d,]+ of [\d,]+.*)")
 
 
 @cache
@@ -72,8 +75,8 @@ class Done(NamedTuple):
 
     @property
     def said(self) -> list[str]:
-        """The lines on stderr but for those about the progress, of which a slow machine has some."""
-        return [line for line in self.stderr.splitlines() if not line.endswith("s left")]
+        """The lines on stderr without those about the progress."""
+        return [line for line in self.stderr.splitlines() if not _PROGRESS.fullmatch(line)]
 
     @property
     def counts(self) -> dict[str, Any]:

@@ -148,6 +148,11 @@ def _model(results: Results, cell: Cell) -> str:
     return "" if spec is None else spec.model
 
 
+Rule = Callable[[Sequence[Gap]], str]
+Claim = tuple[str, Rule, list[Gap]]
+"""What is claimed, the rule that judges it, and the comparisons that decide."""
+
+
 def everywhere_below(gaps: Sequence[Gap]) -> str:
     """Holds where every first cell is below; does not where one is above."""
     signs = [g.sign for g in gaps]
@@ -188,15 +193,6 @@ def at_most(margin: float) -> Callable[[Sequence[Gap]], str]:
     return rule
 
 
-def finding(study: str, claim: str, rule: Callable[[Sequence[Gap]], str], gaps: Iterable[Gap]) -> Finding:
-    """Return a claim about a study with the verdict of a rule on some comparisons, which are the evidence."""
-    known = list(gaps)
-    if all(g.sign is None for g in known):
-        return Finding(study, claim, OPEN, f"Fewer than {_LEAST_WORLDS} worlds: no test could tell.")
-    evidence = "; ".join(g.words for g in known) + "."
-    return Finding(study, claim, rule(known), evidence[:1].upper() + evidence[1:])
-
-
 def over(results: Results, first: str, second: str, xs: tuple[Point, ...], measures: Iterable[str]) -> list[Gap]:
     """Compare two methods by their means over points of the axis, world by world: one test for all points."""
     return [gap(results, (first, xs), (second, xs), m, named(results, xs)) for m in measures]
@@ -233,42 +229,38 @@ def along(results: Results, methods: Iterable[str], ends: tuple[Point, Point], m
 _E = 3  # elements in the sweep over K
 
 
-def _table(results: Results) -> list[Finding]:
+def _table(results: Results) -> list[Claim]:
     def here(first: str, second: str, measures: Iterable[str]) -> list[Gap]:
         return over(results, first, second, (PAPER_LENGTH,), measures)
 
-    name = results.study.name
     return [
         *(
-            finding(
-                name,
+            (
                 f"{method} is ahead of random rewards in ANID, GEVD and iterations",
                 everywhere_below,
                 here(method, RANDOM, (*QUALITY, "n_iter")),
             )
             for method in (HARD, MEAN)
         ),
-        finding(name, "MLE and mean rewards do equally well", on_par, here(HARD, MEAN, ("nll", *QUALITY))),
+        ("MLE and mean rewards do equally well", on_par, here(HARD, MEAN, ("nll", *QUALITY))),
         *(
-            finding(name, f"Hard clustering is ahead of soft ({kind})", everywhere_below, here(HARD, soft, QUALITY))
+            (f"Hard clustering is ahead of soft ({kind})", everywhere_below, here(HARD, soft, QUALITY))
             for kind, soft in ((RANDOM_GMM, SOFT), ("GMM", TIED))
         ),
-        finding(name, "NLL does not tell warm starts from random ones", on_par, here(HARD, RANDOM, ("nll",))),
-        finding(name, "Hard clustering is on par with supervision", on_par, here(HARD, SUPERVISED, QUALITY)),
+        ("NLL does not tell warm starts from random ones", on_par, here(HARD, RANDOM, ("nll",))),
+        ("Hard clustering is on par with supervision", on_par, here(HARD, SUPERVISED, QUALITY)),
     ]
 
 
-def _demos(results: Results) -> list[Finding]:
+def _demos(results: Results) -> list[Claim]:
     ends = (results.study.points[0], results.study.points[-1])
     return [
-        finding(
-            "demos",
+        (
             "The number of iterations does not depend on the number of demonstrations",
             on_par,
             along(results, (HARD, MEAN, SOFT, RANDOM), ends, ("n_iter",)),
         ),
-        finding(
-            "demos",
+        (
             "The duration grows with the number of demonstrations",
             everywhere_below,
             along(results, (HARD, MEAN, SOFT, RANDOM), ends, ("seconds",)),
@@ -277,11 +269,10 @@ def _demos(results: Results) -> list[Finding]:
     ]
 
 
-def _ahead(results: Results) -> list[Finding]:
+def _ahead(results: Results) -> list[Claim]:
     """Return whether hard clustering is ahead of random rewards, and of soft clustering, over a whole sweep."""
     return [
-        finding(
-            results.study.name,
+        (
             f"Hard clustering is ahead of {name}",
             everywhere_below,
             over(results, HARD, other, results.study.points, QUALITY),
@@ -290,12 +281,11 @@ def _ahead(results: Results) -> list[Finding]:
     ]
 
 
-def _wind(results: Results) -> list[Finding]:
+def _wind(results: Results) -> list[Claim]:
     points = results.study.points
     return [
         *(
-            finding(
-                "wind",
+            (
                 f"Every method has a larger {MEASURES[measure]} with wind than without",
                 everywhere_below,
                 along(results, METHODS, (points[0], points[-1]), (measure,)),
@@ -306,23 +296,21 @@ def _wind(results: Results) -> list[Finding]:
     ]
 
 
-def _clusters(results: Results) -> list[Finding]:
+def _clusters(results: Results) -> list[Claim]:
     points = results.study.points
 
     def at(k: Point, other: Point, measure: str) -> Gap:
         return gap(results, (HARD, k), (HARD, other), measure, f"K = {k} and {other}")
 
     return [
-        finding("clusters", "ANID is least at K = E", everywhere_below, [at(_E, k, "anid") for k in points if k != _E]),
-        finding(
-            "clusters",
+        ("ANID is least at K = E", everywhere_below, [at(_E, k, "anid") for k in points if k != _E]),
+        (
             "GEVD falls until K = E and then no further",
             _falls_then_level,
             [at(b, a, "gevd") for a, b in pairwise(points)],
         ),
-        finding("clusters", "Test NLL grows with K", everywhere_below, [at(a, b, "nll") for a, b in pairwise(points)]),
-        finding(
-            "clusters",
+        ("Test NLL grows with K", everywhere_below, [at(a, b, "nll") for a, b in pairwise(points)]),
+        (
             "Warm starts help while K does not exceed E",
             everywhere_below,
             over(results, HARD, RANDOM, tuple(k for k in points[1:] if float(k) <= _E), QUALITY),
@@ -336,50 +324,40 @@ def _falls_then_level(gaps: Sequence[Gap]) -> str:
     return FAILS if FAILS in (falls, level) else OPEN if OPEN in (falls, level) else HOLDS
 
 
-def _elements(results: Results) -> list[Finding]:
+def _elements(results: Results) -> list[Claim]:
     points = results.study.points
     ends = (points[0], points[-1])
     unsupervised = [method for method in METHODS if method != SUPERVISED]
     return [
-        finding(
-            "elements",
+        (
             "Warm starts are ahead of random rewards at large E",
             everywhere_below,
             over(results, HARD, RANDOM, points[-2:], QUALITY),
         ),
-        finding(
-            "elements",
+        (
             "Hard clustering falls behind supervision at large E",
             everywhere_below,
             over(results, SUPERVISED, HARD, points[-1:], QUALITY),
         ),
-        finding(
-            "elements",
+        (
             "More intents are harder for every unsupervised method",
             everywhere_below,
             along(results, unsupervised, ends, ("anid",)),
         ),
-        finding(
-            "elements",
-            "More intents are not harder for the supervised one",
-            on_par,
-            along(results, (SUPERVISED,), ends, QUALITY),
-        ),
+        ("More intents are not harder for the supervised one", on_par, along(results, (SUPERVISED,), ends, QUALITY)),
     ]
 
 
-def _imbalance(results: Results) -> list[Finding]:
+def _imbalance(results: Results) -> list[Claim]:
     ends = (results.study.points[0], results.study.points[-1])
     return [
-        finding(
-            "imbalance",
+        (
             "Hard clustering is as good with skewed shares as with equal ones",
             on_par,
             along(results, (HARD,), ends, QUALITY),
         ),
         *_ahead(results),
-        finding(
-            "imbalance",
+        (
             f"Soft clustering ({RANDOM_GMM}) is worse with skewed shares than with equal ones",
             everywhere_below,
             along(results, (SOFT,), ends, QUALITY),
@@ -387,27 +365,10 @@ def _imbalance(results: Results) -> list[Finding]:
     ]
 
 
-def _margin(results: Results) -> list[Finding]:
+def _margin(results: Results) -> list[Claim]:
     calm, windy = results.study.points[0], results.study.points[-1]
     found = gap(results, (SUPERVISED, windy), (SUPERVISED, calm), "margin", f"w = {windy} and {calm}")
-    return [
-        finding("margin", "The margin between intents is smaller with wind than without", everywhere_below, [found])
-    ]
-
-
-PAPER_FINDINGS: Mapping[str, Callable[[Results], list[Finding]]] = MappingProxyType(
-    {
-        "table1": _table,
-        "boxplots": _table,
-        "demos": _demos,
-        "wind": _wind,
-        "clusters": _clusters,
-        "elements": _elements,
-        "imbalance": _imbalance,
-        "margin": _margin,
-    }
-)
-"""What each study says, by its name."""
+    return [("The margin between intents is smaller with wind than without", everywhere_below, [found])]
 
 
 _REWARD, _POLICY = "k-means, reward features", "k-means, policy features"
@@ -415,12 +376,11 @@ _SOFT_REWARD, _SOFT_POLICY = "GMM, reward features", "GMM, policy features"
 _RANDOM_STARTS = (UNIFORM, RANDOM)
 
 
-def _mlirl(results: Results) -> list[Finding]:
+def _mlirl(results: Results) -> list[Claim]:
     at = (ML_IRL,)
     return [
         *(
-            finding(
-                "mlirl",
+            (
                 f"{method} is ahead of {other} in ANID, GEVD and iterations",
                 everywhere_below,
                 over(results, method, other, at, (*QUALITY, "n_iter")),
@@ -429,29 +389,18 @@ def _mlirl(results: Results) -> list[Finding]:
             for other in (RANDOM, UNIFORM)
         ),
         *(
-            finding(
-                "mlirl",
-                f"Hard clustering is ahead of soft ({kind})",
-                everywhere_below,
-                over(results, HARD, soft, at, QUALITY),
-            )
+            (f"Hard clustering is ahead of soft ({kind})", everywhere_below, over(results, HARD, soft, at, QUALITY))
             for kind, soft in ((RANDOM_GMM, SOFT), ("GMM", TIED))
         ),
-        finding(
-            "mlirl",
-            "Hard clustering is on par with supervision",
-            on_par,
-            over(results, HARD, SUPERVISED, at, QUALITY),
-        ),
+        ("Hard clustering is on par with supervision", on_par, over(results, HARD, SUPERVISED, at, QUALITY)),
     ]
 
 
-def _sigma(results: Results) -> list[Finding]:
+def _sigma(results: Results) -> list[Claim]:
     points = results.study.points
     return [
         *(
-            finding(
-                "sigma-girl",
+            (
                 f"Warm starts and {other} end with the same ANID",
                 on_par,
                 over(results, _REWARD, other, points, ("anid",)),
@@ -459,8 +408,7 @@ def _sigma(results: Results) -> list[Finding]:
             for other in _RANDOM_STARTS
         ),
         *(
-            finding(
-                "sigma-girl",
+            (
                 f"Warm starts need fewer iterations and less time than {other} (the paper: a little, not certainly)",
                 everywhere_below,
                 over(results, _REWARD, other, points, ("n_iter", "seconds")),
@@ -468,8 +416,7 @@ def _sigma(results: Results) -> list[Finding]:
             for other in _RANDOM_STARTS
         ),
         *(
-            finding(
-                "sigma-girl",
+            (
                 f"Reward and policy features are equally good to cluster by ({kind})",
                 on_par,
                 over(results, reward, policy, points, ("anid",)),
@@ -478,8 +425,7 @@ def _sigma(results: Results) -> list[Finding]:
         ),
         # Not the paper's: it saw no difference.
         *(
-            finding(
-                "sigma-girl",
+            (
                 f"Warm starts put more agents right than {other} with {n} trajectories an agent",
                 everywhere_below,
                 at_each(results, other, _REWARD, (n,), ("accuracy",)),
@@ -488,12 +434,6 @@ def _sigma(results: Results) -> list[Finding]:
             for n in points
         ),
     ]
-
-
-MODEL_FINDINGS: Mapping[str, Callable[[Results], list[Finding]]] = MappingProxyType(
-    {"mlirl": _mlirl, "sigma-girl": _sigma}
-)
-"""What each study says, by its name."""
 
 
 BASELINE, BEST = "MaxEnt", "MaxCausalEnt"
@@ -520,39 +460,35 @@ def _at(results: Results, xs: tuple[Point, ...]) -> str:
     return f"at {symbol(results)} = {', '.join(map(str, xs))}"
 
 
-def _rewards(results: Results, xs: tuple[Point, ...]) -> list[Finding]:
+def _rewards(results: Results, xs: tuple[Point, ...]) -> list[Claim]:
     """Return whether each causal model has better rewards than MaxEnt at each of some points, where it is tried."""
-    found = []
+    claims: list[Claim] = []
     for model in CAUSAL:
         first, second = combined(model, HARD), combined(BASELINE, HARD)
         both = tuple(x for x in _points(results, first, second) if x in xs)
         claim = f"{model} learns better rewards than {BASELINE} {_at(results, both)} (GEVD, both from k-means)"
-        found.append(
-            finding(results.study.name, claim, everywhere_below, at_each(results, first, second, both, ("gevd",)))
-        )
-    return found
+        claims.append((claim, everywhere_below, at_each(results, first, second, both, ("gevd",))))
+    return claims
 
 
-def _supervision(results: Results) -> Finding:
+def _supervision(results: Results) -> Claim:
     first, second = combined(BEST, HARD), combined(BEST, SUPERVISED)
     xs = _points(results, first, second)
-    return finding(
-        results.study.name,
+    return (
         f"{BEST} from k-means is on par with {BEST} from the true labels {_at(results, xs)}",
         on_par,
         at_each(results, first, second, xs, QUALITY),
     )
 
 
-def _near(results: Results, model: str, start: str) -> list[Finding]:
+def _near(results: Results, model: str, start: str) -> list[Claim]:
     """Return whether a start comes near supervision at each of many numbers of intents, where it is tried."""
     method, ideal = combined(model, start), combined(model, SUPERVISED)
     xs = tuple(x for x in _points(results, method, ideal) if x in MANY)
     if not xs:
         return []
     return [
-        finding(
-            results.study.name,
+        (
             f"{model} from {start} is within {NEAR} of supervision in ANID {_at(results, xs)}",
             at_most(NEAR),
             at_each(results, method, ideal, xs, ("anid",)),
@@ -560,7 +496,7 @@ def _near(results: Results, model: str, start: str) -> list[Finding]:
     ]
 
 
-def _better(results: Results, model: str, start: str, at: tuple[Point, ...]) -> list[Finding]:
+def _better(results: Results, model: str, start: str, at: tuple[Point, ...]) -> list[Claim]:
     """Return whether a better start has clearer clusters than k-means, on average over some points, where both are.
 
     The points are fixed beforehand: to choose those at which k-means failed in the same records would favour the other.
@@ -571,8 +507,7 @@ def _better(results: Results, model: str, start: str, at: tuple[Point, ...]) -> 
         return []
     mean = " on average" if len(xs) > 1 else ""
     return [
-        finding(
-            results.study.name,
+        (
             f"{model} from {start} has a lower ANID than from k-means {_at(results, xs)}{mean}",
             everywhere_below,
             over(results, better, plain, xs, ("anid",)),
@@ -580,13 +515,13 @@ def _better(results: Results, model: str, start: str, at: tuple[Point, ...]) -> 
     ]
 
 
-def _all_better(results: Results, at: tuple[Point, ...]) -> list[Finding]:
+def _all_better(results: Results, at: tuple[Point, ...]) -> list[Claim]:
     return [one for start in BETTER_STARTS for model in _models(results) for one in _better(results, model, start, at)]
 
 
-def _times(results: Results) -> list[Finding]:
+def _times(results: Results) -> list[Claim]:
     """Return whether warm starts save time, model by model, over all points that have both."""
-    found = []
+    claims: list[Claim] = []
     for model in _models(results):
         for other in (RANDOM, UNIFORM):
             xs = _points(results, combined(model, HARD), combined(model, other))
@@ -594,16 +529,15 @@ def _times(results: Results) -> list[Finding]:
                 gaps = over(results, combined(model, HARD), combined(model, other), xs, ("seconds",))
                 mean = " on average" if len(xs) > 1 else ""
                 claim = f"{model} takes less time from k-means than from {other} {_at(results, xs)}{mean}"
-                found.append(finding(results.study.name, claim, everywhere_below, gaps))
-    return found
+                claims.append((claim, everywhere_below, gaps))
+    return claims
 
 
-def _setting(results: Results) -> list[Finding]:
+def _setting(results: Results) -> list[Claim]:
     """Return what the many worlds of the paper's own setting say."""
     xs = results.study.points
     ahead = [
-        finding(
-            results.study.name,
+        (
             f"{model} from k-means is ahead of {BASELINE} from k-means in ANID and GEVD",
             everywhere_below,
             at_each(results, combined(model, HARD), combined(BASELINE, HARD), xs, QUALITY),
@@ -613,7 +547,7 @@ def _setting(results: Results) -> list[Finding]:
     return [*ahead, _supervision(results)]
 
 
-def _beyond_elements(results: Results) -> list[Finding]:
+def _beyond_elements(results: Results) -> list[Claim]:
     return [
         *_rewards(results, results.study.points),
         _supervision(results),
@@ -628,7 +562,7 @@ def _beyond_elements(results: Results) -> list[Finding]:
     ]
 
 
-def _beyond_wind(results: Results) -> list[Finding]:
+def _beyond_wind(results: Results) -> list[Claim]:
     windy = tuple(x for x in results.study.points if float(x) > 0.0)
     return [
         *_rewards(results, windy),
@@ -638,18 +572,35 @@ def _beyond_wind(results: Results) -> list[Finding]:
     ]
 
 
-BEYOND_FINDINGS: Mapping[str, Callable[[Results], list[Finding]]] = MappingProxyType(
-    {"beyond-models": _setting, "beyond-elements": _beyond_elements, "beyond-wind": _beyond_wind}
-)
-"""What each study says, by its name."""
-
-
-_BY_STUDY: Mapping[str, Callable[[Results], list[Finding]]] = MappingProxyType(
-    {**PAPER_FINDINGS, **MODEL_FINDINGS, **BEYOND_FINDINGS}
+_BY_STUDY: Mapping[str, Callable[[Results], list[Claim]]] = MappingProxyType(
+    {
+        "table1": _table,
+        "boxplots": _table,
+        "demos": _demos,
+        "wind": _wind,
+        "clusters": _clusters,
+        "elements": _elements,
+        "imbalance": _imbalance,
+        "margin": _margin,
+        "mlirl": _mlirl,
+        "sigma-girl": _sigma,
+        "beyond-models": _setting,
+        "beyond-elements": _beyond_elements,
+        "beyond-wind": _beyond_wind,
+    }
 )
 
 
 def findings(results: Results) -> list[Finding]:
-    """Return what a study says; of a study that is not one of `STUDIES` nothing is claimed."""
+    """Return the verdicts on what is claimed of a study; of one that is not in `STUDIES` nothing is claimed."""
     name = results.study.name
-    return _BY_STUDY[name](results) if STUDIES.get(name) == results.study else []
+    if STUDIES.get(name) != results.study:
+        return []
+    return [_judge(name, *claim) for claim in _BY_STUDY[name](results)]
+
+
+def _judge(study: str, claim: str, rule: Rule, gaps: list[Gap]) -> Finding:
+    if all(gap.sign is None for gap in gaps):
+        return Finding(study, claim, OPEN, f"Fewer than {_LEAST_WORLDS} worlds: no test could tell.")
+    evidence = "; ".join(gap.words for gap in gaps) + "."
+    return Finding(study, claim, rule(gaps), evidence[:1].upper() + evidence[1:])

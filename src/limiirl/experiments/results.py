@@ -234,11 +234,7 @@ TABLE1 = MappingProxyType(
             "anid": Reported(0.13, 0.035),
             "gevd": Reported(6.75, 1.045),
         },
-        "supervised": {
-            "nll": Reported(19.65, 0.33),
-            "anid": Reported(0.04, 0.005),
-            "gevd": Reported(3.65, 0.635),
-        },
+        "supervised": {"nll": Reported(19.65, 0.33), "anid": Reported(0.04, 0.005), "gevd": Reported(3.65, 0.635)},
     }
 )
 """Table 1, the ElementWorld half: by method and measure. The paper's iterations and durations are no target."""

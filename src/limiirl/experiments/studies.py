@@ -53,10 +53,7 @@ def _paper_studies() -> tuple[Study, ...]:
             [(n, BASE.with_(n_demos=n)) for n in (20, 40, 100, 200, 400)],
         ),
         _sweep(
-            "wind",
-            "Cluster separation",
-            "wind w",
-            [(w, BASE.in_world(wind=w)) for w in (0.0, 0.05, 0.1, 0.15, 0.2)],
+            "wind", "Cluster separation", "wind w", [(w, BASE.in_world(wind=w)) for w in (0.0, 0.05, 0.1, 0.15, 0.2)]
         ),
         _sweep(
             "clusters",
@@ -99,10 +96,7 @@ PAPERS_ML_IRL = parameters(q="hard", beta=0.5, bounds=(-10.0, 0.0))
 PUDDLE_GAMMA = 0.999
 
 _PUDDLE = Spec(
-    world="ContinuousPuddleWorld",
-    world_parameters=parameters(gamma=PUDDLE_GAMMA),
-    n_intents=2,
-    model="SigmaGIRL",
+    world="ContinuousPuddleWorld", world_parameters=parameters(gamma=PUDDLE_GAMMA), n_intents=2, model="SigmaGIRL"
 )
 
 

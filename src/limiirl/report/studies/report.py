@@ -212,10 +212,7 @@ def _highlights(results: Sequence[Results]) -> dict[str, object]:
 
 
 def write_run(
-    store: Store[Record],
-    folder: str | PathLike[str],
-    title: str | None = None,
-    progress: Progress | None = None,
+    store: Store[Record], folder: str | PathLike[str], title: str | None = None, progress: Progress | None = None
 ) -> Path:
     """Write the report of a run, and return its page."""
     return write(run_report(store, title), folder, progress)
