@@ -15,6 +15,7 @@ from limiirl.cli.inputs import make_mixture
 from limiirl.cli.options import tell_device, with_device
 from limiirl.errors import InvalidParameter
 from tests.gpu.emulator import compiler, install_emulator
+from tests.helpers import raises
 from tests.oracles.mixture import crossings, walks
 
 NEEDS_COMPILER = pytest.mark.skipif(compiler() is None, reason="no C++ compiler to emulate a GPU")
@@ -58,7 +59,7 @@ def test_no_gpu_is_one_sentence(command: str, folder: Path, monkeypatch: pytest.
 
 def test_a_model_without_a_device_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIMIIRL_GPU", "off")
-    with pytest.raises(InvalidParameter, match="SigmaGIRL has no device: .* Leave --device out"):
+    with raises(InvalidParameter, parameter="device"):
         make_mixture(2, "SigmaGIRL", with_device([], "gpu"))
 
 
@@ -84,7 +85,7 @@ def test_auto_names_the_gpu_or_says_that_none_works(
 
 
 def test_a_device_is_named_once() -> None:
-    with pytest.raises(InvalidParameter, match="--device gpu and --set irl__device=cpu name the device twice"):
+    with raises(InvalidParameter, parameter="device", value="gpu"):
         with_device(["tol=1e-3", "irl__device=cpu"], "gpu")
 
 

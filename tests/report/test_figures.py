@@ -18,6 +18,7 @@ from limiirl.experiments.spec import METHODS
 from limiirl.report.figures import Drawn, boxes, differences, five_numbers, margin, scaling, styles, sweep
 from limiirl.report.figures.style import MEASURES
 from limiirl.report.svg import MUTED, SERIES, VARIABLES
+from tests.helpers import raises
 
 NAN = float("nan")
 HARD, RANDOM = "k-means, MLE", "random rewards"
@@ -231,9 +232,9 @@ def test_differences_of_one_world_have_no_interval_and_no_test():
 
 
 def test_differences_need_the_baseline_and_the_same_worlds():
-    with pytest.raises(InvalidParameter, match=r"values\['anid'\] must hold the baseline 'random rewards'"):
+    with raises(InvalidParameter, parameter="values", value="anid"):
         differences({"anid": {HARD: [1.0]}})
-    with pytest.raises(InvalidParameter, match="'k-means, MLE' has 2 values of anid and 'random rewards' 1. Pair"):
+    with raises(InvalidParameter, parameter="values", value=HARD):
         differences({"anid": {HARD: [1.0, 2.0], RANDOM: [1.0]}})
 
 

@@ -5,7 +5,6 @@ import math
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, StepPatch
@@ -14,6 +13,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.metrics.plotting import draw_flow
 from limiirl.report.figures import Drawn, flow, responsibilities, rewards, shares, traces
 from limiirl.report.svg import INK, SERIES
+from tests.helpers import raises
 
 NAN = float("nan")
 HARD, RANDOM = "k-means, MLE", "random rewards"
@@ -90,9 +90,9 @@ def test_responsibilities_without_truth_and_with_fewer_learned_than_true():
 
 
 def test_responsibilities_refuse_other_shapes():
-    with pytest.raises(InvalidParameter, match=r"U must have shape \(N, K\) with N, K >= 1; got shape \(3,\)"):
+    with raises(InvalidParameter, parameter="U", value=(3,)):
         responsibilities([1.0, 0.0, 0.0])
-    with pytest.raises(InvalidParameter, match=r"labels must be one a demonstration; got \(3,\) for 2 rows"):
+    with raises(InvalidParameter, parameter="labels", value=(3,)):
         responsibilities(np.eye(2), [0, 1, 1])
 
 
@@ -141,9 +141,7 @@ def test_rewards_without_truth_and_with_other_numbers_of_intents():
     rendered(more)
     assert [row["intent"] for row in more.rows] == ["only", "only", "1", "1", "2", "2"]
     rendered(rewards(np.ones((1, 2)), ["a", "b"], np.zeros((2, 2))))
-    with pytest.raises(
-        InvalidParameter, match=r"true must have shape \(K, 2\), a column a feature; got shape \(1, 3\)"
-    ):
+    with raises(InvalidParameter, parameter="true", value=(1, 3)):
         rewards([[1.0, 2.0]], ["a", "b"], [[1.0, 2.0, 3.0]])
 
 

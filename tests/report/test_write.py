@@ -10,6 +10,7 @@ from matplotlib.figure import Figure as Drawing
 
 from limiirl.errors import InvalidFile
 from limiirl.report import Figure, Report, Section, Table, Text, write
+from tests.helpers import raises
 from tests.oracles.report import every_kind
 
 
@@ -103,7 +104,7 @@ def test_a_full_disk_leaves_the_earlier_page_and_no_scraps(
 @pytest.mark.parametrize("content", [b"", b"<!DOCTYPE html><title>My homepage</title>", b"\xff\xfe"])
 def test_a_page_of_somebody_else_is_not_replaced(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "index.html").write_bytes(content)
-    with pytest.raises(InvalidFile, match="replaces only an earlier report; .*index.html is something else. Move it"):
+    with raises(InvalidFile, parameter="folder", value=str(tmp_path)):
         write(small("a"), tmp_path)
     assert tree(tmp_path) == {"index.html": content}
 
@@ -114,7 +115,7 @@ def test_a_file_where_a_folder_must_be_is_refused(tmp_path: Path, name: str) -> 
     if name:
         folder.mkdir()
     (folder / name).write_bytes(b"x")
-    with pytest.raises(InvalidFile, match="needs a folder at .*; there is a file. Move it"):
+    with raises(InvalidFile, parameter="folder", value=str(folder / name)):
         write(small("a"), folder)
 
 

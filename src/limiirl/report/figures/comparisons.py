@@ -367,14 +367,20 @@ def differences(values: Mapping[str, Mapping[str, ArrayLike]], baseline: str = "
 
 def _gaps(name: str, by_method: Mapping[str, ArrayLike], baseline: str) -> dict[str, FloatArray]:
     if baseline not in by_method:
-        raise InvalidParameter(f"values[{name!r}] must hold the baseline {baseline!r}; it has {list(by_method)}.")
+        raise InvalidParameter(
+            f"values[{name!r}] must hold the baseline {baseline!r}; it has {list(by_method)}.",
+            parameter="values",
+            value=name,
+        )
     base, found = numbers(by_method[baseline]), {}
     for method, values in by_method.items():
         mine = numbers(values)
         if mine.size != base.size:
             raise InvalidParameter(
                 f"Methods must be of the same worlds; {method!r} has {mine.size} values of {name} and {baseline!r} "
-                f"{base.size}. Pair them up, with None where a trial failed."
+                f"{base.size}. Pair them up, with None where a trial failed.",
+                parameter="values",
+                value=method,
             )
         gap = mine - base
         # A method that lacks the measure altogether, as the supervised one has no iterations, has no strip.

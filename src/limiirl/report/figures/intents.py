@@ -70,10 +70,16 @@ def responsibilities(U: ArrayLike, labels: ArrayLike | None = None, names: Seque
     """
     shown = np.array(U, dtype=np.float64)
     if shown.ndim != 2 or shown.size == 0:
-        raise InvalidParameter(f"U must have shape (N, K) with N, K >= 1; got shape {shown.shape}.")
+        raise InvalidParameter(
+            f"U must have shape (N, K) with N, K >= 1; got shape {shown.shape}.", parameter="U", value=shown.shape
+        )
     truth = None if labels is None else np.asarray(labels, dtype=np.int64)
     if truth is not None and truth.shape != shown.shape[:1]:
-        raise InvalidParameter(f"labels must be one a demonstration; got {truth.shape} for {len(shown)} rows of U.")
+        raise InvalidParameter(
+            f"labels must have one entry per demonstration; got {truth.shape} for {len(shown)} rows of U.",
+            parameter="labels",
+            value=truth.shape,
+        )
     group = shown.argmax(axis=1) if truth is None else truth
     order = sorted_demos(shown, group)
     n, n_intents = shown.shape
@@ -274,7 +280,11 @@ def _rows(block: FloatArray, n: int) -> FloatArray:
 def _matrix(values: ArrayLike, name: str, d: int) -> FloatArray:
     found = np.array(values, dtype=np.float64)
     if found.ndim != 2 or found.shape[1] != d:
-        raise InvalidParameter(f"{name} must have shape (K, {d}), a column a feature; got shape {found.shape}.")
+        raise InvalidParameter(
+            f"{name} must have shape (K, {d}), one column per feature; got shape {found.shape}.",
+            parameter=name,
+            value=found.shape,
+        )
     return found
 
 

@@ -93,8 +93,10 @@ def _block(start: str, panel: Panel, d: int) -> tuple[FloatArray, FloatArray, Fl
     weights, level, thetas = (np.array(part, dtype=np.float64) for part in panel)
     if thetas.shape != (len(weights), d) or level.shape != weights.shape:
         raise InvalidParameter(
-            f"a panel is weights (K,), level (K,) and thetas (K, {d}); {start!r} has {weights.shape}, {level.shape} "
-            f"and {thetas.shape}."
+            f"A panel must be weights (K,), level (K,) and thetas (K, {d}); {start!r} has {weights.shape}, "
+            f"{level.shape} and {thetas.shape}.",
+            parameter="panels",
+            value=start,
         )
     return weights, level, thetas
 

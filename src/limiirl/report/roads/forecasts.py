@@ -217,7 +217,9 @@ def turn_words(network: RoadNetwork, here: int, onward: int, trip: str = "") -> 
     turn = own[network.turn_to[own] == onward]
     if not turn.size:
         whose = f"{trip}: no" if trip else "No"
-        raise InvalidParameter(f"{whose} turn leads from segment {here} to {onward}. Leave it out.")
+        raise InvalidParameter(
+            f"{whose} turn leads from segment {here} to {onward}. Leave it out.", parameter="onward", value=onward
+        )
     bend = float(network.turn_angle[turn[0]])
     side = "straight on" if abs(bend) <= STRAIGHT else "right" if bend > 0.0 else "left"
     word, name = class_word(network.class_names[network.road_class[onward]]), network.street(onward)

@@ -309,7 +309,9 @@ def flow_layers(
     counted = np.asarray(flows, dtype=np.float64)
     if counted.shape != (len(names), network.n_segments):
         raise InvalidParameter(
-            f"flows must be (K, S) = ({len(names)}, {network.n_segments}); got shape {counted.shape}."
+            f"flows must be (K, S) = ({len(names)}, {network.n_segments}); got shape {counted.shape}.",
+            parameter="flows",
+            value=counted.shape,
         )
     back = network.opposite
     uses = counted + np.where(back >= 0, counted[:, np.maximum(back, 0)], 0.0)

@@ -135,7 +135,7 @@ class DriversView:
 
     def __post_init__(self) -> None:
         if not self.ensembles:
-            raise InvalidParameter("a view of drivers needs at least one ensemble; got none.")
+            raise InvalidParameter("ensembles must have at least one entry; got none.", parameter="ensembles")
         n, d, k = len(self.demos), len(self.feature_names), self.main.n_intents
         check_groups(self.groups, d)
         shapes = {"responsibilities": (n, k), "features": (n, d)}
@@ -144,16 +144,24 @@ class DriversView:
         for name, shape in shapes.items():
             value = np.asarray(getattr(self, name), dtype=np.float64)
             if value.shape != shape:
-                raise InvalidParameter(f"{name} must have shape {shape}; got {value.shape}.")
+                raise InvalidParameter(
+                    f"{name} must have shape {shape}; got {value.shape}.", parameter=name, value=value.shape
+                )
             object.__setattr__(self, name, value)
         if self.demos.n_steps and self.demos.states.max() >= self.network.n_segments:
             raise InvalidDemos(
-                f"a trip passes segment {self.demos.states.max()}, but the network has {self.network.n_segments}. Give "
-                "the network that the trips were matched to."
+                f"A trip passes segment {self.demos.states.max()}, but the network has {self.network.n_segments}. Give "
+                "the network that the trips were matched to.",
+                parameter="demos",
+                value=int(self.demos.states.max()),
             )
         for start, ensemble in self.ensembles.items():
             if ensemble.n_features != d:
-                raise InvalidParameter(f"ensemble {start!r} has {ensemble.n_features} features; the view has {d}.")
+                raise InvalidParameter(
+                    f"ensemble {start!r} has {ensemble.n_features} features; the view has {d}.",
+                    parameter="ensembles",
+                    value=start,
+                )
 
     @property
     def main(self) -> RewardEnsemble:
