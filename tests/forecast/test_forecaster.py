@@ -10,6 +10,7 @@ from limiirl import MDP, MLIRL, Demonstrations, IntentMixture, MaxEnt
 from limiirl.errors import InvalidDemos, InvalidParameter, NotFitted
 from limiirl.forecast import Forecaster
 from limiirl.irl.destination.model import DestinationMaxEnt
+from tests.helpers import raises
 from tests.oracles.forecasts import Begun, Trips, known
 from tests.oracles.mixture import TASTES, crossings, walks
 
@@ -50,7 +51,7 @@ def test_ways_that_turn_round_on_the_way_to_a_destination(states, goal):
     begun, forecast, trips = Begun(states, None), drivers(), listed()
     wanted = trips.intents(begun, goal)
     if wanted is None:  # it was there already
-        with pytest.raises(InvalidDemos, match=f"no trip that begins so ends in state {goal}.*was there already"):
+        with raises(InvalidDemos, parameter="partial", value=1):
             forecast.next_states(list(states), goal)
         return
     np.testing.assert_allclose(forecast.intents(list(states), goal)[0], wanted, atol=1e-5)
@@ -73,11 +74,11 @@ def test_without_a_destination_the_ends_of_demonstrations_are_averaged_over(stat
 
 
 def test_destinations_must_come_from_somewhere():
-    with pytest.raises(InvalidParameter, match="needs destinations. Pass goal=, or make the forecaster with demos="):
+    with raises(InvalidParameter, parameter="goal"):
         drivers().next_states([0, 1])
-    with pytest.raises(InvalidParameter, match="no demonstrations with open ends"):
+    with raises(InvalidParameter, parameter="candidates"):
         drivers().destinations([0, 1])
-    with pytest.raises(InvalidParameter, match="Pass starts and goals"):
+    with raises(InvalidParameter, parameter="starts"):
         drivers().flows()
 
 
@@ -117,7 +118,7 @@ def test_each_driver_is_judged_by_the_trips_of_the_same_group():
         np.testing.assert_allclose(
             found[i], forecast.intents(begun[[i]].replace(groups=None), history=own)[0], rtol=1e-10
         )
-    with pytest.raises(InvalidDemos, match="history must be Demonstrations"):
+    with raises(InvalidDemos, parameter="history"):
         forecast.intents([0], history=[[0, 1]])
 
 
@@ -147,7 +148,7 @@ def test_flows_and_changes_of_a_known_driver_are_those_of_its_posterior():
     mine, theirs = (one.compare_routes(one.with_closures(edges=[0]), 0, 2) for one in (driver, sure))
     np.testing.assert_allclose(mine.before, theirs.before, rtol=1e-10)
     np.testing.assert_array_equal(forecast.shares, RHO)
-    with pytest.raises(InvalidDemos, match="history must be Demonstrations"):
+    with raises(InvalidDemos, parameter="history"):
         forecast.given_history([[0, 1]])
 
 
@@ -184,9 +185,9 @@ def test_the_mixture_that_was_fitted_gives_the_candidates():
 def test_a_mixture_of_another_kind_is_refused():
     with pytest.raises(NotFitted, match="not fitted"):
         Forecaster(IntentMixture(2))
-    with pytest.raises(InvalidParameter, match="over MaxEnt or DestinationMaxEnt; this one is over MLIRL"):
+    with raises(InvalidParameter, parameter="mixture"):
         Forecaster(known(MLIRL(), WALKS, RHO, TASTES))
-    with pytest.raises(InvalidParameter, match="terminal_or_max_length"):
+    with raises(InvalidParameter, parameter="mixture", value="terminal_or_max_length"):
         walkers(stop="terminal_or_max_length")
 
 
@@ -199,34 +200,34 @@ def test_what_cannot_be_forecast_is_said():
     ):
         with pytest.raises(InvalidDemos, match=said):
             forecast.next_states(partial)
-    with pytest.raises(InvalidDemos, match="at least one partial trip"):
+    with raises(InvalidDemos, parameter="partial", value=0):
         forecast.next_states(DEMOS[:0])
-    with pytest.raises(InvalidDemos, match="step 1: no action in state 1 leads to state 9"):
+    with raises(InvalidDemos, parameter="demos", value=9, index=(0, 1)):
         forecast.next_states([0, 1, 9])
-    with pytest.raises(InvalidDemos, match="99"):
+    with raises(InvalidDemos, parameter="demos", value=99, index=(0, 1)):
         forecast.next_states([0, 99])
-    with pytest.raises(InvalidParameter, match="goal must be a state, 0 to 15; it is 16"):
+    with raises(InvalidParameter, parameter="goal", value=16, index=0):
         forecast.next_states([0, 1], 16)
-    with pytest.raises(InvalidParameter, match="one goal for all, or one for each of 1 partial trips; got 2"):
+    with raises(InvalidParameter, parameter="goal", value=2):
         forecast.next_states([0, 1], [3, 4])
-    with pytest.raises(InvalidDemos, match="no trip that begins so ends in state 0. It cannot be reached from state 1"):
+    with raises(InvalidDemos, parameter="partial", value=1):
         forecast.next_states([0, 1], 0)
-    with pytest.raises(InvalidDemos, match="leads to none of the 2 candidate"):
+    with raises(InvalidDemos, parameter="candidates", index=0):
         forecast.destinations([0, 1], [0, 4])
-    with pytest.raises(InvalidParameter, match="each state once"):
+    with raises(InvalidParameter, parameter="candidates"):
         forecast.destinations([0, 1], [5, 5])
     for prior in ([1.0], [0.0, 0.0], [-1.0, 2.0], "own"):
-        with pytest.raises(InvalidParameter, match="prior must"):
+        with raises(InvalidParameter, parameter="prior"):
             forecast.destinations([0, 1], [5, 6], prior)
-    with pytest.raises(InvalidParameter, match="Pass a partial trip too"):
+    with raises(InvalidParameter, parameter="partial"):
         forecast.intents(goal=3)
     for ask in (forecast.route, forecast.flows, forecast.predicted_routes):
-        with pytest.raises(InvalidParameter, match="in which trips of the model begin; p0 of state 5 is 0"):
+        with raises(InvalidParameter, parameter="starts"):
             ask(5, 15)
-    with pytest.raises(InvalidParameter, match="both starts and goals"):
+    with raises(InvalidParameter, parameter="goals"):
         forecast.flows([0])
     for weights in ([1.0, 2.0], [-1.0], [np.nan]):
-        with pytest.raises(InvalidParameter, match="weights"):
+        with raises(InvalidParameter, parameter="weights"):
             forecast.flows([0], [5], weights)
 
 

@@ -7,6 +7,7 @@ from limiirl import MDP, Demonstrations, MaxEnt
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.forecast import Forecaster
 from limiirl.irl.destination.model import DestinationMaxEnt
+from tests.helpers import raises
 from tests.oracles.forecasts import known
 
 # Two ways from 0 to 3, by 1 or by 2; 4 hangs on 3, and 5 on nothing but 4.
@@ -54,9 +55,9 @@ def test_pairs_that_are_cut_off_are_said(irl):
     assert after.flows([0, 0], [4, 5]).trips == 0.0
     gone = before.compare_routes(after, 0, 4)
     np.testing.assert_array_equal(gone.after, 0.0)
-    with pytest.raises(InvalidParameter, match="No trip of the model leads from start = 0 to goal = 4"):
+    with raises(InvalidParameter, parameter="goal", value=4):
         after.routes(0, 4)
-    with pytest.raises(InvalidDemos, match="no trip that begins so ends in state 4"):
+    with raises(InvalidDemos, parameter="partial", value=1):
         after.next_states([0, 1], 4)
 
 
@@ -64,17 +65,17 @@ def test_pairs_that_are_cut_off_are_said(irl):
 def test_closed_states_are_said(irl):
     after = forecaster(irl).with_closures(states=[4])
     assert after.flows([0, 4, 0], [3, 3, 4]).cut_off.tolist() == [1, 2]
-    with pytest.raises(InvalidParameter, match="start is state 4, which is closed"):
+    with raises(InvalidParameter, parameter="start", value=4, index=0):
         after.route(4, 3)
-    with pytest.raises(InvalidParameter, match="goal is state 4, which is closed"):
+    with raises(InvalidParameter, parameter="goal", value=4, index=0):
         after.next_states([0], 4)
-    with pytest.raises(InvalidParameter, match=r"goals\[1\] is state 4, which is closed"):
+    with raises(InvalidParameter, parameter="goals", value=4, index=1):
         after.predicted_routes([0, 0], [3, 4])
-    with pytest.raises(InvalidDemos, match="step 2: state 4 is closed"):
+    with raises(InvalidDemos, parameter="partial", value=4, index=0):
         after.next_states([1, 3, 4])
     np.testing.assert_array_equal(after.destinations([0]).candidates, [3])
     nothing = after.with_closures(states=[3])
-    with pytest.raises(InvalidParameter, match="no demonstrations with open ends"):
+    with raises(InvalidParameter, parameter="candidates"):
         nothing.destinations([0])
     assert after.mdp.n_states == TOWN.n_states
 
@@ -88,9 +89,9 @@ def test_closings_add_up_and_edges_keep_their_numbers(irl):
     np.testing.assert_array_equal(twice.edges, once.edges)
     np.testing.assert_array_equal(once.mdp.act, TOWN.act[once.edges])
     for edge in (0, 99, 0.5):  # closed, unknown, none
-        with pytest.raises(InvalidParameter, match=rf"edges of the MDP that are open; .*{edge}.* is not"):
+        with raises(InvalidParameter, parameter="edges"):
             once.with_closures(edges=[edge])
-    with pytest.raises(InvalidParameter, match="states must be a state"):
+    with raises(InvalidParameter, parameter="states"):
         once.with_closures(states=["a"])
 
 
@@ -107,11 +108,11 @@ def test_other_features_send_people_elsewhere(irl):
     np.testing.assert_array_equal(after.edges, np.arange(8))
     same = before.compare(before.with_features(state_features=PHI), [0, 5], [3, 3])
     np.testing.assert_allclose(same.edge, 0.0, atol=1e-12)
-    with pytest.raises(InvalidParameter, match="Nothing changes"):
+    with raises(InvalidParameter, parameter="state_features"):
         before.with_features()
-    with pytest.raises(InvalidParameter, match=r"state_features must have the form .* got shape \(6, 1\)"):
+    with raises(InvalidParameter, parameter="state_features", value=(6, 1)):
         before.with_features(state_features=phi[:, :1])
-    with pytest.raises(InvalidParameter, match=r"edge_features must have the form .* \(none\)"):
+    with raises(InvalidParameter, parameter="edge_features", value=(8, 1)):
         before.with_features(edge_features=np.ones((8, 1)))
 
 
@@ -134,19 +135,19 @@ def test_an_action_that_may_lead_over_a_closed_edge_is_closed():
 def test_dead_ends_where_nobody_may_end():
     mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], state_features=np.ones(3))
     before = Forecaster(known(MaxEnt(4, stop="terminal"), mdp, [1.0], [[-1.0]]))
-    with pytest.raises(InvalidParameter, match="State 1 has no way out any more, and the model has stop='terminal'"):
+    with raises(InvalidParameter, parameter="edges", index=1):
         before.with_closures(edges=[2])
     found = before.with_closures(edges=[2], states=[1])
     assert found.route(0, 2).states.tolist() == [0, 2]
     free = Forecaster(known(MaxEnt(4), mdp, [1.0], [[-1.0]])).with_closures(edges=[2])
     assert free.mdp.terminal.tolist() == [False, True, True]
-    with pytest.raises(InvalidParameter, match="Every state in which trips begin is closed"):
+    with raises(InvalidParameter, parameter="states"):
         before.with_closures(states=[0, 1])
 
 
 def test_only_worlds_of_one_mixture_are_compared():
     one, other = forecaster(MaxEnt(8)), forecaster(MaxEnt(8))
-    with pytest.raises(InvalidParameter, match="Only two worlds of one mixture"):
+    with raises(InvalidParameter, parameter="other"):
         one.compare(other)
     own = one.compare(one.with_closures(states=[2]))
     assert own.before.trips == own.after.trips == 1.0

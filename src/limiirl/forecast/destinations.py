@@ -92,7 +92,9 @@ def destinations(
         raise InvalidDemos(
             f"{name_demo(demos.ids, i)}: a trip that begins so leads to none of the {candidates.size} candidate "
             f"destinations. From state {demos.last_states[i]} none can be reached, or it was there already. Pass other "
-            "candidates."
+            "candidates.",
+            parameter="candidates",
+            index=i,
         )
     return DestinationPosterior(candidates, np.exp(log_p - total[:, None]))
 

@@ -132,7 +132,8 @@ class Forecaster(WhatIf):
         if partial is None:
             if goal is not None:
                 raise InvalidParameter(
-                    "A goal alone says nothing here. Pass a partial trip too, if only its first state."
+                    "A goal alone says nothing here. Pass a partial trip too, if only its first state.",
+                    parameter="partial",
                 )
             return np.exp(self._prior(alone(np.zeros(1, dtype=np.int64)), history))
         demos, goals = self._partials(partial, goal)
@@ -171,19 +172,22 @@ class Forecaster(WhatIf):
         demos, _ = self._partials(partial, None)
         own = isinstance(prior, str)
         if own and (prior != "model" or not isinstance(self._trips, FreeEnds)):
-            raise InvalidParameter(f"prior must be weights of the candidates, or 'model' with MaxEnt; it is {prior!r}.")
+            raise InvalidParameter(
+                f"prior must be weights of the candidates, or 'model' with MaxEnt; it is {prior!r}.", parameter="prior"
+            )
         if candidates is None:
             ends = self._open_ends()
             if ends is None:
                 raise InvalidParameter(
                     "There are no demonstrations with open ends, which would be the candidates. Pass candidates=, or "
-                    "make the forecaster with demos=."
+                    "make the forecaster with demos=.",
+                    parameter="candidates",
                 )
             places, weights = ends
         else:
             places = np.unique(validate.states(candidates, "candidates", self.mdp, self._world.closed))
             if places.size != np.size(candidates):
-                raise InvalidParameter("candidates must name each state once.")
+                raise InvalidParameter("candidates must name each state once.", parameter="candidates")
             places = validate.states(candidates, "candidates", self.mdp)
             weights = np.full(places.size, 1.0 / places.size)
         if prior is not None and not own:
@@ -270,7 +274,9 @@ class Forecaster(WhatIf):
         if starts is None and goals is None:
             return own_flows(self._trips, self.shares, check_positive(n_trips, "n_trips"))
         if starts is None or goals is None:
-            raise InvalidParameter("flows needs both starts and goals, or neither.")
+            raise InvalidParameter(
+                "flows needs both starts and goals, or neither.", parameter="starts" if starts is None else "goals"
+            )
         first, last = validate.pairs(starts, goals, self.mdp)
         validate.beginnings(first, self._trips.mdp, self._world.closed)
         return flows(
@@ -289,7 +295,8 @@ class Forecaster(WhatIf):
         if callable(getattr(model, "log_value", None)) and callable(getattr(model, "expected_flow", None)):
             return GivenEnds(model, mdp, self.thetas, self._open_ends())
         raise InvalidParameter(
-            f"A forecaster needs a mixture over MaxEnt or DestinationMaxEnt; this one is over {type(model).__name__}."
+            f"A forecaster needs a mixture over MaxEnt or DestinationMaxEnt; this one is over {type(model).__name__}.",
+            parameter="mixture",
         )
 
     def _in(self, world: ScenarioWorld) -> Forecaster:
@@ -323,7 +330,8 @@ class Forecaster(WhatIf):
         if len(begun) != 1 or begun.last_states[0] != s:
             raise InvalidParameter(
                 f"partial must be one trip that has come to start = {s}; there are {len(begun)}, and the first has "
-                f"come to state {begun.last_states[0]}. Pass its last state as start."
+                f"come to state {begun.last_states[0]}. Pass its last state as start.",
+                parameter="partial",
             )
         validate.beginnings(begun.start_states, self._trips.mdp, self._world.closed)
         return Scores(self._trips, self._costs, self._prior(begun, history)[0], s, g, begun), g

@@ -99,10 +99,16 @@ def intents(trips: Any, log_prior: FloatArray, demos: Demonstrations, goals: Int
         i = int(np.argmin(possible))
         name, last = name_demo(demos.ids, i), demos.last_states[i]
         if goals is None:
-            raise InvalidDemos(f"{name}: no trip of the model begins so. It cannot end from state {last} on.")
+            raise InvalidDemos(
+                f"{name}: no trip of the model begins so. It cannot end from state {last} on.",
+                parameter="partial",
+                value=int(last),
+            )
         raise InvalidDemos(
             f"{name}: no trip that begins so ends in state {goals[i]}. It cannot be reached from state {last}, or not "
-            "in the number of states that the model allows; or the trip was there already. Choose another goal."
+            "in the number of states that the model allows; or the trip was there already. Choose another goal.",
+            parameter="partial",
+            value=int(last),
         )
     return found
 

@@ -137,7 +137,9 @@ def log_prior(
     if np.any(lost):
         raise InvalidDemos(
             f"The history of {name_demo(demos.ids, int(np.argmax(lost)))} has no probability under any intent. Check "
-            "that it was recorded in the MDP that was fitted."
+            "that it was recorded in the MDP that was fitted.",
+            parameter="history",
+            index=int(np.argmax(lost)),
         )
     return np.asarray(found - np.logaddexp.reduce(found, axis=1)[:, None])
 

@@ -95,7 +95,10 @@ class Costs:
                 raise InvalidParameter(
                     f"Routes are searched by costs, so rewards must not be positive; that of {what} {row} is "
                     f"{values[row, k]:.4g} under intent {k}. Fit with bounds such as (-10, 0); "
-                    "IntentMixture.most_likely takes any reward."
+                    "IntentMixture.most_likely takes any reward.",
+                    parameter="mixture",
+                    value=float(values[row, k]),
+                    index=(int(row), int(k)),
                 )
         self._log_prob = log(mdp.prob)
 
@@ -158,7 +161,9 @@ class Scores:
         if log_pair == -np.inf:
             raise InvalidParameter(
                 f"No trip of the model leads from start = {start} to goal = {goal}. "
-                "Choose another goal, or make a model with a larger max_length."
+                "Choose another goal, or make a model with a larger max_length.",
+                parameter="goal",
+                value=goal,
             )
         self.costs, self.start = costs, start
         self._origin = int(so_far.start_states[0])
@@ -202,7 +207,9 @@ def likeliest_route(scores: Scores, goal: int) -> Route:
     if max(log_prob) == -math.inf:
         raise InvalidParameter(
             f"The cheapest routes from start = {start} to goal = {goal} have more than max_length = "
-            f"{scores.max_length} states. IntentMixture.most_likely finds the best that is short enough."
+            f"{scores.max_length} states. IntentMixture.most_likely finds the best that is short enough.",
+            parameter="goal",
+            value=goal,
         )
     return scores.route(ways[int(np.argmax(log_prob))])
 
@@ -345,7 +352,10 @@ def _none_missing(ways: ShortestPaths, starts: IntArray, goals: IntArray) -> Non
         i = int(np.argmax(missing))
         raise InvalidParameter(
             f"No route leads from starts[{i}] = {starts[i]} to goals[{i}] = {goals[i]} ({int(missing.sum())} of "
-            f"{starts.size} pairs have none). Leave such pairs out."
+            f"{starts.size} pairs have none). Leave such pairs out.",
+            parameter="goals",
+            value=int(goals[i]),
+            index=int(i),
         )
 
 

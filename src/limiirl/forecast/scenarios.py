@@ -159,7 +159,8 @@ def close_parts(world: ScenarioWorld, states: ArrayLike | None, edges: ArrayLike
         if given.size and np.any(wrong):
             raise InvalidParameter(
                 f"edges must be numbers of edges of the MDP that are open; {given.ravel()[int(np.argmax(wrong))]!r} is "
-                "not. mdp.src and mdp.dst say what each edge joins."
+                "not. mdp.src and mdp.dst say what each edge joins.",
+                parameter="edges",
             )
         gone |= np.isin(world.edges, given)
     actions = np.zeros(mdp.n_pairs, dtype=bool)
@@ -170,11 +171,15 @@ def close_parts(world: ScenarioWorld, states: ArrayLike | None, edges: ArrayLike
     if np.any(stuck) and stop != "anywhere":
         raise InvalidParameter(
             f"State {int(np.argmax(stuck))} has no way out any more, and the model has stop={stop!r}: trips would end "
-            "there. Close it too, or use a model with stop='anywhere'."
+            "there. Close it too, or use a model with stop='anywhere'.",
+            parameter="edges",
+            index=int(np.argmax(stuck)),
         )
     p0 = np.where(shut, 0.0, mdp.p0)
     if p0.sum() == 0.0:
-        raise InvalidParameter("Every state in which trips begin is closed. Leave one of them open.")
+        raise InvalidParameter(
+            "Every state in which trips begin is closed. Leave one of them open.", parameter="states"
+        )
     changed = MDP(
         src=mdp.src[keep],
         act=mdp.act[keep],
@@ -196,13 +201,15 @@ def change_features(world: ScenarioWorld, **features: Any) -> ScenarioWorld:
     """Return a world with other features, of as many columns as before."""
     given = {name: values for name, values in features.items() if values is not None}
     if not given:
-        raise InvalidParameter("Nothing changes: pass state_features, action_features or edge_features.")
+        raise InvalidParameter("Pass state_features, action_features or edge_features.", parameter="state_features")
     for name, values in given.items():
         old = getattr(world.mdp, name)
         if old is None or np.shape(values) != old.shape:
-            shape = "none" if old is None else f"shape {old.shape}"
+            form = "none" if old is None else f"shape {old.shape}"
             raise InvalidParameter(
-                f"{name} must have the form that the rewards were learned with ({shape}); got shape {np.shape(values)}."
+                f"{name} must have the form of the MDP that was fitted ({form}); got shape {np.shape(values)}.",
+                parameter=name,
+                value=np.shape(values),
             )
     return world._replace(mdp=world.mdp.replace(**given))
 

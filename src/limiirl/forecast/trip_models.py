@@ -129,7 +129,8 @@ class GivenEnds:
         del k
         raise InvalidParameter(
             "DestinationMaxEnt says how trips reach their destinations, not where trips begin and end. "
-            "Pass starts and goals."
+            "Pass starts and goals.",
+            parameter="starts",
         )
 
     def _values(self, states: IntArray, goals: IntArray) -> FloatArray:
@@ -151,7 +152,8 @@ class GivenEnds:
         if self.ends is None:
             raise InvalidParameter(
                 "DestinationMaxEnt needs destinations. Pass goal=, or make the forecaster with demos=: the states in "
-                "which they end are the candidates."
+                "which they end are the candidates.",
+                parameter="goal",
             )
         return self.ends
 
@@ -303,7 +305,9 @@ class FreeEnds:
         if model.stop == "terminal_or_max_length":
             raise InvalidParameter(
                 "A forecaster needs to know where trips may end whatever their length; the model has "
-                "stop='terminal_or_max_length'. Use stop='anywhere' or stop='terminal'."
+                "stop='terminal_or_max_length'. Use stop='anywhere' or stop='terminal'.",
+                parameter="mixture",
+                value="terminal_or_max_length",
             )
         self.model, self.mdp, self.thetas, self.before = model, mdp, thetas, before
         given = model.max_length if model.max_length is not None else getattr(model, "max_length_", None)

@@ -74,7 +74,11 @@ def anid(U: ArrayLike, V: ArrayLike, *, null: Literal["dirichlet", "hypergeometr
     elif null == "hypergeometric":
         expected = _dealt_information(rows, columns)
     else:
-        raise InvalidParameter(f"null must be 'dirichlet' or 'hypergeometric'; got {null!r}. The first is the paper's.")
+        raise InvalidParameter(
+            f"null must be 'dirichlet' or 'hypergeometric'; got {null!r}. The first is the paper's.",
+            parameter="null",
+            value=null,
+        )
     if entropy - expected > _NOTHING:
         return (entropy - information) / (entropy - expected)
     return 0.0 if information <= _NOTHING else 1.0 - information / entropy
@@ -165,7 +169,9 @@ def _dealt_information(rows: FloatArray, columns: FloatArray) -> float:
         if soft.size:
             raise InvalidParameter(
                 f"null='hypergeometric' takes hard clusterings; row {soft[0]} of {name} is {values[soft[0]].tolist()}. "
-                f"Pass hard_labels({name}), or null='dirichlet'."
+                f"Pass hard_labels({name}), or null='dirichlet'.",
+                parameter=name,
+                index=int(soft[0]),
             )
     table = np.rint(rows.T @ columns).astype(np.int64)
     table = table[table.any(axis=1)][:, table.any(axis=0)]
@@ -185,7 +191,9 @@ def _pair(U: ArrayLike, V: ArrayLike) -> tuple[FloatArray, FloatArray]:
     rows, columns = _responsibilities(U, "U"), _responsibilities(V, "V")
     if len(rows) != len(columns):
         raise InvalidParameter(
-            f"U and V must cluster the same items; U has {len(rows)} rows and V {len(columns)}. Give both N rows."
+            f"U and V must cluster the same items; U has {len(rows)} rows and V {len(columns)}. Give both N rows.",
+            parameter="V",
+            value=len(columns),
         )
     return rows, columns
 
@@ -199,7 +207,8 @@ def _responsibilities(values: ArrayLike, name: str) -> FloatArray:
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "biuf":
         raise InvalidParameter(
             f"{name} must be responsibilities (N, K) or integer labels (N,) of at least one item; got shape "
-            f"{array.shape}, dtype {array.dtype}. Give one row an item."
+            f"{array.shape}, dtype {array.dtype}. Give one row an item.",
+            parameter=name,
         )
     rows = array.astype(np.float64)
     good = (rows >= 0.0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1.0) <= _TOLERANCE)
@@ -207,6 +216,9 @@ def _responsibilities(values: ArrayLike, name: str) -> FloatArray:
         i = int(np.argmin(good))
         raise InvalidParameter(
             f"Rows of {name} must be distributions, not negative and summing to 1; row {i} is {rows[i].tolist()}. "
-            "Divide each row by its sum."
+            "Divide each row by its sum.",
+            parameter=name,
+            value=rows[i].tolist(),
+            index=i,
         )
     return rows

@@ -122,7 +122,8 @@ def mixture_nll(mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike
     if not hasattr(mixture, "score_samples"):
         raise InvalidParameter(
             f"mixture must be a fitted IntentMixture; got {type(mixture).__name__}. For rewards of your own there is "
-            "ensemble_nll(irl, mdp, ensemble, demos)."
+            "ensemble_nll(irl, mdp, ensemble, demos).",
+            parameter="mixture",
         )
     return _scored(-np.asarray(mixture.score_samples(demos, groups), dtype=np.float64), units, lengths)
 
@@ -153,12 +154,14 @@ def ensemble_nll(
     units, lengths = _units(demos, groups)
     if not isinstance(ensemble, RewardEnsemble):
         raise InvalidParameter(
-            f"ensemble must be a RewardEnsemble; got {type(ensemble).__name__}. A fitted mixture has one: ensemble_."
+            f"ensemble must be a RewardEnsemble; got {type(ensemble).__name__}. A fitted mixture has one: ensemble_.",
+            parameter="ensemble",
         )
     if not hasattr(irl, "log_prob"):
         raise InvalidParameter(
             f"irl must be a single-intent model such as MaxEnt(50); got {type(irl).__name__}. The order is irl, mdp, "
-            "ensemble, demos."
+            "ensemble, demos.",
+            parameter="irl",
         )
     used = ensemble.weights > 0.0
     log_p = units.sum(np.asarray(irl.log_prob(mdp, ensemble.thetas[used], demos), dtype=np.float64))
@@ -167,7 +170,9 @@ def ensemble_nll(
     if impossible.size:
         raise InvalidDemos(
             f"{units.name(int(impossible[0]))} has no probability under any intent. Check that it was recorded in the "
-            "MDP given."
+            "MDP given.",
+            parameter="demos",
+            index=int(impossible[0]),
         )
     return _scored(values, units, lengths)
 
@@ -175,7 +180,7 @@ def ensemble_nll(
 def _units(demos: Demonstrations, groups: ArrayLike | None) -> tuple[Groups, NDArray[np.int64]]:
     if not isinstance(demos, Demonstrations) or len(demos) == 0:
         given = "there are none" if isinstance(demos, Demonstrations) else f"got {type(demos).__name__}"
-        raise InvalidDemos(f"A likelihood needs Demonstrations, at least one; {given}.")
+        raise InvalidDemos(f"A likelihood needs Demonstrations, at least one; {given}.", parameter="demos")
     return Groups.from_labels(groups, len(demos)), demos.lengths
 
 
@@ -350,7 +355,9 @@ def evaluate(
     (0.33, 2.0)
     """
     if isinstance(labels, RewardEnsemble):
-        raise InvalidParameter("labels must be known intents (N,); a RewardEnsemble was given. Pass it as truth=.")
+        raise InvalidParameter(
+            "labels must be known intents (N,); a RewardEnsemble was given. Pass it as truth=.", parameter="labels"
+        )
     score = mixture_nll(mixture, demos, groups)
     U = mixture.predict_proba(demos, groups)
     known = demos.labels if labels is None else labels
@@ -359,9 +366,13 @@ def evaluate(
     if truth is None:
         return Evaluation(K, score, recovery)
     if not isinstance(truth, RewardEnsemble):
-        raise InvalidParameter(f"truth must be a RewardEnsemble; got {type(truth).__name__}. Wrap weights and thetas.")
+        raise InvalidParameter(
+            f"truth must be a RewardEnsemble; got {type(truth).__name__}. Wrap weights and thetas.", parameter="truth"
+        )
     if not isinstance(mixture.mdp_, MDP):
-        raise InvalidParameter("GEVD plans in the MDP, and this mixture was fitted without one. Leave out truth.")
+        raise InvalidParameter(
+            "GEVD plans in the MDP, and this mixture was fitted without one. Leave out truth.", parameter="truth"
+        )
     from limiirl.metrics.gevd import gevd
 
     found = gevd(mixture.mdp_, truth, mixture.ensemble_)

@@ -9,6 +9,7 @@ what the best and the worst choice among them would lose.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -218,7 +219,12 @@ def blame(name: str, index: int) -> Iterator[None]:
     try:
         yield
     except (InvalidParameter, NumericalError) as error:
-        raise type(error)(f"{_label(name, index)}: {error}") from error
+        raise type(error)(
+            f"{_label(name, index)}: {error}",
+            parameter=re.split("[ .]", name)[0],
+            value=error.value,
+            index=index if name.endswith("s") else None,
+        ) from error
 
 
 def check_theta(mdp: MDP, theta: ArrayLike, name: str) -> FloatArray:
@@ -228,12 +234,14 @@ def check_theta(mdp: MDP, theta: ArrayLike, name: str) -> FloatArray:
     --------
     >>> check_theta(MDP.from_edges([0], [1]), [1.0], "theta_true")
     Traceback (most recent call last):
-    limiirl.errors.InvalidParameter: theta_true: thetas must have shape (K, 2) or (2,), one entry a feature (state[0]...
+    limiirl.errors.InvalidParameter: theta_true: thetas must have shape (K, 2) or (2,), one entry per feature (state[...
     """
     with blame(name, 0):
         found = mdp.check_thetas(theta)
         if len(found) != 1:
-            raise InvalidParameter(f"one reward is asked for; got {len(found)} rows. Use gevd for ensembles.")
+            raise InvalidParameter(
+                f"must be one reward; got {len(found)} rows. Use gevd for ensembles.", value=len(found)
+            )
     return found
 
 

@@ -188,7 +188,7 @@ class GEVD:
         (Contribution(true=0, learned=0, flow=0.25, evd=3.0, contribution=0.75),)
         """
         if n < 0:
-            raise InvalidParameter(f"n must be a number of pairs; got {n}. Pass 0 or more.")
+            raise InvalidParameter(f"n must be a number of pairs; got {n}. Pass 0 or more.", parameter="n")
         pairs = [
             Contribution(int(i), int(j), float(self.flow[i, j]), float(self.evd[i, j]), float(cost))
             for (i, j), cost in np.ndenumerate(self.flow * self.evd)
@@ -279,7 +279,8 @@ def gevd(
     if isinstance(distance, str):
         if distance not in DISTANCES:
             raise InvalidParameter(
-                f"distance must be one of {', '.join(DISTANCES)}, a callable or a matrix; got {distance!r}."
+                f"distance must be one of {', '.join(DISTANCES)}, a callable or a matrix; got {distance!r}.",
+                parameter="distance",
             )
         costs, name, bound = shaping_distances(mdp, thetas_true, thetas, distance), distance, 1.0
     else:
@@ -296,7 +297,8 @@ def _parts(mdp: MDP, ensemble: RewardEnsemble, name: str) -> tuple[FloatArray, F
     if not isinstance(ensemble, RewardEnsemble):
         raise InvalidParameter(
             f"{name} must be a RewardEnsemble; got {type(ensemble).__name__}. Pass RewardEnsemble(weights, thetas), or "
-            "a mixture's ensemble_."
+            "a mixture's ensemble_.",
+            parameter=name,
         )
     with blame(name, 0):
         return ensemble.weights / ensemble.weights.sum(), mdp.check_thetas(ensemble.thetas)
@@ -362,18 +364,24 @@ def _own_distances(
         try:
             costs, name = np.array(distance, dtype=np.float64), "matrix"
         except (TypeError, ValueError) as error:
-            raise InvalidParameter(f"distance must be a name, a callable or a matrix of numbers ({error}).") from error
+            raise InvalidParameter(
+                f"distance must be a name, a callable or a matrix of numbers ({error}).", parameter="distance"
+            ) from error
     if costs.shape != shape:
         raise InvalidParameter(
             f"distance must have shape {shape}, a row for each true intent and a column for each learned one; got "
-            f"shape {costs.shape}. Transpose it, or add what is missing."
+            f"shape {costs.shape}. Transpose it, or add what is missing.",
+            parameter="distance",
         )
     bad = np.argwhere(~(np.isfinite(costs) & (costs >= 0.0)))
     if len(bad):
         i, j = (int(index) for index in bad[0])
         raise InvalidParameter(
             f"distance must be finite and nonnegative; true intent {i}, learned intent {j} has {costs[i, j]}. "
-            "Shift or cap it."
+            "Shift or cap it.",
+            parameter="distance",
+            value=float(costs[i, j]),
+            index=(int(i), int(j)),
         )
     return costs, name
 

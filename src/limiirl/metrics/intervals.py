@@ -110,7 +110,8 @@ def bootstrap_interval(
     low, high = float(found.low), float(found.high)
     if not (math.isfinite(low) and math.isfinite(high)):
         raise NumericalError(
-            "BCa has no interval here: resamples do not vary about the statistic. Use method='percentile'."
+            "BCa has no interval here: resamples do not vary about the statistic. Use method='percentile'.",
+            parameter="method",
         )
     return Interval(figure, (high - low) / 2.0, low, high, array.size)
 
@@ -222,10 +223,12 @@ def paired_comparison(
     """
     a, b = _sample(first, "first"), _sample(second, "second")
     if isinstance(names, str) or len(names) != 2:
-        raise InvalidParameter(f"names must be two, one for each method; got {names!r}.")
+        raise InvalidParameter(f"names must be two, one for each method; got {names!r}.", parameter="names")
     if a.size != b.size:
         raise InvalidParameter(
-            f"first and second must be of the same problems; they have {a.size} and {b.size} values. Pair them up."
+            f"first and second must be of the same problems; they have {a.size} and {b.size} values. Pair them up.",
+            parameter="second",
+            value=b.size,
         )
     gaps = np.where(np.abs(a - b) <= np.maximum(_ROUNDING * np.maximum(np.abs(a), np.abs(b)), tie), 0.0, a - b)
     gap = mean_interval(gaps, level)
@@ -269,7 +272,9 @@ def _size(effect: float) -> str:
 
 def _level(level: float) -> float:
     if not 0.0 < level < 1.0:
-        raise InvalidParameter(f"level must lie between 0 and 1; it is {level!r}. Pass 0.95 for 95 %.")
+        raise InvalidParameter(
+            f"level must lie between 0 and 1; got {level!r}. Pass 0.95 for 95 %.", parameter="level", value=level
+        )
     return level
 
 
@@ -278,13 +283,19 @@ def _sample(values: ArrayLike, name: str) -> FloatArray:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"{name} must be numbers, one a problem ({error}).") from None
+        raise InvalidParameter(f"{name} must be numbers, one per problem ({error}).", parameter=name) from None
     if array.ndim != 1 or array.size < 2:
         raise InvalidParameter(
-            f"{name} must have shape (n,) with n >= 2; got shape {array.shape}. One value alone has no interval."
+            f"{name} must have shape (n,) with n >= 2; got shape {array.shape}. One value alone has no interval.",
+            parameter=name,
         )
     wrong = ~np.isfinite(array)
     if wrong.any():
         i = int(np.argmax(wrong))
-        raise InvalidParameter(f"{name} must be finite; {name}[{i}] is {array[i]}. Leave that problem out, or mend it.")
+        raise InvalidParameter(
+            f"{name} must be finite; {name}[{i}] is {array[i]}. Leave that problem out, or fix it.",
+            parameter=name,
+            value=float(array[i]),
+            index=i,
+        )
     return array

@@ -106,13 +106,17 @@ def canonical_dard(reward: ArrayLike, T: ArrayLike, gamma: float) -> FloatArray:
     """
     R, P = _tensor(reward, "reward"), _tensor(T, "T")
     if P.shape != R.shape:
-        raise InvalidParameter(f"T must have the shape of the reward, {R.shape}; got {P.shape}. Pass (S, A, S) both.")
+        raise InvalidParameter(
+            f"T must have the shape of the reward, {R.shape}; got {P.shape}. Pass (S, A, S) both.", parameter="T"
+        )
     available = P.sum(axis=2) > 0.0
     n = available.sum(axis=1)
     if not n.all():
         raise InvalidParameter(
             f"Every state must have an action; state {int(np.argmin(n))} has none. Let it lead to one more state, "
-            "which leads to itself and earns nothing."
+            "which leads to itself and earns nothing.",
+            parameter="T",
+            index=int(np.argmin(n)),
         )
     # What a state earns next, by the actions that it has.
     mean = np.einsum("sat,sat->s", P, R) / n
@@ -235,7 +239,9 @@ def _check_size(mdp: MDP, n_states: int, name: str) -> None:
     if n_states**2 * mdp.n_actions > _LARGEST:
         raise InvalidParameter(
             f"{name} works on dense tensors of at most {_LARGEST:,} transitions (s, a, s'); {n_states:,} states with "
-            f"{mdp.n_actions} actions have {n_states**2 * mdp.n_actions:,}. Use evd, which is sparse, or a smaller MDP."
+            f"{mdp.n_actions} actions have {n_states**2 * mdp.n_actions:,}. Use evd, or a smaller MDP.",
+            parameter="mdp",
+            value=n_states,
         )
 
 
@@ -244,21 +250,23 @@ def _check_known(mdp: MDP, name: str, *, other_actions: bool) -> None:
     if mdp.edge_features is not None and mdp.n_edges < mdp.n_states**2 * max(mdp.n_actions, 1):
         raise InvalidParameter(
             f"{name} asks for the reward of every (s, a, s'), feasible or not; this MDP has edge features on "
-            f"{mdp.n_edges:,} edges only. Use evd, or canonical_{name.lower()} on rewards given as (S, A, S)."
+            f"{mdp.n_edges:,} edges only. Use evd, or canonical_{name.lower()} on rewards given as (S, A, S).",
+            parameter="mdp",
         )
     lacking = np.flatnonzero(np.bincount(mdp.pair_state, minlength=mdp.n_states) < mdp.n_actions)
     lacking = lacking[~mdp.terminal[lacking]]
     if other_actions and mdp.action_features is not None and lacking.size:
         raise InvalidParameter(
             f"{name} asks for the reward of every action in every state; state {lacking[0]} lacks some of the "
-            f"{mdp.n_actions}. Use dard, which draws among the actions that a state has."
+            f"{mdp.n_actions}. Use dard, which draws among the actions that a state has.",
+            parameter="mdp",
         )
 
 
 def _tensor(values: ArrayLike, name: str) -> FloatArray:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 3 or array.shape[0] != array.shape[2] or not np.isfinite(array).all():
-        raise InvalidParameter(f"{name} must be finite, of shape (S, A, S); got shape {array.shape}.")
+        raise InvalidParameter(f"{name} must be finite, of shape (S, A, S); got shape {array.shape}.", parameter=name)
     return array
 
 
@@ -269,7 +277,8 @@ def _weights(values: ArrayLike | None, shape: tuple[int, ...]) -> FloatArray:
     if array.shape != shape or not np.all(np.isfinite(array) & (array >= 0.0)) or array.sum() <= 0.0:
         raise InvalidParameter(
             f"coverage must be {shape} weights, nonnegative and not all zero; got shape {array.shape} with sum "
-            f"{array.sum():.6g}. Give each transition its weight."
+            f"{array.sum():.6g}. Give each transition its weight.",
+            parameter="coverage",
         )
     return array
 
@@ -281,6 +290,7 @@ def _distribution(values: ArrayLike | None, n: int, name: str) -> FloatArray:
     if array.shape != (n,) or not np.all(array >= 0.0) or not abs(array.sum() - 1.0) <= 1e-8:
         raise InvalidParameter(
             f"{name} must be {n} probabilities that sum to 1; got shape {array.shape} with sum {array.sum():.9g}. "
-            "Divide them by their sum."
+            "Divide them by their sum.",
+            parameter=name,
         )
     return array

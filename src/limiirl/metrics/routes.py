@@ -76,7 +76,9 @@ def match_rate(
     0.5
     """
     if not 0.0 <= share <= 1.0:
-        raise InvalidParameter(f"share must lie between 0 and 1; it is {share!r}. Pass 0.9 for 90 %.")
+        raise InvalidParameter(
+            f"share must lie between 0 and 1; it is {share!r}. Pass 0.9 for 90 %.", parameter="share"
+        )
     shared, total = _distances(true, forecast, lengths, mdp)
     # Nine tenths of ten must count as 90 %, whatever their sums are rounded to.
     return float(np.mean(shared >= (share - 1e-12) * total))
@@ -177,7 +179,10 @@ def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextA
     mdp, steps = mixture.mdp_, validate.demonstrations(demos).steps(mixture.mdp_)
     known = np.flatnonzero(steps.edge >= 0)
     if known.size == 0:
-        raise InvalidDemos("No move of these demonstrations has a known action. Record actions, or give longer ones.")
+        raise InvalidDemos(
+            "No move of these demonstrations has a known action. Record actions, or give longer ones.",
+            parameter="demos",
+        )
     demo, t, taken = steps.demo_of_step[known], steps.t_of_step[known], mdp.act[steps.edge[known]]
     correct, probability = np.empty(known.size), np.empty(known.size)
     for part in _batches(t + 1):
@@ -245,7 +250,8 @@ def _passed(demos: Demonstrations, mdp: MDP | None) -> tuple[IntArray, IntArray]
         where = f"{name_demo(demos.ids, int(steps.demo_of_step[k]))}, step {steps.t_of_step[k]}"
         raise InvalidDemos(
             f"{where}: several edges join its two states, and the action was not recorded. Record the actions, or "
-            "compare states, without mdp=."
+            "compare states, without mdp=.",
+            parameter="mdp",
         )
     return steps.demo_of_step, steps.edge
 
@@ -257,11 +263,15 @@ def _check_lengths(lengths: Any, passed: IntArray, mdp: MDP | None) -> FloatArra
     if array.ndim != 1 or (array.size < n if mdp is None else array.size != mdp.n_edges):
         wanted = f"(S,) with at least {n}" if mdp is None else f"(E,) with E = {mdp.n_edges}"
         each = "a state" if mdp is None else "an edge of the MDP"
-        raise InvalidParameter(f"lengths must have shape {wanted}, one {each}; got shape {array.shape}.")
+        raise InvalidParameter(
+            f"lengths must have shape {wanted}, one {each}; got shape {array.shape}.", parameter="lengths"
+        )
     wrong = ~(np.isfinite(array) & (array >= 0.0))
     if wrong.any():
         i = int(np.argmax(wrong))
-        raise InvalidParameter(f"lengths must be finite and not negative; lengths[{i}] is {array[i]}. Mend it.")
+        raise InvalidParameter(
+            f"lengths must be finite and not negative; lengths[{i}] is {array[i]}. Mend it.", parameter="lengths"
+        )
     return array
 
 
@@ -270,5 +280,7 @@ def _check_pairs(one: Demonstrations, other: Demonstrations) -> None:
         validate.demonstrations(demos)
     if len(one) != len(other):
         raise InvalidDemos(
-            f"Trajectories are compared in pairs; there are {len(one)} and {len(other)}. Give one forecast for each."
+            f"Trajectories are compared in pairs; there are {len(one)} and {len(other)}. Give one forecast for each.",
+            parameter="forecast",
+            value=len(other),
         )

@@ -90,7 +90,8 @@ class Quantities:
             if value.shape != (n_intents,) or n_intents < 2 or np.any(np.isnan(value)):
                 raise InvalidParameter(
                     f"{name} must have one number for each of at least two intents, like sizes, which has "
-                    f"{n_intents}; it is {value.tolist()}."
+                    f"{n_intents}; it is {value.tolist()}.",
+                    parameter=name,
                 )
             object.__setattr__(self, name, value)
         for name, least in (
@@ -101,10 +102,10 @@ class Quantities:
         ):
             value = np.asarray(getattr(self, name))
             if np.any(value < 0.0) or (least == "above" and np.any(value == 0.0)):
-                raise InvalidParameter(f"{name} must be {least} 0; it is {value.tolist()}.")
+                raise InvalidParameter(f"{name} must be {least} 0; it is {value.tolist()}.", parameter=name)
         for name in ("zeta", "delta"):
             if not 0.0 <= getattr(self, name) <= 1.0:
-                raise InvalidParameter(f"{name} is a share, from 0 to 1; it is {getattr(self, name)}.")
+                raise InvalidParameter(f"{name} is a share, from 0 to 1; it is {getattr(self, name)}.", parameter=name)
 
     @property
     def n_intents(self) -> int:
@@ -260,7 +261,9 @@ def realised_epsilon(
     0.000247
     """
     if not isinstance(reward_init, str) or reward_init not in REWARDS:
-        raise InvalidParameter(f"reward_init must be one of {', '.join(REWARDS)}; it is {reward_init!r}.")
+        raise InvalidParameter(
+            f"reward_init must be one of {', '.join(REWARDS)}; it is {reward_init!r}.", parameter="reward_init"
+        )
     numbers = check_labels(clusters, validate.demonstrations(demos), "clusters")
     prepared = make_problem(clone(model(MaxEnt() if irl is None else irl)), mdp, demos)
     U = np.eye(int(numbers.max()) + 1)[numbers]
@@ -282,7 +285,8 @@ def inter_cluster_margin(features: ArrayLike, labels: ArrayLike) -> float:
     if points.ndim != 2 or numbers.shape != (len(points),) or np.unique(numbers).size < 2:
         raise InvalidParameter(
             f"features must have shape (N, d) and labels (N,) with at least two distinct ones; got the shapes "
-            f"{points.shape} and {numbers.shape} with {np.unique(numbers).size} distinct. Give one label a row."
+            f"{points.shape} and {numbers.shape} with {np.unique(numbers).size} distinct. Give one label a row.",
+            parameter="features",
         )
     groups = [points[numbers == label] for label in np.unique(numbers)]
     return float(np.mean([cdist(one, other).min() for one, other in combinations(groups, 2)]))
@@ -301,7 +305,8 @@ def kmeans_clusters(features: FloatArray, labels: IntArray, random_state: int = 
     if np.unique(clusters).size < n_intents:
         raise InvalidDemos(
             f"Clusters need at least as many distinct feature vectors as intents, {n_intents}; the demonstrations have "
-            f"{len(np.unique(features, axis=0))}. Add features that tell the intents apart, or pass clusters."
+            f"{len(np.unique(features, axis=0))}. Add features that tell the intents apart, or pass clusters.",
+            parameter="demos",
         )
     return aligned(clusters, labels)
 
@@ -326,18 +331,22 @@ def check_labels(labels: ArrayLike, demos: Demonstrations, name: str = "labels")
     if given.shape != (len(demos),):
         raise InvalidParameter(
             f"{name} must have one entry a demonstration, {len(demos)}; got shape {given.shape}. Give one a "
-            "demonstration, in the same order."
+            "demonstration, in the same order.",
+            parameter=name,
         )
     missing = [i for i, label in enumerate(given.tolist()) if label is None or label != label]
     if missing:
         i = missing[0]
-        raise InvalidParameter(f"{name} must be known; that of demonstration {i} is {given[i]}. Remove or mend it.")
+        raise InvalidParameter(
+            f"{name} must be known; that of demonstration {i} is {given[i]}. Remove or mend it.", parameter=name
+        )
     if given.dtype.kind == "O":  # a column of texts in a table
         given = np.array(given.tolist())
     distinct, numbers = np.unique(given, return_inverse=True)
     if distinct.size < 2:
         raise InvalidParameter(
             f"{name} must have at least two distinct values to separate; all {len(demos)} are {distinct[0].item()!r}. "
-            "Give the intents, or the labels_ of a fitted mixture."
+            "Give the intents, or the labels_ of a fitted mixture.",
+            parameter=name,
         )
     return numbers.astype(np.int64)

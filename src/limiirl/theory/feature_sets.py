@@ -221,14 +221,19 @@ def _supports(mdp: MDP, given: ArrayLike) -> BoolArray:
     if array.ndim != 2 or array.shape[1] != mdp.n_pairs or len(array) == 0 or array.dtype.kind not in "biuf":
         raise InvalidParameter(
             f"Supports must have shape (K, {mdp.n_pairs}), one row an expert and one column a (s, a) pair; got shape "
-            f"{array.shape}. Follow the order of mdp.pair_state and mdp.pair_action."
+            f"{array.shape}. Follow the order of mdp.pair_state and mdp.pair_action.",
+            parameter="supports",
+            value=array.shape,
         )
     wrong = np.argwhere(~(array >= 0))
     if wrong.size:
         k, pair = wrong[0].tolist()
         raise InvalidParameter(
             f"Supports must not be negative; expert {k} has {array[k, pair]} at pair {pair}. Give booleans, or the "
-            "probabilities of a policy."
+            "probabilities of a policy.",
+            parameter="supports",
+            value=float(array[k, pair]),
+            index=(int(k), int(pair)),
         )
     found: BoolArray = array > 0
     found.flags.writeable = False

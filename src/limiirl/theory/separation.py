@@ -298,7 +298,8 @@ def path_set(mdp: MDP, demos: Demonstrations, labels: IntArray, irl: Any, polici
     if paths.n_intents != int(labels.max()) + 1:
         raise InvalidParameter(
             f"policies must have one row an intent, {int(labels.max()) + 1}; there are {paths.n_intents}. Follow the "
-            "order of the sorted labels."
+            "order of the sorted labels.",
+            parameter="policies",
         )
     return paths
 
@@ -330,7 +331,8 @@ def _as_many(clusters: IntArray, n_intents: int) -> IntArray:
     if int(clusters.max()) + 1 != n_intents:
         raise InvalidParameter(
             f"clusters must be as many as intents, {n_intents}; there are {int(clusters.max()) + 1}. Cluster again, or "
-            "merge labels."
+            "merge labels.",
+            parameter="clusters",
         )
     return clusters
 
