@@ -109,7 +109,9 @@ def _describe(error: LimiirlError, words: list[str]) -> str:
     """Return an error in one sentence that names the option at fault, or as JSON where that was asked for."""
     option = find_option(error.parameter, words)
     if "--json" in words:
-        value = error.value.item() if hasattr(error.value, "item") and not error.value.shape else error.value
+        value: Any = error.value
+        if getattr(value, "shape", None) == ():
+            value = value.item()  # a number of numpy
         finite = isinstance(value, float) and math.isfinite(value)
         plain = value if finite or isinstance(value, int | str | None) else str(value)
         facts = {"parameter": error.parameter, "option": option, "value": plain, "index": error.index}

@@ -127,14 +127,14 @@ def check_target(folder: Path) -> None:
 def check_page(folder: Path | None) -> None:
     """Check, before the work is done, that a page can be written to a folder, if there is to be one."""
     if folder is not None:
-        from limiirl.report.page import check_folder
+        from limiirl.report import check_folder
 
         check_folder(folder)
 
 
 def show_page(report: "Report", folder: Path, as_json: bool) -> None:
     """Write a page, and say where it is; beside JSON, on stderr."""
-    from limiirl.report.page import write
+    from limiirl.report import write
 
     typer.echo(f"The page is {write(report, folder)}", err=as_json)
 

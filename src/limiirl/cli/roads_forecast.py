@@ -153,7 +153,7 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
 
     Example: limiirl roads demo --noise 25 --out roads-report
     """
-    from limiirl.report.page import write
+    from limiirl.report import write
     from limiirl.report.roads import network_page, quality_page, write_styles
     from limiirl.roads import run_demo
 

@@ -3,7 +3,7 @@
 from limiirl.report.document import Callout, Code, Facts, Figure, Fold, Grid, Report, Section, Text
 from limiirl.report.maps import Layer, Map, Stroke
 from limiirl.report.markup import literal
-from limiirl.report.page import write
+from limiirl.report.page import check_folder, write
 from limiirl.report.tables import Cell, Column, Table
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Stroke",
     "Table",
     "Text",
+    "check_folder",
     "literal",
     "write",
 ]

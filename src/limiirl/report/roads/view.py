@@ -97,7 +97,7 @@ class DriversView:
     Examples
     --------
     >>> from limiirl.roads import City
-    >>> from limiirl.mdp.ensemble import RewardEnsemble
+    >>> from limiirl.mdp import RewardEnsemble
     >>> city = City(seed=1, radius_km=0.8)
     >>> driven = city.drive(n_drivers=4, trips_each=2)
     >>> view = DriversView(
