@@ -143,6 +143,19 @@ def test_what_the_tasks_raise_is_raised() -> None:
         list(execute(abs, tasks(), Executor(workers=1)))
 
 
+class Unloadable:
+    """A task that cannot be unpickled."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return int, ("x",)
+
+
+def test_a_task_that_cannot_be_unpickled_is_not_taken_for_a_dead_worker() -> None:
+    with pytest.raises(RuntimeError, match="un-serialize") as caught:
+        list(execute(str, [Unloadable()], Executor(workers=1)))
+    assert "invalid literal" in str(caught.value.__cause__)
+
+
 def test_an_interrupt_is_not_the_workers_affair() -> None:
     assert dict(execute(interrupt, [1, 2], Executor(workers=1))) == {1: 1, 2: 2}
 

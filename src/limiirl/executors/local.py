@@ -160,7 +160,8 @@ class LocalBackend(Backend):
         """Return how a worker ended, or raise the error of a task."""
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        if not isinstance(error, BrokenProcessPool):
+        # A worker that cannot unpickle a task, say for want of a module, fails again in the same way.
+        if not isinstance(error, BrokenProcessPool) or "un-serialize" in str(error):
             raise error
         exit_codes = re.search(r"\{(.+)\}", str(error))
         return 1, f"It ended with {exit_codes[1]}." if exit_codes else str(error)
