@@ -1,7 +1,4 @@
-"""Writing files so that a reader never sees half of one.
-
-One npz file of plain arrays under a JSON header that says what it is; whole or not at all, and never a pickle.
-"""
+"""Atomic writes, and npz files of plain arrays under a JSON header, without pickles."""
 
 import json
 import os

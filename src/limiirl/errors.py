@@ -109,11 +109,11 @@ class IdentifiabilityWarning(LimiirlWarning):
 
 
 class DegenerateIntentWarning(LimiirlWarning):
-    """Nobody, or next to nobody, follows an intent, or two intents are the same."""
+    """An intent is empty or nearly empty, or two intents are the same."""
 
 
 class SkippedTripsWarning(LimiirlWarning):
-    """Some of the trips in a file could not be read, or had to be mended; the message counts them."""
+    """Some of the trips in a file could not be read, or had to be repaired; the message counts them."""
 
 
 class DisconnectedWarning(LimiirlWarning):

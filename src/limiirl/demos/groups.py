@@ -16,27 +16,27 @@ from limiirl.errors import InvalidDemos
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """A partition of N demonstrations into G units, each of which has one intent.
+    """A partition of N demonstrations into G groups, each of which has one intent.
 
     Attributes
     ----------
     index : (N,) int64 or None
-        The unit of each demonstration; None where every demonstration is a unit of its own.
+        The group of each demonstration; None where every demonstration is a group of its own.
     counts : (G,) float64
-        Demonstrations per unit.
+        Demonstrations per group.
     names : (G,)
-        The groups, sorted; the demonstrations' numbers where each is a unit.
+        Labels of the groups, sorted; the demonstrations' numbers where each is a group.
     each : str
         What the N are called in messages: "demonstrations", or "agents".
 
     Examples
     --------
-    >>> units = Groups.from_labels(["ann", "bob", "ann"], 3)
-    >>> units.names.tolist(), units.counts.tolist()
+    >>> groups = Groups.from_labels(["ann", "bob", "ann"], 3)
+    >>> groups.names.tolist(), groups.counts.tolist()
     (['ann', 'bob'], [2.0, 1.0])
-    >>> units.sum(np.array([1.0, 5.0, 10.0])).tolist()
+    >>> groups.sum(np.array([1.0, 5.0, 10.0])).tolist()
     [11.0, 5.0]
-    >>> units.broadcast(np.array([[0.25], [0.75]])).ravel().tolist()
+    >>> groups.broadcast(np.array([[0.25], [0.75]])).ravel().tolist()
     [0.25, 0.75, 0.25]
     """
 
@@ -47,7 +47,7 @@ class Groups:
 
     @classmethod
     def from_labels(cls, groups: ArrayLike | None, n: int, each: str = "demonstrations") -> Groups:
-        """Return the units of n demonstrations, or agents: one each, or one per group where groups (N,) are given."""
+        """Return the groups of n demonstrations or agents by labels (N,); None gives one group each."""
         if groups is None:
             return cls(None, np.ones(n), np.arange(n), each)
         checked = as_attribute(groups, "groups", n)
@@ -60,8 +60,8 @@ class Groups:
 
     @classmethod
     def for_demos(cls, groups: ArrayLike | None, demos: Sized) -> Groups:
-        """Return the units of demonstrations or of agents, whichever are given."""
-        from limiirl.demos.agents import Agents  # which is built from units of demonstrations
+        """Return the groups of demonstrations or of agents."""
+        from limiirl.demos.agents import Agents  # which is built from groups of demonstrations
 
         return cls.from_labels(groups, len(demos), "agents" if isinstance(demos, Agents) else "demonstrations")
 
@@ -70,35 +70,35 @@ class Groups:
 
     @property
     def labels(self) -> NDArray[Any] | None:
-        """The group (N,) of each demonstration, as `from_labels` takes them; None where each is a unit of its own."""
+        """The group (N,) of each demonstration, as `from_labels` takes them; None where each is its own group."""
         return None if self.index is None else self.names[self.index]
 
     @property
     def grouped(self) -> bool:
-        """Whether demonstrations share units."""
+        """Whether labels were given."""
         return self.index is not None
 
     @property
     def noun(self) -> str:
-        """What units are called in messages."""
+        """What groups are called in messages."""
         return "groups" if self.grouped else self.each
 
     def name(self, unit: int) -> str:
-        """Return what a unit is called in messages: "demonstration 3", "agent 3", "group 'ann'"."""
+        """Return what a group is called in messages: "demonstration 3", "agent 3", "group 'ann'"."""
         return f"{self.noun[:-1]} {self.names[unit].item()!r}"
 
     def sum(self, values: FloatArray) -> FloatArray:
-        """Return the sum over each unit's demonstrations of values (N,) or (N, m): (G,) or (G, m)."""
+        """Return the sum over each group's demonstrations of values (N,) or (N, m): (G,) or (G, m)."""
         if self.index is None:
             return values
-        found = np.zeros((len(self), *values.shape[1:]))
-        np.add.at(found, self.index, values)
-        return found
+        sums = np.zeros((len(self), *values.shape[1:]))
+        np.add.at(sums, self.index, values)
+        return sums
 
     def mean(self, values: FloatArray) -> FloatArray:
-        """Return the mean over each unit's demonstrations of values (N, m): (G, m)."""
+        """Return the mean over each group's demonstrations of values (N, m): (G, m)."""
         return values if self.index is None else self.sum(values) / self.counts[:, None]
 
     def broadcast(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return for every demonstration the value (G,) or row (G, m) of its unit."""
+        """Return the value (G,) or row (G, m) of each demonstration's group: (N,) or (N, m)."""
         return values if self.index is None else values[self.index]

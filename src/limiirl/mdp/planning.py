@@ -1,9 +1,7 @@
-"""Planning: the value of acting optimally, of following a policy, and the policies that are optimal.
+"""Optimal values and policies, and the values of any policy.
 
 A visit to state s earns r(s), a terminal state's included, and a move along an edge earns r(s, a, s'):
 ``Q(s, a) = r(s) + sum_s' P(s' | s, a) (r(s, a, s') + gamma V(s'))``, and ``V(s) = r(s)`` where s is terminal.
-
-The Bellman equations of an MDP with one reward: what `limiirl.mdp.planning` solves.
 """
 
 from __future__ import annotations

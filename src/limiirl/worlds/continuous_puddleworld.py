@@ -1,11 +1,4 @@
-"""ContinuousPuddleWorld: the world of the Sigma-GIRL paper, in which agents with Gaussian policies walk to a goal.
-
-Policies of the continuous PuddleWorld: Gaussian, with a mean that is linear in normalised radial features.
-
-How agents move in the continuous PuddleWorld, and what they collect: arrays in, arrays out, any number at once.
-
-Training the agents of the continuous PuddleWorld: GPOMDP with a baseline, and Adam's steps.
-"""
+"""ContinuousPuddleWorld: the world of the Sigma-GIRL paper, its Gaussian policies, and their training by GPOMDP."""
 
 import warnings
 from collections.abc import Mapping

@@ -1,11 +1,4 @@
-"""Pictures of the worlds. Importing this module imports matplotlib, so the worlds do it only when asked to plot.
-
-Pictures of worlds of cells. Imports matplotlib, so the worlds import it only when asked to plot.
-
-Picture of a layered MDP. Imports matplotlib, so the world imports it only when asked to plot.
-
-Pictures of the continuous PuddleWorld. Imports matplotlib, so the world imports it only when asked to plot.
-"""
+"""Pictures of the worlds. Imports matplotlib, so the worlds import this module only when asked to plot."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 

@@ -1,9 +1,4 @@
-"""RoadGrid: a synthetic town of any size; its states are directed road segments, its actions turns.
-
-A seeded street lattice: which streets exist, who may drive along them, and which turns the junctions allow.
-
-Streets drawn on the plane and cut at shape points into directed segments: the geometry of a `RoadGrid`.
-"""
+"""RoadGrid: a synthetic town; its states are directed road segments, its actions turns."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
