@@ -18,8 +18,8 @@ from scipy.linalg import block_diag, helmert
 
 from limiirl._typing import BoolArray, FloatArray
 from limiirl.demos import Groups
-from limiirl.irl import FitProblem, MaxEntProblem, PreparedRows, validate
-from limiirl.mixture.em import SMALLEST_SHARE, few
+from limiirl.irl import FitProblem, MaxEntProblem, RowStatistics, validate
+from limiirl.mixture.em import SMALLEST_WEIGHT, nearly_empty
 
 Block = tuple[slice, FloatArray]
 # Bytes of scores (block, K, d) at a time.
@@ -40,9 +40,9 @@ class ExactScores:
     log Z(s), which the engine gives for all s at once.
     """
 
-    def __init__(self, prepared: PreparedRows, thetas: FloatArray) -> None:
+    def __init__(self, prepared: MaxEntProblem, thetas: FloatArray) -> None:
         self.prepared, self.thetas = prepared, thetas
-        engine, units = prepared.engine, prepared.units
+        engine, units = prepared.path_sums, prepared.units
         if engine.by_start:
             self.starts, column = np.unique(prepared.demos.start_states, return_inverse=True)
             row = np.arange(len(prepared.demos)) if units.index is None else units.index
@@ -59,20 +59,20 @@ class ExactScores:
         found, steps = np.empty((self.starts.size, K, d)), _steps(self.prepared, d)
         for j in range(d):
             move = steps[j] * np.eye(d)[j]
-            log_Z = self.prepared.engine.log_partition_by_start(np.vstack([self.thetas + move, self.thetas - move]))
+            log_Z = self.prepared.path_sums.log_partition_by_start(np.vstack([self.thetas + move, self.thetas - move]))
             found[:, :, j] = (log_Z[self.starts, :K] - log_Z[self.starts, K:]) / (2.0 * steps[j])
         return found
 
     def blocks(self) -> Iterator[Block]:
         """Yield scores (b, K, d) with the units that they are of."""
         K, d = self.thetas.shape
-        features, flat = self.prepared.rows.features, self.expected.reshape(-1, K * d)
+        features, flat = self.prepared.statistics.rows.features, self.expected.reshape(-1, K * d)
         for units in _slices(len(self.prepared.units), K * d):
             yield units, features[units, None, :] - np.asarray(self.counts[units] @ flat).reshape(-1, K, d)
 
     def curvature(self, U: FloatArray) -> FloatArray:
         """Return (K, d, d): sum_i u_ik times minus the Hessian of log p_ik, which is a covariance of features."""
-        engine, weights = self.prepared.engine, np.asarray(self.counts.T @ U)
+        engine, weights = self.prepared.path_sums, np.asarray(self.counts.T @ U)
         found = np.empty((U.shape[1], self.thetas.shape[1], self.thetas.shape[1]))
         for k, theta in enumerate(self.thetas):
             total, starts = weights[:, k].sum(), None
@@ -138,7 +138,7 @@ Scores = ExactScores | DifferenceScores
 
 def scores(prepared: FitProblem, thetas: FloatArray, free: BoolArray) -> Scores:
     """Return the scores that a model offers; `free` (K, d) are the parameters whose scores are wanted."""
-    if isinstance(prepared, PreparedRows) and (prepared.observed is None or prepared.observed.fixed):
+    if isinstance(prepared, MaxEntProblem) and (prepared.observed is None or prepared.observed.fixed):
         return ExactScores(prepared, thetas)
     return DifferenceScores(prepared, thetas, free)
 
@@ -169,7 +169,7 @@ def _part(prepared: FitProblem, which: slice) -> FitProblem:
         index = units.index[rows] - which.start
     demos, some = prepared.demos[rows], Groups(index, units.counts[which], units.names[which], units.each)
     if isinstance(prepared, MaxEntProblem):  # its own `make_problem` would settle the largest length anew
-        return MaxEntProblem(prepared.model, prepared.mdp, demos, some, prepared.engine)
+        return MaxEntProblem.from_demos(prepared.model, prepared.mdp, demos, some, prepared.path_sums)
     return FitProblem(prepared.model, prepared.mdp, demos, some)
 
 
@@ -327,7 +327,7 @@ def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n
     """
     K, d = thetas.shape
     box = validate.box(getattr(model, "bounds", None), [f"parameter {j}" for j in range(d)])
-    occupied = ~few(rho * n_units, n_units) & (rho > SMALLEST_SHARE * (1.0 + 1e-6))
+    occupied = ~nearly_empty(rho * n_units, n_units) & (rho > SMALLEST_WEIGHT * (1.0 + 1e-6))
     status = np.full((K, d), "not identified")  # the longest, so that all fit
     blocks = [_tangent(occupied)]
     nulls = _null_directions(model, mdp, thetas, occupied)

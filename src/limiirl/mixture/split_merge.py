@@ -16,8 +16,9 @@ from sklearn.cluster import KMeans
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray
 from limiirl.irl import FitProblem
-from limiirl.mixture.em import Callback, Iteration, Settings, Solution, Start, few, run
+from limiirl.mixture.em import Settings, Solution, Start, nearly_empty, run
 from limiirl.mixture.embeddings import shares
+from limiirl.mixture.monitor import Callback, Iteration
 
 # Moves that are taken in one fit, and moves that are tried before one is, at most.
 _MOVES, _TRIES = 10, 3
@@ -120,7 +121,7 @@ def moves(prepared: FitProblem, found: Solution, settings: Settings) -> list[Spl
     An intent is split; of the K + 1 that there are then, two are merged, the followers of both served by the better
     of their two rewards. They may be two others, or a half and another. Rewards of halves are fitted, all in one go.
     """
-    K, empty = len(found.rho), few(found.U.sum(axis=0), len(found.U))
+    K, empty = len(found.rho), nearly_empty(found.U.sum(axis=0), len(found.U))
     points = shares(prepared)
     halves = {k: split_in_two(points, found.U[:, k], seed=k) for k in range(K) if not empty[k]}
     split = {k: parts for k, parts in halves.items() if parts is not None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,7 @@ from limiirl._validation import as_generator, check_choice, check_count, check_p
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
-from limiirl.irl.base import FitResult
+from limiirl.irl.base import SUFFICIENT_STATISTICS, Capabilities, FitResult
 from limiirl.irl.destination.identifiability import nulls, spread
 from limiirl.irl.destination.likelihood import ObservedTrips, arrives_once, log_weight_onward
 from limiirl.irl.destination.path_sums import GoalValues
@@ -29,7 +29,7 @@ from limiirl.kernels.elimination.numeric import walk
 from limiirl.mdp import MDP
 
 
-class DestinationMaxEnt(NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
+class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
     r"""The maximum entropy model of ways to a goal, p(tau | s_1, g) = q(tau) exp(theta . F(tau)) / Z(s_1, g; theta).
 
     The sum Z runs over *all* trajectories from s_1 that end at their first arrival in g, of any length, exactly. The
@@ -80,6 +80,8 @@ class DestinationMaxEnt(NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
     """
 
     null_directions_vary = False
+
+    supports: ClassVar[frozenset[str]] = frozenset({SUFFICIENT_STATISTICS, "prefix", "sample"})
 
     def __init__(
         self,
@@ -310,8 +312,7 @@ class DestinationMaxEnt(NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
         """Return the model with the data of a mixture, for `IntentMixture`."""
-        kind, own = type(self), DestinationMaxEnt
-        if kind.log_prob is not own.log_prob or kind._fit is not own._fit or kind.fit is not own.fit:
+        if SUFFICIENT_STATISTICS not in self.supports:
             return FitProblem(self, mdp, demos, units)  # a subclass with a likelihood of its own
         return self._problem(mdp, demos, units)
 

@@ -194,7 +194,7 @@ class BayesianIntentMixture(Inference, Reporting, BaseEstimator):  # type: ignor
 
     def _start(self, starts: Starts, most: int) -> FloatArray:
         """Return responsibilities (G, K) to begin with."""
-        prepared, rng = starts.prepared, np.random.default_rng(validate.seeds(self.random_state, 1)[0])
+        prepared, rng = starts.problem, np.random.default_rng(validate.seeds(self.random_state, 1)[0])
         K = min(most, len(prepared.units))
         if starts.seeks_best:
             with warnings.catch_warnings():  # too many clusters to begin with are no fault

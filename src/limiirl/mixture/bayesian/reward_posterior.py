@@ -127,7 +127,7 @@ def loss(prepared: FitProblem, U: FloatArray, scale: float) -> Loss:
     counts = prepared.units.counts @ U
     if isinstance(prepared, MaxEntProblem):
         demonstrated = prepared.observed.moments(prepared.units.broadcast(U))
-        path = PathLikelihood(prepared.engine, prepared.observed, demonstrated, np.zeros(U.shape[1]))
+        path = PathLikelihood(prepared.path_sums, prepared.observed, demonstrated, np.zeros(U.shape[1]))
         return _scaled(prepared, path.evaluate, counts)
     if isinstance(prepared, CausalProblem):
         totals = prepared.events.total(U)
@@ -149,7 +149,7 @@ def check_model(prepared: FitProblem) -> None:
 
 def blocks(prepared: FitProblem, n: int) -> list[IndexArray]:
     """Return the columns 0 to n - 1 in blocks; what comes after n of them is padding."""
-    compiled = isinstance(prepared, MaxEntProblem) and isinstance(prepared.engine, FinitePathSums)
+    compiled = isinstance(prepared, MaxEntProblem) and isinstance(prepared.path_sums, FinitePathSums)
     padded = -(-n // _COLUMNS) * _COLUMNS if compiled else n
     columns = np.minimum(np.arange(padded), n - 1)
     return [columns[lo : lo + _COLUMNS] for lo in range(0, padded, _COLUMNS)]
@@ -191,7 +191,7 @@ def finite_scores(prepared: FitProblem, prior: RewardPrior) -> FloatArray:
     if _is_finite(prepared, prior.theta(start)):
         return start
     if isinstance(prepared, MaxEntProblem):
-        theta = likelihood.feasible_start(prepared.engine, prior.box)
+        theta = likelihood.feasible_start(prepared.path_sums, prior.box)
     elif isinstance(prepared, CausalProblem):
         theta = choice_likelihood.feasible_start(prepared.engine, prepared.events, prior.box)
     else:
