@@ -68,7 +68,7 @@ def test_json_is_the_counts_and_nothing_else(folder):
         (["nonsense"], "there is no study named 'nonsense'"),
         (["margin", "--repeats", "0"], "repeats must be at least 1; got 0"),
         (["margin", "--repeats", "-2"], "repeats must be at least 1; got -2"),
-        (["margin", "--workers", "0"], "workers must be a whole number of at least 1"),
+        (["margin", "--workers", "0"], "workers must be an integer of at least 1; got 0"),
         (["margin", "--executor", "abacus"], "'abacus'"),
         (["margin", "--executor", "dask"], "needs the scheduler's address"),
         (["margin", "--executor", "dask", "--scheduler", "somewhere"], "got 'somewhere'"),

@@ -160,7 +160,7 @@ def test_a_damaged_file_is_one_sentence_with_a_remedy_that_works(tmp_path):
     (folder / FILE).write_bytes(b"x" * 100 + content[100:])
     arguments = (*MARGIN, 1, "--workers", "1", "--out", folder)
     (line,) = command(*arguments, code=2).said
-    assert line.startswith(f"limiirl: {folder / FILE} is damaged")
+    assert f"{folder / FILE} is damaged" in line
     assert "move it away" in line
     (folder / FILE).unlink()
     assert counts(command(*arguments)) == (5, 0, 5)
