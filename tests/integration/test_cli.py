@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 
 from limiirl import Demonstrations, IntentMixture, MaxEnt
-from limiirl.cli import main
+from limiirl.cli import app, main
 from limiirl.worlds import ElementWorld
 from tests.oracles.mixture import crossings, walks
 
@@ -188,10 +189,16 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(folder):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["fit", "infer", "predict", "select", "demo", "reproduce", "report"])
+def commands(group, *names):
+    """All commands below a group, as typed."""
+    for name, command in group.commands.items():
+        yield from commands(command, *names, name) if hasattr(command, "commands") else [(*names, name)]
+
+
+@pytest.mark.parametrize("command", commands(typer.main.get_command(app)), ids=" ".join)
 def test_help_has_an_example(folder, command):
-    printed = limiirl(folder, command, "--help").stdout
-    assert f"Example: limiirl {command}" in " ".join(printed.split())
+    printed = limiirl(folder, *command, "--help").stdout
+    assert f"Example: limiirl {' '.join(command)}" in " ".join(printed.split())
 
 
 def test_infer_tells_how_many_intents_there_are_and_saves_them(folder, tmp_path):

@@ -1,7 +1,4 @@
-"""The page of a report: one file of HTML that holds its own style and figures and asks nobody for anything.
-
-Writing a report to a folder, in place of an earlier one, so that no reader meets half of either.
-"""
+"""The page of a report, one file of HTML that requests nothing, and the folder that it is written to."""
 
 import base64
 import hashlib
@@ -19,7 +16,15 @@ from limiirl.report.document import Item, Report, Section
 from limiirl.report.maps import map_columns, map_geojson
 from limiirl.report.markup import blocks_html, clean, prose_html, prose_text
 from limiirl.report.svg import VARIABLES, Picture, render
-from limiirl.report.tables import data_csv, sentence, table_csv, table_html, table_latex, table_markdown, table_notes
+from limiirl.report.table_formats import (
+    data_csv,
+    sentence,
+    table_csv,
+    table_html,
+    table_latex,
+    table_markdown,
+    table_notes,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -1,11 +1,4 @@
-"""A matplotlib figure as a file for paper and as a part of a page.
-
-The figure is rendered once as SVG, with text left as text. From that tree come two forms: a stand-alone file in the
-colours of paper, and markup for a page, in which the colours of `limiirl.report.svg` are CSS variables, so that one
-figure suits light and dark.
-
-The colours in which figures are drawn, and by which a page recognises them.
-"""
+"""A matplotlib figure as a file for paper and as markup of a page, in which its colours are CSS variables."""
 
 import io
 import re

@@ -1,9 +1,4 @@
-"""Box plots of each measure by method, as in the paper's appendix: quartiles, whiskers at 1.5 IQR, outliers.
-
-Measures that take few values: how many repeats came to each, beside the mean, where a box plot would hide it.
-
-A method against the baseline world by world: the picture of the paired test.
-"""
+"""Comparisons of methods: box plots, counts of few values, and differences to a baseline world by world."""
 
 from __future__ import annotations
 

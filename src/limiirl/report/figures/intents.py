@@ -1,11 +1,4 @@
-"""Who follows which intent: responsibilities of every demonstration, and the intents' shares.
-
-The rewards of each intent, feature by feature: the true ones, and what was learned.
-
-Where a GEVD comes from: which learned intents are paired with which true ones, and at what cost.
-
-How EM converged in one trial: NLL by iteration, as it is and as the gap to the best that any method reached.
-"""
+"""Figures of one trial: responsibilities, rewards, the pairs behind a GEVD, and the convergence of EM."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What the figures share: measures and their names, numbers with gaps, panels in two columns that a phone can show.
-
-Importing this imports matplotlib.
-
-One style a method, the same in every figure, told apart by marker and dashes as well as by colour.
-"""
+"""The common parts of figures: measures and their names, panels, and one style per method. Imports matplotlib."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Sensitivity: every measure against a swept parameter, one line a method; and the margin against the wind.
-
-Models of behaviour against a swept parameter: a line a model, and a panel a model with a line a start.
-
-How much faster more workers are: seconds and speed-up against the number of workers, beside the ideal.
-"""
+"""Measures against a swept parameter, by method or by model, and the speed-up by number of workers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The rewards of drivers by group of features, for each way EM was started: the plots of the paper's appendix F.
-
-Two demonstrated trips between nearly the same places by drivers of different intents: the left of figure 1.
-
-Two trips for a picture: nearly the same ends, different intents, different ways.
-"""
+"""Figures of drivers: rewards by group of features (appendix F of the paper), and two routes between two places."""
 
 from __future__ import annotations
 

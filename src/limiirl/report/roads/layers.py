@@ -1,7 +1,4 @@
-"""The layers of maps of roads: streets, routes, places along them, and what flows on them.
-
-Streets as few long lines: both directions of a street are one, and bends between crossings do not end it.
-"""
+"""Layers of road maps: streets as few long lines, routes, places along them, and flows."""
 
 from __future__ import annotations
 

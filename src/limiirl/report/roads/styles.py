@@ -1,7 +1,4 @@
-"""The page of drivers: styles in words and on the map, rewards, two routes, forecasts and how well it all predicts.
-
-How the number of styles was chosen: what `select_intents` found, as a table of a page.
-"""
+"""The page of driving styles: words, maps, rewards, two routes, forecasts, and the selection of their number."""
 
 from __future__ import annotations
 

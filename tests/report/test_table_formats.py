@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from limiirl.report import Cell, Column, Table
-from limiirl.report.tables import data_csv, table_csv, table_html, table_latex, table_markdown, table_notes
+from limiirl.report.table_formats import data_csv, table_csv, table_html, table_latex, table_markdown, table_notes
 from tests.oracles.report import HOSTILE, comparison
 
 
