@@ -152,7 +152,7 @@ def by_first(points, n_intents, rng):
         ("reward_init", lambda prepared, U: np.array([[1.0, 0.0], [0.0, 1.0]]), "function"),
         ("embedding", lambda mdp, demos: EMBEDDING, "function"),
         ("random_state", np.random.default_rng(1), "Generator"),
-        ("callback", lambda restart, entry: None, "function"),
+        ("callback", lambda progress: None, "function"),
     ],
 )
 def test_what_has_no_form_in_a_file_is_replaced(tmp_path, name, value, kind):
@@ -382,7 +382,7 @@ def test_a_pickle_remembers_its_data_and_not_what_was_computed_from_them(groups)
     for name in io._RESULTS:
         assert same(getattr(mix, name), getattr(again, name)), name
     assert same(mix.standard_errors().thetas, again.standard_errors().thetas)
-    assert again._problem.engine is not mix._problem.engine
+    assert again._problem.path_sums is not mix._problem.path_sums
     assert copy.copy(mix)._problem is mix._problem
     assert same(copy.deepcopy(mix).standard_errors().weights, mix.standard_errors().weights)
     _, demos = problem()

@@ -42,6 +42,8 @@ class ExactScores:
 
     def __init__(self, prepared: MaxEntProblem, thetas: FloatArray) -> None:
         self.prepared, self.thetas = prepared, thetas
+        assert isinstance(prepared.statistics, RowStatistics)  # `scores` has seen to it
+        self.features = prepared.statistics.rows.features
         engine, units = prepared.path_sums, prepared.units
         if engine.by_start:
             self.starts, column = np.unique(prepared.demos.start_states, return_inverse=True)
@@ -66,7 +68,7 @@ class ExactScores:
     def blocks(self) -> Iterator[Block]:
         """Yield scores (b, K, d) with the units that they are of."""
         K, d = self.thetas.shape
-        features, flat = self.prepared.statistics.rows.features, self.expected.reshape(-1, K * d)
+        features, flat = self.features, self.expected.reshape(-1, K * d)
         for units in _slices(len(self.prepared.units), K * d):
             yield units, features[units, None, :] - np.asarray(self.counts[units] @ flat).reshape(-1, K, d)
 
@@ -138,7 +140,8 @@ Scores = ExactScores | DifferenceScores
 
 def scores(prepared: FitProblem, thetas: FloatArray, free: BoolArray) -> Scores:
     """Return the scores that a model offers; `free` (K, d) are the parameters whose scores are wanted."""
-    if isinstance(prepared, MaxEntProblem) and (prepared.observed is None or prepared.observed.fixed):
+    rows = isinstance(prepared, MaxEntProblem) and isinstance(prepared.statistics, RowStatistics)
+    if isinstance(prepared, MaxEntProblem) and rows and (prepared.observed is None or prepared.observed.fixed):
         return ExactScores(prepared, thetas)
     return DifferenceScores(prepared, thetas, free)
 

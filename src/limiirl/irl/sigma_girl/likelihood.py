@@ -125,7 +125,7 @@ class SigmaProblem(FitProblem):
     """Units of agents under a Sigma-GIRL model."""
 
     def __init__(self, model: SigmaGIRL, agents: Agents, units: Groups) -> None:
-        super().__init__(model, None, agents, units)  # type: ignore[arg-type]
+        super().__init__(model, None, agents, units)
         gamma, ridge = check_positive(model.gamma, "gamma"), check_positive(model.ridge, "ridge")
         floor = check_positive(model.baseline_floor, "baseline_floor", zero=True)
         self.spreads: list[Spread] = []
@@ -156,9 +156,11 @@ class SigmaProblem(FitProblem):
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
         """Return (G, K): -obj / 2 - log det(2 pi Sigma) / 2, summed over a unit's agents."""
-        return self.units.sum(-0.5 * self.profile.values(thetas) - 0.5 * self.profile.log_det[:, None])
+        log_prob = -0.5 * self.profile.values(thetas) - 0.5 * self.profile.log_det[:, None]
+        return np.asarray(self.units.sum(log_prob))
 
-    def m_step(self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
+    def m_step(
+        self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
     ) -> MStep:
         """Return weights (J, q) on the simplex for the intents `which`; never worse than the starts."""
         results = self.search(self.units.broadcast(moments[:, which]), starts, max_evaluations or M_STEP_EVALUATIONS)

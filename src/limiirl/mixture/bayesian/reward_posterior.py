@@ -125,7 +125,7 @@ def loss(prepared: FitProblem, U: FloatArray, scale: float) -> Loss:
     array([[-0.5]])
     """
     counts = prepared.units.counts @ U
-    if isinstance(prepared, MaxEntProblem):
+    if isinstance(prepared, MaxEntProblem) and prepared.observed is not None:
         demonstrated = prepared.observed.moments(prepared.units.broadcast(U))
         path = PathLikelihood(prepared.path_sums, prepared.observed, demonstrated, np.zeros(U.shape[1]))
         return _scaled(prepared, path.evaluate, counts)
