@@ -1,7 +1,4 @@
-"""What if a street is closed? The same trips without it: who drives where, how much further, and who is cut off.
-
-A closure in words and in plain values: what was closed, who came there, and where they go instead.
-"""
+"""What if a street is closed: the same trips without it, as flows, detours and cut-off trips, in words and as JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Features of road segments and turns, and the MDP of drivers: the paper's 24 dimensions, or what you choose.
-
-`FeatureChoice`: which features of a road a driver's reward sees, their names and groups.
-"""
+"""Features of road segments and turns, and the MDP of drivers: the paper's 24 dimensions, or a choice."""
 
 from __future__ import annotations
 

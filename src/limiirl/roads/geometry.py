@@ -1,7 +1,4 @@
-"""Lengths, bearings and a flat map on the WGS84 ellipsoid, for distances of a city.
-
-Regions of a city: the centre, and sixteen compass points around it, by the paper's rule.
-"""
+"""Distances, bearings and a flat map on the WGS84 ellipsoid; compass regions of a city by the paper's rule."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray
+from limiirl._validation import check_positive
 from limiirl.errors import InvalidParameter
 from limiirl.worlds import SECTORS
 
@@ -167,10 +165,7 @@ def regions(
         raise InvalidParameter(
             f"centre must be (latitude, longitude) in degrees; got {(lat, lon)}.", parameter="centre", value=(lat, lon)
         )
-    if not (np.isfinite(radius_km) and radius_km >= 0.0):
-        raise InvalidParameter(
-            f"radius_km must be finite and not negative; got {radius_km}.", parameter="radius_km", value=radius_km
-        )
+    check_positive(radius_km, "radius_km", zero=True)
     # The shorter way around the globe, for a street that crosses the 180th meridian.
     step = (network.lon[network.head] - network.lon[network.tail] + 180.0) % 360.0 - 180.0
     middle_lat = 0.5 * (network.lat[network.tail] + network.lat[network.head])

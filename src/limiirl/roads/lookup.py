@@ -1,7 +1,4 @@
-"""From a place to a segment: which street somebody means who points at a map.
-
-Names of streets: what a map's tags call them, finding a street by its name, and how to speak of one without.
-"""
+"""Streets by place and by name: nearest segments, names from map tags, and descriptions."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from limiirl._typing import FloatArray, IntArray
+from limiirl._validation import check_positive
 from limiirl.errors import InvalidParameter
 from limiirl.roads.geometry import line_distance_m, offsets_m, radii_m
 from limiirl.roads.kernels.spatial_index import nearest_of
@@ -73,10 +71,7 @@ def find_nearest(network: RoadNetwork, lat: ArrayLike, lon: ArrayLike, within_m:
             parameter="lat",
             value=(north.shape, east.shape),
         )
-    if not (np.isfinite(within_m) and within_m > 0.0):
-        raise InvalidParameter(
-            f"within_m must be positive and finite; it is {within_m!r}.", parameter="within_m", value=within_m
-        )
+    check_positive(within_m, "within_m")
     wrong = ~((np.abs(north) <= 90.0) & (np.abs(east) <= 180.0))
     if wrong.any():
         i = int(np.argmax(wrong))

@@ -1,9 +1,4 @@
-"""`RoadNetwork`: directed segments, the turns from one to the next, and what is known of each.
-
-The rules of a road network, and building one from plain arrays.
-
-One npz file for a road network: plain arrays and a JSON header.
-"""
+"""`RoadNetwork`: directed segments, the turns between them and their attributes; validation, files and a summary."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Showing less of people: trip ends trimmed, zones masked, small numbers hidden.
+"""Privacy tools: trip ends trimmed, zones masked, small counts suppressed. They do not make data anonymous.
 
-None of this makes a data set anonymous. Read `docs/responsible_use.md` for what each tool protects against, and what
-not.
+`docs/responsible_use.md` states what each tool protects against, and what not.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
+from limiirl._validation import as_generator, check_count, check_positive
 from limiirl.demos import Demonstrations, as_readonly
 from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips, LimiirlWarning
 from limiirl.roads.geometry import distance_m, line_distance_m, offsets_m
@@ -201,13 +201,9 @@ def trim_path_ends(
 
 def _radii(metres: float, jitter: float, seed: Seed, n: int) -> FloatArray:
     """Return distances (2, n), one for each end of each trip."""
-    if not (np.isfinite(metres) and metres > 0.0 and np.isfinite(jitter) and jitter >= 0.0):
-        raise InvalidParameter(
-            f"metres must be positive and jitter at least 0; got {metres} and {jitter}.",
-            parameter="jitter" if np.isfinite(metres) and metres > 0.0 else "metres",
-            value=jitter if np.isfinite(metres) and metres > 0.0 else metres,
-        )
-    return metres * (1.0 + jitter * np.random.default_rng(seed).random((2, n)))
+    check_positive(metres, "metres")
+    check_positive(jitter, "jitter", zero=True)
+    return metres * (1.0 + jitter * as_generator(seed).random((2, n)))
 
 
 def _longest_runs(inside: BoolArray, cut: BoolArray, trip: IntArray) -> BoolArray:
@@ -289,7 +285,7 @@ def suppress_small(counts: ArrayLike, least: int = 5, *, totals: tuple[int, ...]
             parameter="counts",
             value=float(table[wrong][0]),
         )
-    _positive(least)
+    check_count(least, "least")
     if any(not 0 <= axis < table.ndim for axis in totals):
         raise InvalidParameter(
             f"totals names axes of a table that has {table.ndim}; got {totals}.", parameter="totals", value=totals
@@ -314,7 +310,7 @@ def merge_small(labels: ArrayLike, least: int = 5, *, into: str = "others") -> N
     >>> merge_small(["a", "a", "a", "b", "c", "a"], least=2).tolist()
     ['a', 'a', 'a', 'others', 'others', 'a']
     """
-    _positive(least)
+    check_count(least, "least")
     names, inverse, counts = np.unique(np.asarray(labels).astype(np.str_), return_inverse=True, return_counts=True)
     if into in names:
         raise InvalidParameter(
@@ -353,7 +349,7 @@ class RouteMask:
     least: int
 
     def __post_init__(self) -> None:
-        _positive(self.least)
+        check_count(self.least, "least")
         object.__setattr__(self, "drivers", as_readonly(np.asarray(self.drivers, dtype=np.int64)))
 
     @classmethod
@@ -411,11 +407,6 @@ def _hide_more(table: FloatArray, hidden: BoolArray, least: int) -> None:
             if rest.size == 0:
                 break  # the sum itself is small, or the only count of its line
             gone[rest[np.argmin(counts[rest])]] = True
-
-
-def _positive(least: int) -> None:
-    if not least >= 1:
-        raise InvalidParameter(f"least must be at least 1; got {least}.", parameter="least", value=least)
 
 
 def index_drivers(demos: Demonstrations) -> IntArray:

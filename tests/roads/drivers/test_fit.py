@@ -57,9 +57,7 @@ class TestModel:
 
     def test_settings_of_the_mixture_come_through(self, network, demos):
         told = []
-        found = fit_drivers(
-            network, demos, 2, init="random", tol=0.5, max_iter=4, callback=lambda *step: told.append(step), **PLAIN
-        )
+        found = fit_drivers(network, demos, 2, init="random", tol=0.5, max_iter=4, callback=told.append, **PLAIN)
         assert (found.mixture.init, found.mixture.tol, found.mixture.max_iter) == ("random", 0.5, 4)
         assert len(told) == found.mixture.n_iter_ + 1
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiirl.errors import InvalidTrips
+from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.roads import RoadNetwork
 from limiirl.roads.kernels.spatial_index import length_near
 from limiirl.roads.matching.evaluation import Agreement, measure_agreement
@@ -78,5 +78,5 @@ def test_sets_of_different_size_and_no_distance_are_refused():
     street = [(41.15, -8.63), (41.16, -8.63)]
     with raises(InvalidTrips, parameter="theirs", value=1):
         measure_agreement(NETWORK, [street, street], [street])
-    with raises(InvalidTrips, parameter="metres", value=0.0):
+    with raises(InvalidParameter, parameter="metres", value=0.0):
         measure_agreement(NETWORK, [street], [street], metres=0.0)

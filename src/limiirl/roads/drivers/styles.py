@@ -1,7 +1,4 @@
-"""Driving styles in words, from numbers alone: how far, on which roads and where, and what the rewards prefer.
-
-Rewards in a fixed gauge: what is learned of a road's class, its speed and its region can be moved among the three.
-"""
+"""Rewards normalised to what is identifiable, and driving styles described in words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which fixes of GPS traces to drop, and where to cut.
-
-Numbers out of the text of polylines, many at a time.
-"""
+"""GPS kernels: which fixes to drop and where to cut; parsing of polylines."""
 
 from typing import NamedTuple
 

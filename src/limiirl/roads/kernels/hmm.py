@@ -1,8 +1,6 @@
-"""The hidden Markov model of map matching: candidates of each fix, ways between them, and the most likely sequence.
+"""Hidden Markov model of map matching: candidates per fix, transitions, Viterbi path and posteriors in log space.
 
-Log-probabilities leave out what is the same for all sequences of one piece. Times and places are those of one trip.
-
-How sure a match is: the probability of each candidate given all fixes, forward and backward in log space.
+Log-probabilities omit terms common to all sequences of one piece.
 """
 
 from typing import Any, NamedTuple

@@ -1,7 +1,4 @@
-"""From the chosen candidates of a trip to its path of segments, the place of every fix, and how sure they are.
-
-How far along its path each fix of a matched trip has come.
-"""
+"""From chosen candidates to the path of segments, the place of every fix, and the distance driven along the path."""
 
 from typing import Any
 

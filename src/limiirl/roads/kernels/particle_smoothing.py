@@ -1,4 +1,4 @@
-"""From clouds of particles to one legal path: backward simulation, the path that agrees most with it, and the trip."""
+"""From clouds of particles to one legal path: backward simulation, the path of greatest agreement, and the trip."""
 
 from typing import NamedTuple
 

@@ -1,7 +1,4 @@
-"""Shortest ways between places on streets, which are chains of segments without a choice; bounded, many goals at once.
-
-A search over streets finds what one over segments would, in fewer steps: inside a street there is nothing to decide.
-"""
+"""Bounded shortest paths between streets, which are chains of segments without a choice, to many goals at once."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""How often a walk comes to where it is: the diagonal of (I - W)^-1, without the rest of that inverse."""
+"""Diagonal of (I - W)^-1 by selected inversion (Erisman and Tinney 1975)."""
 
 from typing import Any
 

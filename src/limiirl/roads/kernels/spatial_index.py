@@ -1,9 +1,4 @@
-"""Which segments of a plane lie near a point: a grid of square cells, each with the segments that touch it.
-
-The segment nearest to each of many points, exactly, on a flat map of each point's own.
-
-How much of one polyline lies near another, exactly.
-"""
+"""Grid index of segments: those near a point, the nearest of each point, and the overlap of polylines."""
 
 from typing import Any, NamedTuple
 

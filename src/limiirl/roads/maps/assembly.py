@@ -1,7 +1,4 @@
-"""From a table of ways to a road network: pieces, turns, the connected part, and an account of what was dropped.
-
-The part of a map in which one can drive from anywhere to anywhere.
-"""
+"""From a table of ways to a road network: pieces, turns, the connected component, and counts of what was dropped."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Readers of OpenStreetMap files: XML with nothing but the standard library, and PBF with osmium.
-
-What the tags of a way say about driving on it: whether one may, which way, how fast, on how many lanes.
-
-Turn restrictions: which turns the signs forbid.
-"""
+"""OpenStreetMap: readers of XML and PBF files, the rules of tags, and turn restrictions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Maps as two plain files: ways as JSON, one a line, and nodes as CSV; gzip or not.
-
-The one form in which every reader hands over a map: ways with their nodes and tags, and where the nodes are.
-"""
+"""Maps as tables of ways and nodes, the common form of all readers; JSON lines and CSV files."""
 
 from __future__ import annotations
 

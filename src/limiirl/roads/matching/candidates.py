@@ -1,11 +1,4 @@
-"""A network as both matchers search it: the grid over its segments, and its streets.
-
-What both matchers do with their numbers, which each has in a dataclass settings of its own.
-
-Trips one by one on several threads, each with a desk of its own to search on; what both matchers share.
-
-The words of both matchers for what is missing of a trip.
-"""
+"""What both matchers share: the grid over a network, streets, settings, one workspace per thread, loss reasons."""
 
 from __future__ import annotations
 
@@ -20,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._progress import Progress
+from limiirl._validation import check_count, check_positive
 from limiirl.errors import InvalidParameter
 from limiirl.roads.kernels.routing import Router, Streets, router, streets
 from limiirl.roads.kernels.spatial_index import GridIndex, rasterise
@@ -72,12 +66,7 @@ def build_grid(network: RoadNetwork, cell_m: float = CELL_M) -> GridIndex:
     >>> build_grid(street).items  # cell by cell: 111 m in each direction touch three cells of 60 m
     array([0, 1, 0, 1, 0, 1], dtype=int32)
     """
-    if not (np.isfinite(cell_m) and cell_m > 0.0):
-        raise InvalidParameter(
-            f"cell_m must be positive; it is {cell_m!r}. About the search radius is quick.",
-            parameter="cell_m",
-            value=cell_m,
-        )
+    check_positive(cell_m, "cell_m")
     return rasterise(network.node_xy, network.tail, network.head, *only_neighbours(network), float(cell_m))
 
 
@@ -190,8 +179,8 @@ def match_each(
     progress : callable, optional
         Called as ``progress(done, total, message)`` after each trip.
     """
-    if threads is not None and threads < 1:
-        raise InvalidParameter(f"threads must be at least 1; it is {threads!r}.", parameter="threads", value=threads)
+    if threads is not None:
+        check_count(threads, "threads")
     n_threads = min(threads or numba.get_num_threads(), max(1, n))
     desks: queue.SimpleQueue[Router] = queue.SimpleQueue()
     for _ in range(n_threads):

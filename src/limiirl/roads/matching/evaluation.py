@@ -1,7 +1,4 @@
-"""How far two matchings of the same trips agree, by geometry: they may be on different networks.
-
-How much of what was driven a match has found, and how much it has made up; where the truth is known.
-"""
+"""Agreement of two matchings by geometry, and recovery of true paths where they are known."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray
+from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips
 from limiirl.roads.kernels.spatial_index import length_near
@@ -93,8 +91,7 @@ def measure_agreement(
             parameter="theirs",
             value=len(theirs),
         )
-    if not metres > 0.0:
-        raise InvalidTrips(f"metres must be above 0; it is {metres!r}.", parameter="metres", value=metres)
+    check_positive(metres, "metres")
     length, near = np.zeros((len(ours), 2)), np.zeros((len(ours), 2))
     for i in range(len(ours)):
         one, two = _flat(network, ours[i], i), _flat(network, theirs[i], i)

@@ -1,7 +1,4 @@
-"""`match`: trips to paths of segments by either method; and `estimate_noise`, from the trips themselves.
-
-Paths after matching: U-turns there and back that only noise has driven are left out.
-"""
+"""`match`: paths of segments from trips by either method; `estimate_noise`: the GPS noise from the trips themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from numpy.typing import NDArray
 
 from limiirl._progress import Progress
 from limiirl._typing import IntArray
-from limiirl._validation import check_count
+from limiirl._validation import check_choice, check_count
 from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.roads.kernels.matched_path import path_progress
 from limiirl.roads.matching import hmm, particle_filter
@@ -151,10 +148,7 @@ def match(
     'the default, since too few fixes could be matched'
     """
     given, whole = (trips, None) if isinstance(trips, Trips) else (trips.trips, trips.whole)
-    if method not in METHODS:
-        raise InvalidParameter(
-            f"method must be one of {', '.join(METHODS)}; it is {method!r}.", parameter="method", value=method
-        )
+    check_choice(method, "method", tuple(METHODS))
     how = METHODS[method]
     numbers = parse_settings(how.settings, how.words, settings if sigma_m is None else settings | {"sigma_m": sigma_m})
     grid = build_grid(network) if index is None else _own(network, index)

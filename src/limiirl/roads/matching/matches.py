@@ -1,7 +1,4 @@
-"""`Matches`: trips as paths of segments, with how sure each is and what was dropped.
-
-One npz file for matched trips; and the rules that their arrays keep.
-"""
+"""`Matches`: matched paths of segments with confidences and losses, their rules and their file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`City`: an invented city with drivers of known styles, made from a seed: the whole chain without a file.
-
-People of the invented city: styles as rewards, homes and places, and trips between them.
-"""
+"""`City`: a synthetic city with drivers of known styles, generated from a seed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The whole chain in the invented city: people drive, receivers err, trips are cleaned and matched, styles are learned.
-
-The truth is known at every step, so that every step has its score.
-"""
+"""The whole pipeline in the synthetic city, from driving to learned styles, with a score of every step."""
 
 from __future__ import annotations
 
@@ -193,7 +190,7 @@ def _learn(city: City, driven: CityTrips, matches: Matches, seed: int, tell: Pro
         # Of trips of any length, what they are made of says more than how much there is of it.
         embedding="shares",
         random_state=seed,
-        callback=lambda _, entry: tell(entry.iteration, None, "styles"),
+        callback=lambda report: tell(report.done, None, "styles"),
     )
     ordered = in_order_of_labels(fit.mixture, np.asarray(fit.demos.labels), len(city.styles))
     return replace(fit, mixture=ordered)

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl._validation import check_seed
+from limiirl._validation import check_positive, check_seed, check_share
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidDemos, InvalidParameter
+from limiirl.errors import InvalidDemos
 from limiirl.roads.network import RoadNetwork, usual_speed
 from limiirl.roads.traces.trips import Trips
 
@@ -99,9 +99,11 @@ def simulate_recording(
     >>> bool((found.segment[found.trips.offsets[:-1]] == demos.states[demos.offsets[:-1]]).all())
     True
     """
-    _between(0.0, np.inf, noise_m=noise_m, drift_m=drift_m)
-    _between(1e-3, np.inf, step_s=step_s)
-    _between(0.0, 1.0, outliers=outliers, lost=lost)
+    check_positive(noise_m, "noise_m", zero=True)
+    check_positive(drift_m, "drift_m", zero=True)
+    check_positive(step_s, "step_s")
+    check_share(outliers, "outliers")
+    check_share(lost, "lost")
     check_seed(seed)
     if not len(demos):
         raise InvalidDemos("There are no demonstrations to drive. Give at least one.", parameter="demos")
@@ -133,17 +135,6 @@ def simulate_recording(
         demos.groups,
     )
     return Recording(trips, segment[kept], along[kept], outlier[kept])
-
-
-def _between(least: float, most: float, **settings: float) -> None:
-    """Check that settings lie in an interval and are finite."""
-    for name, value in settings.items():
-        if not least <= value <= most or not np.isfinite(value):
-            raise InvalidParameter(
-                f"{name} must lie between {least:g} and {most:g}; got {value!r}. Choose another.",
-                parameter=name,
-                value=value,
-            )
 
 
 def _turn_seconds(network: RoadNetwork, demos: Demonstrations) -> FloatArray:

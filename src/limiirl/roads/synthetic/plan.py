@@ -1,9 +1,4 @@
-"""Streets of the invented city: a bent lattice of blocks, avenues with a twin 30 m away, a river with bridges.
-
-Everything is in metres about the city's centre. The module `ring` adds the ring road; `plan_city` puts both together.
-
-The ring road of the invented city: two roadways 30 m apart, and slip roads to the avenues that lead out to it.
-"""
+"""Streets of the synthetic city, in metres about its centre: a bent lattice, a river with bridges, and a ring road."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Reading trips from files: CSV or parquet with a polyline or a fix a row, and GPX."""
+"""`read_trips`: CSV or parquet with a polyline or a fix per row, and GPX."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from limiirl._validation import check_positive
 from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips, MissingFile, SkippedTripsWarning
 from limiirl.roads.traces import tables
 from limiirl.roads.traces.assembly import RawTrips, assemble, merge
@@ -70,8 +71,7 @@ def read_trips(
     >>> trips.lat.tolist(), trips.time_s.tolist(), trips.groups.tolist()
     ([41.15, 41.16], [100.0, 115.0], [12])
     """
-    if not step_s > 0.0:
-        raise InvalidParameter(f"step_s must be positive seconds; got {step_s}.", parameter="step_s", value=step_s)
+    check_positive(step_s, "step_s")
     raw = merge(_read_all(_files(path), columns))
     if swap:
         raw.lat, raw.lon = raw.lon, raw.lat

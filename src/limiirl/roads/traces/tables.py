@@ -1,11 +1,4 @@
-"""Tables of trips: which column is what; parquet in and out.
-
-Tables of trips in CSV: block by block, whatever is broken in them.
-
-Cells of a table as text, numbers and times; a column in which nothing can be read is an error that shows a cell.
-
-Tables with a fix a row, gathered into trips.
-"""
+"""Tables of trips: column roles, parquet and CSV in batches, cells as text, numbers and times, one fix per row."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`Trips`: recorded GPS traces as one frozen value.
-
-The rules of `Trips`, and the lines that they print of themselves.
-"""
+"""`Trips`: recorded GPS traces as one frozen value, and its rules."""
 
 from __future__ import annotations
 
