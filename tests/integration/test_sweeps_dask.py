@@ -42,7 +42,7 @@ def test_the_scheduler_killed_then_the_run_killed_it_resumes_to_the_same_records
         first.scheduler.kill()
         done = run.finish()
     assert done.code == 2, done
-    assert f"limiirl: The Dask scheduler at {first.address} has gone away. Start the run again" in done.stderr
+    assert f"{first.address} has gone away" in " ".join(done.stderr.split())
     before = recorded(folder)
     assert 0 < len(before) < len(wanted), "the scheduler went too early or too late to test anything"
     assert before.items() <= wanted.items()
