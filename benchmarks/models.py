@@ -12,8 +12,7 @@ import time
 from joblib import Parallel, delayed
 
 from benchmarks.measure import describe_machine
-from limiirl.experiments import Record, method_spec, parameters, run_trial
-from limiirl.experiments.spec import BASE
+from limiirl.experiments import BASE, Record, method_spec, parameters, run_trial
 from limiirl.metrics import mean_interval, paired_comparison
 
 MODELS = {

@@ -20,10 +20,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.measure import describe_machine
 from limiirl import IntentMixture
 from limiirl.errors import LimiirlWarning
-from limiirl.experiments.claims import NEAR
-from limiirl.experiments.problem import make_problem
-from limiirl.experiments.spec import BASE
-from limiirl.experiments.trial import make_mixture
+from limiirl.experiments import BASE, NEAR, make_mixture, make_problem
 from limiirl.metrics import evaluate, mean_interval
 
 ELEMENTS = (3, 4, 5, 6)

@@ -60,7 +60,11 @@ def run(executor: Executor, n_worlds: int) -> tuple[float, float, float]:
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         found = run_studies(
-            choose(["boxplots"]), Store(folder), executor, n_worlds, tell=lambda _: came.append(time.perf_counter())
+            choose(["boxplots"]),
+            Store(folder),
+            executor,
+            n_worlds,
+            progress=lambda *_: came.append(time.perf_counter()),
         )
         taken = time.perf_counter() - start
     assert found.done == found.total

@@ -273,9 +273,11 @@ def report(
     """
     from limiirl.experiments import Store, read_drivers
 
-    store = Store(run, create=False)
-    if "plan" in store.header:
+    try:
         results = read_drivers(run)
+    except InvalidFile:
+        store = Store(run, create=False)
+    else:
         raise InvalidFile(
             f"{run} is a driver experiment with {len(results.records)} of {len(list(results.plan.trials()))} trials. "
             "Its page needs the network and the trips: call `limiirl reproduce drivers` again with the same options "
