@@ -40,11 +40,11 @@ def paths() -> None:
             for K in (1, 3):
                 thetas = np.zeros((K, mdp.n_features)) - 0.1
                 for stop in ("anywhere", "terminal"):
-                    engine = FinitePathSums(mdp, 5, arithmetic=space, stop=stop)
-                    engine.totals(thetas)
-                    engine.totals(thetas, edges=True)
-                engine.time_marginals(thetas[0])
-                engine.covariance(thetas[0])
+                    sums = FinitePathSums(mdp, 5, arithmetic=space, stop=stop)
+                    sums.expected_counts(thetas)
+                    sums.expected_counts(thetas, edges=True)
+                sums.time_marginals(thetas[0])
+                sums.covariance(thetas[0])
 
 
 def fits() -> None:
