@@ -155,7 +155,7 @@ def regions(
 
     Examples
     --------
-    >>> from limiirl.roads import RoadNetwork
+    >>> from limiirl.roads import REGIONS, RoadNetwork
     >>> east = RoadNetwork.from_segments([41.15, 41.15, 41.15], [-8.63, -8.62, -8.5], [0, 1], [1, 2])
     >>> [REGIONS[i] for i in regions(east, centre=(41.15, -8.63))]
     ['centre', 'E']

@@ -24,7 +24,7 @@ NOT_LENGTHS = ("turns", "extra")
 
 @dataclass(frozen=True)
 class NormalisedRewards:
-    """Rewards of K intents in the fixed gauge.
+    """Rewards of K intents, normalised so that every group of lengths has mean zero.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class NormalisedRewards:
 def normalise_rewards(
     thetas: ArrayLike, groups: Groups, km: ArrayLike, *, not_lengths: Sequence[str] = NOT_LENGTHS
 ) -> NormalisedRewards:
-    """Return rewards moved into the gauge in which each group's mean over the driven kilometres is zero.
+    """Normalise rewards so that the mean of each group over the driven kilometres is zero.
 
     ``theta'_j = theta_j - c_g`` for feature j of group g, ``c_g = sum_j km_j theta_j / sum_j km_j``, and the level is
     ``sum_g c_g``. The reward of every segment is unchanged: ``theta . phi = theta' . phi + level km``.
@@ -175,7 +175,7 @@ def describe_styles(
     Parameters
     ----------
     normalised : NormalisedRewards
-        Rewards in the fixed gauge.
+        Normalised rewards.
     mean_features : (K, d)
         Of a style's trips; km, except in the groups `not_lengths`.
     shares : (K,)
