@@ -177,6 +177,7 @@ class TestErrors:
             ("noise_m", -1.0),
             ("noise_m", np.inf),
             ("step_s", 0.0),
+            ("step_s", 1e-4),
             ("drift_m", np.nan),
             ("outliers", 1.5),
             ("lost", -0.1),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import check_positive, check_seed, check_share
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidDemos
+from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.roads.network import RoadNetwork, usual_speed
 from limiirl.roads.traces.trips import Trips
 
@@ -102,6 +102,8 @@ def simulate_recording(
     check_positive(noise_m, "noise_m", zero=True)
     check_positive(drift_m, "drift_m", zero=True)
     check_positive(step_s, "step_s")
+    if step_s < 1e-3:
+        raise InvalidParameter(f"step_s must be at least 0.001 s; got {step_s!r}.", parameter="step_s", value=step_s)
     check_share(outliers, "outliers")
     check_share(lost, "lost")
     check_seed(seed)
