@@ -56,7 +56,8 @@ def gradients(prepared: FitProblem) -> FloatArray:
     ([[1.0], [1.0]], True)
     """
     together = np.ones((len(prepared.units), 1))
-    theta = prepared.m_step(prepared.moments(together), None, np.arange(1), _EVALUATIONS).thetas
+    cap = None if prepared.initial_evaluations is None else _EVALUATIONS  # a model may have no cap to set
+    theta = prepared.m_step(prepared.moments(together), None, np.arange(1), cap).thetas
     parts = [part[:, 0] for _, part in scores(prepared, theta, np.ones(theta.shape, dtype=bool)).blocks()]
     return whitened(np.concatenate(parts) / prepared.units.counts[:, None])
 

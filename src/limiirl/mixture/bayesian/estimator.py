@@ -338,7 +338,7 @@ def _n_parameters(prepared: FitProblem) -> int:
     if prepared.n_parameters is not None:
         return prepared.n_parameters
     everybody = prepared.moments(np.ones((len(prepared.units), 1)))
-    return int(prepared.m_step(everybody, None, np.arange(1), 100).thetas.shape[1])
+    return int(prepared.m_step(everybody, None, np.arange(1)).thetas.shape[1])
 
 
 def _given_intents(init: Any, most: int) -> int:
