@@ -206,7 +206,7 @@ def test_intents_are_asked_for_together(monkeypatch: pytest.MonkeyPatch, solver:
         asked.append(len(thetas))
         return expectation(self, thetas, starts=starts)
 
-    monkeypatch.setattr(GpuInfinitePathSums, "expectation", noted)
+    monkeypatch.setattr(GpuInfinitePathSums, "value_and_grad", noted)
     on_gpu, on_cpu = (
         MaxEnt(np.inf, (-8, 2), solver=solver, device=name).fit_many(mdp, demos, weights) for name in ("gpu", "cpu")
     )

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from limiirl import MDP
 from limiirl.irl.destination.path_sums import GoalValues
-from limiirl.irl.maxent.gpu import GpuBackend
+from limiirl.irl.maxent.gpu import GpuBackend, GpuFinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.gpu.device import find_device
 from tests.gpu.emulator import EmulatedDevice, compiler
@@ -110,7 +110,7 @@ def costly_world(K: int = 3, **options: Any) -> tuple[MDP, NDArray[np.float64]]:
 def engines(case: Case, place: Any = None, **options: Any) -> tuple[FinitePathSums, FinitePathSums]:
     """Return the same engine on the GPU, or another device, and on the CPU."""
     backend = GpuBackend(case.mdp, place or device())
-    return FinitePathSums(case.mdp, case.length, backend=backend, **options), FinitePathSums(
+    return GpuFinitePathSums(case.mdp, case.length, backend=backend, **options), FinitePathSums(
         case.mdp, case.length, **options
     )
 

@@ -279,7 +279,7 @@ def test_the_cap_keeps_the_best_point_evaluated(solver: str, cap: int, monkeypat
         tried.extend(thetas.copy())
         return expectation(engine, thetas, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(FinitePathSums, "expectation", spy)
+    monkeypatch.setattr(FinitePathSums, "value_and_grad", spy)
     model = MaxEnt(LENGTH, None, solver=solver, max_evaluations=cap)
     with pytest.warns(ConvergenceWarning, match=r"cap on evaluations.*raise max_evaluations.*gradient is .* after"):
         model.fit(mdp, as_demonstrations(paths, rows), start=start)
@@ -344,7 +344,7 @@ def test_fit_many_evaluates_all_columns_together(monkeypatch: pytest.MonkeyPatch
         columns.append(len(thetas))
         return expectation(engine, thetas, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(FinitePathSums, "expectation", spy)
+    monkeypatch.setattr(FinitePathSums, "value_and_grad", spy)
     model, alone = MaxEnt(LENGTH, (-3.0, 0.5)), []
     for k in range(5):
         model.fit(mdp, demos, weights[:, k])

@@ -64,6 +64,10 @@ def check_arithmetic(arithmetic: str) -> str:
     return arithmetic
 
 
+# Dense features of at most this size are kept.
+_KEPT_BYTES = 16e6
+
+
 class OrderedRewards(NamedTuple):
     """Rewards of K intents in graph order: node (S, K), and edge (E', K) sorted by source, or None."""
 
@@ -157,9 +161,12 @@ class HostBackend:
     max_bytes = 2.0**30
     step_bytes = 64e6
 
-    def __init__(self, compiled: CompiledMDP) -> None:
+    def __init__(self, compiled: CompiledMDP, mdp: MDP) -> None:
         self.compiled = compiled
         self.graph = compiled.graph
+        self._in_order = bool(np.array_equal(self.graph.order, np.arange(mdp.n_states)))
+        self._phi: Any = None if mdp.n_action_features or mdp.n_edge_features else mdp.state_features
+        self._dense: tuple[FloatArray, FloatArray | None] | None = None
 
     def put(self, array: Any) -> Any:
         """Return the array: it is here."""
@@ -184,11 +191,16 @@ class HostBackend:
     def rewards(self, mdp: MDP, thetas: FloatArray) -> OrderedRewards:
         """Return the MDP's rewards in graph order."""
         with np.errstate(over="ignore", invalid="ignore"):
-            node, edge = mdp.rewards(thetas)
+            node: FloatArray
+            edge: FloatArray | None
+            if self._phi is not None:  # the same product as that of `MDP.rewards`, without its checks
+                node, edge = np.ascontiguousarray(self._phi @ thetas.T), None
+            else:
+                node, edge = mdp.rewards(thetas)
         check_rewards(node, edge)
         if edge is not None:
             edge = np.ascontiguousarray(edge[self.graph.edge_order])
-        return OrderedRewards(np.ascontiguousarray(node[self.graph.order]), edge)
+        return OrderedRewards(node if self._in_order else np.ascontiguousarray(node[self.graph.order]), edge)
 
     def log_growth(self, rewards: Rewards, discount: FloatArray, n_columns: int) -> FloatArray:
         """Return the bound of a step's growth."""
@@ -204,11 +216,18 @@ class HostBackend:
         return np.asarray(np.ascontiguousarray(values.T).sum(axis=1))
 
     def dense_features(self, mdp: MDP) -> tuple[FloatArray, FloatArray | None]:
-        """Return dense features in graph order."""
-        return dense_features(mdp, self.compiled)
+        """Return dense features in graph order, kept for the next Hessian where they are small."""
+        if self._dense is not None:
+            return self._dense
+        dense = dense_features(mdp, self.compiled)
+        if sum(part.nbytes for part in dense if part is not None) <= _KEPT_BYTES:
+            self._dense = dense
+        return dense
 
     def expected_features(self, mdp: MDP, node: FloatArray, edge: FloatArray | None) -> FloatArray:
         """Return the features of counts."""
-        counts = np.empty_like(node)
-        counts[self.graph.order] = node
+        counts = node
+        if not self._in_order:
+            counts = np.empty_like(node)
+            counts[self.graph.order] = node
         return expected_features(mdp, counts, None if edge is None else self.compiled.spread(edge))

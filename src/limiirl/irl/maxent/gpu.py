@@ -15,6 +15,7 @@ from scipy import sparse
 from limiirl._typing import FloatArray
 from limiirl.irl.maxent.backends import OrderedRewards, check_rewards
 from limiirl.irl.maxent.compiled import compile_mdp, dense_features, edge_parts
+from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.gpu import forward_backward
 from limiirl.kernels.gpu.device import Device, faults
 from limiirl.kernels.gpu.forward_backward import LinearSweeps, LogSweeps
@@ -159,6 +160,19 @@ class GpuBackend:
             by_source[self.graph.in_edge] = edge
             parts.append(self._edge.collect(by_source))
         return np.ascontiguousarray(np.vstack(parts).T)
+
+
+class GpuFinitePathSums(FinitePathSums):
+    """`FinitePathSums` on a device, whose errors are those of the library."""
+
+    __init__ = faults()(FinitePathSums.__init__)
+    expected_counts = faults()(FinitePathSums.expected_counts)
+    value_and_grad = faults()(FinitePathSums.value_and_grad)
+    log_partition = faults()(FinitePathSums.log_partition)
+    log_partition_by_start = faults()(FinitePathSums.log_partition_by_start)
+    covariance = faults()(FinitePathSums.covariance)
+    time_marginals = faults()(FinitePathSums.time_marginals)
+    backward_messages = faults()(FinitePathSums.backward_messages)
 
 
 _known: weakref.WeakKeyDictionary[MDP, GpuBackend] = weakref.WeakKeyDictionary()

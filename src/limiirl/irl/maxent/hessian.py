@@ -57,7 +57,7 @@ class _Moments:
         self.engine, self.backend = engine, engine.backend
         xp = self.backend.xp
         self.phi, self.edge_phi = self.backend.dense_features(engine.mdp)
-        self.target = self.backend.put(owners(engine.graph.into))
+        self.target = None if self.edge_phi is None else self.backend.put(owners(engine.graph.into))
         self.mean = xp.stack([self.phi, self.phi])
         self.total = xp.zeros_like(self.phi)
         # Without features on edges, what they collect is not computed; the array only stands for it.

@@ -1,6 +1,7 @@
-"""`ForwardBackward`: the backward sweep for a few intents in one arithmetic, and the forward sweeps that may follow it.
+"""`ForwardBackward`: the recursion for a batch of reward vectors, in linear or log arithmetic.
 
-Keeping the backward messages: all of them, or every so many and the rest again when the forward sweep comes by.
+`Messages` stores the backward messages, with optional sqrt(L) checkpointing: the rest are recomputed during the forward
+pass.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -26,32 +28,49 @@ _LN2 = float(np.log(2.0))
 
 
 class ForwardBackward:
-    """A backward sweep that has been run, ready to be followed by forward sweeps.
+    """The backward pass for some intents, and the forward passes that may follow it.
 
-    Its messages lie in the engine's memory, so that it is of use until the engine begins the next.
+    Parameters
+    ----------
+    engine : FinitePathSums
+    rewards : OrderedRewards
+    starts : (S, K) or (S, 1)
+        Distribution of start states.
+    log : bool
+        Whether to compute in log arithmetic.
+    messages : Messages
+        The buffer of the backward messages. It belongs to the caller: a pass is valid until the next uses the same.
 
     Attributes
     ----------
-    log_Z : (K,), on the host; the rest is where the engine computes
-    log_Z_by_start : (S, K), in graph order
+    log_Z : (K,), on the host; the rest is where the path sums are computed
     start_visits : (S, K), in graph order
         p_0, the probability of each start state.
     """
 
-    def __init__(self, engine: FinitePathSums, rewards: OrderedRewards, starts: Any, log: bool) -> None:
-        self.engine, self.log = engine, log
+    log_Z: FloatArray
+    start_visits: Any
+
+    def __init__(
+        self, engine: FinitePathSums, rewards: OrderedRewards, starts: Any, log: bool, messages: Messages
+    ) -> None:
+        self.engine, self.log, self.messages = engine, log, messages
         self.backend, self.xp = engine.backend, engine.backend.xp
         self.graph = engine.backend.graph
-        self._node, self._edge, self._starts = rewards.node, rewards.edge, starts
+        self._rewards, self._starts = rewards, starts
         self.kernels = self.backend.sweeps(log)
         self.n_columns = rewards.node.shape[1]
         self.columns = (0,) * self.n_columns
-        self.out, self.into = self._directions(rewards)
+
+    def backward(self) -> ForwardBackward:
+        """Run the backward pass, and return this."""
+        node = self._rewards.node
+        self.out, self.into = self._directions(self._rewards)
         self._out_weights, self.into_weights = self._weights()
-        self.messages = engine.buffer(self.n_columns)
-        self._beta, self._exponent = self._sweep_back(rewards.node)
+        self._beta, self._exponent = self._sweep_back(node)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            self._start(rewards.node, starts)
+            self._start(node, self._starts)
+        return self
 
     def _directions(self, rewards: OrderedRewards) -> tuple[Rewards, Rewards]:
         engine = self.engine
@@ -74,7 +93,8 @@ class ForwardBackward:
             plain = rewards.prob is None and rewards.edge is None
             edge = None if plain else self.xp.zeros((graph.n_edges + near.width) * self.n_columns)
             weights = Weights(node, edge)
-            self.kernels.fill(near, rewards, weights, self.columns)
+            if edge is not None or not sides:  # both sides share the weights of states
+                self.kernels.fill(near, rewards, weights, self.columns)
             sides.append(weights)
         return sides[0], sides[1]
 
@@ -98,14 +118,15 @@ class ForwardBackward:
 
     def _start(self, node: Any, starts: Any) -> None:
         """Join the messages of step 0 to the start distribution: log_Z, p_0 and the first alpha."""
-        xp = self.xp
-        beta = self._beta if self.log else xp.log(self._beta)
+        xp, engine = self.xp, self.engine
         unit = 1.0 if self.log else _LN2
-        self.log_Z_by_start = node + beta + self._exponent * unit
-        used = starts > 0.0
-        self._check_messages(used)
+        plain = starts is engine.p0 and not (self.log or engine.by_start)
+        if not (plain and self._beta.min() > 0.0 and self._beta.max() < np.inf):
+            used = starts > 0.0
+            self._check_messages(used)
         self._alpha_exponent = -self._exponent
-        if self.engine.by_start:
+        if engine.by_start:
+            beta = self._beta if self.log else xp.log(self._beta)
             seen = xp.where(used, self.log_Z_by_start, 0.0)
             self.log_Z = self.backend.take(self.backend.column_sums(xp.where(used, starts * seen, 0.0)))
             self._log_norm = xp.zeros(self.n_columns)
@@ -115,11 +136,11 @@ class ForwardBackward:
             self.start_visits = xp.broadcast_to(starts, node.shape)
         else:
             # The heaviest start is taken out: its weight alone may be zero or infinite, its probability tiny.
-            alpha0 = xp.where(used, xp.log(starts) + node, -np.inf)
+            alpha0 = engine.log_p0 + node if starts is engine.p0 else xp.where(used, xp.log(starts) + node, -np.inf)
             shift = xp.max(alpha0, axis=0)
             self._alpha0 = alpha0 - shift if self.log else xp.exp(alpha0 - shift)
             if self.log:
-                joint = xp.where(used, self._alpha0 + beta, -np.inf)
+                joint = xp.where(used, self._alpha0 + self._beta, -np.inf)
                 self._log_norm = self._log_sums(joint)
                 self.start_visits = xp.exp(joint - self._log_norm)
             else:
@@ -129,7 +150,14 @@ class ForwardBackward:
                 self.start_visits = joint / total
             self.log_Z = self.backend.take(shift + self._log_norm + self._exponent * unit)
             if not np.all(np.isfinite(self.log_Z)):
-                self._raise_where_lost(used)
+                self._raise_where_lost(starts > 0.0)
+
+    @cached_property
+    def log_Z_by_start(self) -> Any:
+        """Log Z (S, K) of the trajectories that start in each state, in graph order; -inf if there is none."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            beta = self._beta if self.log else self.xp.log(self._beta)
+            return self._rewards.node + beta + self._exponent * (1.0 if self.log else _LN2)
 
     def _log_sums(self, values: Any) -> Any:
         """Return log sum exp (K,) of the columns of (S, K); minus infinity for a column of nothing else."""
@@ -153,8 +181,8 @@ class ForwardBackward:
             xp.any(impossible) if self.engine.by_start else xp.any(xp.all(impossible | ~used, axis=0))
         ):
             if not self.log:  # log space can tell whether there was nothing, or whether it underflowed
-                ForwardBackward(self.engine, OrderedRewards(self._node, self._edge), self._starts, True)
-                self._sweep_back(self._node)  # the two share their messages' memory
+                messages = self.engine.allocate_messages(self.n_columns)
+                ForwardBackward(self.engine, self._rewards, self._starts, True, messages).backward()
                 self._raise_where_lost(used)
             state = int(self.engine.graph.order[int(xp.argmax(xp.any(impossible, axis=1)))])
             raise InvalidParameter(
@@ -257,8 +285,8 @@ class ForwardBackward:
         return value, scale if self.log else scale * _LN2
 
     def in_log_space(self) -> ForwardBackward:
-        """Run the same sweep in log space; it takes over the memory of this one."""
-        return ForwardBackward(self.engine, OrderedRewards(self._node, self._edge), self._starts, True)
+        """Run the same pass in log arithmetic; it takes over the buffer of this one."""
+        return ForwardBackward(self.engine, self._rewards, self._starts, True, self.messages).backward()
 
     def _log_row(self, row: Any) -> Any:
         """Return the logarithms of a stored row, without its exponent."""

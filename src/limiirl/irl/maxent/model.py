@@ -376,12 +376,16 @@ class MaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[mi
             from limiirl.irl.maxent.gpu_infinite import GpuInfinitePathSums
 
             return GpuInfinitePathSums(mdp, device, stop=self.stop, by_start=by_start, max_bytes=self.max_memory)
-        return FinitePathSums(
-            mdp,
-            int(longest),
-            stop=self.stop,
-            by_start=by_start,
-            arithmetic=self.arithmetic,
-            max_bytes=self.max_memory,
-            backend=choose_backend(self.device, mdp),
-        )
+        options: dict[str, Any] = {
+            "stop": self.stop,
+            "by_start": by_start,
+            "arithmetic": self.arithmetic,
+            "max_bytes": self.max_memory,
+        }
+        backend = choose_backend(self.device, mdp)
+        if backend is None:
+            return FinitePathSums(mdp, int(longest), **options)
+        from limiirl.irl.maxent.gpu import GpuFinitePathSums
+
+        path_sums: FinitePathSums = GpuFinitePathSums(mdp, int(longest), **options, backend=backend)
+        return path_sums

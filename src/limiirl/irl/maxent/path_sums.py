@@ -1,7 +1,4 @@
-"""`FinitePathSums`: sums over all trajectories of at most `max_length` states, their derivatives, and samples.
-
-The exact MaxEnt engine: sums over every trajectory of an MDP, their derivatives, and samples.
-"""
+"""`FinitePathSums`: sums over all trajectories of at most `max_length` states, their derivatives, and samples."""
 
 from __future__ import annotations
 
@@ -20,7 +17,6 @@ from limiirl.irl.maxent.compiled import compile_mdp
 from limiirl.irl.maxent.hessian import covariance
 from limiirl.irl.maxent.messages import ForwardBackward, KeptMessages, Messages
 from limiirl.irl.maxent.sampling import draw_starts, finite_steps, walk
-from limiirl.kernels.gpu.device import faults
 from limiirl.kernels.graph import CountBuffers, Rewards
 from limiirl.mdp import MDP
 
@@ -82,7 +78,6 @@ class FinitePathSums:
     array([0.69314718])
     """
 
-    @faults()
     def __init__(
         self,
         mdp: MDP,
@@ -105,7 +100,7 @@ class FinitePathSums:
         self.mdp, self.max_length, self.stop, self.by_start = mdp, max_length, stop, by_start
         self.arithmetic = check_arithmetic(arithmetic)
         self.compiled = compile_mdp(mdp)
-        self.backend: Backend = HostBackend(self.compiled) if backend is None else backend
+        self.backend: Backend = HostBackend(self.compiled, mdp) if backend is None else backend
         self.max_bytes = self.backend.max_bytes if max_bytes is None else max_bytes
         self._given_bytes = max_bytes
         self.graph = self.compiled.graph
@@ -113,9 +108,15 @@ class FinitePathSums:
         end = None if stop == "anywhere" else mdp.terminal[self.graph.order].astype(np.float64)
         self.end = None if end is None else self.backend.put(end)
         self.end_at_last = self.end if stop == "terminal" else None
-        self._p0 = self.backend.put(mdp.p0[self.graph.order][:, None])
+        p0 = mdp.p0[self.graph.order][:, None]
+        with np.errstate(divide="ignore"):
+            self.p0, self.log_p0 = self.backend.put(p0), self.backend.put(np.log(p0))
         self.steps = self.backend.put(self.discount)
         self._kept = KeptMessages()
+        # As many intents at a time as have room for their checkpoints, at least one.
+        room = self.max_bytes / (8.0 * (mdp.n_states + 1) * Messages.least_rows(max_length))
+        self._most = max(1, min(self.backend.max_columns, int(room)))
+        self._edge_features = bool(mdp.n_action_features or mdp.n_edge_features)
 
     @property
     def together(self) -> bool:
@@ -128,12 +129,14 @@ class FinitePathSums:
         known = buffers.get(n_columns)
         if known is None:
             buffers.clear()
-            row = (self.mdp.n_states + 1) * n_columns
-            known = Messages(self.max_length, row, n_columns, self.max_bytes, self.backend.xp)
-            buffers[n_columns] = known
+            known = buffers[n_columns] = self.allocate_messages(n_columns)
         return known
 
-    @faults()
+    def allocate_messages(self, n_columns: int) -> Messages:
+        """Return a new buffer for the backward messages of so many intents."""
+        row = (self.mdp.n_states + 1) * n_columns
+        return Messages(self.max_length, row, n_columns, self.max_bytes, self.backend.xp)
+
     def expected_counts(
         self,
         thetas: FloatArray,
@@ -168,14 +171,13 @@ class FinitePathSums:
                 edge[:, chosen] = self.compiled.spread(take(edge_tally))
         return ExpectedCounts(log_Z, node, edge)
 
-    @faults()
     def value_and_grad(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
         """Return log_Z (K,) and its gradient (K, d), the expected features; see `expected_counts`.
 
         Everything in between stays where the engine computes.
         """
         log_Z, features = np.empty(thetas.shape[0]), np.empty(thetas.shape)
-        edges = bool(self.mdp.n_action_features or self.mdp.n_edge_features)
+        edges = self._edge_features
         for chosen, run in self.passes(thetas, starts):
             log_Z[chosen] = run.log_Z
             features[chosen] = self.backend.expected_features(self.mdp, *self._tallies(run, self.discount, edges))
@@ -203,7 +205,6 @@ class FinitePathSums:
             )
         return counts
 
-    @faults()
     def log_partition(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
         """Return log_Z (K,): of the sum over all trajectories, or, by start, its mean over the start distribution."""
         log_Z = np.empty(thetas.shape[0])
@@ -211,7 +212,6 @@ class FinitePathSums:
             log_Z[chosen] = run.log_Z
         return log_Z
 
-    @faults()
     def log_partition_by_start(self, thetas: FloatArray) -> FloatArray:
         """Return log Z(s) (S, K): of the sum over trajectories that start in s, without p0; -inf if there is none."""
         found = np.empty((self.mdp.n_states, thetas.shape[0]))
@@ -222,12 +222,10 @@ class FinitePathSums:
             found[self.graph.order[:, None], chosen] = self.backend.take(run.log_Z_by_start)
         return found
 
-    @faults()
     def covariance(self, theta: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
         """Return the Hessian (d, d) of log_Z at theta (d,): the covariance of the path features. `starts` is (S,)."""
         return covariance(self, theta, starts)
 
-    @faults()
     def time_marginals(self, theta: FloatArray) -> FloatArray:
         """Return p_t(s) (L, S), the probability of being in s at step t, for theta (d,)."""
         run = self.single(theta)
@@ -251,7 +249,6 @@ class FinitePathSums:
             max_bytes=self._given_bytes,
         )
 
-    @faults()
     def backward_messages(
         self, thetas: FloatArray, step: NDArray[np.int64], state: NDArray[np.int64]
     ) -> BackwardMessages:
@@ -295,9 +292,7 @@ class FinitePathSums:
         """Yield (columns, pass) for chunks of intents that share an arithmetic."""
         if starts is not None:
             starts = starts[self.graph.order]
-        # As many together as have room for their checkpoints: less than one there cannot be.
-        room = self.max_bytes / (8.0 * (self.mdp.n_states + 1) * Messages.least_rows(self.max_length))
-        most = max(1, min(self.backend.max_columns, int(room)))
+        most = self._most
         for first in range(0, thetas.shape[0], _TOGETHER):
             block = thetas[first : first + _TOGETHER]
             rewards = self.backend.rewards(self.mdp, block)
@@ -308,8 +303,9 @@ class FinitePathSums:
                     chosen = members[i : i + most]
                     part = rewards if chosen.size == block.shape[0] else self._columns(rewards, chosen)
                     columns = first + chosen
-                    given = self._p0 if starts is None else self.backend.put(np.ascontiguousarray(starts[:, columns]))
-                    yield columns, ForwardBackward(self, part, given, space)
+                    given = self.p0 if starts is None else self.backend.put(np.ascontiguousarray(starts[:, columns]))
+                    buffer = self.buffer(chosen.size)
+                    yield columns, ForwardBackward(self, part, given, space, buffer).backward()
 
     def _columns(self, rewards: OrderedRewards, chosen: NDArray[np.intp]) -> OrderedRewards:
         xp, at = self.backend.xp, self.backend.put(chosen)
