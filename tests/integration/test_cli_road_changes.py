@@ -128,13 +128,13 @@ class TestClose:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            ((), "Say what to close: one of --at LAT,LON, --street NAME and --segments 1,2."),
-            (("--at", "41.1,-8.6", "--street", "ring"), "Say what to close: one of"),
-            (("--at", "here"), "--at takes LAT,LON in degrees"),
+            ((), "Exactly one of --at LAT,LON, --street NAME and --segments 1,2"),
+            (("--at", "41.1,-8.6", "--street", "ring"), "Exactly one of --at"),
+            (("--at", "here"), "--at must be LAT,LON in degrees"),
             (("--at", "-8.61,41.15"), "Latitude and longitude look swapped"),
             (("--street", "Rung Road"), "No street is called 'Rung Road'. Alike are Ring Road (R 1)."),
             (("--street", "ring", "--one-way"), "--one-way does not go with --street"),
-            (("--segments", "1,x"), "--segments takes whole numbers"),
+            (("--segments", "1,x"), "--segments must be whole numbers"),
             (("--segments", "999999", "--both"), "segments must be some of 0 to"),
         ],
     )
@@ -194,7 +194,7 @@ class TestForecast:
         said = self.told(folder, "--by-driver", matches="nobody.npz", code=2).stderr
         assert "these trips have no drivers" in said
         said = self.told(folder, "--by-driver", matches="alone.npz", code=2).stderr
-        assert "has no other one to be judged by" in " ".join(said.split())
+        assert "has no other trip to be judged by" in " ".join(said.split())
 
     def test_page(self, folder):
         told = self.told(folder, "--page", "trip-page").stdout
