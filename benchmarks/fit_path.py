@@ -30,7 +30,7 @@ class Trace:
         self.calls: Counter[str] = Counter()
         self.files: set[str] = set()
 
-    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         """Count a call, and remember the deepest stack."""
         code = frame.f_code
         if not code.co_filename.startswith(PACKAGE):

@@ -163,7 +163,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         with reporting(self.verbose, len(seeds), settings.max_iter, self.callback) as reports:
             if executor is None:
                 em.reports = reports
-                outcomes = [em(task) for task in enumerate(seeds)]
+                outcomes = list(map(em, enumerate(seeds)))
             else:
                 outcomes = em.map(seeds, reports, executor)
         solutions = [outcome.solution for outcome in outcomes]

@@ -30,7 +30,7 @@ def covariance(engine: FinitePathSums, theta: FloatArray, starts: FloatArray | N
 
     `starts` (S,) replaces p0 as the distribution of start states.
     """
-    run = engine.single(theta, starts)
+    ((_, run),) = engine.passes(theta[None], None if starts is None else starts[:, None])
     moments = _Moments(engine)
     moments.begin(run.start_visits[:, 0])
     most = max(1, int(engine.backend.step_bytes / (8 * (engine.mdp.n_states + engine.graph.n_edges))))

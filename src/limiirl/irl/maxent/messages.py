@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -66,8 +66,19 @@ class ForwardBackward:
         """Run the backward pass, and return this."""
         node = self._rewards.node
         self.out, self.into = self._directions(self._rewards)
-        self._out_weights, self.into_weights = self._weights()
-        self._beta, self._exponent = self._sweep_back(node)
+        out_weights, self.into_weights = self._weights()
+        # (rows, exponents, t): fill the messages that begin at step t from the last of them.
+        self.resume = partial(
+            self.kernels.backward, self.graph.out, self.out, out_weights, self.engine.end, columns=self.columns
+        )
+        engine, xp = self.engine, self.xp
+        last = xp.zeros_like(node) if engine.max_length == 1 else engine.discount[-1] * node
+        with np.errstate(divide="ignore", over="ignore"):
+            if engine.end_at_last is not None:
+                last += xp.log(engine.end_at_last)[:, None]
+            last = last if self.log else xp.exp(last)
+        row, exponent = self.messages.sweep_back(last.ravel(), self.resume)
+        self._beta, self._exponent = row[: node.size].reshape(node.shape).copy(), exponent.copy()
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             self._start(node, self._starts)
         return self
@@ -97,24 +108,6 @@ class ForwardBackward:
                 self.kernels.fill(near, rewards, weights, self.columns)
             sides.append(weights)
         return sides[0], sides[1]
-
-    def _sweep_back(self, node: Any) -> tuple[Any, Any]:
-        engine, xp = self.engine, self.xp
-        last = xp.zeros_like(node) if engine.max_length == 1 else engine.discount[-1] * node
-        end = engine.end_at_last
-        if end is not None:
-            with np.errstate(divide="ignore"):
-                last += xp.log(end)[:, None]
-        with np.errstate(over="ignore"):
-            last = last if self.log else xp.exp(last)
-        row, exponent = self.messages.sweep_back(last.ravel(), self.resume)
-        return row[: node.size].reshape(node.shape).copy(), exponent.copy()
-
-    def resume(self, rows: Any, exponents: Any, t: int) -> None:
-        """Fill a stretch of messages that begins at step t from its last one."""
-        self.kernels.backward(
-            self.graph.out, self.out, self._out_weights, self.engine.end, rows, exponents, t, self.columns
-        )
 
     def _start(self, node: Any, starts: Any) -> None:
         """Join the messages of step 0 to the start distribution: log_Z, p_0 and the first alpha."""
