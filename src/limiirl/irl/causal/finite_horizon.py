@@ -85,7 +85,7 @@ class FiniteHorizonSolver:
     def reverse(self, part: _Portion, moves: Moves, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the derivatives by rewards of states (S, K) and pairs (P, K) of weighted log-probabilities."""
         node, pair = np.zeros(part.V.shape[1:]), np.zeros(part.reward.shape)
-        # Expected occupancy of states and pairs, forwards in time: Ziebart (2010), algorithm 9.3.
+        # Expected occupancy of states and pairs, forwards in time: Ziebart (2010), chapter 9.
         plan_back(self.choices.graph, part.reward, self.beta, self.stop, moves, part.V, weight, node, pair)
         return node, pair
 

@@ -240,7 +240,7 @@ class StationaryPolicies:
         pull, right = np.empty(values.pi.shape), np.empty(values.norm.shape)
         pull_of_moves(choices.graph.pair_ptr, self._moves, weight, self._solver.beta, values.pi, pull)
         look_back(choices.graph, pull, right)
-        # mu is the discounted state occupancy of Ziebart (2010), algorithm 9.3, started with the weights on decisions.
+        # mu is the discounted state occupancy of Ziebart (2010), chapter 9, started with the weights on decisions.
         mu = solve(choices, values.omega, right, transposed=True, factors=values.factors)
         return choices.features(mu, pull + values.omega * mu[choices.mdp.pair_state])
 
