@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray, IntArray
@@ -26,6 +23,10 @@ from limiirl.mdp import MDP
 from limiirl.theory.bound import Bound, aligned, check_labels, inter_cluster_margin, kmeans_clusters, realised_epsilon
 from limiirl.theory.estimates import all_clouds, demonstrated_clouds, sweep
 from limiirl.theory.feature_sets import PathSet, feature_distribution, observed_supports
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Clusters that agree with the intents for a smaller share of the demonstrations are no good start.
 GOOD_PURITY = 0.9
@@ -349,6 +350,8 @@ def draw(found: Separation) -> Figure:
     demonstrations are projected on Phi_k: the band between an intent's own and all others is green where they are
     apart and red where they overlap.
     """
+    import matplotlib.pyplot as plt
+
     n_intents = found.names.size
     figure = plt.figure(figsize=(10.0, max(4.0, 1.1 * n_intents + 1.6)), layout="constrained")
     grid = figure.add_gridspec(n_intents, 2, width_ratios=(1.1, 1.0))

@@ -6,12 +6,9 @@ import math
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
@@ -40,6 +37,10 @@ from limiirl.mixture.selection.cross_validation import (
     whole_numbers,
 )
 from limiirl.mixture.selection.recommend import (
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     NAMES,
     SelectionRow,
     compare_held_out,
@@ -329,6 +330,8 @@ _WIDTH, _HEIGHT, _COLUMNS = 3.4, 2.4, 3
 
 def draw(selection: Selection, ax: Axes | None) -> Figure:
     """Draw a panel for each known criterion, or the most trusted one alone; see `Selection.plot`."""
+    import matplotlib.pyplot as plt
+
     known = [panel for panel in _PANELS if any(np.isfinite(getattr(row, panel[0])) for row in selection.rows)]
     if ax is not None:
         _draw_panel(selection, known[0], ax)
