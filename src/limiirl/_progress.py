@@ -128,10 +128,7 @@ def iterations(text: str) -> Any:
     _write(f"{text} ...")
     report = LineReport("")
 
-    def callback(start: int, entry: Any) -> None:
-        report(entry.iteration, None, f"start {start + 1}: log-likelihood {entry.log_likelihood:.4f}")
-
-    return callback
+    return lambda progress: report(progress.done, None, f"start {progress.restart + 1}: {progress.message}")
 
 
 def _write(line: str) -> None:

@@ -28,7 +28,7 @@ from limiirl.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from limiirl.mixture import Iteration
+    from limiirl.mixture import EMProgress
 
 
 app = typer.Typer(help="Streams: demonstrations larger than memory.", no_args_is_help=True, add_completion=False)
@@ -186,7 +186,8 @@ class _Meter:
         self.n, self.progress = n, progress
         self.begun, self.last = time.perf_counter(), "start"
 
-    def iteration(self, _: int, entry: Iteration) -> None:
+    def iteration(self, progress: EMProgress) -> None:
+        entry = progress.iteration
         taken = max(time.perf_counter() - self.begun, 1e-9)
         change = "" if math.isnan(entry.change) else f"change {entry.change:.1e}, "
         self.last = (

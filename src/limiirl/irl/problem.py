@@ -105,7 +105,8 @@ class FitProblem:
     """
 
     def __init__(self, model: Any, mdp: Any, demos: Any, units: Any, regulariser: Regulariser | None = None) -> None:
-        self.model, self.mdp, self.demos, self.units = model, mdp, demos, units
+        self.model, self.mdp, self.demos = model, mdp, demos
+        self.units: Groups = units
         self.regulariser = regulariser
 
     @property

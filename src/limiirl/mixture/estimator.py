@@ -204,7 +204,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         units, kept = problem.units, isinstance(best.U, np.ndarray)
         self.weights_, self.thetas_ = best.rho, best.thetas
         self.responsibilities_: Any = units.broadcast(best.U) if kept else None
-        self.labels_: Any = np.argmax(self.responsibilities_, axis=1) if kept else None
+        self.labels_: Any = None if self.responsibilities_ is None else np.argmax(self.responsibilities_, axis=1)
         self.groups_ = units.names if kept and units.grouped else None
         self.group_responsibilities_ = best.U if kept and units.grouped else None
         self.log_likelihood_, self.objective_ = best.log_likelihood, best.objective

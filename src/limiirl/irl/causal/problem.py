@@ -45,6 +45,8 @@ class CausalProblem(FitProblem):
         The choices of each unit.
     """
 
+    regulariser: Regulariser
+
     def __init__(
         self,
         model: CausalModel,
@@ -72,7 +74,9 @@ class CausalProblem(FitProblem):
         """Return the sums that `m_step` needs."""
         return Moments(self.events.total(U), self.units.counts @ U)
 
-    def m_step(self, moments: Moments, starts: FloatArray | None, which: IndexArray, max_evaluations: int) -> MStep:
+    def m_step(
+        self, moments: Moments, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
+    ) -> MStep:
         """Return parameters (J, d) of the intents `which`; never worse than the starts."""
         counts = moments.counts[which]
         ridge = self.regulariser.ridges(len(moments.counts), counts)

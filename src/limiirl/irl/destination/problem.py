@@ -158,7 +158,9 @@ class DestinationProblem(FitProblem):
         """Return (G, K)."""
         return self.units.sum(self.trips.log_prob(self.values, thetas))
 
-    def m_step(self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int) -> MStep:
+    def m_step(
+        self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
+    ) -> MStep:
         """Return parameters (J, d) of the intents `which`; never worse than the starts."""
         weights = self.units.broadcast(moments[:, which])
         ridge = self.regulariser.ridges(moments.shape[1], weights.sum(axis=0))

@@ -99,7 +99,7 @@ class ForwardBackward:
         if self.log:
             return None, None
         graph, node = self.graph, self.xp.empty(self.out.node.size)
-        sides = []
+        sides: list[Weights] = []
         for near, rewards in ((graph.out, self.out), (graph.into, self.into)):
             plain = rewards.prob is None and rewards.edge is None
             edge = None if plain else self.xp.zeros((graph.n_edges + near.width) * self.n_columns)

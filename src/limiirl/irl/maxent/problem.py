@@ -132,7 +132,7 @@ class DemoStatistics(RowStatistics):
             log_weight -= path_sums.log_partition_by_start(thetas)[self.observed.demos.start_states]
         else:
             log_weight -= path_sums.log_partition(thetas)
-        return self.units.sum(log_weight)
+        return np.asarray(self.units.sum(log_weight))
 
 
 class MaxEntProblem(FitProblem):
