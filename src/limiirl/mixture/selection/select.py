@@ -37,10 +37,6 @@ from limiirl.mixture.selection.cross_validation import (
     whole_numbers,
 )
 from limiirl.mixture.selection.recommend import (
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     NAMES,
     SelectionRow,
     compare_held_out,
@@ -48,6 +44,10 @@ if TYPE_CHECKING:
     recommend,
     stick_breaking,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False)
