@@ -68,6 +68,13 @@ class Selection:
         The `IntentMixture` fitted to all demonstrations, by number of intents; without those that failed.
     noun : str
         What follows one intent: "demonstrations" or "groups".
+
+    Examples
+    --------
+    >>> row = SelectionRow(1, log_likelihood=-2.0, bic=12.0)
+    >>> selection = Selection((row,), 1, {"bic": 1}, "1 intent, by BIC.", {}, "demonstrations")
+    >>> selection.to_dict()["rows"][0]["bic"]
+    12.0
     """
 
     rows: tuple[SelectionRow, ...]
