@@ -102,7 +102,7 @@ def elements(repeats: int) -> None:
     for K in (1, 3):
         thetas, which = world.ensemble.thetas[:K], np.arange(K)
         shares = paths.observed.moments(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
-        likelihood = PathLikelihood(paths.engine, paths.observed, shares, np.zeros(K))
+        likelihood = PathLikelihood(paths.path_sums, paths.observed, shares, np.zeros(K))
         taken = timed(lambda f=likelihood, t=thetas, k=which: f.evaluate(t, k), repeats)
         print(f"  K = {K}  {'MaxEnt, 50 states':<26} {shown(taken)}")
         compare(MODELS, mdp, demos, thetas, repeats)

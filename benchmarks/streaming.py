@@ -25,10 +25,10 @@ from scipy.special import logsumexp
 from benchmarks.measure import describe_machine, peak_bytes, run_fresh, seconds
 from limiirl import MaxEnt, RewardEnsemble
 from limiirl.demos.groups import Groups
-from limiirl.irl.maxent.problem import PreparedRows
+from limiirl.irl.maxent.problem import MaxEntProblem, RowStatistics
 from limiirl.mixture.em import Settings, Start, run
 from limiirl.streams import FeatureStore, FunctionSource, Rows, write_features
-from limiirl.streams.passes import StreamProblem
+from limiirl.streams.passes import stream_problem
 from limiirl.worlds import SyntheticWorld
 
 ITERATIONS, PART = 5, 2**18
@@ -55,11 +55,13 @@ def written(n: int, folder: Path) -> FeatureStore:
     return write_features(WORLD.mdp, made, folder)
 
 
-def in_memory(rows: Rows) -> PreparedRows:
+def in_memory(rows: Rows) -> MaxEntProblem:
     """What `IntentMixture.fit` runs EM on, without the demonstrations."""
     n = len(rows.log_q)
     units = Groups(None, rows.counts, np.arange(n))
-    return PreparedRows(MODEL, WORLD.mdp, None, units, MODEL.resolve_max_length(WORLD.mdp, 0), rows)
+    return MaxEntProblem(
+        MODEL, WORLD.mdp, None, units, MODEL.resolve_max_length(WORLD.mdp, 0), RowStatistics(rows, units)
+    )
 
 
 def tile(n: int = 2 * PART) -> Rows:
@@ -92,9 +94,9 @@ def iteration_time(ready) -> float:
     return max(seconds(lambda: em(ready, ITERATIONS), 2) - first, 1e-9) / ITERATIONS
 
 
-def numpy_iteration(rows: Rows, ready: PreparedRows, state: dict) -> None:
+def numpy_iteration(rows: Rows, ready: MaxEntProblem, state: dict) -> None:
     """The same iteration with arrays of numpy and scipy's logsumexp; the M-step is the library's."""
-    log_Z = ready.engine.log_partition(state["thetas"])
+    log_Z = ready.path_sums.log_partition(state["thetas"])
     joint = rows.features @ state["thetas"].T + rows.log_q[:, None] - np.outer(rows.counts, log_Z)
     joint += np.log(state["rho"])
     U = np.exp(joint - logsumexp(joint, axis=1)[:, None])
@@ -107,9 +109,9 @@ def numpy_iteration(rows: Rows, ready: PreparedRows, state: dict) -> None:
 def measure(kind: str, n: int, folder: str) -> dict:
     """Time an iteration of one kind in this process."""
     if kind == "generated":
-        ready = StreamProblem(MODEL, WORLD.mdp, generated(n, tile()))
+        ready = stream_problem(MODEL, WORLD.mdp, generated(n, tile()))
     elif kind == "files":
-        ready = StreamProblem(MODEL, WORLD.mdp, FeatureStore.open(folder))
+        ready = stream_problem(MODEL, WORLD.mdp, FeatureStore.open(folder))
     else:
         ready = in_memory(FeatureStore.open(folder).take(np.arange(n)))
     if kind == "numpy":
@@ -160,7 +162,7 @@ def growth(largest: float) -> None:
 def fit(kind: str, folder: str) -> dict:
     """Fit to a store in this process; return what was found and the peak of memory."""
     store = FeatureStore.open(folder)
-    ready = StreamProblem(MODEL, WORLD.mdp, store) if kind == "files" else in_memory(store.take(np.arange(store.n)))
+    ready = stream_problem(MODEL, WORLD.mdp, store) if kind == "files" else in_memory(store.take(np.arange(store.n)))
     began = time.perf_counter()
     found = em(ready, ITERATIONS)
     taken = time.perf_counter() - began

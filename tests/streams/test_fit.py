@@ -9,7 +9,7 @@ from limiirl import Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardE
 from limiirl.errors import ConvergenceWarning, InvalidDemos, InvalidFile, InvalidParameter, MissingFile
 from limiirl.kernels.e_step import Rows
 from limiirl.streams import FeatureStore, assign, fit_streamed, write_features
-from limiirl.streams.passes import StreamProblem
+from limiirl.streams.passes import sample_problem, stream_problem
 from limiirl.streams.store import PartFacts, StoredPart
 from limiirl.worlds import SyntheticWorld
 from tests.helpers import raises
@@ -163,7 +163,10 @@ def test_a_sample_does_not_depend_on_the_parts(tmp_path):
     one = write_features(crossings(), [demos], tmp_path / "one")
     many = write_features(crossings(), cut(demos, 7, 400, 401), tmp_path / "many")
     drawn = [
-        StreamProblem(MaxEnt(), crossings(), store).sample(60, np.random.default_rng(1)).rows for store in (one, many)
+        sample_problem(
+            stream_problem(MaxEnt(), crossings(), store), store, 60, np.random.default_rng(1)
+        ).statistics.rows
+        for store in (one, many)
     ]
     np.testing.assert_array_equal(drawn[0].features, drawn[1].features)
     np.testing.assert_array_equal(drawn[0].log_q, drawn[1].log_q)
@@ -182,9 +185,9 @@ def test_a_sample_is_uniform_and_without_repeats(tmp_path):
         3,
         longest=4,
     )
-    ready = StreamProblem(MaxEnt(), crossings(), store)
+    ready = stream_problem(MaxEnt(), crossings(), store)
     rng = np.random.default_rng(0)
-    drawn = np.array([ready.sample(50, rng).rows.features[:, 0] for _ in range(200)])
+    drawn = np.array([sample_problem(ready, store, 50, rng).statistics.rows.features[:, 0] for _ in range(200)])
     assert all(np.unique(row).size == 50 for row in drawn)
     hits = np.bincount(drawn.astype(int).ravel(), minlength=500)
     # 200 draws of one in ten: 20 expected, standard deviation 4.2; five of them hold for all 500 at once.
@@ -196,7 +199,7 @@ def test_one_pass_an_iteration_is_told(tmp_path):
     demos, _ = walks(300, seed=9)
     store = write_features(crossings(), cut(demos, 100, 200), tmp_path)
     seen, entries = [], []
-    mix = mixture(max_iter=2, callback=lambda start, entry: entries.append((start, entry.iteration)))
+    mix = mixture(max_iter=2, callback=lambda progress: entries.append((progress.restart, progress.done)))
     fit_streamed(mix, crossings(), store, progress=lambda done, total, _: seen.append((done, total)))
     assert entries == [(0, 0), (0, 1), (0, 2)]
     assert seen == [(100, 300), (200, 300), (300, 300)] * 3
