@@ -169,6 +169,7 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         solutions = [outcome.solution for outcome in outcomes]
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
         self._store(best, em.problem, compare(solutions, best))
+        self.irl_ = em.irl  # which may differ from the problem's, if the model's `make_problem` replaces it
         self._warn(best, em.problem, {k for outcome in outcomes for k in outcome.empty}, stacklevel=3)
         return self
 
