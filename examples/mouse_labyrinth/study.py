@@ -203,7 +203,7 @@ def choose(mdp: ll.MDP, pieces: Pieces, settings: Settings, tell: Tell) -> Selec
         folds=settings.folds,
         resamples=settings.resamples,
         random_state=settings.seed,
-        callback=progress,
+        progress=progress,
     )
 
 
