@@ -1,5 +1,7 @@
 """How good an ensemble is: rewards, clusters, likelihood, forecasts, and how sure a figure is."""
 
+from typing import TYPE_CHECKING, Any
+
 from limiirl.metrics.clusterings import anid, hard_labels, nid
 from limiirl.metrics.evaluate import NLL, Evaluation, Recovery, ensemble_nll, evaluate, mixture_nll, recover
 from limiirl.metrics.evd import evd, evd_interval, ile, ile_interval
@@ -12,7 +14,6 @@ from limiirl.metrics.intervals import (
     mean_interval,
     paired_comparison,
 )
-from limiirl.metrics.plotting import draw_flow
 from limiirl.metrics.reward_distances import dard, epic
 from limiirl.metrics.routes import (
     edit_distance,
@@ -21,6 +22,9 @@ from limiirl.metrics.routes import (
     missed_distance_share,
     next_action_accuracy,
 )
+
+if TYPE_CHECKING:
+    from limiirl.metrics.plotting import draw_flow
 
 __all__ = [
     "GEVD",
@@ -54,3 +58,11 @@ __all__ = [
     "paired_comparison",
     "recover",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "draw_flow":  # which imports matplotlib
+        from limiirl.metrics.plotting import draw_flow
+
+        return draw_flow
+    raise AttributeError(f"module 'limiirl.metrics' has no attribute {name!r}")

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
-from limiirl.metrics import draw_flow
 from limiirl.report.figures.style import (
     Drawn,
     Keywords,
@@ -302,6 +301,8 @@ def flow(weights: ArrayLike, evd: ArrayLike, value: float, distance: str = "EVD"
     shares, costs = np.array(weights, dtype=np.float64), np.array(evd, dtype=np.float64)
     figure = blank(0.9 + 0.62 * max(shares.shape), NARROW)
     ax = figure.add_subplot()
+    from limiirl.metrics import draw_flow  # imports pyplot
+
     draw_flow(ax, shares, costs, distance, ink=INK, muted=MUTED)
     rows: list[Row] = [
         {"true": i, "learned": j, "flow": float(w), "evd": float(costs[i, j]), "contribution": float(w * costs[i, j])}
