@@ -14,7 +14,20 @@ from tests.readme import README, examples, run_example, tidy
 
 ROOT = README.parent
 # What `pip install limiirl` brings along, decided by measurement; anything heavier is an extra.
-CORE = {"numpy", "scipy", "numba", "scikit-learn", "pyarrow", "matplotlib", "jinja2", "typer", "rich"}
+CORE = {
+    "numpy",
+    "scipy",
+    "numba",
+    "scikit-learn",
+    "pyarrow",
+    "matplotlib",
+    "jinja2",
+    "typer",
+    "rich",
+    "markdown-it-py",
+    "joblib",
+    "threadpoolctl",
+}
 
 
 def run(*command: str | Path, cwd: Path) -> str:

@@ -108,8 +108,8 @@ def test_a_scheduler_that_goes_away_is_told_and_the_fit_goes_on_from_its_checkpo
     checkpoint = tmp_path / "fit.npz"
     with cluster(tmp_path, workers=1) as first:
 
-        def give_up(_: int, entry: Any) -> None:
-            if entry.iteration == 2:
+        def give_up(progress: Any) -> None:
+            if progress.done == 2:
                 first.scheduler.kill()
 
         executor = Executor("dask", scheduler=first.address)
@@ -117,7 +117,7 @@ def test_a_scheduler_that_goes_away_is_told_and_the_fit_goes_on_from_its_checkpo
             fitted(executor, checkpoint, give_up)
     seen: list[int] = []
     executor = Executor("dask", scheduler=running.address)
-    assert fitted(executor, checkpoint, lambda _, entry: seen.append(entry.iteration)) == alone
+    assert fitted(executor, checkpoint, lambda progress: seen.append(progress.done)) == alone
     assert seen == list(range(3, ITERATIONS + 1)), "it did not go on after what was kept"
 
 

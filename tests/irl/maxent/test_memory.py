@@ -15,8 +15,8 @@ PROGRAM = """
 import json, re, resource
 from pathlib import Path
 import numpy as np
-from limiirl.irl.engine import FinitePathSums
-from limiirl.irl.engine.features import expected_features
+from limiirl.irl.maxent.path_sums import FinitePathSums
+from limiirl.irl.maxent.compiled import expected_features
 from limiirl.worlds import RoadGrid
 
 mdp = RoadGrid().mdp
