@@ -16,7 +16,7 @@ from limiirl._parallel import Mapper, check_executor
 from limiirl._validation import check_choice, check_count
 from limiirl.errors import BackendUnavailable, InvalidParameter
 from limiirl.executors.dask import DaskBackend, check_dask
-from limiirl.executors.local import Backend, LocalBackend, run_on_one_thread
+from limiirl.executors.local import LocalBackend, TaskBackend, run_on_one_thread
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -81,7 +81,7 @@ class Executor:
         if self.name == "dask":
             check_dask()
 
-    def open(self) -> Backend:
+    def open(self) -> TaskBackend:
         """Start the workers, or connect to the cluster."""
         if self.name == "dask":
             return DaskBackend(str(self.scheduler), self.workers)
@@ -104,7 +104,7 @@ class Session:
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
-        self._backend: Backend | None = executor.open()
+        self._backend: TaskBackend | None = executor.open()
         self._busy = False
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
@@ -112,7 +112,7 @@ class Session:
         return _iterate_ordered(function, tasks, self)
 
     @contextmanager
-    def call(self) -> Iterator[Backend]:
+    def call(self) -> Iterator[TaskBackend]:
         """Yield the backend for one call."""
         if self._backend is None:
             raise InvalidParameter("The session is closed. Open another: executor.session().", parameter="executor")
@@ -238,11 +238,11 @@ def _open(executor: Executor | Session | Mapper) -> Any:
     if isinstance(executor, Executor):
         return closing(executor.open())
     check_executor(executor, "submit")
-    return closing(Backend(executor))
+    return closing(TaskBackend(executor))
 
 
 def _complete(
-    backend: Backend, queue: Iterator[_PendingTask], in_flight: dict[Future[Any], _PendingTask], *, alone: bool
+    backend: TaskBackend, queue: Iterator[_PendingTask], in_flight: dict[Future[Any], _PendingTask], *, alone: bool
 ) -> Iterator[tuple[_PendingTask, Future[Any]]]:
     """Submit tasks while there is room, one at a time if `alone`, and yield those that have ended."""
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from limiirl._version import __version__
 from limiirl.errors import BackendUnavailable, LimiirlWarning
-from limiirl.executors.local import AHEAD, Backend
+from limiirl.executors.local import AHEAD, TaskBackend
 
 _LOG = logging.getLogger(__name__)
 _CONNECT_SECONDS = 5
@@ -45,7 +45,7 @@ def check_dask() -> None:
         )
 
 
-class DaskBackend(Backend):
+class DaskBackend(TaskBackend):
     """A Dask cluster, by its client.
 
     Neither joblib's backend "dask" nor `Client.get_executor`: both wait indefinitely for some tasks whose workers died

@@ -54,7 +54,7 @@ def run_on_one_thread(function: Callable[[Task], Result], task: Task) -> Result:
         return function(task)
 
 
-class Backend:
+class TaskBackend:
     """The workers behind `execute`: here any `concurrent.futures.Executor`, which retries nothing.
 
     Attributes
@@ -101,7 +101,7 @@ class Backend:
         """Stop the workers that the backend started."""
 
 
-class LocalBackend(Backend):
+class LocalBackend(TaskBackend):
     """Processes of this machine, by the loky executor that joblib includes.
 
     Not `joblib.Parallel`: it runs a single worker inside this process, which a crash would end; it discards finished

@@ -19,7 +19,7 @@ from limiirl.irl.base import SUFFICIENT_STATISTICS, Capabilities, FitResult
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.identifiability import causal_null_directions
 from limiirl.irl.causal.likelihood import DecisionCounts
-from limiirl.irl.causal.problem import CausalProblem, Moments
+from limiirl.irl.causal.problem import CausalProblem, StateActionMoments
 from limiirl.irl.causal.stationary import PolicySolver
 from limiirl.irl.causal.trajectories import most_likely, walk
 from limiirl.irl.maxent.inference import NextActions
@@ -142,7 +142,7 @@ class CausalModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type: igno
                 parameter="starts",
                 value=starts.shape,
             )
-        moments = Moments(ready.events.total(weights), weights.sum(axis=0))
+        moments = StateActionMoments(ready.events.total(weights), weights.sum(axis=0))
         ridge = np.full(K, check_positive(self.ridge, "ridge", zero=True))
         results = ready.search(moments, ridge, starts, check_count(self.max_evaluations, "max_evaluations"))
         self.results_ = results

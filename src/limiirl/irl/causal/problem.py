@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from limiirl.irl.causal.model import CausalModel
 
 
-class Moments(NamedTuple):
+class StateActionMoments(NamedTuple):
     """Responsibilities summed up: choices (m, K), and demonstrations (K,)."""
 
     choices: FloatArray
@@ -70,23 +70,27 @@ class CausalProblem(FitProblem):
         found = self.events.counts @ np.where(np.isneginf(log_p), 0.0, log_p) + self.events.log_q[:, None]
         return np.where(impossible > 0.0, -np.inf, found)
 
-    def moments(self, U: FloatArray) -> Moments:
+    def moments(self, U: FloatArray) -> StateActionMoments:
         """Return the sums that `m_step` needs."""
-        return Moments(self.events.total(U), self.units.counts @ U)
+        return StateActionMoments(self.events.total(U), self.units.counts @ U)
 
     def m_step(
-        self, moments: Moments, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
+        self,
+        moments: StateActionMoments,
+        starts: FloatArray | None,
+        which: IndexArray,
+        max_evaluations: int | None = None,
     ) -> MStep:
         """Return parameters (J, d) of the intents `which`; never worse than the starts."""
         counts = moments.counts[which]
         ridge = self.regulariser.ridges(len(moments.counts), counts)
         results = self.search(
-            Moments(moments.choices[:, which], counts), ridge, starts, max_evaluations or M_STEP_EVALUATIONS
+            StateActionMoments(moments.choices[:, which], counts), ridge, starts, max_evaluations or M_STEP_EVALUATIONS
         )
         return MStep(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
 
     def search(
-        self, moments: Moments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
+        self, moments: StateActionMoments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
     ) -> list[FitResult]:
         """Minimise the objective of every column of the moments."""
         objective = CausalLikelihood(self.engine, self.events, moments.choices, moments.counts, ridge)
