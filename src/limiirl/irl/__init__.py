@@ -14,8 +14,8 @@ from limiirl.irl.maxent.likelihood import ObservedPaths, PathLikelihood
 from limiirl.irl.maxent.model import MaxEnt
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.irl.maxent.problem import MaxEntProblem, Moments, RowStatistics
+from limiirl.irl.optim import minimise_lbfgs, minimise_ray
 from limiirl.irl.optim.projected_newton import Box
-from limiirl.irl.optim.solvers import minimise_lbfgs, minimise_ray
 from limiirl.irl.problem import EStep, FitProblem, make_problem
 from limiirl.irl.registry import MODELS, model_class, model_name, register_model
 from limiirl.irl.sigma_girl.likelihood import SigmaProblem

@@ -170,11 +170,11 @@ def reporting(
         yield show_start
 
 
-ToldBayesian = Callable[["SearchStep"], None]
+SearchCallback = Callable[["SearchStep"], None]
 
 
 @contextmanager
-def searching(verbose: bool, callback: ToldBayesian | None) -> Iterator[ToldBayesian | None]:
+def searching(verbose: bool, callback: SearchCallback | None) -> Iterator[SearchCallback | None]:
     """Yield what to call with each step of a search.
 
     Examples

@@ -1,1 +1,1 @@
-"""causal."""
+"""Causal models: maximum causal entropy and ML-IRL, with exact gradients."""

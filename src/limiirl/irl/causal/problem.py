@@ -17,8 +17,8 @@ from limiirl.irl.base import FitResult
 from limiirl.irl.causal.likelihood import CausalLikelihood, DecisionCounts, feasible_start
 from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver
 from limiirl.irl.maxent.likelihood import ObservedPaths
+from limiirl.irl.optim import minimise_lbfgs
 from limiirl.irl.optim.gradient_sampling import minimise_nonsmooth
-from limiirl.irl.optim.solvers import minimise_lbfgs
 from limiirl.irl.problem import M_STEP_EVALUATIONS, FitProblem, MStep, Regulariser
 from limiirl.mdp import MDP
 

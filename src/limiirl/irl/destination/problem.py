@@ -26,9 +26,9 @@ from limiirl.irl.destination.likelihood import (
     surely_finite,
 )
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
+from limiirl.irl.optim import SOLVERS
 from limiirl.irl.optim.projected_bfgs import CuttingPlanes
 from limiirl.irl.optim.projected_newton import Box
-from limiirl.irl.optim.solvers import SOLVERS
 from limiirl.irl.problem import M_STEP_EVALUATIONS, FitProblem, MStep, Regulariser
 from limiirl.mdp import MDP
 

@@ -1,1 +1,1 @@
-"""maxent."""
+"""Maximum entropy over whole trajectories: path sums, likelihood, samples, most likely paths."""

@@ -24,7 +24,7 @@ from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.likelihood import ObservedPaths, PathLikelihood, feasible_start
 from limiirl.irl.maxent.path_sums import ExpectedCounts, FinitePathSums
 from limiirl.irl.maxent.problem import MaxEntProblem
-from limiirl.irl.optim.solvers import SOLVERS
+from limiirl.irl.optim import SOLVERS
 from limiirl.irl.problem import FitProblem
 from limiirl.mdp import MDP
 

@@ -14,7 +14,6 @@ from limiirl.irl.optim.lbfgs import minimise_lbfgs
 from limiirl.irl.optim.projected_bfgs import minimise_bfgs
 from limiirl.irl.optim.projected_newton import minimise_newton
 
-__all__ = ["SOLVERS", "minimise_lbfgs", "minimise_ray"]
 SOLVERS: dict[str, Callable[..., list[FitResult]]] = {
     "newton": minimise_newton,
     "lbfgs": minimise_lbfgs,

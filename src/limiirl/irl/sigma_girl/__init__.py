@@ -1,1 +1,1 @@
-"""sigma_girl."""
+"""Sigma-GIRL: model-free IRL from policy gradients."""

@@ -1,1 +1,1 @@
-"""elimination."""
+"""Sparse elimination for path sums to all goals: symbolic and numeric phase."""

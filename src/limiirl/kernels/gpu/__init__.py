@@ -1,1 +1,1 @@
-"""gpu."""
+"""CUDA kernels, their compilation and launch through CuPy."""

@@ -1,1 +1,1 @@
-"""bayesian."""
+"""Variational inference for a Dirichlet process mixture of intents."""

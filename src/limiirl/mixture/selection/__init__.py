@@ -1,1 +1,1 @@
-"""selection."""
+"""Selection of the number of intents."""
