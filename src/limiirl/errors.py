@@ -4,6 +4,10 @@ Every input that cannot be used raises exactly one of these. A message states th
 index, and the remedy, so that the reader can act without opening the source.
 """
 
+from __future__ import annotations
+
+from typing import Self
+
 
 class LimiirlError(ValueError):
     """Base of all errors raised on purpose by limiirl.
@@ -36,6 +40,28 @@ class LimiirlError(ValueError):
         self.parameter = parameter
         self.value = value
         self.index = index
+
+    @classmethod
+    def of(
+        cls, parameter: str, value: object, rule: str, *, index: int | tuple[int, ...] | None = None, remedy: str = ""
+    ) -> Self:
+        """Return an error whose message is composed of its attributes.
+
+        Examples
+        --------
+        >>> InvalidParameter.of("n_intents", 0, "must be at least 1")
+        InvalidParameter('n_intents must be at least 1; got 0.')
+        >>> InvalidMDP.of("p0", -0.1, "must not be negative", index=4, remedy="Pass probabilities.")
+        InvalidMDP('p0[4] must not be negative; got -0.1. Pass probabilities.')
+        """
+        place = "" if index is None else f"[{', '.join(map(str, index)) if isinstance(index, tuple) else index}]"
+        message = f"{parameter}{place} {rule}; got {_show(value)}. {remedy}".rstrip()
+        return cls(message, parameter=parameter, value=value, index=index)
+
+
+def _show(value: object) -> str:
+    text = str(value.item()) if hasattr(value, "item") and getattr(value, "size", 0) == 1 else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 class InvalidMDP(LimiirlError):
