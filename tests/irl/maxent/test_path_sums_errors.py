@@ -245,6 +245,18 @@ def _finite(values: Float, empty: bool = False) -> None:
     st.booleans(),
 )
 @example((MDP.from_edges([0], [1], p0=[1, 0]), np.array([1000.0, 0.0]), 2), "auto", "anywhere", False)
+@example(
+    (
+        MDP.from_edges(
+            [0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 1], 4, p0=[1, 0, 0, 0], edge_features=[0.5, 0.6, 0.7, 0.8, 1.0, 0.9]
+        ),
+        np.array([-53.0, 0.0, 0.0, 0.0, 117.0]),
+        1200,
+    ),
+    "auto",
+    "anywhere",
+    False,
+)
 def test_finite_numbers_or_one_of_our_errors(
     problem: tuple[MDP, Float, int], space: str, stop: str, by_start: bool
 ) -> None:
@@ -261,7 +273,9 @@ def test_finite_numbers_or_one_of_our_errors(
         assert np.all(totals.node >= 0.0)
         assert np.all(totals.edge >= 0.0)
         if np.abs(theta).max() <= 1e3 and mdp.state_features.max() <= 1.0:
-            assert totals.node.sum() <= length * (1 + 1e-9)
+            # Each step in log space rounds log alpha, which is at most about log Z; the errors add up over the steps.
+            rounding = length * np.finfo(float).eps * np.abs(totals.log_Z).max()
+            assert totals.node.sum() <= length * (1 + 1e-9 + rounding)
     for ask in (
         lambda: _finite(engine.log_partition_by_start(theta[None]), empty=True),
         lambda: _finite(engine.covariance(theta)),
