@@ -86,7 +86,7 @@ def porto(network: str, matches: str, gamma: float) -> tuple[MDP, Demonstrations
 def measure(mdp: MDP, demos: Demonstrations) -> dict:
     """Fit once, and return what it took."""
     warnings.simplefilter("ignore", LimiirlWarning)
-    irl = MaxEnt(MAX_LENGTH, bounds=BOUNDS, solver="lbfgs", tol=M_TOLERANCE, max_evaluations=EVALUATIONS)
+    irl = MaxEnt(MAX_LENGTH, bounds=BOUNDS, solver="lbfgs", gtol=M_TOLERANCE, max_evaluations=EVALUATIONS)
     # Compiles: the same kernels, on a few trips and for few evaluations.
     IntentMixture(N_INTENTS, irl, max_iter=1, max_evaluations=2, random_state=0).fit(mdp, demos[:50])
     stamps = []

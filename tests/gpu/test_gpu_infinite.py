@@ -171,11 +171,11 @@ def test_one_of_several_that_is_left_leaves_the_others() -> None:
 @pytest.mark.usefixtures("on_device")
 def test_a_fit_and_a_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
     mdp, thetas = costly_world(K=2)
-    model = MaxEnt(np.inf, (-8, 2), solver="lbfgs", tol=1e-9)
+    model = MaxEnt(np.inf, (-8, 2), solver="lbfgs", gtol=1e-9)
     demos = model.sample(mdp, thetas[0], 60, 0)
     asked = []
     monkeypatch.setattr(gpu_infinite, "GpuPathSums", _noting(gpu_infinite.GpuPathSums, asked))
-    on_gpu = MaxEnt(np.inf, (-8, 2), solver="lbfgs", tol=1e-9, device="gpu").fit(mdp, demos)
+    on_gpu = MaxEnt(np.inf, (-8, 2), solver="lbfgs", gtol=1e-9, device="gpu").fit(mdp, demos)
     assert asked
     np.testing.assert_allclose(on_gpu, model.fit(mdp, demos), rtol=1e-6, atol=1e-7)
     found = []

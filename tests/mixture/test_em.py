@@ -33,7 +33,7 @@ def fitted(**parameters):
 
 def test_every_iteration_is_that_of_the_plain_version():
     U = np.random.default_rng(0).dirichlet(np.ones(2), size=len(DEMOS))
-    irl = MaxEnt(max_length=7, bounds=(-5, 5), tol=1e-9)
+    irl = MaxEnt(max_length=7, bounds=(-5, 5), gtol=1e-9)
     rho, thetas, log_liks = plain_em(irl, MDP, DEMOS, U, n_steps=6)
     with pytest.warns(ConvergenceWarning):
         mix = IntentMixture(2, irl, init=U, max_iter=6).fit(MDP, DEMOS)

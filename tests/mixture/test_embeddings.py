@@ -19,7 +19,7 @@ from tests.oracles.mixture import crossings, walks
 MAP = crossings()
 DEMOS, LABELS = walks(60, seed=3)
 GROUPS = np.repeat(np.arange(6), [2, 4, 8, 10, 16, 20])
-MODELS = [MaxEnt(max_length=7, bounds=(-5, 5), tol=1e-9), MaxCausalEnt(bounds=(-5, 5), tol=1e-9)]
+MODELS = [MaxEnt(max_length=7, bounds=(-5, 5), gtol=1e-9), MaxCausalEnt(bounds=(-5, 5), gtol=1e-9)]
 
 
 def test_shares_are_features_over_their_sum():

@@ -19,7 +19,7 @@ BOUNDS = (-4.0, 4.0)
 
 def fit(mdp, demos, U, *, max_length=7, n_iter=8, groups=None, **parameters):
     """A mixture after n_iter iterations from responsibilities U, M-steps solved tightly."""
-    irl = MaxEnt(max_length=max_length, bounds=BOUNDS, tol=1e-9, ridge=1e-3)
+    irl = MaxEnt(max_length=max_length, bounds=BOUNDS, gtol=1e-9, ridge=1e-3)
     mix = IntentMixture(U.shape[1], irl, init=U, max_iter=n_iter, tol=0.0, max_evaluations=500, **parameters)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LimiirlWarning)
@@ -74,7 +74,7 @@ def test_groups_of_one_are_demonstrations_and_a_group_of_twins_is_one_of_double_
 @given(cases(columns=(2,), scales=(1.0,)), st.integers(0, 10**6))
 @settings(max_examples=examples(40))
 def test_any_mdp_any_features_monotone_and_one_intent_is_the_single_fit(case: Case, seed):
-    irl = MaxEnt(max_length=case.max_length, bounds=BOUNDS, tol=1e-9, ridge=1e-3)
+    irl = MaxEnt(max_length=case.max_length, bounds=BOUNDS, gtol=1e-9, ridge=1e-3)
     rng = np.random.default_rng(seed)
     demos = irl.sample(case.mdp, case.thetas[0], 12, rng) + irl.sample(case.mdp, case.thetas[1], 8, rng)
     mix = fit(case.mdp, demos, rng.dirichlet(np.ones(2), size=20), max_length=case.max_length)

@@ -48,7 +48,7 @@ def test_where_and_in_how_much_memory_it_is_computed_is_no_other_fit(tmp_path, s
     elsewhere = MaxEnt(bounds=(-5, 5), device="auto", max_memory=1e6)
     assert fit_streamed(fitting(elsewhere, max_iter=4), crossings(), store, checkpoint=place).n_iter_ == 4
     with raises(InvalidParameter, parameter="checkpoint", value=str(place)):
-        fit_streamed(fitting(MaxEnt(bounds=(-5, 5), tol=1e-3)), crossings(), store, checkpoint=place)
+        fit_streamed(fitting(MaxEnt(bounds=(-5, 5), gtol=1e-3)), crossings(), store, checkpoint=place)
 
 
 def test_a_fit_that_is_further_than_it_need_be_is_returned_as_it_is(tmp_path, store):

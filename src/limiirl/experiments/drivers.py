@@ -256,7 +256,7 @@ def driver_mixture(plan: DriverPlan, spec: DriverSpec, split: int) -> IntentMixt
     seed = int(np.random.SeedSequence([plan.seed, split]).generate_state(1)[0])
     capped: dict[str, Any] = {
         "solver": "lbfgs",
-        "tol": plan.m_tol,
+        "gtol": plan.m_tol,
         "max_evaluations": plan.max_evaluations,
         "device": plan.device,
     }

@@ -71,7 +71,7 @@ class Status(Enum):
     CONVERGED = "converged"
     EVALUATIONS = "stopped at the cap on evaluations, with the best point found; raise max_evaluations to go on"
     STALLED = (
-        "stopped where no step lowers the objective in floating point; a larger tol, or rescaled features, may help"
+        "stopped where no step lowers the objective in floating point; a larger gtol, or rescaled features, may help"
     )
 
 

@@ -97,7 +97,7 @@ def test_a_fit_expects_the_features_that_theirs_expects() -> None:
     """
     mdp, demos = problem(1.0), all_trajectories()
     weights = probability(demos, np.array(NUMBERS["planned"][0]["pi"]))
-    irl = model(ridge=0.0, tol=1e-10)
+    irl = model(ridge=0.0, gtol=1e-10)
     theta = irl.fit(mdp, demos, weights)
     np.testing.assert_allclose(theta, TRUTH, atol=1e-8)
     D = occupancies(demos, np.exp(irl.log_prob(mdp, theta, demos))[:, 0])

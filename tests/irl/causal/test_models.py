@@ -268,7 +268,7 @@ def test_em_from_mixed_responsibilities_climbs(world: ElementWorld) -> None:
         (MaxCausalEnt(bounds=(1, 0)), "bounds"),
         (MLIRL(q="soft"), "q"),
         (MLIRL(n_backups=0), "n_backups"),
-        (MLIRL(tol=0.0), "tol"),
+        (MLIRL(gtol=0.0), "gtol"),
         (MLIRL(max_evaluations=0), "max_evaluations"),
     ],
 )

@@ -172,7 +172,7 @@ def test_bfgs_finds_what_newton_finds_from_several_starts(case: Case, seed: int)
     demos = DestinationMaxEnt().sample(mdp, theta, starts[chosen], goals[chosen], seed=rng)
     # The ridge makes the optimum unique and finite; starts outside the domain are left out.
     begin = [s for s in theta + 0.3 * rng.normal(size=(4, theta.size)) if radius(mdp, s) < 0.999]
-    options = {"bounds": (-20.0, 20.0), "ridge": 0.1, "tol": 1e-6}
+    options = {"bounds": (-20.0, 20.0), "ridge": 0.1, "gtol": 1e-6}
     newton = DestinationMaxEnt(solver="newton", **options)
     best = newton._fit(mdp, demos, np.ones((len(demos), 1)), theta[None])[0]
     assume(best.converged)

@@ -68,7 +68,7 @@ def test_agrees_with_maxent_where_the_goal_is_the_only_terminal_state() -> None:
     demos = DestinationMaxEnt().sample(mdp, THETA, np.arange(24), np.full(24, 24), seed=0)
     ours, theirs = DestinationMaxEnt().log_prob(mdp, THETA, demos), other.log_prob(mdp, THETA, demos)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-10)
-    box = {"bounds": (-10.0, 0.0), "tol": 1e-8}
+    box = {"bounds": (-10.0, 0.0), "gtol": 1e-8}
     mine = DestinationMaxEnt(**box).fit(mdp, demos)
     fitted = MaxEnt(np.inf, stop="terminal", condition="start", **box).fit(mdp, demos)
     np.testing.assert_allclose(mine, fitted, rtol=0, atol=1e-4)
@@ -152,11 +152,11 @@ def test_a_fit_recovers_the_reward() -> None:
     mdp = grid()
     starts, goals = pairs(mdp, 1500)
     demos = DestinationMaxEnt().sample(mdp, THETA, starts, goals, seed=1)
-    model = DestinationMaxEnt(tol=1e-6)
+    model = DestinationMaxEnt(gtol=1e-6)
     theta = model.fit(mdp, demos)
     assert model.result_.converged
     np.testing.assert_allclose(theta, THETA, rtol=0, atol=0.5)
-    newton = DestinationMaxEnt(solver="newton", tol=1e-6).fit(mdp, demos)
+    newton = DestinationMaxEnt(solver="newton", gtol=1e-6).fit(mdp, demos)
     np.testing.assert_allclose(newton, theta, rtol=0, atol=1e-4)
 
 
@@ -323,7 +323,7 @@ class TestInMixtures:
     def test_a_warm_start_clusters_what_the_ends_do_not_explain(self) -> None:
         mdp = grid()
         demos = two_kinds(mdp, 40)
-        model = DestinationMaxEnt(tol=1e-7)
+        model = DestinationMaxEnt(gtol=1e-7)
         ready = DestinationProblem(model, mdp, demos, Groups.from_labels(None, len(demos)), GoalValues(mdp))
         found = ready.features()
         theta = model.fit(mdp, demos)
@@ -403,10 +403,10 @@ def wanderers() -> tuple[MDP, Demonstrations]:
 
 def test_a_fit_near_the_edge_of_the_domain_does_not_depend_on_its_start() -> None:
     mdp, demos = wanderers()
-    newton = DestinationMaxEnt(solver="newton", tol=1e-6)
+    newton = DestinationMaxEnt(solver="newton", gtol=1e-6)
     newton.fit(mdp, demos)
     for start in (None, [-3.0, -3.0, -3.0], [-8.0, -1.0, -1.0], [-1.0, -1.0, -8.0], [-1.0, -8.0, -1.0]):
-        model = DestinationMaxEnt(tol=1e-6)
+        model = DestinationMaxEnt(gtol=1e-6)
         model.fit(mdp, demos, start=start)
         assert model.result_.converged
         assert model.result_.n_evaluations < 100

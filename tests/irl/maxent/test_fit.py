@@ -68,7 +68,7 @@ def test_expected_features_equal_demonstrated_ones(solver: str, condition: str, 
     mdp = small_mdp(gamma)
     paths = Enumeration(mdp, LENGTH, stop)
     rows = sampled(paths, 60, seed=1)
-    model = MaxEnt(LENGTH, (-20, 20), stop=stop, condition=condition, solver=solver, tol=TOL[solver])
+    model = MaxEnt(LENGTH, (-20, 20), stop=stop, condition=condition, solver=solver, gtol=TOL[solver])
     result = fitted(model, mdp, as_demonstrations(paths, rows))
     assert result.converged
     assert result.at_bound == ()
@@ -84,7 +84,7 @@ def test_the_gradient_pushes_against_the_bounds_that_hold(solver: str, condition
     mdp = small_mdp()
     paths = Enumeration(mdp, LENGTH)
     rows = sampled(paths, 60, seed=2)
-    model = MaxEnt(LENGTH, (-0.3, 0.25), condition=condition, solver=solver, tol=TOL[solver])
+    model = MaxEnt(LENGTH, (-0.3, 0.25), condition=condition, solver=solver, gtol=TOL[solver])
     result = fitted(model, mdp, as_demonstrations(paths, rows))
     _, gradient = objective(paths, counted(paths, rows), condition == "start")(result.theta)
     held = (result.theta == -0.3) | (result.theta == 0.25)
@@ -104,7 +104,7 @@ def test_the_true_parameters_come_back_from_the_whole_distribution(solver: str, 
     paths = Enumeration(mdp, LENGTH, stop)
     rows = possible(paths)
     weights = paths.law(TRUTH, by_start=condition == "start").p[rows]
-    model = MaxEnt(LENGTH, None, stop=stop, condition=condition, solver=solver, tol=TOL[solver])
+    model = MaxEnt(LENGTH, None, stop=stop, condition=condition, solver=solver, gtol=TOL[solver])
     theta = model.fit(mdp, as_demonstrations(paths, rows), weights)
     np.testing.assert_allclose(theta, TRUTH, atol=100 * TOL[solver])
 
@@ -112,10 +112,10 @@ def test_the_true_parameters_come_back_from_the_whole_distribution(solver: str, 
 def test_both_solvers_agree_in_a_world_of_the_paper():
     world = ElementWorld(n_elements=2, height=4, seed=3)
     truth = np.array([-1.0, 0.0, -0.5, -3.0])
-    model = MaxEnt(12, tol=1e-6)
+    model = MaxEnt(12, gtol=1e-6)
     demos = model.sample(world.mdp, truth, 200, seed=0)
     newton = fitted(model, world.mdp, demos)
-    lbfgs = fitted(MaxEnt(12, tol=1e-6, solver="lbfgs"), world.mdp, demos)
+    lbfgs = fitted(MaxEnt(12, gtol=1e-6, solver="lbfgs"), world.mdp, demos)
     np.testing.assert_allclose(newton.theta, lbfgs.theta, atol=1e-5)
     np.testing.assert_allclose(newton.value, lbfgs.value, rtol=1e-10)
     assert newton.n_hessians > 0
@@ -130,7 +130,7 @@ def test_scipy_finds_the_same_minimum_of_the_enumerated_likelihood(method: str, 
     mdp = small_mdp(gamma=0.8)
     paths = Enumeration(mdp, LENGTH)
     rows = sampled(paths, 40, seed=3)
-    model = MaxEnt(LENGTH, (-1.0, 0.2), condition=condition, ridge=ridge, tol=1e-10)
+    model = MaxEnt(LENGTH, (-1.0, 0.2), condition=condition, ridge=ridge, gtol=1e-10)
     result = fitted(model, mdp, as_demonstrations(paths, rows))
     options = {"ftol": 1e-14} if method == "SLSQP" else {"gtol": 1e-9, "xtol": 1e-12, "barrier_tol": 1e-12}
     found = minimize(
@@ -153,7 +153,7 @@ def test_weights_only_matter_in_proportion():
     paths = Enumeration(mdp, LENGTH)
     demos = as_demonstrations(paths, sampled(paths, 30, seed=4))
     weights = np.random.default_rng(0).random(30)
-    model = MaxEnt(LENGTH, None, tol=1e-11)
+    model = MaxEnt(LENGTH, None, gtol=1e-11)
     once = model.fit(mdp, demos, weights)
     np.testing.assert_allclose(model.fit(mdp, demos, 1e6 * weights), once, atol=1e-9)
     np.testing.assert_allclose(model.fit(mdp, demos, np.full(30, 7.0)), model.fit(mdp, demos), atol=1e-9)
@@ -165,7 +165,7 @@ def test_zero_weights_drop_and_twofold_weights_duplicate(condition: str):
     mdp = small_mdp()
     paths = Enumeration(mdp, LENGTH)
     demos = as_demonstrations(paths, sampled(paths, 30, seed=5))
-    model = MaxEnt(LENGTH, (-20, 20), condition=condition, tol=1e-11)
+    model = MaxEnt(LENGTH, (-20, 20), condition=condition, gtol=1e-11)
     weights = np.ones(30)
     weights[20:] = 0.0
     np.testing.assert_allclose(model.fit(mdp, demos, weights), model.fit(mdp, demos[:20]), atol=1e-9)
@@ -178,8 +178,8 @@ def test_ridge_shrinks_by_its_own_gradient():
     paths = Enumeration(mdp, LENGTH)
     rows = sampled(paths, 30, seed=6)
     demos, plain = as_demonstrations(paths, rows), objective(paths, counted(paths, rows))
-    free = MaxEnt(LENGTH, None, tol=1e-11).fit(mdp, demos)
-    result = fitted(MaxEnt(LENGTH, None, ridge=0.5, tol=1e-11), mdp, demos)
+    free = MaxEnt(LENGTH, None, gtol=1e-11).fit(mdp, demos)
+    result = fitted(MaxEnt(LENGTH, None, ridge=0.5, gtol=1e-11), mdp, demos)
     value, gradient = plain(result.theta)
     np.testing.assert_allclose(gradient, -0.5 * result.theta, atol=1e-10)
     np.testing.assert_allclose(result.value, value + 0.25 * result.theta @ result.theta, rtol=1e-12)
@@ -190,7 +190,7 @@ def test_ridge_gives_a_finite_maximum_where_there_is_none():
     """All go right: the likelihood rises for ever, unless something holds it."""
     mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0.0], [-1.0], [1.0]])
     demos = Demonstrations.from_lists([[0, 2]] * 3)
-    result = fitted(MaxEnt(2, None, ridge=0.1, tol=1e-10), mdp, demos)
+    result = fitted(MaxEnt(2, None, ridge=0.1, gtol=1e-10), mdp, demos)
     weight = np.exp(result.theta[0] * np.array([0.0, -1.0, 1.0]))
     np.testing.assert_allclose(weight @ [0.0, -1.0, 1.0] / weight.sum() - 1.0 + 0.1 * result.theta[0], 0.0, atol=1e-9)
     at_bound = fitted(MaxEnt(2, (-10, 10)), mdp, demos)
@@ -216,7 +216,7 @@ def test_bounds_of_every_form(solver: str, bounds: object, low: list[float], hig
     mdp = small_mdp()
     paths = Enumeration(mdp, LENGTH)
     rows = sampled(paths, 60, seed=2)
-    theta = MaxEnt(LENGTH, bounds, solver=solver, tol=TOL[solver]).fit(mdp, as_demonstrations(paths, rows))
+    theta = MaxEnt(LENGTH, bounds, solver=solver, gtol=TOL[solver]).fit(mdp, as_demonstrations(paths, rows))
     assert np.all((low <= theta) & (theta <= high))
     _, gradient = objective(paths, counted(paths, rows))(theta)
     for j in range(4):
@@ -238,8 +238,8 @@ def test_a_start_at_the_optimum_costs_one_evaluation(solver: str):
     mdp = small_mdp()
     paths = Enumeration(mdp, LENGTH)
     demos = as_demonstrations(paths, sampled(paths, 40, seed=7))
-    best = MaxEnt(LENGTH, (-0.3, 20), tol=1e-11).fit(mdp, demos)
-    result = fitted(MaxEnt(LENGTH, (-0.3, 20), solver=solver, tol=1e-6), mdp, demos, start=best)
+    best = MaxEnt(LENGTH, (-0.3, 20), gtol=1e-11).fit(mdp, demos)
+    result = fitted(MaxEnt(LENGTH, (-0.3, 20), solver=solver, gtol=1e-6), mdp, demos, start=best)
     assert result.n_evaluations == 1
     assert result.n_hessians == 0
     assert result.converged
@@ -262,7 +262,7 @@ def test_a_start_outside_of_the_bounds_is_moved_to_them(solver: str):
     mdp = small_mdp()
     paths = Enumeration(mdp, LENGTH)
     demos = as_demonstrations(paths, sampled(paths, 40, seed=7))
-    model = MaxEnt(LENGTH, (-0.3, 0.25), solver=solver, tol=TOL[solver])
+    model = MaxEnt(LENGTH, (-0.3, 0.25), solver=solver, gtol=TOL[solver])
     np.testing.assert_allclose(model.fit(mdp, demos, start=[9.0, -9.0, 9.0, -9.0]), model.fit(mdp, demos), atol=1e-5)
 
 
@@ -298,7 +298,7 @@ def test_the_cap_is_never_exceeded(solver: str, cap: int):
     mdp = small_mdp()
     paths = Enumeration(mdp, LENGTH)
     demos = as_demonstrations(paths, sampled(paths, 40, seed=8))
-    model = MaxEnt(LENGTH, None, solver=solver, max_evaluations=cap, tol=1e-13)
+    model = MaxEnt(LENGTH, None, solver=solver, max_evaluations=cap, gtol=1e-13)
     with pytest.warns(ConvergenceWarning):
         model.fit(mdp, demos, start=[4.0, -4.0, 5.0, 3.0])
     assert model.result_.n_evaluations <= cap
@@ -324,7 +324,7 @@ def test_fit_many_is_fit_for_each_column(solver: str, condition: str):
     demos = as_demonstrations(paths, sampled(paths, 60, seed=9))
     rng = np.random.default_rng(1)
     weights, starts = rng.dirichlet(np.ones(5), size=60), rng.normal(size=(5, 4))
-    model = MaxEnt(LENGTH, (-3.0, 0.5), condition=condition, solver=solver, tol=TOL[solver])
+    model = MaxEnt(LENGTH, (-3.0, 0.5), condition=condition, solver=solver, gtol=TOL[solver])
     together = model.fit_many(mdp, demos, weights, starts)
     assert together.shape == (5, 4)
     alone = [model.fit(mdp, demos, weights[:, k], starts[k]) for k in range(5)]
@@ -420,7 +420,7 @@ def loops() -> MDP:
 def test_any_length_from_the_default_start(loops: MDP, solver: str, condition: str):
     """At 0 the sum diverges, so the default start lies lower; the solution matches the mean features in closed form."""
     demos = Demonstrations.from_lists([[0, 1, 0], [1, 1, 0, 0], [0], [1, 0]])
-    model = MaxEnt(math.inf, None, condition=condition, solver=solver, tol=TOL[solver])
+    model = MaxEnt(math.inf, None, condition=condition, solver=solver, gtol=TOL[solver])
     with pytest.raises(DivergentPartition):
         model.log_partition(loops, [0.0, 0.0])
     result = fitted(model, loops, demos)
@@ -440,7 +440,7 @@ def test_any_length_from_the_default_start(loops: MDP, solver: str, condition: s
 def test_the_line_search_rejects_points_where_the_sum_diverges(loops: MDP, solver: str):
     """From far below, the first steps of both solvers overshoot into divergence."""
     demos = Demonstrations.from_lists([[0, 1, 0], [1, 1, 0, 0], [0], [1, 0]])
-    best = MaxEnt(math.inf, None, tol=1e-9).fit(loops, demos)
+    best = MaxEnt(math.inf, None, gtol=1e-9).fit(loops, demos)
     result = fitted(MaxEnt(math.inf, None, solver=solver), loops, demos, start=[-4.0, -4.5])
     assert math.isfinite(result.value)
     np.testing.assert_allclose(result.theta, best, atol=1e-4)
@@ -485,7 +485,7 @@ def test_units_of_features_cost_few_evaluations(loops: MDP, solver: str, unit: f
     scaled = loops.replace(state_features=unit * np.eye(2))
     demos = Demonstrations.from_lists([[0, 1, 0], [1, 1, 0, 0], [0], [1, 0]])
     best = MaxEnt(6, None).fit(loops, demos)
-    result = fitted(MaxEnt(6, None, solver=solver, tol=1e-6 * min(unit, 1.0)), scaled, demos)
+    result = fitted(MaxEnt(6, None, solver=solver, gtol=1e-6 * min(unit, 1.0)), scaled, demos)
     assert result.converged
     assert result.n_evaluations <= 60
     np.testing.assert_allclose(unit * result.theta, best, atol=1e-5)
@@ -496,8 +496,8 @@ def test_any_length_with_features_in_any_unit(loops: MDP, unit: float):
     """Metres or kilometres: what a feasible start is changes with them."""
     scaled = loops.replace(state_features=unit * np.eye(2))
     demos = Demonstrations.from_lists([[0, 1, 0], [1, 1, 0, 0], [0], [1, 0]])
-    best = MaxEnt(math.inf, None, tol=1e-9).fit(loops, demos)
-    np.testing.assert_allclose(unit * MaxEnt(math.inf, None, tol=1e-9).fit(scaled, demos), best, atol=1e-4)
+    best = MaxEnt(math.inf, None, gtol=1e-9).fit(loops, demos)
+    np.testing.assert_allclose(unit * MaxEnt(math.inf, None, gtol=1e-9).fit(scaled, demos), best, atol=1e-4)
 
 
 def test_a_feasible_start_keeps_within_the_bounds(loops: MDP):
@@ -532,9 +532,9 @@ def test_any_length_is_impossible_within_bounds_that_allow_only_divergence(loops
 
 def test_any_length_agrees_with_a_long_finite_length():
     mdp = small_mdp(gamma=1.0)
-    model = MaxEnt(math.inf, (-10, 0), tol=1e-9)
+    model = MaxEnt(math.inf, (-10, 0), gtol=1e-9)
     demos = model.sample(mdp, [-1.0, -0.5, -0.4, -0.3], 300, seed=2)
-    np.testing.assert_allclose(model.fit(mdp, demos), MaxEnt(200, (-10, 0), tol=1e-9).fit(mdp, demos), atol=1e-7)
+    np.testing.assert_allclose(model.fit(mdp, demos), MaxEnt(200, (-10, 0), gtol=1e-9).fit(mdp, demos), atol=1e-7)
 
 
 # Actions that were not recorded.
@@ -549,7 +549,7 @@ def test_unrecorded_actions_leave_no_gradient_of_the_enumerated_likelihood(solve
     groups = same_states(paths)
     by_start = condition == "start"
     value = marginal_objective(paths, [groups[paths.listed[i][0]] for i in rows], by_start)
-    model = MaxEnt(LENGTH, (-8, 8), condition=condition, solver=solver, tol=2e-7)
+    model = MaxEnt(LENGTH, (-8, 8), condition=condition, solver=solver, gtol=2e-7)
     demos = as_demonstrations(paths, rows, actions=False)
     theta = model.fit(mdp, demos)
     assert model.result_.converged

@@ -164,7 +164,7 @@ def test_a_capped_fit_is_never_worse_than_its_start(solver: str, case: Case, see
     paths = Enumeration(case.mdp, case.max_length)
     rows = np.random.default_rng(seed).choice(possible(paths), size=6)
     counts = np.bincount(rows, minlength=len(paths.listed)).astype(float)
-    model = MaxEnt(case.max_length, (-8.0, 8.0), solver=solver, max_evaluations=cap, tol=1e-7)
+    model = MaxEnt(case.max_length, (-8.0, 8.0), solver=solver, max_evaluations=cap, gtol=1e-7)
     demos = as_demonstrations(paths, rows)
     target = objective(paths, counts)
     try:

@@ -299,12 +299,12 @@ def test_samples_follow_the_enumerated_distribution():
 
 def test_parameters_can_be_read_set_and_cloned():
     model = MaxEnt(
-        5, (-1, 1), stop="terminal", condition="start", ridge=0.1, solver="lbfgs", tol=1e-4, max_evaluations=9
+        5, (-1, 1), stop="terminal", condition="start", ridge=0.1, solver="lbfgs", gtol=1e-4, max_evaluations=9
     )
     params = model.get_params()
     assert params == {
         "max_length": 5, "bounds": (-1, 1), "stop": "terminal", "condition": "start", "ridge": 0.1, "solver": "lbfgs",
-        "tol": 1e-4, "max_evaluations": 9, "arithmetic": "auto", "max_memory": None,
+        "gtol": 1e-4, "max_evaluations": 9, "arithmetic": "auto", "max_memory": None,
         "device": "cpu",
     }  # fmt: skip
     assert clone(model).get_params() == params

@@ -80,7 +80,7 @@ class TestAnswers:
     def test_a_fit_on_a_graph_is_the_same_to_the_last_bit(self, monkeypatch, gamma):
         mdp = RoadGrid(400, 800, gamma=gamma).mdp
         rng = np.random.default_rng(0)
-        model = MaxEnt(25, solver="lbfgs", max_evaluations=25, tol=1e-3)
+        model = MaxEnt(25, solver="lbfgs", max_evaluations=25, gtol=1e-3)
         demos = model.sample(mdp, -rng.uniform(0.5, 5.0, mdp.n_features), 40, seed=0)
         weights = rng.dirichlet(np.full(3, 0.3), size=40)
         runs, seen = BatchedEvaluator.run, []

@@ -249,7 +249,7 @@ def both_signs() -> MDP:
 @pytest.mark.parametrize("start", [[1.0], None])
 def test_features_of_both_signs(start: list[float] | None) -> None:
     """From 0 straight to 1 the probability is 1 - exp(-theta): the more the better, up to the bound."""
-    model = DestinationMaxEnt(bounds=(-20.0, 20.0), tol=1e-12)
+    model = DestinationMaxEnt(bounds=(-20.0, 20.0), gtol=1e-12)
     theta = model.fit(both_signs(), Demonstrations.from_lists([[0, 1]]), start=start)
     np.testing.assert_allclose(theta, [20.0], rtol=0, atol=8.0)  # exp(-12) is all that is left to win
     assert model.results_[0].value < 1e-5

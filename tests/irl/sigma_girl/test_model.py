@@ -153,7 +153,7 @@ def test_a_search_has_converged_on_the_simplex_and_not_far_from_it():
         ({"covariance": "identity"}, {"parameter": "covariance", "value": "identity"}),
         ({"cluster_on": "states"}, {"parameter": "cluster_on", "value": "states"}),
         ({"n_starts": 2}, {"parameter": "n_starts", "value": 2}),
-        ({"tol": -1.0}, {"parameter": "tol", "value": -1.0}),
+        ({"gtol": -1.0}, {"parameter": "gtol", "value": -1.0}),
         ({"max_evaluations": 0}, {"parameter": "max_evaluations", "value": 0}),
         ({"random_state": None}, {"parameter": "random_state"}),
     ],

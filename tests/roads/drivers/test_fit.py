@@ -33,7 +33,7 @@ class TestModel:
     @pytest.mark.parametrize("gamma", [1.0, 0.999])
     def test_is_the_papers_with_capped_steps(self, network, demos, gamma):
         found = fit_drivers(network, demos, 2, gamma=gamma, random_state=3, **PLAIN)
-        model = MaxEnt(9, (-10.0, 0.0), solver="lbfgs", tol=1e-3, max_evaluations=50)
+        model = MaxEnt(9, (-10.0, 0.0), solver="lbfgs", gtol=1e-3, max_evaluations=50)
         mixture = IntentMixture(2, model, tol=1e-3, max_evaluations=50, random_state=3)
         wanted = mixture.fit(network.mdp("plain", gamma=gamma), demos)
         np.testing.assert_array_equal(found.mixture.thetas_, wanted.thetas_)
@@ -45,7 +45,7 @@ class TestModel:
 
     def test_to_a_destination_needs_wider_bounds_and_turns(self, network, demos):
         found = fit_drivers(network, demos, 1, model="DestinationMaxEnt", **PLAIN)
-        model = DestinationMaxEnt((-50.0, 0.0), solver="bfgs", tol=1e-3, max_evaluations=50)
+        model = DestinationMaxEnt((-50.0, 0.0), solver="bfgs", gtol=1e-3, max_evaluations=50)
         turns = FeatureChoice(speed_groups=None, regions=False, turns=True)
         wanted = IntentMixture(1, model, tol=1e-3, random_state=0).fit(network.mdp(turns), demos)
         np.testing.assert_array_equal(found.mixture.thetas_, wanted.thetas_)

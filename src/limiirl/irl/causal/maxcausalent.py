@@ -45,7 +45,7 @@ class MaxCausalEnt(CausalModel):
     ridge : float
         Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood. Above 0 by default, since
         without it, or bounds, demonstrators who never err have no finite maximum.
-    tol : float
+    gtol : float
         Largest component of the projected gradient at the solution, relative to the mean number of choices.
     max_evaluations : int
         Cap on values with gradients in `fit`; the best point is kept.
@@ -78,7 +78,7 @@ class MaxCausalEnt(CausalModel):
         max_length: float = math.inf,
         stop: str = "anywhere",
         ridge: float = 1e-4,
-        tol: float = 1e-6,
+        gtol: float = 1e-6,
         max_evaluations: int = 1000,
         device: str = "cpu",
     ) -> None:
@@ -87,7 +87,7 @@ class MaxCausalEnt(CausalModel):
         self.max_length = max_length
         self.stop = stop
         self.ridge = ridge
-        self.tol = tol
+        self.gtol = gtol
         self.max_evaluations = max_evaluations
         self.device = device
 

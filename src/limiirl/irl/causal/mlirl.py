@@ -35,7 +35,7 @@ class MLIRL(CausalModel):
     ridge : float
         Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood. Above 0 by default, since
         without it, or bounds, demonstrators who never err have no finite maximum.
-    tol : float
+    gtol : float
         Largest component of the projected gradient at the solution, relative to the mean number of choices.
     max_evaluations : int
         Cap on values with gradients in `fit`; the best point is kept.
@@ -68,7 +68,7 @@ class MLIRL(CausalModel):
         *,
         n_backups: int = 100,
         ridge: float = 1e-4,
-        tol: float = 1e-6,
+        gtol: float = 1e-6,
         max_evaluations: int = 1000,
         device: str = "cpu",
     ) -> None:
@@ -77,7 +77,7 @@ class MLIRL(CausalModel):
         self.bounds = bounds
         self.n_backups = n_backups
         self.ridge = ridge
-        self.tol = tol
+        self.gtol = gtol
         self.max_evaluations = max_evaluations
         self.device = device
 

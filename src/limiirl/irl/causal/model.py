@@ -38,7 +38,7 @@ class CausalModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type: igno
     null_directions_vary = False
     bounds: Any
     ridge: float
-    tol: float
+    gtol: float
     max_evaluations: int
 
     supports: ClassVar[frozenset[str]] = frozenset({SUFFICIENT_STATISTICS, "policy", "sample"})
@@ -88,7 +88,8 @@ class CausalModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type: igno
         validate.warn_unless_converged(result)
         directions = self.null_directions(mdp, result.theta)
         self.result_ = validate.identified(result, directions, self.bounds, mdp)
-        return self.result_.theta
+        self.theta_ = self.result_.theta
+        return self.theta_
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return an orthonormal basis (m, d) of the directions in which no policy changes; the MDP alone decides.
@@ -146,7 +147,8 @@ class CausalModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type: igno
         ridge = np.full(K, check_positive(self.ridge, "ridge", zero=True))
         results = ready.search(moments, ridge, starts, check_count(self.max_evaluations, "max_evaluations"))
         self.results_ = results
-        self.__dict__.pop("result_", None)
+        for name in ("result_", "theta_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         return results
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:

@@ -98,7 +98,7 @@ class CausalProblem(FitProblem):
             if self._start is None:
                 self._start = feasible_start(self.engine, self.events, self.regulariser.box)
             starts = np.tile(self._start, (len(moments.counts), 1))
-        tol = check_positive(self.model.tol, "tol") * np.maximum(1.0, objective.n_choices)[:, None]
+        tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, objective.n_choices)[:, None]
         search = minimise_nonsmooth if isinstance(self.engine, HardBellmanSolver) else minimise_lbfgs
         return search(objective, starts, self.regulariser.box, np.broadcast_to(tol, starts.shape), max_evaluations)
 

@@ -51,7 +51,7 @@ class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type
     solver : {"bfgs", "newton", "lbfgs"}
         Projected BFGS; projected Newton with central differences of the exact gradient, which takes 2 d gradients a
         step; or L-BFGS-B, which loses its memory at every infinite sum and may stop far from the optimum.
-    tol : float
+    gtol : float
         Largest component of the projected gradient at the solution, relative to the feature's demonstrated mean where
         that is above 1.
     max_evaluations : int
@@ -89,14 +89,14 @@ class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         *,
         ridge: float = 0.0,
         solver: str = "bfgs",
-        tol: float = 1e-5,
+        gtol: float = 1e-5,
         max_evaluations: int = 1000,
         device: str = "cpu",
     ) -> None:
         self.bounds = bounds
         self.ridge = ridge
         self.solver = solver
-        self.tol = tol
+        self.gtol = gtol
         self.max_evaluations = max_evaluations
         self.device = device
 
@@ -129,7 +129,8 @@ class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         used = given[:, 0] > 0
         directions = nulls(mdp, demos.start_states[used], demos.last_states[used])
         self.result_ = validate.identified(result, directions, self.bounds, mdp)
-        return self.result_.theta
+        self.theta_ = self.result_.theta
+        return self.theta_
 
     def fit_many(
         self, mdp: MDP, demos: Demonstrations, weights: ArrayLike, starts: ArrayLike | None = None
@@ -340,7 +341,8 @@ class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         ridge = np.full(n_intents, check_positive(self.ridge, "ridge", zero=True))
         cap = check_count(self.max_evaluations, "max_evaluations")
         self.results_ = ready.search(weights, ridge, starts, cap)
-        self.__dict__.pop("result_", None)
+        for name in ("result_", "theta_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         return self.results_
 
     def _values(self, mdp: MDP) -> GoalValues:

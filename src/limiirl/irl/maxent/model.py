@@ -55,7 +55,7 @@ class MaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[mi
         Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood.
     solver : {"newton", "lbfgs", "bfgs"}
         Projected Newton with the exact Hessian, L-BFGS-B, or projected BFGS. ADR 0004 measures the first two.
-    tol : float
+    gtol : float
         Largest component of the projected gradient at the solution, relative to the feature's demonstrated mean where
         that is above 1.
     max_evaluations : int
@@ -105,7 +105,7 @@ class MaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[mi
         condition: str = "none",
         ridge: float = 0.0,
         solver: str = "newton",
-        tol: float = 1e-6,
+        gtol: float = 1e-6,
         max_evaluations: int = 1000,
         arithmetic: str = "auto",
         max_memory: float | None = None,
@@ -117,7 +117,7 @@ class MaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[mi
         self.condition = condition
         self.ridge = ridge
         self.solver = solver
-        self.tol = tol
+        self.gtol = gtol
         self.max_evaluations = max_evaluations
         self.arithmetic = arithmetic
         self.max_memory = max_memory
@@ -186,7 +186,8 @@ class MaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[mi
         except NumericalError:  # of a Hessian on the CPU, beyond whose floats a GPU may find the best parameters
             directions = np.empty((0, mdp.n_features))
         self.result_ = validate.identified(result, directions, self.bounds, mdp)
-        return self.result_.theta
+        self.theta_ = self.result_.theta
+        return self.theta_
 
     @property
     def null_directions_vary(self) -> bool:
@@ -321,12 +322,13 @@ class MaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[mi
                 parameter="starts",
                 value=starts.shape[0],
             )
-        tol = check_positive(self.tol, "tol") * np.maximum(1.0, np.abs(objective.mean_features))
+        tol = check_positive(self.gtol, "gtol") * np.maximum(1.0, np.abs(objective.mean_features))
         cap = check_count(self.max_evaluations, "max_evaluations")
         results = SOLVERS[self.solver](objective, starts, box, tol, cap)
         self.max_length_ = longest
         self.results_ = results
-        self.__dict__.pop("result_", None)
+        for name in ("result_", "theta_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         return results
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:

@@ -217,7 +217,7 @@ class MaxEntProblem(FitProblem):
             observed = self.observed.moments(self.units.broadcast(moments.U[:, which]))
         ridge, box = self.regulariser.ridges(len(moments.counts), counts), self.regulariser.box
         objective = PathLikelihood(self.path_sums, self.observed, observed, ridge)
-        tol = check_positive(self.model.tol, "tol") * np.maximum(1.0, np.abs(observed.mean_features))
+        tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, np.abs(observed.mean_features))
         if starts is None:
             if self._start is None:
                 self._start = feasible_start(self.path_sums, box)

@@ -187,7 +187,7 @@ class SigmaProblem(FitProblem):
         points = np.concatenate(tried)
         lowest = objective.evaluate(points, np.arange(len(points)))[0].reshape(K, per_column).min(axis=1)
         # On the simplex a gradient is at most q times what it is in the corner of the box.
-        tol = check_positive(self.model.tol, "tol") * np.maximum(1.0, np.repeat(lowest, per_column)) / q
+        tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, np.repeat(lowest, per_column)) / q
         found = minimise_lbfgs(objective, points, box, np.repeat(tol[:, None], q, axis=1), max_evaluations)
         return [self._best(found[k * per_column : (k + 1) * per_column]) for k in range(K)]
 

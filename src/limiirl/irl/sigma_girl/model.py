@@ -48,7 +48,7 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
         alike. It decides the results on the released agents: see docs/sigma_girl.md.
     n_starts : int
         Points drawn on the simplex from which to search, beside uniform weights and a start that is given; at least 3.
-    tol : float
+    gtol : float
         Largest component of the projected gradient of the mean of obj / 2, relative to that where it is above 1.
     max_evaluations : int
         Cap on values with gradients of each search in `fit`.
@@ -92,7 +92,7 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
         cluster_on: str = "reward",
         baseline_floor: float = 1e-10,
         n_starts: int = 4,
-        tol: float = 1e-6,
+        gtol: float = 1e-6,
         max_evaluations: int = 1000,
         random_state: int = 0,
     ) -> None:
@@ -102,7 +102,7 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
         self.cluster_on = cluster_on
         self.baseline_floor = baseline_floor
         self.n_starts = n_starts
-        self.tol = tol
+        self.gtol = gtol
         self.max_evaluations = max_evaluations
         self.random_state = random_state
 
@@ -131,7 +131,7 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
         """
         result = self._search(mdp, agents, weights, start, columns=False)[0]
         validate.warn_unless_converged(result)
-        self.result_ = result
+        self.result_, self.theta_ = result, result.theta
         return result.theta
 
     def fit_many(self, mdp: None, agents: Agents, weights: ArrayLike, starts: ArrayLike | None = None) -> FloatArray:

@@ -31,7 +31,7 @@ _DESTINATION_BOUNDS = (-50.0, 0.0)
 # Mean change of responsibilities at which EM stops; the paper's 1e-6 takes many iterations that change nobody's style.
 _TOLERANCE = 1e-3
 # As the paper's M-steps. A Hessian of a city costs more than fifty gradients, so L-BFGS.
-_CAPPED: dict[str, Any] = {"solver": "lbfgs", "tol": 1e-3, "max_evaluations": 50}
+_CAPPED: dict[str, Any] = {"solver": "lbfgs", "gtol": 1e-3, "max_evaluations": 50}
 
 
 @dataclass(frozen=True, eq=False)
