@@ -78,10 +78,38 @@ IDENTIFIERS = re.compile(
     r"^(?:found|told|said|tell|tells|tally|tallies|onward|outlook|coldness|settled|mended|prepared|sticks|ways|sweeps?|"
     r"slopes?|totals|climb|pull|seat|desk|engine|engines|somebody|nobody|anybody|ask|asked|asks|pose|posed|knock|hush)$"
 )
-_NOT_PARTICIPLES = set("feed seed need embed speed exceed proceed bed red shed fed expected".split())
+_NOT_PARTICIPLES = set(
+    ["feed", "seed", "need", "embed", "speed", "exceed", "proceed", "bed", "red", "shed", "fed", "expected"]
+)
 _IRREGULAR = set(
-    "told said known found drawn made kept held taken given seen written chosen shown thrown grown brought built sent "
-    "left lost gone meant understood laid bound".split()
+    [
+        "told",
+        "said",
+        "known",
+        "found",
+        "drawn",
+        "made",
+        "kept",
+        "held",
+        "taken",
+        "given",
+        "seen",
+        "written",
+        "chosen",
+        "shown",
+        "thrown",
+        "grown",
+        "brought",
+        "built",
+        "sent",
+        "left",
+        "lost",
+        "gone",
+        "meant",
+        "understood",
+        "laid",
+        "bound",
+    ]
 )
 _HEADLESS = re.compile(r"(?:What|Where|Who|How|When|Whether|Which|Why|Whose|That|Whatever|Whichever)\b")
 
