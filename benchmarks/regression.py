@@ -61,6 +61,12 @@ def _space(name):
     return {named: name}
 
 
+def _resp_tol(value):
+    """IntentMixture(tol=) in 0.1, resp_tol= from then on."""
+    named = "resp_tol" if "resp_tol" in inspect.signature(ll().IntentMixture).parameters else "tol"
+    return {named: value}
+
+
 def planning():
     """Module with optimal_values, action_values, optimal_policy, policy_values."""
     return _first("limiirl.mdp.planning", "limiirl.planning")
@@ -1376,15 +1382,15 @@ def streams(r):
             r.put("opened", again.take(np.array([0, 399, 400, 1199])))
         irl = lib.MaxEnt(bounds=(-15.0, 0.0))
         with r.part("fit"):
-            mix = lib.IntentMixture(3, irl, tol=1e-4, random_state=0)
+            mix = lib.IntentMixture(3, irl, **_resp_tol(1e-4), random_state=0)
             lib.streams.fit_streamed(mix, world.mdp, store, checkpoint=folder / "fit.npz")
             r.fields("mix", mix, "weights_ thetas_ n_iter_ converged_ log_likelihood_ objective_")
             r.put("history", np.array([[h.log_likelihood, h.change] for h in mix.history_]))
             r.put("assigned", tables(lib.streams.assign(mix, store, folder / "memberships")))
             parts = [lib.Demonstrations.from_parquet(folder / "walks" / f"part-{i}.parquet") for i in range(3)]
-            whole = lib.IntentMixture(3, irl, tol=1e-4, random_state=0).fit(world.mdp, lib.Demonstrations.concat(parts))
+            whole = lib.IntentMixture(3, irl, **_resp_tol(1e-4), random_state=0).fit(world.mdp, lib.Demonstrations.concat(parts))
             r.fields("in_memory", whole, "weights_ thetas_ n_iter_")
-            resumed = lib.IntentMixture(3, irl, tol=1e-6, max_iter=20, init=world.ensemble)
+            resumed = lib.IntentMixture(3, irl, **_resp_tol(1e-6), max_iter=20, init=world.ensemble)
             lib.streams.fit_streamed(resumed, world.mdp, store, sample=300, block=100)
             r.fields("ensemble", resumed, "weights_ thetas_ n_iter_")
         with r.part("grouped"):
@@ -1398,7 +1404,7 @@ def streams(r):
         with r.part("executor"):
             other = run_with(lib.streams.write_features, world.mdp, folder / "walks", folder / "again", workers=1)
             r.put("rows", other.take(np.arange(0, 1200, 7)))
-            mix = lib.IntentMixture(3, irl, tol=1e-3, random_state=0)
+            mix = lib.IntentMixture(3, irl, **_resp_tol(1e-3), random_state=0)
             run_with(lib.streams.fit_streamed, mix, world.mdp, other, workers=1)
             r.fields("mix", mix, "weights_ thetas_ n_iter_")
 
@@ -1530,7 +1536,9 @@ def roads_matching(r):
     with r.part("privacy"):
         r.fields("trim", roads.privacy.trim_ends(cleaned, 200.0, seed=0), "lat lon time_s offsets")
         r.fields("mask", roads.privacy.mask_zones(cleaned, [(41.154, -8.6311, 150.0)]), "lat lon time_s offsets")
-        r.get("suppress", lambda: roads.privacy.suppress_small([[40, 3, 12], [25, 9, 30]], totals=(1,)))
+        suppress = roads.privacy.suppress_small
+        axes = "total_axes" if "total_axes" in inspect.signature(suppress).parameters else "totals"
+        r.get("suppress", lambda: suppress([[40, 3, 12], [25, 9, 30]], **{axes: (1,)}))
     with r.part("porto"):
         folder = DATA / "porto_road_osm"
         porto = roads.from_ways(folder / "osm_ways.jsonl.gz", folder / "osm_nodes.csv.gz")

@@ -90,13 +90,13 @@ def test_streets_that_gain_and_lose(asked, closure):
 def test_words(closure):
     text = str(closure)
     for said in (
-        "Closed: a motorway near 41.1525,-8.6370; motorway, 200 m one way, to the north-east",
+        "Closed: a motorway near 41.1525,-8.6370; motorway, 200 m one-way to the north-east",
         "(1 segment: 1).",
-        "Before: 12 of 21 trips passed it; the styles expect ",
-        "drive 100 m less in the mean, 0.4 minutes longer at the speed limits (100% of the way has a known one",
+        "Before: 12 of 21 trips passed it; the model expects ",
+        "100 m shorter on average and take 0.4 minutes more at the speed limits (known for 100%",
         "Cut off: trips of fewer than 5 drivers.",
         "a residential road near 41.1510,-8.6360 to the east",
-        "Of 21 trips. Streets with fewer than 5 drivers are left out",
+        "Based on 21 trips. Streets with fewer than 5 drivers are left out",
     ):
         assert said in text, (said, text)
     assert "to few" not in text
@@ -180,7 +180,7 @@ def test_an_avenue_closed_by_nobody_changes_nothing(small_city):
     unused = np.setdiff1d(np.arange(city.network.n_segments), np.concatenate([demos.states, [0]]))
     found = close_streets(city.network, Forecaster(model), demos, unused[:1])
     assert found.passed.size == found.cut_off.size == 0
-    assert "none of the trips passed it" in str(found)
+    assert "no trip passed it" in str(found)
     np.testing.assert_array_equal(found.drivers_before.drivers, found.drivers_after.drivers)
 
 

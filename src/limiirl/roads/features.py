@@ -1,4 +1,4 @@
-"""Features of road segments and turns, and the MDP of drivers: the paper's 24 dimensions, or a choice."""
+"""Features of road segments and turns, and the drivers' MDP: the paper's 24 features or a custom choice."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 
 REST = "*"
-"""In a class group: every class that no group names."""
+"""In a class group: every class that no group lists."""
 CLASS_GROUPS: Mapping[str, tuple[str, ...]] = {
     "highway": ("motorway", "trunk"),
     "major road": ("primary", "secondary"),
     "minor road": ("tertiary", "unclassified"),
     "local street": ("residential", "living_street", REST),
 }
-"""The four classes of road that "paper" tells apart; a link road belongs to the class that it links."""
+"""Road-class groups of "paper"; a link road belongs to the class that it links."""
 SPEED_GROUPS = (50.0,)
-"""Where "paper" divides the speed limits, in km/h; unknown limits are a group of their own."""
+"""Upper bounds of the speed groups of "paper", in km/h; unknown limits are a separate group."""
 LANES_GROUPS = (1.0, 2.0)
-"""Where `lanes=True` divides the numbers of lanes."""
+"""Upper bounds of the lane groups of `lanes=True`."""
 TURNS = ("left turns", "right turns", "sharp turns")
-"""The edge features of `turns=True`: how often one turns, at nodes where three or more streets meet."""
+"""Edge features of `turns=True`, counted at nodes where three or more streets meet."""
 
 
-def _between(bounds: Sequence[float], unit: str, unknown: str) -> list[str]:
-    """Return the names of the groups that ascending bounds make, and of the unknown."""
+def _name_groups(bounds: Sequence[float], unit: str, unknown: str) -> list[str]:
+    """Return the names of the groups between ascending bounds, and of the unknown group."""
     if len(bounds) == 0:
         return [f"any {unit}", unknown]
     lower = [None, *bounds[:-1]]
@@ -50,36 +50,35 @@ def _between(bounds: Sequence[float], unit: str, unknown: str) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class FeatureChoice:
-    """Which features a driver's reward sees. All but turns and extras are lengths in km, in groups.
+    """Features of the reward. All except turns and extras are lengths in km, divided into groups.
 
-    Every group divides the same length: its features sum to a segment's km. Between two groups one direction of the
-    reward is therefore not identifiable: raise all weights of one group and lower all of the other by as much, and no
-    trip changes its reward. With G groups there are G - 1 such directions; the model's `null_directions` lists them.
+    The features of each group sum to the segment's length. Between two groups one direction of the reward is therefore
+    not identifiable: raising all weights of one group and lowering all of the other by the same amount changes no
+    trip's reward. G groups have G - 1 such directions; the model's `null_directions` lists them.
 
     Parameters
     ----------
-    class_groups : mapping of a name to road classes, or None
-        A class that no group names is an error, unless one group holds "*", which takes the rest. "primary" also
-        stands for "primary_link" unless some group names the link.
+    class_groups : mapping of name to road classes, or None
+        Every class must be in a group; "*" stands for all other classes. "primary" includes "primary_link" unless a
+        group lists the link.
     speed_groups : sequence of km/h, ascending, or None
-        Each limit but the highest group's is the upper bound of a group, inclusive; unknown limits are one more group.
+        Inclusive upper bounds of the groups; the last group is unbounded, and unknown limits are one more group.
     lanes : bool or sequence of numbers, ascending
-        Likewise by number of lanes; True stands for 1, 2, more and unknown. No bound, (), leaves any and unknown.
+        The same for the number of lanes; True means 1, 2, more and unknown, () means any and unknown.
     regions : bool
         The centre and 16 compass points, `limiirl.roads.regions`.
     turns : bool
-        Numbers of left, right and sharp (over 135 degrees, and U) turns, as edge features.
+        Numbers of left, right and sharp (above 135 degrees, and U) turns, as edge features.
     length : bool
-        The total length, a group of one.
-    extra : mapping of a name to (S,), optional
-        Features of your own. One whose name begins with "km" must not be longer than the segment: a guard against
-        metres.
+        The total length, a group with one feature.
+    extra : mapping of name to (S,), optional
+        Custom features. If the name begins with "km", values above the segment's length are rejected as metres.
     centre : (lat, lon), optional
-        Of the regions; the network's by default.
+        Centre of the regions; by default the network's.
     radius_km : float
-        Of the centre.
+        Radius of the central region.
     corrected : bool
-        Compass points in metres, not the paper's in degrees.
+        Compass points in metres instead of the paper's in degrees.
     check_units : bool
         False to accept lengths that do not look like metres.
 
@@ -106,40 +105,29 @@ class FeatureChoice:
     check_units: bool = True
 
     def __post_init__(self) -> None:
-        """Check the bounds of groups, and that no class is in two of them."""
         for name, bounds in (("speed_groups", self.speed_groups), ("lanes", self.lanes_bounds)):
             values = np.asarray(() if bounds is None else bounds, dtype=np.float64)
             if values.ndim != 1 or not (np.all(np.isfinite(values)) and np.all(np.diff(values) > 0.0)):
-                raise InvalidParameter(
-                    f"{name} must be finite and ascend; got {bounds!r}.", parameter=name, value=bounds
-                )
+                raise InvalidParameter.of(name, bounds, "must be finite and ascending")
         listed = [name for group in (self.class_groups or {}).values() for name in group]
         twice = sorted({name for name in listed if listed.count(name) > 1})
         if twice:
-            raise InvalidParameter(
-                f"class_groups must name each road class once; {twice[0]!r} is in two groups.",
-                parameter="class_groups",
-                value=twice[0],
-            )
+            raise InvalidParameter.of("class_groups", twice[0], "must list each road class once")
         if not self.names:
-            raise InvalidParameter("A FeatureChoice needs at least one feature; everything is switched off.")
+            raise InvalidParameter("A FeatureChoice must have at least one feature; all are switched off.")
         same = sorted({name for name in self.names if self.names.count(name) > 1})
         if same:
-            raise InvalidParameter(
-                f"Two features are both named {same[0]!r}. Give the one of `extra` another name.",
-                parameter="extra",
-                value=same[0],
-            )
+            raise InvalidParameter.of("extra", same[0], "must not repeat the name of another feature")
 
     def __eq__(self, other: object) -> bool:
-        """Whether all that is chosen is the same, the numbers of `extra` with it."""
+        """Compare all fields, including the values of `extra`."""
         return self._content() == other._content() if isinstance(other, FeatureChoice) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._content())
 
     def _content(self) -> tuple[object, ...]:
-        """Return all fields as values that can be compared and hashed; the order of groups is that of the features."""
+        """Return all fields as hashable values."""
         extra = {name: np.asarray(values, dtype=np.float64) for name, values in (self.extra or {}).items()}
         return (
             None if self.class_groups is None else tuple((k, tuple(names)) for k, names in self.class_groups.items()),
@@ -152,28 +140,32 @@ class FeatureChoice:
 
     @property
     def lanes_bounds(self) -> Sequence[float] | None:
-        """Where the numbers of lanes are divided; None without `lanes`."""
+        """Upper bounds of the lane groups; None without `lanes`."""
         return (LANES_GROUPS if self.lanes else None) if isinstance(self.lanes, bool) else self.lanes
 
     @property
     def groups_by_name(self) -> dict[str, tuple[str, ...]]:
-        """The names of features in each group, in order."""
-        found: dict[str, tuple[str, ...]] = {}
+        """Names of the features in each group, in order."""
+        groups: dict[str, tuple[str, ...]] = {}
         if self.class_groups:
-            found["road class"] = tuple(f"km of {name}" for name in self.class_groups)
+            groups["road class"] = tuple(f"km of {name}" for name in self.class_groups)
         if self.speed_groups is not None:
-            found["speed"] = tuple(f"km at {name}" for name in _between(self.speed_groups, "km/h", "unknown speed"))
+            groups["speed"] = tuple(
+                f"km at {name}" for name in _name_groups(self.speed_groups, "km/h", "unknown speed")
+            )
         if self.lanes_bounds is not None:
-            found["lanes"] = tuple(f"km with {name}" for name in _between(self.lanes_bounds, "lanes", "unknown lanes"))
+            groups["lanes"] = tuple(
+                f"km with {name}" for name in _name_groups(self.lanes_bounds, "lanes", "unknown lanes")
+            )
         if self.regions:
-            found["region"] = tuple(f"km in {name}" for name in REGIONS)
+            groups["region"] = tuple(f"km in {name}" for name in REGIONS)
         if self.length:
-            found["length"] = ("km",)
+            groups["length"] = ("km",)
         if self.extra:
-            found["extra"] = tuple(self.extra)
+            groups["extra"] = tuple(self.extra)
         if self.turns:
-            found["turns"] = TURNS
-        return found
+            groups["turns"] = TURNS
+        return groups
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -182,24 +174,24 @@ class FeatureChoice:
 
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:
-        """The indices of each group's features, by the group's name: "road class", "speed", "region" and so on."""
-        places: dict[str, tuple[int, ...]] = {}
+        """Indices of each group's features, by group name: "road class", "speed", "region" and so on."""
+        indices: dict[str, tuple[int, ...]] = {}
         start = 0
         for group, names in self.groups_by_name.items():
-            places[group] = tuple(range(start, start + len(names)))
+            indices[group] = tuple(range(start, start + len(names)))
             start += len(names)
-        return places
+        return indices
 
 
 PAPER = FeatureChoice()
-"""The paper's 24: 4 classes, 3 speeds and 17 regions, times km."""
+"""The paper's 24 features: km by 4 classes, 3 speeds and 17 regions."""
 PLAIN = FeatureChoice(speed_groups=None, regions=False)
-"""Km of the 4 classes, no more."""
+"""Km by the 4 classes only."""
 _BY_NAME = {"paper": PAPER, "plain": PLAIN}
 
 
 def choose_features(features: str | FeatureChoice) -> FeatureChoice:
-    """Return a choice by its name, "paper" or "plain", or as it is.
+    """Return the choice named "paper" or "plain", or the given choice.
 
     Examples
     --------
@@ -209,37 +201,25 @@ def choose_features(features: str | FeatureChoice) -> FeatureChoice:
     if isinstance(features, FeatureChoice):
         return features
     if features not in _BY_NAME:
-        raise InvalidParameter(
-            f"features must be a FeatureChoice, 'paper' or 'plain'; got {features!r}.",
-            parameter="features",
-            value=features,
-        )
+        raise InvalidParameter.of("features", features, "must be a FeatureChoice, 'paper' or 'plain'")
     return _BY_NAME[features]
 
 
 STRAIGHT = 45.0
-"""Up to so many degrees a turn is straight on."""
+"""Largest angle of a turn that counts as straight on, in degrees."""
 _SHARP = 135.0
 _MEDIAN_M = (1.0, 5000.0)
-_STRETCH = (0.5, 3.0)  # of the length over the straight line; feet would give 3.3 and kilometres 0.001
+_STRETCH = (0.5, 3.0)  # length over straight line; feet would give 3.3 and kilometres 0.001
 
 
 def driver_mdp(network: RoadNetwork, features: str | FeatureChoice = "paper", gamma: float = 1.0) -> MDP:
-    """Return the MDP of drivers: a state a segment, an action a turn, p0 uniform over all segments.
+    """Return the drivers' MDP: one state per segment, one action per turn, p0 uniform over all segments.
 
-    Edge e of the MDP is turn e of the network. A segment without a turn onward is terminal.
-
-    Examples
-    --------
-    >>> from limiirl.roads import RoadNetwork
-    >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
-    >>> mdp = driver_mdp(ring, "plain")
-    >>> mdp.n_states, mdp.n_edges, mdp.n_features
-    (3, 3, 4)
+    Edge e of the MDP is turn e of the network. A segment without an outgoing turn is terminal.
     """
     choice = choose_features(features)
     n = network.n_segments
-    # Numbered in the order of the turns, actions keep the MDP's edges in that order.
+    # Actions are numbered in the order of the turns, which keeps the MDP's edges in that order.
     return MDP.from_edges(
         network.turn_from,
         network.turn_to,
@@ -253,28 +233,20 @@ def driver_mdp(network: RoadNetwork, features: str | FeatureChoice = "paper", ga
 
 
 def state_features(network: RoadNetwork, features: str | FeatureChoice = "paper") -> sparse.csr_array:
-    """Return the features (S, d) of segments, those of turns left out.
-
-    Examples
-    --------
-    >>> from limiirl.roads import RoadNetwork
-    >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
-    >>> state_features(ring, FeatureChoice(regions=False)).toarray().round(1)[0]
-    array([0. , 0. , 0. , 1.1, 0. , 0. , 1.1])
-    """
+    """Return the segment features (S, d), without turn features."""
     choice = choose_features(features)
     if choice.check_units:
         check_units(network)
     members: list[tuple[NDArray[np.int64], int]] = []
     if choice.class_groups:
-        members.append((_class_member(network, choice.class_groups), len(choice.class_groups)))
+        members.append((_index_by_class(network, choice.class_groups), len(choice.class_groups)))
     if choice.speed_groups is not None:
-        members.append((_bounded_member(network.speed_kmh, choice.speed_groups), len(choice.speed_groups) + 2))
+        members.append((_index_by_bounds(network.speed_kmh, choice.speed_groups), len(choice.speed_groups) + 2))
     if choice.lanes_bounds is not None:
-        members.append((_bounded_member(network.lanes, choice.lanes_bounds), len(choice.lanes_bounds) + 2))
+        members.append((_index_by_bounds(network.lanes, choice.lanes_bounds), len(choice.lanes_bounds) + 2))
     if choice.regions:
-        found = regions(network, choice.centre, choice.radius_km, corrected=choice.corrected)
-        members.append((found, len(REGIONS)))
+        region = regions(network, choice.centre, choice.radius_km, corrected=choice.corrected)
+        members.append((region, len(REGIONS)))
     if choice.length:
         members.append((np.zeros(network.n_segments, dtype=np.int64), 1))
     km, n = network.length_m / 1000.0, network.n_segments
@@ -287,10 +259,10 @@ def state_features(network: RoadNetwork, features: str | FeatureChoice = "paper"
 
 
 def turn_features(network: RoadNetwork) -> FloatArray:
-    """Return the features `TURNS` (E, 3) of turns: 1 where a turn is to the left, to the right, or sharp.
+    """Return the turn features `TURNS` (E, 3): 1 for a left, right or sharp turn.
 
-    Only where three or more streets meet: where a street bends, nobody turns. Up to 45 degrees is straight on; over
-    135 degrees is sharp, whichever the side, and so is a U-turn.
+    Only where three or more streets meet; a bend of a single street is not a turn. Up to 45 degrees is straight on;
+    above 135 degrees is sharp on either side, and so is a U-turn.
 
     Examples
     --------
@@ -314,13 +286,8 @@ def turn_features(network: RoadNetwork) -> FloatArray:
 def check_units(network: RoadNetwork) -> None:
     """Raise `InvalidNetwork` where `length_m` cannot be metres.
 
-    The median length must lie between 1 m and 5 km, and be between half and three times the straight line between the
-    nodes. Weights scale inversely with the features, so that a wrong unit would pass unnoticed into every result.
-
-    Examples
-    --------
-    >>> from limiirl.roads import RoadNetwork
-    >>> check_units(RoadNetwork.from_segments([0.0, 0.01], [0.0, 0.0], [0], [1]))
+    The median length must lie between 1 m and 5 km, and between half and three times the straight-line distance.
+    Weights scale inversely with the features, so that a wrong unit would affect every result unnoticed.
     """
     tail, head = network.tail, network.head
     straight = distance_m(network.lat[tail], network.lon[tail], network.lat[head], network.lon[head])
@@ -330,32 +297,29 @@ def check_units(network: RoadNetwork) -> None:
     if not (_MEDIAN_M[0] <= median <= _MEDIAN_M[1] and _STRETCH[0] <= stretch <= _STRETCH[1]):
         raise InvalidNetwork(
             f"length_m does not look like metres: the median segment has {median:.4g}, {stretch:.3g} times the "
-            "straight line between its nodes in metres. Convert it, or pass FeatureChoice(check_units=False).",
+            "straight-line distance of its nodes. Convert it, or pass FeatureChoice(check_units=False).",
             parameter="length_m",
             value=median,
         )
 
 
-def _bounded_member(values: FloatArray, bounds: Sequence[float]) -> NDArray[np.int64]:
-    """Return the group (S,) of each value: bounds belong to the group below them, and NaN to the last."""
+def _index_by_bounds(values: FloatArray, bounds: Sequence[float]) -> NDArray[np.int64]:
+    """Return the group (S,) of each value; bounds are inclusive above, and NaN is in the last group."""
     group = np.searchsorted(np.asarray(bounds, dtype=np.float64), values, side="left")
     return np.where(np.isnan(values), len(bounds) + 1, group).astype(np.int64)
 
 
-def _class_member(network: RoadNetwork, groups: Mapping[str, Sequence[str]]) -> NDArray[np.int64]:
+def _index_by_class(network: RoadNetwork, groups: Mapping[str, Sequence[str]]) -> NDArray[np.int64]:
     home = {name: k for k, names in enumerate(groups.values()) for name in names}
     index = np.empty(len(network.class_names), dtype=np.int64)
     used = np.bincount(network.road_class, minlength=index.size)
     for k, name in enumerate(network.class_names):
-        place = home.get(name, home.get(name.removesuffix("_link"), home.get(REST, -1)))
-        if place < 0 and used[k]:
-            raise InvalidParameter(
-                f"class_groups has no place for {name!r}, the class of {used[k]} segments. Name it in a group, or put "
-                f"{REST!r} into the one that takes the rest.",
-                parameter="class_groups",
-                value=name,
-            )
-        index[k] = max(place, 0)
+        group = home.get(name, home.get(name.removesuffix("_link"), home.get(REST, -1)))
+        if group < 0 and used[k]:
+            rule = f"must include every road class ({used[k]} segments are not in a group)"
+            remedy = f"Add it to a group, or {REST!r} to the group of all other classes."
+            raise InvalidParameter.of("class_groups", name, rule, remedy=remedy)
+        index[k] = max(group, 0)
     return index[network.road_class]
 
 
@@ -364,28 +328,18 @@ def _extra(network: RoadNetwork, extra: Mapping[str, Any], *, check: bool) -> Fl
     for name, values in extra.items():
         column = np.asarray(values, dtype=np.float64)
         if column.shape != (network.n_segments,):
-            raise InvalidParameter(
-                f"extra[{name!r}] must have shape ({network.n_segments},); it has {column.shape}.",
-                parameter="extra",
-                value=column.shape,
-            )
+            rule = f"of {name!r} must have shape ({network.n_segments},)"
+            raise InvalidParameter.of("extra", column.shape, rule)
         if not np.all(np.isfinite(column)):
             i = int(np.argmin(np.isfinite(column)))
-            raise InvalidParameter(
-                f"extra[{name!r}][{i}] is {column[i]}; features must be finite. Give a number there.",
-                parameter="extra",
-                value=float(column[i]),
-                index=i,
-            )
+            raise InvalidParameter.of("extra", float(column[i]), f"of {name!r} must be finite", index=i)
         longer = np.abs(column) > network.length_m / 1000.0 * (1.0 + 1e-9)
         if check and name.startswith("km") and longer.any():
             i = int(np.argmax(longer))
-            raise InvalidParameter(
-                f"extra[{name!r}][{i}] is {column[i]:g} km on a segment of {network.length_m[i] / 1000.0:g} km. Is it "
-                "in metres? Divide by 1000, or choose a name that does not begin with 'km'.",
-                parameter="extra",
-                value=float(column[i]),
-                index=i,
+            message = (
+                f"extra[{name!r}][{i}] is {column[i]:g} km on a segment of {network.length_m[i] / 1000.0:g} km. If it "
+                "is in metres, divide by 1000; otherwise choose a name that does not begin with 'km'."
             )
+            raise InvalidParameter(message, parameter="extra", value=float(column[i]), index=i)
         columns.append(column)
     return np.stack(columns, axis=1)

@@ -1,4 +1,4 @@
-"""Distances, bearings and a flat map on the WGS84 ellipsoid; compass regions of a city by the paper's rule."""
+"""WGS84 distances, bearings, a local flat map, and the compass regions of the paper."""
 
 from __future__ import annotations
 
@@ -22,24 +22,16 @@ _ECCENTRICITY2 = _FLATTENING * (2.0 - _FLATTENING)
 
 
 def radii_m(lat: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return the ellipsoid's radii of curvature at latitudes, in metres: along the meridian, and across it.
-
-    Examples
-    --------
-    >>> along, across = radii_m(0.0)
-    >>> round(float(across))
-    6378137
-    """
+    """Return the radii of curvature at latitudes in metres: meridional and transverse."""
     bulge = 1.0 - _ECCENTRICITY2 * np.sin(np.radians(lat)) ** 2
     along = _SEMI_MAJOR_M * (1.0 - _ECCENTRICITY2) / bulge**1.5
     return np.asarray(along), np.asarray(_SEMI_MAJOR_M / np.sqrt(bulge))
 
 
 def distance_m(lat: ArrayLike, lon: ArrayLike, to_lat: ArrayLike, to_lon: ArrayLike) -> FloatArray:
-    """Return the distances between points in metres, by the radii of curvature halfway between them.
+    """Return distances between points in metres, using the radii of curvature at the mean latitude.
 
-    Within one part in a million of the geodesic up to 10 km (at most 70 degrees from the equator); a street is far
-    shorter.
+    Accurate to one part in a million of the geodesic up to 10 km, at latitudes up to 70 degrees.
 
     Examples
     --------
@@ -49,20 +41,13 @@ def distance_m(lat: ArrayLike, lon: ArrayLike, to_lat: ArrayLike, to_lon: ArrayL
     lat, lon, to_lat, to_lon = (np.asarray(values, dtype=np.float64) for values in (lat, lon, to_lat, to_lon))
     middle = 0.5 * (lat + to_lat)
     along, across = radii_m(middle)
-    # Around the globe the shorter way.
+    # The shorter direction around the globe.
     turn = np.radians((to_lon - lon + 180.0) % 360.0 - 180.0)
     return np.asarray(np.hypot(along * np.radians(to_lat - lat), across * np.cos(np.radians(middle)) * turn))
 
 
 def offsets_m(lat: ArrayLike, lon: ArrayLike, to_lat: ArrayLike, to_lon: ArrayLike) -> FloatArray:
-    """Return (n, 2) metres east and north of points as seen from others, on the flat map about these; see `Plane`.
-
-    Examples
-    --------
-    >>> offsets_m([41.15, 0.0], [-8.63, 0.0], [41.16, 0.0], [-8.63, 0.01]).round(1)
-    array([[   0. , 1110.6],
-           [1113.2,    0. ]])
-    """
+    """Return (n, 2) metres east and north from (lat, lon) to (to_lat, to_lon), on the flat map around (lat, lon)."""
     lat, lon, to_lat, to_lon = (np.asarray(values, dtype=np.float64) for values in (lat, lon, to_lat, to_lon))
     east, north = _metres_per_degree(lat)
     turn = (to_lon - lon + 180.0) % 360.0 - 180.0
@@ -70,10 +55,10 @@ def offsets_m(lat: ArrayLike, lon: ArrayLike, to_lat: ArrayLike, to_lon: ArrayLi
 
 
 class Plane(NamedTuple):
-    """A flat map about a point: metres east and north of it.
+    """Flat map around a point, in metres east and north of it.
 
-    True at the point's latitude; 10 km north or south of it, distances along a parallel are off by 0.14 % in Porto.
-    Good for where a fix lies beside a street; lengths are `distance_m`.
+    Exact at the point's latitude; 10 km north or south, east-west distances are off by 0.14 % at 41 degrees. Use it to
+    place fixes beside streets, and `distance_m` for lengths.
 
     Parameters
     ----------
@@ -105,53 +90,43 @@ class Plane(NamedTuple):
 
 
 def _metres_per_degree(lat: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return how long a degree is at latitudes: along the parallel, and along the meridian."""
+    """Return the length of a degree at latitudes: along the parallel and along the meridian."""
     along, across = radii_m(lat)
     return np.asarray(np.radians(across * np.cos(np.radians(lat)))), np.asarray(np.radians(along))
 
 
 def line_distance_m(p: FloatArray, q: FloatArray) -> FloatArray:
-    """Return how near (n,) the straight lines from p (n, 2) to q pass the origin.
-
-    Examples
-    --------
-    >>> line_distance_m(np.array([[-1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 2.0], [6.0, 8.0]]))
-    array([2., 5.])
-    """
-    way = q - p
-    square = np.maximum(np.sum(way**2, axis=1), 1e-12)
-    share = np.clip(-np.sum(p * way, axis=1) / square, 0.0, 1.0)
-    return np.asarray(np.hypot(*(p + share[:, None] * way).T))
+    """Return the distance (n,) of the origin from the line segments p to q, both (n, 2)."""
+    line = q - p
+    square = np.maximum(np.sum(line**2, axis=1), 1e-12)
+    share = np.clip(-np.sum(p * line, axis=1) / square, 0.0, 1.0)
+    return np.asarray(np.hypot(*(p + share[:, None] * line).T))
 
 
 PORTO_CENTRE = (41.1480637, -8.6329584)
-"""The middle of the paper's centre, in degrees."""
+"""Latitude and longitude of the paper's centre, in degrees."""
 
 _MEAN_RADIUS_M = 6_371_008.8
 
 
 def regions(
-    network: RoadNetwork,
-    centre: tuple[float, float] | None = None,
-    radius_km: float = 2.0,
-    *,
-    corrected: bool = False,
+    network: RoadNetwork, centre: tuple[float, float] | None = None, radius_km: float = 2.0, *, corrected: bool = False
 ) -> NDArray[np.int64]:
-    """Return the region (S,) of each segment's middle, as an index into `REGIONS`: "centre", "E", "ENE", and so on.
+    """Return the region (S,) of each segment's midpoint, as an index into `REGIONS`: "centre", "E", "ENE", ...
 
     The paper's rule: "centre" within `radius_km` of the centre on the great circle, else the nearest of 16 compass
-    points by atan2(dlat, dlon) of differences in degrees, as if a degree of longitude were as long as one of latitude.
+    points by atan2(dlat, dlon) in degrees, which treats a degree of longitude like a degree of latitude.
 
     Parameters
     ----------
     network : RoadNetwork
     centre : (lat, lon), optional
-        In degrees; the network's by default.
+        In degrees; by default the network's.
     radius_km : float
-        Of the centre; 0 for none.
+        Radius of the centre; 0 for no centre.
     corrected : bool
-        True for distances on the ellipsoid and directions in metres, on which a compass would agree. In Porto a degree
-        of longitude is 0.75 of one of latitude, so that the paper's points lie up to 8 degrees beside the true ones.
+        Use ellipsoidal distances and directions in metres. In Porto a degree of longitude is 0.75 of a degree of
+        latitude, so that the paper's directions are off by up to 8 degrees.
 
     Examples
     --------
@@ -162,11 +137,9 @@ def regions(
     """
     lat, lon = network.centre if centre is None else centre
     if not (abs(lat) <= 90.0 and abs(lon) <= 180.0):
-        raise InvalidParameter(
-            f"centre must be (latitude, longitude) in degrees; got {(lat, lon)}.", parameter="centre", value=(lat, lon)
-        )
+        raise InvalidParameter.of("centre", (lat, lon), "must be (latitude, longitude) in degrees")
     check_positive(radius_km, "radius_km", zero=True)
-    # The shorter way around the globe, for a street that crosses the 180th meridian.
+    # The shorter direction around the globe, for a street that crosses the 180th meridian.
     step = (network.lon[network.head] - network.lon[network.tail] + 180.0) % 360.0 - 180.0
     middle_lat = 0.5 * (network.lat[network.tail] + network.lat[network.head])
     middle_lon = network.lon[network.tail] + 0.5 * step
@@ -182,19 +155,13 @@ def regions(
 
 
 def great_circle_m(lat: Any, lon: Any, to_lat: Any, to_lon: Any) -> NDArray[np.float64]:
-    """Return the distances on a globe of the Earth's mean radius, in metres, by the haversine formula.
-
-    Examples
-    --------
-    >>> round(float(great_circle_m(0.0, 0.0, 0.0, 1.0)))
-    111195
-    """
+    """Return haversine distances in metres on a sphere of the Earth's mean radius."""
     lat, lon, to_lat, to_lon = (np.radians(values) for values in (lat, lon, to_lat, to_lon))
     half = np.sin((to_lat - lat) / 2.0) ** 2 + np.cos(lat) * np.cos(to_lat) * np.sin((to_lon - lon) / 2.0) ** 2
     return np.asarray(2.0 * _MEAN_RADIUS_M * np.arcsin(np.sqrt(half)))
 
 
 def _longitude_scale(lat: float) -> float:
-    """Return how long a degree of longitude is in degrees of latitude, at a latitude."""
+    """Return the length of a degree of longitude in degrees of latitude."""
     step = 1e-4
     return float(distance_m(lat, 0.0, lat, step) / distance_m(lat - step / 2.0, 0.0, lat + step / 2.0, 0.0))

@@ -30,8 +30,8 @@ _Array = TypeVar("_Array", bound=NDArray[Any])
 _USUAL_KMH = 50.0
 
 
-def frozen(array: _Array) -> _Array:
-    """Return an array that nobody can write to any more."""
+def freeze(array: _Array) -> _Array:
+    """Make an array read-only in place and return it."""
     array.flags.writeable = False
     return array
 
@@ -46,38 +46,35 @@ def from_segments(
     *,
     turns: ArrayLike | None = None,
     u_turns: bool = False,
-    **known: Any,
+    **fields: Any,
 ) -> RoadNetwork:
     """Build a network from nodes and the segments between them.
 
     Parameters
     ----------
     lat, lon : (V,)
-        Of nodes, in degrees.
+        Coordinates of the nodes, in degrees.
     tail, head : (S,)
-        Nodes at the start and the end of each segment.
+        Start and end node of each segment.
     turns : (E, 2), optional
-        From and to segment; all that join head to tail by default, back only if `u_turns`.
+        From-segment and to-segment; by default all that meet head to tail, U-turns only if `u_turns`.
     u_turns : bool
-        Whether a turn back to where one came from is legal.
-    **known
-        Other fields of `RoadNetwork`: `length_m` (on the ellipsoid by default), `road_class` with `class_names` (all
-        "road" by default), `lanes`, `speed_kmh` (unknown by default), `node_id`, `way_id`, `centre`, `attribution`,
+        Allow U-turns.
+    **fields
+        Other fields of `RoadNetwork`: `length_m` (by default on the ellipsoid), `road_class` with `class_names` (by
+        default all "road"), `lanes`, `speed_kmh` (by default unknown), `node_id`, `way_id`, `centre`, `attribution`,
         `notes`, `street_names` with `street_of`.
     """
     lat, lon = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
     _check_node_arrays(lat, lon)
     tail, head = (_as_indices(values, name, lat.size) for values, name in ((tail, "tail"), (head, "head")))
     if tail.shape != head.shape:
-        raise InvalidNetwork(
-            f"tail and head must have one entry per segment; they have {tail.size} and {head.size}.",
-            parameter="head",
-            value=(tail.size, head.size),
-        )
+        rule = f"must have one entry per segment, like tail ({tail.size})"
+        raise InvalidNetwork.of("head", (tail.size, head.size), rule)
     n = tail.size
     pairs = join_segments(tail, head, u_turns=u_turns) if turns is None else _as_pairs(turns)
     pairs = np.unique(pairs, axis=0)
-    fields: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "lat": lat,
         "lon": lon,
         "tail": tail,
@@ -93,38 +90,30 @@ def from_segments(
         "way_id": np.full(n, -1),
         "centre": (float(lat.mean()), float(lon.mean())) if lat.size else (0.0, 0.0),
     }
-    return cls(**(fields | known))
+    return cls(**(defaults | fields))
 
 
 def join_segments(tail: NDArray[Any], head: NDArray[Any], *, u_turns: bool = False) -> NDArray[np.int64]:
-    """Return (E, 2) all pairs of segments of which the second begins where the first ends, sorted.
-
-    Examples
-    --------
-    >>> join_segments(np.array([0, 1, 1]), np.array([1, 0, 2]))  # 1-0 would be a U-turn
-    array([[0, 2]])
-    """
+    """Return all pairs (E, 2) of segments of which the second starts where the first ends, sorted."""
     order = np.argsort(tail, kind="stable")
     low, high = (np.searchsorted(tail, head, side, sorter=order) for side in ("left", "right"))
     source = np.repeat(np.arange(head.size), high - low)
     target = order[np.arange(source.size) - np.repeat(np.cumsum(high - low) - high, high - low)]
-    onward = np.ones(source.size, dtype=np.bool_) if u_turns else head[target] != tail[source]
-    pairs = np.column_stack([source, target])[onward]
+    allowed = np.ones(source.size, dtype=np.bool_) if u_turns else head[target] != tail[source]
+    pairs = np.column_stack([source, target])[allowed]
     return np.asarray(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))])
 
 
 def check_network(network: RoadNetwork) -> dict[str, Any]:
-    """Return the fields of a network as private, read-only arrays, or say which rule is broken where."""
+    """Return the fields of a network as private, read-only arrays; raise `InvalidNetwork` for the first broken rule."""
     fields: dict[str, Any] = {name: np.array(getattr(network, name), dtype=np.float64) for name in ("lat", "lon")}
     n_nodes, n = fields["lat"].size, np.size(network.tail)
     if n == 0:
-        raise InvalidNetwork(
-            "A network needs at least one segment; there is none. Check the map and what was kept.", parameter="tail"
-        )
+        raise InvalidNetwork.of("tail", n, "must have at least one segment", remedy="Check the map and its filters.")
     _check_node_arrays(fields["lat"], fields["lon"])
     _check_degrees(fields["lat"], fields["lon"])
     centre = as_centre(network.centre)
-    _check_degrees(np.array(centre[:1]), np.array(centre[1:]), of="centre ")
+    _check_degrees(np.array(centre[:1]), np.array(centre[1:]), of="centre")
     fields |= {name: _as_indices(getattr(network, name), name, n_nodes).astype(np.int32) for name in ("tail", "head")}
     fields |= {name: np.array(getattr(network, name), dtype=np.int64) for name in ("node_id", "way_id")}
     fields |= {name: np.array(getattr(network, name), dtype=np.float64) for name in ("length_m", "lanes", "speed_kmh")}
@@ -132,11 +121,7 @@ def check_network(network: RoadNetwork) -> dict[str, Any]:
     fields["road_class"] = _as_indices(network.road_class, "road_class", len(names), "class_names").astype(np.int32)
     streets = tuple(str(name) for name in network.street_names)
     if streets[:1] != ("",):
-        raise InvalidNetwork(
-            f"street_names must begin with '', of streets without a name; they are {streets[:3]}.",
-            parameter="street_names",
-            value=streets[:3],
-        )
+        raise InvalidNetwork.of("street_names", streets[:3], "must begin with '', the name of unnamed streets")
     given = network.street_of if np.size(network.street_of) else np.zeros(n, dtype=np.int32)
     fields["street_of"] = _as_indices(given, "street_of", len(streets), "street_names").astype(np.int32)
     for name in ("turn_from", "turn_to"):
@@ -146,38 +131,26 @@ def check_network(network: RoadNetwork) -> dict[str, Any]:
         "road_class": n, "street_of": n, "turn_to": fields["turn_from"].size,
     }.items():  # fmt: skip
         if fields[name].shape != (size,):
-            raise InvalidNetwork(
-                f"{name} must have shape ({size},); it has {fields[name].shape}.",
-                parameter=name,
-                value=fields[name].shape,
-            )
+            raise InvalidNetwork.of(name, fields[name].shape, f"must have shape ({size},)")
     _check_positive(fields["length_m"], "length_m", unknown=False)
     _check_positive(fields["lanes"], "lanes", unknown=True)
     _check_positive(fields["speed_kmh"], "speed_kmh", unknown=True)
     _check_turns(fields)
     words = {"class_names": names, "street_names": streets, "centre": centre, "notes": dict(network.notes)}
-    return {name: frozen(array) for name, array in fields.items()} | words
+    return {name: freeze(array) for name, array in fields.items()} | words
 
 
 def as_centre(given: Any) -> tuple[float, float]:
-    """Return a latitude and a longitude, or say that these are no two numbers.
-
-    Examples
-    --------
-    >>> as_centre([41, -8.63])
-    (41.0, -8.63)
-    """
+    """Return (latitude, longitude) as floats; raise `InvalidNetwork` if it is not two numbers."""
     try:
         lat, lon = (float(value) for value in given)
     except (TypeError, ValueError):
-        raise InvalidNetwork(
-            f"centre must be (lat, lon), two numbers in degrees; got {given!r}.", parameter="centre", value=given
-        ) from None
+        raise InvalidNetwork.of("centre", given, "must be (lat, lon) in degrees") from None
     return lat, lon
 
 
 def usual_speed(network: RoadNetwork) -> NDArray[np.float64]:
-    """Return km/h (S,): the limit, or where it is unknown the median limit of the class, or 50."""
+    """Return the speed limit (S,) in km/h, or the median limit of the class where unknown, or 50."""
     speed, usual = network.speed_kmh.copy(), np.full(len(network.class_names), _USUAL_KMH)
     for k in range(usual.size):
         limits = speed[(network.road_class == k) & np.isfinite(speed)]
@@ -190,42 +163,26 @@ def usual_speed(network: RoadNetwork) -> NDArray[np.float64]:
 def _as_indices(values: Any, name: str, size: int, of: str = "nodes") -> NDArray[np.int64]:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise InvalidNetwork(
-            f"{name} must be whole numbers in one dimension; it has {array.dtype}, {array.shape}.",
-            parameter=name,
-            value=str(array.dtype),
-        )
+        rule = f"must be a one-dimensional array of integers, not {array.ndim}-dimensional of {array.dtype}"
+        raise InvalidNetwork.of(name, str(array.dtype), rule)
     array = array.astype(np.int64)
     wrong = (array < 0) | (array >= size)
     if wrong.any():
         i = int(np.argmax(wrong))
-        raise InvalidNetwork(
-            f"{name}[{i}] is {array[i]}, but there are {size} {of}, numbered from 0.",
-            parameter=name,
-            value=int(array[i]),
-            index=i,
-        )
+        raise InvalidNetwork.of(name, int(array[i]), f"must be in 0 to {size - 1} (index into {of})", index=i)
     return array
 
 
 def _as_pairs(turns: ArrayLike) -> NDArray[np.int64]:
     pairs = np.asarray(turns)
     if pairs.size and (pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2):
-        raise InvalidNetwork(
-            f"turns must be pairs (E, 2) of segments, from and to; it has shape {pairs.shape} of {pairs.dtype}.",
-            parameter="turns",
-            value=pairs.shape,
-        )
+        raise InvalidNetwork.of("turns", pairs.shape, "must be pairs (E, 2) of from-segment and to-segment integers")
     return pairs.astype(np.int64).reshape(-1, 2)
 
 
 def _check_node_arrays(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> None:
     if lat.ndim != 1 or lat.shape != lon.shape:
-        raise InvalidNetwork(
-            f"lat and lon must have one entry per node; they have shapes {lat.shape} and {lon.shape}.",
-            parameter="lat",
-            value=(lat.shape, lon.shape),
-        )
+        raise InvalidNetwork.of("lat", (lat.shape, lon.shape), "and lon must have one entry per node; shapes differ")
 
 
 def _check_degrees(lat: NDArray[np.float64], lon: NDArray[np.float64], of: str = "") -> None:
@@ -233,13 +190,9 @@ def _check_degrees(lat: NDArray[np.float64], lon: NDArray[np.float64], of: str =
         wrong = ~(np.abs(values) <= most)
         if wrong.any():
             i = int(np.argmax(wrong))
-            hint = " Are latitude and longitude swapped?" if name == "lat" else ""
-            raise InvalidNetwork(
-                f"{of}{name}[{i}] is {values[i]}; degrees lie within {most:g} of 0.{hint}",
-                parameter=name if not of else "centre",
-                value=float(values[i]),
-                index=i,
-            )
+            rule = f"must lie in [-{most:g}, {most:g}] degrees" + (f" (its {name})" if of else "")
+            remedy = "Check whether latitude and longitude are swapped." if name == "lat" else ""
+            raise InvalidNetwork.of(of or name, float(values[i]), rule, index=i, remedy=remedy)
 
 
 def _check_positive(values: NDArray[np.float64], name: str, *, unknown: bool) -> None:
@@ -247,68 +200,40 @@ def _check_positive(values: NDArray[np.float64], name: str, *, unknown: bool) ->
     wrong = ~(good | np.isnan(values)) if unknown else ~good
     if wrong.any():
         i = int(np.argmax(wrong))
-        rule = "positive, or NaN where unknown" if unknown else "positive and finite"
-        raise InvalidNetwork(
-            f"{name} must be {rule}; {name}[{i}] is {values[i]}. Fix or drop that segment.",
-            parameter=name,
-            value=float(values[i]),
-            index=i,
-        )
+        rule = "must be positive, or NaN where unknown" if unknown else "must be positive and finite"
+        raise InvalidNetwork.of(name, float(values[i]), rule, index=i, remedy="Fix or drop that segment.")
 
 
 def _check_turns(fields: dict[str, Any]) -> None:
-    """Check that turns join segments that meet, and that they are sorted, each once."""
+    """Check that turns connect adjacent segments and are sorted and unique."""
     source, target = fields["turn_from"].astype(np.int64), fields["turn_to"].astype(np.int64)
     apart = fields["head"][source] != fields["tail"][target]
     if apart.any():
         i = int(np.argmax(apart))
-        raise InvalidNetwork(
-            f"turn {i} leads from segment {source[i]} to segment {target[i]}, which begins elsewhere.",
-            parameter="turns",
-            value=(int(source[i]), int(target[i])),
-            index=i,
-        )
+        rule = f"must start where segment {source[i]} ends"
+        raise InvalidNetwork.of("turns", (int(source[i]), int(target[i])), rule, index=i)
     key = source * fields["tail"].size + target
     if np.any(np.diff(key) <= 0):
         i = int(np.argmax(np.diff(key) <= 0))
-        raise InvalidNetwork(
-            f"turns must be sorted by (from, to), each once; turn {i + 1} is not after turn {i}.",
-            parameter="turns",
-            index=i + 1,
-        )
+        message = f"turns must be sorted by (from, to) and unique; turn {i + 1} is not after turn {i}."
+        raise InvalidNetwork(message, parameter="turns", index=i + 1)
 
 
 KIND = Kind("limiirl.roads", 2, "a road network", "RoadNetwork.save or `limiirl roads build`")
 _WORDS = ("class_names", "centre", "attribution", "notes", "street_names")
-# What files of the first version do not have: names of streets.
+# Defaults of fields that files of version 1 lack.
 _LATER: dict[str, Any] = {"street_names": ("",)}
 
 
 def _split(network: RoadNetwork) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what goes to the header, and the arrays."""
+    """Return the fields for the header and the arrays."""
     fields = {part.name: getattr(network, part.name) for part in dataclasses.fields(network)}
     words = {name: fields.pop(name) for name in _WORDS}
     return words | {"notes": dict(words["notes"])}, fields
 
 
-def save(network: RoadNetwork, path: str | PathLike[str]) -> None:
-    """Write a network to `path`; see `RoadNetwork.save`."""
-    write_archive(path, KIND, *_split(network))
-
-
 def load(cls: type[RoadNetwork], path: str | PathLike[str]) -> RoadNetwork:
-    """Read a network that `save` wrote; a file that is truncated or foreign is an `InvalidFile` that says so.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> from limiirl.roads import RoadNetwork
-    >>> network = RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0, 1], [1, 0])
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "town.npz"
-    >>> network.save(path)
-    >>> RoadNetwork.load(path) == network
-    True
-    """
+    """Read a network that `save` wrote; raise `InvalidFile` for a truncated or foreign file."""
     header, arrays = read_archive(path, KIND)
     try:
         known = _LATER | header
@@ -316,13 +241,12 @@ def load(cls: type[RoadNetwork], path: str | PathLike[str]) -> RoadNetwork:
         lists = ("class_names", "centre", "street_names")
         return cls(**(fields | {name: tuple(fields[name]) for name in lists}))
     except (KeyError, TypeError, ValueError, InvalidNetwork) as error:
-        raise InvalidFile(
-            f"{path} is damaged: {error!s:.300} Build the network again.", parameter="path", value=str(path)
-        ) from error
+        message = f"{path} is damaged: {error!s:.300} Build the network again."
+        raise InvalidFile(message, parameter="path", value=str(path)) from error
 
 
 def digest(network: RoadNetwork) -> str:
-    """Return the sha256 of the content in hexadecimal; notes, attribution and names of streets are no content."""
+    """Return the hexadecimal SHA-256 of the content, without notes, attribution and street names."""
     words, arrays = _split(network)
     del arrays["street_of"]
     sha = hashlib.sha256(json.dumps([words["class_names"], words["centre"]]).encode())
@@ -335,41 +259,41 @@ def digest(network: RoadNetwork) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RoadNetwork:
-    """V map nodes, S directed segments between them, and E legal turns; one frozen value.
+    """Road network of V nodes, S directed segments and E legal turns; immutable.
 
-    A segment is driven from its tail to its head, straight. It is a state of the MDP, by the same number; a turn is an
-    action. Build one with `limiirl.roads.build`, or with `from_segments` from arrays of your own.
+    A segment is a straight line from its tail to its head. Segment s is state s of the MDP, and a turn is an action.
+    Build a network with `limiirl.roads.build`, or from arrays with `from_segments`.
 
     Attributes
     ----------
     lat, lon : (V,)
-        Of nodes, in degrees (WGS84).
+        Coordinates of the nodes, in degrees (WGS84).
     node_id : (V,) int64
-        Their numbers in the source.
+        Node ids of the source.
     tail, head : (S,) int32
-        Nodes at the start and the end of each segment.
+        Start and end node of each segment.
     length_m : (S,)
-        On the ellipsoid, or what the source says.
+        Length on the ellipsoid, or as given by the source.
     road_class : (S,) int32
         Index into `class_names`.
     class_names : tuple of str
-        Such as "motorway", "residential".
+        For example "motorway", "residential".
     lanes, speed_kmh : (S,)
-        NaN where the source does not say: nothing is guessed.
+        NaN where the source has no value; nothing is guessed.
     way_id : (S,) int64
-        The way in the source to which a segment belongs; -1 where there are no ways.
+        Id of the OSM way of each segment; -1 where there is none.
     turn_from, turn_to : (E,) int32
         Segments, sorted by (from, to), each pair once.
     centre : (lat, lon)
-        Of the flat map, and of the regions unless told otherwise.
+        Origin of the flat map, and default centre of the regions.
     attribution : str
-        Whom to name under a map of it.
+        Credit to show with a map of it.
     notes : dict
-        How it was made: counts of what was read, kept and dropped; plain JSON.
+        Provenance: counts of what was read, kept and dropped; plain JSON.
     street_names : tuple of str
-        Names of streets, each once; the first is "", of streets without one.
+        Distinct street names; the first is "", for unnamed streets.
     street_of : (S,) int32
-        Index into `street_names`; all 0 by default. Names are no content: networks that differ in them are equal.
+        Index into `street_names`; by default all 0. Networks that differ only in names are equal.
 
     Examples
     --------
@@ -425,78 +349,77 @@ class RoadNetwork:
 
     @cached_property
     def plane(self) -> Plane:
-        """The flat map about the centre."""
+        """The flat map around the centre."""
         return Plane(*self.centre)
 
     @cached_property
     def node_xy(self) -> FloatArray:
         """Metres (V, 2) east and north of the centre."""
-        return frozen(self.plane.xy(self.lat, self.lon))
+        return freeze(self.plane.xy(self.lat, self.lon))
 
     @cached_property
     def out_ptr(self) -> IntArray:
         """Pointers (S + 1,): the turns out of segment s are ``out_ptr[s]:out_ptr[s + 1]``."""
         counts = np.bincount(self.turn_from, minlength=self.n_segments)
-        return frozen(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+        return freeze(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
     @cached_property
     def opposite(self) -> IntArray:
-        """The segment (S,) that is driven the other way between the same nodes; -1 where there is none."""
+        """The segment (S,) in the opposite direction between the same nodes; -1 where there is none."""
         key = self.tail.astype(np.int64) * self.n_nodes + self.head
         other = self.head.astype(np.int64) * self.n_nodes + self.tail
         order = np.argsort(key, kind="stable")
         at = np.minimum(np.searchsorted(key, other, sorter=order), key.size - 1)
-        return frozen(np.where(key[order[at]] == other, order[at], -1).astype(np.int64))
+        return freeze(np.where(key[order[at]] == other, order[at], -1).astype(np.int64))
 
     @cached_property
     def bearing(self) -> FloatArray:
-        """Direction (S,) in which each segment is driven, in degrees clockwise from north, in [0, 360)."""
+        """Direction (S,) of each segment, in degrees clockwise from north, in [0, 360)."""
         east, north = (self.node_xy[self.head] - self.node_xy[self.tail]).T
-        return frozen(np.degrees(np.arctan2(east, north)) % 360.0)
+        return freeze(np.degrees(np.arctan2(east, north)) % 360.0)
 
     @cached_property
     def turn_angle(self) -> FloatArray:
-        """How far (E,) each turn bends, in degrees in [-180, 180): 0 is straight on, positive is to the right."""
+        """Angle (E,) of each turn, in degrees in [-180, 180): 0 is straight on, positive is to the right."""
         bend = self.bearing[self.turn_to] - self.bearing[self.turn_from]
-        return frozen((bend + 180.0) % 360.0 - 180.0)
+        return freeze((bend + 180.0) % 360.0 - 180.0)
 
     @cached_property
     def duration_s(self) -> FloatArray:
-        """Seconds (S,) to drive each segment at its speed limit, or at the usual speed of its class where unknown.
+        """Seconds (S,) to drive each segment at its speed limit.
 
-        The usual speed is the median of the class's known limits, or 50 km/h where none is known: for comparing routes
-        by time, never a feature.
+        Unknown limits are replaced by the median of the class, or 50 km/h. For comparing routes; never a feature.
         """
-        return frozen(self.length_m / (usual_speed(self) / 3.6))
+        return freeze(self.length_m / (usual_speed(self) / 3.6))
 
     @cached_property
     def grid(self) -> GridIndex:
-        """The segments by the cells of a grid that they touch, for searches about a place."""
+        """Spatial index of the segments by grid cell."""
         from limiirl.roads.matching.candidates import build_grid
 
         return build_grid(self)
 
     def nearest(self, lat: ArrayLike, lon: ArrayLike, *, within_m: float = 100.0) -> NearestStreets:
-        """Return the streets nearest to places: by default what to close where somebody says "close the street here".
+        """Return the segments nearest to places: those to close for "close the street here".
 
-        Of a street that is driven both ways between the same nodes, both directions are nearest;
-        `NearestStreets.segments` has both. The carriageways of a road that is drawn as two lines are two streets: only
-        the nearer is found (`limiirl.roads.nearest_segments` looks for the other). A segment reaches from one node of
-        the map to the next: closing it blocks the passage, but not trips that begin or end elsewhere on the block.
+        Both directions of a two-way street between the same nodes are included (`NearestStreets.segments`). The
+        carriageways of a road drawn as two lines are separate streets, and only the nearer is returned
+        (`limiirl.roads.nearest_segments` returns both). A segment reaches from one map node to the next: closing it
+        blocks through traffic, but not trips that start or end elsewhere on the block.
 
         Parameters
         ----------
         lat, lon : float or (n,)
-            In degrees, latitudes first.
+            In degrees.
         within_m : float
-            A place that has no street so near is an `InvalidParameter`, which says if the two look swapped.
+            Raise `InvalidParameter` for a place without a street within this distance.
 
         Examples
         --------
         >>> from limiirl.roads import RoadNetwork
         >>> street = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 1], [1, 0, 2])
-        >>> found = street.nearest(41.152, -8.6301)
-        >>> found.segments, found.distance_m.round(1)
+        >>> nearest = street.nearest(41.152, -8.6301)
+        >>> nearest.segments, nearest.distance_m.round(1)
         (array([0, 1]), array([8.4]))
         """
         from limiirl.roads.lookup import find_nearest
@@ -504,22 +427,13 @@ class RoadNetwork:
         return find_nearest(self, lat, lon, within_m)
 
     def street(self, segment: int) -> str:
-        """Return the name of a segment's street; "" where the map has none.
-
-        Examples
-        --------
-        >>> from limiirl.roads import RoadNetwork
-        >>> names = {"street_names": ("", "Rua Nova"), "street_of": [0, 1]}
-        >>> RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63] * 3, [0, 1], [1, 2], **names).street(1)
-        'Rua Nova'
-        """
+        """Return the name of a segment's street; "" if it is unnamed."""
         return str(self.street_names[self.street_of[segment]])
 
     def find(self, name: str) -> IntArray:
-        """Return the segments, in both directions, of the streets of a name or a part of it.
+        """Return the segments, in both directions, of the streets with a name, or else with a name that contains it.
 
-        Capitals and accents do not count. Streets that are called just so come before those whose names only contain
-        it. A name that no street has is an `InvalidParameter` that lists those like it.
+        Case and accents are ignored. An unknown name raises `InvalidParameter`, which lists similar names.
 
         Examples
         --------
@@ -533,7 +447,7 @@ class RoadNetwork:
         return find_street(self, name)
 
     def mdp(self, features: str | FeatureChoice = "paper", *, gamma: float = 1.0) -> MDP:
-        """Return the MDP: a state a segment, an action a turn, p0 uniform; features as chosen.
+        """Return the MDP with one state per segment, one action per turn, uniform p0, and the chosen features.
 
         Examples
         --------
@@ -547,12 +461,12 @@ class RoadNetwork:
         return driver_mdp(self, features, gamma)
 
     def replace(self, **changes: Any) -> RoadNetwork:
-        """Return a copy with some fields changed, checked anew."""
+        """Return a validated copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to one npz file, atomically; `RoadNetwork.load` gives an equal network back."""
-        save(self, path)
+        """Write the network to one npz file, atomically; `RoadNetwork.load` returns an equal network."""
+        write_archive(path, KIND, *_split(self))
 
     def fingerprint(self) -> str:
         """Return 16 hexadecimal digits that identify the content, the same on every machine."""
@@ -575,14 +489,14 @@ class RoadNetwork:
 
 
 def summarize(network: RoadNetwork) -> dict[str, Any]:
-    """Return the facts of a network as plain numbers and texts, ready for JSON.
+    """Return statistics of a network, ready for JSON.
 
     Returns
     -------
     dict
-        "segments", "turns", "nodes", "km"; "km_by_class"; "lanes" and "speed" (share of km where they are known, and km
-        by value); "segment_m" (quantiles of length); "bounds" (south, west, north, east in degrees); "one_way_share" of
-        km; "turns_out" (how many segments have 0, 1, 2 ... turns onward); "dead_ends"; "dropped" (by reason); "notes".
+        "segments", "turns", "nodes", "km"; "km_by_class"; "lanes" and "speed" (known fraction of km, and km by value);
+        "segment_m" (length quantiles); "bounds" (south, west, north, east in degrees); "one_way_share" of km;
+        "turns_out" (number of segments with 0, 1, 2 ... outgoing turns); "dead_ends"; "dropped" (by reason); "notes".
 
     Examples
     --------
@@ -606,8 +520,8 @@ def summarize(network: RoadNetwork) -> dict[str, Any]:
         "km_by_class": {
             name: round(float(part), 3) for name, part in zip(network.class_names, by_class, strict=True) if part > 0.0
         },
-        "lanes": _known_share(network.lanes, km),
-        "speed": _known_share(network.speed_kmh, km),
+        "lanes": _summarize_known(network.lanes, km),
+        "speed": _summarize_known(network.speed_kmh, km),
         "one_way_share": round(float(km[network.opposite < 0].sum()) / total, 6),
         "segment_m": {f"{share:g}": round(float(metres), 3) for share, metres in zip(shares, lengths, strict=True)},
         "bounds": [
@@ -616,15 +530,15 @@ def summarize(network: RoadNetwork) -> dict[str, Any]:
         "centre": list(network.centre),
         "turns_out": {str(k): int(n) for k, n in zip(degree, count, strict=True)},
         "dead_ends": int(np.count_nonzero(np.diff(network.out_ptr) == 0)),
-        "dropped": _dropped(dict(network.notes)),
+        "dropped": _count_dropped(dict(network.notes)),
         "attribution": network.attribution,
         "fingerprint": network.fingerprint(),
         "notes": dict(network.notes),
     }  # fmt: skip
 
 
-def _known_share(values: Any, km: Any) -> dict[str, Any]:
-    """Return the share of km with a known value, and km by value."""
+def _summarize_known(values: Any, km: Any) -> dict[str, Any]:
+    """Return the fraction of km with a known value, and km by value."""
     known = np.isfinite(values)
     levels, at = np.unique(values[known], return_inverse=True)
     length = np.bincount(at, weights=km[known], minlength=levels.size)
@@ -632,12 +546,11 @@ def _known_share(values: Any, km: Any) -> dict[str, Any]:
     return {"known_share": round(float(km[known].sum() / km.sum()), 6), "km": by_value}
 
 
-def _dropped(notes: dict[str, Any]) -> dict[str, int]:
-    """Return what building left out, by reason, those that did not happen left out as well."""
-    found = {f"ways: {reason}": count for reason, count in notes.get("ways", {}).get("dropped", {}).items()}
-    found |= {f"pieces: {reason}": count for reason, count in notes.get("pieces_dropped", {}).items()}
-    part = notes.get("component", {})
-    found["segments: outside of the connected part"] = part.get("segments_dropped", 0)
+def _count_dropped(notes: dict[str, Any]) -> dict[str, int]:
+    """Return nonzero counts of what building dropped, by reason."""
+    counts = {f"ways: {reason}": count for reason, count in notes.get("ways", {}).get("dropped", {}).items()}
+    counts |= {f"pieces: {reason}": count for reason, count in notes.get("pieces_dropped", {}).items()}
+    counts["segments: outside the connected part"] = notes.get("component", {}).get("segments_dropped", 0)
     rules = notes.get("turns", {}).get("restrictions", {})
-    found |= {f"turn restrictions: {reason}": count for reason, count in rules.get("not_used", {}).items()}
-    return {reason: count for reason, count in found.items() if count}
+    counts |= {f"turn restrictions: {reason}": count for reason, count in rules.get("not_used", {}).items()}
+    return {reason: count for reason, count in counts.items() if count}

@@ -1,6 +1,6 @@
-"""Privacy tools: trip ends trimmed, zones masked, small counts suppressed. They do not make data anonymous.
+"""Privacy tools: trim trip ends, mask zones and suppress small counts. They do not make data anonymous.
 
-`docs/responsible_use.md` states what each tool protects against, and what not.
+`docs/responsible_use.md` states what each tool protects against and what it does not.
 """
 
 from __future__ import annotations
@@ -27,29 +27,27 @@ Seed = int | np.random.Generator | None
 
 
 def trim_ends(trips: Trips | CleanedTrips, metres: float = 300.0, *, jitter: float = 0.5, seed: Seed = None) -> Trips:
-    """Keep of every trip the longest stretch all of which is away from both its ends.
+    """Keep the longest part of every trip that stays away from both its ends.
 
-    A trip that passes its own beginning or end again would show it, be it between two fixes, so that what is on the
-    other side goes as well. How far is drawn for each end, evenly from `metres` to ``(1 + jitter) * metres``, as the
-    crow flies: with one distance for all, the ends that are left would lie on a circle about the place that is to be
-    hidden. Clean the trips first: an outlier for a first fix would be far from what follows, and nothing would be
-    trimmed.
+    A trip that passes its own start or end again is cut there, also between two fixes. The straight-line distance of
+    each end is drawn uniformly from `metres` to ``(1 + jitter) * metres``; with one distance for all trips, the
+    remaining ends would lie on a circle around the hidden place. Clean the trips first: if the first fix is an
+    outlier, the true start is not trimmed.
 
     Parameters
     ----------
     trips : Trips or CleanedTrips
-        CleanedTrips.
     metres : float
-        Least distance of what is left from the old end.
+        Minimum distance of the remaining fixes from the original ends.
     jitter : float
-        See above.
+        Relative width of the random part of the distance.
     seed : int or Generator, optional
-        For tests. Leave it out for data that you publish: whoever knows the seed knows the distances.
+        For tests only. Leave it out for data that you publish: the seed reveals the distances.
 
     Returns
     -------
     Trips
-        Without the trips of which nothing is left; `notes` counts them and the fixes.
+        Without the trips of which nothing is left; `notes` counts the removed trips and fixes.
 
     Examples
     --------
@@ -74,20 +72,19 @@ def trim_ends(trips: Trips | CleanedTrips, metres: float = 300.0, *, jitter: flo
 
 
 def mask_zones(trips: Trips | CleanedTrips, zones: Sequence[tuple[float, ...]]) -> Trips:
-    """Drop what lies in circles, and cut trips there, also where a trip passes through a circle between two fixes.
+    """Drop the fixes inside circular zones and cut the trips there, also where a trip crosses a zone between two fixes.
 
     Parameters
     ----------
     trips : Trips or CleanedTrips
-        Any.
     zones : list of (lat, lon, radius in metres)
-        Put a circle about a home off its middle, by an amount that you do not publish: its rim shows in the data.
+        Do not centre a zone on a home: its boundary shows in the data. Shift it by an amount that you do not publish.
 
     Returns
     -------
     Trips
-        Pieces keep the id of their trip and are told apart by `Trips.pieces`, also in a file; `Trips.cut` marks them,
-        so that no rim passes for a place where somebody went. `notes` counts what is gone.
+        Pieces keep the id of their trip and differ in `Trips.pieces`; `Trips.cut` marks them, so that a zone boundary
+        is not mistaken for the start or end of a trip. `notes` counts what was removed.
 
     Examples
     --------
@@ -104,8 +101,8 @@ def mask_zones(trips: Trips | CleanedTrips, zones: Sequence[tuple[float, ...]]) 
         within, passed = np.hypot(*xy.T) <= radius, line_distance_m(xy[:-1], xy[1:]) <= radius
         if not (within.any() or passed.any()):
             warnings.warn(
-                f"No trip comes into zones[{i}], {radius:g} m about latitude {lat:g}, longitude {lon:g}. Is it where "
-                "it should be? Latitude comes first.",
+                f"No trip enters zones[{i}], {radius:g} m around latitude {lat:g}, longitude {lon:g}. Check its "
+                "position; latitude comes first.",
                 LimiirlWarning,
                 stacklevel=2,
             )
@@ -115,14 +112,10 @@ def mask_zones(trips: Trips | CleanedTrips, zones: Sequence[tuple[float, ...]]) 
 
 
 def _trips(given: Trips | CleanedTrips) -> Trips:
-    found = given.trips if isinstance(given, CleanedTrips) else given
-    if not isinstance(found, Trips):
-        raise InvalidTrips(
-            f"trips must be Trips or what `clean` returns; it is a {type(given).__name__}.",
-            parameter="trips",
-            value=type(given).__name__,
-        )
-    return found
+    trips = given.trips if isinstance(given, CleanedTrips) else given
+    if not isinstance(trips, Trips):
+        raise InvalidTrips.of("trips", type(given).__name__, "must be Trips or CleanedTrips")
+    return trips
 
 
 def _zone(given: object, i: int) -> tuple[float, float, float]:
@@ -131,31 +124,26 @@ def _zone(given: object, i: int) -> tuple[float, float, float]:
     except (TypeError, ValueError):
         lat = lon = radius = np.nan
     if not (abs(lat) <= 90.0 and abs(lon) <= 180.0 and radius > 0.0):
-        raise InvalidParameter(
-            f"zones[{i}] is {given}; zones is a list of (lat, lon, radius in metres) with a positive radius.",
-            parameter="zones",
-            value=given,
-            index=i,
-        )
+        raise InvalidParameter.of("zones", given, "must be (lat, lon, radius in metres), radius above 0", index=i)
     return lat, lon, radius
 
 
 def trim_path_ends(
     demos: Demonstrations, lengths_m: ArrayLike, metres: float = 300.0, *, jitter: float = 0.5, seed: Seed = None
 ) -> Demonstrations:
-    """Drop segments from the two ends of every matched path, for at least a distance drawn as in `trim_ends`.
+    """Drop segments from both ends of every matched path, over at least a distance drawn as in `trim_ends`.
 
-    The distance is driven, not as the crow flies. A path that comes back to a segment dropped from its ends is cut
-    there, and its longest stretch is kept. A street driven in the other direction is another segment, and what comes
-    near an end on other streets is not seen at all: `trim_ends` before matching sees both. What is left begins and ends
-    elsewhere: a model of where trips begin, or of where they are bound, then learns that.
+    The distance is driven, not straight-line. A path that returns to a dropped segment is cut there, and its longest
+    part is kept. The opposite direction of a street is another segment, and a return on nearby streets is not
+    detected: `trim_ends` before matching detects both. Models of trip starts or destinations fitted afterwards learn
+    the trimmed ends.
 
     Parameters
     ----------
     demos : Demonstrations
         Paths of road segments.
     lengths_m : (S,)
-        Length of each segment, as `RoadNetwork.length_m`.
+        Length of each segment, as in `RoadNetwork.length_m`.
     metres, jitter, seed
         See `trim_ends`.
 
@@ -172,19 +160,15 @@ def trim_path_ends(
     """
     lengths = np.asarray(lengths_m, dtype=np.float64)
     if demos.n_steps and (lengths.ndim != 1 or lengths.size <= demos.states.max()):
-        raise InvalidParameter(
-            f"lengths_m must have one entry per segment; it has shape {lengths.shape}, and a path passes segment "
-            f"{demos.states.max()}.",
-            parameter="lengths_m",
-            value=lengths.shape,
-        )
+        rule = f"must have one entry per segment (at least {demos.states.max() + 1})"
+        raise InvalidParameter.of("lengths_m", lengths.shape, rule)
     radius = _radii(metres, jitter, seed, len(demos))
     demo = np.repeat(np.arange(len(demos)), demos.lengths)
     end_m = np.cumsum(lengths[demos.states])
     zero = np.concatenate([[0.0], end_m])
     driven = zero[:-1] - zero[demos.offsets[:-1]][demo]  # before the segment, from the start of its path
     ahead = zero[demos.offsets[1:]][demo] - end_m
-    # Sums of the same lengths in another order differ by rounding; a millimetre is nobody's secret.
+    # Summing the same lengths in another order differs by rounding; allow one millimetre.
     away = (driven >= radius[0][demo] - 1e-3) & (ahead >= radius[1][demo] - 1e-3)
     place = demo * lengths.size + demos.states
     keep = _longest_runs(away & ~np.isin(place, place[~away]), np.zeros(demo.size, dtype=np.bool_), demo)
@@ -195,22 +179,19 @@ def trim_path_ends(
     if demos.actions is not None:
         actions = demos.actions[keep].copy()
         actions[offsets[1:] - 1] = -1  # the last state has none
-    known = [None if values is None else values[left] for values in (demos.groups, demos.labels, demos.ids)]
-    return Demonstrations(demos.states[keep], offsets, actions, *known)
+    per_demo = [None if values is None else values[left] for values in (demos.groups, demos.labels, demos.ids)]
+    return Demonstrations(demos.states[keep], offsets, actions, *per_demo)
 
 
 def _radii(metres: float, jitter: float, seed: Seed, n: int) -> FloatArray:
-    """Return distances (2, n), one for each end of each trip."""
+    """Return one distance for each end of each trip (2, n)."""
     check_positive(metres, "metres")
     check_positive(jitter, "jitter", zero=True)
     return metres * (1.0 + jitter * as_generator(seed).random((2, n)))
 
 
 def _longest_runs(inside: BoolArray, cut: BoolArray, trip: IntArray) -> BoolArray:
-    """Return (n,) which fixes belong to the longest run of `inside` in their trip, the first of equals.
-
-    A run ends before a fix at which `cut` is set.
-    """
+    """Mark (n,) the longest run of `inside` in each trip, the first of ties; a run also ends before each `cut` fix."""
     if not inside.size:
         return inside
     begins = np.ones(inside.size, dtype=np.bool_)
@@ -224,9 +205,9 @@ def _longest_runs(inside: BoolArray, cut: BoolArray, trip: IntArray) -> BoolArra
 
 
 def _pieces(trips: Trips, keep: BoolArray, cut: BoolArray, word: str, *, rims: bool = False) -> Trips:
-    """Return what is kept of trips, cut where fixes are gone and where `cut` says so; count what is gone.
+    """Keep some fixes, cut trips at gaps and at `cut`, and count what was removed.
 
-    With `rims`, one piece without its trip's first or last fix has a number above 0, so that it is seen to be a piece.
+    With `rims`, a single piece that lacks its trip's first or last fix gets a number above 0 to mark it.
     """
     trip, fix = trips.trip_of_fix, np.flatnonzero(keep)
     begins = np.ones(fix.size, dtype=np.bool_)
@@ -254,56 +235,50 @@ def _pieces(trips: Trips, keep: BoolArray, cut: BoolArray, word: str, *, rims: b
     )
 
 
-def suppress_small(counts: ArrayLike, least: int = 5, *, totals: tuple[int, ...] = ()) -> FloatArray:
-    """Return a table of counts with NaN in place of those from 1 to below `least`.
+def suppress_small(counts: ArrayLike, least: int = 5, *, total_axes: tuple[int, ...] = ()) -> FloatArray:
+    """Replace counts from 1 to below `least` by NaN.
 
-    A zero stays: nobody stands behind it. Where totals are shown as well, a count that is hidden alone follows
-    by subtraction, and two that add up to less than `least` are as good as one; then the next smallest of that row or
-    column is hidden too. Hide small totals by another call.
+    Zeros stay, since they disclose no one. Where totals are published as well, a single hidden count follows by
+    subtraction, and two that sum to less than `least` are almost as revealing; then the next smallest count of that
+    row or column is hidden too. Suppress small totals in a separate call.
 
     Parameters
     ----------
     counts : array
-        People, not trips, if people are to be protected.
+        Counts of people, not of trips, if people are to be protected.
     least : int
         The smallest count that is shown.
-    totals : tuple of int
-        Axes of `counts` whose sums are shown: 0 for the totals under the columns of a table, 1 for those beside rows.
+    total_axes : tuple of int
+        Axes of `counts` whose sums are published: 0 for column totals, 1 for row totals.
 
     Examples
     --------
     >>> suppress_small([12, 3, 0, 7])
     array([12., nan,  0.,  7.])
-    >>> suppress_small([12, 3, 0, 7], totals=(0,))  # 22 in all: 3 alone could be computed
+    >>> suppress_small([12, 3, 0, 7], total_axes=(0,))  # the published total of 22 would reveal a single hidden 3
     array([12., nan,  0., nan])
     """
     table = np.array(counts, dtype=np.float64)
     wrong = ~(np.isfinite(table) & (table >= 0.0) & (table == np.floor(table)))
     if wrong.any():
-        raise InvalidParameter(
-            f"counts must be whole numbers from 0; one of them is {table[wrong][0]}.",
-            parameter="counts",
-            value=float(table[wrong][0]),
-        )
+        raise InvalidParameter.of("counts", float(table[wrong][0]), "must be nonnegative integers")
     check_count(least, "least")
-    if any(not 0 <= axis < table.ndim for axis in totals):
-        raise InvalidParameter(
-            f"totals names axes of a table that has {table.ndim}; got {totals}.", parameter="totals", value=totals
-        )
+    if any(not 0 <= axis < table.ndim for axis in total_axes):
+        raise InvalidParameter.of("total_axes", total_axes, f"must be axes of a table with {table.ndim} dimension(s)")
     hidden = (table > 0) & (table < least)
     before = -1
     while before != hidden.sum():
         before = int(hidden.sum())
-        for axis in totals:
+        for axis in total_axes:
             _hide_more(np.moveaxis(table, axis, -1), np.moveaxis(hidden, axis, -1), least)
     table[hidden] = np.nan
     return table
 
 
 def merge_small(labels: ArrayLike, least: int = 5, *, into: str = "others") -> NDArray[np.str_]:
-    """Return labels as text, with all groups of fewer than `least` members under one name.
+    """Return labels as strings, with all groups of fewer than `least` members merged into one.
 
-    If those together are still fewer than `least`, the next smallest group joins them.
+    If the merged group still has fewer than `least` members, the next smallest group is added to it.
 
     Examples
     --------
@@ -313,9 +288,7 @@ def merge_small(labels: ArrayLike, least: int = 5, *, into: str = "others") -> N
     check_count(least, "least")
     names, inverse, counts = np.unique(np.asarray(labels).astype(np.str_), return_inverse=True, return_counts=True)
     if into in names:
-        raise InvalidParameter(
-            f"there is a group called {into!r} already. Pass another name: into=...", parameter="into", value=into
-        )
+        raise InvalidParameter.of("into", into, "must not be the name of an existing group")
     order = np.argsort(counts, kind="stable")
     small = counts < least
     for k in order:
@@ -326,12 +299,12 @@ def merge_small(labels: ArrayLike, least: int = 5, *, into: str = "others") -> N
 
 @dataclass(frozen=True, eq=False)
 class RouteMask:
-    """Which road segments may be shown: those that at least so many drivers passed.
+    """Mask of the road segments that enough drivers passed to be shown.
 
     Attributes
     ----------
     drivers : (S,) int64
-        How many drivers passed each segment.
+        Number of drivers who passed each segment.
     least : int
         The smallest number that is shown.
 
@@ -357,8 +330,8 @@ class RouteMask:
         """Count the drivers (`Demonstrations.groups`) of each segment."""
         if demos.groups is None:
             raise InvalidDemos(
-                "These demonstrations do not say who drove, and many trips of one driver hide nobody. "
-                "Give them groups: demos.replace(groups=...).",
+                "demos must have groups (drivers): many trips of one driver do not hide that driver. Pass "
+                "demos.replace(groups=...).",
                 parameter="demos",
             )
         _check_segments(demos, n_segments)
@@ -366,51 +339,45 @@ class RouteMask:
 
     @property
     def hidden(self) -> BoolArray:
-        """Segments (S,) that somebody passed, but too few."""
+        """Segments (S,) that at least one driver passed, but fewer than `least`."""
         return np.asarray((self.drivers > 0) & (self.drivers < self.least))
 
     def apply(self, values: ArrayLike) -> FloatArray:
-        """Return values a segment, (S, ...), with NaN where they are hidden."""
+        """Return values per segment (S, ...), with NaN where they are hidden."""
         table = np.array(values, dtype=np.float64)
         if table.shape[:1] != self.drivers.shape:
-            raise InvalidParameter(
-                f"values must have one row per segment, {self.drivers.size}; shape is {table.shape}.",
-                parameter="values",
-                value=table.shape,
-            )
+            rule = f"must have one row per segment ({self.drivers.size})"
+            raise InvalidParameter.of("values", table.shape, rule)
         table[self.hidden] = np.nan
         return table
 
-    def shown(self, demos: Demonstrations) -> BoolArray:
-        """Return which paths (N,) lead over no hidden segment at all, and may be drawn as a whole."""
+    def select_paths(self, demos: Demonstrations) -> BoolArray:
+        """Return (N,) True for the paths without a hidden segment, which may be drawn completely."""
         _check_segments(demos, self.drivers.size)
         seen = np.concatenate([[0], np.cumsum(self.hidden[demos.states])])
         return np.asarray(np.diff(seen[demos.offsets]) == 0)
 
 
 def _check_segments(demos: Demonstrations, n_segments: int) -> None:
-    """Say that paths are of another network."""
     if demos.n_steps and demos.states.max() >= n_segments:
-        raise InvalidDemos(
-            f"a path passes segment {demos.states.max()}, but there are {n_segments} segments. Is it another network?",
-            parameter="demos",
-            value=int(demos.states.max()),
-        )
+        largest = int(demos.states.max())
+        message = f"demos pass segment {largest}, but the network has {n_segments} segments. Is it another network?"
+        raise InvalidDemos(message, parameter="demos", value=largest)
 
 
 def _hide_more(table: FloatArray, hidden: BoolArray, least: int) -> None:
-    """Hide more of the lines along the last axis, until no hidden count follows from the line's sum."""
+    """Hide more counts along the last axis until no hidden count follows from the sum of its line."""
     for line in np.ndindex(table.shape[:-1]):
         counts, gone = table[line], hidden[line]
         while gone.any() and (np.count_nonzero(gone) < 2 or counts[gone].sum() < least):
             rest = np.flatnonzero(~gone & (counts > 0))
             if rest.size == 0:
-                break  # the sum itself is small, or the only count of its line
+                break  # the sum itself is small, or this is the only count of its line
             gone[rest[np.argmin(counts[rest])]] = True
 
 
 def index_drivers(demos: Demonstrations) -> IntArray:
-    """Return the driver (N,) of each trip, numbered from 0; another for each where they are not known.
+    """Return the driver (N,) of each trip, numbered from 0; without groups every trip is its own driver.
 
     Examples
     --------
@@ -422,13 +389,13 @@ def index_drivers(demos: Demonstrations) -> IntArray:
 
 
 def count_drivers_by_segment(demos: Demonstrations, passed: IntArray, n_segments: int) -> IntArray:
-    """Return how many drivers (S,) pass each segment; `passed` has one for every state of the demonstrations."""
+    """Count the drivers (S,) of each segment; `passed` has one segment per state of the demonstrations."""
     pairs = np.unique(np.repeat(index_drivers(demos), demos.lengths) * np.int64(n_segments) + passed)
     return np.bincount(pairs % n_segments, minlength=n_segments)
 
 
 def count_drivers_by_street(demos: Demonstrations, opposite: IntArray) -> IntArray:
-    """Return how many drivers (S,) pass each street, either way; `opposite` (S,) is that of `RoadNetwork`.
+    """Count the drivers (S,) of each street in either direction; `opposite` (S,) as in `RoadNetwork`.
 
     Examples
     --------
@@ -445,10 +412,10 @@ _CUT_TRIP = "cut before its ends could be trimmed"
 
 
 def trim_cleaned(cleaned: CleanedTrips, network: RoadNetwork, metres: float) -> CleanedTrips:
-    """Trim the ends of whole trips, clean the rest again, and account for every trip and fix.
+    """Trim the ends of uncut trips, clean the rest again, and account for every trip and fix.
 
-    Trips that cleaning cut have ends in the middle, and are left out. Cleaning comes before trimming: an outlier at
-    the beginning of a trip would be trimmed in place of the home.
+    Trips that cleaning has cut are dropped, since their ends lie in the middle. Cleaning comes before trimming:
+    otherwise an outlier at the start would be trimmed in place of the home.
 
     Parameters
     ----------
@@ -456,7 +423,7 @@ def trim_cleaned(cleaned: CleanedTrips, network: RoadNetwork, metres: float) -> 
         Trips cleaned on `network`.
     network : RoadNetwork
     metres : float
-        As of `trim_ends`.
+        As in `trim_ends`.
 
     Raises
     ------
@@ -467,12 +434,9 @@ def trim_cleaned(cleaned: CleanedTrips, network: RoadNetwork, metres: float) -> 
     entire = replace(given[cleaned.whole], skipped=given.skipped, notes=given.notes)
     trimmed = trim_ends(entire, metres)
     if len(trimmed) == 0:
-        raise InvalidTrips(
-            f"Nothing is left of any trip without {metres:g} m at both ends. Trim less.",
-            parameter="metres",
-            value=metres,
-        )
-    # A stop has kept its first and its last fix, between which there is no gap.
+        message = f"No trip is left after trimming {metres:g} m at both ends. Trim less."
+        raise InvalidTrips(message, parameter="metres", value=metres)
+    # A stop keeps its first and last fix; the time between them is not a gap.
     again = clean(trimmed, network, max_gap_s=math.inf)
     cut = {
         _CUT_TRIP: int(np.unique(cleaned.source[~cleaned.whole]).size),

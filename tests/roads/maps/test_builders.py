@@ -471,7 +471,7 @@ def test_porto_has_the_segments_and_turns_that_its_readme_counts(shared_data: Ca
     assert network.notes["segments"] == 88_307
     assert network.notes["ways"]["kept"] == 10_141
     facts = roads.summarize(network)
-    assert facts["dropped"] == {"ways: service road": 5645, "segments: outside of the connected part": 3118}
+    assert facts["dropped"] == {"ways: service road": 5645, "segments: outside the connected part": 3118}
     assert facts["dead_ends"] == network.notes["turns"]["dead_ends"] == 1456
     south, west, north, east = facts["bounds"]
     assert 41.1199 <= south < north <= 41.1966

@@ -15,7 +15,7 @@ from limiirl._io import Kind, read_archive, write_archive
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidTrips
-from limiirl.roads.network import frozen
+from limiirl.roads.network import freeze
 
 if TYPE_CHECKING:
     from limiirl.roads.network import RoadNetwork
@@ -219,7 +219,7 @@ class Matches:
             if part.name in WORDS:
                 object.__setattr__(self, part.name, dict(value))
             elif value is not None:
-                object.__setattr__(self, part.name, frozen(np.array(value)))
+                object.__setattr__(self, part.name, freeze(np.array(value)))
         check(self)
 
     @classmethod

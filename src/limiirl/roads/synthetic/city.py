@@ -15,7 +15,7 @@ from limiirl.irl import DestinationMaxEnt
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.roads.features import FeatureChoice
 from limiirl.roads.geometry import Plane
-from limiirl.roads.network import RoadNetwork, frozen
+from limiirl.roads.network import RoadNetwork, freeze
 from limiirl.roads.synthetic.plan import CLASS_NAMES, lay_lattice, lay_ring, plan_city, ring_outline
 from limiirl.worlds import intent_counts
 
@@ -201,7 +201,7 @@ class City:
             object.__setattr__(self, name, kind(getattr(self, name)))
         network, river = _build(self.seed, 1000.0 * self.radius_km)
         places = choose_places(network, self.n_places, np.random.default_rng((self.seed, 1)))
-        for name, value in (("network", network), ("places", frozen(places)), ("river", frozen(river))):
+        for name, value in (("network", network), ("places", freeze(places)), ("river", freeze(river))):
             object.__setattr__(self, name, value)
 
     @property
