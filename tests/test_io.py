@@ -52,7 +52,7 @@ def test_truncated(path: Path, keep: float):
     write_archive(path, KIND, {}, {"a": np.random.default_rng(0).normal(size=300)})
     whole = path.read_bytes()
     path.write_bytes(whole[: int(keep * len(whole))])
-    with pytest.raises(InvalidFile, match=r"thing\.npz is truncated or not an npz file.*Thing\.save wrote"):
+    with pytest.raises(InvalidFile, match=r"thing\.npz is truncated.*Thing\.save"):
         read_archive(path, KIND)
 
 
@@ -68,13 +68,13 @@ def test_a_flipped_byte_is_found(path: Path):
 def test_absent_or_a_folder(tmp_path: Path):
     with pytest.raises(InvalidFile, match=r"x\.npz does not exist"):
         read_archive(tmp_path / "x.npz", KIND)
-    with pytest.raises(InvalidFile, match="is a folder. Give a file"):
+    with pytest.raises(InvalidFile, match="is a folder"):
         read_archive(tmp_path, KIND)
 
 
 def test_files_of_another_kind(path: Path):
     path.write_text("id,lat,lon\n")
-    with pytest.raises(InvalidFile, match="begins like no npz file") as caught:
+    with pytest.raises(InvalidFile, match="no npz signature") as caught:
         read_archive(path, KIND)
     assert "pickle" not in str(caught.value)
     with path.open("wb") as stream:
@@ -82,7 +82,7 @@ def test_files_of_another_kind(path: Path):
     with pytest.raises(InvalidFile, match="a single array"):
         read_archive(path, KIND)
     write_archive(path, Kind("limiirl.other", 1, "another", "Other.save"), {}, ARRAYS)
-    with pytest.raises(InvalidFile, match=r"holds 'limiirl\.other', not 'limiirl\.thing'"):
+    with pytest.raises(InvalidFile, match=r"'limiirl\.other', not 'limiirl\.thing'"):
         read_archive(path, KIND)
 
 

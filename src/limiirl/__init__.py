@@ -1,7 +1,7 @@
-"""limiirl: the distinct intents behind unlabelled behaviour.
+"""limiirl: multiple-intent inverse reinforcement learning.
 
-From demonstrations in a Markov decision process it learns reward functions. Names are loaded when first used, so that
-`import limiirl` is quick.
+From demonstrations in a Markov decision process it learns one reward function per intent, the mixture weights, and each
+demonstration's posterior over intents. Names are imported on first use, to keep `import limiirl` fast.
 
 Examples
 --------
@@ -35,68 +35,27 @@ if TYPE_CHECKING:
     from limiirl.mixture import BayesianIntentMixture, IntentMixture, Selection, select_intents
 
 _HOMES = {
-    "Agents": "limiirl.demos",
-    "BayesianIntentMixture": "limiirl.mixture",
-    "Demonstrations": "limiirl.demos",
-    "DestinationMaxEnt": "limiirl.irl",
-    "IntentMixture": "limiirl.mixture",
-    "MDP": "limiirl.mdp",
-    "MLIRL": "limiirl.irl",
-    "MaxCausalEnt": "limiirl.irl",
-    "MaxEnt": "limiirl.irl",
-    "RewardEnsemble": "limiirl.mdp.ensemble",
-    "Selection": "limiirl.mixture",
-    "SigmaGIRL": "limiirl.irl",
-    "select_intents": "limiirl.mixture",
+    "limiirl.demos": ("Agents", "Demonstrations"),
+    "limiirl.irl": ("DestinationMaxEnt", "MLIRL", "MaxCausalEnt", "MaxEnt", "SigmaGIRL"),
+    "limiirl.mdp": ("MDP", "RewardEnsemble"),
+    "limiirl.mixture": ("BayesianIntentMixture", "IntentMixture", "Selection", "select_intents"),
 }
-_MODULES = (
-    "errors",
-    "executors",
-    "experiments",
-    "forecast",
-    "metrics",
-    "report",
-    "roads",
-    "streams",
-    "testing",
-    "theory",
-    "worlds",
-)
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
+# fmt: off
 __all__ = [
-    "MDP",
-    "MLIRL",
-    "Agents",
-    "BayesianIntentMixture",
-    "Demonstrations",
-    "DestinationMaxEnt",
-    "IntentMixture",
-    "MaxCausalEnt",
-    "MaxEnt",
-    "RewardEnsemble",
-    "Selection",
-    "SigmaGIRL",
-    "__version__",
-    "errors",
-    "executors",
-    "experiments",
-    "forecast",
-    "metrics",
-    "report",
-    "roads",
-    "select_intents",
-    "streams",
-    "testing",
-    "theory",
-    "worlds",
+    "MDP", "MLIRL", "Agents", "BayesianIntentMixture", "Demonstrations", "DestinationMaxEnt", "IntentMixture",
+    "MaxCausalEnt", "MaxEnt", "RewardEnsemble", "Selection", "SigmaGIRL", "__version__", "errors", "executors",
+    "experiments", "forecast", "metrics", "report", "roads", "select_intents", "streams", "testing", "theory", "worlds",
 ]
+# fmt: on
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in _HOME_OF:
+        return getattr(import_module(_HOME_OF[name]), name)
+    if name in __all__:
         return import_module(f"limiirl.{name}")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'limiirl' has no attribute {name!r}")
 
 

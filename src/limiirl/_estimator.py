@@ -1,19 +1,10 @@
-"""Base of the estimators: scikit-learn's parameters without its metadata routing."""
+"""Base class of the estimators."""
 
 from typing import Any
 
 
 class NoMetadataRouting:
-    """Remove the methods that scikit-learn adds to route metadata, such as `set_fit_request`.
-
-    An MDP and demonstrations are the data of a fit, not metadata that a pipeline could pass on.
-
-    Examples
-    --------
-    >>> from limiirl import MaxCausalEnt
-    >>> [name for name in dir(MaxCausalEnt) if name.startswith("set_")]
-    ['set_params']
-    """
+    """Mixin without scikit-learn's metadata routing methods, such as `set_fit_request`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

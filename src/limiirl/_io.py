@@ -1,4 +1,4 @@
-"""Atomic writes, and npz files of plain arrays under a JSON header, without pickles."""
+"""Atomic writes, and npz files of plain arrays with a JSON header, without pickle."""
 
 import json
 import os
@@ -19,10 +19,9 @@ from limiirl.errors import InvalidFile, MissingFile
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success rename it into place, on failure remove it.
+    """Yield a temporary path in the same directory; on success rename it to `path`, on failure remove it.
 
-    The rename is atomic because both names lie in one directory, hence on one file system. The file is flushed to
-    disk before the rename, so that a crash leaves either the old content or the new.
+    The file is flushed to disk before the atomic rename, so that a crash leaves either the old content or the new.
 
     Examples
     --------
@@ -36,16 +35,15 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(path)
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    except OSError as error:  # it is about a name that nobody gave
+    except OSError as error:  # report the directory instead of the temporary name
         raise type(error)(error.errno, error.strerror, str(target.parent)) from None
     os.close(handle)
     scratch = Path(name)
     try:
         yield scratch
-        with scratch.open("r+b") as written:  # Windows flushes only what may be written
+        with scratch.open("r+b") as written:  # Windows flushes only writable files
             os.fsync(written.fileno())
-        # mkstemp makes private files; a result should have the permissions that the user's umask gives to any other
-        # file.
+        # mkstemp creates private files; apply the user's umask instead.
         umask = os.umask(0)
         os.umask(umask)
         scratch.chmod(0o666 & ~umask)
@@ -53,26 +51,14 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     except OSError as error:
         if error.filename is not None:
             raise
-        # A full disk does not say which file it was about.
+        # The error of a full disk has no file name.
         raise OSError(error.errno, error.strerror or str(error), str(target)) from error
     finally:
         scratch.unlink(missing_ok=True)
 
 
 class Kind(NamedTuple):
-    """What a file holds: the name and version in its header, and the words of messages about it.
-
-    Parameters
-    ----------
-    format : str
-        Such as "limiirl.roads".
-    version : int
-        The newest that can be read.
-    noun : str
-        What it is to a reader, with its article: "a road network".
-    writer : str
-        What writes it: "RoadNetwork.save".
-    """
+    """File format: name, newest readable version, noun for messages ("a road network") and writer."""
 
     format: str
     version: int
@@ -81,14 +67,14 @@ class Kind(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """What to do about a file of another kind."""
-        return f"Give a file that {self.writer} wrote."
+        """Last sentence of an error message about another kind of file."""
+        return f"Use a file written by {self.writer}."
 
 
 def write_archive(
     path: str | PathLike[str], kind: Kind, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Write arrays under a header; texts belong to the header, since numpy's strings lose trailing NULs.
+    """Write arrays and a header. Store strings in the header, since numpy strips trailing NULs.
 
     Examples
     --------
@@ -106,64 +92,54 @@ def write_archive(
 
 
 def read_archive(path: str | PathLike[str], kind: Kind) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the header and the arrays of a file that `write_archive` wrote.
+    """Return the header and arrays of a file written by `write_archive`.
 
-    A file that is truncated, of another kind or from a newer limiirl is an `InvalidFile` that says so.
+    Raises `InvalidFile` for a truncated file, a file of another kind, or one of a newer limiirl.
     """
     arrays = read_arrays(path, kind.remedy)
     try:
         header = json.loads(arrays.pop("header").tobytes())
         written, version = header["format"], header["version"]
     except (KeyError, ValueError, TypeError) as error:
-        raise InvalidFile(
-            f"{path} is not {kind.noun} of limiirl: it has no header. {kind.remedy}", parameter="path", value=str(path)
-        ) from error
+        raise _invalid(path, f"is not {kind.noun}: it has no header. {kind.remedy}") from error
     if written != kind.format or not isinstance(version, int):
-        raise InvalidFile(
-            f"{path} holds {written!r}, not {kind.format!r}. {kind.remedy}", parameter="path", value=str(path)
-        )
+        raise _invalid(path, f"contains {written!r}, not {kind.format!r}. {kind.remedy}")
     if version > kind.version:
-        raise InvalidFile(
-            f"{path} has format version {version}; this limiirl reads up to {kind.version}. Upgrade limiirl.",
-            parameter="path",
-            value=str(path),
-        )
+        raise _invalid(path, f"has format version {version}; this limiirl reads up to {kind.version}. Upgrade limiirl.")
     return header, arrays
 
 
+def _invalid(path: str | PathLike[str], reason: str) -> InvalidFile:
+    return InvalidFile(f"{path} {reason}", parameter="path", value=str(path))
+
+
 def read_arrays(
-    path: str | PathLike[str], remedy: str, chosen: Callable[[list[str]], list[str]] = list
+    path: str | PathLike[str], remedy: str, select: Callable[[list[str]], list[str]] = list
 ) -> dict[str, NDArray[Any]]:
-    """Return those arrays of an npz file that are chosen from the names of all; `remedy` ends the message of errors.
+    """Return the arrays of an npz file whose names `select` returns; `remedy` ends error messages.
 
     Examples
     --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "two.npz"
     >>> np.savez(path, a=np.arange(2), b=np.arange(3))
-    >>> read_arrays(path, "Give another.", lambda names: ["b"])
+    >>> read_arrays(path, "Use another file.", lambda names: ["b"])
     {'b': array([0, 1, 2])}
     """
     try:
         with Path(path).open("rb") as stream:
             stored = np.load(stream, allow_pickle=False)
             if not isinstance(stored, np.lib.npyio.NpzFile):
-                raise InvalidFile(
-                    f"{path} is a single array, not an npz file. {remedy}", parameter="path", value=str(path)
-                )
-            return {name: stored[name] for name in chosen(stored.files)}
+                raise _invalid(path, f"is a single array, not an npz file. {remedy}")
+            return {name: stored[name] for name in select(stored.files)}
     except InvalidFile:
         raise
     except FileNotFoundError:
         raise MissingFile(f"{path} does not exist. {remedy}", parameter="path", value=str(path)) from None
     except IsADirectoryError:
-        raise InvalidFile(f"{path} is a folder. {remedy}", parameter="path", value=str(path)) from None
-    # A damaged directory of the archive leads to places that the file does not have, an OSError.
+        raise _invalid(path, f"is a folder. {remedy}") from None
+    # A damaged central directory points outside of the file, an OSError.
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        # What numpy says of a file of another kind advises to unpickle it.
-        reason = "it holds objects, or begins like no npz file" if "pickle" in str(error) else f"{error!s:.200}"
-        raise InvalidFile(
-            f"{path} is truncated or not an npz file ({reason}). Copy it again, or save it anew. {remedy}",
-            parameter="path",
-            value=str(path),
-        ) from error
+        # For other files, numpy's message suggests unpickling.
+        reason = "it contains objects or has no npz signature" if "pickle" in str(error) else f"{error!s:.200}"
+        raise _invalid(path, f"is truncated or not an npz file ({reason}). {remedy}") from error

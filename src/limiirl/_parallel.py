@@ -1,4 +1,4 @@
-"""One thread for the libraries below numpy, and a map over tasks, in this process or by an executor."""
+"""Thread limits for numerical libraries, and a map over tasks in this process or by an executor."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Result = TypeVar("Result")
 
 
 def one_thread(user_api: str | None = None) -> AbstractContextManager[Any]:
-    """Return a context in which libraries use one thread: with several, the order of a sum and its last bits vary.
+    """Return a context in which numerical libraries use one thread, so that sums are reproducible to the last bit.
 
     Parameters
     ----------
     user_api : {"blas", "openmp"}, optional
-        Limit only this kind: with "blas", the kernels' own loops keep their threads.
+        Limit only these libraries; "blas" leaves the threads of the kernels.
 
     Examples
     --------
@@ -41,19 +41,12 @@ def one_thread(user_api: str | None = None) -> AbstractContextManager[Any]:
 
 @cache
 def _libraries(user_api: str | None) -> ThreadpoolController:
-    """Return the libraries that are loaded at the first call, which takes milliseconds to find out.
-
-    One entry per kind: more libraries may be loaded between the first limit of linear algebra and that of all.
-    """
-    del user_api
+    del user_api  # one cache entry per kind: more libraries may be loaded between the first calls
     return ThreadpoolController()
 
 
 class Mapper(Protocol):
-    """An executor: `limiirl.executors.Executor`, or any executor or pool of processes.
-
-    The function should be sent once per worker; tasks are small; results come in the order of the tasks.
-    """
+    """`limiirl.executors.Executor`, or any other process executor or pool with an ordered `map`."""
 
     def map(self, function: Any, tasks: Any, /) -> Iterable[Any]:
         """Return the results in the order of the tasks."""
@@ -61,12 +54,12 @@ class Mapper(Protocol):
 
 @dataclass(frozen=True)
 class WarningRecorder:
-    """A function that returns its result with its warnings, which would be lost in another process."""
+    """Callable that returns the result of a function with its warnings, for use in another process."""
 
     function: Callable[[Any], Any]
 
     def __call__(self, task: Any) -> tuple[Any, list[Warning | str]]:
-        """Return the result of a task, and its warnings."""
+        """Return the result of a task and its warnings."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             result = self.function(task)
@@ -74,9 +67,9 @@ class WarningRecorder:
 
 
 def map_tasks(function: Callable[[Task], Result], tasks: Iterable[Task], executor: Mapper | None) -> Iterator[Result]:
-    """Yield the results in the order of the tasks: in this process, or by an executor's `map`.
+    """Yield the results in the order of the tasks, computed in this process or by an executor's `map`.
 
-    Warnings of another process are issued here, with the result.
+    Warnings of other processes are issued again in this process.
 
     Examples
     --------
@@ -96,7 +89,7 @@ def map_tasks(function: Callable[[Task], Result], tasks: Iterable[Task], executo
 
 
 def check_executor(executor: object, method: str = "map") -> None:
-    """Raise `InvalidParameter` unless an executor has a method and does not run tasks on several threads."""
+    """Raise `InvalidParameter` unless an executor has `method` and does not use several threads."""
 
     def invalid(message: str) -> InvalidParameter:
         return InvalidParameter(message, parameter="executor", value=executor)
@@ -111,13 +104,12 @@ def check_executor(executor: object, method: str = "map") -> None:
         threads = int(getattr(executor, "_processes", 1))
     if threads > 1:
         raise invalid(
-            f"executor is a {name} of {threads} threads, which would share the buffers of a fit. "
-            "Use processes: limiirl.executors.Executor, or a ProcessPoolExecutor."
+            f"executor must use processes, since threads would share the buffers of a fit; got a {name} with {threads} "
+            "threads. Use limiirl.executors.Executor or a ProcessPoolExecutor."
         )
-    # Its `map` returns futures, not results.
+    # The `map` of a Dask client returns futures, not results.
     if any(kind.__module__ == "distributed.client" and kind.__name__ == "Client" for kind in type(executor).__mro__):
         address = getattr(getattr(executor, "scheduler", None), "address", "ADDRESS")
         raise invalid(
-            f"executor is a {name} of Dask. Give the address of the cluster instead: "
-            f"limiirl.executors.Executor('dask', scheduler='{address}')."
+            f"executor must not be a Dask {name}. Use limiirl.executors.Executor('dask', scheduler='{address}')."
         )

@@ -1,4 +1,4 @@
-"""One protocol for the progress of long work, and its display on stderr: a bar on a terminal, plain lines elsewhere."""
+"""Progress protocol, and its display on stderr: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from limiirl.errors import InvalidParameter
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EVERY_S = 15.0
-"""Seconds between two lines about a job, where there is no terminal to draw on."""
+"""Minimum number of seconds between two lines without a terminal."""
 
 
 class Progress(Protocol):
-    """The callback of every long job of the library: ``progress(done, total, message)``."""
+    """Callback of long computations: ``progress(done, total, message)``."""
 
     def __call__(self, done: int, total: int | None, message: str, /) -> None:
         """Report that `done` of `total` steps are complete.
@@ -26,34 +26,25 @@ class Progress(Protocol):
         Parameters
         ----------
         done : int
-            Completed steps; 0 when a stage begins.
+            Completed steps; 0 at the start of a stage.
         total : int or None
-            All steps; None while their number is unknown.
+            Number of steps; None if unknown.
         message : str
-            The stage, or the result of the last step; may be empty.
+            Stage, or result of the last step; may be empty.
         """
 
 
 def check_progress(progress: object, name: str = "progress") -> None:
-    """Raise `InvalidParameter` unless `progress` is None or callable.
-
-    Examples
-    --------
-    >>> check_progress(print)
-    """
+    """Raise `InvalidParameter` unless `progress` is None or callable."""
     if progress is not None and not callable(progress):
-        raise InvalidParameter(
-            f"{name} must be a function of (done, total, message), or None; got {progress!r}.",
-            parameter=name,
-            value=progress,
-        )
+        raise InvalidParameter.of(name, progress, "must be a function of (done, total, message), or None")
 
 
 @contextmanager
 def show_progress(title: str = "", *, every_s: float = EVERY_S) -> Iterator[Progress]:
     """Yield a `Progress` that writes to stderr: a bar on a terminal, otherwise at most one line per `every_s` seconds.
 
-    A report without a total and with nothing done names a stage. Elsewhere than on a terminal, each stage is one line.
+    A call with ``done=0, total=None`` starts a stage; without a terminal, each stage is one line.
 
     Examples
     --------
@@ -91,8 +82,8 @@ class LineReport:
     Examples
     --------
     >>> seconds = iter([0.0, 5.0, 20.0, 21.0])
-    >>> report = LineReport("matching", 15.0, lambda: next(seconds))  # the clock starts here
-    >>> report(1, 9, "too soon"), report(2, 9, "on stderr"), report(3, 9, "too soon again")
+    >>> report = LineReport("matching", 15.0, lambda: next(seconds))
+    >>> report(1, 9, "skipped"), report(2, 9, "written"), report(3, 9, "skipped")
     (None, None, None)
     """
 
@@ -115,7 +106,7 @@ class LineReport:
         line = f"{self._title}: " if self._title else "  "
         line += f"{done:,}" if total is None else f"{done:,} of {total:,}"
         line += f", {message}" if message else ""
-        # The rate since the last line: the first steps may be slow (start-up) or have been skipped.
+        # Rate since the last line, since the first steps may be slow (start-up) or skipped.
         if total and self._last_done is not None and self._last < now and self._last_done < done < total:
             left = (now - self._last) / (done - self._last_done) * (total - done)
             line += f", about {left:.0f} s left"
@@ -123,12 +114,33 @@ class LineReport:
         _write(line)
 
 
-def iterations(text: str) -> Any:
-    """Write `text`, and return a callback of `IntentMixture` that writes a line per 15 seconds about EM."""
+def report_lines(text: str) -> Progress:
+    """Write `text`, and return a `Progress` that writes at most one line per 15 seconds."""
     _write(f"{text} ...")
-    report = LineReport("")
+    return LineReport("")
 
-    return lambda progress: report(progress.done, None, f"start {progress.restart + 1}: {progress.message}")
+
+@contextmanager
+def reporting(title: str, verbose: bool, progress: Progress | None) -> Iterator[Progress | None]:
+    """Yield a `Progress` that calls `progress` and, if `verbose`, writes to stderr; None if there is nothing to do.
+
+    Examples
+    --------
+    >>> with reporting("EM", False, print) as report:
+    ...     report(1, 10, "log-likelihood -2.5")
+    1 10 log-likelihood -2.5
+    """
+    if not verbose:
+        yield progress
+        return
+    with show_progress(title) as shown:
+
+        def report(done: int, total: int | None, message: str, /) -> None:
+            shown(done, total, message)
+            if progress is not None:
+                progress(done, total, message)
+
+        yield report
 
 
 def _write(line: str) -> None:

@@ -1,4 +1,4 @@
-"""Checks of arguments that every package needs; each raises `InvalidParameter` with the name and the value."""
+"""Checks of arguments; each raises `InvalidParameter` with the name and the value of the argument."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from limiirl.errors import InvalidParameter
 
 
 def check_count(value: object, name: str, *, least: int = 1, remedy: str = "") -> int:
-    """Return an integer of at least `least`; `remedy` ends the message of the error.
+    """Return an integer of at least `least`; `remedy` ends the error message.
 
     Examples
     --------
@@ -22,11 +22,7 @@ def check_count(value: object, name: str, *, least: int = 1, remedy: str = "") -
     limiirl.errors.InvalidParameter: height must be an integer of at least 3; got 2. Add a column.
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InvalidParameter(
-            f"{name} must be an integer of at least {least}; got {value!r}. {remedy}".rstrip(),
-            parameter=name,
-            value=value,
-        )
+        raise InvalidParameter.of(name, value, f"must be an integer of at least {least}", remedy=remedy)
     return int(value)
 
 
@@ -40,11 +36,8 @@ def check_positive(value: object, name: str, *, zero: bool = False, remedy: str 
     """
     number = float(value) if isinstance(value, Real) else math.nan
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
-        raise InvalidParameter(
-            f"{name} must be a finite number {'of at least' if zero else 'above'} 0; got {value!r}. {remedy}".rstrip(),
-            parameter=name,
-            value=value,
-        )
+        rule = f"must be a finite number {'of at least' if zero else 'above'} 0"
+        raise InvalidParameter.of(name, value, rule, remedy=remedy)
     return number
 
 
@@ -58,9 +51,7 @@ def check_share(value: object, name: str, *, remedy: str = "") -> float:
     limiirl.errors.InvalidParameter: wind must lie in [0, 1]; got 1.5.
     """
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) <= 1.0:
-        raise InvalidParameter(
-            f"{name} must lie in [0, 1]; got {value!r}. {remedy}".rstrip(), parameter=name, value=value
-        )
+        raise InvalidParameter.of(name, value, "must lie in [0, 1]", remedy=remedy)
     return float(value)
 
 
@@ -73,19 +64,17 @@ def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
     'hard'
     """
     if value not in choices:
-        raise InvalidParameter(
-            f"{name} must be one of {', '.join(choices)}; got {value!r}.", parameter=name, value=value
-        )
+        raise InvalidParameter.of(name, value, f"must be one of {', '.join(choices)}")
     return value
 
 
 def check_seed(value: object, name: str = "seed") -> int:
-    """Return a nonnegative integer, for seeds that identify a result."""
+    """Return a nonnegative integer seed."""
     return check_count(value, name, least=0)
 
 
 def as_generator(seed: object) -> np.random.Generator:
-    """Return a random generator from an integer, a Generator, which is returned as it is, or None.
+    """Return a random generator from an integer, a Generator (returned unchanged) or None.
 
     Examples
     --------
@@ -95,8 +84,5 @@ def as_generator(seed: object) -> np.random.Generator:
     try:
         return np.random.default_rng(seed)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
-        raise InvalidParameter(
-            f"seed must be a nonnegative integer, a Generator or None; got {seed!r} ({error}).",
-            parameter="seed",
-            value=seed,
-        ) from None
+        rule = f"must be a nonnegative integer, a Generator or None ({error})"
+        raise InvalidParameter.of("seed", seed, rule) from None

@@ -1,7 +1,6 @@
-"""The exceptions and warnings of limiirl.
+"""Exceptions and warnings of limiirl.
 
-Every input that cannot be used raises exactly one of these. A message states the rule, the offending value with its
-index, and the remedy, so that the reader can act without opening the source.
+An error message states the rule, the offending value with its index, and the remedy.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from typing import Self
 
 
 class LimiirlError(ValueError):
-    """Base of all errors raised on purpose by limiirl.
+    """Base class of the errors of limiirl.
 
     Attributes
     ----------
     parameter : str or None
         Name of the offending argument, as in the signature: "n_intents".
     value : object
-        The offending value; None where there is none to show.
+        Offending value, or None.
     index : int, tuple or None
         Position of the offending value in the argument.
 
@@ -65,19 +64,19 @@ def _show(value: object) -> str:
 
 
 class InvalidMDP(LimiirlError):
-    """An MDP's arrays contradict each other or the rules of probability."""
+    """The arrays of an MDP are inconsistent or not valid probabilities."""
 
 
 class InvalidDemos(LimiirlError):
-    """Demonstrations are malformed, or impossible in the MDP they are used with."""
+    """Demonstrations are malformed, or impossible in the MDP."""
 
 
 class InvalidNetwork(LimiirlError):
-    """A road network's arrays contradict each other, or a map holds no network that can be driven."""
+    """The arrays of a road network are inconsistent, or a map contains no drivable network."""
 
 
 class InvalidTrips(LimiirlError):
-    """GPS traces are malformed, or lie nowhere near the network they are used with."""
+    """GPS traces are malformed, or far from the road network."""
 
 
 class InvalidParameter(LimiirlError):
@@ -85,37 +84,31 @@ class InvalidParameter(LimiirlError):
 
 
 class InvalidFile(LimiirlError):
-    """A file is truncated, foreign, or written by a newer version."""
+    """A file is damaged, of another kind, or written by a newer version."""
 
 
 class MissingFile(InvalidFile, FileNotFoundError):
-    """There is no file of that name."""
+    """A file does not exist."""
 
 
 class NotFitted(LimiirlError, AttributeError):
-    """A model was asked for something that only `fit` can determine; `hasattr` takes it for an absent attribute."""
+    """An attribute or method requires a call of `fit`; also an AttributeError, so that `hasattr` works."""
 
 
 class DivergentPartition(LimiirlError):
-    """The sum over all trajectories is infinite for this reward."""
+    """The partition function is infinite for this reward."""
 
 
 class NumericalError(LimiirlError):
-    """A computation left the range of float64; the message names the state and the step."""
+    """A computation exceeded the range of float64."""
 
 
 class BackendUnavailable(LimiirlError):
-    """An optional package or device is needed and absent."""
+    """An optional package or device is required but not available."""
 
 
 class ConformanceError(LimiirlError):
-    """A model does not keep the rules of the protocol; the message lists every rule that it breaks.
-
-    Attributes
-    ----------
-    failures : dict of str
-        The message of each check that fails, by the name of the check.
-    """
+    """A model violates the protocol; `failures` has the message of each failed check by its name."""
 
     def __init__(self, message: str, failures: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -123,24 +116,24 @@ class ConformanceError(LimiirlError):
 
 
 class LimiirlWarning(UserWarning):
-    """Base of all warnings of limiirl."""
+    """Base class of the warnings of limiirl."""
 
 
 class ConvergenceWarning(LimiirlWarning):
-    """An optimiser stopped before its tolerance was met."""
+    """An optimiser stopped before it reached its tolerance."""
 
 
 class IdentifiabilityWarning(LimiirlWarning):
-    """Some direction in reward space leaves every trajectory's probability unchanged."""
+    """Some directions of the reward do not change the probability of any trajectory."""
 
 
 class DegenerateIntentWarning(LimiirlWarning):
-    """An intent is empty or nearly empty, or two intents are the same."""
+    """An intent is empty or nearly empty, or two intents are equal."""
 
 
 class SkippedTripsWarning(LimiirlWarning):
-    """Some of the trips in a file could not be read, or had to be repaired; the message counts them."""
+    """Some trips of a file could not be read, or were repaired."""
 
 
 class DisconnectedWarning(LimiirlWarning):
-    """A large share of a map cannot be reached from the rest, and was left out."""
+    """A large part of a map is not connected to the rest, and was dropped."""

@@ -73,7 +73,7 @@ def test_truncated_anywhere(tmp_path):
     whole = path.read_bytes()
     for length in [0, 1, 3, 4, 100, *range(200, len(whole) - 1, 977), len(whole) - 1]:
         path.write_bytes(whole[:length])
-        with pytest.raises(InvalidFile, match=r"agents\.npz is truncated or not an npz file"):
+        with pytest.raises(InvalidFile, match=r"agents\.npz is truncated"):
             Agents.load(path)
 
 
@@ -96,22 +96,22 @@ def test_a_flipped_byte_is_noticed_or_harmless(tmp_path):
 
 
 def test_files_that_are_something_else(tmp_path):
-    with pytest.raises(InvalidFile, match=r"none\.npz does not exist. Give a file that Agents.save wrote"):
+    with pytest.raises(InvalidFile, match=r"none\.npz does not exist"):
         Agents.load(tmp_path / "none.npz")
     (tmp_path / "text.npz").write_text("hello")
-    with pytest.raises(InvalidFile, match=r"begins like no npz file\). Copy it again"):
+    with pytest.raises(InvalidFile, match="no npz signature"):
         Agents.load(tmp_path / "text.npz")
     np.save(tmp_path / "one.npy", X)
-    with pytest.raises(InvalidFile, match="single array, not an npz file. Give a file that Agents.save wrote"):
+    with pytest.raises(InvalidFile, match="single array"):
         Agents.load(tmp_path / "one.npy")
     np.savez(tmp_path / "other.npz", x=X)
-    with pytest.raises(InvalidFile, match="is not a file of agents of limiirl: it has no header"):
+    with pytest.raises(InvalidFile, match="no header"):
         Agents.load(tmp_path / "other.npz")
     MDP.from_edges([0, 1], [1, 0]).save(tmp_path / "mdp.npz")
-    with pytest.raises(InvalidFile, match=r"holds 'limiirl\.mdp', not 'limiirl\.agents'"):
+    with pytest.raises(InvalidFile, match=r"'limiirl\.mdp', not 'limiirl\.agents'"):
         Agents.load(tmp_path / "mdp.npz")
     np.savez(tmp_path / "objects.npz", header=np.array([{}], dtype=object))
-    with pytest.raises(InvalidFile, match="it holds objects"):
+    with pytest.raises(InvalidFile, match="objects"):
         Agents.load(tmp_path / "objects.npz")
 
 
@@ -128,16 +128,16 @@ def rewritten(path, *, without=(), **changes) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"header": {"version": 2}}, "has format version 2; this limiirl reads up to 1. Upgrade limiirl"),
+        ({"header": {"version": 2}}, "format version 2"),
         ({"header": {"version": "new"}}, "not 'limiirl.agents'"),
-        ({"header": {"n_agents": 3}}, r"is damaged: '2\.policy_features' is missing or wrong. Save the agents again"),
-        ({"header": {"n_agents": 0}}, "is damaged: There must be at least one agent"),
-        ({"header": {"texts": 5}}, "is damaged"),
-        ({"header": np.array([255], dtype=np.uint8)}, "it has no header"),
-        ({"without": ["1.live"]}, r"is damaged: '1\.live'"),
-        ({"without": ["names"]}, "is damaged: 'names'"),
-        ({"names": np.arange(3)}, "is damaged: names must have one entry"),
-        ({"1.actions": np.full((4, 5, 2), np.nan)}, "is damaged: actions must be finite; agent 1, trajectory 0"),
+        ({"header": {"n_agents": 3}}, r"damaged: '2\.policy_features'"),
+        ({"header": {"n_agents": 0}}, "damaged: records"),
+        ({"header": {"texts": 5}}, "damaged"),
+        ({"header": np.array([255], dtype=np.uint8)}, "no header"),
+        ({"without": ["1.live"]}, r"damaged: '1\.live'"),
+        ({"without": ["names"]}, "damaged: 'names'"),
+        ({"names": np.arange(3)}, "damaged: names must"),
+        ({"1.actions": np.full((4, 5, 2), np.nan)}, r"damaged: actions\[1, 0, 0, 0\]"),
     ],
 )
 def test_damaged_files(tmp_path, change, message):
@@ -160,5 +160,5 @@ def test_a_file_that_another_method_of_compression_wrote(tmp_path):
     assert len(Agents.load(path)) == 2
     whole[30 + len(next(iter(parts)))] = 0xFF  # what is packed begins after a header and a name, by no such byte
     path.write_bytes(whole)
-    with pytest.raises(InvalidFile, match=r"not an npz file \(Error -3 while decompressing"):
+    with pytest.raises(InvalidFile, match="Error -3"):
         Agents.load(path)

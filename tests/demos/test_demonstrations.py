@@ -254,7 +254,7 @@ def test_cutting_and_joining_gives_the_same_value_back(case, data):
 def test_bad_selections():
     demos = Demonstrations.from_lists(STATES)
     for index in (4, -5, [0, 4], np.array([-5])):
-        with pytest.raises(IndexError, match=r"no demonstration (4|-5) among 4; count from 0"):
+        with pytest.raises(IndexError, match=r"index (4|-5)"):
             demos[index]
     with raises(InvalidParameter, parameter="index", value=2):
         demos[np.array([True, False])]

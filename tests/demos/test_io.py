@@ -1,4 +1,4 @@
-"""Parquet in and out: an exact round trip, a table that others can read, and files that cannot be used."""
+"""Parquet files: exact round trips, their table, and invalid files."""
 
 import json
 
@@ -16,7 +16,7 @@ from tests.helpers import examples
 
 STATES = [[0, 1, 2], [3], [1, 1], [4, 0, 2, 0]]
 ACTIONS = [[5, 6], [], [0], [1, 0, 2]]
-REMEDY = r"Write it again with Demonstrations\.to_parquet, or read a table of your own with Demonstrations\.from_frame"
+REMEDY = r"Demonstrations\.to_parquet.*Demonstrations\.from_frame"
 
 ATTRIBUTES = {
     "none": None,
@@ -49,19 +49,19 @@ def test_round_trip(tmp_path, actions, values):
     st.lists(st.lists(st.integers(0, 2**40), min_size=1, max_size=6), max_size=6),
     st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), min_size=6, max_size=6),
 )
-def test_round_trip_of_anything(tmp_path, states, texts):
+def test_round_trip_of_random_demonstrations(tmp_path, states, texts):
     demos = Demonstrations.from_lists(states).replace(groups=np.array(texts[: len(states)], dtype=str))
     demos.to_parquet(tmp_path / "demos.parquet")
     assert Demonstrations.from_parquet(tmp_path / "demos.parquet") == demos
 
 
-def test_repeated_ids_stay_apart(tmp_path):
+def test_demonstrations_with_equal_ids_stay_separate(tmp_path):
     demos = Demonstrations.from_lists(STATES, ACTIONS).replace(ids=list("wxyz"))[[0, 0, 1, 1]]
     demos.to_parquet(tmp_path / "demos.parquet")
     assert Demonstrations.from_parquet(tmp_path / "demos.parquet") == demos
 
 
-def test_the_table_has_one_row_a_step_for_everyone_to_read(tmp_path):
+def test_table_has_one_row_per_step(tmp_path):
     path = tmp_path / "demos.parquet"
     demos = Demonstrations.from_lists(STATES, ACTIONS, groups=list("aabb"), labels=[0, 1, 2, 3])
     demos.to_parquet(path)
@@ -79,29 +79,29 @@ def test_the_table_has_one_row_a_step_for_everyone_to_read(tmp_path):
     assert pq.read_table(bare).column_names == ["demo", "t", "state"]
 
 
-def test_writing_replaces_a_file_whole_and_leaves_nothing_else(tmp_path):
+def test_writing_replaces_a_file_atomically(tmp_path):
     path = tmp_path / "demos.parquet"
     path.write_text("something else")
     demos = Demonstrations.from_lists(STATES)
     with path.open() as reader:
         demos.to_parquet(path)
-        # Whoever had the old file open goes on reading it undisturbed.
+        # A reader of the old file is not affected.
         assert reader.read() == "something else"
     assert Demonstrations.from_parquet(path) == demos
     assert [x.name for x in tmp_path.iterdir()] == ["demos.parquet"]
 
 
 @pytest.mark.parametrize("share", [0, 0.1, 0.5, 0.9, 0.999])
-def test_a_truncated_file_is_refused(tmp_path, share):
+def test_truncated_file_is_rejected(tmp_path, share):
     path = tmp_path / "demos.parquet"
     Demonstrations.from_lists(STATES * 50, ACTIONS * 50).to_parquet(path)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(InvalidFile, match=rf"demos\.parquet is no parquet file, or damaged \(.*\)\. {REMEDY}"):
+    with pytest.raises(InvalidFile, match=rf"demos\.parquet is .*damaged.* {REMEDY}"):
         Demonstrations.from_parquet(path)
 
 
-def test_a_flipped_bit_in_the_states_never_passes_as_another_recording(tmp_path):
+def test_flipped_bits_in_the_states_are_detected(tmp_path):
     path = tmp_path / "demos.parquet"
     demos = Demonstrations.from_lists(np.random.default_rng(0).integers(1000, size=(20, 10)))
     demos.to_parquet(path)
@@ -121,7 +121,7 @@ def test_a_flipped_bit_in_the_states_never_passes_as_another_recording(tmp_path)
 
 
 def rewrite(path, table, **about):
-    """Write the table with our metadata, some of it changed."""
+    """Write the table with the metadata of limiirl, partly changed."""
     metadata = {"limiirl.format": "limiirl.demonstrations", "limiirl.version": "1", "limiirl.ids": "0"} | about
     pq.write_table(table.replace_schema_metadata(metadata), path)
 
@@ -131,7 +131,7 @@ def columns(**changes):
     return pa.table({name: values for name, values in content.items() if values is not None})
 
 
-def test_a_file_written_by_hand_in_our_format_is_read(tmp_path):
+def test_file_written_without_limiirl_in_the_same_format_is_read(tmp_path):
     rewrite(tmp_path / "hand.parquet", columns())
     expected = Demonstrations.from_lists([[4, 5], [6]])
     assert Demonstrations.from_parquet(tmp_path / "hand.parquet") == expected
@@ -140,40 +140,40 @@ def test_a_file_written_by_hand_in_our_format_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("content", "about", "message"),
     [
-        ({}, {"limiirl.format": "other"}, rf"a parquet file that Demonstrations\.to_parquet did not write\. {REMEDY}"),
+        ({}, {"limiirl.format": "other"}, rf"was not written by.* {REMEDY}"),
         ({}, {"limiirl.version": "2"}, r"format version 2"),
         ({}, {"limiirl.version": "new"}, r"format version new"),
-        ({}, {"limiirl.version": ""}, r"format version none"),
-        ({"state": None}, {}, rf"has no column 'state'\. {REMEDY}"),
-        ({"t": [0, 2, 0]}, {}, r"t must count 0, 1, 2, \.\.\. within each demonstration; rows were lost or moved"),
-        ({"t": [1, 0, 1]}, {}, r"t must count 0, 1, 2"),
-        ({"t": [0, None, 0]}, {}, r"t must count 0, 1, 2"),
-        ({"state": [4, None, 6]}, {}, r"bad\.parquet: demonstration 0, step 1: state nan is not an integer"),
-        ({"action": [1, 1, None]}, {}, r"bad\.parquet: demonstration 0, step 1: action 1 at the last state"),
-        ({"label": ["a", "a", None]}, {}, r"bad\.parquet: labels\[1\] is None: missing"),
+        ({}, {"limiirl.version": ""}, r"format version None"),
+        ({"state": None}, {}, rf"'state'.* {REMEDY}"),
+        ({"t": [0, 2, 0]}, {}, r"bad\.parquet: t must"),
+        ({"t": [1, 0, 1]}, {}, r"bad\.parquet: t must"),
+        ({"t": [0, None, 0]}, {}, r"bad\.parquet: t must"),
+        ({"state": [4, None, 6]}, {}, "demonstration 0, step 1: state nan"),
+        ({"action": [1, 1, None]}, {}, "demonstration 0, step 1: action 1"),
+        ({"label": ["a", "a", None]}, {}, r"labels\[1\]"),
     ],
 )
-def test_foreign_newer_and_damaged_tables_are_refused(tmp_path, content, about, message):
+def test_foreign_newer_and_damaged_tables_are_rejected(tmp_path, content, about, message):
     path = tmp_path / "bad.parquet"
     rewrite(path, columns(**content), **about)
     with pytest.raises(InvalidFile, match=message):
         Demonstrations.from_parquet(path)
 
 
-def test_tables_of_other_origin_are_refused_with_the_way_to_read_them(tmp_path):
+def test_other_parquet_files_are_rejected_with_a_remedy(tmp_path):
     path = tmp_path / "pandas.parquet"
     pd.DataFrame({"demo": [0], "t": [0], "state": [1]}).to_parquet(path)
-    with pytest.raises(InvalidFile, match=rf"pandas\.parquet is a parquet file that .* did not write\. {REMEDY}"):
+    with pytest.raises(InvalidFile, match=rf"pandas\.parquet was not written by.* {REMEDY}"):
         Demonstrations.from_parquet(path)
     pq.write_table(pa.table({"x": [1]}), path)
-    with pytest.raises(InvalidFile, match="did not write"):
+    with pytest.raises(InvalidFile, match="not written by"):
         Demonstrations.from_parquet(path)
     path.write_text(json.dumps(STATES))
-    with pytest.raises(InvalidFile, match="is no parquet file"):
+    with pytest.raises(InvalidFile, match="not a parquet file"):
         Demonstrations.from_parquet(path)
 
 
-def test_missing_files_and_directories_speak_for_themselves(tmp_path):
+def test_missing_files_and_directories_raise_os_errors(tmp_path):
     with pytest.raises(FileNotFoundError):
         Demonstrations.from_parquet(tmp_path / "absent.parquet")
     with pytest.raises(IsADirectoryError):

@@ -90,18 +90,18 @@ def test_a_saved_ensemble_is_restored_to_the_last_bit(tmp_path) -> None:
     assert RewardEnsemble.load(str(tmp_path / "truth.json")) == RewardEnsemble(WEIGHTS, THETAS)
 
 
-def test_an_npz_of_anybodys_is_read(tmp_path) -> None:
+def test_any_npz_file_with_weights_and_thetas_is_read(tmp_path) -> None:
     np.savez(tmp_path / "truth.npz", weights=WEIGHTS, thetas=THETAS)
     assert RewardEnsemble.load(tmp_path / "truth.npz") == RewardEnsemble(WEIGHTS, THETAS)
     np.savez(tmp_path / "half.npz", weights=WEIGHTS)
-    with pytest.raises(InvalidFile, match=r"half\.npz has no thetas"):
+    with pytest.raises(InvalidFile, match="'thetas'"):
         RewardEnsemble.load(tmp_path / "half.npz")
     np.savez(tmp_path / "objects.npz", weights=np.array(WEIGHTS, dtype=object), thetas=THETAS)
-    with pytest.raises(InvalidFile, match=r"objects\.npz .*holds objects"):
+    with pytest.raises(InvalidFile, match=r"objects\.npz"):
         RewardEnsemble.load(tmp_path / "objects.npz")
     with (tmp_path / "array.npz").open("wb") as stream:
         np.save(stream, np.ones(3))
-    with pytest.raises(InvalidFile, match=r"array\.npz is a single array"):
+    with pytest.raises(InvalidFile, match="single array"):
         RewardEnsemble.load(tmp_path / "array.npz")
 
 
@@ -111,30 +111,30 @@ GOOD = {"format": "limiirl.ensemble", "version": 1, "weights": WEIGHTS, "thetas"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (json.dumps(GOOD)[:-9], "is truncated or not JSON"),
-        ("\x00\xff", "is truncated or not JSON"),
-        ("[1, 2]", "is not an ensemble of limiirl. Give a file that"),
-        (json.dumps(GOOD | {"format": "limiirl.mdp"}), "is not an ensemble of limiirl"),
-        (json.dumps(GOOD | {"version": True}), "is not an ensemble of limiirl"),
-        (json.dumps(GOOD | {"version": 2, "limiirl": "9.0"}), r"version 2, written by limiirl 9\.0.*up to 1. Upgrade"),
-        (json.dumps({name: GOOD[name] for name in ("format", "version", "weights")}), "has no thetas. Write it again"),
-        (json.dumps(GOOD | {"weights": [0.5, 0.4]}), r"truth\.json: weights must sum to 1; .* sum to 0\.9"),
-        (json.dumps(GOOD | {"thetas": [[1.0], [float("nan")]]}), r"truth\.json: thetas must be finite; thetas\[1, 0\]"),
-        (json.dumps(GOOD | {"thetas": [[1.0], None]}), r"truth\.json: thetas must"),
+        (json.dumps(GOOD)[:-9], "not JSON"),
+        ("\x00\xff", "not JSON"),
+        ("[1, 2]", "not a reward ensemble"),
+        (json.dumps(GOOD | {"format": "limiirl.mdp"}), "not a reward ensemble"),
+        (json.dumps(GOOD | {"version": True}), "not a reward ensemble"),
+        (json.dumps(GOOD | {"version": 2, "limiirl": "9.0"}), r"version 2 \(limiirl 9\.0\)"),
+        (json.dumps({name: GOOD[name] for name in ("format", "version", "weights")}), "'thetas'"),
+        (json.dumps(GOOD | {"weights": [0.5, 0.4]}), r"weights .* 0\.9"),
+        (json.dumps(GOOD | {"thetas": [[1.0], [float("nan")]]}), r"thetas\[1, 0\]"),
+        (json.dumps(GOOD | {"thetas": [[1.0], None]}), "thetas must"),
     ],
 )
-def test_a_bad_file_is_named_with_the_reason(tmp_path, text, message) -> None:
+def test_error_for_an_invalid_file_states_the_reason(tmp_path, text, message) -> None:
     (tmp_path / "truth.json").write_text(text, encoding="latin-1")
     with pytest.raises(InvalidFile, match=message):
         RewardEnsemble.load(tmp_path / "truth.json")
 
 
-def test_a_missing_file_speaks_for_itself(tmp_path) -> None:
+def test_missing_file_raises_file_not_found(tmp_path) -> None:
     for name in ("absent.json", "absent.npz"):
         with pytest.raises(FileNotFoundError):
             RewardEnsemble.load(tmp_path / name)
 
 
-def test_a_file_of_another_kind_is_not_written(tmp_path):
-    with pytest.raises(InvalidFile, match="must end in .json"):
+def test_save_requires_the_extension_json(tmp_path):
+    with pytest.raises(InvalidFile, match=r"\.json"):
         RewardEnsemble([1.0], [[0.0]]).save(tmp_path / "truth.npz")

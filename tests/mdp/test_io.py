@@ -101,7 +101,7 @@ def test_truncated_file_is_refused(tmp_path, share):
     full_mdp(True).save(path)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(InvalidFile, match=r"m\.npz is truncated or not an npz file .* Copy it again, or save"):
+    with pytest.raises(InvalidFile, match=r"m\.npz is truncated"):
         MDP.load(path)
 
 
@@ -112,7 +112,7 @@ def test_flipped_bits_are_noticed(tmp_path):
     whole = bytearray(path.read_bytes())
     whole[whole.find(mdp.prob.tobytes()) + 3] ^= 1
     path.write_bytes(bytes(whole))
-    with pytest.raises(InvalidFile, match=r"is truncated or not an npz file \(Bad CRC"):
+    with pytest.raises(InvalidFile, match="Bad CRC"):
         MDP.load(path)
 
 
@@ -140,17 +140,17 @@ def foreign_zip():
 
 
 FOREIGN = [
-    (b"demo,t,state\n0,0,1\n", "is truncated or not an npz file"),
-    (npy_bytes(), "is a single array, not an npz file. Give a file that MDP.save wrote"),
-    (foreign_zip(), "is not an MDP of limiirl: it has no header. Give a file"),
-    (npz_bytes(weights=np.ones(3)), "is not an MDP of limiirl: it has no header. Give a file"),
-    (npz_bytes(header=np.ones(3)), "is not an MDP of limiirl: it has no header. Give a file"),
-    (npz_bytes(header=header(format="limiirl.ensemble", version=1)), "holds 'limiirl.ensemble', not 'limiirl.mdp'"),
+    (b"demo,t,state\n0,0,1\n", "not an npz file"),
+    (npy_bytes(), "single array"),
+    (foreign_zip(), "no header"),
+    (npz_bytes(weights=np.ones(3)), "no header"),
+    (npz_bytes(header=np.ones(3)), "no header"),
+    (npz_bytes(header=header(format="limiirl.ensemble", version=1)), "'limiirl.ensemble', not 'limiirl.mdp'"),
     (
         npz_bytes(header=header(format="limiirl.mdp", version=2)),
-        "format version 2; this limiirl reads up to 1. Upgrade",
+        "format version 2",
     ),
-    (npz_bytes(header=header(format="limiirl.mdp", version=1)), "is damaged: 'src' Save the MDP again"),
+    (npz_bytes(header=header(format="limiirl.mdp", version=1)), "damaged: 'src'"),
 ]
 
 
@@ -176,11 +176,11 @@ def test_arrays_that_contradict_each_other_are_refused(tmp_path):
         arrays = dict(stored)
     arrays["prob"] = arrays["prob"] * 0.5
     path.write_bytes(npz_bytes(**arrays))
-    with pytest.raises(InvalidFile, match=r"is damaged: T rows must sum to 1; state 0, action 0 .* Save the MDP again"):
+    with pytest.raises(InvalidFile, match="state 0, action 0"):
         MDP.load(path)
 
 
 def test_a_missing_file_is_both_ours_and_pythons_error(tmp_path):
-    with pytest.raises(MissingFile, match="does not exist. Give a file that MDP.save wrote") as caught:
+    with pytest.raises(MissingFile, match="does not exist") as caught:
         MDP.load(tmp_path / "nothing.npz")
     assert isinstance(caught.value, FileNotFoundError)

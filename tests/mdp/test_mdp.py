@@ -168,23 +168,23 @@ def test_replace_shares_what_it_keeps():
 def test_summary_of_a_stochastic_mdp():
     assert repr(small()).splitlines() == [
         "MDP: 3 states (1 terminal), 2 actions, 4 edges, discount 0.9",
-        "  moves: stochastic, 1 to 2 actions per state, up to 2 outcomes per action",
+        "  transitions: stochastic, 1 to 2 actions per state, up to 2 outcomes per action",
         "  starts: 2 states",
         "  features: 2 on states (dense), 1 on actions (dense), 1 on edges (sparse)",
     ]
 
 
-def test_summary_counts_states_out_of_reach():
+def test_summary_counts_unreachable_states():
     mdp = MDP.from_edges([0, 2, 3, 1], [1, 0, 3, 1], p0=[1, 0, 0, 0])
-    assert "starts: 1 state; 2 states out of reach" in repr(mdp)
-    assert "moves: deterministic, 1 action per state" in repr(mdp)
-    assert "out of reach" not in repr(mdp.replace(p0=[0, 0, 0.5, 0.5]))
+    assert "starts: 1 state; 2 states unreachable" in repr(mdp)
+    assert "transitions: deterministic, 1 action per state" in repr(mdp)
+    assert "unreachable" not in repr(mdp.replace(p0=[0, 0, 0.5, 0.5]))
 
 
-def test_summary_without_moves():
+def test_summary_without_transitions():
     assert repr(MDP.from_edges([], [], 1)).splitlines()[:2] == [
         "MDP: 1 state (1 terminal), 0 actions, 0 edges, discount 1",
-        "  moves: none",
+        "  transitions: none",
     ]
 
 

@@ -195,7 +195,7 @@ def test_an_end_out_of_reach_of_float64_is_an_error(n_states: int) -> None:
     dst = np.column_stack([np.arange(n_states - 1), np.full(n_states - 1, n_states - 1)]).ravel()
     prob = np.tile([1.0, 1e-300], n_states - 1)
     mdp = MDP.from_edges(src, dst, n_states, action=act, prob=prob, state_features=-np.ones(n_states))
-    with pytest.raises(NumericalError, match="left the range of float64: an end is reached too rarely"):
+    with pytest.raises(NumericalError, match="float64"):
         policy_values(mdp, np.ones(n_states - 1), [1.0])
 
 

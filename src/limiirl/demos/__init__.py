@@ -1,4 +1,4 @@
-"""Demonstrations: recorded trajectories, checked against an MDP, summed into features."""
+"""Demonstrated trajectories, and trajectories grouped by agent."""
 
 from limiirl.demos.agents import Agent, Agents
 from limiirl.demos.demonstrations import Demonstrations

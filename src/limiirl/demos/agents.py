@@ -1,4 +1,4 @@
-"""`Agents`: batches of recorded trajectories per agent, for models that need no MDP."""
+"""`Agents`: trajectories grouped by agent, for model-free methods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy import sparse
 
 from limiirl._io import Kind, read_archive, read_arrays, write_archive
 from limiirl._typing import FloatArray, Seed
-from limiirl._validation import as_generator
+from limiirl._validation import as_generator, check_choice
 from limiirl.demos.groups import Groups
 from limiirl.demos.indexing import Subset, same_arrays
 from limiirl.demos.validate import as_attribute, as_readonly, name_step
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 class Agent(NamedTuple):
-    """What one agent did: n trajectories, padded to the H steps of the longest.
+    """Trajectories of one agent: n trajectories, padded to the H steps of the longest.
 
     Attributes
     ----------
     policy_features : (n, H, p) float64
-        x_t: what the policy sees.
+        Policy inputs x_t.
     actions : (n, H, b) float64 or (n, H) int64
-        Vectors, or numbers of a finite set.
+        Continuous or discrete actions.
     reward_features : (n, H, q) float64
-        phi_t: what rewards are made of; zero after the end of a trajectory.
+        Reward features phi_t; zero after the end of a trajectory.
     live : (n, H) bool
-        The steps in which the agent chose its action. Rewards may go on after them, as at a goal that is never left.
+        Steps in which the agent chose an action. Rewards may continue afterwards, as in an absorbing goal.
     """
 
     policy_features: FloatArray
@@ -46,155 +46,98 @@ class Agent(NamedTuple):
 
 
 def pad_trajectories(
-    given: Any, what: str, agent: int, lengths: NDArray[np.int64] | None = None
+    trajectories: Any, name: str, agent: int, lengths: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return an agent's trajectories as one array, zeros after the end of each, and their lengths (n,)."""
+    """Return an agent's trajectories as one zero-padded array, and their lengths (n,)."""
     try:
-        parts = [np.asarray(part) for part in given]
-    except (TypeError, ValueError) as error:
-        raise InvalidDemos(
-            f"{what} of agent {agent} must be an array, or one per trajectory ({error}).", parameter=what, index=agent
+        parts = [np.asarray(part) for part in trajectories]
+    except (TypeError, ValueError):
+        raise InvalidDemos.of(
+            name, trajectories, "must be an array, or one array per trajectory", index=agent
         ) from None
-    found = np.array([len(part) if part.ndim else 0 for part in parts], dtype=np.int64)
-    if not parts or np.any(found == 0):
-        where = f"; trajectory {int(np.argmax(found == 0))} has none" if parts else "; it has no trajectories"
-        raise InvalidDemos(
-            f"{what} of agent {agent} must be trajectories of at least one step{where}. Leave it out.",
-            parameter=what,
-            index=agent,
+    sizes = np.array([len(part) if part.ndim else 0 for part in parts], dtype=np.int64)
+    if not parts:
+        raise InvalidDemos.of(name, 0, "must have at least one trajectory", index=agent)
+    if np.any(sizes == 0):
+        raise InvalidDemos.of(name, 0, "must have at least one step", index=(agent, int(np.argmax(sizes == 0))))
+    if lengths is not None and sizes.size != lengths.size:
+        rule = f"must have {lengths.size} trajectories, like policy_features"
+        raise InvalidDemos.of(name, sizes.size, rule, index=agent)
+    if lengths is not None and not np.array_equal(sizes, lengths):
+        j = int(np.argmax(sizes != lengths))
+        raise InvalidDemos.of(
+            name, int(sizes[j]), f"must have {lengths[j]} steps, like policy_features", index=(agent, j)
         )
-    if lengths is not None and not np.array_equal(found, lengths):
-        if found.size != lengths.size:
-            raise InvalidDemos(
-                f"{what} of agent {agent} have {found.size} trajectories, its policy_features {lengths.size}. "
-                "Record both in every step.",
-                parameter=what,
-                value=found.size,
-                index=agent,
-            )
-        j = int(np.argmax(found != lengths))
-        raise InvalidDemos(
-            f"{what} of agent {agent}, trajectory {j}, have {found[j]} steps, its policy_features {lengths[j]}. "
-            "Record both in every step.",
-            parameter=what,
-            value=int(found[j]),
-            index=(agent, j),
-        )
-    shapes = {part.shape[1:] for part in parts}
+    shapes = sorted({part.shape[1:] for part in parts})
     if len(shapes) != 1:
-        raise InvalidDemos(
-            f"{what} of agent {agent} must have the same number of columns in every trajectory; there are "
-            f"{' and '.join(str(shape) for shape in sorted(shapes))}.",
-            parameter=what,
-            index=agent,
-        )
-    padded = np.zeros((len(parts), int(found.max()), *parts[0].shape[1:]), dtype=np.result_type(*parts))
+        raise InvalidDemos.of(name, shapes, "must have equally many columns in every trajectory", index=agent)
+    padded = np.zeros((len(parts), int(sizes.max()), *shapes[0]), dtype=np.result_type(*parts))
     for j, part in enumerate(parts):
         padded[j, : len(part)] = part
-    return padded, found
+    return padded, sizes
 
 
 def check_agent(record: Agent, agent: int) -> Agent:
-    """Return an agent's arrays as float64, int64 and bool, read-only; what does not fit together is an error."""
-    x, phi = (_real(getattr(record, name), name, agent) for name in ("policy_features", "reward_features"))
+    """Return an agent's arrays as read-only float64, int64 and bool arrays with consistent shapes."""
+    x, phi = (_as_features(getattr(record, name), name, agent) for name in ("policy_features", "reward_features"))
     actions = np.asarray(record.actions)
     if actions.ndim == 2 and actions.dtype.kind in "iu":
         if np.any(actions < 0):
-            j, t = np.argwhere(actions < 0)[0]
-            raise InvalidDemos(
-                f"Discrete actions are numbered from 0; agent {agent}, trajectory {j}, step {t} has {actions[j, t]}. "
-                "Mark steps without a choice by live=False, and number the actions 0, 1, 2, ...",
-                parameter="actions",
-                value=int(actions[j, t]),
-                index=(agent, int(j), int(t)),
+            j, t = (int(i) for i in np.argwhere(actions < 0)[0])
+            remedy = "Mark steps without an action by live=False."
+            raise InvalidDemos.of(
+                "actions", int(actions[j, t]), "must not be negative", index=(agent, j, t), remedy=remedy
             )
         actions = actions.astype(np.int64)
     elif actions.ndim == 3:
-        actions = _real(actions, "actions", agent)
+        actions = _as_features(actions, "actions", agent)
     else:
-        raise InvalidDemos(
-            f"actions of agent {agent} must be real vectors (n, H, b) or integers (n, H); they have shape "
-            f"{actions.shape} and dtype {actions.dtype}. Add an axis to real numbers: actions[..., None].",
-            parameter="actions",
-            value=actions.shape,
-            index=agent,
-        )
+        rule = f"must be real vectors (n, H, b) or integers (n, H), not {actions.dtype}"
+        remedy = "Add an axis to real numbers: actions[..., None]."
+        raise InvalidDemos.of("actions", actions.shape, rule, index=agent, remedy=remedy)
     live = np.asarray(record.live)
-    steps = {"policy_features": x, "actions": actions, "reward_features": phi, "live": live}
-    for name, array in steps.items():
+    for name, array in {"actions": actions, "reward_features": phi, "live": live}.items():
         if array.shape[:2] != x.shape[:2]:
-            raise InvalidDemos(
-                f"{name} of agent {agent} are for {array.shape[:2]} trajectories and steps, its policy_features for "
-                f"{x.shape[:2]}. Record both in every step.",
-                parameter=name,
-                value=array.shape,
-                index=agent,
-            )
+            rule = f"must have {x.shape[:2]} trajectories and steps, like policy_features"
+            raise InvalidDemos.of(name, array.shape, rule, index=agent)
     if live.dtype.kind != "b" or live.ndim != 2:
-        raise InvalidDemos(
-            f"live of agent {agent} must be booleans (n, H); it has shape {live.shape} and dtype {live.dtype}.",
-            parameter="live",
-            value=live.shape,
-            index=agent,
-        )
+        raise InvalidDemos.of("live", live.shape, f"must be booleans (n, H), not {live.dtype}", index=agent)
     if not np.any(live):
-        raise InvalidDemos(
-            f"agent {agent} never chooses an action: live is False throughout. Leave the agent out.",
-            parameter="live",
-            value=False,
-            index=agent,
-        )
+        raise InvalidDemos.of("live", False, "must be True in at least one step", index=agent)
     return Agent(as_readonly(x), as_readonly(actions), as_readonly(phi), as_readonly(live))
 
 
-def check_alike(records: tuple[Agent, ...]) -> None:
-    """Raise unless all agents have the same features and the same kind of actions."""
+def check_consistent(records: tuple[Agent, ...]) -> None:
+    """Raise `InvalidDemos` unless all agents have the same features and the same kind of actions."""
     for i, record in enumerate(records):
         for name in ("policy_features", "actions", "reward_features"):
-            ours, first = _width(getattr(record, name)), _width(getattr(records[0], name))
-            if ours != first:
-                raise InvalidDemos(
-                    f"All agents must have the same {name}; those of agent {i} have {ours}, those of agent 0 "
-                    f"{first}. Record the same for all.",
-                    parameter=name,
-                    value=ours,
-                    index=i,
-                )
+            kind, first = _describe_columns(getattr(record, name)), _describe_columns(getattr(records[0], name))
+            if kind != first:
+                raise InvalidDemos.of(name, kind, f"must be the same for all agents ({first} for agent 0)", index=i)
 
 
-def _width(array: NDArray[Any]) -> str:
-    """Say what must agree between agents."""
-    return f"{array.shape[2]} columns of real numbers" if array.ndim == 3 else "numbers of a finite set"
+def _describe_columns(array: NDArray[Any]) -> str:
+    return f"{array.shape[2]} real columns" if array.ndim == 3 else "discrete"
 
 
-def _real(given: Any, what: str, agent: int) -> FloatArray:
+def _as_features(values: Any, name: str, agent: int) -> FloatArray:
     try:
-        array = np.asarray(given, dtype=np.float64)
+        array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidDemos(f"{what} of agent {agent} must be numbers ({error}).", parameter=what, index=agent) from None
+        message = f"{name}[{agent}] must be an array of numbers ({error})."
+        raise InvalidDemos(message, parameter=name, index=agent) from None
     if array.ndim != 3 or array.shape[2] == 0:
-        raise InvalidDemos(
-            f"{what} of agent {agent} must have the shape (n, H, m); it is {array.shape}.",
-            parameter=what,
-            value=array.shape,
-            index=agent,
-        )
+        raise InvalidDemos.of(name, array.shape, "must have shape (n, H, m)", index=agent)
     bad = ~np.isfinite(array)
     if np.any(bad):
-        j, t, c = np.argwhere(bad)[0]
-        raise InvalidDemos(
-            f"{what} must be finite; agent {agent}, trajectory {j}, step {t}, column {c} is {array[j, t, c]}. "
-            "Mend it, or leave the trajectory out.",
-            parameter=what,
-            value=float(array[j, t, c]),
-            index=(agent, int(j), int(t), int(c)),
-        )
+        j, t, c = (int(i) for i in np.argwhere(bad)[0])
+        raise InvalidDemos.of(name, float(array[j, t, c]), "must be finite", index=(agent, j, t, c))
     return array
 
 
 KIND = Kind("limiirl.agents", 1, "a file of agents", "Agents.save")
 RELEASED = ("center", "up", "border")
-"""The agents of the experiment by Ramponi et al. (2020): the first has an intent to itself, the others share one."""
+"""Agents of the experiment by Ramponi et al. (2020): the first has an intent of its own, the other two share one."""
 
 _PARTS = ("policy_features", "actions", "reward_features")
 
@@ -213,7 +156,7 @@ def save(agents: Agents, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> tuple[tuple[Agent, ...], NDArray[Any], NDArray[Any] | None]:
-    """Return records, names and labels that `save` wrote; see `Agents.load`."""
+    """Return the records, names and labels that `save` wrote; see `Agents.load`."""
     header, arrays = read_archive(path, KIND)
     try:
         texts = {name: np.array(values, dtype=np.str_) for name, values in header["texts"].items()}
@@ -221,212 +164,191 @@ def load(path: str | os.PathLike[str]) -> tuple[tuple[Agent, ...], NDArray[Any],
         names = texts["names"] if "names" in texts else arrays["names"]
         return tuple(records), names, texts.get("labels", arrays.get("labels"))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise InvalidFile(
-            f"{path} is damaged: {error!s:.300} is missing or wrong. Save the agents again.",
-            parameter="path",
-            value=str(path),
-        ) from error
+        message = f"{path} is damaged: {error!s:.300} is missing or invalid. Save the agents again."
+        raise InvalidFile(message, parameter="path", value=str(path)) from error
 
 
 def read_released(path: str | os.PathLike[str], dataset: int, names: Sequence[str]) -> list[list[NDArray[Any]]]:
-    """Return policy features, actions and reward features of the agents named; see `Agents.from_released`."""
-    wanted = [f"{name}_{dataset}_{part}" for name in names for part in _PARTS]
+    """Return the policy features, actions and reward features of some agents; see `Agents.from_released`."""
+    keys = [f"{name}_{dataset}_{part}" for name in names for part in _PARTS]
 
-    def chosen(files: list[str]) -> list[str]:
-        absent = [key for key in wanted if key not in files]
-        if absent:
-            kept = sorted({key.removesuffix(f"_{_PARTS[0]}") for key in files if key.endswith(_PARTS[0])})
-            raise InvalidFile(
-                f"{path} has no {absent[0]}. It has {', '.join(kept) or 'no agents at all'}.",
-                parameter="path",
-                value=absent[0],
-            )
-        return wanted
+    def select(files: list[str]) -> list[str]:
+        missing = [key for key in keys if key not in files]
+        if missing:
+            stored = sorted({key.removesuffix(f"_{_PARTS[0]}") for key in files if key.endswith(_PARTS[0])})
+            message = f"{path} has no {missing[0]}. It contains {', '.join(stored) or 'no agents'}."
+            raise InvalidFile(message, parameter="path", value=missing[0])
+        return keys
 
-    arrays = read_arrays(path, "Give the npz file of the released agents.", chosen)
-    return [[arrays[key] for key in wanted[start::3]] for start in range(3)]
+    arrays = read_arrays(path, "Use the npz file of the released agents.", select)
+    return [[arrays[key] for key in keys[start::3]] for start in range(3)]
 
 
-# Features of every step are dense. So many numbers take 4 GiB.
-_MOST = 2**29
+# Limit for the dense features of all steps: 4 GiB of float64.
+_LARGEST = 2**29
 
 
 def group_demonstrations(
     mdp: MDP,
     demos: Demonstrations,
-    groups: ArrayLike | None,
+    labels: ArrayLike | None,
     policy_features: FeatureInput | None,
     reward_features: FeatureInput | None,
 ) -> tuple[tuple[Agent, ...], NDArray[Any], NDArray[Any] | None]:
     """Return one record per group, with names and labels; see `Agents.from_demonstrations`."""
-    given = demos.groups if groups is None else groups
-    if given is None:
-        raise InvalidDemos(
-            "An agent is all demonstrations of a group, and the demonstrations have no groups. Pass groups=..., whom "
-            "each belongs to.",
-            parameter="groups",
-        )
+    labels = demos.groups if labels is None else labels
+    if labels is None:
+        message = "groups are required, because the demonstrations have none. Pass the agent of each demonstration."
+        raise InvalidDemos(message, parameter="groups")
     if not len(demos):
-        raise InvalidDemos(
-            "There must be at least one agent; there are no demonstrations. Check the filter or the file.",
-            parameter="demos",
-            value=0,
-        )
-    units = Groups.from_labels(given, len(demos))
-    actions = _actions(mdp, demos)
-    seen = None if policy_features is None else _table(policy_features, "policy_features", mdp)
-    paid = None if reward_features is None else _table(reward_features, "reward_features", mdp, of_actions=True)
-    width = mdp.n_states if seen is None else seen.shape[-1]
-    steps = _AgentRows(demos, units)
-    _check_size(width, mdp.n_features if paid is None else paid.shape[-1], steps.n_padded)
-    x = None if seen is None else _rows(seen, demos.states)
-    phi = _mdp_features(mdp, demos) if paid is None else _table_features(paid, demos.states, actions)
+        raise InvalidDemos("demos must contain at least one demonstration.", parameter="demos", value=0)
+    groups = Groups.from_labels(labels, len(demos))
+    actions = _infer_actions(mdp, demos)
+    inputs = None if policy_features is None else _as_table(policy_features, "policy_features", mdp)
+    rewards = None if reward_features is None else _as_table(reward_features, "reward_features", mdp, of_actions=True)
+    width = mdp.n_states if inputs is None else inputs.shape[-1]
+    rows = _AgentRows(demos, groups)
+    _check_size(width, mdp.n_features if rewards is None else rewards.shape[-1], rows.n_padded)
+    x = None if inputs is None else _dense_rows(inputs, demos.states)
+    phi = _mdp_features(mdp, demos) if rewards is None else _table_features(rewards, demos.states, actions)
     records = []
-    for unit in range(len(units)):
-        where, present = steps.of(unit)
-        flat = where[present]
+    for group in range(len(groups)):
+        position, present = rows.positions(group)
+        flat = position[present]
         live = np.zeros(present.shape, dtype=np.bool_)
         live[present] = actions[flat] >= 0
-        chosen = np.zeros(present.shape, dtype=np.int64)
-        chosen[live] = actions[where[live]]
-        ours = np.zeros((*present.shape, width))
+        padded_actions = np.zeros(present.shape, dtype=np.int64)
+        padded_actions[live] = actions[position[live]]
+        padded_x = np.zeros((*present.shape, width))
         if x is None:
-            ours[(*np.nonzero(present), demos.states[flat])] = 1.0
+            padded_x[(*np.nonzero(present), demos.states[flat])] = 1.0
         else:
-            ours[present] = x[flat]
-        collected = np.zeros((*present.shape, phi.shape[1]))
-        collected[present] = phi[flat]
-        records.append(Agent(ours, chosen, collected, live))
-    return tuple(records), units.names, _labels(demos, units)
+            padded_x[present] = x[flat]
+        padded_phi = np.zeros((*present.shape, phi.shape[1]))
+        padded_phi[present] = phi[flat]
+        records.append(Agent(padded_x, padded_actions, padded_phi, live))
+    return tuple(records), groups.names, _group_labels(demos, groups)
 
 
 class _AgentRows:
-    """Where the steps of each agent stand in the flat arrays of demonstrations."""
+    """Positions of each agent's steps in the flat arrays of demonstrations."""
 
-    def __init__(self, demos: Demonstrations, units: Groups) -> None:
+    def __init__(self, demos: Demonstrations, groups: Groups) -> None:
         self._offsets, self._lengths = demos.offsets, demos.lengths
-        order = np.argsort(units.broadcast(np.arange(len(units))), kind="stable")
-        self._members = np.split(order, np.cumsum(units.counts.astype(np.int64))[:-1])
-        self.n_padded = sum(len(ours) * int(self._lengths[ours].max()) for ours in self._members)
+        order = np.argsort(groups.broadcast(np.arange(len(groups))), kind="stable")
+        self._members = np.split(order, np.cumsum(groups.counts.astype(np.int64))[:-1])
+        self.n_padded = sum(len(members) * int(self._lengths[members].max()) for members in self._members)
 
-    def of(self, unit: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return positions (n, H) of an agent's steps, and whether a step is one, or comes after the end."""
-        ours = self._members[unit]
-        t = np.arange(int(self._lengths[ours].max()))
-        return self._offsets[ours][:, None] + t, t < self._lengths[ours][:, None]
+    def positions(self, group: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the positions (n, H) of an agent's steps, and the mask of steps before the end."""
+        members = self._members[group]
+        t = np.arange(int(self._lengths[members].max()))
+        return self._offsets[members][:, None] + t, t < self._lengths[members][:, None]
 
 
-def _actions(mdp: MDP, demos: Demonstrations) -> NDArray[np.int64]:
-    """Return the action of each step (n,), known from the edge where it was not recorded; -1 in last states."""
+def _infer_actions(mdp: MDP, demos: Demonstrations) -> NDArray[np.int64]:
+    """Return the action of each step (n,), from the edge if it was not recorded; -1 in last states."""
     steps = demos.steps(mdp)
     if steps.ambiguous.size:
         k = int(steps.ambiguous[0])
         index = int(steps.demo_of_step[k]), int(steps.t_of_step[k])
         position = int(demos.offsets[index[0]]) + index[1]
-        raise InvalidDemos(
+        message = (
             f"{name_step(demos.ids, index)}: several actions lead from state {demos.states[position]} to state "
-            f"{demos.states[position + 1]}, and which of them was taken is not recorded. Record the actions.",
-            parameter="demos",
-            index=index,
+            f"{demos.states[position + 1]}, and the action was not recorded. Record the actions."
         )
-    found = np.full(demos.n_steps, -1, dtype=np.int64)
-    found[demos.offsets[steps.demo_of_step] + steps.t_of_step] = mdp.act[steps.edge]
-    return found
+        raise InvalidDemos(message, parameter="demos", index=index)
+    actions = np.full(demos.n_steps, -1, dtype=np.int64)
+    actions[demos.offsets[steps.demo_of_step] + steps.t_of_step] = mdp.act[steps.edge]
+    return actions
 
 
 def _table_features(table: Any, states: NDArray[np.int64], actions: NDArray[np.int64]) -> FloatArray:
-    """Return the features (n, q) of each step from those of states, or of actions in them."""
+    """Return the features (n, q) of each step from a table of states, or of states and actions."""
     if table.ndim == 2:
-        return _rows(table, states)
+        return _dense_rows(table, states)
     return np.asarray(np.where(actions[:, None] >= 0, table[states, actions], 0.0))
 
 
 def _mdp_features(mdp: MDP, demos: Demonstrations) -> FloatArray:
-    """Return all features (n, d) of the MDP that each step collects."""
+    """Return the state, action and edge features (n, d) of each step."""
     steps = demos.steps(mdp)
-    moves = demos.offsets[steps.demo_of_step] + steps.t_of_step
+    position = demos.offsets[steps.demo_of_step] + steps.t_of_step
     columns = []
     if mdp.state_features is not None:
-        columns.append(_rows(mdp.state_features, demos.states))
+        columns.append(_dense_rows(mdp.state_features, demos.states))
     for matrix, rows in ((mdp.action_features, mdp.pair_of_edge[steps.edge]), (mdp.edge_features, steps.edge)):
         if matrix is not None:
             block = np.zeros((demos.n_steps, matrix.shape[1]))
-            block[moves] = _rows(matrix, rows)
+            block[position] = _dense_rows(matrix, rows)
             columns.append(block)
     return np.concatenate(columns, axis=1)
 
 
 def _check_size(p: int, q: int, n_steps: int) -> None:
-    if n_steps * (p + q) > _MOST:
-        raise InvalidParameter(
-            f"{p} policy and {q} reward features in each of {n_steps} steps, padding included, take too much memory. "
-            "Pass policy_features or reward_features with fewer columns, or shorter demonstrations.",
-            parameter="policy_features",
-            value=p,
+    if n_steps * (p + q) > _LARGEST:
+        message = (
+            f"policy_features and reward_features with {p} + {q} columns in {n_steps} padded steps exceed 4 GiB. "
+            "Pass features with fewer columns, or shorter demonstrations."
         )
+        raise InvalidParameter(message, parameter="policy_features", value=p)
 
 
-def _table(given: FeatureInput, what: str, mdp: MDP, *, of_actions: bool = False) -> Any:
-    """Return features that a caller gave, dense or sparse, of the states, or where allowed of the actions in them."""
+def _as_table(features: FeatureInput, name: str, mdp: MDP, *, of_actions: bool = False) -> Any:
+    """Return dense or sparse features of the states, or of states and actions if `of_actions`."""
     shapes = f"({mdp.n_states}, m)" + (f" or ({mdp.n_states}, {mdp.n_actions}, m)" if of_actions else "")
-    if sparse.issparse(given):
-        table: Any = sparse.csr_array(given)
+    if sparse.issparse(features):
+        table: Any = sparse.csr_array(features)
     else:
         try:
-            table = np.asarray(given, dtype=np.float64)
+            table = np.asarray(features, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise InvalidParameter(f"{what} must be an array {shapes} of numbers ({error}).", parameter=what) from None
+            raise InvalidParameter(f"{name} must be an array {shapes} of numbers ({error}).", parameter=name) from None
     leading = table.shape[:-1]
     if leading != (mdp.n_states,) and not (of_actions and leading == (mdp.n_states, mdp.n_actions)):
-        raise InvalidParameter(
-            f"{what} must have the shape {shapes}, a row for each state of the MDP; it is {table.shape}.",
-            parameter=what,
-            value=table.shape,
-        )
+        raise InvalidParameter.of(name, table.shape, f"must have shape {shapes}")
     return table
 
 
-def _rows(table: FeatureMatrix, rows: NDArray[np.integer]) -> FloatArray:
-    """Return rows of a dense or sparse matrix as a dense one."""
-    found = table[rows]
-    return found if isinstance(found, np.ndarray) else np.asarray(found.toarray())
+def _dense_rows(table: FeatureMatrix, rows: NDArray[np.integer]) -> FloatArray:
+    selected = table[rows]
+    return selected if isinstance(selected, np.ndarray) else np.asarray(selected.toarray())
 
 
-def _labels(demos: Demonstrations, units: Groups) -> NDArray[Any] | None:
-    """Return the label that all demonstrations of an agent share."""
+def _group_labels(demos: Demonstrations, groups: Groups) -> NDArray[Any] | None:
+    """Return the label of each group, which all its demonstrations share."""
     if demos.labels is None:
         return None
-    index = units.broadcast(np.arange(len(units)))
-    first = np.zeros(len(units), dtype=np.int64)
+    index = groups.broadcast(np.arange(len(groups)))
+    first = np.zeros(len(groups), dtype=np.int64)
     first[index[::-1]] = np.arange(len(demos))[::-1]
     labels = demos.labels[first]
     differs = demos.labels != labels[index]
     if np.any(differs):
         i = int(np.argmax(differs))
-        raise InvalidDemos(
-            f"An agent has one intent; {units.name(int(index[i]))} has the labels {labels[index[i]].item()!r} and "
-            f"{demos.labels[i].item()!r} (demonstration {i}). Group by intent too, or pass demos.replace(labels=None).",
-            parameter="labels",
-            value=demos.labels[i].item(),
-            index=i,
+        value = demos.labels[i].item()
+        message = (
+            f"labels must be constant within a group; {groups.name(int(index[i]))} has {labels[index[i]].item()!r} and "
+            f"{value!r} (demonstration {i}). Group by label too, or pass demos.replace(labels=None)."
         )
+        raise InvalidDemos(message, parameter="labels", value=value, index=i)
     return labels
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Agents:
-    """M agents with several trajectories each; an agent has one intent.
+    """M agents with several trajectories each; every agent has one intent.
 
-    Build them with `from_arrays`, `from_demonstrations`, `from_released` or `load`. Arrays are read-only; two values
-    are equal when their content is. `agents[0]` is one `Agent`; slices, masks and index arrays select several.
+    Build them with `from_arrays`, `from_demonstrations`, `from_released` or `load`. Arrays are read-only, and equality
+    compares content. `agents[0]` is one `Agent`; slices, masks and index arrays select several.
 
     Attributes
     ----------
     records : tuple of Agent
     names : (M,)
-        Integers or strings, all different or not; 0 to M - 1 unless given.
+        Integers or strings; default: 0 to M - 1.
     labels : (M,) or None
-        Known intents.
+        True intents, if known.
 
     Examples
     --------
@@ -446,13 +368,9 @@ class Agents:
 
     def __post_init__(self) -> None:
         if not self.records:
-            raise InvalidDemos(
-                "There must be at least one agent; there are none. Check the filter or the file.",
-                parameter="records",
-                value=self.records,
-            )
+            raise InvalidDemos.of("records", self.records, "must contain at least one agent")
         records = tuple(check_agent(record, i) for i, record in enumerate(self.records))
-        check_alike(records)
+        check_consistent(records)
         object.__setattr__(self, "records", records)
         if self.names is None:
             object.__setattr__(self, "names", np.arange(len(records)))
@@ -471,7 +389,7 @@ class Agents:
         names: ArrayLike | None = None,
         labels: ArrayLike | None = None,
     ) -> Agents:
-        """Build from one entry per agent, each an array (n, H, ...) or n arrays (H_j, ...) of different lengths.
+        """Build agents from one entry per agent: an array (n, H, ...), or n arrays (H_j, ...) of different lengths.
 
         Parameters
         ----------
@@ -479,9 +397,8 @@ class Agents:
         actions : M times (n, H, b) of real numbers, or (n, H) of integers
         reward_features : M times (n, H, q)
         live : M times (n, H) of booleans, optional
-            Whether the agent still chose; by default in all steps.
+            Steps in which the agent chose an action; default: all steps.
         names, labels : (M,), optional
-            See the class.
 
         Examples
         --------
@@ -490,34 +407,29 @@ class Agents:
         >>> agents[0].live.astype(int).tolist()
         [[1, 0, 0], [1, 1, 1]]
         """
-        given = {"policy_features": policy_features, "actions": actions, "reward_features": reward_features}
         n = len(policy_features)
-        for what, entries in {**given, **({} if live is None else {"live": live})}.items():
-            if len(entries) != n:
-                raise InvalidDemos(
-                    f"{what} must have one entry for each of {n} agents, as policy_features do; it has {len(entries)}.",
-                    parameter=what,
-                    value=len(entries),
-                )
+        for name, entries in (("actions", actions), ("reward_features", reward_features), ("live", live)):
+            if entries is not None and len(entries) != n:
+                raise InvalidDemos.of(name, len(entries), f"must have one entry per agent, {n} like policy_features")
         records = []
         for i in range(n):
             x, lengths = pad_trajectories(policy_features[i], "policy_features", i)
             a, _ = pad_trajectories(actions[i], "actions", i, lengths)
             phi, _ = pad_trajectories(reward_features[i], "reward_features", i, lengths)
             present = np.arange(x.shape[1]) < lengths[:, None]
-            chosen = present if live is None else pad_trajectories(live[i], "live", i, lengths)[0]
-            records.append(Agent(x, a, phi, chosen))
+            active = present if live is None else pad_trajectories(live[i], "live", i, lengths)[0]
+            records.append(Agent(x, a, phi, active))
         return cls(tuple(records), names, labels)  # type: ignore[arg-type]
 
     @classmethod
     def from_released(
         cls, path: str | os.PathLike[str], *, dataset: int = 0, names: Sequence[str] = RELEASED
     ) -> Agents:
-        """Read agents of the continuous PuddleWorld that were released with Sigma-GIRL, as an npz file without pickles.
+        """Read the agents of the continuous PuddleWorld that were released with Sigma-GIRL, from an npz file.
 
-        The file holds, for each agent and data set, `{agent}_{dataset}_policy_features` (n, H, p), `..._actions`
-        (n, H, b) and `..._reward_features` (n, H, q). After the goal the policy features are zero, and nothing is
-        chosen any more, while its reward goes on to the last step.
+        The file contains, per agent and data set, `{agent}_{dataset}_policy_features` (n, H, p), `..._actions`
+        (n, H, b) and `..._reward_features` (n, H, q). After the goal, policy features are zero, no action is chosen,
+        and the reward of the goal continues to the last step.
 
         Examples
         --------
@@ -544,31 +456,28 @@ class Agents:
         policy_features: FeatureInput | None = None,
         reward_features: FeatureInput | None = None,
     ) -> Agents:
-        """Build one agent from all demonstrations of a group, in a finite MDP.
+        """Build one agent from the demonstrations of each group, in a finite MDP.
 
-        A demonstration of T states is a trajectory of T steps, in the last of which nothing is chosen. Step t has the
-        features of state t, and of the action taken there; the agents' `features(mdp.gamma)` are then the means over
-        each group of `demos.features(mdp)`.
+        A demonstration of T states is a trajectory of T steps without an action in the last. The agents'
+        `features(mdp.gamma)` are the group means of `demos.features(mdp)`.
 
-        The weights that `SigmaGIRL` learns are not negative and sum to 1, so that a feature can only ever be good.
-        Where the MDP's features are costs, as elements or metres are, pass them negative:
-        ``reward_features=-mdp.state_features``. Do not pass a feature both ways: with equal weights both cancel, and
-        nothing that an agent does speaks against a reward that is always zero. Likewise leave one feature out where
-        all sum to the same in every step and demonstrations have one length.
+        `SigmaGIRL` learns nonnegative weights that sum to 1, so negate features that are costs:
+        ``reward_features=-mdp.state_features``. Do not pass a feature with both signs, since equal weights cancel to a
+        zero reward. Drop one feature if all features sum to a constant in every step and demonstrations have equal
+        lengths.
 
         Parameters
         ----------
         mdp : MDP
-            Where the demonstrations were made; every step must be one of its edges.
+            Every step of the demonstrations must be one of its edges.
         demos : Demonstrations
-            With their actions, unless these follow from the states. Labels are kept, one per agent.
+            With actions, unless the states determine them. Labels must be constant within a group.
         groups : (N,), optional
-            Whom each demonstration belongs to; by default `demos.groups`. Agents come in the order of their names.
+            Agent of each demonstration; default: `demos.groups`. Agents are sorted by name.
         policy_features : (S, p), optional
-            What a policy sees of each state; by default which of the S states it is.
+            Policy inputs of each state; default: state indicators.
         reward_features : (S, q) or (S, A, q), optional
-            Of each state, or of each action in it, for which the last state of a demonstration has none. By default
-            all features that the MDP has, of states, of actions and of edges.
+            Reward features of states, or of state-action pairs. Default: all features of the MDP.
 
         Examples
         --------
@@ -588,7 +497,7 @@ class Agents:
         return cls(*group_demonstrations(mdp, demos, groups, policy_features, reward_features))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one npz file of plain arrays. It appears whole or not at all, and `load` restores exactly this value.
+        """Write one npz file of plain arrays, atomically; `load` reads it back without loss.
 
         Examples
         --------
@@ -604,21 +513,12 @@ class Agents:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Agents:
-        """Read what `save` wrote; a file that is truncated, not ours or of a newer limiirl is an `InvalidFile`.
-
-        Examples
-        --------
-        >>> Agents.load("nowhere.npz")
-        Traceback (most recent call last):
-        limiirl.errors.MissingFile: nowhere.npz does not exist. Give a file that Agents.save wrote.
-        """
+        """Read a file written by `save`; raise `InvalidFile` for a damaged, foreign or newer file."""
         records, names, labels = load(path)
         try:
             return cls(records, names, labels)
         except InvalidDemos as error:
-            raise InvalidFile(
-                f"{path} is damaged: {error} Save the agents again.", parameter="path", value=str(path)
-            ) from None
+            raise InvalidFile(f"{path} is damaged: {error}", parameter="path", value=str(path)) from None
 
     def __len__(self) -> int:
         return len(self.records)
@@ -633,27 +533,27 @@ class Agents:
     def __getitem__(self, index: int | Subset) -> Agent | Agents:
         if isinstance(index, int | np.integer):
             return self.records[index]
-        chosen = np.arange(len(self))[index]
-        labels = None if self.labels is None else self.labels[chosen]
-        return Agents(tuple(self.records[i] for i in chosen.tolist()), self.names[chosen], labels)
+        selected = np.arange(len(self))[index]
+        labels = None if self.labels is None else self.labels[selected]
+        return Agents(tuple(self.records[i] for i in selected.tolist()), self.names[selected], labels)
 
     @property
     def discrete(self) -> bool:
-        """Whether actions are numbers of a finite set, not vectors."""
+        """True if actions are discrete."""
         return self.records[0].actions.ndim == 2
 
     @property
     def n_policy_features(self) -> int:
-        """Number of policy features, p."""
+        """Number p of policy features."""
         return int(self.records[0].policy_features.shape[2])
 
     @property
     def n_reward_features(self) -> int:
-        """Number of reward features, q."""
+        """Number q of reward features."""
         return int(self.records[0].reward_features.shape[2])
 
     def subsample(self, n: int, seed: Seed = None) -> Agents:
-        """Return the same agents with n trajectories each, drawn without repetition.
+        """Return the same agents with n trajectories each, drawn without replacement.
 
         Examples
         --------
@@ -664,20 +564,16 @@ class Agents:
         rng = as_generator(seed)
         records = []
         for i, record in enumerate(self.records):
-            have = len(record.live)
-            if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= have:
-                raise InvalidParameter(
-                    f"n must be a whole number from 1 to the {have} trajectories of agent {i}; it is {n!r}.",
-                    parameter="n",
-                    value=n,
-                    index=i,
-                )
-            chosen = np.sort(rng.permutation(have)[:n])
-            records.append(Agent._make(part[chosen] for part in record))
+            size = len(record.live)
+            if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= size:
+                message = f"n must be an integer from 1 to {size}, the trajectories of agent {i}; got {n!r}."
+                raise InvalidParameter(message, parameter="n", value=n, index=i)
+            selected = np.sort(rng.permutation(size)[:n])
+            records.append(Agent._make(part[selected] for part in record))
         return Agents(tuple(records), self.names, self.labels)
 
     def features(self, gamma: float, *, of: str = "reward") -> FloatArray:
-        """Return (M, q) or (M, p): the mean over an agent's trajectories of sum_t gamma^t phi_t, or of gamma^t x_t.
+        """Return mean discounted features: (M, q) of sum_t gamma^t phi_t, or (M, p) of sum_t gamma^t x_t.
 
         Examples
         --------
@@ -685,13 +581,12 @@ class Agents:
         >>> Agents.from_arrays([x], [x], [2 * x]).features(0.5)
         array([[3.5]])
         """
-        if of not in ("reward", "policy"):
-            raise InvalidParameter(f"Features are of 'reward' or of 'policy'; got {of!r}.", parameter="of", value=of)
-        found = []
+        check_choice(of, "of", ("reward", "policy"))
+        means = []
         for record in self.records:
             values = record.reward_features if of == "reward" else record.policy_features * record.live[:, :, None]
-            found.append(np.einsum("t,ntq->q", gamma ** np.arange(values.shape[1]), values) / len(values))
-        return np.array(found)
+            means.append(np.einsum("t,ntq->q", gamma ** np.arange(values.shape[1]), values) / len(values))
+        return np.array(means)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Agents):
@@ -714,12 +609,12 @@ class Agents:
         longest = max(record.live.shape[1] for record in self.records)
         kind = "discrete actions" if self.discrete else f"actions in {self.records[0].actions.shape[2]} dimensions"
         lines = [
-            f"Agents: {_many(len(self), 'agent')}, {each} of up to {_many(longest, 'step')}",
-            f"  policy    {_many(self.n_policy_features, 'feature')}, {kind}",
-            f"  reward    {_many(self.n_reward_features, 'feature')}",
+            f"Agents: {_count(len(self), 'agent')}, {each} of up to {_count(longest, 'step')}",
+            f"  policy    {_count(self.n_policy_features, 'feature')}, {kind}",
+            f"  reward    {_count(self.n_reward_features, 'feature')}",
         ]
         return "\n".join(lines)
 
 
-def _many(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"

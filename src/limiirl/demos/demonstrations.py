@@ -13,8 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import Seed
 from limiirl.demos import io
-from limiirl.demos.indexing import Demonstration, Subset, get_demonstration, join_fields, same_arrays, select_fields
-from limiirl.demos.transitions import Steps, StepsMemory, feature_counts, log_path_mass
+from limiirl.demos.indexing import (
+    Demonstration,
+    Subset,
+    concatenate_fields,
+    get_demonstration,
+    same_arrays,
+    select_fields,
+)
+from limiirl.demos.transitions import Steps, StepsCache, feature_counts, log_path_mass
 from limiirl.demos.validate import NOT_RECORDED, as_actions, as_attribute, as_indices, as_offsets, as_readonly
 from limiirl.errors import InvalidDemos, InvalidFile
 
@@ -22,87 +29,54 @@ if TYPE_CHECKING:
     from limiirl.mdp import MDP
 
 
-def flatten(sequences: Sequence[object], what: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Concatenate sequences into one array, with their lengths.
-
-    The type is left to NumPy, for a forced conversion to int64 would cut 2.5 to 2 without a word.
-    """
+def flatten(sequences: Sequence[object], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the concatenation of sequences and their lengths; the dtype is inferred, so that 2.5 is not truncated."""
     try:
         lengths = np.fromiter(map(len, sequences), dtype=np.int64)  # type: ignore[arg-type]
     except TypeError:
         i = next(i for i, x in enumerate(sequences) if not isinstance(x, Sized) or getattr(x, "ndim", 1) == 0)
-        raise InvalidDemos(
-            f"{what}[{i}] is {sequences[i]!r}, not a sequence. Pass a list with one list of {what} a demonstration.",
-            parameter=what,
-            value=sequences[i],
-            index=i,
-        ) from None
+        raise InvalidDemos.of(name, sequences[i], "must be a sequence", index=i) from None
     if len(sequences) == 0:
         return np.empty(0, dtype=np.int64), lengths
     try:
-        # Arrays are joined as wholes; walking through them element by element would take many times longer.
         if all(isinstance(x, np.ndarray) for x in sequences):
             return np.concatenate(sequences), lengths  # type: ignore[arg-type]
         values: list[object] = list(chain.from_iterable(sequences))  # type: ignore[arg-type]
         array = np.array(values)
         if array.dtype.kind not in "iuf":
-            # One string turns all numbers into strings; an error about them should name that one.
+            # A single string converts all numbers to strings; keep objects, so that the error can name it.
             array = np.array(values, dtype=object)
         return array, lengths
     except ValueError as error:
-        raise InvalidDemos(
-            f"{what} must be a list of flat lists, one per demonstration ({error}).", parameter=what
-        ) from None
+        message = f"{name} must be a list of one-dimensional lists, one per demonstration ({error})."
+        raise InvalidDemos(message, parameter=name) from None
 
 
-def spread_actions(actions: Sequence[object], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Align lists of actions with the states: -1 at the last state of each demonstration, and wherever a list is None.
-
-    Parameters
-    ----------
-    actions : list of N sequences or None
-        One action fewer than the demonstration has states, or None where it recorded none.
-    offsets : (N + 1,) int64
-        Where each demonstration begins among the states.
-
-    Returns
-    -------
-    (n,) int64
-    """
+def align_actions(actions: Sequence[object], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the actions (n,) aligned with the states: -1 at last states, and for lists that are None."""
     n = offsets.size - 1
     if len(actions) != n:
-        raise InvalidDemos(
-            f"actions must have one list per demonstration; got {len(actions)} for {n} demonstrations. "
-            "Pass None in place of a list where none was recorded.",
-            parameter="actions",
-            value=len(actions),
-        )
+        rule, remedy = f"must have one list per demonstration, {n} in total", "Use None if none was recorded."
+        raise InvalidDemos.of("actions", len(actions), rule, remedy=remedy)
     missing = np.fromiter((x is None for x in actions), dtype=np.bool_, count=n)
-    nothing = np.empty(0, dtype=np.int64)
-    flat, lengths = flatten([nothing if x is None else x for x in actions], "actions")
+    empty = np.empty(0, dtype=np.int64)
+    flat, lengths = flatten([empty if x is None else x for x in actions], "actions")
     n_states = np.diff(offsets)
     wrong = (lengths != n_states - 1) & ~missing
     if np.any(wrong):
         demo = int(np.argmax(wrong))
-        raise InvalidDemos(
-            f"demonstration {demo} has {n_states[demo]} states and {lengths[demo]} actions; n states have n - 1 "
-            "actions between them. Leave out the action at the last state, or add the state that it led to.",
-            parameter="actions",
-            value=int(lengths[demo]),
-            index=demo,
-        )
-    acted = np.repeat(~missing, n_states)
-    acted[offsets[1:] - 1] = False
-    positions = np.flatnonzero(acted)
-    spread = np.full(acted.size, NOT_RECORDED, dtype=np.int64)
-    # Every list of actions begins where its demonstration's states do, less the last states before it.
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    spread[positions] = as_indices(flat, "action", NOT_RECORDED, starts)
-    return spread
+        rule = f"must have {n_states[demo] - 1} entries, one fewer than the states"
+        remedy = "Drop the action at the last state, or add the state that it led to."
+        raise InvalidDemos.of("actions", int(lengths[demo]), rule, index=demo, remedy=remedy)
+    recorded = np.repeat(~missing, n_states)
+    recorded[offsets[1:] - 1] = False
+    aligned = np.full(recorded.size, NOT_RECORDED, dtype=np.int64)
+    aligned[recorded] = as_indices(flat, "action", NOT_RECORDED, np.concatenate([[0], np.cumsum(lengths)]))
+    return aligned
 
 
 def summarise(demos: Demonstrations) -> str:
-    """Describe demonstrations in a few lines: how many, how long, and what is known of them."""
+    """Return the summary that `repr` shows."""
     lines = [f"Demonstrations: {_count(len(demos), 'demonstration')}, {_count(demos.n_steps, 'step')}"]
     if len(demos) > 0:
         lengths, states = demos.lengths, demos.states
@@ -127,7 +101,7 @@ def _actions(demos: Demonstrations) -> str:
 
 
 def _distinct(indices: NDArray[np.int64]) -> int:
-    """Count distinct indices, by marking them where that is cheaper than sorting a million of them."""
+    """Return the number of distinct indices, without sorting if the largest index is small."""
     if indices.max() > 10 * indices.size + 1000:
         return int(np.unique(indices).size)
     seen = np.zeros(int(indices.max()) + 1, dtype=np.bool_)
@@ -141,24 +115,23 @@ def _count(n: int, noun: str) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Demonstrations:
-    """N recorded trajectories, one after the other in flat arrays.
+    """N demonstrated trajectories, concatenated in flat arrays.
 
-    Build them with `from_lists`, `from_frame`, `from_parquet` or `from_rollouts`. Arrays are read-only; two values are
-    equal when their content is. `demos[3]` is one `Demonstration`; slices, masks and index arrays select several,
-    and `+` joins two sets.
+    Build them with `from_lists`, `from_frame`, `from_parquet` or `from_rollouts`. Arrays are read-only, and equality
+    compares content. `demos[3]` is one `Demonstration`; slices, masks and index arrays select several, and `+`
+    concatenates.
 
     Attributes
     ----------
     states : (n,) int64
-        All states visited.
+        States of all demonstrations.
     offsets : (N + 1,) int64
-        Demonstration i owns states[offsets[i]:offsets[i + 1]], at least one of them.
+        Demonstration i is states[offsets[i]:offsets[i + 1]], with at least one state.
     actions : (n,) int64 or None
-        The action taken in each state; -1 at the last state of each demonstration and where it was not recorded.
-        None if and only if no action at all was recorded.
+        Action taken in each state; -1 at last states and if not recorded. None if no action was recorded.
     groups, labels, ids : (N,) or None
-        Whom each demonstration belongs to (driver, animal, recording), its known intent, and its name in its source:
-        integers, floats, booleans or strings.
+        Group (driver, animal, recording), true intent and identifier of each demonstration: integers, floats, booleans
+        or strings.
 
     Examples
     --------
@@ -197,8 +170,8 @@ class Demonstrations:
         }
         for name, array in arrays.items():
             object.__setattr__(self, name, None if array is None else as_readonly(array))
-        # No field, hence neither compared nor copied.
-        object.__setattr__(self, "_memory", StepsMemory())
+        # Not a field, so that it is neither compared nor copied.
+        object.__setattr__(self, "_steps", StepsCache())
 
     @classmethod
     def from_lists(
@@ -209,38 +182,37 @@ class Demonstrations:
         groups: ArrayLike | None = None,
         labels: ArrayLike | None = None,
     ) -> Demonstrations:
-        """Build from one list of states a demonstration.
+        """Build demonstrations from one list of states per demonstration.
 
         Parameters
         ----------
         states : N sequences of integers
-            The states of each demonstration, its first and its last included.
+            States of each demonstration, including the first and the last.
         actions : N sequences of integers, optional
-            The actions between them, so one fewer than the states. An action of -1, or None for a whole list, was not
-            recorded: where one edge joins the two states its action is known anyway, elsewhere models sum over edges.
+            Actions between them, one fewer than the states. Unrecorded actions are -1, or None for a whole list; they
+            are inferred if unique, otherwise models sum over the possible edges.
         groups, labels : (N,), optional
-            See the class.
 
         Examples
         --------
         >>> Demonstrations.from_lists([[0, 1, 2], [0, 1]], actions=[[0, 0], [0, 1]])
         Traceback (most recent call last):
-        limiirl.errors.InvalidDemos: demonstration 1 has 2 states and 2 actions; n states have n - 1 actions ...
+        limiirl.errors.InvalidDemos: actions[1] must have 1 entries, one fewer than the states; got 2. Drop the ...
         """
         flat, lengths = flatten(list(states), "states")
         offsets = as_offsets(np.concatenate([[0], np.cumsum(lengths)]), int(lengths.sum()))
-        spread = None if actions is None else spread_actions(list(actions), offsets)
-        return cls(flat, offsets, spread, groups, labels)  # type: ignore[arg-type]
+        aligned = None if actions is None else align_actions(list(actions), offsets)
+        return cls(flat, offsets, aligned, groups, labels)  # type: ignore[arg-type]
 
     @classmethod
     def from_frame(cls, df: object) -> Demonstrations:
-        """Build from a pandas, polars or pyarrow table with one row per step, in any order.
+        """Build demonstrations from a table with one row per step, in any order; see `limiirl.mdp.read_frame`.
 
         Parameters
         ----------
-        df : data frame
-            Columns demo (any id), t (anything that orders its rows), state; optionally action (ignored in the last row
-            of a demonstration), group and label (constant within a demonstration).
+        df : pandas or polars DataFrame, pyarrow Table, or mapping of columns
+            Columns demo (identifier), t (sort key) and state; optionally action (ignored in the last row of a
+            demonstration), group and label (constant within a demonstration).
 
         Examples
         --------
@@ -252,12 +224,11 @@ class Demonstrations:
         """
         from limiirl.mdp import read_frame
 
-        rows = read_frame(df)
-        return cls(**rows._asdict())
+        return cls(**read_frame(df)._asdict())
 
     @classmethod
     def from_parquet(cls, path: str | os.PathLike[str]) -> Demonstrations:
-        """Read what `to_parquet` wrote. Tables of other origin go through `from_frame`.
+        """Read a file written by `to_parquet`; use `from_file` for other tables.
 
         Examples
         --------
@@ -276,7 +247,7 @@ class Demonstrations:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Demonstrations:
-        """Read a parquet or CSV file: what `to_parquet` wrote, or any table that `from_frame` takes.
+        """Read a parquet or CSV file: one written by `to_parquet`, or any table that `from_frame` accepts.
 
         Examples
         --------
@@ -304,15 +275,15 @@ class Demonstrations:
         Parameters
         ----------
         env : gymnasium.Env
-            Gymnasium 1.0 or later. States and actions are counted from 0 even where its spaces start elsewhere.
+            Gymnasium 1.0 or later. States and actions are numbered from 0, whatever the start of the spaces.
         policy : callable, (S, A) array or (S,) array
             policy(observation, rng) -> action; or action probabilities per state; or one action per state.
         n : int
             Number of episodes.
         seed : int, Generator or None
-            Seeds the environment, once, and the policy.
+            Seed of the environment and of the policy.
         max_steps : int
-            An episode ends when the environment says so, or after so many actions.
+            Maximum number of actions per episode.
 
         Examples
         --------
@@ -327,7 +298,7 @@ class Demonstrations:
 
     @classmethod
     def concat(cls, parts: Sequence[Demonstrations]) -> Demonstrations:
-        """Join several into one, in order. Groups, labels and ids must be present in all parts or in none.
+        """Concatenate several sets. Groups, labels and ids must be present in all of them or in none.
 
         Examples
         --------
@@ -335,7 +306,7 @@ class Demonstrations:
         >>> Demonstrations.concat([a, b]).lengths.tolist()
         [2, 1, 2]
         """
-        return cls(**join_fields(parts))
+        return cls(**concatenate_fields(parts))
 
     def __add__(self, other: Demonstrations) -> Demonstrations:
         if not isinstance(other, Demonstrations):
@@ -343,27 +314,24 @@ class Demonstrations:
         return Demonstrations.concat([self, other])
 
     def replace(self, **changes: Any) -> Demonstrations:
-        """Return a copy with some fields changed, checked again.
+        """Return a validated copy with some fields changed.
 
         Examples
         --------
         >>> Demonstrations.from_lists([[0, 1], [2]]).replace(labels=[0, 1]).labels.tolist()
         [0, 1]
         """
-        known = [field.name for field in fields(self)]
-        unknown = sorted(changes.keys() - known)
+        names = [field.name for field in fields(self)]
+        unknown = sorted(changes.keys() - names)
         if unknown:
-            raise InvalidDemos(
-                f"Demonstrations have no field {unknown[0]!r}. Choose from {', '.join(known)}.",
-                parameter=unknown[0],
-                value=changes[unknown[0]],
-            )
+            message = f"Demonstrations have no field {unknown[0]!r}. Choose from {', '.join(names)}."
+            raise InvalidDemos(message, parameter=unknown[0], value=changes[unknown[0]])
         return replace(self, **changes)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write one row per step: demo, t, state, and where there are any action, group and label.
+        """Write one row per step with the columns demo, t, state and, if present, action, group and label.
 
-        The file appears whole or not at all. Other tools can read it, and `from_parquet` restores exactly this value.
+        The file is written atomically, and `from_parquet` reads it back without loss.
         """
         io.write_parquet(self, path)
 
@@ -383,7 +351,7 @@ class Demonstrations:
         return get_demonstration(self, int(index))
 
     def subset(self, index: Subset) -> Demonstrations:
-        """Select demonstrations by a slice, a boolean mask (N,) or indices, which may repeat and come in any order.
+        """Select demonstrations by a slice, a boolean mask (N,) or indices, which may repeat.
 
         Examples
         --------
@@ -402,12 +370,12 @@ class Demonstrations:
 
     @property
     def n_steps(self) -> int:
-        """Number of states of all demonstrations together: the rows of the table that `to_parquet` writes."""
+        """Total number of states: the rows of the table that `to_parquet` writes."""
         return self.states.size
 
     @property
     def n_transitions(self) -> int:
-        """Number of moves from one state to the next: n_steps - N."""
+        """Total number of transitions, n_steps - N."""
         return self.n_steps - len(self)
 
     @property
@@ -421,7 +389,7 @@ class Demonstrations:
         return self.states[self.offsets[1:] - 1]
 
     def steps(self, mdp: MDP) -> Steps:
-        """Match every transition to an edge of `mdp`, once for each MDP; an impossible step is an error that names it.
+        """Return the edge of `mdp` of every transition, cached per MDP; an impossible transition is an error.
 
         Examples
         --------
@@ -431,16 +399,16 @@ class Demonstrations:
         [0, 2, 1]
         >>> Demonstrations.from_lists([[0, 1, 2], [0, 1, 0]]).steps(mdp)
         Traceback (most recent call last):
-        limiirl.errors.InvalidDemos: demonstration 1, step 1: no action in state 1 leads to state 0 (they lead to 2)...
+        limiirl.errors.InvalidDemos: demonstration 1, step 1: no action leads from state 1 to state 0 (successors: 2)...
         """
-        memory: StepsMemory = self.__dict__["_memory"]
-        return memory.steps(self, mdp)
+        cache: StepsCache = self.__dict__["_steps"]
+        return cache.steps(self, mdp)
 
     def features(self, mdp: MDP) -> NDArray[np.float64]:
-        """Discounted feature counts of every demonstration.
+        """Return the discounted feature counts of every demonstration.
 
-        F = sum_t gamma^t phi(s_t) over all states, the last included, plus the sum over the transitions of
-        gamma^t (phi(s_t, a_t) + phi(s_t, a_t, s_{t+1})); columns in the order state, action, edge features.
+        F = sum_t gamma^t phi(s_t) over all states, including the last, plus the sum over the transitions of
+        gamma^t (phi(s_t, a_t) + phi(s_t, a_t, s_{t+1})); columns are state, action and edge features.
 
         Returns
         -------
@@ -457,10 +425,10 @@ class Demonstrations:
         return feature_counts(self, mdp)
 
     def log_q(self, mdp: MDP) -> NDArray[np.float64]:
-        """Log of q(tau) = p0(s_1) prod_t P(s_{t+1} | s_t, a_t), the part of its probability that no reward changes.
+        """Return log q(tau) = log p0(s_1) + sum_t log P(s_{t+1} | s_t, a_t), which does not depend on the reward.
 
-        Where the action was not recorded, the probabilities of all edges that join the two states are summed; over
-        several actions this sum may exceed 1.
+        For an unrecorded action the probabilities of all edges between the two states are summed; the sum over several
+        actions may exceed 1.
 
         Returns
         -------
@@ -487,5 +455,5 @@ class Demonstrations:
         return hash((len(self), self.states[:1000].tobytes()))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Through the constructor: a copy must have read-only arrays too, and the memory of steps cannot be pickled.
+        # The constructor makes the arrays read-only; the cache of steps cannot be pickled.
         return type(self), tuple(getattr(self, x.name) for x in fields(self))

@@ -21,13 +21,13 @@ class Groups:
     Attributes
     ----------
     index : (N,) int64 or None
-        The group of each demonstration; None where every demonstration is a group of its own.
+        Group of each demonstration; None if every demonstration is its own group.
     counts : (G,) float64
         Demonstrations per group.
     names : (G,)
-        Labels of the groups, sorted; the demonstrations' numbers where each is a group.
+        Sorted labels of the groups; 0 to N - 1 if every demonstration is its own group.
     each : str
-        What the N are called in messages: "demonstrations", or "agents".
+        Plural noun for messages: "demonstrations" or "agents".
 
     Examples
     --------
@@ -52,16 +52,14 @@ class Groups:
             return cls(None, np.ones(n), np.arange(n), each)
         checked = as_attribute(groups, "groups", n)
         if checked is None:
-            raise InvalidDemos(
-                f"groups must be an array of {n} names or numbers; it is {groups!r}.", parameter="groups", value=groups
-            )
+            raise InvalidDemos.of("groups", groups, f"must be an array of {n} names or numbers")
         names, index, counts = np.unique(checked, return_inverse=True, return_counts=True)
         return cls(index.astype(np.int64), counts.astype(np.float64), names, each)
 
     @classmethod
     def for_demos(cls, groups: ArrayLike | None, demos: Sized) -> Groups:
         """Return the groups of demonstrations or of agents."""
-        from limiirl.demos.agents import Agents  # which is built from groups of demonstrations
+        from limiirl.demos.agents import Agents  # circular import
 
         return cls.from_labels(groups, len(demos), "agents" if isinstance(demos, Agents) else "demonstrations")
 
@@ -70,25 +68,25 @@ class Groups:
 
     @property
     def labels(self) -> NDArray[Any] | None:
-        """The group (N,) of each demonstration, as `from_labels` takes them; None where each is its own group."""
+        """Group label (N,) of each demonstration; None if every demonstration is its own group."""
         return None if self.index is None else self.names[self.index]
 
     @property
     def grouped(self) -> bool:
-        """Whether labels were given."""
+        """True if labels were given."""
         return self.index is not None
 
     @property
     def noun(self) -> str:
-        """What groups are called in messages."""
+        """Plural noun of the groups in messages."""
         return "groups" if self.grouped else self.each
 
-    def name(self, unit: int) -> str:
-        """Return what a group is called in messages: "demonstration 3", "agent 3", "group 'ann'"."""
-        return f"{self.noun[:-1]} {self.names[unit].item()!r}"
+    def name(self, group: int) -> str:
+        """Return a group's name for messages: "demonstration 3", "agent 3", "group 'ann'"."""
+        return f"{self.noun[:-1]} {self.names[group].item()!r}"
 
     def sum(self, values: FloatArray) -> FloatArray:
-        """Return the sum over each group's demonstrations of values (N,) or (N, m): (G,) or (G, m)."""
+        """Return the sums (G,) or (G, m) of values (N,) or (N, m) over each group."""
         if self.index is None:
             return values
         sums = np.zeros((len(self), *values.shape[1:]))
@@ -96,9 +94,9 @@ class Groups:
         return sums
 
     def mean(self, values: FloatArray) -> FloatArray:
-        """Return the mean over each group's demonstrations of values (N, m): (G, m)."""
+        """Return the means (G, m) of values (N, m) over each group."""
         return values if self.index is None else self.sum(values) / self.counts[:, None]
 
     def broadcast(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the value (G,) or row (G, m) of each demonstration's group: (N,) or (N, m)."""
+        """Return values (N,) or (N, m) of each demonstration's group from values (G,) or (G, m)."""
         return values if self.index is None else values[self.index]

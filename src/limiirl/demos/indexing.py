@@ -23,16 +23,16 @@ Subset: TypeAlias = slice | Sequence[int] | Sequence[bool] | NDArray[np.integer]
 
 @dataclass(frozen=True, eq=False)
 class Demonstration:
-    """One demonstration, as `demos[i]` and iteration give it.
+    """One demonstration, as returned by `demos[i]`.
 
     Attributes
     ----------
     states : (T,) int64
-        The states visited, T >= 1.
+        States, T >= 1.
     actions : (T - 1,) int64
-        The actions between them, -1 where not recorded.
+        Actions between the states; -1 if not recorded.
     group, label, id
-        Its entries in `Demonstrations.groups`, `labels` and `ids`, or None.
+        Entries of `Demonstrations.groups`, `labels` and `ids`, or None.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class Demonstration:
 
 
 def get_demonstration(demos: Demonstrations, index: int) -> Demonstration:
-    """One demonstration, counted from the end where the index is negative."""
+    """Return one demonstration; a negative index counts from the end."""
     i = int(_as_index_array([index], len(demos))[0])
     start, stop = int(demos.offsets[i]), int(demos.offsets[i + 1])
     if demos.actions is None:
@@ -77,71 +77,57 @@ def get_demonstration(demos: Demonstrations, index: int) -> Demonstration:
 
 
 def select_fields(demos: Demonstrations, index: Subset) -> dict[str, Any]:
-    """The fields of some demonstrations; see `Demonstrations.subset`."""
-    chosen = _as_index_array(index, len(demos))
-    lengths = demos.lengths[chosen]
+    """Return the fields of some demonstrations; see `Demonstrations.subset`."""
+    selected = _as_index_array(index, len(demos))
+    lengths = demos.lengths[selected]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    rows = np.arange(offsets[-1]) + np.repeat(demos.offsets[chosen] - offsets[:-1], lengths)
+    rows = np.arange(offsets[-1]) + np.repeat(demos.offsets[selected] - offsets[:-1], lengths)
     fields: dict[str, Any] = {"states": demos.states[rows], "offsets": offsets}
     fields["actions"] = None if demos.actions is None else demos.actions[rows]
     for name in _ATTRIBUTES:
         values = getattr(demos, name)
-        fields[name] = None if values is None else values[chosen]
+        fields[name] = None if values is None else values[selected]
     return fields
 
 
-def join_fields(parts: Sequence[Demonstrations]) -> dict[str, Any]:
-    """The fields of several sets one after the other; see `Demonstrations.concat`."""
-    # An empty array in front lets the concatenation of no parts be a set of none.
-    nothing = np.empty(0, dtype=np.int64)
-    lengths = np.concatenate([nothing, *(part.lengths for part in parts)])
+def concatenate_fields(parts: Sequence[Demonstrations]) -> dict[str, Any]:
+    """Return the concatenated fields of several sets; see `Demonstrations.concat`."""
+    empty = np.empty(0, dtype=np.int64)  # np.concatenate needs at least one array
+    lengths = np.concatenate([empty, *(part.lengths for part in parts)])
     actions = (np.full(x.n_steps, NOT_RECORDED) if x.actions is None else x.actions for x in parts)
     fields: dict[str, Any] = {
-        "states": np.concatenate([nothing, *(part.states for part in parts)]),
+        "states": np.concatenate([empty, *(part.states for part in parts)]),
         "offsets": np.concatenate([[0], np.cumsum(lengths)]),
-        "actions": np.concatenate([nothing, *actions]),
+        "actions": np.concatenate([empty, *actions]),
     }
     for name in _ATTRIBUTES:
-        fields[name] = _join(name, [getattr(part, name) for part in parts])
+        fields[name] = _concatenate(name, [getattr(part, name) for part in parts])
     return fields
 
 
 def _as_index_array(index: Subset, n: int) -> NDArray[np.int64]:
-    """Turn a slice, a mask or indices into non-negative indices below n."""
+    """Return nonnegative indices below n from a slice, a mask or indices."""
     if isinstance(index, slice):
         return np.arange(n)[index]
     array = np.asarray(index)
     if array.ndim != 1:
-        raise InvalidParameter(
-            f"Demonstrations are selected by a one-dimensional mask or index array; got shape {array.shape}. "
-            "For a single one write demos[i].",
-            parameter="index",
-            value=array.shape,
-        )
+        raise InvalidParameter.of("index", array.shape, "must be a one-dimensional mask or integer array")
     if array.dtype.kind == "b":
         if array.size != n:
-            raise InvalidParameter(
-                f"A mask must have one entry per demonstration, {n}; this one has {array.size}. Select by indices.",
-                parameter="index",
-                value=array.size,
-            )
+            raise InvalidParameter.of("index", array.size, f"must have {n} entries if it is a mask")
         return np.flatnonzero(array)
     if array.size == 0:
         return np.empty(0, dtype=np.int64)
     if array.dtype.kind not in "iu":
-        raise InvalidParameter(
-            f"Demonstrations are selected by a boolean mask or by integers; got dtype {array.dtype}. Convert it first.",
-            parameter="index",
-            value=array.dtype,
-        )
+        raise InvalidParameter.of("index", array.dtype, "must contain booleans or integers")
     outside = (array >= n) | (array < -n)
     if np.any(outside):
-        raise IndexError(f"there is no demonstration {array[np.argmax(outside)]} among {n}; count from 0.")
+        raise IndexError(f"index {array[np.argmax(outside)]} is out of range for {n} demonstrations")
     return array.astype(np.int64) % n
 
 
-def _join(name: str, parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    """Join the groups, labels or ids of several sets; all must have them, in one type, or none."""
+def _concatenate(name: str, parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    """Concatenate the groups, labels or ids of several sets; all must have them, with one dtype, or none."""
     present = [part for part in parts if part is not None]
     if not present:
         return None
@@ -149,26 +135,18 @@ def _join(name: str, parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | Non
     if len(present) < len(parts):
         absent = next(i for i, part in enumerate(parts) if part is None)
         having = next(i for i, part in enumerate(parts) if part is not None)
-        raise InvalidDemos(
-            f"part {absent} has no {name} while part {having} has. Give them to all, or drop them: {drop}.",
-            parameter=name,
-            index=absent,
-        )
+        message = f"part {absent} has no {name}, but part {having} has. Set them for all, or drop them: {drop}."
+        raise InvalidDemos(message, parameter=name, index=absent)
     for i, part in enumerate(present):
-        # NumPy would turn numbers into strings to make one array.
+        # NumPy would convert numbers to strings.
         if part.dtype.kind != present[0].dtype.kind:
-            raise InvalidDemos(
-                f"{name} of part {i} have type {part.dtype}, those of part 0 {present[0].dtype}. "
-                f"Convert one of them, or drop them: {drop}.",
-                parameter=name,
-                value=part.dtype,
-                index=i,
-            )
+            rule = f"must have the dtype of part 0, {present[0].dtype}"
+            raise InvalidDemos.of(name, part.dtype, rule, index=i, remedy=f"Convert them, or drop them: {drop}.")
     return np.concatenate(present)
 
 
 def same_arrays(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
-    """Whether two optional arrays have the same type of content, and the same content.
+    """Return True if two optional arrays have the same kind of dtype and the same content.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Demonstrations from and to parquet and CSV files, and from rollouts in Gymnasium environments."""
+"""Parquet and CSV files of demonstrations, and rollouts in Gymnasium environments."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 FORMAT = "limiirl.demonstrations"
 VERSION = 1
 
-# The column of each attribute that has one value per demonstration, repeated over its rows.
+# Columns of the attributes with one value per demonstration, repeated in its rows.
 _COLUMNS = {"groups": "group", "labels": "label"}
-_REMEDY = "Write it again with Demonstrations.to_parquet, or read a table of your own with Demonstrations.from_frame."
+_REMEDY = "Write it again with Demonstrations.to_parquet, or read other tables with Demonstrations.from_frame."
 
 
 def write_parquet(demos: Demonstrations, path: str | os.PathLike[str]) -> None:
@@ -48,12 +48,12 @@ def write_parquet(demos: Demonstrations, path: str | os.PathLike[str]) -> None:
             columns[column] = _as_arrow(values).take(rows)
     about = {"limiirl.format": FORMAT, "limiirl.version": str(VERSION), "limiirl.ids": str(int(demos.ids is not None))}
     with atomic_write(path) as scratch:
-        # Checksums turn a flipped bit into an error instead of into another demonstration.
+        # Page checksums detect corrupt data.
         pq.write_table(pa.table(columns, metadata=about), scratch, compression="zstd", write_page_checksum=True)
 
 
 def read_parquet(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the arguments of `Demonstrations` from a file that `write_parquet` wrote, or raise `InvalidFile`."""
+    """Return the arguments of `Demonstrations` from a file written by `write_parquet`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -69,27 +69,21 @@ def read_parquet(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_table(path: str | os.PathLike[str]) -> Any:
-    """Return the table of a parquet or CSV file of any origin, or None for parquet that `write_parquet` wrote."""
+    """Return the table of a parquet or CSV file, or None for a file written by `write_parquet`."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet as pq
 
     path = Path(path)
     if path.suffix not in (".parquet", ".csv"):
-        raise InvalidFile(
-            f"{path} must be a .parquet or .csv file with the columns demo, t, state[, action].",
-            parameter="path",
-            value=str(path),
-        )
+        message = f"{path} must be a .parquet or .csv file with the columns demo, t, state[, action]."
+        raise InvalidFile(message, parameter="path", value=str(path))
     try:
         if path.suffix == ".csv":
             table = pyarrow.csv.read_csv(path)
             if table.num_columns == 1:
-                raise InvalidFile(
-                    f"{path} has a single column, {table.column_names[0]!r}: columns must be separated by commas.",
-                    parameter="path",
-                    value=str(path),
-                )
+                message = f"{path} has a single column, {table.column_names[0]!r}. Separate the columns by commas."
+                raise InvalidFile(message, parameter="path", value=str(path))
             return table
         with path.open("rb") as handle, pq.ParquetFile(handle) as file:
             about = file.schema_arrow.metadata or {}
@@ -100,49 +94,35 @@ def read_table(path: str | os.PathLike[str]) -> Any:
 
 def _unreadable(path: Path, error: Exception) -> Exception:
     """Return the error to raise for a file that pyarrow could not read."""
-    # A missing file, a directory or a lack of permission has a number, and speaks for itself.
     if isinstance(error, OSError) and error.errno is not None:
-        return error
+        return error  # a missing file, a directory or missing permission
     reason = str(error).partition("\n")[0].rstrip(".")
-    return InvalidFile(
-        f"{path} is no {path.suffix[1:] or 'parquet'} file, or damaged ({reason}). {_REMEDY}",
-        parameter="path",
-        value=str(path),
-    )
+    message = f"{path} is not a {path.suffix[1:] or 'parquet'} file, or is damaged ({reason}). {_REMEDY}"
+    return InvalidFile(message, parameter="path", value=str(path))
 
 
 def _check_format(path: Path, about: dict[bytes, bytes]) -> None:
-    """Check that the file is one of ours, and not from the future."""
     if about.get(b"limiirl.format", b"").decode() != FORMAT:
-        raise InvalidFile(
-            f"{path} is a parquet file that Demonstrations.to_parquet did not write. {_REMEDY}",
-            parameter="path",
-            value=str(path),
-        )
+        message = f"{path} was not written by Demonstrations.to_parquet. {_REMEDY}"
+        raise InvalidFile(message, parameter="path", value=str(path))
     version = about.get(b"limiirl.version", b"").decode()
     if not version.isdecimal() or int(version) > VERSION:
-        raise InvalidFile(
-            f"{path} has format version {version or 'none'}; this limiirl reads up to {VERSION}. Update limiirl.",
-            parameter="path",
-            value=str(path),
-        )
+        message = f"{path} has format version {version or None}; this limiirl reads up to {VERSION}. Upgrade limiirl."
+        raise InvalidFile(message, parameter="path", value=str(path))
 
 
 def _unpack(path: Path, table: Any, *, with_ids: bool) -> dict[str, Any]:
-    """Turn the table into flat arrays, with a new demonstration wherever t is 0."""
-    absent = [name for name in ("demo", "t", "state") if name not in table.column_names]
-    if absent:
-        raise InvalidFile(f"{path} has no column {absent[0]!r}. {_REMEDY}", parameter="path", value=str(path))
+    """Return the table as flat arrays; a demonstration begins where t is 0."""
+    missing = [name for name in ("demo", "t", "state") if name not in table.column_names]
+    if missing:
+        raise InvalidFile(f"{path} has no column {missing[0]!r}. {_REMEDY}", parameter="path", value=str(path))
     t = table["t"].to_numpy()
-    # Ids may repeat, after resampling for instance, so that only t tells where a demonstration begins.
+    # Ids may repeat, e.g. after resampling, so only t marks the start of a demonstration.
     starts = np.flatnonzero(t == 0)
     offsets = np.append(starts, t.size)
     if (t.size > 0 and t[0] != 0) or np.any(t != np.arange(t.size) - np.repeat(starts, np.diff(offsets))):
-        raise InvalidFile(
-            f"{path}: t must count 0, 1, 2, ... within each demonstration; rows were lost or moved. {_REMEDY}",
-            parameter="path",
-            value=str(path),
-        )
+        message = f"{path}: t must be 0, 1, 2, ... within each demonstration; rows are missing or reordered. {_REMEDY}"
+        raise InvalidFile(message, parameter="path", value=str(path))
     columns: dict[str, Any] = {"states": table["state"].to_numpy(), "offsets": offsets}
     if "action" in table.column_names:
         columns["actions"] = table["action"].fill_null(NOT_RECORDED).to_numpy()
@@ -153,7 +133,7 @@ def _unpack(path: Path, table: Any, *, with_ids: bool) -> dict[str, Any]:
 
 
 def _as_arrow(values: NDArray[Any]) -> Any:
-    """Return an Arrow array; text with 64-bit offsets, since repeating it over the rows may pass 2 GiB."""
+    """Return an Arrow array; strings have 64-bit offsets, since repeated over the rows they may exceed 2 GiB."""
     import pyarrow as pa
 
     return pa.array(values, type=pa.large_string() if values.dtype.kind == "U" else None)
@@ -163,11 +143,11 @@ Policy: TypeAlias = Callable[[Any, np.random.Generator], Any] | ArrayLike
 
 
 def roll_out(env: Any, policy: Policy, n: int, seed: Seed, max_steps: int) -> tuple[list[list[int]], list[list[int]]]:
-    """Record n episodes as lists of states and of actions, both counted from 0; see `Demonstrations.from_rollouts`."""
+    """Return the states and actions of n episodes, numbered from 0; see `Demonstrations.from_rollouts`."""
     check_count(n, "n")
     check_count(max_steps, "max_steps", least=0)
     if isinstance(seed, int | np.integer):
-        # The environment seeds its own generator with `seed`; the 1 makes the policy's draws independent of it.
+        # The environment is seeded with `seed`; the 1 makes the policy's draws independent of it.
         first_seed, rng = check_seed(seed), np.random.default_rng([seed, 1])
     else:
         rng = as_generator(seed)
@@ -185,7 +165,7 @@ def roll_out(env: Any, policy: Policy, n: int, seed: Seed, max_steps: int) -> tu
     states: list[list[int]] = []
     actions: list[list[int]] = []
     for episode in range(n):
-        # Seeding every reset would repeat one episode; seeding the first continues the environment's stream.
+        # Seeding every reset would repeat the first episode.
         observation, _ = env.reset(seed=first_seed if episode == 0 else None)
         visited, taken = [int(observation) - first_state], list[int]()
         for _ in range(max_steps):
@@ -205,69 +185,43 @@ def _discrete(env: Any, kind: str) -> tuple[int, int]:
     try:
         from gymnasium.spaces import Discrete
     except ImportError:
-        raise BackendUnavailable(
-            "Rollouts need gymnasium, which is not installed. Run pip install gymnasium."
-        ) from None
+        raise BackendUnavailable("Rollouts require gymnasium. Install it with pip install gymnasium.") from None
     space = getattr(env, f"{kind}_space", None)
     if not isinstance(space, Discrete):
-        raise InvalidDemos(
-            f"Rollouts need a discrete {kind} space; got {space}. "
-            f"Wrap the environment so that its {kind}s are numbers, by gymnasium.wrappers.Transform{kind.title()}.",
-            parameter="env",
-            value=space,
-        )
+        remedy = f"Wrap the environment in gymnasium.wrappers.Transform{kind.title()}."
+        raise InvalidDemos.of("env", space, f"must have a discrete {kind} space", remedy=remedy)
     return int(space.start), int(space.n)
 
 
 def _table_policy(table: NDArray[Any], n_states: int, n_actions: int) -> Callable[[int, np.random.Generator], int]:
-    """Turn an array of actions (S,) or of probabilities (S, A) into a function of the state and a generator."""
+    """Return a function (state, rng) -> action from an array of actions (S,) or of probabilities (S, A)."""
     if table.shape == (n_states,) and table.dtype.kind in "iu":
         outside = (table < 0) | (table >= n_actions)
         if np.any(outside):
             s = int(np.argmax(outside))
-            raise InvalidParameter(
-                f"The policy's action in state {s} is {table[s]}. Choose one of 0 to {n_actions - 1}.",
-                parameter="policy",
-                value=int(table[s]),
-                index=s,
-            )
+            raise InvalidParameter.of("policy", int(table[s]), f"must lie in 0..{n_actions - 1}", index=s)
         return lambda s, _: int(table[s])
     if table.shape == (n_states, n_actions) and table.dtype.kind in "iuf":
         return _random_policy(table.astype(np.float64))
-    raise InvalidParameter(
-        f"A policy must be a function, an integer array of shape ({n_states},) or probabilities of shape "
-        f"({n_states}, {n_actions}); got shape {table.shape}, dtype {table.dtype}. Give every state its row.",
-        parameter="policy",
-        value=table.shape,
-    )
+    rule = f"must be a function, integers ({n_states},) or probabilities ({n_states}, {n_actions}), not {table.dtype}"
+    raise InvalidParameter.of("policy", table.shape, rule)
 
 
 def _random_policy(table: NDArray[np.float64]) -> Callable[[int, np.random.Generator], int]:
-    """Draw actions with the probabilities in each state's row; a row of zeros says that nothing is chosen there."""
+    """Return a function that samples from each state's row of probabilities; rows of zeros have no action."""
     # NaN fails the first comparison.
     valid = np.all(table >= 0, axis=1) & ((np.abs(table.sum(axis=1) - 1) <= 1e-8) | ~np.any(table, axis=1))
     if not np.all(valid):
         s = int(np.argmin(valid))
-        raise InvalidParameter(
-            f"A policy's probabilities must be at least 0 and sum to 1 in each state; those of state {s} are "
-            f"{table[s].tolist()}. Divide each row by its sum.",
-            parameter="policy",
-            value=table[s].tolist(),
-            index=s,
-        )
+        raise InvalidParameter.of("policy", table[s].tolist(), "must be nonnegative and sum to 1", index=s)
     cumulative = np.cumsum(table, axis=1)
     total = cumulative[:, -1:]
-    # Divided by itself the last entry is exactly 1, as are those before it that are no smaller: no draw passes the last
-    # possible action.
+    # Division makes the last entry exactly 1, so that no draw falls beyond the last possible action.
     cumulative = np.divide(cumulative, total, out=np.zeros_like(cumulative), where=total > 0)
 
     def pick(s: int, rng: np.random.Generator) -> int:
         if cumulative[s, -1] == 0:
-            raise InvalidParameter(
-                f"The policy has no action in state {s}, which was visited. Give it probabilities.",
-                parameter="policy",
-                index=s,
-            )
+            raise InvalidParameter(f"policy[{s}] is zero, but state {s} was visited.", parameter="policy", index=s)
         return int(np.searchsorted(cumulative[s], rng.random(), side="right"))
 
     return pick

@@ -1,4 +1,4 @@
-"""Demonstrations sampled from a policy in an MDP."""
+"""Sampling of demonstrations from a policy in an MDP."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from limiirl.mdp import MDP, check_policy
 
 
 def simulate(mdp: MDP, policy: ArrayLike, n: int, seed: Seed = None, *, max_length: int = 50) -> Demonstrations:
-    """Draw n demonstrations of a stationary policy, actions recorded.
+    """Sample n demonstrations of a stationary policy, with actions.
 
-    Each starts from p0 and stops in a terminal state, or once it has `max_length` states.
+    Each starts from p0 and ends in a terminal state, or after `max_length` states.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def simulate(mdp: MDP, policy: ArrayLike, n: int, seed: Seed = None, *, max_leng
         Number of demonstrations.
     seed : int, Generator or None
     max_length : int
-        The largest number of states.
+        Maximum number of states per demonstration.
 
     Examples
     --------
@@ -39,40 +39,38 @@ def simulate(mdp: MDP, policy: ArrayLike, n: int, seed: Seed = None, *, max_leng
     check_count(n, "n")
     check_count(max_length, "max_length")
     rng = as_generator(seed)
-    moves = np.cumsum(weights[mdp.pair_of_edge] * mdp.prob)
+    cumulative = np.cumsum(weights[mdp.pair_of_edge] * mdp.prob)
     # bounds[out_ptr[s]] to bounds[out_ptr[s + 1]] is the probability mass of the edges that leave s.
-    bounds = np.concatenate([[0.0], moves])
-    walker = np.arange(n)
+    bounds = np.concatenate([[0.0], cumulative])
+    demo = np.arange(n)
     starts = np.cumsum(mdp.p0)
-    state = _pick(starts, np.zeros(n), np.full(n, starts[-1]), rng)
-    walkers, states, actions = [walker], [state], []
+    state = _draw(starts, np.zeros(n), np.full(n, starts[-1]), rng)
+    demos, states, actions = [demo], [state], []
     for _ in range(max_length - 1):
-        going = ~mdp.terminal[state]
-        # Those that stop here have no action; those that go on have the one that is drawn now.
-        taken = np.full(walker.size, NOT_RECORDED, dtype=np.int64)
-        walker, state = walker[going], state[going]
-        if not walker.size:
+        active = ~mdp.terminal[state]
+        taken = np.full(demo.size, NOT_RECORDED, dtype=np.int64)
+        demo, state = demo[active], state[active]
+        if not demo.size:
             break
-        edge = _pick(moves, bounds[mdp.out_ptr[state]], bounds[mdp.out_ptr[state + 1]], rng)
-        taken[going] = mdp.act[edge]
+        edge = _draw(cumulative, bounds[mdp.out_ptr[state]], bounds[mdp.out_ptr[state + 1]], rng)
+        taken[active] = mdp.act[edge]
         state = mdp.dst[edge].astype(np.intp)
-        walkers.append(walker)
+        demos.append(demo)
         states.append(state)
         actions.append(taken)
     actions.append(np.full(states[-1].size, NOT_RECORDED, dtype=np.int64))
-    # Steps were made by all walkers in turn; a stable sort brings those of one walker together, in order.
-    owner = np.concatenate(walkers)
+    # Steps are in order of time; a stable sort groups them by demonstration.
+    owner = np.concatenate(demos)
     order = np.argsort(owner, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=n))])
     flat_states, flat_actions = np.concatenate(states)[order], np.concatenate(actions)[order]
     return Demonstrations(flat_states.astype(np.int64), offsets.astype(np.int64), flat_actions)
 
 
-def _pick(cumulative: FloatArray, low: FloatArray, high: FloatArray, rng: np.random.Generator) -> IndexArray:
-    """Draw entries by their mass, one from each stretch of mass [low, high) of the cumulative sums.
+def _draw(cumulative: FloatArray, low: FloatArray, high: FloatArray, rng: np.random.Generator) -> IndexArray:
+    """Draw one entry from each interval [low, high) of the cumulative sums, by inverse transform sampling.
 
-    The entry is the first whose cumulative sum exceeds the point drawn, so one without mass is never drawn; a point
-    that rounding puts on the upper end is moved below it, into the stretch.
+    Entries without mass are never drawn; a point that rounds to `high` is moved below it.
     """
     point = low + rng.random(low.size) * (high - low)
     return np.asarray(np.searchsorted(cumulative, np.minimum(point, np.nextafter(high, -np.inf)), side="right"))

@@ -22,14 +22,14 @@ WEIGHT_TOLERANCE = 1e-8
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class RewardEnsemble:
-    """K reward vectors and the share of demonstrations that each explains.
+    """K reward vectors with their mixture weights.
 
     Parameters
     ----------
     weights : array_like, shape (K,)
-        Shares: nonnegative, summing to 1 within 1e-8.
+        Mixture weights: nonnegative, summing to 1 within 1e-8.
     thetas : array_like, shape (K, d)
-        One finite reward vector per row; d follows the order of the MDP's features.
+        One finite reward vector per intent, in the order of the MDP's features.
 
     Examples
     --------
@@ -54,16 +54,16 @@ class RewardEnsemble:
 
     @property
     def n_intents(self) -> int:
-        """K, the number of reward functions."""
+        """Number K of reward vectors."""
         return len(self.thetas)
 
     @property
     def n_features(self) -> int:
-        """d, the length of each reward vector."""
+        """Length d of each reward vector."""
         return int(self.thetas.shape[1])
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a JSON file, whole or not at all; `RewardEnsemble.load` restores exactly this value.
+        """Write a JSON file atomically; `RewardEnsemble.load` reads it back without loss.
 
         Examples
         --------
@@ -75,9 +75,7 @@ class RewardEnsemble:
         True
         """
         if Path(path).suffix != ".json":
-            raise InvalidFile(
-                f"{path} must end in .json, which it will be. Give another name.", parameter="path", value=str(path)
-            )
+            raise InvalidFile(f"{path} must have the extension .json.", parameter="path", value=str(path))
         content = {
             "format": FORMAT,
             "version": VERSION,
@@ -90,21 +88,15 @@ class RewardEnsemble:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> RewardEnsemble:
-        """Read what `save` wrote, or an .npz of anybody's with the arrays weights (K,) and thetas (K, d).
-
-        A file that is truncated, not ours or from a newer limiirl is an `InvalidFile` that says so.
-        """
-        place = Path(path)
+        """Read a file written by `save`, or any .npz file with the arrays weights (K,) and thetas (K, d)."""
         content: dict[str, Any] = (
-            dict(read_arrays(path, "Write the arrays weights (K,) and thetas (K, d) to it."))
-            if place.suffix == ".npz"
-            else _read_json(place)
+            dict(read_arrays(path, "Store the arrays weights (K,) and thetas (K, d) in it."))
+            if Path(path).suffix == ".npz"
+            else _read_json(Path(path))
         )
         for name in ("weights", "thetas"):
             if name not in content:
-                raise InvalidFile(
-                    f"{path} has no {name}. Write it again with RewardEnsemble.save.", parameter="path", value=str(path)
-                )
+                raise InvalidFile(f"{path} has no array {name!r}.", parameter="path", value=str(path))
         try:
             return cls(content["weights"], content["thetas"])
         except InvalidParameter as error:
@@ -126,88 +118,53 @@ class RewardEnsemble:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """Return the content of a file of our format, of a version that we know."""
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise InvalidFile(
-            f"{path} is truncated or not JSON ({error!s:.200}). Copy it again, or write it with RewardEnsemble.save.",
-            parameter="path",
-            value=str(path),
-        ) from None
+        message = f"{path} is truncated or not JSON ({error!s:.200}). Use a file written by RewardEnsemble.save."
+        raise InvalidFile(message, parameter="path", value=str(path)) from None
     if not isinstance(content, dict) or content.get("format") != FORMAT or type(content.get("version")) is not int:
-        raise InvalidFile(
-            f"{path} is not an ensemble of limiirl. Give a file that RewardEnsemble.save wrote.",
-            parameter="path",
-            value=str(path),
-        )
+        message = f"{path} is not a reward ensemble. Use a file written by RewardEnsemble.save."
+        raise InvalidFile(message, parameter="path", value=str(path))
     if content["version"] > VERSION:
-        raise InvalidFile(
-            f"{path} has format version {content['version']}, written by limiirl {content.get('limiirl')}; this "
-            f"limiirl reads up to {VERSION}. Upgrade limiirl.",
-            parameter="path",
-            value=str(path),
+        message = (
+            f"{path} has format version {content['version']} (limiirl {content.get('limiirl')}); this limiirl reads "
+            f"versions up to {VERSION}. Upgrade limiirl."
         )
+        raise InvalidFile(message, parameter="path", value=str(path))
     return content
 
 
-def _own(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Copy to read-only float64; adding 0.0 turns -0.0 into 0.0, so that equal ensembles have equal hashes."""
+def _as_frozen(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return a read-only float64 copy; adding 0.0 turns -0.0 into 0.0, so that equal ensembles have equal hashes."""
     try:
         array = np.array(values, dtype=np.float64, order="C") + 0.0
     except (TypeError, ValueError) as error:
-        raise InvalidParameter(
-            f"{name} must be an array of numbers; got {values!r}. Pass nested lists or numpy arrays.",
-            parameter=name,
-            value=values,
-        ) from error
+        raise InvalidParameter.of(name, values, "must be an array of numbers") from error
     array.flags.writeable = False
     return array
 
 
 def _check_weights(weights: ArrayLike) -> NDArray[np.float64]:
-    array = _own(weights, "weights")
+    array = _as_frozen(weights, "weights")
     if array.ndim != 1 or array.size == 0:
-        raise InvalidParameter(
-            f"weights must have shape (K,) with K >= 1; got shape {array.shape}. Pass one share per intent.",
-            parameter="weights",
-            value=array.shape,
-        )
+        raise InvalidParameter.of("weights", array.shape, "must have shape (K,) with K >= 1")
     bad = np.flatnonzero(~(np.isfinite(array) & (array >= 0.0)))
     if bad.size:
-        k = int(bad[0])
-        raise InvalidParameter(
-            f"weights must be finite and nonnegative; weights[{k}] is {array[k]}. Drop or fix that intent.",
-            parameter="weights",
-            value=float(array[k]),
-            index=k,
-        )
+        raise InvalidParameter.of("weights", float(array[bad[0]]), "must be finite and nonnegative", index=int(bad[0]))
     total = float(array.sum())
     if abs(total - 1.0) > WEIGHT_TOLERANCE:
-        raise InvalidParameter(
-            f"weights must sum to 1; the {array.size} given sum to {total:.9g}. Divide them by their sum.",
-            parameter="weights",
-            value=total,
-        )
+        raise InvalidParameter.of("weights", total, "must sum to 1", remedy="Divide them by their sum.")
     return array
 
 
 def _check_thetas(thetas: ArrayLike, n_intents: int) -> NDArray[np.float64]:
-    array = _own(thetas, "thetas")
+    array = _as_frozen(thetas, "thetas")
     if array.ndim != 2 or array.shape[0] != n_intents or array.shape[1] == 0:
-        raise InvalidParameter(
-            f"thetas must have shape (K, d) with K = {n_intents}, the number of weights; got shape {array.shape}. "
-            "Pass one row of d >= 1 rewards for each weight.",
-            parameter="thetas",
-            value=array.shape,
-        )
+        rule = f"must have shape ({n_intents}, d) with one row per weight and d >= 1"
+        raise InvalidParameter.of("thetas", array.shape, rule)
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
         k, j = (int(i) for i in bad[0])
-        raise InvalidParameter(
-            f"thetas must be finite; thetas[{k}, {j}] is {array[k, j]}. Refit or bound that reward.",
-            parameter="thetas",
-            value=float(array[k, j]),
-            index=(k, j),
-        )
+        raise InvalidParameter.of("thetas", float(array[k, j]), "must be finite", index=(k, j))
     return array

@@ -1,4 +1,4 @@
-"""Tables of recordings, and MDPs estimated from them."""
+"""Tables of demonstrations, and estimation of an MDP from demonstrations."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ _NULL_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
 
 
 class Trajectories(NamedTuple):
-    """Recordings as flat arrays: those of demonstration i are ``offsets[i]:offsets[i + 1]``.
+    """Demonstrations as flat arrays; demonstration i is ``offsets[i]:offsets[i + 1]``.
 
-    `states` (n,) and `actions` (n,) are int32, with -1 for the action of each last state (nothing was seen to follow
-    it); `actions` is None when they were not recorded. `offsets` (N + 1,) is int64; `ids`, `groups` and `labels` have
-    one entry per demonstration.
+    `states` (n,) and `actions` (n,) are int32; the action of each last state is -1, and `actions` is None if not
+    recorded. `offsets` (N + 1,) is int64; `ids`, `groups` and `labels` have one entry per demonstration.
     """
 
     states: Int32Array
@@ -40,13 +39,11 @@ class Trajectories(NamedTuple):
 
 
 def read_frame(df: Any) -> Trajectories:
-    """Read a table with the columns demo, t, state and, where there are such, action, group and label.
+    """Read a table with the columns demo, t and state, and optionally action, group and label.
 
-    The rows may stand in any order. They are sorted by demo and then by t, which only orders them: it may be a
-    counter, a number of seconds or a date, and need not be without gaps. States and actions are integers from 0. The
-    last action of a demonstration may be empty, NaN or -1; it is stored as -1 in any case, since its outcome was not
-    seen. `group` (a driver, an animal) and `label` must be constant within a demonstration. Other columns are
-    ignored.
+    Rows may be in any order; they are sorted by demo and t (a counter, seconds or a date; gaps are allowed). States and
+    actions are integers from 0. The last action of a demonstration may be missing or -1, and is stored as -1. `group`
+    (a driver, an animal) and `label` must be constant within a demonstration. Other columns are ignored.
 
     Parameters
     ----------
@@ -64,36 +61,27 @@ def read_frame(df: Any) -> Trajectories:
     (array([4, 5, 7], dtype=int32), array([ 2, -1, -1], dtype=int32), array([0, 2, 3]), array(['a', 'b'], dtype='<U1'))
     """
     columns = _columns(df)
-    demo = _plain(columns["demo"], "demo")
-    time = _plain(columns["t"], "t")
-    ids, member = _distinct(demo, "demo")
-    # Ranks stand for the times, so that dates, strings and numbers are all sorted alike.
-    moment = _distinct(time, "t")[1]
-    order = np.lexsort((moment, member))
-    member, moment = member[order], moment[order]
-    at = _Places(demo[order], time[order], order)
-    twice = np.flatnonzero((member[1:] == member[:-1]) & (moment[1:] == moment[:-1]))
-    if twice.size:
-        raise InvalidDemos(
-            f"A demonstration has one row for each t; {at.name(twice[0])} occurs twice. "
-            "Remove one of the rows, or number t anew.",
-            parameter="t",
-            value=at.time[twice[0]],
-            index=int(order[twice[0] + 1]),
-        )
-    offsets = np.zeros(ids.size + 1, dtype=np.int64)
-    np.cumsum(np.bincount(member, minlength=ids.size), out=offsets[1:])
-    states, missing = _whole_numbers(columns["state"][order], "state", at, lowest=0)
+    demo = _as_sortable(columns["demo"], "demo")
+    time = _as_sortable(columns["t"], "t")
+    ids, member = _unique(demo, "demo")
+    rank = _unique(time, "t")[1]  # ranks sort dates, strings and numbers alike
+    order = np.lexsort((rank, member))
+    member, rank = member[order], rank[order]
+    rows = _SortedRows(demo[order], time[order], order)
+    repeated = np.flatnonzero((member[1:] == member[:-1]) & (rank[1:] == rank[:-1]))
+    if repeated.size:
+        first = repeated[0]
+        message = f"Column 't' must not repeat within a demonstration; {rows.name(first)} occurs twice."
+        raise InvalidDemos(message, parameter="t", value=time[order][first], index=int(order[first + 1]))
+    offsets = row_pointers(member, ids.size)
+    states, missing = _as_integers(columns["state"][order], "state", rows, lowest=0)
     if missing.any():
-        where = at.name(np.flatnonzero(missing)[0])
-        raise InvalidDemos(
-            f"Every row needs a state; {where} has none. Drop the row, or cut the demonstration there.",
-            parameter="state",
-            index=int(order[np.flatnonzero(missing)[0]]),
-        )
+        first = np.flatnonzero(missing)[0]
+        message = f"Column 'state' must be complete; {rows.name(first)} is empty. Drop the row, or split there."
+        raise InvalidDemos(message, parameter="state", index=int(order[first]))
     return Trajectories(
         states=states,
-        actions=_actions(columns["action"][order], offsets, at) if "action" in columns else None,
+        actions=_actions(columns["action"][order], offsets, rows) if "action" in columns else None,
         offsets=offsets,
         ids=ids,
         groups=_constant(columns["group"], "group", order, offsets, ids) if "group" in columns else None,
@@ -101,8 +89,8 @@ def read_frame(df: Any) -> Trajectories:
     )
 
 
-class _Places(NamedTuple):
-    """Where a sorted row stands, in the words of the table."""
+class _SortedRows(NamedTuple):
+    """Keys of the sorted rows, and their positions in the table."""
 
     demo: NDArray[Any]
     time: NDArray[Any]
@@ -117,34 +105,22 @@ def _columns(df: Any) -> dict[str, NDArray[Any]]:
     names = next((list(getattr(df, field)) for field in ("column_names", "columns") if hasattr(df, field)), None)
     if names is None:
         if not hasattr(df, "keys"):
-            raise InvalidDemos(
-                "Recordings must be a pandas or polars frame, a pyarrow Table or a mapping of columns; got "
-                f"{type(df).__name__}. Convert them, or use Demonstrations.from_lists.",
-                parameter="df",
-                value=type(df).__name__,
-            )
+            rule = "must be a pandas or polars DataFrame, a pyarrow Table or a mapping of columns"
+            raise InvalidDemos.of("df", type(df).__name__, rule, remedy="Or use Demonstrations.from_lists.")
         names = list(df.keys())
     for required in ("demo", "t", "state"):
         if required not in names:
-            raise InvalidDemos(
-                f"The columns demo, t and state are needed; {required!r} is missing (there are "
-                f"{', '.join(map(str, names))}). Rename your column.",
-                parameter="df",
-                value=required,
+            message = (
+                f"df must have the columns demo, t and state; {required!r} is not in {', '.join(map(str, names))}."
             )
+            raise InvalidDemos(message, parameter="df", value=required)
     wanted = [name for name in ("demo", "t", "state", "action", "group", "label") if name in names]
     columns = {name: _to_numpy(df[name]) for name in wanted}
     shapes = {name: column.shape for name, column in columns.items()}
     if len(set(shapes.values())) > 1 or columns["state"].ndim != 1:
-        raise InvalidDemos(
-            f"Columns must be flat and of one length; the shapes are {shapes}. Cut them alike.",
-            parameter="df",
-            value=shapes,
-        )
+        raise InvalidDemos.of("df", shapes, "must have one-dimensional columns of equal length")
     if columns["state"].size == 0:
-        raise InvalidDemos(
-            "The table has no rows. Give at least one demonstration of one state.", parameter="df", value=0
-        )
+        raise InvalidDemos("df must have at least one row.", parameter="df", value=0)
     return columns
 
 
@@ -154,111 +130,87 @@ def _to_numpy(column: Any) -> NDArray[Any]:
 
 
 def _nulls(column: NDArray[Any]) -> BoolArray:
-    """Return which entries are missing, in any of the ways in which frames say so."""
+    """Return the mask of missing entries: None, NaN, NaT or NA."""
     if column.dtype.kind == "O":
         empty = (type(x).__name__ in _NULL_TYPES or (isinstance(x, float) and x != x) for x in column)
         return np.fromiter(empty, dtype=np.bool_, count=column.size)
-    # NaN and NaT are the only values of numpy's own types that differ from themselves.
-    missing: BoolArray = column != column
-    return missing
+    return np.asarray(column != column)  # NaN and NaT only
 
 
-def _plain(column: NDArray[Any], name: str) -> NDArray[Any]:
-    """Return a column without missing entries in a type that numpy sorts: strings as str_, numbers as numbers."""
+def _as_sortable(column: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return a complete column in a dtype that numpy sorts."""
     missing = _nulls(column)
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
-        raise InvalidDemos(
-            f"The column {name!r} must be complete; row {row} is empty. Fill it, or drop the row.",
-            parameter=name,
-            index=row,
-        )
+        raise InvalidDemos(f"Column {name!r} must be complete; row {row} is empty.", parameter=name, index=row)
     if column.dtype.kind != "O":
         return column
     kinds = {type(x) for x in column}
     if len(kinds) > 1 and str in kinds:
         example = next(type(x).__name__ for x in column if not isinstance(x, str))
-        raise InvalidDemos(
-            f"The column {name!r} mixes strings with {example}. Convert it to one type, e.g. str.",
-            parameter=name,
-            value=example,
-        )
-    plain = np.array(column.tolist())
-    if plain.ndim != 1:
-        raise InvalidDemos(
-            f"The column {name!r} must hold single values; row 0 is {column[0]!r}. Make one value of it.",
-            parameter=name,
-            value=column[0],
-            index=0,
-        )
-    return plain
+        message = f"Column {name!r} mixes strings with {example}. Convert it to one type, e.g. str."
+        raise InvalidDemos(message, parameter=name, value=example)
+    array = np.array(column.tolist())
+    if array.ndim != 1:
+        raise InvalidDemos.of(name, column[0], "must be a column of scalars", index=0)
+    return array
 
 
-def _distinct(values: NDArray[Any], name: str) -> tuple[NDArray[Any], IntArray]:
-    """Return the different values in increasing order, and for each entry the number of its value."""
+def _unique(values: NDArray[Any], name: str) -> tuple[NDArray[Any], IntArray]:
+    """Return the distinct values in increasing order, and the index of each entry's value."""
     try:
-        distinct, which = np.unique(values, return_inverse=True)
+        distinct, inverse = np.unique(values, return_inverse=True)
     except TypeError as error:
-        raise InvalidDemos(
-            f"The column {name!r} cannot be sorted ({error}). Convert it to one type, e.g. str.", parameter=name
-        ) from error
-    return distinct, which.astype(np.int64, copy=False)
+        message = f"Column {name!r} cannot be sorted ({error}). Convert it to one type, e.g. str."
+        raise InvalidDemos(message, parameter=name) from error
+    return distinct, inverse.astype(np.int64, copy=False)
 
 
-def _whole_numbers(column: NDArray[Any], name: str, at: _Places, *, lowest: int) -> tuple[Int32Array, BoolArray]:
-    """Return integers from `lowest` (missing ones as -1) and the mask of the missing ones."""
+def _as_integers(column: NDArray[Any], name: str, rows: _SortedRows, *, lowest: int) -> tuple[Int32Array, BoolArray]:
+    """Return integers from `lowest` (-1 where missing) and the mask of missing entries."""
     missing = _nulls(column)
-    # Frames turn integers into floats or objects as soon as one entry is missing, so whole floats are integers here.
+    # Data frames convert integers to float or object if an entry is missing, so integral floats are accepted.
     try:
         values = np.where(missing, -1, column).astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidDemos(
-            f"The column {name!r} must hold integers from 0 ({error}). Number the values, e.g. with pandas.factorize.",
-            parameter=name,
-        ) from error
+        message = f"Column {name!r} must contain integers from 0 ({error}). Encode it, e.g. with pandas.factorize."
+        raise InvalidDemos(message, parameter=name) from error
     outside = (values < lowest) | (values > np.iinfo(np.int32).max) | (values != np.floor(values))
     wrong = np.flatnonzero(outside & ~missing)
     if wrong.size:
-        where, value = at.name(wrong[0]), column[wrong[0]]
-        raise InvalidDemos(
-            f"The column {name!r} must hold integers from 0; {where} has {value}. Number the values from 0.",
-            parameter=name,
-            value=value,
-            index=int(at.row[wrong[0]]),
-        )
+        value = column[wrong[0]]
+        message = f"Column {name!r} must contain integers from 0; {rows.name(wrong[0])} has {value}."
+        raise InvalidDemos(message, parameter=name, value=value, index=int(rows.row[wrong[0]]))
     return values.astype(np.int32), missing
 
 
-def _actions(column: NDArray[Any], offsets: IntArray, at: _Places) -> Int32Array:
-    actions, _ = _whole_numbers(column, "action", at, lowest=-1)
+def _actions(column: NDArray[Any], offsets: IntArray, rows: _SortedRows) -> Int32Array:
+    actions, _ = _as_integers(column, "action", rows, lowest=-1)
     last = np.zeros(actions.size, dtype=np.bool_)
     last[offsets[1:] - 1] = True
     absent = np.flatnonzero((actions < 0) & ~last)
     if absent.size:
-        raise InvalidDemos(
-            f"Every row but the last of a demonstration needs an action; {at.name(absent[0])} has none. "
-            "Fill it, or leave the column out if actions were not recorded.",
-            parameter="action",
-            index=int(at.row[absent[0]]),
+        message = (
+            f"Column 'action' may be empty only in the last row of a demonstration; {rows.name(absent[0])} is empty. "
+            "Fill it, or drop the column if actions were not recorded."
         )
+        raise InvalidDemos(message, parameter="action", index=int(rows.row[absent[0]]))
     actions[last] = -1
     return actions
 
 
 def _constant(column: NDArray[Any], name: str, order: IntArray, offsets: IntArray, ids: NDArray[Any]) -> NDArray[Any]:
-    """Return the value of each demonstration in a column that may not change within one."""
-    values = _plain(column, name)[order]
+    """Return the value of each demonstration in a column that is constant within demonstrations."""
+    values = _as_sortable(column, name)[order]
     first = values[offsets[:-1]]
     change = np.flatnonzero(values != np.repeat(first, np.diff(offsets)))
     if change.size:
         demo = int(np.searchsorted(offsets, change[0], side="right")) - 1
-        raise InvalidDemos(
-            f"The column {name!r} must be constant within a demonstration; demo {ids[demo]} has {first[demo]} and "
-            f"{values[change[0]]}. Split the demonstration, or correct the column.",
-            parameter=name,
-            value=values[change[0]],
-            index=demo,
+        value = values[change[0]]
+        message = (
+            f"Column {name!r} must be constant within a demonstration; demo {ids[demo]} has {first[demo]} and {value}."
         )
+        raise InvalidDemos(message, parameter=name, value=value, index=demo)
     return first
 
 
@@ -273,38 +225,32 @@ def from_demonstrations(
     action_features: FeatureInput | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> MDP:
-    """Estimate an MDP from what was seen in recordings.
+    """Estimate an MDP from demonstrations.
 
-    With actions, an action is available in a state where somebody took it, and it leads to the states that followed
-    that state, whatever the action:
+    With actions, (s, a) is available if it was observed, and its possible outcomes are all observed successors of s:
 
         T(s' | s, a) = (n(s, a, s') + smoothing) / sum over the successors s'' of s of (n(s, a, s'') + smoothing)
 
-    so that a rare slip seen under one action is thought possible under the others, but no move that was never seen
-    is. Without actions, the subject is taken to choose where to go: each move s -> s' that was seen is a
-    deterministic action of its own, numbered by increasing s'. A start has the probability (n(s) + smoothing) / (N +
-    smoothing S).
+    Without actions, each observed transition s -> s' is a deterministic action, numbered by increasing s'. The start
+    distribution is p0(s) = (n(s) + smoothing) / (N + smoothing S).
 
-    A state that nobody leaves is terminal. Beware of recordings that are cut by the clock: a state seen only at the
-    cut looks terminal too; record longer, or leave that last state out. States that never occur are kept (they are
-    terminal and start with the probability that the smoothing gives), so that state numbers and features stay as they
-    are.
+    States without an observed successor are terminal, including states that were observed only where a recording was
+    cut off, and states that were never observed.
 
     Parameters
     ----------
-    data : frame with the columns demo, t, state[, action], or Demonstrations
-        Frames of pandas or polars, pyarrow Tables and mappings of columns; see `limiirl.mdp.estimation.read_frame`.
+    data : table with the columns demo, t, state[, action], or Demonstrations
+        pandas or polars DataFrame, pyarrow Table or mapping of columns; see `limiirl.mdp.read_frame`.
     n_states : int, optional
-        By default the number of rows of `state_features`, or else the largest state seen plus one.
+        Default: the number of rows of `state_features`, or the largest observed state plus one.
     gamma : float
         Discount in (0, 1].
     smoothing : float
-        Pseudo-count, 0 for plain frequencies.
+        Pseudo-count; 0 for relative frequencies.
     state_features : (S, ds), optional
-        Without features of any kind, indicators of the states.
+        Default: state indicators.
     action_features : (S, A, da), optional
-        Features on (s, a, s') can be added to the result with ``mdp.replace(edge_features=...)``, one row for each of
-        its edges (`mdp.src`, `mdp.act`, `mdp.dst`).
+        Add features of (s, a, s') with ``mdp.replace(edge_features=...)``, one row per edge.
     feature_names : sequence of d strings, optional
 
     Examples
@@ -319,7 +265,7 @@ def from_demonstrations(
     0 1 0 0.5
     0 1 1 0.5
     """
-    check_positive(smoothing, "smoothing", zero=True, remedy="Use 0 for plain frequencies.")
+    check_positive(smoothing, "smoothing", zero=True, remedy="Use 0 for relative frequencies.")
     runs = data if hasattr(data, "states") and hasattr(data, "offsets") else read_frame(data)
     states, offsets = np.asarray(runs.states, dtype=np.int64), np.asarray(runs.offsets, dtype=np.int64)
     if n_states is None and state_features is not None:
@@ -328,7 +274,7 @@ def from_demonstrations(
         n_states = 1 + int(states.max(initial=-1))
     _check_range(states, offsets, n_states)
     starts = np.bincount(states[offsets[:-1]], minlength=n_states) + smoothing
-    src, act, dst, prob = _moves(states, offsets, runs.actions, n_states, float(smoothing))
+    src, act, dst, prob = _estimate_edges(states, offsets, runs.actions, n_states, float(smoothing))
     return cls.from_edges(
         src,
         dst,
@@ -343,26 +289,24 @@ def from_demonstrations(
     )
 
 
-def _moves(
+def _estimate_edges(
     states: IntArray, offsets: IntArray, actions: Any, n_states: int, smoothing: float
 ) -> tuple[IntArray, IntArray, IntArray, NDArray[np.float64]]:
-    """Return the edges (s, a, s', p) that the moves of all recordings amount to."""
-    moving = np.ones(states.size, dtype=np.bool_)
-    moving[offsets[1:] - 1] = False
-    steps = np.flatnonzero(moving)
+    """Return the estimated edges (s, a, s', p)."""
+    has_successor = np.ones(states.size, dtype=np.bool_)
+    has_successor[offsets[1:] - 1] = False
+    steps = np.flatnonzero(has_successor)
     src, dst = states[steps], states[steps + 1]
     if actions is None:
-        return _choices(src, dst, n_states)
+        source, target = np.divmod(np.unique(src * n_states + dst), n_states)
+        return source, number_within(source), target, np.ones(source.size)
     taken = np.asarray(actions, dtype=np.int64)[steps]
     if np.any(taken < 0):
         position = int(steps[np.argmax(taken < 0)])
         demo = int(np.searchsorted(offsets, position, side="right")) - 1
-        raise InvalidDemos(
-            f"demonstration {demo}, step {position - offsets[demo]}: its action was not recorded, while others were. "
-            "Record all actions, or none: then every move is taken to be a choice.",
-            parameter="actions",
-            index=(demo, int(position - offsets[demo])),
-        )
+        step = int(position - offsets[demo])
+        message = f"actions must be recorded for all steps or for none; demonstration {demo}, step {step} has none."
+        raise InvalidDemos(message, parameter="actions", index=(demo, step))
     return _frequencies(src, taken, dst, n_states, smoothing)
 
 
@@ -370,37 +314,27 @@ def _check_range(states: IntArray, offsets: IntArray, n_states: int) -> None:
     wrong = np.flatnonzero((states < 0) | (states >= n_states))
     if wrong.size:
         demo = int(np.searchsorted(offsets, wrong[0], side="right")) - 1
-        raise InvalidDemos(
-            f"States must lie in 0..{n_states - 1}; demonstration {demo} has {int(states[wrong[0]])} at step "
-            f"{int(wrong[0] - offsets[demo])}. Pass a larger n_states (and as many rows of state_features).",
-            parameter="states",
-            value=int(states[wrong[0]]),
-            index=(demo, int(wrong[0] - offsets[demo])),
-        )
-
-
-def _choices(src: IntArray, dst: IntArray, n_states: int) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-    """Return each distinct move as a deterministic action."""
-    source, target = np.divmod(np.unique(src * n_states + dst), n_states)
-    return source, number_within(source), target, np.ones(source.size)
+        index = (demo, int(wrong[0] - offsets[demo]))
+        rule, remedy = f"must lie in 0..{n_states - 1}", "Pass a larger n_states or more rows of state_features."
+        raise InvalidDemos.of("states", int(states[wrong[0]]), rule, index=index, remedy=remedy)
 
 
 def _frequencies(
     src: IntArray, act: IntArray, dst: IntArray, n_states: int, smoothing: float
 ) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-    """Return the smoothed frequencies of the successors of a state under each action taken there."""
+    """Return the smoothed frequencies of the successors of each observed (s, a)."""
     n_actions = int(act.max(initial=-1)) + 1
     pairs, pair = np.unique(src * n_actions + act, return_inverse=True)
-    moves, move = np.unique(src * n_states + dst, return_inverse=True)
+    transitions, transition = np.unique(src * n_states + dst, return_inverse=True)
     pair_state, pair_action = np.divmod(pairs, max(n_actions, 1))
-    move_state, successor = np.divmod(moves, n_states)
-    # The edges are the join of the (s, a) pairs with the moves (s, s') over s: those of pair p start at first[p].
-    move_ptr = row_pointers(move_state, n_states)
-    degree = np.diff(move_ptr)[pair_state]
+    source, successor = np.divmod(transitions, n_states)
+    # The edges are the join of the pairs (s, a) with the transitions (s, s') over s; those of pair p start at first[p].
+    pointers = row_pointers(source, n_states)
+    degree = np.diff(pointers)[pair_state]
     first = np.concatenate([[0], np.cumsum(degree)])
     edge_pair = np.repeat(np.arange(pairs.size), degree)
-    edge_move = np.arange(first[-1]) - first[edge_pair] + move_ptr[pair_state[edge_pair]]
-    seen = first[pair] + move - move_ptr[src]
-    weight = np.bincount(seen, minlength=int(first[-1])) + smoothing
+    edge_transition = np.arange(first[-1]) - first[edge_pair] + pointers[pair_state[edge_pair]]
+    observed = first[pair] + transition - pointers[src]
+    weight = np.bincount(observed, minlength=int(first[-1])) + smoothing
     total = np.bincount(edge_pair, weights=weight, minlength=pairs.size)
-    return pair_state[edge_pair], pair_action[edge_pair], successor[edge_move], weight / total[edge_pair]
+    return pair_state[edge_pair], pair_action[edge_pair], successor[edge_transition], weight / total[edge_pair]

@@ -21,22 +21,17 @@ FeatureInput: TypeAlias = "ArrayLike | sparse.sparray[Any, Any] | sparse.spmatri
 
 
 def as_features(features: FeatureInput, name: str) -> FeatureMatrix:
-    """Return `features` as a C-contiguous float64 ndarray or a csr_array in canonical form, in memory of its own.
+    """Return a copy of `features` as a C-contiguous float64 ndarray or a csr_array in canonical form.
 
-    A one-dimensional array is one column. Sparse input of any format stays sparse, with sorted indices, duplicates
-    summed and stored zeros removed, so that equal content is equal in memory. A matrix that was frozen here already is
-    returned as it is.
+    A one-dimensional array is one column. Sparse matrices are stored with sorted indices, without duplicates and
+    explicit zeros. A matrix that is already frozen is returned without a copy.
     """
     if isinstance(features, sparse.csr_array) and _is_canonical(features):
         return features
     if sparse.issparse(features):
         matrix = sparse.csr_array(features, dtype=np.float64, copy=True)
         if matrix.ndim != 2:
-            raise InvalidMDP(
-                f"{name} must have two dimensions; the sparse array given has {matrix.ndim}. Reshape it.",
-                parameter=name,
-                value=matrix.shape,
-            )
+            raise InvalidMDP.of(name, matrix.shape, "must have two dimensions", remedy="Reshape it.")
         if not matrix.has_canonical_format:
             matrix.sum_duplicates()
         if not matrix.data.all():
@@ -46,25 +41,19 @@ def as_features(features: FeatureInput, name: str) -> FeatureMatrix:
     if dense.ndim == 1:
         dense = dense[:, None]
     if dense.ndim != 2:
-        raise InvalidMDP(
-            f"{name} must have two dimensions here; the array given has shape {dense.shape}. Reshape it.",
-            parameter=name,
-            value=dense.shape,
-        )
+        raise InvalidMDP.of(name, dense.shape, "must have two dimensions here", remedy="Reshape it.")
     return dense if is_frozen(dense) else np.array(dense, dtype=np.float64, order="C")
 
 
 def as_floats(values: Any, name: str) -> FloatArray:
-    """Return `values` as a float64 array, without a copy where it is one already."""
+    """Return `values` as a float64 array, without a copy if possible."""
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "biufO":
             raise TypeError(f"dtype {array.dtype}")
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
-        raise InvalidMDP(
-            f"{name} must be an array of real numbers ({error}). Convert it to float first.", parameter=name
-        ) from error
+        raise InvalidMDP(f"{name} must be an array of real numbers ({error}).", parameter=name) from error
 
 
 def _parts(features: FeatureMatrix) -> tuple[NDArray[Any], ...]:
@@ -84,7 +73,7 @@ def _is_canonical(matrix: sparse.csr_array[Any, Any]) -> bool:
 
 
 def freeze(features: FeatureMatrix) -> FeatureMatrix:
-    """Make the memory of a feature matrix that nobody else holds read-only, and return it."""
+    """Make a feature matrix read-only, including the arrays that it views, and return it."""
     for part in _parts(features):
         for array in _with_bases(part):
             array.flags.writeable = False
@@ -92,12 +81,12 @@ def freeze(features: FeatureMatrix) -> FeatureMatrix:
 
 
 def is_frozen(array: NDArray[Any]) -> bool:
-    """Tell whether nobody can write to the memory of a contiguous array, so that it can be shared instead of copied."""
+    """Return True if an array is contiguous and its memory is read-only, so that it can be shared."""
     return array.flags.c_contiguous and not any(owner.flags.writeable for owner in _with_bases(array))
 
 
 def _with_bases(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Yield an array and those whose memory it views; scipy keeps views even of its own arrays."""
+    """Yield an array and the arrays whose memory it views."""
     owner: Any = array
     while isinstance(owner, np.ndarray):
         yield owner
@@ -105,7 +94,7 @@ def _with_bases(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def first_nonfinite(features: FeatureMatrix) -> tuple[int, int, float] | None:
-    """Return (row, column, value) of the first entry that is NaN or infinite, or None."""
+    """Return (row, column, value) of the first NaN or infinite entry, or None."""
     values = features if isinstance(features, np.ndarray) else features.data
     finite = np.isfinite(values)
     if finite.all():
@@ -119,7 +108,7 @@ def first_nonfinite(features: FeatureMatrix) -> tuple[int, int, float] | None:
 
 
 def same_features(one: FeatureMatrix | None, other: FeatureMatrix | None) -> bool:
-    """Tell whether two canonical feature matrices have the same storage (dense or sparse), shape and values."""
+    """Return True if two canonical feature matrices have the same storage (dense or sparse), shape and values."""
     if one is None or other is None:
         return one is other
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
@@ -143,7 +132,7 @@ def default_names(kind: str, count: int) -> tuple[str, ...]:
 
 
 def names_after(mdp: MDP, changes: dict[str, Any]) -> tuple[str, ...]:
-    """Return the names of the features once some kinds are replaced: a kind keeps its names if it keeps its width."""
+    """Return the feature names after `changes`; a kind keeps its names if its number of columns stays the same."""
     names: tuple[str, ...] = ()
     start = 0
     for kind in KINDS:
@@ -165,28 +154,18 @@ def check_thetas(mdp: MDP, thetas: ArrayLike) -> FloatArray:
     shape, d = array.shape, mdp.n_features
     if len(shape) not in (1, 2) or shape[-1] != d or 0 in shape:
         names = ", ".join(mdp.feature_names[:8]) + (", ..." if d > 8 else "")
-        raise InvalidParameter(
-            f"thetas must have shape (K, {d}) or ({d},), one entry per feature ({names}); got shape {shape}. "
-            "Give one row per intent, in the order of mdp.feature_names.",
-            parameter="thetas",
-            value=shape,
-        )
+        rule = f"must have shape (K, {d}) or ({d},), one column per feature ({names})"
+        raise InvalidParameter.of("thetas", shape, rule)
     array = np.ascontiguousarray(array).reshape(-1, d)
     finite = np.isfinite(array)
     if not finite.all():
         row, column = (int(index) for index in np.argwhere(~finite)[0])
-        raise InvalidParameter(
-            f"thetas must be finite; row {row}, column {column} ({mdp.feature_names[column]}) is {array[row, column]}. "
-            "Replace it by a finite reward.",
-            parameter="thetas",
-            value=float(array[row, column]),
-            index=(row, column),
-        )
+        raise InvalidParameter.of("thetas", float(array[row, column]), "must be finite", index=(row, column))
     return array
 
 
 def split(mdp: MDP, thetas: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Cut (K, d) parameters into their state, action and edge columns; see `MDP.split`."""
+    """Split (K, d) parameters into their state, action and edge columns; see `MDP.split`."""
     array = check_thetas(mdp, thetas)
     first, second = mdp.n_state_features, mdp.n_state_features + mdp.n_action_features
     return array[:, :first], array[:, first:second], array[:, second:]

@@ -1,4 +1,4 @@
-"""MDPs from objects of other libraries: Gymnasium's tabular environments and networkx graphs (neither is imported)."""
+"""Constructors of an MDP from Gymnasium's tabular environments and from networkx graphs (neither is imported)."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def from_gymnasium(
 ) -> MDP:
     """Build an MDP from a tabular environment, such as FrozenLake, CliffWalking and Taxi of Gymnasium 1.0 or later.
 
-    The environment must expose ``P[s][a] = [(probability, next state, reward, done), ...]``; outcomes that lead to one
-    state are added up. Its own rewards are not used, since rewards are what is to be learnt.
+    The environment must expose ``P[s][a] = [(probability, next state, reward, done), ...]``. Probabilities of equal
+    next states are summed; rewards are ignored.
 
     Parameters
     ----------
     env : gymnasium.Env
-        Any object, wrapped or not, with such a table.
+        Environment, wrapped or not, or any object with such a table.
     gamma : float
         Discount in (0, 1].
     state_features : (S, ds), optional
-        Without features of any kind, indicators of the states.
+        Default: state indicators.
     action_features : (S, A, da), optional
-        Features on (s, a, s') can be added to the result with ``mdp.replace(edge_features=...)``.
+        Add features of (s, a, s') with ``mdp.replace(edge_features=...)``.
     p0 : (S,), optional
-        By default the environment's `initial_state_distrib`, or uniform over the states that are not terminal.
+        Default: the environment's `initial_state_distrib`, or uniform over the nonterminal states.
     terminal : (S,) bool, or integer state indices, optional
-        By default the states that are entered with done=True. It is an error if a state is entered both with and
-        without it (only moves that can happen from the start states count).
+        Default: the states entered with done=True. A state that is entered both with and without it, by transitions
+        that are reachable from the start states, is an error.
     feature_names : sequence of d strings, optional
 
     Examples
@@ -63,22 +63,19 @@ def from_gymnasium(
     """
     core = getattr(env, "unwrapped", env)
     if not hasattr(core, "P"):
-        raise InvalidMDP(
-            f"The environment must expose its transitions as P[s][a] = [(prob, next, reward, done), ...]; "
-            f"{type(core).__name__} has no P. Use a toy-text environment, MDP.from_dense or MDP.from_demonstrations.",
-            parameter="env",
-            value=type(core).__name__,
-        )
-    moves = _Moves.read(core.P)
+        rule = "must have a table P[s][a] = [(prob, next, reward, done), ...]"
+        remedy = "Use a toy-text environment, MDP.from_dense or MDP.from_demonstrations."
+        raise InvalidMDP.of("env", type(core).__name__, rule, remedy=remedy)
+    transitions = _Transitions.read(core.P)
     space = getattr(core, "observation_space", None)
-    n_states = validate.check_n_states(getattr(space, "n", moves.n_states))
-    validate.check_edge_indices(moves.src, moves.act, moves.dst, n_states)
+    n_states = validate.check_n_states(getattr(space, "n", transitions.n_states))
+    validate.check_edge_indices(transitions.src, transitions.act, transitions.dst, n_states)
     if p0 is None:
         p0 = getattr(core, "initial_state_distrib", None)
     start = None if p0 is None else validate.check_p0(p0, n_states)
     if terminal is None:
-        terminal = moves.terminal(n_states, start)
-    merged = moves.merge()
+        terminal = transitions.terminal(n_states, start)
+    merged = transitions.merge()
     return cls.from_edges(
         merged.src,
         merged.dst,
@@ -94,8 +91,8 @@ def from_gymnasium(
     )
 
 
-class _Moves(NamedTuple):
-    """The possible outcomes in an environment's table, one entry an outcome."""
+class _Transitions(NamedTuple):
+    """Outcomes with positive probability in an environment's table."""
 
     src: IntArray
     act: IntArray
@@ -104,64 +101,54 @@ class _Moves(NamedTuple):
     done: BoolArray
 
     @classmethod
-    def read(cls, table: Any) -> _Moves:
+    def read(cls, table: Any) -> _Transitions:
         rows = []
         for state, actions in _items(table):
             for action, outcomes in _items(actions):
                 for outcome in outcomes:
                     if len(outcome) != 4:
-                        raise InvalidMDP(
-                            f"An outcome in P must be (prob, next, reward, done); state {state}, action {action} has "
-                            f"{outcome!r}. Correct the environment's table.",
-                            parameter="env",
-                            value=outcome,
-                            index=(state, action),
-                        )
+                        rule = "outcomes in P must be (prob, next, reward, done)"
+                        raise InvalidMDP.of("env", outcome, rule, index=(state, action))
                     prob, target, _, done = outcome
-                    # Not `prob > 0`: a NaN must reach the checks of from_edges.
+                    # Not `prob > 0`: from_edges must see a NaN.
                     if prob != 0:
                         rows.append((state, action, target, prob, done))
         columns = list(zip(*rows, strict=True)) or [()] * 5
         try:
             src, act, dst = (np.array(column, dtype=np.int64) for column in columns[:3])
         except (TypeError, ValueError) as error:
-            raise InvalidMDP(
-                f"States and actions in P must be integers ({error}). Number them from 0.", parameter="env"
-            ) from error
+            message = f"env must have integer states and actions in P ({error}). Number them from 0."
+            raise InvalidMDP(message, parameter="env") from error
         return cls(src, act, dst, np.array(columns[3], dtype=float), np.array(columns[4], dtype=bool))
 
     @property
     def n_states(self) -> int:
         return 1 + max(int(self.src.max(initial=-1)), int(self.dst.max(initial=-1)))
 
-    def merge(self) -> _Moves:
-        """Return the same moves with the probabilities of equal outcomes added up."""
+    def merge(self) -> _Transitions:
+        """Return the distinct transitions with summed probabilities."""
         triples = np.stack([self.src, self.act, self.dst], axis=1)
         unique, which = np.unique(triples, axis=0, return_inverse=True)
         src, act, dst = unique.T
         prob = np.bincount(which.ravel(), weights=self.prob, minlength=src.size).astype(np.float64)
-        return _Moves(src, act, dst, prob, np.zeros(src.size, dtype=np.bool_))
+        return _Transitions(src, act, dst, prob, np.zeros(src.size, dtype=np.bool_))
 
     def terminal(self, n_states: int, p0: FloatArray | None) -> BoolArray:
-        """Return the states that are entered with done=True, after a check that none is entered both ways."""
+        """Return the states that are entered with done=True and never without."""
         ending = _mask(self.dst[self.done], n_states)
         started = np.zeros(n_states, dtype=np.bool_) if p0 is None else p0 > 0
-        # Tables also describe moves that no episode makes: out of its last state, or, in Taxi, with the passenger at
-        # the destination from the outset. There a state may be entered both ways without harm, so only what can
-        # happen decides about a conflict.
+        # Tables also list unreachable transitions, e.g. out of terminal states, where both kinds of entry are harmless.
+        # Only transitions that are reachable from a start state count.
         visited = ~ending if p0 is None else started.copy()
-        while not visited[onward := self.dst[~self.done & visited[self.src]]].all():
-            visited[onward] = True
-        happens = visited[self.src]
-        passing = started | _mask(self.dst[happens & ~self.done], n_states)
-        both = np.flatnonzero(_mask(self.dst[happens & self.done], n_states) & passing)
+        while not visited[successors := self.dst[~self.done & visited[self.src]]].all():
+            visited[successors] = True
+        possible = visited[self.src]
+        passing = started | _mask(self.dst[possible & ~self.done], n_states)
+        both = np.flatnonzero(_mask(self.dst[possible & self.done], n_states) & passing)
         if both.size:
-            raise InvalidMDP(
-                f"A state either ends an episode or does not; state {int(both[0])} is entered with done=True and also "
-                "without, or as a start. Pass terminal= to decide, or make the end part of the environment's state.",
-                parameter="terminal",
-                value=int(both[0]),
-            )
+            rule = "is ambiguous: a state is entered both with done=True and without (or as a start)"
+            remedy = "Pass terminal, or make the end of an episode part of the environment's state."
+            raise InvalidMDP.of("terminal", int(both[0]), rule, remedy=remedy)
         return ending & ~passing
 
 
@@ -184,23 +171,23 @@ def from_networkx(
     terminal: Iterable[Hashable] | None = None,
     p0: Mapping[Any, float] | ArrayLike | None = None,
 ) -> MDP:
-    """Build a deterministic MDP from a graph: nodes are states, and each edge out of a node is an action of its own.
+    """Build a deterministic MDP from a graph, with one state per node and one action per outgoing edge.
 
-    States stand in the order of the graph's nodes, with ``str(node)`` as their names. An undirected edge can be taken
-    both ways; parallel edges of a multigraph are different actions with one target.
+    States are in the order of the graph's nodes and are named ``str(node)``. An undirected edge becomes two actions;
+    parallel edges of a multigraph are separate actions.
 
     Parameters
     ----------
     graph : networkx Graph, DiGraph, MultiGraph or MultiDiGraph
     features : sequence of str
-        Numeric attributes. One that every node has becomes a state feature, one that every edge has an edge feature;
-        theta has the state features first, each kind in the order given. Without any, indicators of the states.
+        Numeric attributes of all nodes (state features) or of all edges (edge features); theta has the state features
+        first. Default: state indicators.
     gamma : float
         Discount in (0, 1].
     terminal : iterable of nodes, optional
-        By default the nodes without an outgoing edge.
+        Default: the nodes without an outgoing edge.
     p0 : mapping from nodes to probabilities, or (S,), optional
-        By default uniform over the states that are not terminal.
+        Default: uniform over the nonterminal states.
 
     Examples
     --------
@@ -216,18 +203,17 @@ def from_networkx(
     nodes = list(graph.nodes)
     position = {node: state for state, node in enumerate(nodes)}
     names = _state_names(nodes)
-    edges = list(_directed_edges(graph))
+    edges = list(_iterate_edges(graph))
     node_data = [graph.nodes[node] for node in nodes]
     on_nodes, on_edges = _sort_attributes(validate.as_tuple(features, "features"), nodes, node_data, edges)
-    on_states = [_column(name, node_data, [f"node {node!r}" for node in nodes]) for name in on_nodes]
-    on_moves = [
-        _column(name, [e[2] for e in edges], [f"edge {e[0]!r} -> {e[1]!r}" for e in edges]) for name in on_edges
-    ]
-    ends = None if terminal is None else [_look_up(node, position, "terminal") for node in terminal]
+    state_columns = [_column(name, node_data, [f"node {node!r}" for node in nodes]) for name in on_nodes]
+    edge_data, edge_labels = [edge[2] for edge in edges], [f"edge {edge[0]!r} -> {edge[1]!r}" for edge in edges]
+    edge_columns = [_column(name, edge_data, edge_labels) for name in on_edges]
+    terminal_states = None if terminal is None else [_look_up(node, position, "terminal") for node in terminal]
     if isinstance(p0, Mapping):
         start = np.zeros(len(nodes))
-        for node, share in p0.items():
-            start[_look_up(node, position, "p0")] = share
+        for node, probability in p0.items():
+            start[_look_up(node, position, "p0")] = probability
         p0 = start
     return cls.from_edges(
         np.array([position[edge[0]] for edge in edges], dtype=np.int64),
@@ -235,9 +221,9 @@ def from_networkx(
         len(nodes),
         p0=p0,
         gamma=gamma,
-        state_features=np.stack(on_states, axis=1) if on_states else None,
-        edge_features=np.stack(on_moves, axis=1) if on_moves else None,
-        terminal=ends,
+        state_features=np.stack(state_columns, axis=1) if state_columns else None,
+        edge_features=np.stack(edge_columns, axis=1) if edge_columns else None,
+        terminal=terminal_states,
         feature_names=[*on_nodes, *on_edges] or None,
         state_names=names,
     )
@@ -248,16 +234,13 @@ def _state_names(nodes: list[Any]) -> list[str]:
     for node in nodes:
         other = owner.setdefault(str(node), node)
         if other is not node:
-            raise InvalidMDP(
-                f"Nodes need different names; {other!r} and {node!r} are both {str(node)!r} as text. Relabel one.",
-                parameter="graph",
-                value=str(node),
-            )
+            message = f"graph must have distinct node names; {other!r} and {node!r} are both {str(node)!r} as text."
+            raise InvalidMDP(message, parameter="graph", value=str(node))
     return list(owner)
 
 
-def _directed_edges(graph: Any) -> Iterator[tuple[Any, Any, Mapping[str, Any]]]:
-    # The adjacency of an undirected graph lists an edge at both its ends, and a self-loop once: just what is wanted.
+def _iterate_edges(graph: Any) -> Iterator[tuple[Any, Any, Mapping[str, Any]]]:
+    # The adjacency of an undirected graph lists each edge at both ends, and a self-loop once.
     for node, neighbours in graph.adjacency():
         for neighbour, data in neighbours.items():
             for attributes in data.values() if graph.is_multigraph() else (data,):
@@ -267,18 +250,15 @@ def _directed_edges(graph: Any) -> Iterator[tuple[Any, Any, Mapping[str, Any]]]:
 def _sort_attributes(
     features: tuple[str, ...], nodes: list[Any], node_data: list[Any], edges: list[Any]
 ) -> tuple[list[str], list[str]]:
-    """Return which attributes are features of states and which of edges."""
+    """Return the attributes that are state features and those that are edge features."""
     on_nodes, on_edges = [], []
     for name in features:
         bare_nodes = (repr(node) for node, data in zip(nodes, node_data, strict=True) if name not in data)
         bare_edges = (f"{source!r} -> {target!r}" for source, target, data in edges if name not in data)
         bare_node, bare_edge = next(bare_nodes, None), next(bare_edges, None)
         if bare_node is None and bare_edge is None and edges:
-            raise InvalidMDP(
-                f"A feature belongs to nodes or to edges; both have {name!r}. Rename one of the two.",
-                parameter="features",
-                value=name,
-            )
+            message = f"features must belong to nodes or to edges; both have {name!r}. Rename one of the two."
+            raise InvalidMDP(message, parameter="features", value=name)
         if bare_node is None:
             on_nodes.append(name)
         elif bare_edge is None and edges:
@@ -286,35 +266,23 @@ def _sort_attributes(
         else:
             on_some_edges = any(name in data for _, _, data in edges)
             where = f"edge {bare_edge}" if on_some_edges else f"node {bare_node}"
-            raise InvalidMDP(
-                f"A feature needs a value on every node or on every edge; the {where} has no {name!r}. "
-                "Set it there, or correct the name.",
-                parameter="features",
-                value=name,
-            )
+            message = f"features must exist on every node or on every edge; {where} has no {name!r}."
+            raise InvalidMDP(message, parameter="features", value=name)
     return on_nodes, on_edges
 
 
-def _column(name: str, data: list[Any], places: list[str]) -> FloatArray:
+def _column(name: str, data: list[Any], labels: list[str]) -> FloatArray:
     column = np.empty(len(data))
     for row, attributes in enumerate(data):
         try:
             column[row] = attributes[name]
         except (TypeError, ValueError) as error:
-            raise InvalidMDP(
-                f"Features are numbers; {name!r} of {places[row]} is {attributes[name]!r}. Encode it as numbers first.",
-                parameter="features",
-                value=attributes[name],
-                index=row,
-            ) from error
+            message = f"features must be numeric; {name!r} of {labels[row]} is {attributes[name]!r}."
+            raise InvalidMDP(message, parameter="features", value=attributes[name], index=row) from error
     return column
 
 
 def _look_up(node: Any, position: dict[Any, int], name: str) -> int:
     if node not in position:
-        raise InvalidMDP(
-            f"{name} must name nodes of the graph; {node!r} is none. Correct it, or add the node.",
-            parameter=name,
-            value=node,
-        )
+        raise InvalidMDP.of(name, node, "must name nodes of the graph", remedy="Correct it, or add the node.")
     return position[node]

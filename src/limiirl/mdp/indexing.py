@@ -1,4 +1,4 @@
-"""Index arithmetic on sorted edge lists: the order of the edges, their (s, a) pairs, and row pointers."""
+"""Index arithmetic on sorted edge lists: edge order, (s, a) pairs and row pointers."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,43 +7,40 @@ from limiirl._typing import Int32Array, IntArray
 
 
 def edge_order(src: NDArray[np.integer], act: NDArray[np.integer], dst: NDArray[np.integer]) -> IntArray | None:
-    """Return the permutation that sorts edges by (src, act, dst), or None when they are sorted already."""
+    """Return the permutation that sorts edges by (src, act, dst), or None if they are sorted."""
     if not descents(src, act, dst).any():
         return None
     return np.lexsort((dst, act, src)).astype(np.int64, copy=False)
 
 
 def descents(src: NDArray[np.integer], act: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Return for each edge but the last whether it comes after its successor in the order (src, act, dst)."""
-    later_src = src[1:] < src[:-1]
-    same_src = src[1:] == src[:-1]
-    later_act = act[1:] < act[:-1]
-    same_act = act[1:] == act[:-1]
-    later: NDArray[np.bool_] = later_src | (same_src & (later_act | (same_act & (dst[1:] < dst[:-1]))))
-    return later
+    """Return a mask (E - 1,): edge i + 1 precedes edge i in the order (src, act, dst)."""
+    same_src, same_act = src[1:] == src[:-1], act[1:] == act[:-1]
+    descends_in_act = (act[1:] < act[:-1]) | (same_act & (dst[1:] < dst[:-1]))
+    return np.asarray((src[1:] < src[:-1]) | (same_src & descends_in_act))
 
 
 def pair_starts(src: NDArray[np.integer], act: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Return for each of the sorted edges whether it is the first of its (s, a) pair."""
+    """Return a mask (E,) of the first edge of each (s, a) pair, for sorted edges."""
     first = np.ones(src.size, dtype=np.bool_)
     first[1:] = (src[1:] != src[:-1]) | (act[1:] != act[:-1])
     return first
 
 
 def pair_index(src: NDArray[np.integer], act: NDArray[np.integer]) -> Int32Array:
-    """Return for each of the sorted edges the number of its (s, a) pair."""
+    """Return the index (E,) of each edge's (s, a) pair, for sorted edges."""
     return (np.cumsum(pair_starts(src, act)) - 1).astype(np.int32)
 
 
 def row_pointers(rows: NDArray[np.integer], n_rows: int) -> IntArray:
-    """Return CSR pointers (n_rows + 1,): sorted, the entries of row i are pointers[i]:pointers[i + 1]."""
+    """Return CSR pointers (n_rows + 1,); the sorted entries of row i are pointers[i]:pointers[i + 1]."""
     pointers = np.zeros(n_rows + 1, dtype=np.int64)
     np.cumsum(np.bincount(rows, minlength=n_rows), out=pointers[1:])
     return pointers
 
 
 def number_within(groups: NDArray[np.integer]) -> IntArray:
-    """Number the entries 0, 1, ... within each group, in the order in which they stand."""
+    """Number the entries 0, 1, ... within each group, in order of appearance."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     new = np.ones(groups.size, dtype=np.bool_)

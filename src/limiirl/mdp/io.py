@@ -1,4 +1,4 @@
-"""One npz file for an MDP: plain arrays and a JSON header, no pickle."""
+"""Storage of an MDP in one npz file: plain arrays and a JSON header, no pickle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FEATURES = ("state_features", "action_features", "edge_features")
 
 
 def _pack(mdp: MDP) -> dict[str, NDArray[Any]]:
-    """Return everything but the names as arrays."""
+    """Return the content of an MDP as arrays, names excluded."""
     packed: dict[str, NDArray[Any]] = {name: getattr(mdp, name) for name in _ARRAYS}
     packed["gamma"] = np.array(mdp.gamma)
     for name in _FEATURES:
@@ -48,7 +48,7 @@ def digest(mdp: MDP) -> str:
     """Return the sha256 of the content in hexadecimal."""
     sha = hashlib.sha256(json.dumps(_names(mdp)).encode("ascii"))
     for name, array in sorted(_pack(mdp).items()):
-        # Equal content must give equal digests: zeros lose their sign, and sparse indices are hashed at one width.
+        # Equal content must have equal digests: drop the sign of zeros, and hash sparse indices as int64.
         values = array + 0.0 if array.dtype == np.float64 else array
         if name.endswith((".indices", ".indptr")):
             values = values.astype(np.int64)
@@ -64,9 +64,7 @@ def save(mdp: MDP, path: str | PathLike[str]) -> None:
 
 
 def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
-    """Read an MDP that `save` wrote.
-
-    A file that is truncated, not ours or from a newer limiirl is an `InvalidFile` that says so.
+    """Read an MDP written by `save`; raise `InvalidFile` for a damaged, foreign or newer file.
 
     Examples
     --------
@@ -88,9 +86,8 @@ def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
             state_names=None if header["state_names"] is None else tuple(header["state_names"]),
         )
     except (KeyError, ValueError, TypeError, InvalidMDP) as error:
-        raise InvalidFile(
-            f"{path} is damaged: {error!s:.300} Save the MDP again.", parameter="path", value=str(path)
-        ) from error
+        message = f"{path} is damaged: {error!s:.300} Save the MDP again."
+        raise InvalidFile(message, parameter="path", value=str(path)) from error
 
 
 def _unpack_features(arrays: dict[str, NDArray[Any]], name: str) -> Any:

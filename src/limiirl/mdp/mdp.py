@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -22,40 +21,30 @@ from limiirl.mdp.features import FeatureMatrix, same_features
 
 
 def describe(mdp: MDP) -> str:
-    """Return a summary of a few lines.
-
-    Examples
-    --------
-    >>> from limiirl.mdp import MDP
-    >>> print(describe(MDP.from_edges([0, 0, 2], [0, 1, 1], action=[0, 0, 0], prob=[0.2, 0.8, 1], p0=[1, 0, 0])))
-    MDP: 3 states (1 terminal), 1 action, 3 edges, discount 1
-      moves: stochastic, 1 action per state, up to 2 outcomes per action
-      starts: 1 state; 1 state out of reach
-      features: 3 on states (sparse)
-    """
+    """Return the summary that `repr` shows."""
     head = (
         f"MDP: {_count(mdp.n_states, 'state')} ({int(mdp.terminal.sum()):,} terminal), "
         f"{_count(mdp.n_actions, 'action')}, {_count(mdp.n_edges, 'edge')}, discount {mdp.gamma:.6g}"
     )
     starts = f"  starts: {_count(int((mdp.p0 > 0).sum()), 'state')}"
-    lost = int((~reachable(mdp)).sum())
-    if lost:
-        starts += f"; {_count(lost, 'state')} out of reach"
+    unreachable = int((~reachable(mdp)).sum())
+    if unreachable:
+        starts += f"; {_count(unreachable, 'state')} unreachable"
     kinds = (("states", mdp.state_features), ("actions", mdp.action_features), ("edges", mdp.edge_features))
     parts = [_features(kind, matrix) for kind, matrix in kinds if matrix is not None]
-    return "\n".join([head, _moves(mdp), starts, "  features: " + ", ".join(parts)])
+    return "\n".join([head, _describe_transitions(mdp), starts, "  features: " + ", ".join(parts)])
 
 
-def _moves(mdp: MDP) -> str:
+def _describe_transitions(mdp: MDP) -> str:
     if mdp.n_edges == 0:
-        return "  moves: none"
-    choices = np.bincount(mdp.pair_state, minlength=mdp.n_states)[~mdp.terminal]
-    low, high = int(choices.min()), int(choices.max())
+        return "  transitions: none"
+    n_available = np.bincount(mdp.pair_state, minlength=mdp.n_states)[~mdp.terminal]
+    low, high = int(n_available.min()), int(n_available.max())
     actions = f"{_count(high, 'action')} per state" if low == high else f"{low} to {high} actions per state"
     if mdp.deterministic:
-        return f"  moves: deterministic, {actions}"
+        return f"  transitions: deterministic, {actions}"
     outcomes = int(np.bincount(mdp.pair_of_edge).max())
-    return f"  moves: stochastic, {actions}, up to {_count(outcomes, 'outcome')} per action"
+    return f"  transitions: stochastic, {actions}, up to {_count(outcomes, 'outcome')} per action"
 
 
 def _features(kind: str, matrix: FeatureMatrix) -> str:
@@ -67,9 +56,9 @@ def _count(number: int, unit: str) -> str:
 
 
 def reachable(mdp: MDP) -> NDArray[np.bool_]:
-    """Return the mask (S,) of the states that some trajectory from the start distribution visits."""
+    """Return the mask (S,) of the states that are reachable from the start distribution."""
     starts = np.flatnonzero(mdp.p0 > 0)
-    # One extra state with an edge to every start makes a single search do for all of them.
+    # An extra state with an edge to every start state reduces this to one search.
     origin = mdp.n_states
     rows = np.concatenate([mdp.src, np.full(starts.size, origin)])
     columns = np.concatenate([mdp.dst, starts])
@@ -81,7 +70,7 @@ def reachable(mdp: MDP) -> NDArray[np.bool_]:
 
 
 def same_content(one: MDP, other: MDP) -> bool:
-    """Tell whether two MDPs have the same edges, probabilities, start, discount, features and names."""
+    """Return True if two MDPs have the same edges, probabilities, start, discount, features and names."""
     arrays = ("p0", "terminal", "src", "act", "dst", "prob")
     return (
         one.gamma == other.gamma
@@ -102,16 +91,16 @@ _Array = TypeVar("_Array", bound=NDArray[Any])
 class MDP:
     """A Markov decision process without its reward: edges (s, a, s', p), start, discount, terminal states and features.
 
-    The reward of parameters theta is linear: a visit to state s earns ``state_features[s] @ theta_state``, and a move
-    along the edge (s, a, s') earns ``action_features[pair of (s, a)] @ theta_action + edge_features[edge] @
-    theta_edge``, where theta is the concatenation of the three. Build one with `from_dense`, `from_edges`,
-    `from_gymnasium`, `from_networkx` or `from_demonstrations`; the constructor itself takes arrays that are canonical
-    already. Objects are immutable, arrays included, and two are equal when their content is.
+    The reward is linear in theta, the concatenation of three blocks: state s has reward ``state_features[s] @
+    theta_state``, and the transition (s, a, s') has reward ``action_features[pair of (s, a)] @ theta_action +
+    edge_features[edge] @ theta_edge``. Build an MDP with `from_dense`, `from_edges`, `from_gymnasium`, `from_networkx`
+    or `from_demonstrations`; the constructor expects canonical arrays. An MDP is immutable, including its arrays, and
+    is compared by content.
 
     Parameters
     ----------
     src, act, dst : (E,) int32
-        The edges, sorted by (src, act, dst), each once. Action numbers are local to their state.
+        Edges, sorted by (src, act, dst) without duplicates. Action numbers are local to their state.
     prob : (E,)
         P(s' | s, a) in (0, 1]; sums to 1 over the edges of each (s, a).
     p0 : (S,)
@@ -119,16 +108,15 @@ class MDP:
     gamma : float
         Discount in (0, 1].
     terminal : (S,) bool
-        States in which a trajectory stops; they have no outgoing edge.
+        States that end a trajectory; they have no outgoing edge.
     state_features : (S, ds), optional
-        ndarray or scipy.sparse. When no features of any kind are given, indicators of the states (a sparse identity),
-        so that every MDP has a reward to learn.
+        ndarray or scipy.sparse. If no features are given at all, state indicators (a sparse identity) are used.
     action_features : (P, da), optional
-        One row for each (s, a) pair, in the order of the sorted pairs.
+        One row per (s, a) pair, in the order of the sorted pairs.
     edge_features : (E, de), optional
-        One row for each edge.
+        One row per edge.
     feature_names : sequence of d strings, optional
-        By default "state[0]", ..., "action[0]", ..., "edge[0]", ...
+        Default: "state[0]", ..., "action[0]", ..., "edge[0]", ...
     state_names : sequence of S strings, optional
 
     Examples
@@ -136,7 +124,7 @@ class MDP:
     >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.9)
     >>> mdp
     MDP: 3 states (1 terminal), 2 actions, 3 edges, discount 0.9
-      moves: deterministic, 1 to 2 actions per state
+      transitions: deterministic, 1 to 2 actions per state
       starts: 2 states
       features: 3 on states (sparse)
     >>> mdp.src, mdp.act, mdp.dst
@@ -164,7 +152,7 @@ class MDP:
     load = classmethod(io.load)
 
     def __post_init__(self) -> None:
-        """Check every rule once and take private, read-only copies."""
+        """Validate the arrays and replace them by read-only copies."""
         n_states = validate.check_n_states(np.size(self.p0))
         self._set("p0", validate.check_p0(self.p0, n_states))
         self._set("gamma", validate.check_gamma(self.gamma))
@@ -175,7 +163,7 @@ class MDP:
             self._set(name, values.astype(np.int32))
         prob = feature_rules.as_floats(self.prob, "prob")
         validate.check_canonical_edges(self.src, self.act, self.dst, prob, self.terminal)
-        # Rounding in a caller's division may leave 1 + 1e-16, which would make a log-probability positive.
+        # Rounding may give 1 + 1e-16, whose log-probability would be positive.
         self._set("prob", np.minimum(prob, 1.0))
         self._set_features()
         if self.state_names is not None:
@@ -189,28 +177,15 @@ class MDP:
     def _set_features(self) -> None:
         if self.state_features is None and self.action_features is None and self.edge_features is None:
             object.__setattr__(self, "state_features", sparse.eye_array(self.n_states, format="csr"))
-        rows: dict[str, tuple[int, Callable[[int], str]]] = {
-            "state": (self.n_states, lambda i: f"state {i}"),
-            "action": (self.n_pairs, lambda i: f"state {self.pair_state[i]}, action {self.pair_action[i]}"),
-            "edge": (
-                self.n_edges,
-                lambda i: f"edge {i} (state {self.src[i]}, action {self.act[i]}, next state {self.dst[i]})",
-            ),
-        }
-        for kind, (count, place) in rows.items():
+        for kind, count in (("state", self.n_states), ("action", self.n_pairs), ("edge", self.n_edges)):
             name = f"{kind}_features"
-            given = getattr(self, name)
-            if given is None:
-                continue
-            matrix = feature_rules.as_features(given, name)
-            validate.check_feature_rows(matrix, count, name, place)
-            object.__setattr__(self, name, feature_rules.freeze(matrix))
+            if getattr(self, name) is not None:
+                matrix = feature_rules.as_features(getattr(self, name), name)
+                validate.check_feature_rows(matrix, count, name)
+                object.__setattr__(self, name, feature_rules.freeze(matrix))
         if self.n_features == 0:
-            raise InvalidMDP(
-                "An MDP needs at least one feature; the matrices given have no columns. Pass None instead.",
-                parameter="state_features",
-                value=0,
-            )
+            remedy = "Pass None for state indicators."
+            raise InvalidMDP.of("state_features", 0, "must have at least one column", remedy=remedy)
         widths = {kind: feature_rules.width(getattr(self, f"{kind}_features")) for kind in feature_rules.KINDS}
         chosen = self.feature_names or sum((feature_rules.default_names(*item) for item in widths.items()), ())
         self._set("feature_names", validate.check_names(chosen, self.n_features, "feature_names", "feature"))
@@ -227,12 +202,12 @@ class MDP:
 
     @cached_property
     def n_actions(self) -> int:
-        """Largest action number plus one; 0 without edges."""
+        """Largest action index plus one; 0 without edges."""
         return int(self.act.max()) + 1 if self.act.size else 0
 
     @cached_property
     def n_pairs(self) -> int:
-        """Number P of (s, a) pairs that are available."""
+        """Number P of available (s, a) pairs."""
         return int(self.pair_state.size)
 
     @cached_property
@@ -273,7 +248,7 @@ class MDP:
 
     @cached_property
     def pair_of_edge(self) -> Int32Array:
-        """Number (E,) of each edge's (s, a) pair."""
+        """Index (E,) of the (s, a) pair of each edge."""
         return _frozen(indexing.pair_index(self.src, self.act))
 
     @cached_property
@@ -288,15 +263,15 @@ class MDP:
 
     @cached_property
     def deterministic(self) -> bool:
-        """Whether every action has a single outcome."""
+        """True if every action has a single outcome."""
         return bool((self.prob == 1.0).all())
 
     def check_thetas(self, thetas: ArrayLike) -> FloatArray:
-        """Return parameters (d,) or (K, d) as a C-contiguous float64 array (K, d), or raise `InvalidParameter`."""
+        """Return parameters (d,) or (K, d) as a C-contiguous float64 array (K, d)."""
         return feature_rules.check_thetas(self, thetas)
 
     def split(self, thetas: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Cut parameters (K, d) into those of states (K, ds), actions (K, da) and edges (K, de)."""
+        """Split parameters (K, d) into those of states (K, ds), actions (K, da) and edges (K, de)."""
         return feature_rules.split(self, thetas)
 
     def rewards(self, thetas: ArrayLike) -> tuple[FloatArray, FloatArray | None]:
@@ -309,10 +284,9 @@ class MDP:
         Returns
         -------
         r_state : (S, K)
-            Earned by each visit to a state; zero without state features.
+            Reward of each state; zero without state features.
         r_edge : (E, K) or None
-            Earned by each move: the action reward of the edge's (s, a) plus the edge reward; None when there are
-            neither.
+            Action reward plus edge reward of each transition; None without action and edge features.
 
         Examples
         --------
@@ -324,29 +298,26 @@ class MDP:
         return feature_rules.rewards(self, thetas)
 
     def replace(self, **changes: Any) -> MDP:
-        """Return a copy with some fields changed, checked anew.
+        """Return a validated copy with some fields changed.
 
-        Features of a kind that changes its number of columns get default names unless `feature_names` is given too.
+        Features whose number of columns changes get default names unless `feature_names` is given.
 
         Examples
         --------
         >>> MDP.from_edges([0], [1]).replace(gamma=0.5).gamma
         0.5
         """
-        known = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        unknown = sorted(changes.keys() - known.keys())
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        unknown = sorted(changes.keys() - fields.keys())
         if unknown:
-            raise InvalidMDP(
-                f"MDP has no field {unknown[0]!r}. Choose from {', '.join(known)}.",
-                parameter=unknown[0],
-                value=changes[unknown[0]],
-            )
+            message = f"MDP has no field {unknown[0]!r}. Choose from {', '.join(fields)}."
+            raise InvalidMDP(message, parameter=unknown[0], value=changes[unknown[0]])
         if "feature_names" not in changes and any(f"{kind}_features" in changes for kind in feature_rules.KINDS):
             changes["feature_names"] = feature_rules.names_after(self, changes)
-        return MDP(**(known | changes))
+        return MDP(**(fields | changes))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to one npz file, atomically and without pickle; `MDP.load` gives an equal object back."""
+        """Write the MDP to one npz file, atomically and without pickle; `MDP.load` reads it."""
         io.save(self, path)
 
     @cached_property
@@ -354,7 +325,7 @@ class MDP:
         return io.digest(self)
 
     def fingerprint(self) -> str:
-        """Return 16 hexadecimal digits that identify the content, the same on every machine and in every session."""
+        """Return 16 hexadecimal digits of a hash of the content, equal on every machine."""
         return self._digest[:16]
 
     def __eq__(self, other: object) -> bool:
@@ -366,7 +337,7 @@ class MDP:
         return int(self._digest[:15], 16)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Arrays come out of a pickle writeable; going through the constructor keeps a worker's copy frozen as well.
+        # Unpickled arrays are writeable; the constructor makes them read-only.
         return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
     def __repr__(self) -> str:

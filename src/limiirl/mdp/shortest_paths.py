@@ -1,4 +1,4 @@
-"""Shortest paths through an MDP with edge costs: one per pair of states, or all in order of cost."""
+"""Shortest paths in an MDP with edge costs: one per pair of states, or all in order of cost."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import InvalidParameter
 from limiirl.mdp.mdp import MDP
 
-# Pairs that a thread takes at a time.
+# Start-goal pairs per task of a thread.
 _BATCH = 64
 
 
 class ShortestPaths(NamedTuple):
-    """Ways of n pairs: that of pair i is edges[offsets[i]:offsets[i + 1]], at a cost of inf where there is none."""
+    """Shortest paths of n pairs: path i is edges[offsets[i]:offsets[i + 1]]; its cost is inf if none exists."""
 
     edges: IntArray
     offsets: IntArray
@@ -30,30 +30,28 @@ class ShortestPaths(NamedTuple):
 
 
 class ShortestPath(NamedTuple):
-    """One way, by its edges, and what they cost together."""
+    """Edges of one path, and their total cost."""
 
     edges: tuple[int, ...]
     cost: float
 
 
 class PathFinder:
-    """The ways through an MDP when each edge has a cost; what actions are likely to lead to plays no part.
+    """Shortest-path searches in the graph of an MDP; transition probabilities are ignored.
 
     Parameters
     ----------
     mdp : MDP
     cost : (E,)
-        Not negative. inf closes an edge.
+        Nonnegative edge costs; inf removes an edge.
 
     Examples
     --------
-    Two ways lead from state 0 to state 3.
-
     >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3])
-    >>> ways = PathFinder(mdp, [1.0, 2.0, 1.0, 1.0])
-    >>> ways.shortest([0, 3], [3, 0])
+    >>> finder = PathFinder(mdp, [1.0, 2.0, 1.0, 1.0])
+    >>> finder.shortest([0, 3], [3, 0])
     ShortestPaths(edges=array([0, 2]), offsets=array([0, 2, 2]), cost=array([ 2., inf]))
-    >>> list(ways.ranked(0, 3))
+    >>> list(finder.shortest_simple_paths(0, 3))
     [ShortestPath(edges=(0, 2), cost=2.0), ShortestPath(edges=(1, 3), cost=3.0)]
     """
 
@@ -61,48 +59,40 @@ class PathFinder:
         self.mdp, self.cost = mdp, _costs(cost, mdp.n_edges)
 
     def shortest(self, starts: ArrayLike, goals: ArrayLike, *, threads: int | None = None) -> ShortestPaths:
-        """Return the cheapest way of each pair of states, whatever the number of threads.
+        """Return the shortest path of each pair of states; the result does not depend on the number of threads.
 
         Parameters
         ----------
         starts, goals : (n,)
         threads : int, optional
-            By default one for each core.
+            Default: one per core.
         """
         from limiirl.kernels.dijkstra import cheapest_ways, desk
 
         first, last = _states(starts, "starts", self.mdp), _states(goals, "goals", self.mdp)
         if first.size != last.size:
-            raise InvalidParameter(
-                f"There must be a goal for each start; there are {first.size} and {last.size}.",
-                parameter="goals",
-                value=last.size,
-            )
+            raise InvalidParameter.of("goals", last.size, f"must have one entry per start, {first.size} in total")
         graph = (self.mdp.out_ptr, self.mdp.dst, self.mdp.src, self.cost)
-        pieces = [slice(i, i + _BATCH) for i in range(0, first.size, _BATCH)]
-        n_threads = max(1, min(threads or os.cpu_count() or 1, len(pieces)))
+        batches = [slice(i, i + _BATCH) for i in range(0, first.size, _BATCH)]
+        n_threads = max(1, min(threads or os.cpu_count() or 1, len(batches)))
 
-        def some(which: int) -> list[Any]:
+        def search_batches(thread: int) -> list[Any]:
             work = desk(self.mdp.n_states, self.mdp.n_edges)
-            return [cheapest_ways(*graph, first[part], last[part], work) for part in pieces[which::n_threads]]
+            return [cheapest_ways(*graph, first[part], last[part], work) for part in batches[thread::n_threads]]
 
         with ThreadPoolExecutor(n_threads) as pool:
-            by_thread = list(pool.map(some, range(n_threads)))
-        found = [by_thread[i % n_threads][i // n_threads] for i in range(len(pieces))]
-        edges = np.concatenate([np.empty(0, dtype=np.int64), *(part[0] for part in found)])
-        sizes = np.concatenate([np.empty(0, dtype=np.int64), *(part[1] for part in found)])
-        cost = np.concatenate([np.empty(0), *(part[2] for part in found)])
+            by_thread = list(pool.map(search_batches, range(n_threads)))
+        paths = [by_thread[i % n_threads][i // n_threads] for i in range(len(batches))]
+        edges = np.concatenate([np.empty(0, dtype=np.int64), *(part[0] for part in paths)])
+        sizes = np.concatenate([np.empty(0, dtype=np.int64), *(part[1] for part in paths)])
+        cost = np.concatenate([np.empty(0), *(part[2] for part in paths)])
         return ShortestPaths(edges, np.concatenate([[0], np.cumsum(sizes)]), cost)
 
-    def ranked(self, start: int, goal: int) -> Iterator[ShortestPath]:
-        """Yield the ways between two states that pass no state twice, each once, the cheapest first (Yen 1971).
+    def shortest_simple_paths(self, start: int, goal: int) -> Iterator[ShortestPath]:
+        """Yield the loopless paths between two states in order of cost (Yen 1971).
 
-        Each way that was yielded splits the rest into those that leave it at its first edge, at its second, and so
-        on; a heap holds the cheapest of each part. Equals come in the order of their number of edges, then of
-        the edges. From a state to itself there is one way, of no edge.
-
-        A search backwards from the goal comes first. With what it found, all that does not lead the cheapest way to the
-        goal costs extra, so that the searches that follow hardly look aside.
+        Ties are ordered by the number of edges, then by the edges. The path from a state to itself has no edges.
+        Reduced costs from a backward search make each spur search explore few states.
         """
         s, g = (int(_states([value], name, self.mdp)[0]) for value, name in ((start, "start"), (goal, "goal")))
         if s == g:
@@ -110,118 +100,101 @@ class PathFinder:
             return
         spurs = _Spurs(self, s, g)
         heap: list[tuple[float, int, tuple[int, ...], int]] = []
-        known: dict[int, Any] = {}  # a tree of the ways that were yielded: edge -> the tree of what follows
-        first = spurs.search((), known)
+        yielded: dict[int, Any] = {}  # prefix tree of the yielded paths: edge -> subtree
+        first = spurs.search((), yielded)
         if first is not None:
             heap.append((self._total(first), len(first), first, 0))
         while heap:
-            cost, _, edges, left_at = heapq.heappop(heap)
+            cost, _, edges, spur_index = heapq.heappop(heap)
             yield ShortestPath(edges, cost)
-            tree = known
+            tree = yielded
             for i, edge in enumerate(edges):
-                ahead = tree.setdefault(edge, {})
-                if i >= left_at:
-                    other = spurs.search(edges[:i], tree)
-                    if other is not None:
-                        whole = edges[:i] + other
-                        heapq.heappush(heap, (self._total(whole), len(whole), whole, i))
-                tree = ahead
+                subtree = tree.setdefault(edge, {})
+                if i >= spur_index:
+                    spur = spurs.search(edges[:i], tree)
+                    if spur is not None:
+                        path = edges[:i] + spur
+                        heapq.heappush(heap, (self._total(path), len(path), path, i))
+                tree = subtree
 
     def _total(self, edges: tuple[int, ...]) -> float:
-        """Return a way's cost, rounded once, so that ways of equal cost are equal whatever the order of their edges."""
+        """Return the cost of a path, rounded once, so that it does not depend on the order of the edges."""
         return math.fsum(self.cost[list(edges)])
 
     @cached_property
     def reverse(self) -> tuple[IntArray, Any, FloatArray]:
-        """The graph with its edges turned round, as CSR: pointers, heads and costs."""
+        """Reversed graph as CSR: pointers, heads and costs."""
         order = self.mdp.in_order
         return self.mdp.in_ptr, np.ascontiguousarray(self.mdp.src[order]), self.cost[order]
 
 
 class _Spurs:
-    """Searches for the cheapest way on from a given beginning, some first edges excluded."""
+    """Spur searches: shortest continuations of a path prefix with some first edges excluded."""
 
-    def __init__(self, ways: PathFinder, start: int, goal: int) -> None:
+    def __init__(self, finder: PathFinder, start: int, goal: int) -> None:
         from limiirl.kernels import dijkstra
 
-        self._kernels, self.mdp, self.start, self.goal = dijkstra, ways.mdp, start, goal
+        self._kernels, self.mdp, self.start, self.goal = dijkstra, finder.mdp, start, goal
         self.work = dijkstra.desk(self.mdp.n_states, self.mdp.n_edges)
-        settled, _ = dijkstra.search(*ways.reverse, goal, start, math.inf, self.work)
+        settled, _ = dijkstra.search(*finder.reverse, goal, start, math.inf, self.work)
         self.reachable = bool(self.work.settled[start])
-        # The lower of the distance to the goal and that of the start is a potential: it falls by no more than the cost
-        # along any edge. Farther states need not be searched for that.
+        # Feasible potential: the distance to the goal, capped at that of the start, falls along an edge by at most its
+        # cost. States beyond the cap need no search.
         farthest = self.work.dist[self.work.order[settled - 1]]
         potential = np.full(self.mdp.n_states, farthest)
         near = self.work.order[:settled]
         potential[near] = self.work.dist[near]
-        # Rounding may leave a little less than 0.
-        self.cost = np.maximum(0.0, ways.cost + potential[self.mdp.dst] - potential[self.mdp.src])
+        # Rounding may give slightly negative reduced costs.
+        self.cost = np.maximum(0.0, finder.cost + potential[self.mdp.dst] - potential[self.mdp.src])
         self.work = dijkstra.desk(self.mdp.n_states, self.mdp.n_edges)
 
-    def search(self, begun: tuple[int, ...], without: dict[int, Any]) -> tuple[int, ...] | None:
-        """Return the edges that lead on from the edges `begun` to the goal, the first not among `without`; or None.
+    def search(self, prefix: tuple[int, ...], excluded: dict[int, Any]) -> tuple[int, ...] | None:
+        """Return the edges from the end of `prefix` to the goal, the first not in `excluded`; None if there are none.
 
-        No state of the beginning is passed again.
+        States of the prefix are not visited again.
         """
         if not self.reachable:
             return None
-        passed = self.mdp.src[list(begun)]
-        source = int(self.mdp.dst[begun[-1]]) if begun else self.start
-        closed = list(without)
+        visited = self.mdp.src[list(prefix)]
+        source = int(self.mdp.dst[prefix[-1]]) if prefix else self.start
+        closed = list(excluded)
         costs = self.cost[closed]
         self.cost[closed] = math.inf
-        self.work.settled[passed] = True  # what is settled already is not left again
+        self.work.settled[visited] = True  # settled states are not expanded
         graph = (self.mdp.out_ptr, self.mdp.dst, self.cost)
         _, touched = self._kernels.search(*graph, source, self.goal, math.inf, self.work)
-        found = None
+        path = None
         if self.work.settled[self.goal]:
-            found = tuple(self._kernels.way(self.mdp.src, self.work, self.goal).tolist())
+            path = tuple(self._kernels.way(self.mdp.src, self.work, self.goal).tolist())
         self._kernels.clear(self.work, touched)
-        self.work.settled[passed] = False
+        self.work.settled[visited] = False
         self.cost[closed] = costs
-        return found
+        return path
 
 
 def _costs(cost: ArrayLike, n_edges: int) -> FloatArray:
-    """Return costs (E,), not negative."""
     try:
-        found = np.ascontiguousarray(cost, dtype=np.float64)
+        costs = np.ascontiguousarray(cost, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidParameter(f"cost must be an array of numbers ({error}).", parameter="cost") from None
-    if found.shape != (n_edges,):
-        raise InvalidParameter(
-            f"cost must have shape ({n_edges},), one per edge of the MDP; got shape {found.shape}.",
-            parameter="cost",
-            value=found.shape,
-        )
-    wrong = ~(found >= 0.0)
+    if costs.shape != (n_edges,):
+        raise InvalidParameter.of("cost", costs.shape, f"must have shape ({n_edges},), one entry per edge")
+    wrong = ~(costs >= 0.0)
     if np.any(wrong):
-        e = int(np.argmax(wrong))
-        raise InvalidParameter(
-            f"cost must not be negative; cost[{e}] is {found[e]}. Pass inf to close an edge.",
-            parameter="cost",
-            value=float(found[e]),
-            index=e,
-        )
-    return found
+        edge = int(np.argmax(wrong))
+        remedy = "Use inf to remove an edge."
+        raise InvalidParameter.of("cost", float(costs[edge]), "must not be negative", index=edge, remedy=remedy)
+    return costs
 
 
 def _states(values: ArrayLike, name: str, mdp: MDP) -> IntArray:
-    """Return numbers of states (n,)."""
-    found = np.asarray(values)
-    if found.size == 0:
+    states = np.asarray(values)
+    if states.size == 0:
         return np.empty(0, dtype=np.int64)
-    if found.ndim != 1 or found.dtype.kind not in "iu":
-        raise InvalidParameter(
-            f"{name} must be a row of whole numbers, each a state; got {values!r}.", parameter=name, value=values
-        )
-    wrong = (found < 0) | (found >= mdp.n_states)
+    if states.ndim != 1 or states.dtype.kind not in "iu":
+        raise InvalidParameter.of(name, values, "must be a one-dimensional array of states")
+    wrong = (states < 0) | (states >= mdp.n_states)
     if np.any(wrong):
         i = int(np.argmax(wrong))
-        raise InvalidParameter(
-            f"{name}[{i}] must be a state, 0 to {mdp.n_states - 1}; it is {found[i]}.",
-            parameter=name,
-            value=int(found[i]),
-            index=i,
-        )
-    return np.ascontiguousarray(found, dtype=np.int64)
+        raise InvalidParameter.of(name, int(states[i]), f"must lie in 0..{mdp.n_states - 1}", index=i)
+    return np.ascontiguousarray(states, dtype=np.int64)
