@@ -26,17 +26,16 @@ _DASK_ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?[^\s/]+:\d+/?")
 
 @dataclass(frozen=True)
 class Executor:
-    """Where tasks run.
+    """Processes or a cluster that run tasks.
 
     Parameters
     ----------
     name : {"local", "dask"}
         Processes of this machine, or a Dask cluster.
     workers : int, optional
-        How many tasks run at once; by default the number of CPUs that this process may use, or twice the workers of
-        the cluster.
+        Number of concurrent tasks; by default the number of available CPUs, or twice the workers of the cluster.
     scheduler : str, optional
-        Address of the Dask scheduler, as in "tcp://10.0.0.1:8786".
+        Address of the Dask scheduler, such as "tcp://10.0.0.1:8786".
 
     Examples
     --------
@@ -53,20 +52,16 @@ class Executor:
         if self.workers is not None:
             check_count(self.workers, "workers")
         if self.name == "local" and self.scheduler is not None:
-            raise InvalidParameter(
-                f"scheduler is the address of a cluster; got {self.scheduler!r} with the executor 'local'. "
-                "Pass the executor 'dask', or no scheduler.",
-                parameter="scheduler",
-                value=self.scheduler,
+            remedy = "Use the executor 'dask', or no scheduler."
+            raise InvalidParameter.of(
+                "scheduler", self.scheduler, "must be None for the executor 'local'", remedy=remedy
             )
         if self.name == "dask" and not _DASK_ADDRESS.fullmatch(str(self.scheduler or "")):
-            raise InvalidParameter(
-                f"The executor 'dask' needs the scheduler's address with its port; got {self.scheduler!r}. "
-                "Start one with `dask scheduler` and pass the address that it prints, as in tcp://10.0.0.1:8786, not "
-                "the http:// address of its dashboard.",
-                parameter="scheduler",
-                value=self.scheduler,
+            rule = "must be the address of the scheduler with its port for the executor 'dask'"
+            remedy = (
+                "Pass the address that `dask scheduler` prints, such as tcp://10.0.0.1:8786, not its http:// address."
             )
+            raise InvalidParameter.of("scheduler", self.scheduler, rule, remedy=remedy)
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         """Yield the results in the order of the tasks, like `concurrent.futures.Executor.map`; see `map_ordered`."""
@@ -89,11 +84,10 @@ class Executor:
 
 
 class Session:
-    """An open executor: its workers remain between calls of `execute`, `map_ordered` or `map`.
+    """An open executor, whose workers are kept between calls of `execute`, `map_ordered` or `map`.
 
-    Starting processes or connecting to a cluster takes longer than a small task, so that a job that calls an executor
-    repeatedly, such as EM over the shards of a stream, opens it once. One call at a time: a second call is refused
-    until the results of the first are all consumed, or its iterator is closed.
+    Starting processes or connecting to a cluster takes longer than a small task: a job that calls an executor
+    repeatedly, such as EM over the shards of a stream, opens it once. Only one call may be active at a time.
 
     Examples
     --------
@@ -117,10 +111,8 @@ class Session:
         if self._backend is None:
             raise InvalidParameter("The session is closed. Open another: executor.session().", parameter="executor")
         if self._busy:
-            raise InvalidParameter(
-                "The session has an unfinished call. Consume its results, close its iterator, or open another session.",
-                parameter="executor",
-            )
+            message = "The session has an unfinished call. Consume its results, or open another session."
+            raise InvalidParameter(message, parameter="executor")
         self._busy = True
         try:
             yield self._backend
@@ -142,18 +134,13 @@ class Session:
 
 @dataclass(frozen=True)
 class LostTask:
-    """The result of a task that ended its worker at every attempt, the last time running alone.
+    """Result of a task whose worker exited at every attempt, the last time running alone.
 
     Attributes
     ----------
     attempts : int
-        Number of workers that died.
+        Number of workers that exited.
     message : str
-
-    Examples
-    --------
-    >>> print(LostTask(3, "The worker died."))
-    The worker died.
     """
 
     attempts: int
@@ -165,10 +152,8 @@ class LostTask:
 
 @dataclass(eq=False)
 class _PendingTask:
-    """A task and its worker failures."""
-
     task: Any
-    failures: int = 0
+    failures: int = 0  # workers that exited while running it
     reason: str = ""
 
 
@@ -177,31 +162,28 @@ def execute(
 ) -> Iterator[tuple[Task, Result | LostTask]]:
     """Yield each task with its result, in order of completion.
 
-    Tasks are taken one by one as workers become free. The function runs on one thread in another process; its
-    exceptions are raised here. A task whose worker died is submitted again after the others, and finally alone. Closing
-    the iterator, or an interrupt, stops the workers. Put large inputs into the function, by `functools.partial` or as
-    an object with `__call__`: it is sent once per worker, a task every time.
+    The function runs on one thread in another process; its exceptions are raised here. A task whose worker exited is
+    retried after the others, the last time alone. Closing the iterator, or an interrupt, stops the workers. Put large
+    inputs into the function (`functools.partial`): it is sent once per worker, a task every time.
 
     Parameters
     ----------
     function : callable
-        Takes a task and returns its result. Function, tasks and results must survive pickling.
+        Maps a task to its result. Function, tasks and results must be picklable.
     tasks : iterable
-        May be lazy; it is iterated in the caller's thread.
+        Consumed lazily, in the caller's thread.
     executor : Executor, Session or concurrent.futures.Executor
-        Where they run. An executor of `concurrent.futures` receives the function with every task and retries nothing.
+        An executor of `concurrent.futures` receives the function with every task; nothing is retried.
 
     Yields
     ------
-    task
-        One of the tasks.
-    result
-        The function's result, or `LostTask`.
+    task, result
+        A task and the function's result, or `LostTask`.
 
     Raises
     ------
     BackendUnavailable
-        If the executor's package is not installed, or the cluster cannot be reached or goes away.
+        If a package is not installed, or the cluster cannot be reached or goes away.
 
     Examples
     --------
@@ -227,7 +209,7 @@ def execute(
         finally:
             backend.discard(in_flight)
     for pending in queue:
-        message = f"{pending.failures} workers died, the last while it ran this task alone. {pending.reason}"
+        message = f"{pending.failures} workers exited, the last while running this task alone. {pending.reason}"
         yield pending.task, LostTask(pending.failures, message)
 
 
@@ -244,7 +226,7 @@ def _open(executor: Executor | Session | Mapper) -> Any:
 def _complete(
     backend: TaskBackend, queue: Iterator[_PendingTask], in_flight: dict[Future[Any], _PendingTask], *, alone: bool
 ) -> Iterator[tuple[_PendingTask, Future[Any]]]:
-    """Submit tasks while there is room, one at a time if `alone`, and yield those that have ended."""
+    """Keep the workers supplied, with one task at a time if `alone`, and yield the tasks that have ended."""
 
     def submit() -> None:
         for pending in islice(queue, max(0, (1 if alone else backend.width()) - len(in_flight))):
@@ -257,7 +239,7 @@ def _complete(
             backend.check()
         for future in done:
             pending = in_flight.pop(future)
-            submit()  # before the caller uses this result, so that the free worker does not wait
+            submit()  # before the caller uses this result, so that the worker is not idle
             yield pending, future
         submit()
 
@@ -267,7 +249,7 @@ def map_ordered(
 ) -> list[Result]:
     """Return the results in the order of the tasks.
 
-    Parameters are those of `execute`. A task that ended its worker at every attempt raises `BackendUnavailable`.
+    Parameters are those of `execute`. A `LostTask` raises `BackendUnavailable`.
 
     Examples
     --------
@@ -284,12 +266,9 @@ def _iterate_ordered(
     following = 0
     for (index, task), result in execute(functools.partial(_call_numbered, function), enumerate(tasks), executor):
         if isinstance(result, LostTask):
-            raise BackendUnavailable(
-                f"Task {index} ({reprlib.repr(task)}) has no result: {result} If it needs more memory than a worker "
-                "has, use smaller parts or larger workers; if machines were taken away, start the run again.",
-                value=task,
-                index=index,
-            )
+            message = f"Task {index} ({reprlib.repr(task)}) has no result: {result}"
+            remedy = "If it needs too much memory, use smaller shards or larger workers; otherwise start the run again."
+            raise BackendUnavailable(f"{message} {remedy}", value=task, index=index)
         results[index] = result
         while following in results:
             yield results.pop(following)

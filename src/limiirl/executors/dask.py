@@ -1,4 +1,4 @@
-"""The backend of a Dask cluster."""
+"""Backend of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from limiirl._version import __version__
@@ -22,37 +21,32 @@ from limiirl.executors.local import AHEAD, TaskBackend
 _LOG = logging.getLogger(__name__)
 _CONNECT_SECONDS = 5
 _WORKERS_SECONDS = 30
-# Limit on copying: a copy to a worker that dies meanwhile may never end, and tasks fetch what they need.
+# Limit on replication: it may never return if a worker exits meanwhile; tasks then fetch the input themselves.
 _COPY_SECONDS = 2
-# Seconds between two requests for the list of workers: a cluster may grow, and a request costs a message.
+# Interval between requests for the list of workers, which may grow.
 _RESIZE_SECONDS = 2.0
 _RETRY_SECONDS = 0.005
-# A function of more bytes than this, with an MDP or demonstrations, is sent once and not with every task.
+# A function of more bytes than this (with an MDP or demonstrations) is sent once, not with every task.
 _LARGE = 16_384
 
 
 def check_dask() -> None:
     """Raise `BackendUnavailable` unless the package `distributed` is installed."""
     try:
-        installed = find_spec("distributed") is not None
-    except ValueError:  # None in sys.modules
-        installed = False
-    if not installed:
-        raise BackendUnavailable(
-            "The executor 'dask' needs Dask, which is not installed. Install it: pip install 'dask[distributed]'.",
-            parameter="executor",
-            value="dask",
-        )
+        import_module("distributed")
+    except ImportError:
+        message = "The executor 'dask' needs Dask, which is not installed. Install it: pip install 'dask[distributed]'."
+        raise BackendUnavailable(message, parameter="executor", value="dask") from None
 
 
 class DaskBackend(TaskBackend):
-    """A Dask cluster, by its client.
+    """A Dask cluster, through its client.
 
-    Neither joblib's backend "dask" nor `Client.get_executor`: both wait indefinitely for some tasks whose workers died
-    (ADR 0010).
+    Neither joblib's backend "dask" nor `Client.get_executor` is used: both can wait forever for a task whose worker
+    exited (ADR 0010).
     """
 
-    attempts = 2  # the scheduler itself retries a task (distributed.scheduler.allowed-failures) before it gives it up
+    attempts = 2  # the scheduler itself retries a task (distributed.scheduler.allowed-failures)
     poll_s = 0.05
 
     def __init__(self, scheduler: str, workers: int | None) -> None:
@@ -65,18 +59,16 @@ class DaskBackend(TaskBackend):
         self._input: Any = None  # the future of the large function
         self._remote: dict[Future[Any], Any] = {}  # the unfinished futures of Dask
         self._threads: dict[str, int] = {}  # per worker
-        self._listed = -math.inf  # when the workers were listed
-        self._warn_at = math.inf  # when to warn that there are no workers
+        self._listed = -math.inf  # time of the last list of workers
+        self._warn_at = math.inf  # time to warn that there are no workers
         self._warned = False
         self._silence(True)
         try:
             self._client: Any = distributed.Client(self._address, timeout=_CONNECT_SECONDS, set_as_default=False)
-        except Exception as error:  # any type: another server may answer with anything
+        except Exception as error:  # any type: another kind of server may answer
             self._silence(False)
-            raise self._unavailable(
-                f"No Dask scheduler answers at {self._address} ({error}). "
-                "Check the address and that `dask scheduler` runs there."
-            ) from error
+            message = f"No Dask scheduler answers at {self._address} ({error}). Check the address."
+            raise self._unavailable(message) from error
         try:
             self._check_workers()
         except BaseException:
@@ -87,31 +79,27 @@ class DaskBackend(TaskBackend):
     def _unavailable(self, message: str) -> BackendUnavailable:
         return BackendUnavailable(message, parameter="scheduler", value=self._address)
 
-    def _gone(self) -> BackendUnavailable:
+    def _connection_error(self) -> BackendUnavailable:
         return self._unavailable(
-            f"The Dask scheduler at {self._address} has gone away. Start the run again when it is back: results that "
-            "were written to a folder are not computed again."
+            f"The connection to the Dask scheduler at {self._address} was lost. Start the run again: results that were "
+            "written to a folder are not recomputed."
         )
 
     def _check_workers(self) -> None:
         # Not `wait_for_workers`: an adaptive cluster starts workers only once there is a task.
+        workers = f"The workers of the Dask scheduler at {self._address}"
+        remedy = "Start them in an environment like this one."
         try:
             version = self._client.submit(_version, pure=False).result(timeout=_WORKERS_SECONDS)
         except TimeoutError as error:
-            raise self._unavailable(
-                f"The Dask scheduler at {self._address} had no worker within {_WORKERS_SECONDS} seconds. "
-                f"Start some: dask worker {self._address} --nthreads 1."
-            ) from error
+            what = f"had no worker within {_WORKERS_SECONDS} seconds"
+            remedy = f"Start some: dask worker {self._address} --nthreads 1."
+            raise self._unavailable(f"The Dask scheduler at {self._address} {what}. {remedy}") from error
         except ImportError as error:
-            raise self._unavailable(
-                f"The workers of the Dask scheduler at {self._address} cannot import limiirl ({error}). "
-                "Start them in an environment like this one."
-            ) from error
+            raise self._unavailable(f"{workers} cannot import limiirl ({error}). {remedy}") from error
         if version != __version__:
-            raise self._unavailable(
-                f"The workers of the Dask scheduler at {self._address} have limiirl {version}, this process has "
-                f"{__version__}; results could differ. Start them in an environment like this one."
-            )
+            what = f"have limiirl {version}, this process has {__version__}; results could differ"
+            raise self._unavailable(f"{workers} {what}. {remedy}")
 
     def load(self, function: Callable[[Any], Any]) -> None:
         """Set the function of the following tasks."""
@@ -122,9 +110,9 @@ class DaskBackend(TaskBackend):
             self._send()
 
     def _send(self) -> None:
-        """Send a large function as a task, whose result is then copied to every worker.
+        """Send a large function as a task, and replicate its result to every worker.
 
-        Not by `scatter`: scattered data are lost with the last worker that has them, while a task is computed again.
+        Not by `scatter`: scattered data are lost with the last worker that holds them; a task is recomputed.
         """
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")  # once
@@ -135,20 +123,20 @@ class DaskBackend(TaskBackend):
         self._copy()
 
     def _copy(self) -> None:
-        """Copy a large function to all workers: tasks go where it is, unless an idle worker steals them."""
+        """Replicate a large function to all workers."""
         if self._input is not None and self._input.status == "finished":
             try:
                 self._client.replicate([self._input], callback_timeout=_COPY_SECONDS)
-            except Exception as error:  # noqa: BLE001 (any type: workers may come and go meanwhile)
-                _LOG.debug("Copying the input failed; tasks fetch it. %s", error)
+            except Exception as error:  # noqa: BLE001 (any type: workers may exit meanwhile)
+                _LOG.debug("Replicating the input failed; tasks fetch it. %s", error)
 
     def width(self) -> int:
-        """Return how many tasks may be in flight."""
+        """Return the maximum number of tasks in flight."""
         self._list_workers()
         return self._limit or AHEAD * max(1, len(self._threads))
 
     def _list_workers(self) -> None:
-        """List the workers at intervals: copy the input to new ones, and warn if there are none."""
+        """Poll the list of workers: replicate the input to new ones, and warn if there are none."""
         now = time.monotonic()
         if now - self._listed < _RESIZE_SECONDS:
             return
@@ -156,7 +144,7 @@ class DaskBackend(TaskBackend):
         try:
             before, self._threads = self._threads, self._client.nthreads()
         except (OSError, RuntimeError) as error:
-            raise self._gone() from error
+            raise self._connection_error() from error
         if self._threads.keys() - before.keys():
             self._copy()
         threads = max(self._threads.values(), default=1)
@@ -169,11 +157,10 @@ class DaskBackend(TaskBackend):
         if self._threads:
             self._warn_at = now + _WORKERS_SECONDS
         elif now >= self._warn_at:
-            self._warn_at = math.inf  # once, until some come
-            self._warn(
-                f"The Dask scheduler at {self._address} has had no worker for {_WORKERS_SECONDS} seconds. The run "
-                f"continues once there are some: dask worker {self._address} --nthreads 1."
-            )
+            self._warn_at = math.inf  # once, until there are workers again
+            what = f"has had no worker for {_WORKERS_SECONDS} seconds. The run continues once there are some"
+            remedy = f"dask worker {self._address} --nthreads 1."
+            self._warn(f"The Dask scheduler at {self._address} {what}: {remedy}")
 
     @staticmethod
     def _warn(message: str) -> None:
@@ -181,12 +168,12 @@ class DaskBackend(TaskBackend):
 
     def submit(self, task: Any) -> Future[Any]:
         """Submit a task."""
-        # Function and task are one callable, since Dask would look for futures in a tuple or a list.
+        # One callable: Dask would search a task that is a tuple or a list for futures.
         if self._input is None:
             remote = self._client.submit(functools.partial(self._function, task), pure=False)
         else:
             if self._input.status not in ("pending", "finished"):
-                self._send()  # its workers died too often; the task is tried again, and so is this
+                self._send()  # its workers exited too often; retried like the task
             remote = self._client.submit(functools.partial(_call, task), self._input, pure=False)
         future: Future[Any] = Future()
         self._remote[future] = remote
@@ -196,15 +183,14 @@ class DaskBackend(TaskBackend):
     async def _fetch(self, remote: Any, future: Future[Any]) -> None:
         """Fetch the result of a task.
 
-        Not by `as_completed` or callbacks of the future: neither reports a task that is given up after its result was
-        lost with a worker.
+        Not by `as_completed` or callbacks: neither reports a task that fails after its result was lost with a worker.
         """
         while True:
             try:
                 (result,) = await self._client.gather([remote], asynchronous=True)
             except BaseException as error:  # noqa: BLE001 (any type: it is raised where results are consumed)
                 if isinstance(error, OSError) and remote.status != "error" and self._client.status == "running":
-                    # Of a broken connection, not of the task: it is restored, or the client notices.
+                    # A broken connection, not the task: it is restored, or the client's status changes.
                     await asyncio.sleep(_RETRY_SECONDS)
                     continue
                 future.set_exception(error)
@@ -214,25 +200,25 @@ class DaskBackend(TaskBackend):
             return
 
     def check(self) -> None:
-        """Raise `BackendUnavailable` if the scheduler has gone; a result that was on its way then never comes."""
+        """Raise `BackendUnavailable` if the connection to the scheduler was lost."""
         if self._client.status != "running" or any(remote.cancelled() for remote in list(self._remote.values())):
-            raise self._gone()
+            raise self._connection_error()
         self._list_workers()
 
     def explain(self, error: BaseException) -> tuple[int, str]:
-        """Return how many workers a task has ended, or raise its error."""
+        """Return how many workers exited while running a task and a hint, or raise the error of the task."""
         from distributed import CancelledError, KilledWorker
 
         if isinstance(error, CancelledError) or self._client.status != "running":
-            raise self._gone() from error
+            raise self._connection_error() from error
         if not isinstance(error, KilledWorker):
             raise error
-        # Only logged: an address does not belong in a record that may be published.
-        _LOG.warning("A task ended the worker at %s; its log may say why.", error.last_worker.address)
-        return error.allowed_failures + 1, "The log of the last one may say why."
+        # Logged, not returned: an address must not appear in a record that may be published.
+        _LOG.warning("The worker at %s exited while running a task; see its log.", error.last_worker.address)
+        return error.allowed_failures + 1, "See the log of the last worker."
 
     def discard(self, futures: Collection[Future[Any]]) -> None:
-        """Release the futures of Dask: the scheduler drops a task that no client holds."""
+        """Release the futures of Dask; the scheduler then cancels the tasks."""
         for future in futures:
             remote = self._remote.pop(future, None)
             if remote is not None:
@@ -246,7 +232,7 @@ class DaskBackend(TaskBackend):
 
     @staticmethod
     def _silence(quiet: bool) -> None:
-        """Keep the client from logging tracebacks of a lost connection; our error reports it."""
+        """Suppress the client's log of a lost connection, which `check` raises as an error."""
         for name in ("distributed.client", "distributed.batched", "tornado.application"):
             logger = logging.getLogger(name)
             (logger.addFilter if quiet else logger.removeFilter)(_drop_record)

@@ -19,33 +19,24 @@ from typing import Any, TypeVar
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Tasks in flight per worker: one runs and one waits, so that no worker is idle. More would only be lost together when a
-# worker dies, and would be taken from the caller too early.
+# Tasks in flight per worker: one runs and one waits, so that no worker is idle.
 AHEAD = 2
-# NUMBA_NUM_THREADS is not among them: numba refuses another value once it is loaded.
-_THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
+# Without NUMBA_NUM_THREADS, which numba does not allow to change once it is loaded.
+_THREAD_VARIABLES = [*(f"{name}_NUM_THREADS" for name in ("OMP", "OPENBLAS", "MKL", "BLIS")), "VECLIB_MAXIMUM_THREADS"]
 _LIMITED = threading.local()
 _ONE_AT_A_TIME = threading.Lock()
 
 
 def run_on_one_thread(function: Callable[[Task], Result], task: Task) -> Result:
-    """Run one task in a worker, on one thread, one task at a time where a worker has several threads.
+    """Run one task in a worker, on one thread and without concurrent tasks.
 
-    The order of a sum over several threads, hence its last bits, depends on the machine. Concurrent tasks in one
-    process would share the buffers of a model.
+    The rounding of a sum over several threads depends on the machine; concurrent tasks would share a model's buffers.
     """
     import numba
 
     with _ONE_AT_A_TIME:
         numba.set_num_threads(1)  # first: loading numba loads OpenMP and sets it to all cores
-        # Permanently, per thread: a Dask worker has its own threads, and OpenMP keeps its number per thread. The
-        # variables are for libraries that are loaded later.
+        # Permanent, per thread: OpenMP keeps its limit per thread. The variables are for libraries loaded later.
         if not hasattr(_LIMITED, "libraries"):
             from threadpoolctl import threadpool_limits
 
@@ -55,12 +46,12 @@ def run_on_one_thread(function: Callable[[Task], Result], task: Task) -> Result:
 
 
 class TaskBackend:
-    """The workers behind `execute`: here any `concurrent.futures.Executor`, which retries nothing.
+    """Workers behind `execute`: here any `concurrent.futures.Executor`, without retries.
 
     Attributes
     ----------
     attempts : int
-        How often a task is submitted before it is given up; the last time alone.
+        Maximum number of submissions of one task; the last time alone.
     poll_s : float or None
         Seconds between two calls of `check` while no task ends.
     """
@@ -77,7 +68,7 @@ class TaskBackend:
         self._function = function
 
     def width(self) -> int:
-        """Return how many tasks may be in flight."""
+        """Return the maximum number of tasks in flight."""
         return AHEAD * self._workers
 
     def submit(self, task: Any) -> Future[Any]:
@@ -86,14 +77,14 @@ class TaskBackend:
         return future
 
     def check(self) -> None:
-        """Raise `BackendUnavailable` if the workers cannot be reached any more."""
+        """Raise `BackendUnavailable` if the workers can no longer be reached."""
 
     def explain(self, error: BaseException) -> tuple[int, str]:
-        """Return how many workers died and why, if the error of a task means that; otherwise raise it."""
+        """Return how many workers exited and why, if that is the cause of the error; otherwise raise it."""
         raise error
 
     def discard(self, futures: Collection[Future[Any]]) -> None:
-        """Give up tasks in flight."""
+        """Cancel tasks in flight."""
         for future in futures:
             future.cancel()
 
@@ -104,8 +95,8 @@ class TaskBackend:
 class LocalBackend(TaskBackend):
     """Processes of this machine, by the loky executor that joblib includes.
 
-    Not `joblib.Parallel`: it runs a single worker inside this process, which a crash would end; it discards finished
-    results when a worker dies; and it iterates the caller's tasks on a thread of its own.
+    Not `joblib.Parallel`: it runs a single worker inside this process, discards finished results when a worker exits,
+    and iterates the tasks on another thread.
     """
 
     attempts = 3
@@ -121,7 +112,7 @@ class LocalBackend(TaskBackend):
     def _start(self) -> Any:
         from joblib.externals.loky import ProcessPoolExecutor
 
-        # Loky replaces a worker whose memory has grown and warns; there is nothing that a user could do.
+        # Loky replaces a worker whose memory has grown, with a warning that a user cannot act on.
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
         environment = dict.fromkeys((*_THREAD_VARIABLES, "NUMBA_NUM_THREADS"), "1")
         return ProcessPoolExecutor(
@@ -130,11 +121,11 @@ class LocalBackend(TaskBackend):
 
     @property
     def _path(self) -> Path:
-        # One name per function: a worker knows by the name whether it has read the file.
+        # One name per function: a worker compares names to decide whether to read the file.
         return self._folder / f"{self._loads}.pickle"
 
     def load(self, function: Callable[[Any], Any]) -> None:
-        """Set the function, through a file that each worker reads once (loky would pickle it with every task)."""
+        """Write the function to a file that each worker reads once; loky would pickle it with every task."""
         from joblib.externals.loky.backend import reduction
 
         self._path.unlink(missing_ok=True)
@@ -143,11 +134,10 @@ class LocalBackend(TaskBackend):
             reduction.dump(function, stream)
 
     def submit(self, task: Any) -> Future[Any]:
-        """Submit a task, to new processes if one has died."""
+        """Submit a task, to new processes if one has exited."""
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        if self._executor is None:
-            self._executor = self._start()
+        self._executor = self._executor or self._start()
         try:
             future: Future[Any] = self._executor.submit(_call_loaded, self._path, task)
         except BrokenProcessPool:
@@ -157,20 +147,19 @@ class LocalBackend(TaskBackend):
         return future
 
     def explain(self, error: BaseException) -> tuple[int, str]:
-        """Return how a worker ended, or raise the error of a task."""
+        """Return the exit code of a worker, or raise the error of a task."""
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        # A worker that cannot unpickle a task, say for want of a module, fails again in the same way.
+        # A worker that cannot unpickle a task (a missing module) would fail again.
         if not isinstance(error, BrokenProcessPool) or "un-serialize" in str(error):
             raise error
         exit_codes = re.search(r"\{(.+)\}", str(error))
-        return 1, f"It ended with {exit_codes[1]}." if exit_codes else str(error)
+        return 1, f"Exit status: {exit_codes[1]}." if exit_codes else str(error)
 
     def discard(self, futures: Collection[Future[Any]]) -> None:
-        """End the workers of unfinished tasks; nothing else stops a task."""
+        """Kill the workers of unfinished tasks; a running task cannot be cancelled."""
         if futures:
-            # Told to kill, loky 3.6 fails on a task that it has accepted but not yet put into its workers' queue. The
-            # queue has room for all of ours, so that this takes no time.
+            # Killing workers, loky 3.6 fails on a task that is accepted but not yet queued; queueing takes no time.
             end = time.monotonic() + 1.0
             while any(not (future.running() or future.done()) for future in futures) and time.monotonic() < end:
                 time.sleep(0.001)
@@ -187,7 +176,7 @@ class LocalBackend(TaskBackend):
         self._executor = None
 
 
-# The function of a local worker, by the path from which it was read; a single entry.
+# In a worker: the function by the path from which it was read; a single entry.
 _LOADED: dict[Path, Callable[[Any], Any]] = {}
 
 
@@ -201,10 +190,7 @@ def _call_loaded(path: Path, task: Any) -> Any:
 
 
 def _follow_parent(parent: int, folder: Path) -> None:
-    """Prepare a local worker: it ignores interrupts, which the parent handles, and ends with the parent.
-
-    A killed parent can neither stop its workers, which would wait for tasks indefinitely, nor remove its folder.
-    """
+    """Prepare a local worker: ignore interrupts, which the parent handles, and exit if the parent was killed."""
 
     def watch() -> None:
         while os.getppid() == parent:
