@@ -67,7 +67,7 @@ def causal(model: Any, mdp: MDP, demos: Demonstrations, thetas: Float) -> tuple[
     K = len(thetas)
     ready = model.make_problem(mdp, demos, Groups.from_labels(None, len(demos)))
     moments = ready.moments(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
-    objective = CausalLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.zeros(K))
+    objective = CausalLikelihood(ready.solver, ready.decisions, moments.decisions, moments.counts, np.zeros(K))
     return lambda: objective.evaluate(thetas, np.arange(K)), objective
 
 

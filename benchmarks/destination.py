@@ -39,7 +39,7 @@ def measure(name: str, mdp: MDP, n_pairs: int) -> None:
     solution = values.solve(theta)
     rng = np.random.default_rng(0)
     starts, goals = rng.integers(0, mdp.n_states, (2, n_pairs))
-    log_value = solution.ways(starts, goals).log_value
+    log_value = solution.pair_sums(starts, goals).log_value
     starts, goals = starts[log_value > -np.inf], goals[log_value > -np.inf]
     weights = np.ones(starts.size)
     print(
@@ -47,8 +47,8 @@ def measure(name: str, mdp: MDP, n_pairs: int) -> None:
         f"tree of depth {values.plan.depth.max()}; theta {theta[0]}, {starts.size} pairs, median log value "
         f"{np.median(log_value[log_value > -np.inf]):.1f}\n"
         f"  plan {planned:.2f} s, factorisation {processor_seconds(lambda: values.solve(theta)):.3f} s, values "
-        f"{processor_seconds(lambda: solution.ways(starts, goals)):.3f} s, values and flows "
-        f"{processor_seconds(lambda: solution.ways(starts, goals, weights)):.3f} s, one goal for all states "
+        f"{processor_seconds(lambda: solution.pair_sums(starts, goals)):.3f} s, values and flows "
+        f"{processor_seconds(lambda: solution.pair_sums(starts, goals, weights)):.3f} s, one goal for all states "
         f"{processor_seconds(lambda: solution.values_to(0)):.3f} s"
     )
 

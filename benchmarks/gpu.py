@@ -168,11 +168,11 @@ def policies(n: int, gamma: float, kind: str, horizon: float, model: Callable[[s
     weight = rng.uniform(size=(events.moves.pair.size, 3))
     calls = []
     for device in ("gpu", "cpu"):
-        values = model(device)._engine(mdp)
+        values = model(device)._solver(mdp)
 
         def call(values: Any = values) -> Any:
             found = values.solve(thetas, events.moves)
-            return found.log_choice, found.gradient(weight)
+            return found.log_prob, found.gradient(weight)
 
         calls.append(call)
     compare(f"{n:,} states, {kind}", calls[0], calls[1], (5, 1))
@@ -216,7 +216,7 @@ def goals(roads: str | None) -> None:
         for K in (1, 3, 8) if n >= 10_000 else (3,):
             thetas = -rng.uniform(1.0, 2.0, (K, mdp.n_features))
             given = (thetas, starts, ends, np.full((starts.size, K), 1e-3), 1e-6)
-            compare(f"    K = {K}", lambda g=gpu, a=given: g.weigh(*a), lambda c=cpu, a=given: c.weigh(*a), (10, 1))
+            compare(f"    K = {K}", lambda g=gpu, a=given: g.weighted_sums(*a), lambda c=cpu, a=given: c.weighted_sums(*a), (10, 1))
         theta, dear = np.zeros(mdp.n_features), np.full(mdp.n_features, -1.0)
         for name, at in (("infinite", theta), ("finite", dear)):
             answers = [lambda v=v, t=at: (np.array([1.0 + v.finite(t, 1e-6)]),) for v in (gpu, cpu)]
@@ -261,7 +261,7 @@ def train(mdp: MDP, demos: Demonstrations, model: Callable[[str], Any], name: st
     """Print the time of a fit on the GPU, once compiled, and on the CPU, and how far apart they end."""
     fits = []
     for device in ("gpu", "cpu")[: 1 + on_cpu]:
-        mixture = IntentMixture(3, model(device), tol=1e-12, max_iter=5, max_evaluations=50, random_state=0)
+        mixture = IntentMixture(3, model(device), resp_tol=1e-12, max_iter=5, max_evaluations=50, random_state=0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if device == "gpu":

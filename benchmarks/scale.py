@@ -229,7 +229,7 @@ def goals() -> None:
 def score_sum(solution: GoalPathSums, trips: ObservedTrips, chosen: Int) -> Float:
     """Return (d,): the sum over trips of expected features given their ends less their own."""
     pairs, weight = np.unique(trips.pair[chosen], return_counts=True)
-    flow = solution.ways(trips.starts[pairs], trips.goals[pairs], weight.astype(np.float64)).flow
+    flow = solution.pair_sums(trips.starts[pairs], trips.goals[pairs], weight.astype(np.float64)).flow
     return features_of(trips.mdp, flow) - trips.features[chosen].sum(axis=0)
 
 
@@ -253,7 +253,7 @@ def regions() -> None:
     starts, ends = rng.choice(inner, (2, 300))
     keep = starts != ends
     starts, ends = starts[keep], ends[keep]
-    whole = solution.ways(starts, ends, np.ones(starts.size))
+    whole = solution.pair_sums(starts, ends, np.ones(starts.size))
     slope = features_of(mdp, whole.flow)
     print(
         f"regions: {mdp.n_states:,} states, theta {theta[0]:g}; {starts.size} pairs in a square of {2 * reach:.1f} km; "
@@ -264,7 +264,7 @@ def regions() -> None:
         part, number = cut_out(mdp, kept)
         small = GoalValues(part)
         local, factored = timed(lambda small=small: small.solve(theta))
-        found = local.ways(number[starts], number[ends], np.ones(starts.size))
+        found = local.pair_sums(number[starts], number[ends], np.ones(starts.size))
         reached = found.log_value > -np.inf
         off = np.abs(found.log_value - whole.log_value)[reached]
         print(

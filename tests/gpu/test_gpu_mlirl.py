@@ -177,7 +177,7 @@ def test_gradients_are_those_of_differences(q: str) -> None:
     step, d = 1e-5, case.mdp.n_features
     differences = np.empty((2, d))
     for i in range(d):
-        ends = [engine.solve(case.thetas + sign * step * np.eye(d)[i], moves).log_choice for sign in (1.0, -1.0)]
+        ends = [engine.solve(case.thetas + sign * step * np.eye(d)[i], moves).log_prob for sign in (1.0, -1.0)]
         differences[:, i] = np.sum(weight * (ends[0] - ends[1]), axis=0) / (2.0 * step)
     gradient = engine.solve(case.thetas, moves).gradient(weight)
     np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
@@ -188,8 +188,8 @@ def test_the_same_call_gives_the_same_bits() -> None:
     choices, moves = StateActions(case.mdp), every_pair(case.mdp)
     for engine in (GpuHardBellmanSolver(choices, BETA, device()), GpuSoftmaxAverageSolver(choices, BETA, 25, device())):
         solved = [engine.solve(case.thetas, moves) for _ in range(2)]
-        np.testing.assert_array_equal(solved[0].log_choice, solved[1].log_choice)
-        weight = np.random.default_rng(0).uniform(size=solved[0].log_choice.shape)
+        np.testing.assert_array_equal(solved[0].log_prob, solved[1].log_prob)
+        weight = np.random.default_rng(0).uniform(size=solved[0].log_prob.shape)
         np.testing.assert_array_equal(solved[0].gradient(weight), solved[1].gradient(weight))
 
 
@@ -221,8 +221,8 @@ def test_without_a_discount_hard_values_are_the_cpu_s() -> None:
     choices, moves, thetas = StateActions(mdp), every_pair(mdp), np.array([[-1.0, 0.0], [-0.4, 3.0]])
     mine, other = (engine.solve(thetas, moves) for engine in (GpuHardBellmanSolver(choices, BETA, device()),
                                                               HardBellmanSolver(choices, BETA)))  # fmt: skip
-    np.testing.assert_array_equal(mine.log_choice, other.log_choice)
-    np.testing.assert_array_equal(mine.gradient(mine.log_choice), other.gradient(other.log_choice))
+    np.testing.assert_array_equal(mine.log_prob, other.log_prob)
+    np.testing.assert_array_equal(mine.gradient(mine.log_prob), other.gradient(other.log_prob))
     with pytest.raises(DivergentPartition, match=r"thetas\[0\]: At a discount of 1 the total reward must be finite"):
         GpuHardBellmanSolver(choices, BETA, device()).solve(np.array([[1.0, 0.0]]), moves)
 
@@ -234,7 +234,7 @@ def test_values_that_do_not_settle_are_the_cpu_s() -> None:
     choices, moves, thetas = StateActions(mdp), every_pair(mdp), np.array([[-1.0, -0.5]])
     mine, other = (engine.solve(thetas, moves) for engine in (GpuHardBellmanSolver(choices, BETA, device()),
                                                               HardBellmanSolver(choices, BETA)))  # fmt: skip
-    np.testing.assert_array_equal(mine.log_choice, other.log_choice)
+    np.testing.assert_array_equal(mine.log_prob, other.log_prob)
 
 
 def world(gamma: float = 0.9) -> tuple[MDP, Demonstrations]:
@@ -291,7 +291,7 @@ def test_without_a_gpu_the_error_says_what_to_do(q: str, monkeypatch: pytest.Mon
         MLIRL(q=q, device="gpu").fit(mdp, demos)
     with pytest.raises(InvalidParameter, match="device must be one of cpu, gpu, auto; it is 'tpu'."):
         MLIRL(q=q, device="tpu").fit(mdp, demos)
-    assert type(MLIRL(q=q, device="auto")._engine(mdp)) in (HardBellmanSolver, SoftmaxAverageSolver)
+    assert type(MLIRL(q=q, device="auto")._solver(mdp)) in (HardBellmanSolver, SoftmaxAverageSolver)
 
 
 def test_a_gpu_is_taken_where_it_is_asked_for_or_pays(on_device: None) -> None:
@@ -299,7 +299,7 @@ def test_a_gpu_is_taken_where_it_is_asked_for_or_pays(on_device: None) -> None:
     for n in (30, 6_000):
         line = MDP.from_edges(np.arange(n - 1), np.arange(1, n), state_features=np.ones((n, 1)))
         for q in ("hard", "bv"):
-            kinds[q, n] = [type(MLIRL(q=q, device=name)._engine(line)) for name in ("cpu", "auto", "gpu")]
+            kinds[q, n] = [type(MLIRL(q=q, device=name)._solver(line)) for name in ("cpu", "auto", "gpu")]
     assert kinds == {
         ("hard", 30): [HardBellmanSolver, HardBellmanSolver, GpuHardBellmanSolver],
         ("hard", 6_000): [HardBellmanSolver, GpuHardBellmanSolver, GpuHardBellmanSolver],

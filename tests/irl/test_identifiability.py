@@ -59,9 +59,7 @@ def test_a_fit_on_a_road_network_says_so(town: MDP):
         theta = model.fit(town, demos)
     message = str(caught[0].message)
     assert message.startswith("2 of 24 directions in reward space cannot be identified; they involve km ")
-    assert message.endswith(
-        "result_.null_directions has them; drop or merge features, or compare rewards only up to these directions."
-    )
+    assert "result_.null_directions" in message
     assert "and 20 more" in message
     assert sum(name in message for name in town.feature_names) >= 4
     assert caught[0].filename == __file__

@@ -135,12 +135,12 @@ class GivenEnds:
 
     def _values(self, states: IntArray, goals: IntArray) -> FloatArray:
         """Return (m, K) log beta_g(s) of pairs (m,); -inf where no way leads from s to g."""
-        return np.stack([solved.ways(states, goals).log_value for solved in self._solved], axis=1)
+        return np.stack([solved.pair_sums(states, goals).log_value for solved in self._solved], axis=1)
 
     @cached_property
     def _solved(self) -> list[GoalPathSums]:
         """The sums over all ways of each intent."""
-        return [GoalValues(self.mdp).known(theta) for theta in self.thetas]
+        return [GoalValues(self.mdp).cached(theta) for theta in self.thetas]
 
     def _value(self, states: IntArray, goals: IntArray) -> FloatArray:
         """Return (n, G, K) log beta_g(s) of each of the states (n,) and each of the goals (G,)."""

@@ -2,6 +2,7 @@
 
 from limiirl.irl.base import PARAMETERS, REQUIRED, SUFFICIENT_STATISTICS, Capabilities, FitResult, IRLModel, Status
 from limiirl.irl.causal.likelihood import CausalLikelihood
+from limiirl.irl.causal.likelihood import feasible_start as feasible_causal_start
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
 from limiirl.irl.causal.model import CausalModel
@@ -11,6 +12,7 @@ from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
 from limiirl.irl.device import WORTH_IT, anywhere, check_device, choose_device
 from limiirl.irl.maxent.inference import NextActions, prefix_continuations
 from limiirl.irl.maxent.likelihood import ObservedPaths, PathLikelihood
+from limiirl.irl.maxent.likelihood import feasible_start as feasible_path_start
 from limiirl.irl.maxent.model import MaxEnt
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.irl.maxent.problem import MaxEntProblem, Moments, RowStatistics
@@ -55,6 +57,8 @@ __all__ = [
     "anywhere",
     "check_device",
     "choose_device",
+    "feasible_causal_start",
+    "feasible_path_start",
     "make_problem",
     "minimise_lbfgs",
     "minimise_ray",

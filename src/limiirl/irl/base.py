@@ -1,4 +1,4 @@
-"""The protocol that every single-intent model follows, and what a fit reports."""
+"""The protocol of single-intent models, their capabilities, and the result of a fit."""
 
 from __future__ import annotations
 
@@ -12,47 +12,45 @@ from numpy.typing import ArrayLike
 from limiirl._typing import FloatArray
 
 REQUIRED = ("fit", "log_prob")
-"""The methods that a model must have."""
+"""Methods that a model must have."""
 PARAMETERS = ("get_params", "set_params")
-"""The methods by which a model is cloned and saved; scikit-learn's BaseEstimator brings them."""
+"""Methods by which a model is cloned and saved; scikit-learn's BaseEstimator provides them."""
 
 
 @runtime_checkable
 class IRLModel(Protocol):
-    """A model p(tau | theta) of behaviour that serves one intent; mixtures are made of it.
+    """A single-intent model p(tau | theta), the component of a mixture.
 
-    `fit` returns the parameters (d,) that maximise the weighted log-likelihood, and `log_prob` the log-likelihood (N,
-    K) of every demonstration under every row of thetas (K, d). A model that can fit several weightings together also
-    has `fit_many`.
+    A model that can fit several weightings in one batch also has `fit_many`.
     """
 
     def fit(self, mdp: Any, demos: Any, weights: ArrayLike | None = None, start: ArrayLike | None = None) -> FloatArray:
-        """Return theta (d,)."""
+        """Return the theta (d,) that maximises the weighted log-likelihood."""
         ...
 
     def log_prob(self, mdp: Any, thetas: ArrayLike, demos: Any) -> FloatArray:
-        """Return (N, K)."""
+        """Return the log-likelihood (N, K) of each demonstration under each row of thetas (K, d)."""
         ...
 
 
 SUFFICIENT_STATISTICS = "sufficient_statistics"
-"""The capability of a likelihood that statistics of the demonstrations, gathered once, determine."""
+"""Capability of a model whose likelihood depends on the demonstrations through statistics that are computed once."""
 _LIKELIHOOD = ("log_prob", "_log_prob", "fit", "fit_many", "_fit")
 
 
 class Capabilities:
-    """Base of models that declare what they can do, in `supports`.
+    """Base of models that declare their capabilities in `supports`.
 
-    A subclass that overrides the likelihood or its fit, and does not declare `supports` itself, loses
-    "sufficient_statistics": EM then calls its `fit` and `log_prob`, never those of its parent.
+    A subclass that overrides the likelihood or its fit without declaring `supports` loses "sufficient_statistics", so
+    that EM calls its `fit` and `log_prob`.
 
     Examples
     --------
     >>> from limiirl.irl import MaxEnt
-    >>> class Louder(MaxEnt):
+    >>> class Tempered(MaxEnt):
     ...     def log_prob(self, mdp, thetas, demos):
     ...         return 2.0 * super().log_prob(mdp, thetas, demos)
-    >>> "sufficient_statistics" in MaxEnt.supports, "sufficient_statistics" in Louder.supports
+    >>> "sufficient_statistics" in MaxEnt.supports, "sufficient_statistics" in Tempered.supports
     (True, False)
     """
 
@@ -66,33 +64,33 @@ class Capabilities:
 
 
 class Status(Enum):
-    """Why an optimiser stopped; the value is the sentence that a user reads."""
+    """Reason why an optimiser stopped; the value completes the sentence "The fit ..."."""
 
     CONVERGED = "converged"
-    EVALUATIONS = "stopped at the cap on evaluations, with the best point found; raise max_evaluations to go on"
+    EVALUATIONS = "stopped at max_evaluations with the best point so far; raise max_evaluations to continue"
     STALLED = (
-        "stopped where no step lowers the objective in floating point; a larger gtol, or rescaled features, may help"
+        "stopped because no step lowers the objective in floating point; a larger gtol or rescaled features may help"
     )
 
 
 @dataclass(frozen=True)
 class FitResult:
-    """What a fit of one intent found.
+    """Result of a single-intent fit.
 
     Attributes
     ----------
     theta : (d,)
     value : float
-        The objective: minus the mean log-likelihood (without log q, which no reward changes), plus the ridge.
+        Objective: minus the mean log-likelihood (without log q, which does not depend on theta), plus the ridge.
     status : Status
     n_evaluations, n_hessians : int
     projected_gradient : float
-        Largest component of the gradient, components that push against a bound not counted.
+        Largest component of the gradient, components that point out of the bounds excluded.
     at_bound : tuple of str
-        Names of the features whose parameter lies on a bound.
+        Names of the features whose parameter is at a bound.
     null_directions : (m, d)
-        Orthonormal directions in which every trajectory's probability stays the same: the data cannot tell how far to
-        go there, and `theta` has kept what the start had.
+        Orthonormal directions that leave every trajectory's probability unchanged. `theta` keeps the components of
+        the start along them.
     """
 
     theta: FloatArray
@@ -106,5 +104,5 @@ class FitResult:
 
     @property
     def converged(self) -> bool:
-        """Whether the tolerance was met."""
+        """True if the tolerance was met."""
         return self.status is Status.CONVERGED

@@ -1,4 +1,4 @@
-"""Where a model computes: `device="cpu"`, `"gpu"`, or `"auto"`, the faster of the two where there is a choice."""
+"""Choice of the device on which a model computes: "cpu", "gpu" or "auto"."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ if TYPE_CHECKING:
 
 
 DEVICES = ("cpu", "gpu", "auto")
-# States and edges from which on "auto" takes a GPU: below, waiting for its launches costs more than a sweep on the CPU
-# (benchmarks/gpu.py, ADR 0018).
+# States plus edges from which "auto" uses a GPU; below, kernel launches take longer than the CPU (ADR 0018).
 WORTH_IT = 10_000
 
 
 def choose_device(name: object, size: int) -> Device | None:
-    """Return the GPU to use for a problem of `size` states and edges, or None for the CPU.
+    """Return the GPU for a problem of `size` states plus edges, or None for the CPU.
 
     Raises
     ------
     BackendUnavailable
-        With device="gpu" where there is none: the message says what is missing.
+        For "gpu" without a working GPU.
 
     Examples
     --------
@@ -38,20 +37,13 @@ def choose_device(name: object, size: int) -> Device | None:
 
 
 def check_device(name: object) -> None:
-    """Check a device's name, and not that it is there.
-
-    Examples
-    --------
-    >>> check_device("gpu")
-    """
+    """Check the name of a device, not its availability."""
     if not (isinstance(name, str) and name in DEVICES):
-        raise InvalidParameter(
-            f"device must be one of {', '.join(DEVICES)}; it is {name!r}.", parameter="device", value=name
-        )
+        raise InvalidParameter.of("device", name, f"must be one of {', '.join(DEVICES)}")
 
 
 def choose_backend(name: object, mdp: MDP) -> GpuBackend | None:
-    """Return the place of an MDP on the GPU to use, or None for the CPU."""
+    """Return the copy of an MDP on the chosen GPU, or None for the CPU."""
     device = choose_device(name, mdp.n_states + mdp.n_edges)
     if device is None:
         return None
@@ -61,7 +53,7 @@ def choose_backend(name: object, mdp: MDP) -> GpuBackend | None:
 
 
 def anywhere(model: Any) -> Any:
-    """Return a model that was written where there is a GPU, to be used where there may be none.
+    """Change device="gpu" of a model to "auto", so that it also runs on machines without a GPU; return the model.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The directions in reward space that no demonstration can tell apart.
+"""Directions in reward space that leave the probability of every trajectory unchanged.
 
-A direction v is null if v . F(tau) is the same for every trajectory: moving theta along it multiplies all weights
-alike. Three groups of indicators that each sum to a road's length, say, leave two such directions.
+A direction v is null if v . F(tau) is the same for all trajectories. Three groups of indicators that each sum to a
+road's length, for example, have two null directions.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from scipy import sparse
 from limiirl._typing import FloatArray
 from limiirl.mdp import MDP
 
-# Relative to features of unit size; rounding leaves about 1e-13.
+# Relative to features of unit size; rounding errors are about 1e-13.
 _NULL = 1e-10
 
 
 def variation(mdp: MDP, max_length: float, by_start: bool) -> tuple[FloatArray, FloatArray]:
-    """Return the Gram matrix (d, d) of all differences between trajectories that may stop anywhere, and sizes (d,).
+    """Return the Gram matrix (d, d) of feature differences between trajectories, and the feature sizes (d,).
 
-    One who may stop anywhere shows, by going on along an edge, what that edge and its target add: gamma^t times
-    phi(e) + gamma phi(s'). These rows, and the differences between start states, span all that F can vary by. The null
-    space of their Gram matrix is exact, whatever theta is, and costs no more than a pass over the edges.
+    For trajectories that may stop anywhere: extending one along an edge adds gamma^t (phi(e) + gamma phi(s')). These
+    rows and the differences between start states span all differences of F, for every theta.
 
     Parameters
     ----------
     max_length : int or inf
-        Edges that lie too far from every start to be taken do not count.
+        Edges that no trajectory of this length reaches are excluded.
     by_start : bool
-        Whether the model is conditioned on the start state, so that starts are not compared.
+        True if the model is conditioned on the start state; start states are then not compared.
     """
     usable = _depth(mdp)[mdp.src] + 2 <= max_length
     blocks: list[Any] = []
@@ -54,24 +53,24 @@ def variation(mdp: MDP, max_length: float, by_start: bool) -> tuple[FloatArray, 
 
 
 def _depth(mdp: MDP) -> FloatArray:
-    """Return (S,) the least number of moves from a start state to each state, inf where there is no way."""
+    """Return (S,) the least number of transitions from a start state to each state; inf if unreachable."""
     depth = np.full(mdp.n_states, np.inf)
     frontier = np.flatnonzero(mdp.p0 > 0)
     links = sparse.csr_array((np.ones(mdp.n_edges), (mdp.src, mdp.dst)), shape=(mdp.n_states, mdp.n_states))
-    moves = 0
+    n_transitions = 0
     while frontier.size:
-        depth[frontier] = moves
+        depth[frontier] = n_transitions
         reached = np.unique(links[frontier].indices)
         frontier = reached[np.isinf(depth[reached])]
-        moves += 1
+        n_transitions += 1
     return depth
 
 
 def null_directions(gram: FloatArray, size: FloatArray) -> FloatArray:
     """Return an orthonormal basis (m, d) of the null space of a Gram or covariance matrix of path features.
 
-    Features are first divided by their size (d,), a root mean square before centring, say: what is left of a feature's
-    variation is judged by how much it was computed from, and metres and kilometres give the same answer.
+    The variance of each feature is compared with its size (d,), the root mean square before centring, so that the
+    result does not depend on units.
 
     Examples
     --------
@@ -84,17 +83,17 @@ def null_directions(gram: FloatArray, size: FloatArray) -> FloatArray:
     scaled = gram / np.outer(scale, scale)
     scaled[constant] = scaled[:, constant] = 0.0
     values, vectors = np.linalg.eigh(scaled)
-    found = (vectors[:, values <= _NULL * gram.shape[0]] / scale[:, None]).T
-    if not found.size:
+    directions = (vectors[:, values <= _NULL * gram.shape[0]] / scale[:, None]).T
+    if not directions.size:
         return np.empty((0, gram.shape[0]))
-    basis = np.linalg.svd(found, full_matrices=False)[2]
-    # The sign of a direction means nothing; the largest entry is made positive, so that the answer is always the same.
+    basis = np.linalg.svd(directions, full_matrices=False)[2]
+    # Fix the arbitrary signs: the largest entry of each direction is positive.
     largest = basis[np.arange(basis.shape[0]), np.argmax(np.abs(basis), axis=1)]
     return np.asarray(basis * np.sign(largest)[:, None])
 
 
 def describe(directions: FloatArray, names: Sequence[str], most: int = 4) -> str:
-    """Say in words which features a set of null directions involves.
+    """Return a text that names the features involved in null directions (m, d).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Single-intent models by name: how they are written to disk and chosen on the command line."""
+"""Registry of single-intent models by name, for saved files and the command line."""
 
 from __future__ import annotations
 
@@ -13,19 +13,15 @@ from limiirl.irl.maxent.model import MaxEnt
 from limiirl.irl.sigma_girl.model import SigmaGIRL
 
 MODELS: dict[str, type[Any]] = {
-    "MaxEnt": MaxEnt,
-    "MaxCausalEnt": MaxCausalEnt,
-    "MLIRL": MLIRL,
-    "DestinationMaxEnt": DestinationMaxEnt,
-    "SigmaGIRL": SigmaGIRL,
+    model.__name__: model for model in (MaxEnt, MaxCausalEnt, MLIRL, DestinationMaxEnt, SigmaGIRL)
 }
 """Models by name; `register_model` adds to them."""
 
 
 def register_model(name: str, cls: type[Any]) -> None:
-    """Give a model a name, under which mixtures of it are saved and loaded.
+    """Register a model class under a name, so that mixtures of it can be saved and loaded.
 
-    A name belongs to one class. Registering a class again, as a notebook does that runs a cell twice, replaces it.
+    Registering a class of the same module and name again replaces it.
 
     Examples
     --------
@@ -37,28 +33,23 @@ def register_model(name: str, cls: type[Any]) -> None:
     >>> del MODELS["Strict"]
     """
     if not isinstance(name, str) or not name:
-        raise InvalidParameter(
-            f"A model's name must be a text that is not empty; got {name!r}.", parameter="name", value=name
-        )
+        raise InvalidParameter.of("name", name, "must be a non-empty string")
     if not isinstance(cls, type):
-        raise InvalidParameter(
-            f"register_model needs the model's class; got {cls!r}. Pass the class, not an instance.",
-            parameter="cls",
-            value=cls,
-        )
+        raise InvalidParameter.of("cls", cls, "must be a class", remedy="Pass the class, not an instance.")
     methods = REQUIRED + PARAMETERS
     missing = [method for method in methods if not callable(getattr(cls, method, None))]
     if missing:
         raise InvalidParameter(
-            f"A model needs the methods {', '.join(methods)}; {cls.__name__} has no {missing[0]}. "
-            "limiirl.testing.check_irl_model says all that a model needs.",
+            f"cls must have the methods {', '.join(methods)}; {cls.__name__} has no {missing[0]}. "
+            "limiirl.testing.check_irl_model checks all requirements.",
             parameter="cls",
             value=cls,
         )
-    known = MODELS.get(name, cls)
-    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+    current = MODELS.get(name, cls)
+    if (current.__module__, current.__qualname__) != (cls.__module__, cls.__qualname__):
         raise InvalidParameter(
-            f"The name {name!r} belongs to {known.__module__}.{known.__qualname__}. Choose another for {cls.__name__}.",
+            f"name {name!r} is already registered for {current.__module__}.{current.__qualname__}. Choose another name "
+            f"for {cls.__name__}.",
             parameter="name",
             value=name,
         )
@@ -66,40 +57,33 @@ def register_model(name: str, cls: type[Any]) -> None:
 
 
 def model_class(name: str) -> type[Any]:
-    """Return the class of a name.
+    """Return the registered class of a name.
 
     Examples
     --------
     >>> model_class("MaxEnt")
     <class 'limiirl.irl.maxent.model.MaxEnt'>
-    >>> model_class("Strict")
-    Traceback (most recent call last):
-    limiirl.errors.InvalidParameter: There is no model named 'Strict'; known are MaxEnt, ... Import the module ...
     """
     if name not in MODELS:
-        near = next((known for known in MODELS if known.lower() == str(name).lower()), None)
-        if near is not None:
-            raise InvalidParameter(
-                f"There is no model named {name!r}. Did you mean {near!r}?", parameter="name", value=name
-            )
-        raise InvalidParameter(
-            f"There is no model named {name!r}; known are {', '.join(MODELS)}. Import the module that defines it, and "
-            f"call limiirl.irl.register_model({name!r}, its class).",
-            parameter="name",
-            value=name,
+        similar = next((own for own in MODELS if own.lower() == str(name).lower()), None)
+        remedy = (
+            f"Import the module that defines it and call limiirl.irl.register_model({name!r}, cls)."
+            if similar is None
+            else f"Did you mean {similar!r}?"
         )
+        raise InvalidParameter.of("name", name, f"must be one of {', '.join(MODELS)}", remedy=remedy)
     return MODELS[name]
 
 
 def model_name(model: Any) -> str:
-    """Return the name of a model's class."""
+    """Return the name under which a model's class is registered."""
     for name, cls in MODELS.items():
         if cls is type(model):
             return name
     own = type(model).__name__
     raise InvalidParameter(
-        f"{own} has no name to be written under. Call limiirl.irl.register_model({own!r}, {own}) first, here and where "
-        "it is loaded.",
+        f"irl must be a registered model to be saved; got {own}. Call limiirl.irl.register_model({own!r}, {own}) when "
+        "saving and when loading.",
         parameter="irl",
         value=own,
     )

@@ -78,7 +78,7 @@ def objective(model: CausalModel, case: Case, demos: Demonstrations) -> CausalLi
     ready = model.make_problem(case.mdp, demos, Groups.from_labels(None, len(demos)))
     weights = np.random.default_rng(1).random((len(demos), K))
     moments = ready.moments(weights)
-    return CausalLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.full(K, 0.1))  # type: ignore[attr-defined]
+    return CausalLikelihood(ready.solver, ready.decisions, moments.decisions, moments.counts, np.full(K, 0.1))  # type: ignore[attr-defined]
 
 
 def finite_differences(f: CausalLikelihood, thetas: Float) -> Float:

@@ -116,8 +116,8 @@ def test_the_gradient_is_the_difference_of_expected_features() -> None:
     mdp, demos, theta = problem(1.0), all_trajectories(), np.array([-0.3, 0.4])
     weights = probability(demos, np.array(NUMBERS["planned"][0]["pi"]))
     ready = model(ridge=0.0).make_problem(mdp, demos, Groups.from_labels(None, len(demos)))
-    found = ready.engine.solve(theta[None], ready.events.moves)
-    slope = found.gradient(np.repeat(ready.events.total(weights[:, None]), np.diff(ready.events.ptr), axis=0))[0]
+    found = ready.solver.solve(theta[None], ready.decisions.moves)
+    slope = found.gradient(np.repeat(ready.decisions.total(weights[:, None]), np.diff(ready.decisions.ptr), axis=0))[0]
     own = np.exp(model().log_prob(mdp, theta, demos))[:, 0]
     visits = occupancies(demos, weights - own).sum(axis=0)
     np.testing.assert_allclose(slope, visits @ FEATURES, atol=1e-12)

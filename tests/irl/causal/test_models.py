@@ -115,11 +115,11 @@ def test_sparse_and_dense_systems_agree(model, world: ElementWorld, monkeypatch:
     demos, labels = world.sample(60, seed=1)
     ready = model.make_problem(world.mdp, demos, Groups.from_labels(None, 60))
     thetas, which = world.ensemble.thetas * 0.5, np.arange(3)
-    weights = ready.moments(np.eye(3)[labels] + 0.1).choices
+    weights = ready.moments(np.eye(3)[labels] + 0.1).decisions
 
     def gradient() -> np.ndarray:
-        found = ready.engine.solve(thetas[which], ready.events.moves)
-        return np.vstack([found.log_choice, found.gradient(weights).T])
+        found = ready.solver.solve(thetas[which], ready.decisions.moves)
+        return np.vstack([found.log_prob, found.gradient(weights).T])
 
     dense = gradient()
     monkeypatch.setattr(stationary, "DENSE", 0)
@@ -229,7 +229,9 @@ def test_where_lbfgs_rests_at_a_kink_the_hard_model_goes_on() -> None:
 
 def lbfgs_alone(ready: CausalProblem, n: int) -> float:
     moments = ready.moments(np.ones((n, 1)))
-    f = CausalLikelihood(ready.engine, ready.events, moments.choices, moments.counts, np.array([ready.model.ridge]))
+    f = CausalLikelihood(
+        ready.solver, ready.decisions, moments.decisions, moments.counts, np.array([ready.model.ridge])
+    )
     return minimise_lbfgs(f, np.zeros((1, 4)), ready.box(4), 1e-6, 1000)[0].value
 
 
@@ -273,16 +275,16 @@ def test_em_from_mixed_responsibilities_climbs(world: ElementWorld) -> None:
     ],
 )
 def test_bad_parameters_are_named(model, parameter: str) -> None:
-    with pytest.raises(InvalidParameter, match=rf"^{parameter} must"):
+    with raises(InvalidParameter, parameter=parameter):
         model.fit(ring(0.9), Demonstrations.from_lists([[0, 1, 4]]))
 
 
 def test_demonstrations_outside_the_horizon_are_named() -> None:
     mdp = ring(0.9)
-    with pytest.raises(InvalidDemos, match="demonstration 1 has 3 states"):
+    with raises(InvalidDemos, parameter="demos", value=3, index=1):
         MaxCausalEnt(max_length=2).fit(mdp, Demonstrations.from_lists([[0, 4], [0, 1, 4]]))
     model = MaxCausalEnt(max_length=3, stop="terminal_or_max_length")
-    with pytest.raises(InvalidDemos, match="ends in state 1"):
+    with raises(InvalidDemos, parameter="demos", value=1, index=0):
         model.fit(mdp, Demonstrations.from_lists([[0, 1]]))
     assert model.log_prob_prefix(mdp, [0.0, 0.0], Demonstrations.from_lists([[0, 1]])).shape == (1, 1)
     for step in (3, -1, 0.5):
@@ -294,13 +296,13 @@ def test_arguments_of_fits_are_checked() -> None:
     mdp, demos = ring(0.9), Demonstrations.from_lists([[0, 1, 4]])
     with raises(InvalidParameter, parameter="starts"):
         MaxCausalEnt().fit_many(mdp, demos, np.ones((1, 2)), [[0.0, 0.0]])
-    with pytest.raises(InvalidDemos, match="at least one demonstration"):
+    with raises(InvalidDemos, parameter="demos", value=0):
         MLIRL().fit(mdp, demos[:0])
-    with pytest.raises(InvalidDemos, match="must be Demonstrations"):
+    with raises(InvalidDemos, parameter="demos", value="list"):
         MLIRL().fit(mdp, [[0, 1]])
-    with pytest.raises(InvalidParameter, match="mdp must be an MDP"):
+    with raises(InvalidParameter, parameter="mdp", value="NoneType"):
         MLIRL().log_prob(None, [0.0], demos)
-    with pytest.warns(ConvergenceWarning, match="stopped at the cap on evaluations"):
+    with pytest.warns(ConvergenceWarning, match="max_evaluations"):
         MaxCausalEnt(max_evaluations=2).fit(mdp, demos)
 
 
@@ -326,7 +328,7 @@ def test_a_mixture_of_unequal_intents_ends_where_its_penalised_likelihood_is_sta
     phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
     mdp = MDP.from_edges([0, 0, 1, 1, 2, 2], [1, 2, 1, 3, 2, 3], p0=[1, 0, 0, 0], gamma=0.9, state_features=phi)
     demos = Demonstrations.from_lists([[0, *[1] * 20, 3]] * 48 + [[0, *[2] * 20, 3]] * 12)
-    mixture = IntentMixture(2, MaxCausalEnt(ridge=ridge), tol=1e-9, random_state=0).fit(mdp, demos)
+    mixture = IntentMixture(2, MaxCausalEnt(ridge=ridge), resp_tol=1e-9, random_state=0).fit(mdp, demos)
 
     def objective(thetas):
         log_p = MaxCausalEnt().log_prob(mdp, thetas, demos) + np.log(mixture.weights_)

@@ -153,7 +153,7 @@ def test_null_directions_of_very_many_features_are_not_looked_for(
     for largest, number in ((40, 1), (39, 0)):
         monkeypatch.setattr(identifiability, "LARGEST", largest)
         assert MLIRL().null_directions(mdp, np.zeros(4)).shape == (number, 4)
-        assert ("10 choices times 4 features" in caplog.text) == (number == 0)
+        assert ("10 state-action pairs times 4 features" in caplog.text) == (number == 0)
 
 
 def test_states_that_nobody_reaches_in_time_do_not_count() -> None:
@@ -195,7 +195,7 @@ def test_every_method_of_a_mixture_works(name: str) -> None:
     draw = MODELS[name].sample
     thetas = np.array([[2.0, 0.0, 0.0, 0.0], [-2.0, 1.0, 0.0, 1.0]])
     demos = Demonstrations.concat([draw(mdp, theta, 40, seed=k, max_length=5) for k, theta in enumerate(thetas)])
-    mix = IntentMixture(2, model, init=np.repeat([0, 1], 40), tol=1e-4).fit(mdp, demos)
+    mix = IntentMixture(2, model, init=np.repeat([0, 1], 40), resp_tol=1e-4).fit(mdp, demos)
     summary = mix.summary()
     identified = summary.status != "not identified"
     assert np.all(identified == (np.array([True, True, name == "anywhere", True])))
@@ -253,11 +253,11 @@ def test_every_way_of_solving_gives_the_same(model, monkeypatch: pytest.MonkeyPa
     demos = model.sample(mdp, np.array([0.5, -0.5, 0.1]), 30, seed=0, max_length=20)
     thetas = rng.normal(size=(3, 3))
     ready = model.make_problem(mdp, demos, Groups.from_labels(None, 30))
-    weights = rng.random((ready.events.moves.pair.size, 3))
+    weights = rng.random((ready.decisions.moves.pair.size, 3))
 
     def answer() -> np.ndarray:
-        found = ready.engine.solve(thetas, ready.events.moves)
-        return np.vstack([found.log_choice, found.gradient(weights).T])
+        found = ready.solver.solve(thetas, ready.decisions.moves)
+        return np.vstack([found.log_prob, found.gradient(weights).T])
 
     monkeypatch.setattr(stationary, "NARROW", np.inf)
     direct = answer()
@@ -279,12 +279,12 @@ def test_a_factor_of_another_system_is_corrected_or_replaced() -> None:
     factors = stationary.LUFactors(np.arange(1))
     for transposed in (False, True):
         stationary.solve(choices, near, right, factors=factors)
-        kept = factors.of[0]
+        kept = factors.by_column[0]
         for omega in (near * 1.001, far):
             found = stationary.solve(choices, omega, right, transposed=transposed, factors=factors)
             alone = stationary.solve(choices, omega, right, transposed=transposed)
             np.testing.assert_allclose(found, alone, rtol=1e-9, atol=1e-9)
-            assert (factors.of[0] is kept) == (omega is not far)
+            assert (factors.by_column[0] is kept) == (omega is not far)
 
 
 def test_columns_of_one_system_share_a_factor() -> None:
@@ -293,7 +293,7 @@ def test_columns_of_one_system_share_a_factor() -> None:
     choices, right, omega = StateActions(mdp), rng.normal(size=(n, 3)), np.full((2 * n, 3), 0.5)
     factors = stationary.LUFactors(np.zeros(3, dtype=np.intp))
     found = stationary.solve(choices, omega, right, factors=factors)
-    assert len(factors.of) == 1
+    assert len(factors.by_column) == 1
     np.testing.assert_allclose(found, stationary.solve(choices, omega, right), rtol=1e-12)
 
 

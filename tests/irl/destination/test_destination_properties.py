@@ -55,7 +55,7 @@ def test_values_and_flows_are_those_of_the_linear_systems(case: Case) -> None:
     solution, linked = GoalValues(mdp).solve(theta), reachable(mdp)
     starts, goals = all_pairs(mdp)
     weights = 1.0 + np.arange(starts.size) % 3
-    found = solution.ways(starts, goals, weights)
+    found = solution.pair_sums(starts, goals, weights)
     assert found.flow is not None
     flow = np.zeros(mdp.n_edges)
     for goal in range(mdp.n_states):
@@ -75,10 +75,10 @@ def test_a_frame_for_each_goal_gives_the_same(case: Case) -> None:
     assume(radius(mdp, theta) < 0.95)
     starts, goals = all_pairs(mdp)
     weights = np.ones(starts.size)
-    near = GoalValues(mdp).solve(theta).ways(starts, goals, weights)
+    near = GoalValues(mdp).solve(theta).pair_sums(starts, goals, weights)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(path_sums, "_LARGEST", 1e-300)  # no sum is small enough: every goal gets its frame
-        far = GoalValues(mdp).solve(theta).ways(starts, goals, weights)
+        far = GoalValues(mdp).solve(theta).pair_sums(starts, goals, weights)
     assert far.flow is not None
     assert near.flow is not None
     assert_close(far.log_value, near.log_value, "log values")

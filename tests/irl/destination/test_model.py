@@ -77,7 +77,7 @@ def test_agrees_with_maxent_where_the_goal_is_the_only_terminal_state() -> None:
 def test_a_grid_full_of_cycles_against_sixty_digits() -> None:
     mdp = grid(4)
     starts, goals = np.arange(16).repeat(2), np.tile([5, 15], 16)
-    found = GoalValues(mdp).solve(THETA).ways(starts, goals, np.ones(32))
+    found = GoalValues(mdp).solve(THETA).pair_sums(starts, goals, np.ones(32))
     exact = {goal: ExactWays(mdp, THETA, goal) for goal in (5, 15)}
     wanted = [exact[goal].log_value()[start] for start, goal in zip(starts, goals, strict=True)]
     np.testing.assert_allclose(found.log_value, wanted, rtol=0, atol=1e-12)
@@ -107,7 +107,7 @@ def test_values_far_below_the_range_of_floats() -> None:
     np.testing.assert_allclose(model.log_value(mdp, [-1.0], [n - 1])[0, :, 0], wanted, rtol=1e-13, atol=0)
     starts = np.arange(n)
     solution = GoalValues(mdp).solve(np.array([-1.0]))
-    np.testing.assert_allclose(solution.ways(starts, np.full(n, n - 1)).log_value, wanted, rtol=1e-13, atol=0)
+    np.testing.assert_allclose(solution.pair_sums(starts, np.full(n, n - 1)).log_value, wanted, rtol=1e-13, atol=0)
     flow = model.expected_flow(mdp, [-1.0], [0], [n - 1])
     np.testing.assert_allclose(flow, exact.flow(0), rtol=1e-10, atol=1e-12)
     way = model.sample(mdp, [-1.0], [0], [n - 1], seed=0)
@@ -117,7 +117,7 @@ def test_values_far_below_the_range_of_floats() -> None:
 def test_far_and_near_pairs_in_one_question() -> None:
     mdp = MDP.from_edges(np.arange(9), np.arange(1, 10), state_features=np.full((10, 1), 100.0))
     starts, goals = np.array([0, 8, 0, 9]), np.array([9, 9, 1, 0])
-    found = GoalValues(mdp).solve(np.array([-1.0])).ways(starts, goals, np.array([1.0, 2.0, 4.0, 0.0]))
+    found = GoalValues(mdp).solve(np.array([-1.0])).pair_sums(starts, goals, np.array([1.0, 2.0, 4.0, 0.0]))
     np.testing.assert_allclose(found.log_value, [-900.0, -100.0, -100.0, -np.inf], rtol=1e-14, atol=0)
     np.testing.assert_allclose(found.flow, [5, 1, 1, 1, 1, 1, 1, 1, 3], rtol=1e-13, atol=0)
 
@@ -300,7 +300,7 @@ class TestInMixtures:
     def test_the_number_of_intents_is_selected(self) -> None:
         mdp = grid(6)
         demos = two_kinds(mdp, 60)
-        mixture = IntentMixture(irl=DestinationMaxEnt(), max_iter=20, tol=1e-3)
+        mixture = IntentMixture(irl=DestinationMaxEnt(), max_iter=20, resp_tol=1e-3)
         found = select_intents(
             mdp, demos, [1, 2], mixture=mixture, groups=demos.groups, folds=2, resamples=2, random_state=0
         )

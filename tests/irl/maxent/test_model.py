@@ -178,11 +178,7 @@ def test_max_length_is_the_longest_demonstration_of_fit_and_then_fixed():
     before = model.log_prob(mdp, theta, demos)
     np.testing.assert_array_equal(before, MaxEnt(3).log_prob(mdp, theta, demos))
     longer = Demonstrations.from_lists([*SHORT, [0, 0, 1, 3], [0, 0, 0, 1, 3]], [*ACTIONS, [2, 0, 1], [2, 2, 0, 1]])
-    message = (
-        r"demonstration 3 has 4 states, more than max_length = 3\. .*: shorten the demonstration, "
-        r"or make a model with a larger max_length and fit it anew"
-    )
-    with pytest.raises(InvalidDemos, match=message):
+    with raises(InvalidDemos, parameter="demos", value=4, index=3):
         model.log_prob(mdp, theta, longer)
     assert model.max_length_ == 3
     np.testing.assert_array_equal(model.log_prob(mdp, theta, demos), before)

@@ -11,7 +11,7 @@ from limiirl.demos.groups import Groups
 from limiirl.errors import DivergentPartition
 from limiirl.irl import DestinationMaxEnt
 from limiirl.irl.base import Status
-from limiirl.irl.destination.likelihood import DestinationLikelihood, ObservedTrips, feasible_domain, surely_finite
+from limiirl.irl.destination.likelihood import DestinationLikelihood, ObservedTrips, feasible_domain, is_feasible
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.destination.problem import DestinationProblem, feasible_start
 from limiirl.irl.optim import Box, CuttingPlanes, minimise_bfgs
@@ -63,10 +63,10 @@ def test_the_slope_of_the_edge_by_differences(seed: int) -> None:
     mdp = streets(seed)
     values, theta = GoalValues(mdp), np.array([-0.3, -0.2, -0.1])
     domain = feasible_domain(values)
-    level, _ = values.edge(theta)
+    level, _ = values.divergent_loop(theta)
     slope = np.empty(3)
     for j, step in enumerate(1e-6 * np.eye(3)):
-        (above, _), (below, _) = values.edge(theta + step), values.edge(theta - step)
+        (above, _), (below, _) = values.divergent_loop(theta + step), values.divergent_loop(theta - step)
         slope[j] = (above - below) / 2e-6
     assert domain.learn(theta)
     size = np.linalg.norm(slope)
@@ -281,7 +281,7 @@ def test_a_start_is_found_where_the_domain_is_a_narrow_cone(seed: int, bound: fl
     )
     values, box = GoalValues(mdp), Box(np.full(3, -bound), np.full(3, bound))
     found = feasible_start(values, box)
-    assert surely_finite(values, found)
+    assert is_feasible(values, found)
     assert np.all(loops @ found < 0.0)
     assert np.all(np.abs(found) <= bound)
 
@@ -310,7 +310,7 @@ def test_a_warm_start_at_a_lower_edge() -> None:
     narrow = ObservedTrips(mdp, Demonstrations.from_lists([[0, 1] * 100_000 + [2]]))
     close = DestinationProblem(model, mdp, narrow.demos, Groups.from_labels(None, 1), GoalValues(mdp))
     (result,) = close.search(np.ones((1, 1)), np.zeros(1), None, 30)
-    assert not surely_finite(GoalValues(mdp), result.theta - 1e-4)
+    assert not is_feasible(GoalValues(mdp), result.theta - 1e-4)
     assert np.all(np.isfinite(close.features()))
 
 

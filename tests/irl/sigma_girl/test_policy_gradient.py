@@ -8,7 +8,7 @@ from sklearn.covariance import ledoit_wolf
 
 from limiirl.demos.agents import Agent, Agents
 from limiirl.irl.sigma_girl.likelihood import PROFILES
-from limiirl.irl.sigma_girl.policy_gradient import clone_policy, jacobians, spread
+from limiirl.irl.sigma_girl.policy_gradient import clone_policy, jacobian_moments, jacobians
 from tests.oracles.sigma import central_differences, dense_covariance, jacobians_by_loops, pickers, vec
 
 
@@ -93,7 +93,7 @@ def test_a_constant_feature_has_no_gradient():
 
 def test_an_agent_that_cannot_change_what_it_collects_fits_all_rewards_alike():
     J = np.zeros((5, 4, 3))
-    for profile in (kind([spread(J)]) for kind in PROFILES.values()):
+    for profile in (kind([jacobian_moments(J)]) for kind in PROFILES.values()):
         values, slopes = profile.gradients(np.array([0.2, 0.3, 0.5]))
         np.testing.assert_array_equal(values, 0.0)
         np.testing.assert_array_equal(slopes, 0.0)
@@ -114,7 +114,7 @@ def test_rows_that_are_zero_throughout_are_left_out():
     J = np.random.default_rng(5).normal(size=(8, 5, 2))
     J[:, [1, 3]] = 0.0
     J[2, 0] = 0.0  # zero in one trajectory only
-    found = spread(J)
+    found = jacobian_moments(J)
     assert found.mean.shape == (3, 2)
     np.testing.assert_allclose(found.mean, J.mean(axis=0)[[0, 2, 4]], rtol=1e-12)
 
@@ -122,7 +122,7 @@ def test_rows_that_are_zero_throughout_are_left_out():
 @pytest.mark.parametrize("n", [3, 10, 200])
 def test_covariances_are_centred_and_shrunk_as_by_ledoit_and_wolf(n):
     J = 5.0 + np.random.default_rng(n).normal(size=(n, 4, 3)) * np.arange(1.0, 4.0)
-    found = spread(J)
+    found = jacobian_moments(J)
     wanted, shrinkage = ledoit_wolf(np.array([vec(one) for one in J]))
     np.testing.assert_allclose(found.shrinkage, shrinkage, rtol=1e-9)
     np.testing.assert_allclose(vec(found.variances), np.diag(wanted) / n, rtol=1e-9)
@@ -132,6 +132,6 @@ def test_covariances_are_centred_and_shrunk_as_by_ledoit_and_wolf(n):
 def test_two_trajectories_leave_no_variance_at_zero():
     J = np.zeros((2, 3, 2))
     J[:, 0, 0], J[:, 1:, 1] = [1.0, 2.0], 4.0  # all entries but one are certain
-    found = spread(J)
+    found = jacobian_moments(J)
     assert found.shrinkage == 1e-6
     assert found.variances.min() > 0.0

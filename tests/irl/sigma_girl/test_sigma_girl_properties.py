@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limiirl.irl.sigma_girl.likelihood import PROFILES
-from limiirl.irl.sigma_girl.policy_gradient import jacobians, spread
+from limiirl.irl.sigma_girl.policy_gradient import jacobian_moments, jacobians
 from tests.oracles.sigma import (
     central_differences,
     dense_covariance,
@@ -43,7 +43,7 @@ def test_the_objective_is_that_of_the_kronecker_product(problem, kind):
     J, omega = problem
     covariance = dense_covariance(J, diagonal=kind == "diagonal")
     wanted = kronecker_objective(J.mean(axis=0), covariance, omega)
-    found = PROFILES[kind]([spread(J)]).values(omega[None])
+    found = PROFILES[kind]([jacobian_moments(J)]).values(omega[None])
     np.testing.assert_allclose(found, [[wanted]], rtol=1e-6, atol=1e-9)
 
 
@@ -52,7 +52,7 @@ def test_the_likelihood_is_the_largest_among_stationary_jacobians(problem, kind)
     J, omega = problem
     covariance = dense_covariance(J, diagonal=kind == "diagonal")
     wanted = log_likelihood_by_search(J.mean(axis=0), covariance, omega)
-    profile = PROFILES[kind]([spread(J)])
+    profile = PROFILES[kind]([jacobian_moments(J)])
     found = -0.5 * profile.values(omega[None])[0, 0] - 0.5 * profile.log_det[0]
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
 
@@ -60,7 +60,7 @@ def test_the_likelihood_is_the_largest_among_stationary_jacobians(problem, kind)
 @given(problems(), kinds)
 def test_gradients_are_those_of_finite_differences(problem, kind):
     J, omega = problem
-    profile = PROFILES[kind]([spread(J), spread(J[::-1] * 2.0 + 1.0)])
+    profile = PROFILES[kind]([jacobian_moments(J), jacobian_moments(J[::-1] * 2.0 + 1.0)])
     values, gradients = profile.gradients(omega)
     np.testing.assert_allclose(values, profile.values(omega[None])[:, 0], rtol=1e-12)
     for i in range(2):
@@ -71,7 +71,7 @@ def test_gradients_are_those_of_finite_differences(problem, kind):
 @given(problems(), kinds, st.floats(1e-6, 1e6))
 def test_the_length_of_omega_is_irrelevant(problem, kind, factor):
     J, omega = problem
-    profile = PROFILES[kind]([spread(J)])
+    profile = PROFILES[kind]([jacobian_moments(J)])
     values, gradients = profile.gradients(omega)
     np.testing.assert_allclose(profile.gradients(factor * omega)[0], values, rtol=1e-8)
     np.testing.assert_allclose(profile.gradients(-omega)[0], values, rtol=1e-8)
@@ -83,7 +83,7 @@ def test_the_length_of_omega_is_irrelevant(problem, kind, factor):
 @given(problems(), kinds, st.floats(1e-2, 1e2))
 def test_the_unit_of_rewards_is_irrelevant_to_the_objective(problem, kind, factor):
     J, omega = problem
-    one, other = (PROFILES[kind]([spread(J * scale)]).values(omega[None]) for scale in (1.0, factor))
+    one, other = (PROFILES[kind]([jacobian_moments(J * scale)]).values(omega[None]) for scale in (1.0, factor))
     np.testing.assert_allclose(one, other, rtol=1e-7)
 
 
@@ -92,8 +92,8 @@ def test_an_agent_is_judged_by_itself(J, kind):
     rng = np.random.default_rng(0)
     others = [rng.normal(size=(5, d, J.shape[2])) for d in (1, 6)]
     omegas = rng.dirichlet(np.ones(J.shape[2]), 3)
-    together = PROFILES[kind]([spread(one) for one in (others[0], J, others[1])])
-    alone = PROFILES[kind]([spread(J)])
+    together = PROFILES[kind]([jacobian_moments(one) for one in (others[0], J, others[1])])
+    alone = PROFILES[kind]([jacobian_moments(J)])
     np.testing.assert_allclose(together.values(omegas)[1], alone.values(omegas)[0], rtol=1e-9)
     np.testing.assert_allclose(together.log_det[1], alone.log_det[0], rtol=1e-12)
     np.testing.assert_allclose(together.gradients(omegas[0])[1][1], alone.gradients(omegas[0])[1][0], rtol=1e-9)
@@ -112,7 +112,7 @@ def test_jacobians_are_those_of_explicit_loops(n, H, d, q, gamma, seed):
 def test_the_objective_is_not_convex(kind):
     # Why one search is not enough: a point between two is higher than both.
     J = np.random.default_rng(0).normal(size=(9, 2, 3)) + np.array([[1.0, -1.0, 0.5], [-1.0, 1.0, 0.5]])
-    profile = PROFILES[kind]([spread(J)])
+    profile = PROFILES[kind]([jacobian_moments(J)])
     rng = np.random.default_rng(1)
     a, b = rng.dirichlet(np.ones(3), 500), rng.dirichlet(np.ones(3), 500)
     middle = profile.values((a + b) / 2)[0]

@@ -1,4 +1,4 @@
-"""The objective of a causal fit: minus the weighted mean log-likelihood of decisions, for K weightings at once."""
+"""Objective of a causal fit: minus the weighted mean log-likelihood of decisions, for K weightings at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from limiirl.mdp import MDP
 
 
 class _ObservedDecisions(NamedTuple):
-    """Choices as they were made: demonstration, step, state, the place of the first candidate, and a key (n,)."""
+    """Decisions in order: demonstration, step, state and key (n,)."""
 
     demo: IntArray
     t: IntArray
@@ -27,34 +27,34 @@ class _ObservedDecisions(NamedTuple):
 
 
 class DecisionCounts:
-    """The distinct choices of demonstrations: to take an action, to get somewhere by any action, or to stop.
+    """Distinct decisions of demonstrations: an action, a transition with unrecorded action, or a stop.
 
     Parameters
     ----------
     max_length : int, optional
-        Tell choices apart by their step, out of so many.
+        If given, decisions are distinguished by their step.
     stop : bool
-        Count it as a choice to end in a state from which one could have gone on.
+        Count stopping in a state with actions as a decision.
 
     Attributes
     ----------
     counts : (G, m) sparse
-        How often each unit made each choice.
+        Number of times each unit made each decision.
     moves : Moves
-        The actions (c,) that each choice may have been, by step.
+        Candidate actions (c,) of the decisions, by step.
     ptr : (m + 1,)
-        Choice j may have been any of ptr[j]:ptr[j + 1]; several where the action was not recorded.
+        The candidates of decision j are ptr[j]:ptr[j + 1]; several if the action was not recorded.
     log_outcome : (c,)
-        The log-probability of the outcome where it says which action it was; else it is in log_q.
+        log P(s' | s, a) of candidates of unrecorded actions, else 0.
     log_q : (G,)
-        The log-probability of the start and of the outcomes of recorded actions.
+        Log-probability of the start and of the outcomes of recorded actions.
 
     Examples
     --------
     >>> mdp = MDP.from_edges([0, 0, 1], [1, 1, 2], action=[0, 1, 0], n_states=3)
     >>> demos = Demonstrations.from_lists([[0, 1, 2], [0, 1]], [[1, 0], None])
-    >>> events = DecisionCounts(mdp, demos, Groups.from_labels(None, 2))
-    >>> events.counts.toarray().tolist(), events.moves.pair.tolist(), events.ptr.tolist()
+    >>> decisions = DecisionCounts(mdp, demos, Groups.from_labels(None, 2))
+    >>> decisions.counts.toarray().tolist(), decisions.moves.pair.tolist(), decisions.ptr.tolist()
     ([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [1, 2, 0, 1], [0, 1, 2, 4])
     """
 
@@ -62,13 +62,13 @@ class DecisionCounts:
         self, mdp: MDP, demos: Demonstrations, units: Groups, max_length: int | None = None, stop: bool = False
     ) -> None:
         steps = demos.steps(mdp)
-        seen = _seen(mdp, demos, steps, max_length, stop)
-        # One number an event: those of a step stand together, and the steps in order.
+        seen = _observe(mdp, demos, steps, max_length, stop)
+        # One key per decision, sorted by step.
         width = 2 * mdp.n_edges + mdp.n_states + 1
-        keys, first, event = np.unique(seen.t * width + seen.key, return_index=True, return_inverse=True)
+        keys, first, index = np.unique(seen.t * width + seen.key, return_index=True, return_inverse=True)
         unit = seen.demo if units.index is None else units.index[seen.demo]
         shape = (len(units), keys.size)
-        self.counts: Any = sparse.csr_array((np.ones(event.size), (unit, event)), shape=shape)
+        self.counts: Any = sparse.csr_array((np.ones(index.size), (unit, index)), shape=shape)
         self.counts.sum_duplicates()
         edge, self.ptr = _candidates(mdp, steps, keys % width)
         several = np.repeat(np.diff(self.ptr) > 1, np.diff(self.ptr))
@@ -83,20 +83,20 @@ class DecisionCounts:
         self.certain = bool(np.all(np.diff(self.ptr) == 1))
 
     def total(self, U: FloatArray) -> FloatArray:
-        """Return (m, K): how often each choice was made under weights (G, K)."""
+        """Return the weighted counts (m, K) of decisions for weights (G, K)."""
         return np.asarray(self.counts.T @ U)
 
-    def log_prob(self, log_choice: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return log-probabilities (m, K) from those of each possible action (c, K), and the posterior (c, K) of these.
+    def log_prob(self, log_candidate: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return log-probabilities (m, K) of decisions, given those of candidates (c, K), and their posterior (c, K).
 
-        log sum_a pi(a | s) P(s' | s, a), where the action was not recorded.
+        An unrecorded action has log sum_a pi(a | s) P(s' | s, a).
         """
         if self.certain:
-            return log_choice, np.ones_like(log_choice)
-        joint = log_choice + self.log_outcome[:, None]
+            return log_candidate, np.ones_like(log_candidate)
+        joint = log_candidate + self.log_outcome[:, None]
         first, sizes = self.ptr[:-1], np.diff(self.ptr)
         top = np.maximum.reduceat(joint, first)
-        # Where nothing is possible, -inf less itself would be no number.
+        # Avoid -inf - (-inf) for impossible decisions.
         top = np.where(np.isfinite(top), top, 0.0)
         weight = np.exp(joint - np.repeat(top, sizes, axis=0))
         total = np.add.reduceat(weight, first)
@@ -104,10 +104,10 @@ class DecisionCounts:
             return top + np.log(total), weight / np.repeat(total, sizes, axis=0)
 
 
-def _seen(mdp: MDP, demos: Demonstrations, steps: Steps, max_length: int | None, stop: bool) -> _ObservedDecisions:
-    """Return every choice, with a key that tells its kind: edge + 1, E + group + 1, or 2 E + state + 1.
+def _observe(mdp: MDP, demos: Demonstrations, steps: Steps, max_length: int | None, stop: bool) -> _ObservedDecisions:
+    """Return every decision with its key: edge + 1, E + group + 1, or 2 E + state + 1.
 
-    Edges of one pair are one choice; the first of them stands for it. So is the first candidate for a whole group.
+    A state-action pair is represented by its first edge, a group of candidates by its first candidate.
     """
     first_edge = np.searchsorted(mdp.pair_of_edge, mdp.pair_of_edge)
     key = first_edge[steps.edge] + 1 if mdp.n_edges else np.empty(0, dtype=np.int64)
@@ -127,7 +127,7 @@ def _seen(mdp: MDP, demos: Demonstrations, steps: Steps, max_length: int | None,
 
 
 def _candidates(mdp: MDP, steps: Steps, kind: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the edges (c,) that each choice (m,) may have been, -1 to stop, and where those of each begin."""
+    """Return the candidate edges (c,) of decisions, -1 to stop, and the offsets (m + 1,) of each decision."""
     groups, place = np.unique(steps.cand_edge[steps.cand_ptr[:-1]], return_index=True)
     sizes = np.ones(kind.size, dtype=np.int64)
     grouped = (kind > mdp.n_edges) & (kind <= 2 * mdp.n_edges)
@@ -144,51 +144,51 @@ def _candidates(mdp: MDP, steps: Steps, kind: IntArray) -> tuple[IntArray, IntAr
 
 
 def _log_q(mdp: MDP, demos: Demonstrations, steps: Steps) -> FloatArray:
-    known = steps.edge >= 0
-    log_prob = np.log(mdp.prob[steps.edge[known]])
-    log_dynamics = np.bincount(steps.demo_of_step[known], weights=log_prob, minlength=len(demos))
+    recorded = steps.edge >= 0
+    log_prob = np.log(mdp.prob[steps.edge[recorded]])
+    log_dynamics = np.bincount(steps.demo_of_step[recorded], weights=log_prob, minlength=len(demos))
     return np.asarray(np.log(mdp.p0[demos.start_states]) + log_dynamics)
 
 
-# What `feasible_start` tries: features may be in any unit, so that a cost of 1 a step may need parameters of 1000.
+# Costs that `feasible_start` tries: depending on the units, a cost of 1 per step may need parameters of 1000.
 _COSTS = (0.0, *(4.0**power for power in range(11)))
 
 
 class CausalLikelihood:
     """The functions f_k(theta) = -sum_m c_mk log pi_theta(m) / n_k + ridge_k / 2 |theta|^2.
 
-    Smooth but for hard values, and not convex where moves are uncertain.
+    Nonsmooth for hard values; not convex for stochastic transitions.
 
     Parameters
     ----------
     totals : (m, K)
-        How often each distinct choice was made, under each weighting.
+        Weighted count of each decision.
     sizes, ridge : (K,)
-        The weight of all demonstrations together, and the penalty.
+        Total weight of the demonstrations, and the penalty.
     """
 
     def __init__(
-        self, solver: PolicySolver, events: DecisionCounts, totals: FloatArray, sizes: FloatArray, ridge: FloatArray
+        self, solver: PolicySolver, decisions: DecisionCounts, totals: FloatArray, sizes: FloatArray, ridge: FloatArray
     ) -> None:
-        self.solver, self.events, self.ridge = solver, events, ridge
+        self.solver, self.decisions, self.ridge = solver, decisions, ridge
         self._share = totals / sizes
-        self._repeats = np.diff(events.ptr)
+        self._repeats = np.diff(decisions.ptr)
 
     @property
-    def n_choices(self) -> FloatArray:
-        """Mean number (K,) of choices a demonstration."""
+    def n_decisions(self) -> FloatArray:
+        """Mean number (K,) of decisions per demonstration."""
         return np.asarray(self._share.sum(axis=0))
 
     def evaluate(self, thetas: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
-        """Return values (J,) and gradients (J, d); infinite where values are, or are beyond float64."""
+        """Return values (J,) and gradients (J, d); inf where the Bellman values diverge or overflow."""
         try:
-            found = self.solver.solve(thetas, self.events.moves)
-            log_p, posterior = self.events.log_prob(found.log_choice)
+            policies = self.solver.solve(thetas, self.decisions.moves)
+            log_p, posterior = self.decisions.log_prob(policies.log_prob)
             share = self._share[:, which]
-            # An impossible choice that nobody made counts for nothing.
+            # Impossible decisions of weight 0 contribute 0.
             with np.errstate(invalid="ignore"):
                 values = -np.sum(np.where(share > 0.0, share * log_p, 0.0), axis=0)
-            gradients = -found.gradient(np.repeat(share, self._repeats, axis=0) * posterior)
+            gradients = -policies.gradient(np.repeat(share, self._repeats, axis=0) * posterior)
         except (DivergentPartition, NumericalError):
             if len(which) == 1:
                 return np.array([np.inf]), np.zeros_like(thetas)
@@ -199,23 +199,20 @@ class CausalLikelihood:
         return values, gradients
 
 
-def feasible_start(solver: PolicySolver, events: DecisionCounts, box: Box) -> FloatArray:
-    """Return a point (d,) within the bounds where values are finite: 0, or else growing costs.
-
-    A cost is a parameter of the sign that makes its feature, summed over states and choices, a loss.
-    """
-    mdp = solver.choices.mdp
+def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) -> FloatArray:
+    """Return a theta (d,) within the bounds with finite values: 0, or else increasing costs on all features."""
+    mdp = solver.pairs.mdp
     start = box.clip(np.zeros(mdp.n_features))
-    against = np.sign(solver.choices.features(np.ones((mdp.n_states, 1)), np.ones((mdp.n_pairs, 1)))[0])
+    against = np.sign(solver.pairs.features(np.ones((mdp.n_states, 1)), np.ones((mdp.n_pairs, 1)))[0])
     for cost in _COSTS:
         trial = box.clip(start - cost * against)
         try:
-            solver.solve(trial[None], events.moves)
+            solver.solve(trial[None], decisions.moves)
         except DivergentPartition:
             continue
         return trial
     raise DivergentPartition(
-        "Values stay infinite whatever features cost within the bounds: at discount 1 some state never ends, or its "
-        "choices are worth too much. Use gamma < 1, a finite max_length, wider bounds, or a feasible start.",
+        "The values are infinite for all costs within the bounds: at discount 1 some state never reaches a terminal "
+        "state, or entropy outweighs the costs. Use gamma < 1, a finite max_length, wider bounds, or a start.",
         parameter="bounds",
     )

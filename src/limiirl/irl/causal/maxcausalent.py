@@ -1,13 +1,11 @@
-"""`MaxCausalEnt`: maximum causal entropy IRL (Ziebart 2010), of unbounded or bounded length."""
+"""`MaxCausalEnt`: maximum causal entropy IRL (Ziebart 2010)."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from limiirl._typing import IntArray
 from limiirl._validation import check_choice, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.irl import validate
@@ -21,56 +19,59 @@ from limiirl.mdp import MDP
 
 
 class MaxCausalEnt(CausalModel):
-    r"""Maximum causal entropy: the policy pi(a | s) = exp beta (Q(s, a) - V(s)), V = log sum_a exp(beta Q) / beta.
+    r"""Maximum causal entropy IRL: pi(a | s) = exp beta (Q(s, a) - V(s)), V = log sum_a exp(beta Q) / beta.
 
-    Choices are made before their outcomes are known, so that, unlike `MaxEnt`, the model assumes no luck: where moves
-    are uncertain it recovers rewards better. Q(s, a) = r(s) + sum_s' P(s' | s, a) (r(s, a, s') + gamma V(s')), and a
-    terminal state is worth its reward. A demonstration is the beginning of a behaviour that may go on, unless there is
-    a `max_length`. Gradients are exact, by one linear solve whatever the number of features.
+    Q(s, a) = r(s) + sum_s' P(s' | s, a) (r(s, a, s') + gamma V(s')); the value of a terminal state is its reward.
+    Actions are chosen before their outcomes are known, so that, unlike `MaxEnt`, the model does not explain lucky
+    outcomes by rewards. Without a `max_length` a demonstration is the prefix of a trajectory that may continue.
 
     Parameters
     ----------
     beta : float
-        How much better actions are preferred. Only its product with the rewards matters, so that it is fixed: a larger
-        one gives smaller rewards.
+        Inverse temperature. Only its product with the rewards matters, so it is not learned.
     bounds : (low, high), (d, 2) array, or None
-        Bounds on theta. None by default, unlike `MaxEnt`: policies depend on differences of rewards alone, so that
-        positive rewards are as good as negative ones.
+        Bounds on theta. None by default, unlike `MaxEnt`: policies depend on differences of rewards, whose sign is
+        arbitrary.
     max_length : int or inf
-        The largest number of states of a trajectory. If finite, to stop is a choice in each state, worth 0, and a
-        demonstration says that it stopped where it ends. With certain moves, beta 1 and no discount this is `MaxEnt`
-        with condition="start". By default trajectories go on to a terminal state; at discount 1 values must be finite.
+        Maximum number of states of a trajectory. If finite, stopping is an action of value 0 in each state, and a
+        demonstration stops where it ends; with deterministic transitions, beta = 1 and no discount this is `MaxEnt`
+        with condition="start". If inf, trajectories continue to a terminal state; at discount 1 values must be finite.
     stop : {"anywhere", "terminal_or_max_length"}
-        Where a trajectory may end, given a finite `max_length`.
+        Where a trajectory may end, for a finite `max_length`.
     ridge : float
-        Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood. Above 0 by default, since
+        Coefficient of |theta|^2 / 2 in the objective, minus the mean log-likelihood. Above 0 by default, because
         without it, or bounds, demonstrators who never err have no finite maximum.
+    ridge_per : {"demonstration", "step"}
+        Unit of the mean to which `ridge` is added. With "step" the fit does not depend on how recordings are cut into
+        demonstrations; "demonstration" is the default of version 0.1.
     gtol : float
-        Largest component of the projected gradient at the solution, relative to the mean number of choices.
+        Largest component of the projected gradient at the solution, relative to the mean number of decisions.
     max_evaluations : int
-        Cap on values with gradients in `fit`; the best point is kept.
+        Maximum number of evaluations in `fit`; the best point is kept.
     device : {"cpu", "gpu", "auto"}
-        Where values and gradients are computed; "auto" takes a GPU where one works and the MDP is large enough to gain.
+        "auto" uses a GPU if one works and the MDP is large.
 
     Attributes
     ----------
+    theta_ : (d,)
+        Result of the last `fit`.
     result_ : FitResult
-        What the last `fit` found.
+        Details of the last `fit`.
     results_ : list of FitResult
-        What the last `fit` or `fit_many` found for each column of weights.
+        Details of the last `fit` or `fit_many`, one per column of weights.
 
     Examples
     --------
-    Two ways lead from state 0 to state 3.
+    Two paths lead from state 0 to state 3.
 
     >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=[[0], [1], [0], [0]])
     >>> demos = Demonstrations.from_lists([[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]])
     >>> theta = MaxCausalEnt(ridge=0.0).fit(mdp, demos)
-    >>> print(round(theta[0], 4))  # three of four go by state 1: the log-odds are log 3
+    >>> print(round(theta[0], 4))  # three of four visit state 1: the log-odds are log 3
     1.0986
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (a model's parameters, each with a default)
         self,
         beta: float = 1.0,
         bounds: Any = None,
@@ -78,20 +79,18 @@ class MaxCausalEnt(CausalModel):
         max_length: float = math.inf,
         stop: str = "anywhere",
         ridge: float = 1e-4,
+        ridge_per: str = "demonstration",
         gtol: float = 1e-6,
         max_evaluations: int = 1000,
         device: str = "cpu",
     ) -> None:
-        self.beta = beta
-        self.bounds = bounds
+        super().__init__(
+            beta, bounds, ridge=ridge, ridge_per=ridge_per, gtol=gtol, max_evaluations=max_evaluations, device=device
+        )
         self.max_length = max_length
         self.stop = stop
-        self.ridge = ridge
-        self.gtol = gtol
-        self.max_evaluations = max_evaluations
-        self.device = device
 
-    def _engine(self, mdp: MDP) -> PolicySolver:
+    def _solver(self, mdp: MDP) -> PolicySolver:
         validate.mdp(mdp)
         beta = check_positive(self.beta, "beta")
         stop = check_choice(self.stop, "stop", ("anywhere", "terminal_or_max_length"))
@@ -108,20 +107,19 @@ class MaxCausalEnt(CausalModel):
         return FiniteHorizonSolver(StateActions(mdp), beta, max_length, stop=stop == "anywhere")
 
     def _finite_length(self) -> int | None:
-        """Return the largest number of states, or None if there is none."""
         if isinstance(self.max_length, float) and self.max_length == math.inf:
             return None
         return check_count(self.max_length, "max_length")
 
-    def _events(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> DecisionCounts:
+    def _decisions(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> DecisionCounts:
         max_length = self._finite_length()
         if max_length is None:
-            return super()._events(mdp, demos, units, whole=whole)
+            return super()._decisions(mdp, demos, units, whole=whole)
         validate.fits_model(mdp, demos, self.stop if whole else "anywhere", max_length)
         return DecisionCounts(mdp, demos, units, max_length, whole and self.stop == "anywhere")
 
-    def _step_of(self, demos: Demonstrations) -> NDArray[np.int64]:
-        return super()._step_of(demos) if self._finite_length() is None else demos.lengths - 1
+    def _final_steps(self, demos: Demonstrations) -> IntArray:
+        return super()._final_steps(demos) if self._finite_length() is None else demos.lengths - 1
 
     def _last_step(self) -> int:
         return (self._finite_length() or 1) - 1

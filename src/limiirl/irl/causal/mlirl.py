@@ -1,4 +1,4 @@
-"""`MLIRL`: maximum likelihood IRL (Babes-Vroman et al. 2011), a Boltzmann policy on hard or on averaged Q-values."""
+"""`MLIRL`: maximum likelihood IRL (Babes-Vroman et al. 2011), a Boltzmann policy on Q-values."""
 
 from __future__ import annotations
 
@@ -15,40 +15,44 @@ from limiirl.mdp import MDP
 
 
 class MLIRL(CausalModel):
-    r"""Maximum likelihood IRL: the policy pi(a | s) in proportion to exp beta Q(s, a).
+    r"""Maximum likelihood IRL: pi(a | s) = exp beta Q(s, a) / sum_a' exp beta Q(s, a').
 
-    Q(s, a) = r(s) + sum_s' P(s' | s, a) (r(s, a, s') + gamma V(s')). With q="hard" V is the value of the best action:
-    whoever errs now expects not to err later. With q="bv" it is the average over the policy, V = sum_a pi Q.
+    Q(s, a) = r(s) + sum_s' P(s' | s, a) (r(s, a, s') + gamma V(s')), where V is the value of the best action (q="hard")
+    or of the policy itself, V = sum_a pi Q (q="bv").
 
     Parameters
     ----------
     beta : float
-        How much better actions are preferred. Only its product with the rewards matters, so that it is fixed.
+        Inverse temperature. Only its product with the rewards matters, so it is not learned.
     q : {"hard", "bv"}
-        "hard" is what the paper's experiments use. Its likelihood has kinks where the best action changes, at which the
-        search looks around for a way on. "bv" is the published model: its equation may have several solutions, so that
-        the policy is by definition that of `n_backups` Bellman backups from Q = r; `residual` says how far they got.
+        "hard" is the choice of the paper's experiments; its likelihood is nonsmooth where the best action changes.
+        "bv" is the published model: since its equation may have several solutions, the policy is defined by
+        `n_backups` Bellman backups from Q = r, and `residual` measures their convergence.
     bounds : (low, high), (d, 2) array, or None
-        Bounds on theta. None by default; see `MaxCausalEnt`.
+        Bounds on theta. None by default: policies depend on differences of rewards, whose sign is arbitrary.
     n_backups : int
-        Number of Bellman backups of q="bv", part of the model.
+        Number of Bellman backups for q="bv"; part of the model.
     ridge : float
-        Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood. Above 0 by default, since
+        Coefficient of |theta|^2 / 2 in the objective, minus the mean log-likelihood. Above 0 by default, because
         without it, or bounds, demonstrators who never err have no finite maximum.
+    ridge_per : {"demonstration", "step"}
+        Unit of the mean to which `ridge` is added. With "step" the fit does not depend on how recordings are cut into
+        demonstrations; "demonstration" is the default of version 0.1.
     gtol : float
-        Largest component of the projected gradient at the solution, relative to the mean number of choices.
+        Largest component of the projected gradient at the solution, relative to the mean number of decisions.
     max_evaluations : int
-        Cap on values with gradients in `fit`; the best point is kept.
+        Maximum number of evaluations in `fit`; the best point is kept.
     device : {"cpu", "gpu", "auto"}
-        Where values and gradients are computed; "auto" takes a GPU where one works and the MDP is large enough to gain.
-        At discount 1, q="hard" is computed on the CPU whatever the device.
+        "auto" uses a GPU if one works and the MDP is large. At discount 1, q="hard" always runs on the CPU.
 
     Attributes
     ----------
+    theta_ : (d,)
+        Result of the last `fit`.
     result_ : FitResult
-        What the last `fit` found.
+        Details of the last `fit`.
     results_ : list of FitResult
-        What the last `fit` or `fit_many` found for each column of weights.
+        Details of the last `fit` or `fit_many`, one per column of weights.
 
     Examples
     --------
@@ -56,11 +60,11 @@ class MLIRL(CausalModel):
     >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=[[0], [1], [0], [0]])
     >>> demos = Demonstrations.from_lists([[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]])
     >>> theta = MLIRL(ridge=0.0).fit(mdp, demos)
-    >>> print(round(0.5 * theta[0], 4))  # three of four go by state 1: the log-odds are log 3
+    >>> print(round(0.5 * theta[0], 4))  # three of four visit state 1: the log-odds are log 3
     1.0986
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (a model's parameters, each with a default)
         self,
         beta: float = 0.5,
         q: str = "hard",
@@ -68,20 +72,18 @@ class MLIRL(CausalModel):
         *,
         n_backups: int = 100,
         ridge: float = 1e-4,
+        ridge_per: str = "demonstration",
         gtol: float = 1e-6,
         max_evaluations: int = 1000,
         device: str = "cpu",
     ) -> None:
-        self.beta = beta
+        super().__init__(
+            beta, bounds, ridge=ridge, ridge_per=ridge_per, gtol=gtol, max_evaluations=max_evaluations, device=device
+        )
         self.q = q
-        self.bounds = bounds
         self.n_backups = n_backups
-        self.ridge = ridge
-        self.gtol = gtol
-        self.max_evaluations = max_evaluations
-        self.device = device
 
-    def _engine(self, mdp: MDP) -> PolicySolver:
+    def _solver(self, mdp: MDP) -> PolicySolver:
         validate.mdp(mdp)
         beta, n_backups = check_positive(self.beta, "beta"), check_count(self.n_backups, "n_backups")
         hard = check_choice(self.q, "q", ("hard", "bv")) == "hard"

@@ -1,4 +1,4 @@
-"""`CausalModel`, what `MaxCausalEnt` and `MLIRL` share: choices follow a policy, outcomes the dynamics as they are."""
+"""`CausalModel`, the base of `MaxCausalEnt` and `MLIRL`: actions follow a policy, outcomes follow the dynamics."""
 
 from __future__ import annotations
 
@@ -6,198 +6,176 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from numpy.typing import ArrayLike
 
-from limiirl._estimator import NoMetadataRouting
-from limiirl._typing import FloatArray
-from limiirl._validation import as_generator, check_count, check_positive
+from limiirl._typing import FloatArray, IntArray
+from limiirl._validation import as_generator, check_choice, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups, simulate
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
-from limiirl.irl.base import SUFFICIENT_STATISTICS, Capabilities, FitResult
+from limiirl.irl.base import SUFFICIENT_STATISTICS, FitResult
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.identifiability import causal_null_directions
 from limiirl.irl.causal.likelihood import DecisionCounts
 from limiirl.irl.causal.problem import CausalProblem, StateActionMoments
 from limiirl.irl.causal.stationary import PolicySolver
-from limiirl.irl.causal.trajectories import most_likely, walk
+from limiirl.irl.causal.trajectories import most_likely, sample_finite_horizon
+from limiirl.irl.estimator import LinearRewardModel
 from limiirl.irl.maxent.inference import NextActions
 from limiirl.irl.problem import FitProblem
 from limiirl.kernels.soft_bellman import Moves
 from limiirl.mdp import MDP
 
 
-class CausalModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
-    """A model of choices: p(tau | theta) = q(tau) prod_t pi_theta(a_t | s_t), with q as in `Demonstrations.log_q`.
+class CausalModel(LinearRewardModel):
+    """A model p(tau | theta) = q(tau) prod_t pi_theta(a_t | s_t), with q as in `Demonstrations.log_q`.
 
-    A model says how rewards lead to policies, by `_engine`; all else is here.
+    A subclass implements `_solver`, which maps rewards to policies.
     """
 
-    # The MDP alone decides which directions of reward have no effect; `null_directions` looks at no theta.
+    # `null_directions` depends on the MDP, not on theta.
     null_directions_vary = False
-    bounds: Any
-    ridge: float
-    gtol: float
-    max_evaluations: int
 
     supports: ClassVar[frozenset[str]] = frozenset({SUFFICIENT_STATISTICS, "policy", "sample"})
 
-    def _engine(self, mdp: MDP) -> PolicySolver:
-        """Return the way from rewards to policies, checking the model's parameters."""
+    def __init__(
+        self,
+        beta: float,
+        bounds: Any,
+        *,
+        ridge: float,
+        ridge_per: str,
+        gtol: float,
+        max_evaluations: int,
+        device: str,
+    ) -> None:
+        self.beta = beta
+        self.bounds = bounds
+        self.ridge = ridge
+        self.ridge_per = ridge_per
+        self.gtol = gtol
+        self.max_evaluations = max_evaluations
+        self.device = device
+
+    def _solver(self, mdp: MDP) -> PolicySolver:
+        """Check the model's parameters and return the solver of its policies."""
         raise NotImplementedError
 
-    def _events(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> DecisionCounts:
-        """Return the choices of demonstrations; without `whole` they may go on where they end."""
-        del whole  # without a horizon, a demonstration is a beginning anyway
+    def _decisions(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> DecisionCounts:
+        """Return the decisions in demonstrations; with `whole=False` they are prefixes of trajectories."""
+        del whole  # without a maximum length, a demonstration is a prefix anyway
         validate.fits_model(mdp, demos, "anywhere", np.inf)
         return DecisionCounts(mdp, demos, units)
 
     def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
         """Return the log-probability (N, K) of each demonstration under each of thetas (K, d), log q included.
 
-        Where actions were not recorded, it is that of the states: each step has sum_a pi(a | s) P(s' | s, a).
+        A step without a recorded action contributes log sum_a pi(a | s) P(s' | s, a).
         """
         return self._log_prob(mdp, thetas, demos, whole=True)
 
     def log_prob_prefix(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
-        """Return the log-probability (N, K) that a trajectory begins with each demonstration, itself included."""
+        """Return the log-probability (N, K) that a trajectory begins with each demonstration."""
         return self._log_prob(mdp, thetas, demos, whole=False)
 
     def _log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations, *, whole: bool) -> FloatArray:
-        engine = self._engine(mdp)
+        solver = self._solver(mdp)
         checked, units = mdp.check_thetas(thetas), Groups.from_labels(None, len(demos))
-        events = self._events(mdp, demos, units, whole=whole)
-        return CausalProblem(self, mdp, demos, units, engine, events).log_prob(checked)
-
-    def fit(
-        self, mdp: MDP, demos: Demonstrations, weights: ArrayLike | None = None, start: ArrayLike | None = None
-    ) -> FloatArray:
-        """Return the parameters (d,) that maximise the weighted log-likelihood, less the ridge, within the bounds.
-
-        Parameters
-        ----------
-        weights : (N,), optional
-            How much each demonstration counts; equal by default.
-        start : (d,), optional
-            Where to begin. By default 0, moved into the bounds. Where moves are uncertain the likelihood may have
-            several maxima, and the start decides which is found.
-        """
-        given = validate.weights(weights, validate.demonstrations(demos), columns=False)
-        result = self._fit(mdp, demos, given, None if start is None else validate.one_theta(mdp, start)[None])[0]
-        validate.warn_unless_converged(result)
-        directions = self.null_directions(mdp, result.theta)
-        self.result_ = validate.identified(result, directions, self.bounds, mdp)
-        self.theta_ = self.result_.theta
-        return self.theta_
+        decisions = self._decisions(mdp, demos, units, whole=whole)
+        return CausalProblem(self, mdp, demos, units, solver, decisions).log_prob(checked)
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
-        """Return an orthonormal basis (m, d) of the directions in which no policy changes; the MDP alone decides.
+        """Return an orthonormal basis (m, d) of the directions in which no policy changes, for any theta.
 
-        In very large MDPs with very many features they are not looked for; see `causal_null_directions`.
+        None are computed for very large MDPs with very many features; see `causal_null_directions`.
 
         Examples
         --------
-        Without an end, what is earned in every state alike changes no choice.
+        Without a terminal state, a constant reward for all states does not change the policy.
 
-        >>> from limiirl.irl.causal.mlirl import MLIRL
+        >>> from limiirl.irl import MLIRL
         >>> mdp = MDP.from_edges([0, 0, 1], [0, 1, 0], gamma=0.9, state_features=[[1, 0], [1, 1]])
         >>> MLIRL().null_directions(mdp, [0, 0])
         array([[1., 0.]])
         """
         validate.one_theta(mdp, theta)
-        return causal_null_directions(self._engine(mdp))
+        return causal_null_directions(self._solver(mdp))
+
+    def _fitted_null_directions(
+        self, mdp: MDP, demos: Demonstrations, weights: FloatArray, theta: FloatArray
+    ) -> FloatArray:
+        del demos, weights
+        return self.null_directions(mdp, theta)
 
     def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
         """Return the most probable trajectory from one state to another, and its log-probability.
 
-        It follows the policy and the dynamics. Without a horizon it ends where it first reaches the goal; with one it
-        stops there, as the model has it.
+        Without a maximum length it ends at the first visit to the goal; otherwise it stops there.
 
         Examples
         --------
-        >>> from limiirl.irl.causal.mlirl import MLIRL
+        >>> from limiirl.irl import MLIRL
         >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
         >>> demos, log_prob = MLIRL(beta=1.0).most_likely(mdp, [0, 1, 0], 0, 2)  # state 1 is worth a detour
         >>> demos.states, round(log_prob, 4)
         (array([0, 1, 2]), -0.3133)
         """
-        return most_likely(self._engine(mdp), validate.one_theta(mdp, theta), start, goal)
-
-    def fit_many(
-        self, mdp: MDP, demos: Demonstrations, weights: ArrayLike, starts: ArrayLike | None = None
-    ) -> FloatArray:
-        """Return parameters (K, d), one row for each column of weights (N, K).
-
-        `starts` is (K, d). Each row is what `fit` returns for that column, without its report.
-        """
-        given = validate.weights(weights, validate.demonstrations(demos), columns=True)
-        results = self._fit(mdp, demos, given, None if starts is None else mdp.check_thetas(starts))
-        return np.array([result.theta for result in results])
+        return most_likely(self._solver(mdp), validate.one_theta(mdp, theta), start, goal)
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
-        ready, K = self._prepare(mdp, demos, Groups.from_labels(None, len(demos))), weights.shape[1]
-        if starts is not None and starts.shape[0] != K:
-            raise InvalidParameter(
-                f"There must be one start for each of {K} columns of weights; there are {starts.shape[0]}.",
-                parameter="starts",
-                value=starts.shape,
-            )
-        moments = StateActionMoments(ready.events.total(weights), weights.sum(axis=0))
-        ridge = np.full(K, check_positive(self.ridge, "ridge", zero=True))
-        results = ready.search(moments, ridge, starts, check_count(self.max_evaluations, "max_evaluations"))
-        self.results_ = results
-        for name in ("result_", "theta_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
-        return results
+        problem = self._problem(mdp, demos, Groups.from_labels(None, len(demos)))
+        moments = StateActionMoments(problem.decisions.total(weights), weights.sum(axis=0))
+        ridge = np.full(weights.shape[1], check_positive(self.ridge, "ridge", zero=True))
+        if self.ridge_per == "step":  # the objective is a mean over demonstrations
+            ridge = ridge * ((demos.lengths - 1.0) @ weights) / moments.counts
+        return problem.search(moments, ridge, starts, check_count(self.max_evaluations, "max_evaluations"))
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
-        """Return the model with the data of a mixture, for `IntentMixture`."""
+        """Return the fit problem of a mixture, for `IntentMixture`."""
         if SUFFICIENT_STATISTICS not in self.supports:
-            return FitProblem(self, mdp, demos, units)  # a subclass with a likelihood of its own
-        return self._prepare(mdp, demos, units)
+            return FitProblem(self, mdp, demos, units)  # a subclass with its own likelihood
+        return self._problem(mdp, demos, units)
 
-    def _prepare(self, mdp: MDP, demos: Demonstrations, units: Groups) -> CausalProblem:
-        engine = self._engine(mdp)
-        events = self._events(mdp, validate.demonstrations(demos), units)
-        return CausalProblem(self, mdp, demos, units, engine, events)
+    def _problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> CausalProblem:
+        check_choice(self.ridge_per, "ridge_per", ("demonstration", "step"))
+        solver = self._solver(mdp)
+        decisions = self._decisions(mdp, validate.demonstrations(demos), units)
+        return CausalProblem(self, mdp, demos, units, solver, decisions)
 
     def policy(self, mdp: MDP, theta: ArrayLike, step: int = 0) -> FloatArray:
-        """Return the probability (S, A) of each action for those who go on from each state at a step.
+        """Return pi(a | s) (S, A) at a step, given that the trajectory continues.
 
-        Rows are zero where nobody can go on. Without a horizon the step does not matter.
+        Rows of states without actions are zero. Without a maximum length the policy is the same at every step.
         """
-        engine = self._engine(mdp)
+        solver, last = self._solver(mdp), self._last_step()
         whole = isinstance(step, int | np.integer) and not isinstance(step, bool)
-        if not whole or step < 0 or 0 < self._last_step() < step:
-            upper = f" and at most max_length - 1 = {self._last_step()}" if self._last_step() else ""
-            raise InvalidParameter(
-                f"step must be a whole number, at least 0{upper}; got {step!r}.", parameter="step", value=step
-            )
-        return engine.choices.policy(engine.policy(validate.one_theta(mdp, theta), int(step))[0])
+        if not whole or step < 0 or 0 < last < step:
+            upper = f" and at most max_length - 1 = {last}" if last else ""
+            raise InvalidParameter.of("step", step, f"must be an integer of at least 0{upper}")
+        return solver.pairs.policy_table(solver.policy(validate.one_theta(mdp, theta), int(step))[0])
 
     def residual(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
-        """Return (K,), how far Bellman's equation of thetas (K, d) is from solved, relative to the largest value.
+        """Return the residual (K,) of the Bellman equation of thetas (K, d), relative to the largest value.
 
-        Rounding, or 0, but for `MLIRL` with q="bv", whose number of sweeps is fixed.
+        At rounding level except for `MLIRL` with q="bv", whose number of backups is fixed.
         """
-        nothing = np.zeros(0, dtype=np.int64)
-        nobody = Moves(np.zeros(2 + self._last_step(), dtype=np.int64), nothing, nothing)
-        return self._engine(mdp).solve(mdp.check_thetas(thetas), nobody).residual
+        empty = np.zeros(0, dtype=np.int64)
+        no_moves = Moves(np.zeros(2 + self._last_step(), dtype=np.int64), empty, empty)
+        return self._solver(mdp).solve(mdp.check_thetas(thetas), no_moves).residual
 
     def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> NextActions:
-        """Return the probabilities of each next action (N, K, A) and of stopping (N, K), given that it began so."""
-        engine, checked = self._engine(mdp), mdp.check_thetas(thetas)
-        self._events(mdp, demos, Groups.from_labels(None, len(demos)), whole=False)
+        """Return the probabilities of each next action (N, K, A) and of stopping (N, K) after each demonstration."""
+        solver, checked = self._solver(mdp), mdp.check_thetas(thetas)
+        self._decisions(mdp, demos, Groups.from_labels(None, len(demos)), whole=False)
         action = np.zeros((len(demos), checked.shape[0], mdp.n_actions))
         stop = np.zeros(action.shape[:2])
-        last, at = demos.last_states, self._step_of(demos)
-        for t in np.unique(at):
-            here = np.flatnonzero(at == t)
+        last, step = demos.last_states, self._final_steps(demos)
+        for t in np.unique(step):
+            here = np.flatnonzero(step == t)
             for k, theta in enumerate(checked):
-                pi, stops = engine.policy(theta, int(t))
+                pi, stops = solver.policy(theta, int(t))
                 stop[here, k] = np.where(mdp.terminal[last[here]], 1.0, stops[last[here]])
-                action[here, k] = (1.0 - stop[here, k, None]) * engine.choices.policy(pi)[last[here]]
+                action[here, k] = (1.0 - stop[here, k, None]) * solver.pairs.policy_table(pi)[last[here]]
         return NextActions(action, stop)
 
     def sample(
@@ -209,30 +187,30 @@ class CausalModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type: igno
         *,
         max_length: int = 1000,
     ) -> Demonstrations:
-        """Draw n trajectories from the model, starts from p0; without a horizon, cut after `max_length` states.
+        """Draw n trajectories that start from p0; a model without a maximum length truncates them at `max_length`.
 
         Examples
         --------
-        >>> from limiirl.irl.causal.mlirl import MLIRL
+        >>> from limiirl.irl import MLIRL
         >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
         >>> MLIRL().sample(mdp, [0.0, 0.0, 0.0], 1000, seed=0).lengths.mean().round(1)
         np.float64(2.5)
         """
-        engine, checked = self._engine(mdp), validate.one_theta(mdp, theta)
-        rng, wanted = as_generator(seed), check_count(n, "n")
+        solver, checked = self._solver(mdp), validate.one_theta(mdp, theta)
+        rng, n_samples = as_generator(seed), check_count(n, "n")
         last = self._last_step()
         if not last:
-            pi, _ = engine.policy(checked, 0)
-            return simulate(mdp, pi, wanted, rng, max_length=check_count(max_length, "max_length"))
+            pi, _ = solver.policy(checked, 0)
+            return simulate(mdp, pi, n_samples, rng, max_length=check_count(max_length, "max_length"))
         policy = (
-            engine.policies(checked) if isinstance(engine, FiniteHorizonSolver) else partial(engine.policy, checked)
+            solver.policies(checked) if isinstance(solver, FiniteHorizonSolver) else partial(solver.policy, checked)
         )
-        return walk(mdp, policy, wanted, rng, last)
+        return sample_finite_horizon(mdp, policy, n_samples, rng, last)
 
     def _last_step(self) -> int:
-        """Return the last step at which anything is decided, 0 where policies are the same at all steps."""
+        """Return the last step with a decision, or 0 for a stationary policy."""
         return 0
 
-    def _step_of(self, demos: Demonstrations) -> NDArray[np.int64]:
-        """Return (N,) the step at which each demonstration ends, where policies depend on it."""
+    def _final_steps(self, demos: Demonstrations) -> IntArray:
+        """Return (N,) the step at which each demonstration ends; zeros for a stationary policy."""
         return np.zeros(len(demos), dtype=np.int64)

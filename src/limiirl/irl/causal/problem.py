@@ -1,11 +1,11 @@
-"""Demonstrations under a causal model, reduced to what EM asks of them: counts of distinct choices, summed over units.
+"""Fit problem of a causal model: demonstrations reduced to counts of distinct decisions per unit.
 
-An E-step is one sparse product of the counts with the log-policies, and an M-step needs K weighted sums of the counts
-alone, however many demonstrations there are.
+An E-step is one sparse product of the counts with the log-policies; an M-step needs K weighted sums of the counts.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,8 +17,7 @@ from limiirl.irl.base import FitResult
 from limiirl.irl.causal.likelihood import CausalLikelihood, DecisionCounts, feasible_start
 from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver
 from limiirl.irl.maxent.likelihood import ObservedPaths
-from limiirl.irl.optim import minimise_lbfgs
-from limiirl.irl.optim.gradient_sampling import minimise_nonsmooth
+from limiirl.irl.optim import minimise_lbfgs, minimise_nonsmooth
 from limiirl.irl.problem import M_STEP_EVALUATIONS, FitProblem, MStep, Regulariser
 from limiirl.mdp import MDP
 
@@ -27,23 +26,14 @@ if TYPE_CHECKING:
 
 
 class StateActionMoments(NamedTuple):
-    """Responsibilities summed up: choices (m, K), and demonstrations (K,)."""
+    """Sums of responsibilities over decisions (m, K), and over demonstrations (K,)."""
 
-    choices: FloatArray
+    decisions: FloatArray
     counts: FloatArray
 
 
 class CausalProblem(FitProblem):
-    """Units of demonstrations under a causal model.
-
-    Parameters
-    ----------
-    model : CausalModel
-    engine : PolicySolver
-        From rewards to policies.
-    events : DecisionCounts
-        The choices of each unit.
-    """
+    """Units of demonstrations under a causal model, with the solver of its policies and the decisions per unit."""
 
     regulariser: Regulariser
 
@@ -53,26 +43,29 @@ class CausalProblem(FitProblem):
         mdp: MDP,
         demos: Demonstrations,
         units: Groups,
-        engine: PolicySolver,
-        events: DecisionCounts,
+        solver: PolicySolver,
+        decisions: DecisionCounts,
     ) -> None:
-        super().__init__(model, mdp, demos, units, Regulariser.from_model(model, mdp, len(demos)))
-        self.engine, self.events = engine, events
+        regulariser = Regulariser.from_model(model, mdp, len(demos))
+        if model.ridge_per == "step" and len(demos):
+            regulariser = replace(regulariser, ridge=regulariser.ridge * float(np.mean(demos.lengths - 1.0)))
+        super().__init__(model, mdp, demos, units, regulariser)
+        self.solver, self.decisions = solver, decisions
         self._start: FloatArray | None = None
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
-        """Return (G, K)."""
-        log_p, _ = self.events.log_prob(self.engine.solve(thetas, self.events.moves).log_choice)
+        """Return the log-probabilities (G, K) of the units."""
+        log_p, _ = self.decisions.log_prob(self.solver.solve(thetas, self.decisions.moves).log_prob)
         if np.all(np.isfinite(log_p)):
-            return np.asarray(self.events.counts @ log_p + self.events.log_q[:, None])
-        # 0 times -inf is no number: impossible choices are counted apart.
-        impossible = self.events.counts @ np.isneginf(log_p).astype(np.float64)
-        found = self.events.counts @ np.where(np.isneginf(log_p), 0.0, log_p) + self.events.log_q[:, None]
-        return np.where(impossible > 0.0, -np.inf, found)
+            return np.asarray(self.decisions.counts @ log_p + self.decisions.log_q[:, None])
+        # 0 times -inf is nan: impossible decisions are counted separately.
+        impossible = self.decisions.counts @ np.isneginf(log_p).astype(np.float64)
+        finite = self.decisions.counts @ np.where(np.isneginf(log_p), 0.0, log_p) + self.decisions.log_q[:, None]
+        return np.where(impossible > 0.0, -np.inf, finite)
 
     def moments(self, U: FloatArray) -> StateActionMoments:
-        """Return the sums that `m_step` needs."""
-        return StateActionMoments(self.events.total(U), self.units.counts @ U)
+        """Return the sums of responsibilities U (G, K) that `m_step` needs."""
+        return StateActionMoments(self.decisions.total(U), self.units.counts @ U)
 
     def m_step(
         self,
@@ -84,24 +77,23 @@ class CausalProblem(FitProblem):
         """Return parameters (J, d) of the intents `which`; never worse than the starts."""
         counts = moments.counts[which]
         ridge = self.regulariser.ridges(len(moments.counts), counts)
-        results = self.search(
-            StateActionMoments(moments.choices[:, which], counts), ridge, starts, max_evaluations or M_STEP_EVALUATIONS
-        )
+        part = StateActionMoments(moments.decisions[:, which], counts)
+        results = self.search(part, ridge, starts, max_evaluations or M_STEP_EVALUATIONS)
         return MStep(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
 
     def search(
         self, moments: StateActionMoments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
     ) -> list[FitResult]:
         """Minimise the objective of every column of the moments."""
-        objective = CausalLikelihood(self.engine, self.events, moments.choices, moments.counts, ridge)
+        objective = CausalLikelihood(self.solver, self.decisions, moments.decisions, moments.counts, ridge)
         if starts is None:
             if self._start is None:
-                self._start = feasible_start(self.engine, self.events, self.regulariser.box)
+                self._start = feasible_start(self.solver, self.decisions, self.regulariser.box)
             starts = np.tile(self._start, (len(moments.counts), 1))
-        tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, objective.n_choices)[:, None]
-        search = minimise_nonsmooth if isinstance(self.engine, HardBellmanSolver) else minimise_lbfgs
+        tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, objective.n_decisions)[:, None]
+        search = minimise_nonsmooth if isinstance(self.solver, HardBellmanSolver) else minimise_lbfgs
         return search(objective, starts, self.regulariser.box, np.broadcast_to(tol, starts.shape), max_evaluations)
 
     def features(self) -> FloatArray:
-        """Return (G, d): mean feature counts. Unrecorded actions count as the first that they may have been."""
+        """Return mean feature counts (G, d); an unrecorded action counts as its first candidate."""
         return self.units.mean(ObservedPaths(self.mdp, self.demos).features)

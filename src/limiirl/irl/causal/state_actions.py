@@ -15,25 +15,27 @@ from limiirl.mdp import MDP
 
 
 class StateActions:
-    """The pairs of an MDP and their outcomes.
+    """State-action pairs of an MDP and their outcomes.
 
     Attributes
     ----------
     graph : Graph
-        For the kernels.
+        CSR arrays for the kernels.
+    transitions : (P, S) sparse
+        P(s' | s, a).
     alive, first_pair : (m,)
-        The states that have a choice, and where the pairs of each begin.
+        States with actions, and the index of the first pair of each.
     pair_features : list
-        The features (P, c) of actions, and of edges in expectation, where there are any.
+        Features (P, c) of actions, and the expected features of edges, if any.
 
     Examples
     --------
     >>> mdp = MDP.from_edges([0, 0], [1, 2], action=[0, 0], prob=[0.25, 0.75], edge_features=[4.0, 8.0])
-    >>> choices = StateActions(mdp)
-    >>> r_state, r_pair = choices.rewards(np.array([[1.0], [2.0]]))
+    >>> pairs = StateActions(mdp)
+    >>> r_state, r_pair = pairs.rewards(np.array([[1.0], [2.0]]))
     >>> r_pair
     array([[ 7., 14.]])
-    >>> choices.features(np.zeros((3, 2)), np.ones((1, 2)))
+    >>> pairs.features(np.zeros((3, 2)), np.ones((1, 2)))
     array([[7.],
            [7.]])
     """
@@ -47,14 +49,14 @@ class StateActions:
         self.graph = Graph(pair_ptr, edge_ptr, mdp.dst, mdp.prob, float(mdp.gamma))
         self.alive = np.flatnonzero(pairs)
         self.first_pair = pair_ptr[self.alive]
-        self.moves: Any = sparse.csr_array((mdp.prob, mdp.dst, edge_ptr), shape=(mdp.n_pairs, mdp.n_states))
+        self.transitions: Any = sparse.csr_array((mdp.prob, mdp.dst, edge_ptr), shape=(mdp.n_pairs, mdp.n_states))
         self.pair_features: list[Any] = [] if mdp.action_features is None else [mdp.action_features]
         if mdp.edge_features is not None:
             mean: Any = sparse.csr_array((mdp.prob, np.arange(mdp.n_edges), edge_ptr))
             self.pair_features.append(mean @ mdp.edge_features)
 
     def rewards(self, thetas: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return what visits to states (S, K) and choices (P, K) earn under thetas (K, d)."""
+        """Return the rewards of states (S, K) and of state-action pairs (P, K) under thetas (K, d)."""
         mdp, first = self.mdp, self.mdp.n_state_features
         r_state = np.zeros((mdp.n_states, thetas.shape[0]))
         if mdp.state_features is not None:
@@ -67,14 +69,14 @@ class StateActions:
         return r_state, r_pair
 
     def features(self, node: FloatArray, pair: FloatArray) -> FloatArray:
-        """Return (K, d), the features of counts of states (S, K) and pairs (P, K): `rewards`, transposed."""
+        """Return the features (K, d) of counts of states (S, K) and pairs (P, K): the transpose of `rewards`."""
         parts: list[Any] = [] if self.mdp.state_features is None else [self.mdp.state_features.T @ node]
         parts += [features.T @ pair for features in self.pair_features]
         return np.ascontiguousarray(np.vstack(parts).T)
 
     @cached_property
     def bandwidth(self) -> int:
-        """How far apart edges join states, at most, in the narrowest order that Cuthill and McKee's method finds."""
+        """Bandwidth of the adjacency matrix in reverse Cuthill-McKee order."""
         mdp = self.mdp
         if not mdp.n_edges:
             return 0
@@ -85,7 +87,7 @@ class StateActions:
         return int(np.max(np.abs(place[mdp.src] - place[mdp.dst])))
 
     def feature_rows(self) -> tuple[FloatArray, FloatArray]:
-        """Return the features (S, d) of states, and (P, d) of pairs, dense; each is 0 where the other kind stands."""
+        """Return dense features (S, d) of states and (P, d) of pairs, zero in the columns of the other kind."""
         mdp = self.mdp
         states, pairs = np.zeros((mdp.n_states, mdp.n_features)), np.zeros((mdp.n_pairs, mdp.n_features))
         first = mdp.n_state_features
@@ -96,8 +98,8 @@ class StateActions:
             first += features.shape[1]
         return states, pairs
 
-    def policy(self, pi: FloatArray) -> FloatArray:
-        """Return probabilities of pairs (P,) as a table (S, A)."""
+    def policy_table(self, pi: FloatArray) -> FloatArray:
+        """Return probabilities (P,) of pairs as a table (S, A)."""
         table = np.zeros((self.mdp.n_states, self.mdp.n_actions))
         table[self.mdp.pair_state, self.mdp.pair_action] = pi
         return table

@@ -1,9 +1,9 @@
-"""Stationary policies: soft values (Ziebart 2010, chapter 9) and hard values, solved without a horizon.
+"""Stationary policies of soft values (Ziebart 2010, chapter 9) and of hard values.
 
     Q(s, a) = r(s, a) + gamma sum_s' P(s' | s, a) V(s'),  pi(a | s) = exp(beta Q(s, a)) / sum_a' exp(beta Q(s, a')),
     V(s) = r(s) + log sum_a exp(beta Q(s, a)) / beta (soft), or r(s) + max_a Q(s, a) (hard).
 
-Since dV = dr + sum_a omega dQ, with omega = pi (soft) or the best action (hard), one linear solve gives the gradient.
+Since dV = dr + sum_a omega dQ, with omega = pi (soft) or the best action (hard), the gradient takes one linear solve.
 """
 
 from __future__ import annotations
@@ -22,41 +22,38 @@ from limiirl.irl.causal.state_actions import StateActions
 from limiirl.kernels.soft_bellman import Moves, fill_systems, look_ahead, look_back, pull_of_moves, settle, soften
 from limiirl.mdp import BellmanEquations
 
-# Up to this many states a dense solve is quicker than setting up a sparse one.
+# Up to this many states a dense solve is faster than a sparse one.
 DENSE = 250
-# Iterations of BiCGSTAB, and how often it is begun anew from its residual, before LU takes over.
+# Iterations and restarts of BiCGSTAB before falling back to LU.
 _ITERATIONS, _ROUNDS = 300, 3
-# A graph is narrow if its states can be numbered so that edges join numbers at most this many times sqrt(S) apart.
-# Streets and grids have 1 to 3, random graphs 12 and more; narrow ones have a sparse LU. Porto's 85,000 segments take
-# 0.08 s by LU and 0.84 s by BiCGSTAB, a random graph of 3,000 states with 4 edges each 0.6 and 0.05 s.
+# Bandwidth in units of sqrt(S) up to which LU stays sparse: 1 to 3 for streets and grids, at least 12 for random
+# graphs. Porto (85,000 segments): LU 0.08 s, BiCGSTAB 0.84 s; a random graph of 3,000 states with 4 edges each: 0.6 and
+# 0.05 s.
 NARROW = 6.0
-# Solutions by the LU of another policy, each correcting the one before, before it is made anew; and by how much the
-# residual must fall each time.
+# Steps of iterative refinement with the LU of an earlier policy before refactorisation, and the factor by which the
+# residual must fall in each.
 CORRECTIONS, _FALL = 8, 0.3
 
 
 class LUFactors:
-    """The last LU of each column's system: a policy that has changed little is solved for by the one before.
+    """Cache of the last LU factors per column, reused for policies that have changed little.
 
-    Parameters
-    ----------
-    columns : (K,)
-        The numbers under which the systems at hand are known; equal ones share a LU.
+    `columns` (K,) are the cache keys of the systems; equal keys share factors.
     """
 
     def __init__(self, columns: NDArray[np.intp]) -> None:
         self.columns = columns
-        self.of: dict[int, Any] = {}
+        self.by_column: dict[int, Any] = {}
 
     def part(self, columns: NDArray[np.intp]) -> LUFactors:
-        """Return the same for some of the columns."""
-        found = LUFactors(columns)
-        found.of = self.of
-        return found
+        """Return a view of the same cache for some of the columns."""
+        view = LUFactors(columns)
+        view.by_column = self.by_column
+        return view
 
 
 def solve(
-    choices: StateActions,
+    pairs: StateActions,
     omega: FloatArray,
     right: FloatArray,
     *,
@@ -69,65 +66,65 @@ def solve(
     Parameters
     ----------
     omega : (P, K)
-        Weights of the choices; for the derivative of a value they need not be probabilities.
+        Weights of the state-action pairs, not necessarily probabilities.
     right : (S, K)
     transposed : bool
         Solve with the transposed matrices instead.
     rtol : float
-        The residual that an iterative solution may leave, relative to the right side; a direct one leaves rounding.
-    factors : Factors, optional
-        What is known of systems with nearly the same omega; it is brought up to date.
+        Relative residual of iterative solutions.
+    factors : LUFactors, optional
+        Factors of systems with similar omega; updated in place.
 
     Examples
     --------
-    A state that is left with probability 1/2 is visited twice.
+    The expected number of visits to a state that is left with probability 1/2 is 2.
 
     >>> from limiirl.mdp import MDP
     >>> mdp = MDP.from_edges([0, 0], [0, 1], action=[0, 0], prob=[0.5, 0.5])
     >>> solve(StateActions(mdp), np.ones((1, 1)), np.array([[1.0], [0.0]]), transposed=True).ravel()
     array([2., 1.])
     """
-    n = choices.mdp.n_states
+    n = pairs.mdp.n_states
     try:
         if n <= DENSE:
             systems = np.empty((omega.shape[1], n, n))
-            fill_systems(choices.graph, omega, systems)
+            fill_systems(pairs.graph, omega, systems)
             if transposed:
                 systems = systems.transpose(0, 2, 1)
-            found = np.linalg.solve(systems, right.T[:, :, None])[:, :, 0].T
+            x = np.linalg.solve(systems, right.T[:, :, None])[:, :, 0].T
         else:
-            known = LUFactors(np.arange(omega.shape[1])) if factors is None else factors
-            found = np.column_stack(
+            cache = LUFactors(np.arange(omega.shape[1])) if factors is None else factors
+            x = np.column_stack(
                 [
-                    _sparse(choices, omega[:, k], right[:, k], transposed, rtol, known.of, int(column))
-                    for k, column in enumerate(known.columns)
+                    _solve_sparse(pairs, omega[:, k], right[:, k], transposed, rtol, cache.by_column, int(column))
+                    for k, column in enumerate(cache.columns)
                 ]
             )
-    except (np.linalg.LinAlgError, RuntimeError):  # what numpy and SuperLU say of a singular matrix
-        found = np.full(right.shape, np.nan)
-    if not np.all(np.isfinite(found)):
+    except (np.linalg.LinAlgError, RuntimeError):  # numpy and SuperLU on a singular matrix
+        x = np.full(right.shape, np.nan)
+    if not np.all(np.isfinite(x)):
         raise NumericalError(
-            "The values of a policy left the range of float64: an end is reached too rarely. Lower gamma.",
+            "The values of a policy overflow float64: terminal states are reached too rarely. Lower gamma.",
             parameter="thetas",
         )
-    return np.ascontiguousarray(found)
+    return np.ascontiguousarray(x)
 
 
-def _sparse(
-    choices: StateActions,
+def _solve_sparse(
+    pairs: StateActions,
     omega: FloatArray,
     right: FloatArray,
     transposed: bool,
     rtol: float,
-    known: dict[int, Any],
+    factors: dict[int, Any],
     column: int,
 ) -> FloatArray:
-    """Solve by LU where the graph is narrow; else by BiCGSTAB where it gets there, as random graphs fill LU in."""
-    n = choices.mdp.n_states
-    choose: Any = sparse.csr_array((omega, np.arange(omega.size), choices.graph.pair_ptr), shape=(n, omega.size))
-    matrix = sparse.csr_array(sparse.eye_array(n) - choices.graph.gamma * (choose @ choices.moves))
-    if choices.bandwidth <= NARROW * np.sqrt(n):
-        return _direct(matrix, right, transposed, rtol, known, column)
+    """Solve by LU if the bandwidth is small, else by BiCGSTAB with LU as fallback."""
+    n = pairs.mdp.n_states
+    choose: Any = sparse.csr_array((omega, np.arange(omega.size), pairs.graph.pair_ptr), shape=(n, omega.size))
+    matrix = sparse.csr_array(sparse.eye_array(n) - pairs.graph.gamma * (choose @ pairs.transitions))
+    if pairs.bandwidth <= NARROW * np.sqrt(n):
+        return _solve_by_lu(matrix, right, transposed, rtol, factors, column)
     matrix = sparse.csr_array(matrix.T) if transposed else matrix
     wanted = rtol * float(np.linalg.norm(right))
     x, residual = np.zeros(n), right
@@ -144,78 +141,69 @@ def _sparse(
     return np.asarray(linalg.splu(matrix.tocsc()).solve(right))
 
 
-def _direct(
-    matrix: Any, right: FloatArray, transposed: bool, rtol: float, known: dict[int, Any], column: int
+def _solve_by_lu(
+    matrix: Any, right: FloatArray, transposed: bool, rtol: float, factors: dict[int, Any], column: int
 ) -> FloatArray:
-    """Solve by the LU that is known, as long as corrections by it get there fast, else by one of this matrix."""
+    """Solve by iterative refinement with cached factors while that converges fast, else refactorise."""
     trans, operator = ("T", matrix.T) if transposed else ("N", matrix)
-    if column in known:
+    if column in factors:
         x, residual = np.zeros(right.size), right
         size = float(np.linalg.norm(right))
         wanted = rtol * size
         for _ in range(CORRECTIONS):
-            x = x + known[column].solve(residual, trans)
+            x = x + factors[column].solve(residual, trans)
             residual = right - operator @ x
             before, size = size, float(np.linalg.norm(residual))
             if size <= wanted:
                 return np.asarray(x)
             if not size <= _FALL * before:
                 break
-    known[column] = linalg.splu(matrix.tocsc())
-    return np.asarray(known[column].solve(right, trans))
+    factors[column] = linalg.splu(matrix.tocsc())
+    return np.asarray(factors[column].solve(right, trans))
 
 
-# Newton's method doubles the digits at each step; a cap is reached only where there is no solution.
+# Newton's method converges quadratically; the cap is reached only without a solution.
 _STEPS = 100
-# Far from the solution, a few sweeps after each step carry news further than the policy's own horizon. A step need not
-# be solved to the last digit, as the next one corrects it.
-_SWEEPS, _NEAR, _INEXACT = 4, 1e-6, 1e-3
-# A residual this small, relative to the largest value, is as good as rounding allows; one that no longer falls is
-# accepted below the second.
+# Bellman backups after each Newton step while the residual is above _NEAR; inexact steps are solved to _INEXACT.
+_BACKUPS, _NEAR, _INEXACT = 4, 1e-6, 1e-3
+# Residual, relative to the largest value, at which iteration stops; one that stagnates is accepted below _ROUNDING.
 _SOLVED, _ROUNDING = 1e-14, 1e-9
-# In units of a step's reward, how far a backup, or rounding, may still move values that are found.
+# Largest change of values by one more backup at convergence, in units of a step's reward.
 _CERTAIN = 1e-3
-# Actions this close to the best, relative to the largest value, count as ties.
+# Actions within this distance of the best, relative to the largest value, are ties.
 TIE = 1e-12
 
 
 class Policies(Protocol):
-    """The policies of K rewards.
+    """Policies of K rewards: log-probabilities (c, K) of the queried moves, and relative Bellman residuals (K,)."""
 
-    Attributes
-    ----------
-    log_choice : (c, K)
-        The log-probability of each move asked about.
-    residual : (K,)
-        How far, relative to the largest value, Bellman's equation was from being solved.
-    """
-
-    log_choice: FloatArray
+    log_prob: FloatArray
     residual: FloatArray
 
     def gradient(self, weight: FloatArray) -> FloatArray:
-        """Return (K, d): the derivative by theta of sum_c weight (c, K) log_choice (c, K)."""
+        """Return the gradient (K, d) with respect to theta of sum_c weight (c, K) log_prob (c, K)."""
         ...
 
 
 class PolicySolver(Protocol):
-    """A way from rewards to policies."""
+    """Map from rewards to policies."""
 
-    choices: StateActions
+    pairs: StateActions
 
     def solve(self, thetas: FloatArray, moves: Moves) -> Policies:
-        """Return the policies of thetas (K, d); `DivergentPartition` where values are infinite."""
+        """Return the policies of thetas (K, d); raise `DivergentPartition` if values are infinite."""
         ...
 
     def policy(self, theta: FloatArray, step: int) -> tuple[FloatArray, FloatArray]:
-        """Return the probabilities (P,) of pairs for those who go on at a step, and (S,) of stopping."""
+        """Return the probabilities (P,) of pairs at a step, given that it is not the last, and (S,) of stopping."""
         ...
 
 
 class BellmanValues(NamedTuple):
-    """Q and pi (P, K), omega (P, K), which is dV / dQ, log of the sum over actions (S, K), residuals (K,).
+    """Solution of the Bellman equation.
 
-    `factors` are what is known of systems with nearly this omega.
+    Q and pi (P, K), norm (S, K) = log sum_a exp(beta Q) / beta, omega (P, K) = dV / dQ, residuals (K,), and the LU
+    factors of systems with similar omega.
     """
 
     Q: FloatArray
@@ -227,38 +215,38 @@ class BellmanValues(NamedTuple):
 
 
 class StationaryPolicies:
-    """Policies from values without a horizon; see `Policies`."""
+    """Time-homogeneous policies; see `Policies`."""
 
     def __init__(self, solver: StationarySolver, values: BellmanValues, moves: Moves) -> None:
         self._solver, self._values, self._moves = solver, values, moves
         self.residual = values.residual
-        self.log_choice = solver.beta * (values.Q[moves.pair] - values.norm[moves.state])
+        self.log_prob = solver.beta * (values.Q[moves.pair] - values.norm[moves.state])
 
     def gradient(self, weight: FloatArray) -> FloatArray:
-        """Return (K, d), by one adjoint solve: mu = gamma T' (b + omega mu), where b = d / dQ of the function."""
-        choices, values = self._solver.choices, self._values
-        pull, right = np.empty(values.pi.shape), np.empty(values.norm.shape)
-        pull_of_moves(choices.graph.pair_ptr, self._moves, weight, self._solver.beta, values.pi, pull)
-        look_back(choices.graph, pull, right)
+        """Return (K, d) by one adjoint solve: mu = gamma T' (b + omega mu), with b the derivative by Q."""
+        pairs, values = self._solver.pairs, self._values
+        q_bar, right = np.empty(values.pi.shape), np.empty(values.norm.shape)
+        pull_of_moves(pairs.graph.pair_ptr, self._moves, weight, self._solver.beta, values.pi, q_bar)
+        look_back(pairs.graph, q_bar, right)
         # mu is the discounted state occupancy of Ziebart (2010), chapter 9, started with the weights on decisions.
-        mu = solve(choices, values.omega, right, transposed=True, factors=values.factors)
-        return choices.features(mu, pull + values.omega * mu[choices.mdp.pair_state])
+        mu = solve(pairs, values.omega, right, transposed=True, factors=values.factors)
+        return pairs.features(mu, q_bar + values.omega * mu[pairs.mdp.pair_state])
 
 
 class StationarySolver(ABC):
-    """A `PolicySolver` of values without a horizon: policies are the same at every step."""
+    """Base of solvers with the same policy at every step."""
 
-    def __init__(self, choices: StateActions, beta: float) -> None:
-        self.choices, self.beta = choices, beta
+    def __init__(self, pairs: StateActions, beta: float) -> None:
+        self.pairs, self.beta = pairs, beta
 
     def solve(self, thetas: FloatArray, moves: Moves) -> StationaryPolicies:
         """See `PolicySolver`."""
         return StationaryPolicies(self, self.values(thetas), moves)
 
     def policy(self, theta: FloatArray, step: int) -> tuple[FloatArray, FloatArray]:
-        """See `PolicySolver`; the step does not matter."""
+        """See `PolicySolver`; independent of the step."""
         del step
-        return self.values(theta[None]).pi[:, 0], np.zeros(self.choices.mdp.n_states)
+        return self.values(theta[None]).pi[:, 0], np.zeros(self.pairs.mdp.n_states)
 
     @abstractmethod
     def values(self, thetas: FloatArray) -> BellmanValues:
@@ -266,11 +254,11 @@ class StationarySolver(ABC):
 
 
 class SoftBellmanSolver(StationarySolver):
-    """Values that count the entropy of the choices, at discount 1 for those who surely end.
+    """Soft values by Newton's method; at discount 1 every state must reach a terminal state.
 
     Examples
     --------
-    Two ways of equal worth are worth log 2 more than one.
+    Two paths of equal reward have a soft value of log 2.
 
     >>> from limiirl.mdp import MDP
     >>> solver = SoftBellmanSolver(StateActions(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5)), beta=1.0)
@@ -279,10 +267,10 @@ class SoftBellmanSolver(StationarySolver):
     """
 
     def values(self, thetas: FloatArray) -> BellmanValues:
-        """Return the values of thetas (K, d), by Newton's method: from a policy to its value, to a better policy."""
-        choices, K = self.choices, thetas.shape[0]
-        r_state, r_pair = choices.rewards(thetas)
-        found = BellmanValues(
+        """Return the soft values of thetas (K, d)."""
+        pairs, K = self.pairs, thetas.shape[0]
+        r_state, r_pair = pairs.rewards(thetas)
+        values = BellmanValues(
             np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape), np.empty(0), np.full(K, np.inf)
         )
         V, open_ = r_state.copy(), np.arange(K)
@@ -290,45 +278,45 @@ class SoftBellmanSolver(StationarySolver):
         factors = LUFactors(open_)
         for _ in range(_STEPS):
             step = self._backup(r_state[:, open_], r_pair[:, open_], V[:, open_])
-            found.Q[:, open_], found.norm[:, open_], found.pi[:, open_] = step.Q, step.norm, step.pi
+            values.Q[:, open_], values.norm[:, open_], values.pi[:, open_] = step.Q, step.norm, step.pi
             rise = r_state[:, open_] + step.norm - V[:, open_]
             scale = np.max(np.abs(V[:, open_]), axis=0, initial=1e-300)
             most = np.max(np.abs(rise), axis=0, initial=0.0)
             residual = most / scale
-            done = (residual <= _SOLVED) | ((residual >= found.residual[open_]) & (residual <= _ROUNDING))
-            # Values on their way to infinity rise by as much as ever, which is next to nothing of what they are.
+            done = (residual <= _SOLVED) | ((residual >= values.residual[open_]) & (residual <= _ROUNDING))
+            # Divergent values keep rising by a constant, which is small relative to their size.
             done &= np.maximum(most, np.finfo(np.float64).eps * scale) <= _CERTAIN * unit[open_]
-            found.residual[open_] = residual
+            values.residual[open_] = residual
             if np.all(done):
-                return found._replace(omega=found.pi, factors=factors)
+                return values._replace(omega=values.pi, factors=factors)
             open_, rise, pi = open_[~done], rise[:, ~done], np.ascontiguousarray(step.pi[:, ~done])
             try:
-                better = V[:, open_] + solve(choices, pi, rise, rtol=_INEXACT, factors=factors.part(open_))
+                better = V[:, open_] + solve(pairs, pi, rise, rtol=_INEXACT, factors=factors.part(open_))
             except NumericalError:
                 open_ = open_[self._unsolved(pi, rise) :]
                 break
             V[:, open_] = better
-            self._sweep(r_state, r_pair, V, open_[residual[~done] > _NEAR])
+            self._iterate(r_state, r_pair, V, open_[residual[~done] > _NEAR])
         raise DivergentPartition(
-            f"The soft values of thetas[{open_[0]}] are infinite, or beyond float64: some state never ends, or the "
-            "choices on the way are worth more than they cost. Use gamma < 1, lower rewards, or a finite max_length.",
+            f"The soft values of thetas[{open_[0]}] are infinite or overflow float64: some state never reaches a "
+            "terminal state, or entropy outweighs the costs. Use gamma < 1, lower rewards, or a finite max_length.",
             parameter="thetas",
             value=thetas[open_[0]],
             index=int(open_[0]),
         )
 
-    def _sweep(self, r_state: FloatArray, r_pair: FloatArray, V: FloatArray, columns: NDArray[np.intp]) -> None:
-        """Sweep some columns of V (S, K) a little towards their solution."""
+    def _iterate(self, r_state: FloatArray, r_pair: FloatArray, V: FloatArray, columns: NDArray[np.intp]) -> None:
+        """Apply a few Bellman backups to some columns of V (S, K)."""
         if columns.size:
-            r, reward, found = (np.ascontiguousarray(values[:, columns]) for values in (r_state, r_pair, V))
-            settle(self.choices.graph, r, reward, self.beta, found, _SWEEPS)
-            V[:, columns] = found
+            r, reward, part = (np.ascontiguousarray(values[:, columns]) for values in (r_state, r_pair, V))
+            settle(self.pairs.graph, r, reward, self.beta, part, _BACKUPS)
+            V[:, columns] = part
 
     def _unsolved(self, pi: FloatArray, rise: FloatArray) -> int:
-        """Return the first column that has no solution."""
+        """Return the first column without a solution."""
         for k in range(pi.shape[1] - 1):
             try:
-                solve(self.choices, pi[:, k : k + 1], rise[:, k : k + 1], rtol=_INEXACT)
+                solve(self.pairs, pi[:, k : k + 1], rise[:, k : k + 1], rtol=_INEXACT)
             except NumericalError:
                 return k
         return int(pi.shape[1]) - 1
@@ -336,49 +324,52 @@ class SoftBellmanSolver(StationarySolver):
     def _backup(self, r_state: FloatArray, r_pair: FloatArray, V: FloatArray) -> BellmanValues:
         # Ziebart (2010), equations (9.1) to (9.3): Q = r + gamma E[V], norm = softmax_a Q, pi = exp beta (Q - norm).
         Q, norm, pi = np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape)
-        look_ahead(self.choices.graph, r_pair, V, Q)
-        soften(self.choices.graph.pair_ptr, Q, self.beta, False, norm, pi)
+        look_ahead(self.pairs.graph, r_pair, V, Q)
+        soften(self.pairs.graph.pair_ptr, Q, self.beta, False, norm, pi)
         return BellmanValues(Q, norm, pi, pi, np.empty(0))
 
 
 class HardBellmanSolver(StationarySolver):
-    """Values of the best actions, by policy iteration; where several are best, derivatives are averaged over them."""
+    """Hard values by policy iteration; derivatives are averaged over tied actions."""
 
     def values(self, thetas: FloatArray) -> BellmanValues:
         """Return the values of thetas (K, d)."""
-        choices = self.choices
-        r_state, r_pair = choices.rewards(thetas)
+        pairs = self.pairs
+        r_state, r_pair = pairs.rewards(thetas)
         Q, norm, pi = np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape)
         V = np.column_stack([self._best(theta, k) for k, theta in enumerate(thetas)])
-        look_ahead(choices.graph, r_pair, V, Q)
-        soften(choices.graph.pair_ptr, Q, self.beta, False, norm, pi)
+        look_ahead(pairs.graph, r_pair, V, Q)
+        soften(pairs.graph.pair_ptr, Q, self.beta, False, norm, pi)
         omega = np.zeros(Q.shape)
         residual = np.zeros(thetas.shape[0])
-        if choices.alive.size:
-            best = np.maximum.reduceat(Q, choices.first_pair)
+        if pairs.alive.size:
+            best = np.maximum.reduceat(Q, pairs.first_pair)
             top = np.zeros(V.shape)
-            top[choices.alive] = best
+            top[pairs.alive] = best
             scale = np.max(np.abs(V), axis=0)
-            ties = (top[choices.mdp.pair_state] - Q <= TIE * scale).astype(np.float64)
+            ties = (top[pairs.mdp.pair_state] - Q <= TIE * scale).astype(np.float64)
             omega = ties / np.repeat(
-                np.add.reduceat(ties, choices.first_pair), np.diff(choices.graph.pair_ptr)[choices.alive], axis=0
+                np.add.reduceat(ties, pairs.first_pair), np.diff(pairs.graph.pair_ptr)[pairs.alive], axis=0
             )
-            omega *= self._ends(omega)
+            omega *= self._reach_terminal(omega)
             residual = np.max(np.abs(r_state + top - V), axis=0) / np.maximum(scale, 1e-300)
         return BellmanValues(Q, norm, pi, omega, residual)
 
     def _best(self, theta: FloatArray, k: int) -> FloatArray:
         try:
-            return BellmanEquations(self.choices.mdp, theta).solve()
-        except InvalidParameter as error:  # at discount 1 the best total may be infinite
+            return BellmanEquations(self.pairs.mdp, theta).solve()
+        except InvalidParameter as error:  # at discount 1 the optimal value may be infinite
             raise DivergentPartition(f"thetas[{k}]: {error}", parameter="thetas", value=theta, index=k) from None
 
-    def _ends(self, omega: FloatArray) -> FloatArray:
-        """Return (P, K), 1 but at discount 1 where the best actions never end: there V is taken as fixed."""
-        mdp = self.choices.mdp
-        found = np.ones(omega.shape)
+    def _reach_terminal(self, omega: FloatArray) -> FloatArray:
+        """Return (P, K): 0 where at discount 1 the best actions never reach a terminal state, else 1.
+
+        V is constant there.
+        """
+        mdp = self.pairs.mdp
+        ending = np.ones(omega.shape)
         if mdp.gamma < 1.0:
-            return found
+            return ending
         for k in range(omega.shape[1]):
             used = omega[mdp.pair_of_edge, k] > 0.0
             ends = np.flatnonzero(mdp.terminal)
@@ -389,5 +380,5 @@ class HardBellmanSolver(StationarySolver):
             order = csgraph.breadth_first_order(back, mdp.n_states, return_predecessors=False)
             reached = np.zeros(n)
             reached[order] = 1.0
-            found[:, k] = reached[mdp.pair_state]
-        return found
+            ending[:, k] = reached[mdp.pair_state]
+        return ending

@@ -1,4 +1,4 @@
-"""Most likely trajectories between two states under a policy, and samples of a policy that changes over time."""
+"""Most likely trajectories under a policy, and samples of a time-dependent policy."""
 
 from __future__ import annotations
 
@@ -20,50 +20,41 @@ from limiirl.mdp import MDP
 
 
 def most_likely(solver: PolicySolver, theta: FloatArray, start: object, goal: object) -> tuple[Demonstrations, float]:
-    """Return the likeliest trajectory from one state to another, and its log-probability, that of the start included.
+    """Return the most likely trajectory from one state to another, and its log-probability, log p0(start) included.
 
-    Without a horizon it ends when it first gets there, and nothing is said of what comes later. Up to a horizon it must
-    stop there, and may pass there before. Of equals it takes the shortest, up to a horizon.
+    With a stationary policy it ends at its first visit to the goal. With a finite horizon it must stop there, may visit
+    it before, and is the shortest of equally likely ones.
     """
-    mdp = solver.choices.mdp
+    mdp = solver.pairs.mdp
     s, g = validate.state(mdp, start, "start"), validate.state(mdp, goal, "goal")
     if mdp.p0[s] == 0.0:
-        raise InvalidParameter(
-            f"start must be a state in which trajectories begin; p0 of state {s} is 0. Give the state a share of the "
-            "start distribution with mdp.replace(p0=...).",
-            parameter="start",
-            value=s,
-        )
+        raise InvalidParameter.of("start", s, "must have p0 above 0", remedy="Use mdp.replace(p0=...).")
     if isinstance(solver, FiniteHorizonSolver):
-        edges, log_prob = _up_to_horizon(solver, theta, s, g)
+        edges, log_prob = _viterbi(solver, theta, s, g)
     else:
-        edges, log_prob = _of_any_length(solver, theta, s, g)
+        edges, log_prob = _shortest_path(solver, theta, s, g)
     states = np.concatenate([[s], mdp.dst[edges]]).astype(np.int64)
     actions = np.append(mdp.act[edges], -1).astype(np.int64)
-    found = Demonstrations(states=states, offsets=np.array([0, states.size]), actions=actions)
-    return found, math.log(mdp.p0[s]) + log_prob
+    path = Demonstrations(states=states, offsets=np.array([0, states.size]), actions=actions)
+    return path, math.log(mdp.p0[s]) + log_prob
 
 
-def _of_any_length(solver: PolicySolver, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:
-    """Return the edges of the likeliest way: every step's log-probability is a cost, so that Dijkstra finds it."""
-    mdp = solver.choices.mdp
+def _shortest_path(solver: PolicySolver, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:
+    """Return the edges of the most likely path, by Dijkstra's algorithm with costs -log P(step)."""
+    mdp = solver.pairs.mdp
     if not connected(mdp, start, goal):
-        raise InvalidParameter(
-            f"No trajectory leads from start = {start} to goal = {goal}. Choose another goal.",
-            parameter="goal",
-            value=goal,
-        )
-    everywhere = Moves(np.array([0, mdp.n_pairs]), mdp.pair_state.astype(np.int64), np.arange(mdp.n_pairs))
-    log_pi = solver.solve(theta[None], everywhere).log_choice[:, 0]
+        raise InvalidParameter.of("goal", goal, f"must be reachable from start = {start}")
+    all_pairs = Moves(np.array([0, mdp.n_pairs]), mdp.pair_state.astype(np.int64), np.arange(mdp.n_pairs))
+    log_pi = solver.solve(theta[None], all_pairs).log_prob[:, 0]
     log_move = log_pi[mdp.pair_of_edge] + np.log(mdp.prob)
-    # Rounding may leave a little more than 0 where there is only one choice.
+    # Rounding may leave log-probabilities slightly above 0.
     edges = cheapest(mdp.src, mdp.dst, np.maximum(0.0, -log_move), mdp.n_states, start, goal)
     return edges, float(log_move[edges].sum())
 
 
-def _up_to_horizon(solver: FiniteHorizonSolver, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:
-    """Return the edges of the likeliest trajectory that stops in the goal, layer by layer (Viterbi)."""
-    mdp, policy = solver.choices.mdp, solver.log_policies(theta)
+def _viterbi(solver: FiniteHorizonSolver, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:
+    """Return the edges of the most likely trajectory that stops in the goal, by the Viterbi algorithm."""
+    mdp, policy = solver.pairs.mdp, solver.log_policies(theta)
     order, log_prob = mdp.in_order, np.log(mdp.prob)
     src, flat = mdp.src[order], np.zeros(mdp.n_states)
 
@@ -77,49 +68,42 @@ def _up_to_horizon(solver: FiniteHorizonSolver, theta: FloatArray, start: int, g
         log_pi, log_stop = policy(t)
         if layers[t][goal] + log_stop[goal] > best:
             best, length = float(layers[t][goal] + log_stop[goal]), t
-        if t == solver.max_length - 1 or layers[t].max() <= best:  # nothing that goes on becomes more likely
+        if t == solver.max_length - 1 or layers[t].max() <= best:  # no extension is more likely
             break
         layers.append(np.empty(mdp.n_states))
         advance(mdp.in_ptr, src, moves(log_pi), None, 1.0, flat, 1.0, layers[t], layers[t + 1])
     if best == -math.inf:
-        exactly = "at most" if solver.stop or mdp.terminal[goal] else "exactly"
-        raise InvalidParameter(
-            f"No trajectory of {exactly} max_length = {solver.max_length} states leads from start = {start} to goal = "
-            f"{goal}. Choose another goal, or make a model with a larger max_length.",
-            parameter="goal",
-            value=goal,
-        )
+        within = "at most" if solver.stop or mdp.terminal[goal] else "exactly"
+        rule = f"must be reachable from start = {start} in {within} max_length = {solver.max_length} states"
+        raise InvalidParameter.of("goal", goal, rule)
     edges, at = np.empty(length, dtype=np.int64), goal
     for t in range(length - 1, -1, -1):
-        came = best_arrival(mdp.in_ptr, src, moves(policy(t)[0]), None, 1.0, layers[t], at)
-        edges[t], at = order[came], int(src[came])
+        arrival = best_arrival(mdp.in_ptr, src, moves(policy(t)[0]), None, 1.0, layers[t], at)
+        edges[t], at = order[arrival], int(src[arrival])
     return edges, best
 
 
-def walk(
+def sample_finite_horizon(
     mdp: MDP, policy: Callable[[int], tuple[FloatArray, FloatArray]], n: int, rng: np.random.Generator, last: int
 ) -> Demonstrations:
-    """Draw n trajectories that start from p0 and make at most `last` moves.
+    """Draw n trajectories of at most `last` transitions that start from p0.
 
-    Parameters
-    ----------
-    policy : callable
-        Of a step: the probabilities (P,) of pairs for those who go on, and (S,) of stopping.
+    `policy(step)` returns the probabilities (P,) of pairs given that the trajectory continues, and (S,) of stopping.
     """
     state = rng.choice(mdp.n_states, size=n, p=mdp.p0 / mdp.p0.sum())
     states, actions = np.full((n, last + 1), -1), np.full((n, last + 1), -1)
     states[:, 0] = state
-    walker = np.arange(n)
+    active = np.arange(n)
     for t in range(last):
         pi, stop = policy(t)
         mass = np.concatenate([[0.0], np.cumsum(pi[mdp.pair_of_edge] * mdp.prob)])
-        here = states[walker, t]
+        here = states[active, t]
         low, high = mass[mdp.out_ptr[here]], mass[mdp.out_ptr[here + 1]]
-        on = rng.random(walker.size) >= stop[here]
-        walker, low, high = walker[on], low[on], high[on]
-        point = np.minimum(low + rng.random(walker.size) * (high - low), np.nextafter(high, -np.inf))
+        on = rng.random(active.size) >= stop[here]
+        active, low, high = active[on], low[on], high[on]
+        point = np.minimum(low + rng.random(active.size) * (high - low), np.nextafter(high, -np.inf))
         edge = np.searchsorted(mass[1:], point, side="right")
-        actions[walker, t], states[walker, t + 1] = mdp.act[edge], mdp.dst[edge]
-    made = states >= 0
-    offsets = np.concatenate([[0], np.cumsum(made.sum(axis=1))])
-    return Demonstrations(states[made], offsets, actions[made])
+        actions[active, t], states[active, t + 1] = mdp.act[edge], mdp.dst[edge]
+    visited = states >= 0
+    offsets = np.concatenate([[0], np.cumsum(visited.sum(axis=1))])
+    return Demonstrations(states[visited], offsets, actions[visited])

@@ -1,6 +1,6 @@
 """`GpuGoalValues`: path sums between pairs of states on a GPU, for several rewards at once.
 
-Policies, samples and flows of a single reward are computed on the CPU, and so are pairs out of float64's range.
+Policies, samples and flows of a single reward, and pairs that over- or underflow, are computed on the CPU.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from limiirl.kernels.gpu.forward_backward import column_max
 from limiirl.kernels.gpu.sparse import SparseRows
 from limiirl.mdp import MDP
 
-# Sets of pairs whose legs are remembered: those of an E-step, and of an M-step.
-_REMEMBERED = 2
+# Cached sets of pairs: those of an E-step and of an M-step.
+_CACHE_SIZE = 2
 
 
 class AncestorPaths(NamedTuple):
-    """Pairs with their legs on a device.
+    """Pairs of states with their ancestor paths in the elimination tree, on a device.
 
     Attributes
     ----------
     pairs : (m,)
-        Their numbers among all that were asked for.
+        Indices of the pairs in the query.
     end_of : (m,)
-        The number of the goal of each among the distinct ones.
+        Index of each pair's goal among the distinct goals.
     up, down : DeviceLegs
-        Legs that begin in a start or a goal, and legs that end in a goal.
+        Ancestor paths of starts and goals, and of goals.
     ends : DevicePairs
-        The pairs, and then each goal with itself.
+        The pairs, followed by each goal with itself.
     """
 
     pairs: IntArray
@@ -54,7 +54,7 @@ class AncestorPaths(NamedTuple):
 
 
 def make_ancestor_paths(device: Device, plan: Plan, pairs: IntArray, start: IntArray, goal: IntArray) -> AncestorPaths:
-    """Return the legs of pairs (m,) of states, which are numbered by the plan."""
+    """Return the ancestor paths of pairs (m,) of states in elimination order."""
     ends, end_of = np.unique(goal, return_inverse=True)
     one, other = np.concatenate([start, ends]), np.concatenate([goal, ends])
     sides = []
@@ -69,38 +69,35 @@ def make_ancestor_paths(device: Device, plan: Plan, pairs: IntArray, start: IntA
 
 
 class AncestorPathCache:
-    """The legs of the pairs that were asked for lately."""
+    """Cache of the ancestor paths of recent queries."""
 
     def __init__(self, device: Device, plan: Plan) -> None:
         self._device, self._plan = device, plan
         self._recent: OrderedDict[tuple[bytes, bytes], AncestorPaths] = OrderedDict()
 
     def parts(self, starts: IntArray, goals: IntArray, n_columns: int, max_bytes: float) -> Iterator[AncestorPaths]:
-        """Yield pairs (m,) of states in parts whose legs and derivatives take at most so much, or are one pair each.
-
-        Pairs that fit at once are remembered; others are made anew each time, and one part after the other.
-        """
+        """Yield pairs (m,) of states in parts of at most `max_bytes`, or of one pair. A query of one part is cached."""
         plan, key = self._plan, (starts.tobytes(), goals.tobytes())
-        known = self._recent.pop(key, None)
-        if known is None or (known.up.size + known.down.size) * entry_bytes(n_columns) > max_bytes:
+        paths = self._recent.pop(key, None)
+        if paths is None or (paths.up.size + paths.down.size) * entry_bytes(n_columns) > max_bytes:
             start, goal = plan.rank[starts], plan.rank[goals]
             order = np.argsort(goal, kind="stable")
-            # At most a leg of the start and two of the goal, with a place for each state above and itself.
+            # At most one path of the start and two of the goal, of depth + 1 states each.
             size = (plan.depth[start] + 2 * plan.depth[goal] + 3)[order]
             cuts = _cuts(size, max_bytes / entry_bytes(n_columns))
             if cuts:
                 for part in np.split(order, cuts):
                     yield make_ancestor_paths(self._device, plan, part, start[part], goal[part])
                 return
-            known = make_ancestor_paths(self._device, plan, order, start[order], goal[order])
-        self._recent[key] = known
-        while len(self._recent) > _REMEMBERED:
+            paths = make_ancestor_paths(self._device, plan, order, start[order], goal[order])
+        self._recent[key] = paths
+        while len(self._recent) > _CACHE_SIZE:
             self._recent.popitem(last=False)
-        yield known
+        yield paths
 
 
 def _cuts(size: IntArray, most: float) -> list[int]:
-    """Return where to cut a row of sizes (m,) into the longest parts whose sums are at most `most`."""
+    """Return the cuts of sizes (m,) into the longest parts whose sums are at most `most`."""
     ends, cuts, last = np.cumsum(size), [], 0
     while last < size.size:
         before = int(ends[last - 1]) if last else 0
@@ -110,16 +107,16 @@ def _cuts(size: IntArray, most: float) -> list[int]:
 
 
 def entry_bytes(n_columns: int) -> float:
-    """Return the memory of one place of a leg: its state, and for each intent the leg and its derivative."""
+    """Return the bytes per state of an ancestor path: the state, and per intent a value and its adjoint."""
     return 4.0 + 16.0 * n_columns
 
 
-# Rewards at once: blocks mostly wait for each other, so that a few more cost little.
+# Rewards per batch: the kernels are latency-bound, so that more columns cost little.
 _COLUMNS = 8
 
 
 class _DeviceElimination:
-    """An MDP and its plan on a device."""
+    """An MDP and its symbolic factorisation on a device."""
 
     def __init__(self, mdp: MDP, plan: Plan, device: Device) -> None:
         self.device = device
@@ -134,42 +131,35 @@ class _DeviceElimination:
         shape = (graph.n_states, graph.n_edges)
         into = (np.ones(graph.n_edges), graph.in_edge.astype(np.int32), graph.into.ptr.astype(np.int32))
         self._into = SparseRows(device, sparse.csr_array(into, shape=shape))
-        self.routes = AncestorPathCache(device, plan)
+        self.paths = AncestorPathCache(device, plan)
 
     def log_moves(self, mdp: MDP, thetas: FloatArray) -> Any:
-        """Return (E', K) the log-weights of the engine's edges, sorted by source."""
+        """Return the log-weights (E', K) of the compiled edges, sorted by source."""
         node, edge = self.backend.rewards(mdp, thetas)
-        found = node[self.head]
+        log_w = node[self.head]
         mass = self.backend.edge_weights(log=True)[0]
         for part in (None if mass is None else mass[:, None], edge):
             if part is not None:
-                found = found + part
-        return found
+                log_w = log_w + part
+        return log_w
 
-    def uses(self, log_w: Any, found: Eliminated, pull: Any) -> Any:
-        """Return (E', K) the derivatives by the log-weights of edges, from those by the values of moves."""
-        return pull[self.slot] * self.device.xp.exp(log_w - found.value[self.slot])
+    def edge_counts(self, log_w: Any, eliminated: Eliminated, adjoint: Any) -> Any:
+        """Return the derivatives (E', K) by the log-weights of edges from the adjoints of eliminated values."""
+        return adjoint[self.slot] * self.device.xp.exp(log_w - eliminated.value[self.slot])
 
     def features(self, mdp: MDP, flow: Any) -> FloatArray:
-        """Return (K, d) the features collected by uses (E', K) of edges, those of the states they lead to included."""
+        """Return the features (K, d) of edge counts (E', K), target states included."""
         return self.backend.expected_features(mdp, self._into.times(flow), flow[self.backend.graph.in_edge])
 
 
-_known: weakref.WeakKeyDictionary[MDP, _DeviceElimination] = weakref.WeakKeyDictionary()
+_ELIMINATIONS: weakref.WeakKeyDictionary[MDP, _DeviceElimination] = weakref.WeakKeyDictionary()
 
 
 class GpuGoalValues(GoalValues):
     """`GoalValues` on a device.
 
-    Parameters
-    ----------
-    mdp : MDP
-    device : Device
-    max_bytes : float, optional
-        Memory for what depends on the rewards; by default half of what is free on the device. Pairs that need more are
-        taken a part at a time.
-    last : int
-        See `GoalValues`.
+    `max_bytes` limits the memory that depends on the rewards, by default half of the free memory; larger queries are
+    split.
     """
 
     together = True
@@ -177,181 +167,177 @@ class GpuGoalValues(GoalValues):
     @faults()
     def __init__(self, mdp: MDP, device: Device, max_bytes: float | None = None, last: int = 0) -> None:
         super().__init__(mdp, last)
-        known = _known.get(mdp)
-        if known is None or known.device is not device:
-            known = _known[mdp] = _DeviceElimination(mdp, self.plan, device)
-        self.device, self._place = device, known
+        elimination = _ELIMINATIONS.get(mdp)
+        if elimination is None or elimination.device is not device:
+            elimination = _ELIMINATIONS[mdp] = _DeviceElimination(mdp, self.plan, device)
+        self.device, self._elimination = device, elimination
         self.max_bytes = max_bytes
 
     @faults()
     def finite(self, theta: FloatArray, margin: float = 0.0) -> bool:
         """See `GoalValues`."""
-        return bool(self._eliminated(theta[None], margin)[1].stuck[0] < 0)
+        return bool(self._eliminate_many(theta[None], margin)[1].stuck[0] < 0)
 
     @faults()
-    def edge(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
+    def divergent_loop(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
         """See `GoalValues`."""
-        log_w, found = self._eliminated(theta[None], margin)
-        stuck = int(found.stuck[0])
+        log_w, eliminated = self._eliminate_many(theta[None], margin)
+        stuck = int(eliminated.stuck[0])
         if stuck < 0:
             return None
-        xp, place = self.device.xp, self._place
-        loop, pull = 2 * self.plan.up.size + stuck, xp.zeros_like(found.value)
-        pull[loop] = 1.0
-        with np.errstate(all="ignore"):  # what is above the state has values of no use, and no share in this
-            place.goals.pull_back(found, pull, xp.zeros_like(found.star))
-            flow = place.uses(log_w, found, pull)[place.backend.graph.in_edge]
-        value = float(self.device.take(found.value[loop])[0])
-        return value, place.backend.host.spread(self.device.take(flow))[:, 0]
+        xp, elimination = self.device.xp, self._elimination
+        loop, adjoint = 2 * self.plan.up.size + stuck, xp.zeros_like(eliminated.value)
+        adjoint[loop] = 1.0
+        with np.errstate(all="ignore"):  # values above the state are invalid, with adjoint 0
+            elimination.goals.pull_back(eliminated, adjoint, xp.zeros_like(eliminated.star))
+            flow = elimination.edge_counts(log_w, eliminated, adjoint)[elimination.backend.graph.in_edge]
+        value = float(self.device.take(eliminated.value[loop])[0])
+        return value, elimination.backend.host.spread(self.device.take(flow))[:, 0]
 
     @faults()
     def log_values(self, thetas: FloatArray, starts: IntArray, goals: IntArray) -> FloatArray:
         """See `GoalValues`."""
-        found = np.empty((starts.size, thetas.shape[0]))
+        log_beta = np.empty((starts.size, thetas.shape[0]))
         for columns in self.columns(thetas.shape[0]):
             batch = GpuPathSums(self, thetas[columns], 0.0)
             if np.any(batch.stuck >= 0):
                 raise divergent(self.plan, int(batch.stuck[np.argmax(batch.stuck >= 0)]))
-            for routes in self._place.routes.parts(starts, goals, len(columns), self._max_bytes() / 2):
-                found[routes.pairs, columns.start : columns.stop] = batch.log_values(routes)
+            for paths in self._elimination.paths.parts(starts, goals, len(columns), self._max_bytes() / 2):
+                log_beta[paths.pairs, columns.start : columns.stop] = batch.log_values(paths)
             for k in columns:
-                far = np.flatnonzero(np.isnan(found[:, k]))
+                far = np.flatnonzero(np.isnan(log_beta[:, k]))
                 if far.size:
-                    found[far, k] = self.solve(thetas[k]).ways(starts[far], goals[far]).log_value
-        return found
+                    log_beta[far, k] = self.solve(thetas[k]).pair_sums(starts[far], goals[far]).log_value
+        return log_beta
 
     @faults()
-    def weigh(
+    def weighted_sums(
         self, thetas: FloatArray, starts: IntArray, goals: IntArray, weights: FloatArray, margin: float = 0.0
     ) -> tuple[FloatArray, FloatArray]:
         """See `GoalValues`."""
-        values, slopes = np.full(thetas.shape[0], np.inf), np.zeros_like(thetas)
+        values, gradients = np.full(thetas.shape[0], np.inf), np.zeros_like(thetas)
         for columns in self.columns(thetas.shape[0]):
             try:
                 batch = GpuPathSums(self, thetas[columns], margin)
-            except NumericalError:  # of one of them: the others still count
+            except NumericalError:  # of one column; compute the others one by one
                 for k in columns if len(columns) > 1 else ():
                     one = slice(k, k + 1)
-                    values[one], slopes[one] = self.weigh(thetas[one], starts, goals, weights[:, one], margin)
+                    part = self.weighted_sums(thetas[one], starts, goals, weights[:, one], margin)
+                    values[one], gradients[one] = part
                 continue
             if np.all(batch.stuck >= 0):
                 continue
-            found = batch.weigh(starts, goals, np.where(batch.stuck < 0, weights[:, columns], 0.0))
+            sums = batch.weighted_sums(starts, goals, np.where(batch.stuck < 0, weights[:, columns], 0.0))
             for j, k in enumerate(columns):
                 if batch.stuck[j] < 0:
-                    values[k], slopes[k] = self._with_far(thetas[k], starts, goals, found, j, margin)
-        return values, slopes
+                    values[k], gradients[k] = float(sums.value[j]), sums.gradient[j]
+                    if np.any(sums.left[:, j]):  # pairs left to the CPU
+                        more = self._weighted_sum(thetas[k], starts, goals, sums.left[:, j], margin)
+                        values[k], gradients[k] = values[k] + more[0], gradients[k] + more[1]
+        return values, gradients
 
-    def _with_far(
-        self, theta: FloatArray, starts: IntArray, goals: IntArray, found: WeightedPathSums, j: int, margin: float
-    ) -> tuple[float, FloatArray]:
-        """Return the sum and its derivatives under one reward, with the pairs that are left to the CPU."""
-        value, slope = float(found.value[j]), found.slope[j]
-        if np.any(found.left[:, j]):
-            more, steeper = self._weigh(theta, starts, goals, found.left[:, j], margin)
-            value, slope = value + more, slope + steeper
-        return value, slope
-
-    def _eliminated(self, thetas: FloatArray, margin: float) -> tuple[Any, Eliminated]:
-        """Return log-weights of edges and completed values, or raise `NumericalError` in the words of the CPU."""
-        place, log_w = self._place, None
+    def _eliminate_many(self, thetas: FloatArray, margin: float) -> tuple[Any, Eliminated]:
+        """Return the log-weights of edges and the eliminated values, or raise the `NumericalError` of the CPU."""
+        elimination, log_w = self._elimination, None
         with suppress(NumericalError):
-            log_w = place.log_moves(self.mdp, thetas)
-        if log_w is None or not np.all(np.isfinite(self.device.take(place.backend.column_sums(log_w)))):
+            log_w = elimination.log_moves(self.mdp, thetas)
+        if log_w is None or not np.all(np.isfinite(self.device.take(elimination.backend.column_sums(log_w)))):
             for theta in thetas:
                 self.log_moves(theta)
-            log_w = place.log_moves(self.mdp, thetas)  # it was the sum alone
-        return log_w, place.goals.eliminate(place.goals.load(log_w), margin)
+            log_w = elimination.log_moves(self.mdp, thetas)  # only the sum overflowed
+        return log_w, elimination.goals.eliminate(elimination.goals.load(log_w), margin)
 
     def _max_bytes(self) -> float:
         return self.device.free_bytes() / 2 if self.max_bytes is None else self.max_bytes
 
     def columns(self, n: int) -> list[range]:
-        """Return which of n rewards are computed together: values, their derivatives and moves fill half the memory."""
+        """Return batches of n rewards whose values, adjoints and edge weights take half the memory."""
         one = 8.0 * (4 * self.plan.n_values + 4 * self.mdp.n_states + 4 * self.mdp.n_edges)
         most = int(max(1, min(_COLUMNS, self.device.n_threads, self._max_bytes() / 2 / one)))
         return [range(k, min(n, k + most)) for k in range(0, n, most)]
 
 
 class WeightedPathSums(NamedTuple):
-    """Sums (K,) over pairs, their derivatives (K, d), and the weights (m, K) of pairs that they leave out."""
+    """Sums (K,) over pairs, their gradients (K, d), and the weights (m, K) of pairs left to the CPU."""
 
     value: FloatArray
-    slope: FloatArray
+    gradient: FloatArray
     left: FloatArray
 
 
 class GpuPathSums:
-    """Sums over walks under some rewards (K, d); of no use where `stuck` (K,) is a state and not -1.
+    """Path sums under rewards (K, d); invalid where `stuck` (K,), the state of a divergent sum, is not -1.
 
-    `log_most` (K,) is the logarithm of the largest sum of all walks from a state.
+    `log_most` (K,) is the largest log-sum over all walks from a state.
     """
 
     def __init__(self, values: GpuGoalValues, thetas: FloatArray, margin: float) -> None:
-        self._values, self._place, self._goals = values, values._place, values._place.goals
-        self._log_w, self._found = values._eliminated(thetas, margin)
-        self.stuck = self._found.stuck
+        self._values, self._elimination, self._goals = values, values._elimination, values._elimination.goals
+        self._log_w, self._eliminated = values._eliminate_many(thetas, margin)
+        self.stuck = self._eliminated.stuck
         self.log_most = np.full(self.stuck.size, np.inf)
         if np.any(self.stuck < 0):
             with np.errstate(all="ignore"):
-                self._moves = self._goals.moves(self._found)
-                self._loops = values.device.xp.exp(self._found.star)
-            sums = values.device.take(column_max(values.device, self._goals.finish_reach(self._found)))
+                self._moves = self._goals.moves(self._eliminated)
+                self._loops = values.device.xp.exp(self._eliminated.star)
+            sums = values.device.take(column_max(values.device, self._goals.finish_reach(self._eliminated)))
             self.log_most = np.where(self.stuck < 0, sums, np.inf)
             self._fine = bounded(self.log_most)
 
     def loop_weight(self, k: int) -> float:
-        """Return the log-weight of the loops at the state that the k-th reward is stuck at."""
+        """Return the log-weight of the loops at the divergent state of the k-th reward."""
         loop = 2 * self._values.plan.up.size + int(self.stuck[k])
-        return float(self._values.device.take(self._found.value[loop])[k])
+        return float(self._values.device.take(self._eliminated.value[loop])[k])
 
-    def log_values(self, routes: AncestorPaths) -> FloatArray:
-        """Return (m, K); nan where a pair is left to the CPU."""
-        total, done = self._totals(routes, *self._legs(routes))
-        m = routes.pairs.size
+    def log_values(self, paths: AncestorPaths) -> FloatArray:
+        """Return log beta (m, K); nan for pairs left to the CPU."""
+        total, done = self._totals(paths, *self._path_weights(paths))
+        m = paths.pairs.size
         with np.errstate(all="ignore"):
-            return np.where(done, np.log(total[:m] / total[m:][routes.end_of]), np.nan)
+            return np.where(done, np.log(total[:m] / total[m:][paths.end_of]), np.nan)
 
-    def weigh(self, starts: IntArray, goals: IntArray, weights: FloatArray) -> WeightedPathSums:
-        """Return sums by weights (m, K)."""
-        values, place, goals_of, xp = self._values, self._place, self._goals, self._values.device.xp
-        pull, pull_star = xp.zeros_like(self._found.value), xp.zeros_like(self._found.star)
+    def weighted_sums(self, starts: IntArray, goals: IntArray, weights: FloatArray) -> WeightedPathSums:
+        """Return the sums of log beta for weights (m, K)."""
+        values, elimination, xp = self._values, self._elimination, self._values.device.xp
+        adjoint, star_adjoint = xp.zeros_like(self._eliminated.value), xp.zeros_like(self._eliminated.star)
         value, left = np.zeros(self.stuck.size), np.zeros_like(weights)
-        for routes in place.routes.parts(starts, goals, self.stuck.size, values._max_bytes() / 2):
-            given, legs = weights[routes.pairs], self._legs(routes)
-            total, done = self._totals(routes, *legs)
-            m = routes.pairs.size
-            counted = np.where(done, given, 0.0)
-            left[routes.pairs] = given - counted
+        for paths in elimination.paths.parts(starts, goals, self.stuck.size, values._max_bytes() / 2):
+            part, path_weights = weights[paths.pairs], self._path_weights(paths)
+            total, done = self._totals(paths, *path_weights)
+            m = paths.pairs.size
+            counted = np.where(done, part, 0.0)
+            left[paths.pairs] = part - counted
             own = np.zeros((total.shape[0] - m, self.stuck.size))
-            np.subtract.at(own, routes.end_of, counted)
+            np.subtract.at(own, paths.end_of, counted)
             by_sum = np.concatenate([counted, own])
             used = by_sum != 0.0
             value += np.sum(by_sum * np.log(total, out=np.zeros_like(total), where=used), axis=0)
             np.divide(by_sum, total, out=by_sum, where=used)
-            self._pull(routes, legs, values.device.put(by_sum), pull, pull_star)
+            self._add_adjoints(paths, path_weights, values.device.put(by_sum), adjoint, star_adjoint)
         with np.errstate(all="ignore"):
-            goals_of.pull_back(self._found, pull, pull_star)
-            # What is subtracted for walks beyond the goal may leave a little less than 0.
-            flow = xp.maximum(place.uses(self._log_w, self._found, pull), 0.0)
-            return WeightedPathSums(value, place.features(values.mdp, flow), left)
+            self._goals.pull_back(self._eliminated, adjoint, star_adjoint)
+            # Subtracting walks beyond the goal may leave rounding errors below 0.
+            flow = xp.maximum(elimination.edge_counts(self._log_w, self._eliminated, adjoint), 0.0)
+            return WeightedPathSums(value, elimination.features(values.mdp, flow), left)
 
-    def _legs(self, routes: AncestorPaths) -> tuple[Any, Any]:
+    def _path_weights(self, paths: AncestorPaths) -> tuple[Any, Any]:
         up, down = self._moves
-        return self._goals.climb(routes.up, up, None), self._goals.climb(routes.down, down, self._loops)
+        return self._goals.climb(paths.up, up, None), self._goals.climb(paths.down, down, self._loops)
 
-    def _totals(self, routes: AncestorPaths, leg_up: Any, leg_down: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Return sums over walks of the pairs and of each goal with itself, and which pairs (m, K) are right."""
-        total = self._values.device.take(self._goals.join(routes.ends, leg_up, leg_down))
-        return total, near(total[: routes.pairs.size]) & self._fine
+    def _totals(self, paths: AncestorPaths, up: Any, down: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Return sums over walks of the pairs and of each goal with itself, and the mask (m, K) of accurate pairs."""
+        total = self._values.device.take(self._goals.join(paths.ends, up, down))
+        return total, near(total[: paths.pairs.size]) & self._fine
 
-    def _pull(self, routes: AncestorPaths, legs: tuple[Any, Any], by_sum: Any, pull: Any, pull_star: Any) -> None:
-        """Add derivatives by completed values and by star, given those by the sums of pairs."""
-        n, ends = self._goals.n, routes.ends
+    def _add_adjoints(
+        self, paths: AncestorPaths, path_weights: tuple[Any, Any], by_sum: Any, adjoint: Any, star_adjoint: Any
+    ) -> None:
+        """Add the adjoints of eliminated values and of the Kleene star, given those of the sums of pairs."""
+        n, ends, (up, down) = self._goals.n, paths.ends, path_weights
         sides = (
-            (routes.up, self._moves[0], legs[0], legs[1], ends.other, pull[:n]),
-            (routes.down, self._moves[1], legs[1], legs[0], ends.one, pull[n : 2 * n]),
+            (paths.up, self._moves[0], up, down, ends.other, adjoint[:n]),
+            (paths.down, self._moves[1], down, up, ends.one, adjoint[n : 2 * n]),
         )
-        for down, (mine, weight, leg, other_leg, other, part) in enumerate(sides):
-            pull_leg = self._goals.legs_back(mine, weight, by_sum, other, ends.meet, other_leg)
-            self._goals.moves_back(mine, weight, leg, pull_leg, bool(down), part, pull_star)
+        for side, (tree_paths, weight, own, opposite, other, part) in enumerate(sides):
+            own_adjoint = self._goals.legs_back(tree_paths, weight, by_sum, other, ends.meet, opposite)
+            self._goals.moves_back(tree_paths, weight, own, own_adjoint, bool(side), part, star_adjoint)

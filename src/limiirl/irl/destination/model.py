@@ -7,20 +7,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator
 
-from limiirl._estimator import NoMetadataRouting
 from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import as_generator, check_choice, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
-from limiirl.irl.base import SUFFICIENT_STATISTICS, Capabilities, FitResult
-from limiirl.irl.destination.identifiability import nulls, spread
-from limiirl.irl.destination.likelihood import ObservedTrips, arrives_once, log_weight_onward
+from limiirl.irl.base import SUFFICIENT_STATISTICS, FitResult
+from limiirl.irl.destination.identifiability import null_directions_between, subsample_goals
+from limiirl.irl.destination.likelihood import ObservedTrips, arrives_once, log_weight_after_start
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.destination.problem import DestinationProblem
 from limiirl.irl.device import choose_device
+from limiirl.irl.estimator import LinearRewardModel
 from limiirl.irl.maxent.likelihood import ObservedPaths
 from limiirl.irl.maxent.viterbi import heaviest_of_any_length
 from limiirl.irl.optim import SOLVERS
@@ -29,53 +28,55 @@ from limiirl.kernels.elimination.numeric import walk
 from limiirl.mdp import MDP
 
 
-class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
-    r"""The maximum entropy model of ways to a goal, p(tau | s_1, g) = q(tau) exp(theta . F(tau)) / Z(s_1, g; theta).
+class DestinationMaxEnt(LinearRewardModel):
+    r"""The maximum entropy model of paths to a goal, p(tau | s_1, g) = q(tau) exp(theta . F(tau)) / Z(s_1, g; theta).
 
-    The sum Z runs over *all* trajectories from s_1 that end at their first arrival in g, of any length, exactly. The
-    goal of a demonstration is its last state, and what is modelled is how it got there from its first: neither end
-    says anything about the reward. The discount must be 1. A demonstration of one state has probability 1; one that is
-    in its last state before its end is refused.
+    The partition function Z is the exact sum over *all* paths from s_1 that end at their first arrival in g, of
+    unbounded length. The goal of a demonstration is its last state; the model is conditioned on both ends. The discount
+    must be 1. A demonstration that visits its last state before its end is rejected.
 
-    theta is feasible if the sum over all closed walks in the MDP is finite, whether or not they touch the goals at
-    hand: then every goal has a finite Z, also those that no demonstration has. Fits keep to feasible parameters. Where
-    choices are near each other, as in a city, costs a kilometre are not enough: `limiirl.irl.with_choices` adds a
-    feature that is.
+    theta is feasible if the sum over all closed paths of the MDP is finite; then Z is finite for every goal. Fits
+    stay in the feasible set. In dense networks such as cities, costs per kilometre alone may not be feasible;
+    `limiirl.irl.with_choices` adds a feature that makes them so.
 
     Parameters
     ----------
     bounds : (low, high), (d, 2) array, or None
-        Bounds on theta.
+        Bounds on theta. (-10, 0) by default, as for `MaxEnt`: positive rewards on cycles are infeasible.
     ridge : float
-        Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood.
+        Coefficient of |theta|^2 / 2 in the objective, minus the mean log-likelihood. 0 by default, unlike the causal
+        models: the bounds keep the maximum finite.
     solver : {"bfgs", "newton", "lbfgs"}
-        Projected BFGS; projected Newton with central differences of the exact gradient, which takes 2 d gradients a
-        step; or L-BFGS-B, which loses its memory at every infinite sum and may stop far from the optimum.
+        Projected BFGS by default, unlike `MaxEnt`: projected Newton needs 2 d gradients per step, since its Hessian
+        comes from central differences, and L-BFGS-B restarts at every infinite value and may stop far from the optimum.
     gtol : float
         Largest component of the projected gradient at the solution, relative to the feature's demonstrated mean where
-        that is above 1.
+        that is above 1. 1e-5 by default, above other models: near the edge of the feasible set, rounding limits
+        gradients.
     max_evaluations : int
-        Cap on values with gradients in `fit`; the best point is kept.
+        Maximum number of evaluations in `fit`; the best point is kept.
     device : {"cpu", "gpu", "auto"}
-        Where fits and log-probabilities are computed; "auto" takes a GPU where one works and the MDP is large enough to
-        gain. What is asked for one reward (flows, samples, values to a goal) is computed on the CPU in any case.
+        Device of fits and log-probabilities; "auto" uses a GPU if one works and the MDP is large. Flows, samples and
+        values of a single reward are always computed on the CPU.
 
     Attributes
     ----------
+    theta_ : (d,)
+        Result of the last `fit`.
     result_ : FitResult
-        What the last `fit` found, with directions that cannot be identified.
+        Details of the last `fit`, null directions included.
     results_ : list of FitResult
-        What the last `fit` or `fit_many` found for each column of weights, without the directions.
+        Details of the last `fit` or `fit_many`, one per column of weights.
 
     Examples
     --------
-    Two ways lead from state 0 to state 3, and one may turn back on the way.
+    Two paths lead from state 0 to state 3, and both may turn back.
 
     >>> phi = [[1, 0], [1, 1], [1, 0], [0, 0]]
     >>> mdp = MDP.from_edges([0, 0, 1, 1, 2, 2], [1, 2, 0, 3, 0, 3], state_features=phi)
     >>> demos = Demonstrations.from_lists([[0, 2, 3], [0, 2, 3], [0, 2, 3], [0, 1, 3]])
     >>> theta = DestinationMaxEnt(bounds=(-5, 0)).fit(mdp, demos)
-    >>> print(theta.round(2))  # nobody turns back, and three of four go by state 2: the log-odds are log 3
+    >>> print(theta.round(2))  # none turns back; three of four visit state 2: the log-odds are log 3
     [-5.  -1.1]
     """
 
@@ -101,7 +102,7 @@ class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         self.device = device
 
     def admits(self, demos: Demonstrations) -> NDArray[np.bool_]:
-        """Return (N,): whether each demonstration ends at the first arrival in its last state.
+        """Return the mask (N,) of demonstrations that end at the first arrival in their last state.
 
         Examples
         --------
@@ -110,66 +111,43 @@ class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         """
         return arrives_once(demos)
 
-    def fit(
-        self, mdp: MDP, demos: Demonstrations, weights: ArrayLike | None = None, start: ArrayLike | None = None
+    def _fitted_null_directions(
+        self, mdp: MDP, demos: Demonstrations, weights: FloatArray, theta: FloatArray
     ) -> FloatArray:
-        """Return the parameters (d,) that maximise the weighted log-likelihood within the bounds.
-
-        Parameters
-        ----------
-        weights : (N,), optional
-            How much each demonstration counts; equal by default.
-        start : (d,), optional
-            Where to begin: a previous solution saves most of the work. By default 0, or else the least of a sequence
-            of costs on all features that is feasible.
-        """
-        given = validate.weights(weights, validate.demonstrations(demos), columns=False)
-        result = self._fit(mdp, demos, given, None if start is None else validate.one_theta(mdp, start)[None])[0]
-        validate.warn_unless_converged(result)
-        used = given[:, 0] > 0
-        directions = nulls(mdp, demos.start_states[used], demos.last_states[used])
-        self.result_ = validate.identified(result, directions, self.bounds, mdp)
-        self.theta_ = self.result_.theta
-        return self.theta_
-
-    def fit_many(
-        self, mdp: MDP, demos: Demonstrations, weights: ArrayLike, starts: ArrayLike | None = None
-    ) -> FloatArray:
-        """Return parameters (K, d), one row for each column of weights (N, K); `starts` is (K, d)."""
-        given = validate.weights(weights, validate.demonstrations(demos), columns=True)
-        results = self._fit(mdp, demos, given, None if starts is None else mdp.check_thetas(starts))
-        return np.array([result.theta for result in results])
+        del theta
+        used = weights > 0
+        return null_directions_between(mdp, demos.start_states[used], demos.last_states[used])
 
     def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
         """Return the log-probability (N, K) of each demonstration given its two ends, under each of thetas (K, d).
 
-        Where actions were not recorded, it is that of the states, summed over the actions that join them.
+        Unrecorded actions are summed over.
         """
         return ObservedTrips(mdp, demos).log_prob(self._values(mdp), mdp.check_thetas(thetas))
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
-        """Return an orthonormal basis (m, d) of the directions in which the probability of every way stays the same.
+        """Return an orthonormal basis (m, d) of the directions in which no path's probability changes, for any theta.
 
-        They do not depend on theta. Looked at are ways from all states to some goals; `fit` looks at those between the
-        two ends of each demonstration.
+        Paths from all states to a sample of goals are compared; `fit` compares paths between the ends of
+        demonstrations.
 
         Examples
         --------
-        All ways to state 3 collect its feature, the first, once.
+        All paths to state 3 collect its feature, the first, once.
 
         >>> mdp = MDP.from_edges([0, 1, 0, 2], [1, 3, 2, 3], state_features=[[0, 0], [0, 1], [0, 0], [1, 0]])
         >>> DestinationMaxEnt().null_directions(mdp, [0, 0])
         array([[1., 0.]])
         """
         validate.one_theta(mdp, theta)
-        everywhere = np.arange(mdp.n_states)
-        goals = spread(everywhere, mdp.n_states)
-        return nulls(mdp, np.tile(everywhere, goals.size), np.repeat(goals, mdp.n_states))
+        states = np.arange(mdp.n_states)
+        goals = subsample_goals(states, mdp.n_states)
+        return null_directions_between(mdp, np.tile(states, goals.size), np.repeat(goals, mdp.n_states))
 
     def log_value(self, mdp: MDP, thetas: ArrayLike, goals: ArrayLike) -> FloatArray:
-        """Return log beta_g(s) (G, S, K): the log-weight of all ways from each state to each of the goals (G,).
+        """Return log beta_g(s) (G, S, K): the log-weight of all paths from each state to each of the goals (G,).
 
-        The reward of s itself is not counted. 0 at the goal, and -inf where no way leads to it.
+        The reward of s itself is excluded. 0 at the goal, -inf where the goal is unreachable.
 
         Examples
         --------
@@ -178,18 +156,18 @@ class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         array([[2., 1., 1.],
                [1., 1., 0.]])
         """
-        values, checked, wanted = self._values(mdp), mdp.check_thetas(thetas), _states(mdp, goals, "goals")
-        found = np.empty((wanted.size, mdp.n_states, checked.shape[0]))
+        values, checked, ends = self._values(mdp), mdp.check_thetas(thetas), _states(mdp, goals, "goals")
+        log_beta = np.empty((ends.size, mdp.n_states, checked.shape[0]))
         for k, theta in enumerate(checked):
-            solution = values.known(theta)
-            for i, goal in enumerate(wanted):
-                found[i, :, k] = solution.values_to(int(goal))
-        return found
+            solution = values.cached(theta)
+            for i, goal in enumerate(ends):
+                log_beta[i, :, k] = solution.values_to(int(goal))
+        return log_beta
 
     def policy_to(self, mdp: MDP, theta: ArrayLike, goal: int) -> FloatArray:
-        """Return (E,) the probability of each edge of the MDP for those bound for the goal.
+        """Return the probability (E,) of each edge, given its source state and the goal.
 
-        0 for the edges of the goal itself, and of states from which no way leads to it.
+        0 for edges of the goal itself, and of states from which it is unreachable.
 
         Examples
         --------
@@ -197,17 +175,17 @@ class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         >>> DestinationMaxEnt().policy_to(mdp, [0.0, 0.0, 0.0], 2)
         array([0.5, 0.5, 1. ])
         """
-        return self._values(mdp).known(validate.one_theta(mdp, theta)).policy_to(validate.state(mdp, goal, "goal"))
+        return self._values(mdp).cached(validate.one_theta(mdp, theta)).policy_to(validate.state(mdp, goal, "goal"))
 
     def expected_flow(
         self, mdp: MDP, theta: ArrayLike, starts: ArrayLike, goals: ArrayLike, weights: ArrayLike | None = None
     ) -> FloatArray:
-        """Return (E,) the expected number of uses of each edge by trips between pairs (m,) of starts and goals.
+        """Return the expected counts (E,) of edges by trips between pairs (m,) of starts and goals.
 
         Parameters
         ----------
         weights : (m,), optional
-            Trips of each pair; 1 by default.
+            Number of trips per pair; 1 by default.
 
         Examples
         --------
@@ -216,17 +194,15 @@ class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         array([5., 5., 6.])
         """
         begin, end = _pairs(mdp, starts, goals)
-        given = np.ones(begin.size) if weights is None else np.asarray(weights, dtype=np.float64)
-        if given.shape != begin.shape or not np.all(np.isfinite(given) & (given >= 0.0)):
-            raise InvalidParameter(
-                f"weights must be {begin.size} finite numbers, none negative, one for each pair.",
-                parameter="weights",
-                value=weights,
+        trips = np.ones(begin.size) if weights is None else np.asarray(weights, dtype=np.float64)
+        if trips.shape != begin.shape or not np.all(np.isfinite(trips) & (trips >= 0.0)):
+            raise InvalidParameter.of(
+                "weights", weights, f"must be {begin.size} finite nonnegative numbers, one per pair"
             )
-        found = self._values(mdp).known(validate.one_theta(mdp, theta)).ways(begin, end, given)
-        _connected(found.log_value, begin, end)
-        assert found.flow is not None
-        return found.flow
+        sums = self._values(mdp).cached(validate.one_theta(mdp, theta)).pair_sums(begin, end, trips)
+        _check_reachable(sums.log_value, begin, end)
+        assert sums.flow is not None
+        return sums.flow
 
     def sample(
         self,
@@ -236,7 +212,7 @@ class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         goals: ArrayLike | None = None,
         seed: int | np.random.Generator | None = None,
     ) -> Demonstrations:
-        """Draw one way for each pair (m,) of a start and a goal, exactly.
+        """Draw one path per pair (m,) of a start and a goal, exactly.
 
         Examples
         --------
@@ -246,18 +222,18 @@ class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         np.float64(2.5)
         """
         begin, end = _pairs(mdp, starts, goals)
-        solution, rng = self._values(mdp).known(validate.one_theta(mdp, theta)), as_generator(seed)
+        solution, rng = self._values(mdp).cached(validate.one_theta(mdp, theta)), as_generator(seed)
         edges: list[IntArray] = [np.empty(0, dtype=np.int64)] * begin.size
         for goal in np.unique(end):
             mine, log_value = np.flatnonzero(end == goal), solution.values_to(int(goal))
-            _connected(log_value[begin[mine]], begin[mine], end[mine])
-            share = solution.policy_to(int(goal), log_value)
+            _check_reachable(log_value[begin[mine]], begin[mine], end[mine])
+            prob = solution.policy_to(int(goal), log_value)
             for i in mine:
-                edges[i] = walk(mdp.out_ptr, mdp.dst, share, int(begin[i]), int(goal), rng)
-        return _along(mdp, begin, edges)
+                edges[i] = walk(mdp.out_ptr, mdp.dst, prob, int(begin[i]), int(goal), rng)
+        return _from_edges(mdp, begin, edges)
 
     def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
-        """Return the most probable way from a start to a goal, and its log-probability given the two.
+        """Return the most probable path from a start to a goal, and its log-probability given both.
 
         Examples
         --------
@@ -266,23 +242,20 @@ class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         >>> demos.states, round(log_prob, 4)  # state 1 is worth a detour
         (array([0, 1, 2]), -0.3133)
         """
-        s, g, one = (
-            validate.state(mdp, start, "start"),
-            validate.state(mdp, goal, "goal"),
-            validate.one_theta(mdp, theta),
-        )
-        log_value = self._values(mdp).known(one).values_to(g)
-        _connected(log_value[[s]], np.array([s]), np.array([g]))
-        found = heaviest_of_any_length(mdp, one, log_value, s, g)
+        s, g = validate.state(mdp, start, "start"), validate.state(mdp, goal, "goal")
+        one = validate.one_theta(mdp, theta)
+        log_value = self._values(mdp).cached(one).values_to(g)
+        _check_reachable(log_value[[s]], np.array([s]), np.array([g]))
+        best = heaviest_of_any_length(mdp, one, log_value, s, g)
         first = float(mdp.rewards(one)[0][s, 0])
-        return _along(mdp, np.array([s]), [found.edges]), found.log_weight - first - float(log_value[s])
+        return _from_edges(mdp, np.array([s]), [best.edges]), best.log_weight - first - float(log_value[s])
 
     def log_prob_prefix(
         self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations, goals: ArrayLike | None = None
     ) -> FloatArray:
-        """Return the log-probability (N, K) that a trip to a goal (N,) begins with each demonstration, itself included.
+        """Return the log-probability (N, K) that a trip to a goal (N,) begins with each demonstration.
 
-        -inf where the demonstration has passed the goal, or no way leads there from its end.
+        -inf where the demonstration has passed the goal, or the goal is unreachable from its end.
 
         Examples
         --------
@@ -291,37 +264,30 @@ class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         >>> np.exp(DestinationMaxEnt().log_prob_prefix(mdp, [0.0, 0.0, 0.0], begun, [2, 2, 1])).ravel()
         array([1. , 0.5, 0. ])
         """
-        wanted, checked = _states(mdp, goals, "goals"), mdp.check_thetas(thetas)
-        if wanted.size != len(demos):
-            raise InvalidParameter(
-                f"There must be a goal for each of {len(demos)} demonstrations; got {wanted.size}.",
-                parameter="goals",
-                value=wanted.size,
-            )
-        found = log_weight_onward(ObservedPaths(mdp, demos, by_start=True), checked)
-        passed = demos.states == np.repeat(wanted, demos.lengths)
+        ends, checked = _states(mdp, goals, "goals"), mdp.check_thetas(thetas)
+        if ends.size != len(demos):
+            raise InvalidParameter.of("goals", ends.size, f"must have {len(demos)} entries, one per demonstration")
+        log_prob = log_weight_after_start(ObservedPaths(mdp, demos, by_start=True), checked)
+        passed = demos.states == np.repeat(ends, demos.lengths)
         passed[demos.offsets[1:] - 1] = False
         over = np.add.reduceat(passed, demos.offsets[:-1]) > 0 if len(demos) else np.zeros(0, dtype=bool)
         for k, theta in enumerate(checked):
-            solution = self._values(mdp).known(theta)
+            solution = self._values(mdp).cached(theta)
             both = np.concatenate([demos.last_states, demos.start_states])
-            ahead, whole = np.split(solution.ways(both, np.tile(wanted, 2)).log_value, 2)
-            # Where no way leads from the end, it may be that none leads from the start either.
-            possible = ~over & (ahead > -np.inf)
-            found[:, k] = np.where(possible, found[:, k] + ahead - np.where(possible, whole, 0.0), -np.inf)
-        return found
+            rest, whole = np.split(solution.pair_sums(both, np.tile(ends, 2)).log_value, 2)
+            # `whole` may be -inf too where `rest` is.
+            possible = ~over & (rest > -np.inf)
+            log_prob[:, k] = np.where(possible, log_prob[:, k] + rest - np.where(possible, whole, 0.0), -np.inf)
+        return log_prob
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
-        """Return the model with the data of a mixture, for `IntentMixture`."""
+        """Return the fit problem of a mixture, for `IntentMixture`."""
         if SUFFICIENT_STATISTICS not in self.supports:
-            return FitProblem(self, mdp, demos, units)  # a subclass with a likelihood of its own
+            return FitProblem(self, mdp, demos, units)  # a subclass with its own likelihood
         return self._problem(mdp, demos, units)
 
     def features(self, mdp: MDP, demos: Demonstrations) -> FloatArray:
-        """Return (N, d): the score of each demonstration under one reward for all, which is what a warm start clusters.
-
-        See `DestinationProblem.features`.
-        """
+        """Return the embedding (N, d) of a warm start; see `DestinationProblem.features`."""
         return self._problem(mdp, demos, Groups.from_labels(None, len(demos))).features()
 
     def _problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> DestinationProblem:
@@ -329,21 +295,9 @@ class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         return DestinationProblem(self, mdp, validate.demonstrations(demos), units, self._values(mdp))
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
-        """Minimise the objective of each column of weights (N, K), and forget an older `result_`."""
-        ready = self._problem(mdp, demos, Groups.from_labels(None, len(demos)))
-        n_intents = weights.shape[1]
-        if starts is not None and starts.shape[0] != n_intents:
-            raise InvalidParameter(
-                f"There must be one start for each of {n_intents} columns of weights; there are {starts.shape[0]}.",
-                parameter="starts",
-                value=starts.shape,
-            )
-        ridge = np.full(n_intents, check_positive(self.ridge, "ridge", zero=True))
-        cap = check_count(self.max_evaluations, "max_evaluations")
-        self.results_ = ready.search(weights, ridge, starts, cap)
-        for name in ("result_", "theta_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
-        return self.results_
+        problem = self._problem(mdp, demos, Groups.from_labels(None, len(demos)))
+        ridge = np.full(weights.shape[1], check_positive(self.ridge, "ridge", zero=True))
+        return problem.search(weights, ridge, starts, check_count(self.max_evaluations, "max_evaluations"))
 
     def _values(self, mdp: MDP) -> GoalValues:
         validate.mdp(mdp)
@@ -356,70 +310,47 @@ class DestinationMaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type
 
 
 def _states(mdp: MDP, given: ArrayLike | np.random.Generator | None, name: str) -> IntArray:
-    """Return numbers of states (m,)."""
-    if given is None or isinstance(given, np.random.Generator):  # as from a mixture, which knows of no destinations
+    """Return states (m,)."""
+    if given is None or isinstance(given, np.random.Generator):  # from a mixture, which has no destinations
         raise InvalidParameter(
-            f"DestinationMaxEnt needs {name}: it says how trips get from state to state, not where they begin and "
-            "end. Call the model itself (mixture.irl_), or use limiirl.forecast.",
+            f"{name} must be given: DestinationMaxEnt models paths between two states, not the states themselves. "
+            "Call the model (mixture.irl_), or use limiirl.forecast.",
             parameter=name,
         )
-    found = np.atleast_1d(np.asarray(given))
-    if found.ndim != 1 or (found.size and not np.issubdtype(found.dtype, np.integer)):
-        raise InvalidParameter(
-            f"{name} must be the numbers of states; got {found.dtype} of shape {found.shape}.",
-            parameter=name,
-            value=given,
-        )
-    bad = (found < 0) | (found >= mdp.n_states)
+    states = np.atleast_1d(np.asarray(given))
+    if states.ndim != 1 or (states.size and not np.issubdtype(states.dtype, np.integer)):
+        raise InvalidParameter.of(name, given, "must be a vector of states (integers)")
+    bad = (states < 0) | (states >= mdp.n_states)
     if np.any(bad):
         i = int(np.argmax(bad))
-        raise InvalidParameter(
-            f"{name} must be numbers of states, 0 to {mdp.n_states - 1}; number {i} is {found[i]}. Check their source.",
-            parameter=name,
-            value=int(found[i]),
-            index=i,
-        )
-    return found.astype(np.int64)
+        raise InvalidParameter.of(name, int(states[i]), f"must be a state, 0 to {mdp.n_states - 1}", index=i)
+    return states.astype(np.int64)
 
 
 def _pairs(mdp: MDP, starts: ArrayLike, goals: ArrayLike | None) -> tuple[IntArray, IntArray]:
     begin, end = _states(mdp, starts, "starts"), _states(mdp, goals, "goals")
     if begin.size != end.size:
-        raise InvalidParameter(
-            f"Each start needs a goal; there are {begin.size} starts and {end.size} goals.",
-            parameter="goals",
-            value=end.size,
-        )
+        raise InvalidParameter.of("goals", end.size, f"must have {begin.size} entries, one per start")
     return begin, end
 
 
-def _connected(log_value: FloatArray, starts: IntArray, goals: IntArray) -> None:
+def _check_reachable(log_value: FloatArray, starts: IntArray, goals: IntArray) -> None:
     if np.any(log_value == -np.inf):
         i = int(np.argmin(log_value))
-        raise InvalidParameter(
-            f"No way leads from state {starts[i]} to state {goals[i]}. Choose other ends, or a connected network.",
-            parameter="goals",
-            value=int(goals[i]),
-            index=i,
-        )
+        raise InvalidParameter.of("goals", int(goals[i]), f"must be reachable from state {starts[i]}", index=i)
 
 
-def _along(mdp: MDP, starts: IntArray, edges: list[IntArray]) -> Demonstrations:
-    """Return demonstrations that follow edges from each start."""
-    states = [np.concatenate([[s], mdp.dst[way]]) for s, way in zip(starts, edges, strict=True)]
-    actions = [mdp.act[way].astype(np.int64) for way in edges]
+def _from_edges(mdp: MDP, starts: IntArray, edges: list[IntArray]) -> Demonstrations:
+    states = [np.concatenate([[s], mdp.dst[path]]) for s, path in zip(starts, edges, strict=True)]
+    actions = [mdp.act[path].astype(np.int64) for path in edges]
     return Demonstrations.from_lists(states, actions)
 
 
-NAME = "choices"
-
-
 def with_choices(mdp: MDP) -> MDP:
-    """Return the MDP with one more action feature, "choices": the log of the number of actions to choose from.
+    """Return the MDP with one more action feature, "choices": the log of the number of actions in the state.
 
-    0 where there is no choice. At a parameter of -1 every choice is weighed as by a random walk, which prefers none of
-    its actions: then any cost on every cycle, however small, makes all sums over ways finite. A fit says how much a
-    choice costs beyond, or below, that.
+    With a parameter of -1 the edge weights are those of a uniform random walk, so that any positive cost on every cycle
+    makes all partition functions finite.
 
     Examples
     --------
@@ -432,13 +363,13 @@ def with_choices(mdp: MDP) -> MDP:
     validate.mdp(mdp)
     n_actions = np.bincount(mdp.pair_state, minlength=mdp.n_states)
     column = np.log(n_actions[mdp.pair_state])[:, None]
-    given = mdp.action_features
-    if given is None:
-        joined = column
-    elif isinstance(given, np.ndarray):
-        joined = np.hstack([given, column])
+    own = mdp.action_features
+    if own is None:
+        features = column
+    elif isinstance(own, np.ndarray):
+        features = np.hstack([own, column])
     else:
-        joined = sparse.hstack([given, sparse.csr_array(column)], format="csr")
+        features = sparse.hstack([own, sparse.csr_array(column)], format="csr")
     at = mdp.n_state_features + mdp.n_action_features
-    names = (*mdp.feature_names[:at], NAME, *mdp.feature_names[at:])
-    return mdp.replace(action_features=joined, feature_names=names)
+    names = (*mdp.feature_names[:at], "choices", *mdp.feature_names[at:])
+    return mdp.replace(action_features=features, feature_names=names)

@@ -1,7 +1,7 @@
-"""`GoalValues`: sums over all ways between states, for discount 1; one factorisation of the MDP serves every goal.
+"""`GoalValues`: partition functions over paths to a goal at discount 1, by one elimination for all goals.
 
-The ways from s that end at their first arrival in g weigh beta_g(s) = G(s, g) / G(g, g), where G(s, t) is the weight of
-all walks from s to t: those that go on from g to g are divided out.
+The paths from s that end at their first arrival in g have the weight beta_g(s) = G(s, g) / G(g, g), where G = (I -
+W)^-1 is the Green's function of the edge weights W: the weight of all walks from s to t.
 """
 
 from __future__ import annotations
@@ -22,46 +22,30 @@ from limiirl.kernels.elimination import numeric as kernel
 from limiirl.kernels.elimination.symbolic import Plan, plan
 from limiirl.mdp import MDP
 
-# Sums of walks that are at least this are right in linear space: what is lost on the way to them is below 1e-308
-# times the sums that follow, for which there is the other limit. Pairs further apart get a frame of their own.
+# Sums over walks of at least _NEAR are accurate in linear arithmetic if no sum exceeds _LARGEST: underflow loses less
+# than 1e-308 times the remaining sums. Other pairs use a diagonal scaling per goal.
 _NEAR = 1e-240
 _LARGEST = 1e30
-# Solutions kept for each MDP: the intents of a mixture.
-_REMEMBERED = 8
+# Cached solutions per MDP: the intents of a mixture.
+_CACHE_SIZE = 8
 
 
 class PairSums(NamedTuple):
-    """What pairs of a start and a goal say.
-
-    Attributes
-    ----------
-    log_value : (m,)
-        log beta_g(s) of each pair; -inf where no way leads from s to g.
-    flow : (E,) or None
-        Expected number of uses of each edge, summed over pairs by their weights.
-    """
+    """Path sums of pairs: log beta_g(s) (m,), -inf if unreachable, and the weighted expected edge counts (E,)."""
 
     log_value: FloatArray
     flow: FloatArray | None
 
 
 class GoalValues:
-    """An MDP with discount 1, ready for sums over ways.
+    """Path sums of an MDP with discount 1; holds its symbolic factorisation.
 
-    Parameters
-    ----------
-    mdp : MDP
-    last : int
-        How many states of the highest numbers are eliminated last; see `plan`.
-
-    Attributes
-    ----------
-    together : bool
-        Whether several thetas at once cost less than one after the other.
+    The `last` states of highest index are eliminated last; see `plan`. `together` is True if several thetas cost less
+    in one batch than one by one.
 
     Examples
     --------
-    From 0 two ways lead to 3: by 1, or by 2, and one may go from 1 back to 0 at the weight 1/2 of 0.
+    Paths lead from 0 to 3 via 1 or 2; the edge from 1 back to 0 has weight 1/2.
 
     >>> mdp = MDP.from_edges([0, 0, 1, 1, 2], [1, 2, 0, 3, 3], state_features=[[1], [0], [0], [0]])
     >>> np.exp(GoalValues(mdp).solve(np.log([0.5])).values_to(3)).round(3)  # b0 = b1 + b2, b1 = b0 / 2 + 1
@@ -72,29 +56,25 @@ class GoalValues:
 
     def __init__(self, mdp: MDP, last: int = 0) -> None:
         if mdp.gamma != 1.0:
-            raise InvalidParameter(
-                f"DestinationMaxEnt needs discount 1; it is {mdp.gamma}. Ways to a goal have no largest length, and "
-                "rewards that fade away no longer hold back the long ones. Use mdp.replace(gamma=1.0).",
-                parameter="gamma",
-                value=mdp.gamma,
+            raise InvalidParameter.of(
+                "gamma", mdp.gamma, "must be 1 for paths of unbounded length", remedy="Use mdp.replace(gamma=1.0)."
             )
         self.mdp = mdp
-        plans = _KNOWN.setdefault(mdp, {})
-        known = plans.get(last)
-        if known is None:
+        plans = _PLANS.setdefault(mdp, {})
+        if last not in plans:
             edges = mdp.src.astype(np.int64), mdp.dst.astype(np.int64)
-            known = plans[last] = _CachedPlan(plan(mdp.n_states, *edges, last))
-        self.plan, self._recent = known.plan, known.recent
+            plans[last] = _CachedPlan(plan(mdp.n_states, *edges, last))
+        self.plan, self._recent = plans[last].plan, plans[last].recent
 
     def log_moves(self, theta: FloatArray) -> FloatArray:
-        """Return (E,) the log-weight of each edge: of its outcome, its own reward and that of the state it leads to."""
+        """Return the log-weight (E,) of each edge: log P plus the rewards of the edge and its target state."""
         with np.errstate(over="ignore", invalid="ignore"):
             node, edge = self.mdp.rewards(theta)
-            found = np.log(self.mdp.prob) + node[self.mdp.dst, 0]
+            log_w = np.log(self.mdp.prob) + node[self.mdp.dst, 0]
             if edge is not None:
-                found = found + edge[:, 0]
-        if not np.all(np.isfinite(found)):
-            e = int(np.argmin(np.isfinite(found)))
+                log_w = log_w + edge[:, 0]
+        if not np.all(np.isfinite(log_w)):
+            e = int(np.argmin(np.isfinite(log_w)))
             raise NumericalError(
                 f"The reward of edge {e} (state {self.mdp.src[e]} to {self.mdp.dst[e]}) is not finite. Use smaller "
                 "parameters or features.",
@@ -102,26 +82,26 @@ class GoalValues:
                 value=theta,
                 index=e,
             )
-        return np.asarray(found)
+        return np.asarray(log_w)
 
     def finite(self, theta: FloatArray, margin: float = 0.0) -> bool:
-        """Return whether the sums over ways are finite at theta (d,), and loops weigh less than exp(-margin)."""
+        """Return True if all path sums are finite at theta (d,) and all loops weigh less than exp(-margin)."""
         return self._eliminate(self.log_moves(theta), margin)[2] < 0
 
     def solve(self, theta: FloatArray, margin: float = 0.0) -> GoalPathSums:
-        """Return the sums at theta (d,), or raise `DivergentPartition` where some loop weighs exp(-margin) or more."""
+        """Return the path sums at theta (d,); raise `DivergentPartition` if a loop weighs exp(-margin) or more."""
         log_w = self.log_moves(theta)
         value, star, stuck = self._eliminate(log_w, margin)
         if stuck >= 0:
             raise divergent(self.plan, stuck)
         return GoalPathSums(self, log_w, value, star)
 
-    def edge(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
-        """Return the log-weight of loops through some state and their uses of edges (E,), where sums are infinite.
+    def divergent_loop(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
+        """Return the log-weight of the loops at a state with a divergent sum, and their expected edge counts (E,).
 
-        Looked at are loops that pass states eliminated before that one alone. Their log-weight is convex in those of
-        edges, with the uses for its slope. At theta (d,) it is -margin or more, and below wherever `finite` with this
-        margin; None where theta is such a point.
+        The loops only pass states that are eliminated before that one. Their log-weight is convex in the log-weights of
+        edges, and the counts are its gradient. It is at least -margin at theta (d,), and less wherever `finite`; None
+        if theta is feasible.
         """
         log_w, plan = self.log_moves(theta), self.plan
         value, star, stuck = self._eliminate(log_w, margin)
@@ -130,49 +110,49 @@ class GoalValues:
         loop, pull = 2 * plan.up.size + stuck, np.zeros(plan.n_values)
         pull[loop] = 1.0
         _adjoint(plan, value, star, pull, np.zeros_like(star))
-        return float(value[loop]), _uses(plan, log_w, value, pull)
+        return float(value[loop]), _edge_counts(plan, log_w, value, pull)
 
     def log_values(self, thetas: FloatArray, starts: IntArray, goals: IntArray) -> FloatArray:
-        """Return log beta_g(s) (m, K) of pairs (m,) under each of thetas (K, d), or raise `DivergentPartition`."""
-        found = np.empty((starts.size, thetas.shape[0]))
+        """Return log beta_g(s) (m, K) of pairs (m,) under thetas (K, d); raise `DivergentPartition` if infinite."""
+        log_beta = np.empty((starts.size, thetas.shape[0]))
         for k, theta in enumerate(thetas):
-            found[:, k] = self.solve(theta).ways(starts, goals).log_value
-        return found
+            log_beta[:, k] = self.solve(theta).pair_sums(starts, goals).log_value
+        return log_beta
 
-    def weigh(
+    def weighted_sums(
         self, thetas: FloatArray, starts: IntArray, goals: IntArray, weights: FloatArray, margin: float = 0.0
     ) -> tuple[FloatArray, FloatArray]:
-        """Return sums (K,) of log beta over pairs (m,) by weights (m, K), and their derivatives (K, d) by thetas.
+        """Return the weighted sums (K,) of log beta over pairs (m,), for weights (m, K), and their gradients (K, d).
 
-        Infinite, with derivatives 0, where `solve` with this margin raises; pairs without weight do not count.
+        Infinite, with gradient 0, where `solve` raises; pairs of weight 0 are ignored.
         """
-        parts = [self._weigh(theta, starts, goals, weights[:, k], margin) for k, theta in enumerate(thetas)]
-        return np.array([value for value, _ in parts]), np.array([slope for _, slope in parts]).reshape(thetas.shape)
+        parts = [self._weighted_sum(theta, starts, goals, weights[:, k], margin) for k, theta in enumerate(thetas)]
+        return np.array([value for value, _ in parts]), np.array([grad for _, grad in parts]).reshape(thetas.shape)
 
-    def _weigh(
+    def _weighted_sum(
         self, theta: FloatArray, starts: IntArray, goals: IntArray, weights: FloatArray, margin: float
     ) -> tuple[float, FloatArray]:
         used = np.flatnonzero(weights)
         try:
-            found = self.solve(theta, margin).ways(starts[used], goals[used], weights[used])
+            sums = self.solve(theta, margin).pair_sums(starts[used], goals[used], weights[used])
         except (DivergentPartition, NumericalError):
             return np.inf, np.zeros_like(theta)
-        assert found.flow is not None
-        return float(weights[used] @ found.log_value), flow_features(self.mdp, found.flow)
+        assert sums.flow is not None
+        return float(weights[used] @ sums.log_value), flow_features(self.mdp, sums.flow)
 
-    def known(self, theta: FloatArray) -> GoalPathSums:
-        """Return the sums at theta (d,), from memory if it was asked for lately: a forecast asks again and again."""
-        key, found = theta.tobytes(), None
+    def cached(self, theta: FloatArray) -> GoalPathSums:
+        """Return `solve(theta)` from a cache of recent solutions."""
+        key = theta.tobytes()
         with _LOCK:
-            found = self._recent.pop(key, None)
-        if found is None:
+            arrays = self._recent.pop(key, None)
+        if arrays is None:
             solution = self.solve(theta)
-            found = (solution.log_w, solution._value, solution._star)
+            arrays = (solution.log_w, solution._value, solution._star)
         with _LOCK:
-            self._recent[key] = found
-            while len(self._recent) > _REMEMBERED:
+            self._recent[key] = arrays
+            while len(self._recent) > _CACHE_SIZE:
                 self._recent.popitem(last=False)
-        return GoalPathSums(self, *found)
+        return GoalPathSums(self, *arrays)
 
     def _eliminate(self, log_w: FloatArray, margin: float) -> tuple[FloatArray, FloatArray, int]:
         plan = self.plan
@@ -182,19 +162,19 @@ class GoalValues:
 
 
 class _CachedPlan:
-    """What is remembered of an MDP, without a reference to it: its plan, and the last few that were solved."""
+    """Symbolic factorisation and recent solutions of an MDP, without a reference to it."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.recent: OrderedDict[bytes, tuple[FloatArray, FloatArray, FloatArray]] = OrderedDict()
 
 
-_KNOWN: weakref.WeakKeyDictionary[MDP, dict[int, _CachedPlan]] = weakref.WeakKeyDictionary()
+_PLANS: weakref.WeakKeyDictionary[MDP, dict[int, _CachedPlan]] = weakref.WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
 class GoalPathSums:
-    """Sums over walks at one theta; made by `GoalValues.solve`."""
+    """Path sums at one theta, made by `GoalValues.solve`."""
 
     def __init__(self, values: GoalValues, log_w: FloatArray, value: FloatArray, star: FloatArray) -> None:
         self.mdp, self.plan = values.mdp, values.plan
@@ -202,21 +182,21 @@ class GoalPathSums:
         self._largest: float | None = None
 
     def values_to(self, goal: int) -> FloatArray:
-        """Return log beta_g(s) (S,) of all states; -inf where no way leads to the goal, and 0 at the goal."""
-        found = self._walks(goal)[self.plan.rank]
-        return np.asarray(found - found[goal])
+        """Return log beta_g(s) (S,) of all states: 0 at the goal, -inf where it is unreachable."""
+        log_green = self._log_green(goal)[self.plan.rank]
+        return np.asarray(log_green - log_green[goal])
 
     def policy_to(self, goal: int, log_value: FloatArray | None = None) -> FloatArray:
-        """Return (E,) the probability of each edge for those bound for the goal, 0 where they cannot be."""
-        ahead = self.values_to(goal) if log_value is None else log_value
-        here = ahead[self.mdp.src]
+        """Return the probability (E,) of each edge given its source and the goal; 0 where the goal is unreachable."""
+        log_beta = self.values_to(goal) if log_value is None else log_value
+        here = log_beta[self.mdp.src]
         on = (here > -np.inf) & (self.mdp.src != goal)
-        found = np.zeros(self.mdp.n_edges)
-        found[on] = np.exp(self.log_w[on] + ahead[self.mdp.dst[on]] - here[on])
-        return found
+        prob = np.zeros(self.mdp.n_edges)
+        prob[on] = np.exp(self.log_w[on] + log_beta[self.mdp.dst[on]] - here[on])
+        return prob
 
-    def ways(self, starts: IntArray, goals: IntArray, weights: FloatArray | None = None) -> PairSums:
-        """Return what pairs (m,) of starts and goals say, with the flows of weights (m,) where these are given."""
+    def pair_sums(self, starts: IntArray, goals: IntArray, weights: FloatArray | None = None) -> PairSums:
+        """Return the path sums of pairs (m,) of starts and goals, with edge counts if weights (m,) are given."""
         start, goal = self.plan.rank[starts], self.plan.rank[goals]
         flow = None if weights is None else _FlowAdjoint(self)
         log_value = np.full(start.size, -np.inf)
@@ -224,9 +204,9 @@ class GoalPathSums:
         if self._bounded():
             done = self._near(start, goal, np.zeros(self.mdp.n_states), log_value, weights, flow)
         for g in np.unique(goal[~done]):
-            # Weights seen from the goal are probabilities: sums of walks to it are all 1.
+            # Scaled by the sums over walks to the goal, weights are probabilities, and these sums are 1.
             mine = np.flatnonzero(~done & (goal == g))
-            shift = self._walks(int(np.flatnonzero(self.plan.rank == g)[0]))
+            shift = self._log_green(int(np.flatnonzero(self.plan.rank == g)[0]))
             mine = mine[shift[start[mine]] > -np.inf]
             if mine.size:
                 part = log_value[mine]
@@ -243,7 +223,7 @@ class GoalPathSums:
         weights: FloatArray | None,
         flow: _FlowAdjoint | None,
     ) -> NDArray[np.bool_]:
-        """Fill log_value (m,), and add to the flow, what can be told in a frame; return for which pairs it could."""
+        """Fill log_value (m,) and add to the flow for pairs that are accurate under a scaling; return their mask."""
         plan, loops = self.plan, np.exp(self._star)
         moves = kernel.frame(plan.up_ptr, plan.up, self._value, self._star, shift)
         tree = (plan.up_ptr, plan.level, plan.parent, plan.depth)
@@ -254,7 +234,7 @@ class GoalPathSums:
         leg_up, leg_down = np.empty(up_ptr[-1]), np.empty(down_ptr[-1])
         kernel.climb(*tree, moves[:n], begins, up_ptr, leg_up)
         kernel.climb(*tree, moves[n:], ends, down_ptr, leg_down)
-        # Sums from each start to its goal, and then from each goal to itself.
+        # Sums from each start to its goal, followed by those from each goal to itself.
         pair = (np.concatenate([start, ends]), np.concatenate([goal, ends]))
         legs = (up_ptr[np.searchsorted(begins, pair[0])], down_ptr[np.concatenate([end_of, np.arange(ends.size)])])
         total = kernel.join(plan.parent, plan.depth, loops, *pair, *legs, leg_up, leg_down)
@@ -276,15 +256,15 @@ class GoalPathSums:
         flow.add(pull * moves)
         return done
 
-    def _walks(self, goal: int) -> FloatArray:
-        """Return log G(s, goal) (S,), numbered by the plan."""
+    def _log_green(self, goal: int) -> FloatArray:
+        """Return log G(s, goal) (S,) in elimination order."""
         right = np.full(self.mdp.n_states, -np.inf)
         right[self.plan.rank[goal]] = 0.0
         kernel.solve(self.plan.up_ptr, self.plan.up, self._value, self._star, right)
         return right
 
     def _bounded(self) -> bool:
-        """Return whether no sum of walks from a state exceeds the limit of linear space."""
+        """Return True if the sums over all walks from each state are within the limit of linear arithmetic."""
         if self._largest is None:
             right = np.zeros(self.mdp.n_states)
             kernel.solve(self.plan.up_ptr, self.plan.up, self._value, self._star, right)
@@ -293,50 +273,50 @@ class GoalPathSums:
 
 
 class _FlowAdjoint:
-    """Derivatives of sums by the values of the completed moves, gathered on their way to the MDP's edges."""
+    """Adjoints of the eliminated edge values, accumulated over pairs and propagated to the MDP's edges."""
 
     def __init__(self, solution: GoalPathSums) -> None:
         self._solution = solution
         self._moves, self.star = np.zeros(solution.plan.n_values), np.zeros(solution.mdp.n_states)
 
     def add(self, by_move: FloatArray) -> None:
-        """Add derivatives by moves up and down (2 n,), each of which contains the star of its lower state."""
+        """Add adjoints of up and down edges (2 n,), each of which contains the Kleene star of its lower state."""
         plan, n = self._solution.plan, self._solution.plan.up.size
         self._moves[: 2 * n] += by_move
         total = np.concatenate([[0.0], np.cumsum(by_move[:n] + by_move[n:])])
         self.star += np.diff(total[plan.up_ptr])
 
     def by_edge(self) -> FloatArray:
-        """Return (E,) the derivatives by the log-weights of edges: how often each is used."""
-        found, plan = self._solution, self._solution.plan
-        _adjoint(plan, found._value, found._star, self._moves, self.star)
-        # What is subtracted for walks beyond the goal may leave a little less than 0.
-        return np.maximum(_uses(plan, found.log_w, found._value, self._moves), 0.0)
+        """Return the derivatives (E,) by the log-weights of edges: the expected edge counts."""
+        solution, plan = self._solution, self._solution.plan
+        _adjoint(plan, solution._value, solution._star, self._moves, self.star)
+        # Subtracting walks beyond the goal may leave rounding errors below 0.
+        return np.maximum(_edge_counts(plan, solution.log_w, solution._value, self._moves), 0.0)
 
 
 def near(total: FloatArray) -> NDArray[np.bool_]:
-    """Return (m,) which sums over walks are large enough to be right in linear space."""
+    """Return the mask (m,) of sums over walks that are accurate in linear arithmetic."""
     return np.asarray(total >= _NEAR)
 
 
 def bounded(log_sums: FloatArray | float) -> Any:
-    """Return whether the sums of all walks from a state, given by their logarithms, are small enough for that."""
+    """Return True where log-sums over all walks from a state are within the limit of linear arithmetic."""
     return log_sums <= math.log(_LARGEST)
 
 
 def divergent(plan: Plan, stuck: int) -> DivergentPartition:
-    """Return the error that elimination has found an infinite sum at a state, numbered by the plan."""
+    """Return the error for an infinite sum at a state in elimination order."""
     state = int(np.flatnonzero(plan.rank == stuck)[0])
     return DivergentPartition(
-        f"The sum over ways of any length is infinite: cycles through state {state} weigh 1 or more. Use lower "
-        "rewards, so that every cycle costs more than the ways around it make up for.",
+        f"The partition function over paths of unbounded length is infinite: cycles through state {state} have "
+        "weight 1 or more. Use lower rewards on cycles.",
         parameter="theta",
         index=state,
     )
 
 
 def flow_features(mdp: MDP, flow: FloatArray) -> FloatArray:
-    """Return (d,): the features collected by uses of edges (E,), those of the states that they lead to included."""
+    """Return the features (d,) of edge counts (E,), target states included."""
     node = np.zeros((mdp.n_states, 1))
     np.add.at(node[:, 0], mdp.dst, flow)
     return np.asarray(expected_features(mdp, node, flow[:, None])[0])
@@ -346,8 +326,8 @@ def _adjoint(plan: Plan, value: FloatArray, star: FloatArray, pull: FloatArray, 
     kernel.eliminate_adjoint(plan.up_ptr, plan.up, plan.low_ptr, plan.low, plan.place, value, star, pull, pull_star)
 
 
-def _uses(plan: Plan, log_w: FloatArray, value: FloatArray, pull: FloatArray) -> FloatArray:
-    """Return (E,) the derivatives by the log-weights of edges, from those by the values that they are part of."""
+def _edge_counts(plan: Plan, log_w: FloatArray, value: FloatArray, pull: FloatArray) -> FloatArray:
+    """Return the derivatives (E,) by the log-weights of edges from the adjoints of eliminated values."""
     return np.asarray(pull[plan.slot] * np.exp(log_w - value[plan.slot]))
 
 

@@ -1,7 +1,4 @@
-"""Demonstrations under `DestinationMaxEnt`, gathered once for many E- and M-steps.
-
-A first reward at which all sums over ways are finite.
-"""
+"""Fit problem of `DestinationMaxEnt`, and the search for a feasible start."""
 
 from __future__ import annotations
 
@@ -21,39 +18,36 @@ from limiirl.irl.base import FitResult
 from limiirl.irl.destination.likelihood import (
     DestinationLikelihood,
     ObservedTrips,
-    feasible,
     feasible_domain,
-    surely_finite,
+    is_feasible,
+    make_feasible,
 )
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
-from limiirl.irl.optim import SOLVERS
-from limiirl.irl.optim.projected_bfgs import CuttingPlanes
-from limiirl.irl.optim.projected_newton import Box
+from limiirl.irl.optim import SOLVERS, Box, CuttingPlanes
 from limiirl.irl.problem import M_STEP_EVALUATIONS, FitProblem, MStep, Regulariser
 from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
     from limiirl.irl.destination.model import DestinationMaxEnt
 
-# What is tried first: features may be in any unit, so that a cost of 1 a step may need parameters of 1000.
+# Costs tried first: depending on the units, a cost of 1 per step may need parameters of 1000.
 _COSTS = (0.0, *(2.0**power for power in range(-4, 21)))
-# Then points in the middle of what is left of boxes of these half-widths, this many in all.
+# Half-widths of the boxes whose centres, within the cutting planes, are tried next, and the number of trials.
 _WIDTHS = tuple(4.0**power for power in range(11))
 _ROUNDS = 50
-# A ball of this share of the box is too small to look into.
+# Relative radius of a ball that is too small to search.
 _SMALLEST = 1e-9
 
 
 def feasible_start(values: GoalValues, box: Box, domain: CuttingPlanes | None = None) -> FloatArray:
-    """Return a point (d,) within the bounds where all sums over ways are finite: 0, or growing costs, or else any.
+    """Return a feasible theta (d,) within the bounds: 0, else increasing costs, else a Chebyshev centre.
 
-    A cost is a parameter of the sign that makes its feature, summed over all edges, a loss. Where features have both
-    signs, that may miss the domain; every point outside cuts off a half-space, and the next is the middle of the rest.
-    The domain learns from the points that are not feasible.
+    A cost has the sign that makes its feature, summed over all edges, a loss. If no cost is feasible, every infeasible
+    point adds a cutting plane to `domain`, and the centre of the remaining polytope is tried next.
 
     Examples
     --------
-    One may stay in state 0 at the weight exp(-theta); the feature of state 1 is larger, and says nothing of that.
+    The loop at state 0 has weight exp(-theta), so that theta must be positive.
 
     >>> from limiirl.mdp import MDP
     >>> mdp = MDP.from_edges([0, 0], [0, 1], state_features=[[-1.0], [5.0]])
@@ -66,48 +60,50 @@ def feasible_start(values: GoalValues, box: Box, domain: CuttingPlanes | None = 
     against = np.sign(flow_features(mdp, np.ones(mdp.n_edges)))
     for cost in _COSTS:
         trial = box.clip(start - cost * against)
-        if surely_finite(values, trial):
+        if is_feasible(values, trial):
             return trial
         domain.learn(trial)
-    found = _between_cuts(values, box, start, domain)
-    if found is not None:
-        return found
+    centre = _search_centres(values, box, start, domain)
+    if centre is not None:
+        return centre
     raise DivergentPartition(
-        "The sum over ways of any length stays infinite whatever features cost within the bounds: some cycle collects "
-        "too little for the choices on it. Add a cost of choices by limiirl.irl.with_choices(mdp), or widen the bounds."
+        "The partition function over paths of unbounded length is infinite for all thetas within the bounds: some "
+        "cycle has too many actions for its costs. Use limiirl.irl.with_choices(mdp), or widen the bounds.",
+        parameter="bounds",
     )
 
 
-def _between_cuts(values: GoalValues, box: Box, start: FloatArray, domain: CuttingPlanes) -> FloatArray | None:
-    """Return a point of the domain, or None if half-spaces that hold it have nothing in common with the bounds."""
+def _search_centres(values: GoalValues, box: Box, start: FloatArray, domain: CuttingPlanes) -> FloatArray | None:
+    """Return a feasible theta, or None if the cutting planes exclude the whole box."""
     tried = 0
     for width in _WIDTHS:
         part = Box(np.maximum(box.lower, start - width), np.minimum(box.upper, start + width))
-        while (trial := middle(domain, part)) is not None:
-            if surely_finite(values, trial):
+        while (trial := chebyshev_centre(domain, part)) is not None:
+            if is_feasible(values, trial):
                 return trial
             tried += 1
-            if not domain.learn(trial):  # no parameter changes the loops that weigh too much
+            if not domain.learn(trial):  # the divergent loop does not depend on theta
                 return None
             if tried == _ROUNDS:
                 raise DivergentPartition(
-                    f"No parameters with a finite sum over ways of any length were found in {tried} rounds. Give a "
-                    "start at which every cycle costs more than the ways around it make up for, or narrower bounds."
+                    f"No theta with finite partition functions was found in {tried} trials. Pass a feasible start, "
+                    "with higher costs on cycles, or narrower bounds.",
+                    parameter="bounds",
                 )
     return None
 
 
-def middle(domain: CuttingPlanes, box: Box) -> FloatArray | None:
+def chebyshev_centre(domain: CuttingPlanes, box: Box) -> FloatArray | None:
     """Return the centre (d,) of the largest ball in a bounded box and all half-spaces, or None if there is none.
 
-    The ball is one where the box is the unit cube, so that units of features do not matter.
+    Coordinates are scaled so that the box is the unit cube, which makes the result independent of units.
 
     Examples
     --------
     >>> disc = CuttingPlanes(lambda x: (float(x @ x) - 1.0, 2.0 * x))
     >>> disc.learn(np.array([-2.0, 0.0]))
     True
-    >>> float(middle(disc, Box(np.full(2, -3.0), np.full(2, -0.75)))[0].round(3))  # left is -1.25 <= x <= -0.75
+    >>> float(chebyshev_centre(disc, Box(np.full(2, -3.0), np.full(2, -0.75)))[0].round(3))  # in [-1.25, -0.75]
     -1.0
     """
     d, widths = box.lower.size, box.upper - box.lower
@@ -120,29 +116,22 @@ def middle(domain: CuttingPlanes, box: Box) -> FloatArray | None:
     rows, room = rows[~flat] / sizes[~flat, None], room[~flat] / sizes[~flat]
     ones = np.ones((d, 1))
     faces = np.block([[np.eye(d), ones], [-np.eye(d), ones]])
-    given = np.vstack([np.column_stack([rows, np.ones(len(rows))]), faces])
+    constraints = np.vstack([np.column_stack([rows, np.ones(len(rows))]), faces])
     most = np.concatenate([room, np.ones(d), np.zeros(d)])
-    found = linprog(np.append(np.zeros(d), -1.0), A_ub=given, b_ub=most, bounds=[(0.0, 1.0)] * d + [(0.0, 0.5)])
-    if found.x is None or found.x[-1] < _SMALLEST:
+    ball = linprog(np.append(np.zeros(d), -1.0), A_ub=constraints, b_ub=most, bounds=[(0.0, 1.0)] * d + [(0.0, 0.5)])
+    if ball.x is None or ball.x[-1] < _SMALLEST:
         return None
-    return np.asarray(box.clip(box.lower + widths * found.x[:-1]))
+    return np.asarray(box.clip(box.lower + widths * ball.x[:-1]))
 
 
-# How far theta . F moves in the central differences of `features`.
+# Change of theta . F in the central differences of `features`.
 _MOVE = 1e-4
-# A warm start does not need the last digits of the reward that all share.
+# Evaluations of the one-intent fit of a warm start, which needs no precision.
 _ROUGH_EVALUATIONS = 30
 
 
 class DestinationProblem(FitProblem):
-    """Units of demonstrations under a destination-conditioned model.
-
-    Parameters
-    ----------
-    model : DestinationMaxEnt
-    values : GoalValues
-        The MDP with its order of elimination.
-    """
+    """Units of demonstrations under a destination-conditioned model; `values` holds the symbolic factorisation."""
 
     regulariser: Regulariser
 
@@ -155,7 +144,7 @@ class DestinationProblem(FitProblem):
         self._features: FloatArray | None = None
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
-        """Return (G, K)."""
+        """Return the log-probabilities (G, K) of the units."""
         return self.units.sum(self.trips.log_prob(self.values, thetas))
 
     def m_step(
@@ -170,15 +159,15 @@ class DestinationProblem(FitProblem):
     def search(
         self, weights: FloatArray, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
     ) -> list[FitResult]:
-        """Minimise the objective of every column of weights (N, J), together on a GPU, or else each in a thread."""
+        """Minimise the objective of every column of weights (N, J): as a batch on a GPU, else one thread per column."""
         if starts is None:
             starts = np.tile(self.inside(), (weights.shape[1], 1))
         else:
-            # A start at the very edge moves inside a little; one beyond it is an error, which the solver tells.
+            # A start at the edge is moved inside; the solver raises for an infeasible one.
             at_edge = np.array([self.values.finite(start) for start in self.regulariser.box.clip(starts)], dtype=bool)
             starts = np.array(starts, dtype=np.float64)
             starts[at_edge] = self.project(starts[at_edge])
-        # What one search learns of the domain helps all later ones, but not its neighbours, which may be as far or not.
+        # Cutting planes are shared with later searches, but not with concurrent ones, so that results are reproducible.
         each = range(weights.shape[1])
         domains = [self._domain.fork() for _ in each]
         objective = DestinationLikelihood(self.values, self.trips, weights, ridge, domains)
@@ -193,27 +182,26 @@ class DestinationProblem(FitProblem):
 
         threads = min(len(each), int(numba.get_num_threads()))
         if self.values.together:
-            found = solver(objective, starts, self.regulariser.box, tol, max_evaluations)
+            results = solver(objective, starts, self.regulariser.box, tol, max_evaluations)
         elif threads == 1:
-            found = [one(k) for k in each]
+            results = [one(k) for k in each]
         else:
             with one_thread("blas"), ThreadPoolExecutor(threads) as pool:
-                found = list(pool.map(one, each))
+                results = list(pool.map(one, each))
         for fork in domains:
             self._domain.merge(fork)
-        return found
+        return results
 
     def inside(self) -> FloatArray:
-        """Return a point (d,) within the bounds where all sums over ways are finite."""
+        """Return a feasible theta (d,) within the bounds."""
         if self._start is None:
             self._start = feasible_start(self.values, self.regulariser.box, self._domain)
         return self._start
 
     def features(self) -> FloatArray:
-        """Return (G, d): how far the features of a unit are from those that one reward for all expects of its trips.
+        """Return the embedding (G, d) of a warm start: F - E[F | start, goal] under a one-intent fit, per unit.
 
-        Feature counts alone say how far apart the two ends of a trip are. What is left once E[F | start, goal] is taken
-        off is the score of the one-intent model, and that is where intents differ.
+        This is the score of the one-intent model. Feature counts alone mostly measure the distance between the ends.
         """
         if self._features is None:
             n, d = self.trips.features.shape
@@ -222,26 +210,28 @@ class DestinationProblem(FitProblem):
             expected = np.zeros((n, d))
             for j in np.flatnonzero(size > 0.0):
                 step = _MOVE / size[j] * np.eye(d)[j]
-                # Near the edge of the domain, only one side may be feasible: the other is then moved back.
-                both = np.array([feasible(self.values, result.theta + s * step, result.theta) for s in (1.0, -1.0)])
-                apart = both[0, j] - both[1, j]
-                if apart > 0.0:
-                    found = self.trips.log_value(self.values, both)
-                    expected[:, j] = (found[:, 0] - found[:, 1]) / apart
-                else:  # neither side is: this feature tells nothing
+                # Near the edge of the feasible set, an infeasible side is moved back.
+                both = np.array(
+                    [make_feasible(self.values, result.theta + s * step, result.theta) for s in (1.0, -1.0)]
+                )
+                width = both[0, j] - both[1, j]
+                if width > 0.0:
+                    log_value = self.trips.log_value(self.values, both)
+                    expected[:, j] = (log_value[:, 0] - log_value[:, 1]) / width
+                else:  # neither side is feasible: the feature gets a score of 0
                     expected[:, j] = self.trips.features[:, j]
             self._features = self.units.mean(self.trips.features - expected)
         return self._features
 
     def project(self, thetas: FloatArray) -> FloatArray:
-        """Return parameters (K, d) within the bounds at which all sums over ways are finite, near the given ones."""
-        found = np.array(self.regulariser.box.clip(thetas))
-        for k, theta in enumerate(found):
-            # A point inside is only looked for where it is needed: there may be none to find.
-            if not surely_finite(self.values, theta):
-                found[k] = feasible(self.values, theta, self.inside())
-        return found
+        """Return feasible parameters (K, d) within the bounds, near the given ones."""
+        projected = np.array(self.regulariser.box.clip(thetas))
+        for k, theta in enumerate(projected):
+            # `inside` raises without a feasible point, so it is called only where needed.
+            if not is_feasible(self.values, theta):
+                projected[k] = make_feasible(self.values, theta, self.inside())
+        return projected
 
     def finite(self, thetas: FloatArray) -> bool:
-        """Return whether all sums over ways are finite at parameters (K, d)."""
+        """Return True if all partition functions are finite at parameters (K, d)."""
         return all(self.values.finite(theta) for theta in thetas)

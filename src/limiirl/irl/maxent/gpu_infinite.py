@@ -121,9 +121,9 @@ class GpuInfinitePathSums(InfinitePathSums):
         if np.all(batch.stuck >= 0):
             return log_Z, expected
         goals = np.full(begin.size, self._augmented.exit)
-        found = batch.weigh(begin, goals, np.where(batch.stuck < 0, weights, 0.0))
+        found = batch.weighted_sums(begin, goals, np.where(batch.stuck < 0, weights, 0.0))
         fine = (batch.log_most <= math.log(NEARLY_SINGULAR)) & ~np.any(found.left, axis=0)
-        log_Z[fine], expected[fine] = found.value[fine], found.slope[fine, :-1]
+        log_Z[fine], expected[fine] = found.value[fine], found.gradient[fine, :-1]
         own = self._own_features(begin, weights)
         return log_Z + np.sum(own * thetas, axis=1), expected + own
 

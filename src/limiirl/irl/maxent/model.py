@@ -7,16 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
-from limiirl._estimator import NoMetadataRouting
 from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_choice, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter, NotFitted, NumericalError
 from limiirl.irl import validate
-from limiirl.irl.base import SUFFICIENT_STATISTICS, Capabilities, FitResult
+from limiirl.irl.base import SUFFICIENT_STATISTICS, FitResult
 from limiirl.irl.device import choose_backend, choose_device
+from limiirl.irl.estimator import LinearRewardModel
 from limiirl.irl.identifiability import null_directions, variation
 from limiirl.irl.maxent import inference
 from limiirl.irl.maxent.backends import ARITHMETICS
@@ -31,7 +30,7 @@ from limiirl.mdp import MDP
 Engine = FinitePathSums | InfinitePathSums
 
 
-class MaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
+class MaxEnt(LinearRewardModel):
     r"""The maximum entropy model of trajectories, p(tau | theta) = q(tau) exp(theta . F(tau)) / Z(theta).
 
     The sum Z runs over *all* trajectories of the MDP with at most `max_length` states, exactly. q(tau) is the
@@ -73,6 +72,8 @@ class MaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[mi
 
     Attributes
     ----------
+    theta_ : (d,)
+        The result of the last `fit`.
     max_length_ : int or inf
         Set by `fit`.
     result_ : FitResult
@@ -165,29 +166,14 @@ class MaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[mi
         problem = MaxEntProblem.from_demos(self, mdp, demos, Groups.from_labels(None, len(demos)), engine)
         return problem.log_prob(mdp.check_thetas(thetas))
 
-    def fit(
-        self, mdp: MDP, demos: Demonstrations, weights: ArrayLike | None = None, start: ArrayLike | None = None
+    def _fitted_null_directions(
+        self, mdp: MDP, demos: Demonstrations, weights: FloatArray, theta: FloatArray
     ) -> FloatArray:
-        """Return the parameters (d,) that maximise the weighted log-likelihood within the bounds.
-
-        Parameters
-        ----------
-        weights : (N,), optional
-            How much each demonstration counts; equal by default.
-        start : (d,), optional
-            Where to begin: a previous solution saves most of the work. By default 0, moved into the bounds.
-        """
-        given = validate.weights(weights, validate.demonstrations(demos), columns=False)
-        result = self._fit(mdp, demos, given, None if start is None else validate.one_theta(mdp, start)[None])[0]
-        validate.warn_unless_converged(result)
-        starts = np.bincount(demos.start_states, weights=given[:, 0], minlength=mdp.n_states)
+        starts = np.bincount(demos.start_states, weights=weights, minlength=mdp.n_states)
         try:
-            directions = self._null_directions(mdp, result.theta, starts / starts.sum())
-        except NumericalError:  # of a Hessian on the CPU, beyond whose floats a GPU may find the best parameters
-            directions = np.empty((0, mdp.n_features))
-        self.result_ = validate.identified(result, directions, self.bounds, mdp)
-        self.theta_ = self.result_.theta
-        return self.theta_
+            return self._null_directions(mdp, theta, starts / starts.sum())
+        except NumericalError:  # the Hessian on the CPU overflows where a fit on a GPU did not
+            return np.empty((0, mdp.n_features))
 
     @property
     def null_directions_vary(self) -> bool:
@@ -216,17 +202,6 @@ class MaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[mi
         covariance = engine.covariance(theta, starts=starts)
         mean = engine.value_and_grad(theta[None], starts=None if starts is None else starts[:, None])[1][0]
         return null_directions(covariance, np.sqrt(np.diag(covariance) + mean**2))
-
-    def fit_many(
-        self, mdp: MDP, demos: Demonstrations, weights: ArrayLike, starts: ArrayLike | None = None
-    ) -> FloatArray:
-        """Return parameters (K, d), one row for each column of weights (N, K): the M-step of a mixture, in one go.
-
-        `starts` is (K, d). Each row is what `fit` returns for that column, without its report.
-        """
-        given = validate.weights(weights, validate.demonstrations(demos), columns=True)
-        results = self._fit(mdp, demos, given, None if starts is None else mdp.check_thetas(starts))
-        return np.array([result.theta for result in results])
 
     def sample(
         self, mdp: MDP, theta: ArrayLike, n: int, seed: int | np.random.Generator | None = None
@@ -316,19 +291,10 @@ class MaxEnt(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[mi
         objective = PathLikelihood(engine, observed, observed.moments(weights), ridge)
         if starts is None:
             starts = np.tile(feasible_start(engine, box), (n_intents, 1))
-        elif starts.shape[0] != n_intents:
-            raise InvalidParameter(
-                f"There must be one start for each of {n_intents} columns of weights; there are {starts.shape[0]}.",
-                parameter="starts",
-                value=starts.shape[0],
-            )
         tol = check_positive(self.gtol, "gtol") * np.maximum(1.0, np.abs(objective.mean_features))
         cap = check_count(self.max_evaluations, "max_evaluations")
         results = SOLVERS[self.solver](objective, starts, box, tol, cap)
         self.max_length_ = longest
-        self.results_ = results
-        for name in ("result_", "theta_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
         return results
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:

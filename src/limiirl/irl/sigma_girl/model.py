@@ -19,46 +19,48 @@ from limiirl.irl.sigma_girl.likelihood import PROFILES, SigmaProblem
 
 
 class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
-    r"""Reward weights omega on the simplex for which agents' cloned policies are as good as stationary.
+    r"""Reward weights omega on the simplex under which the agents' cloned policies are nearly stationary.
 
-    Each agent's policy is cloned, and the Jacobian of its expected reward features in the policy's parameters estimated
-    by GPOMDP. An agent that maximises omega . phi has a Jacobian J with J omega = 0; the likelihood of omega is that of
-    the estimate under the nearest such Jacobian, its covariance taken into account:
-    ``log p(agent | omega) = -obj(omega) / 2 - log det(2 pi Sigma) / 2``, and obj does not depend on omega's length.
+    Each agent's policy is cloned, and the Jacobian of its expected reward features with respect to the policy's
+    parameters is estimated by GPOMDP. An agent that maximises omega . phi has J omega = 0; the likelihood of omega is
+    that of the estimate under the nearest such Jacobian:
+    ``log p(agent | omega) = -obj(omega) / 2 - log det(2 pi Sigma) / 2``, where obj does not depend on |omega|.
 
-    In `IntentMixture`, an agent is what a demonstration is elsewhere: `IntentMixture(2, SigmaGIRL()).fit(None, agents)`
-    clusters the agents' mean discounted features first, and goes on with EM.
+    In `IntentMixture`, an agent takes the role of a demonstration: `IntentMixture(2, SigmaGIRL()).fit(None, agents)`.
 
     Parameters
     ----------
     gamma : float
-        Discount of the rewards, above 0 and at most 1.
+        Discount, above 0 and at most 1; a parameter here because there is no MDP.
     ridge : float
-        Regularisation of the cloned policies, not of the rewards as in other models. Radial features are nearly
-        collinear, so that it is never 0.
+        Ridge of the cloned policies, not of the rewards as in other models; above 0, because radial features are nearly
+        collinear. It is added to sums over steps, so it does not depend on how recordings are cut.
     covariance : {"diagonal", "full"}
-        Whether the entries of a Jacobian count as uncorrelated, as in the experiments of Ramponi et al. Both are shrunk
-        by Ledoit and Wolf's rule.
+        "diagonal" ignores correlations between the entries of a Jacobian, as do the experiments of Ramponi et al. Both
+        are shrunk by the rule of Ledoit and Wolf.
     cluster_on : {"reward", "policy"}
-        The features whose mean discounted sums a mixture's warm start clusters.
+        Features whose mean discounted sums a mixture's warm start clusters.
     baseline_floor : float
-        What GPOMDP's baselines add to the sums that they are divided by, 1e-10 in the original. An agent that collects
-        the same features in all its trajectories then has a Jacobian of about this size, and not of 0; the likelihood
-        does not look at sizes, so that it sees a preference where there is none. With 0 such an agent fits all rewards
-        alike. It decides the results on the released agents: see docs/sigma_girl.md.
+        Constant added to the denominators of GPOMDP's baselines, 1e-10 in the original. An agent with the same features
+        in all trajectories then has a Jacobian of about this size instead of 0, and the likelihood, which ignores
+        sizes, shows a preference. With 0 such an agent fits all rewards equally. See docs/sigma_girl.md for its effect
+        on the released agents.
     n_starts : int
-        Points drawn on the simplex from which to search, beside uniform weights and a start that is given; at least 3.
+        Number of random starts on the simplex, besides uniform weights and a given start; at least 3, because the
+        likelihood has several maxima.
     gtol : float
-        Largest component of the projected gradient of the mean of obj / 2, relative to that where it is above 1.
+        Largest component of the projected gradient of the mean of obj / 2, relative to that mean where it is above 1.
     max_evaluations : int
-        Cap on values with gradients of each search in `fit`.
+        Maximum number of evaluations per start in `fit`.
     random_state : int
-        Seeds the points from which to search; every fit has the same.
+        Seed of the random starts; an integer, so that every fit uses the same starts.
 
     Attributes
     ----------
+    theta_ : (q,)
+        Result of the last `fit`.
     result_ : FitResult
-        What the last `fit` found.
+        Details of the last `fit`.
 
     Examples
     --------
@@ -76,9 +78,9 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
     """
 
     bounds = (0.0, 1.0)
-    # What is left of a density that was maximised over the Jacobian does not integrate to 1.
+    # A profile likelihood is not a normalised density.
     normalised = False
-    # What a summary says of the direction without effect, which is the length of the weights.
+    # Label of the null direction, the length of the weights, in summaries.
     null_status = "up to scale"
 
     supports: ClassVar[frozenset[str]] = frozenset({SUFFICIENT_STATISTICS})
@@ -107,27 +109,24 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
         self.random_state = random_state
 
     def log_prob(self, mdp: None, thetas: ArrayLike, agents: Agents) -> FloatArray:
-        """Return the profile log-likelihood (M, K) of each agent under each of thetas (K, q); mdp is None.
-
-        Any length of a theta gives the same.
-        """
-        ready = self.make_problem(mdp, agents, Groups.for_demos(None, _checked(agents)))
-        return ready.log_prob(_weights(thetas, ready.n_parameters))
+        """Return the profile log-likelihood (M, K) of each agent under each of thetas (K, q), of any length."""
+        problem = self.make_problem(mdp, agents, Groups.for_demos(None, _check_agents(agents)))
+        return problem.log_prob(_check_thetas(thetas, problem.n_parameters))
 
     def fit(
         self, mdp: None, agents: Agents, weights: ArrayLike | None = None, start: ArrayLike | None = None
     ) -> FloatArray:
-        """Return the weights omega (q,), not negative and of sum 1, that maximise the weighted likelihood.
+        """Return the omega (q,) on the simplex that maximises the weighted likelihood.
 
         Parameters
         ----------
         mdp : None
-            The model knows no MDP.
+            The model is model-free.
         agents : Agents
         weights : (M,), optional
-            How much each agent counts; equal by default.
+            Weight of each agent; 1 by default.
         start : (q,), optional
-            One more point to search from.
+            An additional start.
         """
         result = self._search(mdp, agents, weights, start, columns=False)[0]
         validate.warn_unless_converged(result)
@@ -135,19 +134,19 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
         return result.theta
 
     def fit_many(self, mdp: None, agents: Agents, weights: ArrayLike, starts: ArrayLike | None = None) -> FloatArray:
-        """Return weights (K, q), one row for each column of weights (M, K), each as `fit` finds it."""
+        """Return parameters (K, q), one row per column of weights (M, K), each equal to the result of `fit`."""
         results = self._search(mdp, agents, weights, starts, columns=True)
         return np.array([result.theta for result in results])
 
     def features(self, mdp: None, agents: Agents) -> FloatArray:
-        """Return the points (M, m) that a warm start clusters: mean discounted reward or policy features."""
+        """Return the embedding (M, m) of a warm start: mean discounted reward or policy features."""
         self._check(mdp)
-        return _checked(agents).features(check_positive(self.gamma, "gamma"), of=self.cluster_on)
+        return _check_agents(agents).features(check_positive(self.gamma, "gamma"), of=self.cluster_on)
 
     def null_directions(self, mdp: None, theta: ArrayLike) -> FloatArray:
-        """Return (1, q), the direction of theta (q,) itself: its length has no effect, so that q - 1 weights are free.
+        """Return the direction (1, q) of theta (q,) itself, whose length is not identified.
 
-        Features that always sum to the same, step by step, leave one more that this does not know of.
+        Features with a constant sum have one more null direction, which is not detected.
 
         Examples
         --------
@@ -155,86 +154,60 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
         array([[0.6, 0. , 0.8]])
         """
         self._check(mdp)
-        found = _weights(theta, np.size(theta))
-        return np.asarray(found / np.linalg.norm(found))
+        direction = _check_thetas(theta, np.size(theta))
+        return np.asarray(direction / np.linalg.norm(direction))
 
     def make_problem(self, mdp: None, agents: Agents, units: Groups) -> SigmaProblem:
-        """Return the model with the data of a mixture, for `IntentMixture`."""
+        """Return the fit problem of a mixture, for `IntentMixture`."""
         self._check(mdp)
-        return SigmaProblem(self, _checked(agents), units)
+        return SigmaProblem(self, _check_agents(agents), units)
 
     def _search(
         self, mdp: None, agents: Agents, weights: ArrayLike | None, starts: ArrayLike | None, *, columns: bool
     ) -> list[FitResult]:
-        ready = self.make_problem(mdp, agents, Groups.for_demos(None, _checked(agents)))
-        given = validate.weights(weights, agents, columns=columns)  # type: ignore[arg-type]
-        first = None if starts is None else _weights(starts, ready.n_parameters)
-        if first is not None and len(first) != given.shape[1]:
-            raise InvalidParameter(
-                f"There must be one start for each of {given.shape[1]} columns of weights; there are {len(first)}.",
-                parameter="starts",
-                value=first.shape,
-            )
-        return ready.search(given, first, check_count(self.max_evaluations, "max_evaluations"))
+        problem = self.make_problem(mdp, agents, Groups.for_demos(None, _check_agents(agents)))
+        matrix = validate.weights(weights, agents, columns=columns)  # type: ignore[arg-type]
+        first = None if starts is None else _check_thetas(starts, problem.n_parameters)
+        validate.starts(first, matrix.shape[1])
+        return problem.search(matrix, first, check_count(self.max_evaluations, "max_evaluations"))
 
     def _check(self, mdp: object) -> None:
         """Check the parameters, and that no MDP is given."""
         if mdp is not None:
             raise InvalidParameter(
-                f"SigmaGIRL knows no MDP: pass mdp=None, and what happened as Agents; mdp is a {type(mdp).__name__}.",
+                f"mdp must be None for SigmaGIRL, which learns from Agents alone; got a {type(mdp).__name__}.",
                 parameter="mdp",
                 value=mdp,
             )
         if check_positive(self.gamma, "gamma") > 1.0:
-            raise InvalidParameter(
-                f"gamma must be above 0 and at most 1; got {self.gamma!r}.", parameter="gamma", value=self.gamma
-            )
+            raise InvalidParameter.of("gamma", self.gamma, "must be above 0 and at most 1")
         check_choice(self.covariance, "covariance", tuple(PROFILES))
         check_choice(self.cluster_on, "cluster_on", ("reward", "policy"))
-        if check_count(self.n_starts, "n_starts") < 3:
-            raise InvalidParameter(
-                f"n_starts must be at least 3, since the likelihood has several maxima; it is {self.n_starts}.",
-                parameter="n_starts",
-                value=self.n_starts,
-            )
+        check_count(self.n_starts, "n_starts", least=3)
         if isinstance(self.random_state, bool) or not isinstance(self.random_state, int | np.integer):
-            raise InvalidParameter(
-                f"random_state must be a whole number, so that every fit searches alike; got {self.random_state!r}.",
-                parameter="random_state",
-                value=self.random_state,
-            )
+            raise InvalidParameter.of("random_state", self.random_state, "must be an integer")
 
 
-def _checked(given: Any) -> Agents:
-    """Return agents, if it is agents that are given."""
-    if not isinstance(given, Agents):
+def _check_agents(agents: Any) -> Agents:
+    if not isinstance(agents, Agents):
         raise InvalidDemos(
-            f"SigmaGIRL learns from Agents; got a {type(given).__name__}. Use Agents.from_arrays.",
+            f"agents must be Agents; got a {type(agents).__name__}. Use Agents.from_arrays.",
             parameter="agents",
-            value=given,
+            value=agents,
         )
-    return given
+    return agents
 
 
-def _weights(given: ArrayLike, q: int) -> FloatArray:
-    """Return thetas (K, q), each of which has a direction."""
+def _check_thetas(given: ArrayLike, q: int) -> FloatArray:
+    """Return thetas (K, q), finite and nonzero."""
     try:
-        found = np.atleast_2d(np.asarray(given, dtype=np.float64))
+        thetas = np.atleast_2d(np.asarray(given, dtype=np.float64))
     except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"thetas must be numbers ({error}).", parameter="thetas", value=given) from None
-    if found.ndim != 2 or found.shape[1] != q:
-        raise InvalidParameter(
-            f"thetas must have the shape (K, {q}), a weight a reward feature; it is {found.shape}.",
-            parameter="thetas",
-            value=found.shape,
-        )
-    bad = ~(np.all(np.isfinite(found), axis=1) & np.any(found != 0.0, axis=1))
+        raise InvalidParameter(f"thetas must be numeric ({error}).", parameter="thetas", value=given) from None
+    if thetas.ndim != 2 or thetas.shape[1] != q:
+        raise InvalidParameter.of("thetas", thetas.shape, f"must have shape (K, {q}), one column per reward feature")
+    bad = ~(np.all(np.isfinite(thetas), axis=1) & np.any(thetas != 0.0, axis=1))
     if np.any(bad):
         k = int(np.argmax(bad))
-        raise InvalidParameter(
-            f"thetas must be finite and not all zero; row {k} is {found[k].tolist()}.",
-            parameter="thetas",
-            value=found[k].tolist(),
-            index=k,
-        )
-    return found
+        raise InvalidParameter.of("thetas", thetas[k].tolist(), "must be finite and not all zero", index=k)
+    return thetas

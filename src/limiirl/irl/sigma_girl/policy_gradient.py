@@ -1,4 +1,4 @@
-"""Cloned policies of agents, and the Jacobians of their reward features by GPOMDP (spec.md, section B)."""
+"""Behaviour cloning of agents, and Jacobians of their reward features by GPOMDP (spec.md, section B)."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from limiirl.demos import Agent
 from limiirl.errors import InvalidDemos
 from limiirl.kernels.sequences import baseline
 
-# A policy whose residuals are this small a part of its actions has no noise to learn from.
+# Relative residual variance below which a policy counts as deterministic.
 _NO_NOISE = 1e-12
 
 
 class Clone(NamedTuple):
-    """A policy in the place of an agent's own.
+    """A cloned policy.
 
     Attributes
     ----------
     weights : (p, b)
-        W. For discrete actions a column for each but the first that the agent ever took, whose weights are zero.
+        W. For discrete actions, one column per action taken, except the first, whose weights are zero.
     variance : float
-        sigma^2 of real actions; nan for discrete ones.
+        sigma^2 of continuous actions; nan for discrete ones.
     scores : (n, H, p b)
-        The gradient of log pi(a_t | x_t) in the entries of W, zero where the agent did not choose.
+        Gradient of log pi(a_t | x_t) by the entries of W; zero at steps without an action.
     """
 
     weights: FloatArray
@@ -36,12 +36,13 @@ class Clone(NamedTuple):
 
 
 def clone_policy(agent: Agent, ridge: float, number: int = 0) -> Clone:
-    """Return the policy of an agent, whose number is for messages.
+    """Return the cloned policy of an agent; errors name it by `number`.
 
     Parameters
     ----------
     ridge : float
-        Added to the diagonal of X^T X, or half the weight of the squared length of W beside minus the log-likelihood.
+        Coefficient of |W|^2 / 2 in minus the log-likelihood summed over steps; for continuous actions, the constant on
+        the diagonal of X^T X.
 
     Examples
     --------
@@ -53,9 +54,9 @@ def clone_policy(agent: Agent, ridge: float, number: int = 0) -> Clone:
     ([1.0, -2.0], 0.01, (50, 4, 2))
     """
     x, a = agent.policy_features[agent.live], agent.actions[agent.live]
-    weights, variance, slopes = _gaussian(x, a, ridge, number) if a.ndim == 2 else _categorical(x, a, ridge, number)
+    weights, variance, gradients = _gaussian(x, a, ridge, number) if a.ndim == 2 else _categorical(x, a, ridge, number)
     scores = np.zeros((*agent.live.shape, weights.size))
-    scores[agent.live] = (x[:, :, None] * slopes[:, None, :]).reshape(len(x), -1)
+    scores[agent.live] = (x[:, :, None] * gradients[:, None, :]).reshape(len(x), -1)
     return Clone(weights, variance, scores)
 
 
@@ -70,16 +71,15 @@ def _gaussian(x: FloatArray, a: FloatArray, ridge: float, number: int) -> tuple[
         weights = np.asarray(cho_solve(cho_factor(gram), x.T @ a), dtype=np.float64)
     except np.linalg.LinAlgError:
         raise _invalid(
-            f"The policy features of agent {number} are collinear, so that no policy can be cloned. Use a ridge above "
-            "0, or drop features.",
+            f"agents[{number}] has collinear policy features. Use a ridge above 0, or drop features.",
             number,
         ) from None
     residuals = a - x @ weights
     variance = float(np.mean(residuals**2))
     if variance <= _NO_NOISE * float(np.mean(a**2)):
         raise _invalid(
-            f"The actions of agent {number} follow from its policy features without any noise (residual variance "
-            f"{variance:.2g}), so that nothing tells what other actions would bring. Record a stochastic policy.",
+            f"agents[{number}] must have a stochastic policy; its actions are a function of its policy features "
+            f"(residual variance {variance:.2g}), so that the effect of other actions is unknown.",
             number,
             variance,
         )
@@ -87,45 +87,45 @@ def _gaussian(x: FloatArray, a: FloatArray, ridge: float, number: int) -> tuple[
 
 
 def _categorical(x: FloatArray, a: NDArray[Any], ridge: float, number: int) -> tuple[FloatArray, float, FloatArray]:
-    """Return W (p, b), nan, and d log pi / d (W^T x) (m, b), for the b actions that the agent took but the first.
+    """Return W (p, b), nan, and d log pi / d (W^T x) (m, b), for the actions taken except the first.
 
-    One action is left out because only differences of weights matter: with all of them, rows would count twice.
+    Only differences of weights matter, so one action is the reference.
     """
     from sklearn.linear_model import LogisticRegression
 
     taken = np.unique(a)
     if taken.size < 2:
         raise _invalid(
-            f"Agent {number} only ever takes action {taken[0]}, so that nothing tells what other actions would bring. "
-            "Record more of it, or leave the agent out.",
+            f"agents[{number}] must take at least two different actions; it only takes {taken[0]}. Record more "
+            "trajectories, or drop the agent.",
             number,
             taken[0],
         )
     model = LogisticRegression(C=1.0 / ridge, fit_intercept=False, tol=1e-8, max_iter=10_000)
     model.fit(x, a)
-    # Of two actions sklearn has one column, of more a column each, which sum to zero.
+    # scikit-learn has one column for two actions, else one per action.
     weights = model.coef_.T if taken.size == 2 else (model.coef_[1:] - model.coef_[0]).T
-    slopes = (a[:, None] == taken[1:]) - model.predict_proba(x)[:, 1:]
-    return np.asarray(weights, dtype=np.float64), float("nan"), np.asarray(slopes, dtype=np.float64)
+    gradients = (a[:, None] == taken[1:]) - model.predict_proba(x)[:, 1:]
+    return np.asarray(weights, dtype=np.float64), float("nan"), np.asarray(gradients, dtype=np.float64)
 
 
-# Jacobians smaller than this share of the terms that they are the difference of are rounding.
+# Size of a Jacobian, relative to the terms that cancel in it, below which it is rounding error.
 _ROUNDING = 1e-12
-# The least weight of the target in a shrunk covariance: with two trajectories, Ledoit and Wolf's is 0.
+# Least shrinkage; with two trajectories, that of Ledoit and Wolf is 0.
 _LEAST_SHRINKAGE = 1e-6
 
 
-class Spread(NamedTuple):
-    """The Jacobians of an agent, as a Gaussian likelihood sees them.
+class JacobianMoments(NamedTuple):
+    """Mean and shrunk covariance of an agent's Jacobians.
 
     Attributes
     ----------
     mean : (d, q)
-        The mean over trajectories.
+        Mean over trajectories.
     deviations : (n, d, q)
-        Each trajectory's Jacobian less the mean.
+        Each trajectory's Jacobian minus the mean.
     shrinkage : float
-        delta, the share of the target in the covariance (1 - delta) S + delta mu I of Ledoit and Wolf (2004).
+        delta in the covariance (1 - delta) S + delta mu I of Ledoit and Wolf (2004).
     target : float
         mu, the mean variance of an entry.
     """
@@ -137,57 +137,52 @@ class Spread(NamedTuple):
 
     @property
     def variances(self) -> FloatArray:
-        """The diagonal (d, q) of the covariance of the *mean*: shrunk, and divided by n."""
+        """Diagonal (d, q) of the shrunk covariance of the *mean*."""
         n = len(self.deviations)
         own = np.mean(self.deviations**2, axis=0)
         return np.asarray((1.0 - self.shrinkage) * own + self.shrinkage * self.target) / n
 
 
 def jacobians(scores: FloatArray, reward_features: FloatArray, gamma: float, floor: float) -> FloatArray:
-    """Return (n, d, q): for each trajectory, sum_t G_t (gamma^t phi_t - B_t)^T.
+    """Return the GPOMDP Jacobians (n, d, q): sum_t G_t (gamma^t phi_t - B_t)^T for each trajectory.
 
-    G_t is the sum of scores up to t. The baseline B_t, entry by entry, is the mean over trajectories of gamma^t phi_t
-    weighted by G_t^2, which makes the variance smallest; where no trajectory has a score it is zero. It is subtracted
-    after the end of a trajectory too, where phi is zero, since it has no effect on the mean only if all trajectories
-    count. What is the same in all trajectories it takes away altogether.
+    G_t is the sum of scores up to t. The baseline B_t is the mean over trajectories of gamma^t phi_t weighted by G_t^2,
+    entry by entry, which minimises the variance. It is also subtracted after the end of a trajectory, where phi is
+    zero; otherwise it would bias the mean.
 
     Parameters
     ----------
     scores : (n, H, d)
     reward_features : (n, H, q)
     floor : float
-        Added to the sum of G_t^2 by which a baseline is divided. With 0, what is the same in all trajectories is taken
-        away to the last bit, and Jacobians that are rounding are set to 0.
+        Constant added to the sum of G_t^2 in the denominator of the baseline. With 0, features that are the same in all
+        trajectories cancel exactly, and Jacobians at rounding level are set to 0.
     """
     G = np.cumsum(scores, axis=1)
     collected = gamma ** np.arange(scores.shape[1])[:, None] * reward_features
-    found = np.einsum("ntd,ntq->ndq", G, collected, optimize=True)
-    found -= np.einsum("ntd,tdq->ndq", G, baseline(G, collected, floor), optimize=True)
+    J = np.einsum("ntd,ntq->ndq", G, collected, optimize=True)
+    J -= np.einsum("ntd,tdq->ndq", G, baseline(G, collected, floor), optimize=True)
     if floor == 0.0:
-        # The objective does not depend on the size of a Jacobian, so that rounding would count like anything else.
+        # The objective ignores the size of a Jacobian, so rounding errors would count in full.
         size = np.einsum("ntd,ntq->ndq", np.abs(G), np.abs(collected), optimize=True)
-        found[np.abs(found) <= _ROUNDING * size] = 0.0
-    return np.asarray(found)
+        J[np.abs(J) <= _ROUNDING * size] = 0.0
+    return np.asarray(J)
 
 
-def spread(J: FloatArray, number: int = 0) -> Spread:
-    """Return the mean and the shrunk covariance of Jacobians (n, d, q), without rows that are identically zero.
+def jacobian_moments(J: FloatArray, number: int = 0) -> JacobianMoments:
+    """Return the mean and shrunk covariance of Jacobians (n, d, q), without rows that are identically zero.
 
-    Where all are zero, nothing that the agent does matters to what it collects, and all rewards explain it: one row is
-    left, of mean 0 and variance 1, which is the same under all of them.
-
-    The weight delta of the target is that of Ledoit and Wolf, from the n x n products of centred Jacobians; the
-    covariance of all d q entries is never formed.
+    If all are zero, every reward explains the agent equally; one row of mean 0 and variance 1 is returned.
     """
     n = len(J)
     if n < 2:
         raise _invalid(
-            f"Agent {number} has {n} trajectory; a covariance needs at least 2. Record more, or leave the agent out.",
+            f"agents[{number}] must have at least 2 trajectories for a covariance; got {n}.",
             number,
             n,
         )
     if not np.any(J):
-        return Spread(np.zeros((1, J.shape[2])), np.zeros((n, 1, J.shape[2])), 1.0, 1.0)
+        return JacobianMoments(np.zeros((1, J.shape[2])), np.zeros((n, 1, J.shape[2])), 1.0, 1.0)
     kept = J[:, np.any(J != 0.0, axis=(0, 2))]
     mean = kept.mean(axis=0)
     deviations = kept - mean
@@ -195,19 +190,18 @@ def spread(J: FloatArray, number: int = 0) -> Spread:
     target = float(np.mean(flat**2))
     if not target > 0.0:
         raise _invalid(
-            f"The Jacobians of agent {number} do not vary over its {n} trajectories: they are copies. Record "
-            "trajectories that differ.",
+            f"agents[{number}] must have different trajectories; its {n} trajectories have the same Jacobian.",
             number,
         )
-    return Spread(mean, deviations, _shrinkage(flat / np.sqrt(target)), target)
+    return JacobianMoments(mean, deviations, _shrinkage(flat / np.sqrt(target)), target)
 
 
 def _shrinkage(scaled: FloatArray) -> float:
-    """Return delta for centred rows (n, P) of mean square 1: E|S_i - S|^2 / n over |S - I|^2, the norms per entry."""
+    """Return delta for centred rows (n, P) of mean square 1: E|S_i - S|^2 / n divided by |S - I|^2, norms per entry."""
     n, P = scaled.shape
     length = np.sum(scaled**2, axis=1)
-    squared = float(np.sum((scaled @ scaled.T) ** 2)) / n**2  # the squared norm of S
+    squared = float(np.sum((scaled @ scaled.T) ** 2)) / n**2  # |S|^2
     noise = (float(np.mean(length**2)) - squared) / n
     distance = squared - P
-    found = noise / distance if distance > 0.0 else 1.0
-    return min(1.0, max(_LEAST_SHRINKAGE, found))
+    delta = noise / distance if distance > 0.0 else 1.0
+    return min(1.0, max(_LEAST_SHRINKAGE, delta))

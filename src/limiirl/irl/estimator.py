@@ -1,0 +1,79 @@
+"""`LinearRewardModel`: the fit of models whose reward is linear in the features of an MDP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+
+from limiirl._estimator import NoMetadataRouting
+from limiirl._typing import FloatArray
+from limiirl.demos import Demonstrations
+from limiirl.irl import validate
+from limiirl.irl.base import Capabilities, FitResult
+from limiirl.mdp import MDP
+
+
+class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
+    """Base of `MaxEnt`, `MaxCausalEnt`, `MLIRL` and `DestinationMaxEnt`.
+
+    A subclass implements `log_prob`, `_fit` (one result per column of weights) and `_fitted_null_directions`.
+    """
+
+    bounds: Any
+    ridge: float
+    gtol: float
+    max_evaluations: int
+
+    def fit(
+        self, mdp: MDP, demos: Demonstrations, weights: ArrayLike | None = None, start: ArrayLike | None = None
+    ) -> FloatArray:
+        """Return the theta (d,) that maximises the weighted log-likelihood, less the ridge, within the bounds.
+
+        Parameters
+        ----------
+        weights : (N,), optional
+            Weight of each demonstration; 1 by default.
+        start : (d,), optional
+            Start of the search; by default 0 projected onto the feasible set. Where the likelihood has several maxima
+            (causal models with stochastic transitions), the start determines which one is returned.
+        """
+        column = validate.weights(weights, validate.demonstrations(demos), columns=False)
+        result = self._search(mdp, demos, column, None if start is None else validate.one_theta(mdp, start)[None])[0]
+        validate.warn_unless_converged(result)
+        directions = self._fitted_null_directions(mdp, demos, column[:, 0], result.theta)
+        self.result_ = validate.with_identifiability(result, directions, self.bounds, mdp)
+        self.theta_ = self.result_.theta
+        return self.theta_
+
+    def fit_many(
+        self, mdp: MDP, demos: Demonstrations, weights: ArrayLike, starts: ArrayLike | None = None
+    ) -> FloatArray:
+        """Return parameters (K, d), one row per column of weights (N, K), in one batch; `starts` is (K, d).
+
+        Each row equals the result of `fit` for that column; neither `theta_` nor `result_` is set.
+        """
+        columns = validate.weights(weights, validate.demonstrations(demos), columns=True)
+        results = self._search(mdp, demos, columns, None if starts is None else mdp.check_thetas(starts))
+        return np.array([result.theta for result in results])
+
+    def _search(
+        self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None
+    ) -> list[FitResult]:
+        validate.starts(starts, weights.shape[1])
+        self.results_ = self._fit(mdp, demos, weights, starts)
+        for name in ("result_", "theta_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        return self.results_
+
+    def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
+        """Minimise the objective of each column of weights (N, K)."""
+        raise NotImplementedError
+
+    def _fitted_null_directions(
+        self, mdp: MDP, demos: Demonstrations, weights: FloatArray, theta: FloatArray
+    ) -> FloatArray:
+        """Return the null directions (m, d) at the solution, for the fitted demonstrations."""
+        raise NotImplementedError
