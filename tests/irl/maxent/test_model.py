@@ -12,6 +12,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, NotFitted
 from limiirl.irl import IRLModel, MaxEnt, Status
 from limiirl.mdp import MDP
+from tests.helpers import raises
 from tests.oracles.enumeration import Enumeration, log_sum
 from tests.oracles.likelihood import as_demonstrations, log_probs, possible, same_states, small_mdp
 
