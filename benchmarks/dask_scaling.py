@@ -73,7 +73,7 @@ def placed(name: str, workers: int) -> Iterator[Session]:
 def jobs(folder: Path) -> dict[str, Job]:
     """The kinds of work that executors are for: starts, a selection, and EM over parts of a stream."""
     demos, _ = WORLD.sample(400, seed=1)
-    short: dict[str, Any] = {"max_iter": 20, "tol": 0.0}
+    short: dict[str, Any] = {"max_iter": 20, "resp_tol": 0.0}
     store = write_features(WORLD.mdp, FunctionSource(stored, PARTS), folder)
 
     def starts(session: Session) -> Any:
@@ -88,7 +88,7 @@ def jobs(folder: Path) -> dict[str, Job]:
         return np.concatenate([mix.thetas_ for mix in found.mixtures.values()])
 
     def stream(session: Session) -> Any:
-        mixture = IntentMixture(3, MODEL, init=START, tol=0.0, max_iter=3)
+        mixture = IntentMixture(3, MODEL, init=START, resp_tol=0.0, max_iter=3)
         return fit_streamed(mixture, WORLD.mdp, store, executor=session).thetas_
 
     return {"24 starts": starts, "23 fits of a selection": selection, f"3 iterations over {PARTS} parts": stream}

@@ -91,22 +91,22 @@ def measure(mdp: MDP, demos: Demonstrations) -> dict:
     IntentMixture(N_INTENTS, irl, max_iter=1, max_evaluations=2, random_state=0).fit(mdp, demos[:50])
     stamps = []
     mixture = IntentMixture(
-        N_INTENTS, irl, tol=TOLERANCE, max_iter=30, max_evaluations=EVALUATIONS, random_state=0,
-        callback=lambda report: stamps.append((time.perf_counter(), report.iteration.n_evaluations)),
+        N_INTENTS, irl, resp_tol=TOLERANCE, max_iter=30, max_evaluations=EVALUATIONS, random_state=0,
+        progress=lambda *_: stamps.append(time.perf_counter()),
     )  # fmt: skip
     begun = time.perf_counter()
     mixture.fit(mdp, demos)
-    spent = np.diff([when for when, _ in stamps])
+    spent = np.diff(stamps)
     return {
         "segments": mdp.n_states,
         "turns": mdp.n_edges,
-        "start": stamps[0][0] - begun,
+        "start": stamps[0] - begun,
         "first": float(spent[0]),
         "longest": float(spent.max()),
         "mean": float(spent.mean()),
         "iterations": mixture.n_iter_,
         "converged": bool(mixture.converged_),
-        "evaluations": sum(n for _, n in stamps),
+        "evaluations": sum(entry.n_evaluations for entry in mixture.history_),
         "total": time.perf_counter() - begun,
         "peak": peak_bytes() / 2**30,
         "nll": -mixture.log_likelihood_,

@@ -36,9 +36,9 @@ def measure(n: int) -> tuple[float, float, float]:
     thetas = ready.m_step(ready.moments(U), None, np.arange(3), 50).thetas
     enlarge(ready, n)
     start = Start(np.full(3, 1 / 3), thetas)
-    run(ready, start, Settings(max_iter=1, tol=0.0))  # compiles
-    first = seconds(lambda: run(ready, start, Settings(max_iter=0, tol=0.0)))
-    whole = (seconds(lambda: run(ready, start, Settings(max_iter=ITERATIONS, tol=0.0))) - first) / ITERATIONS
+    run(ready, start, Settings(max_iter=1, resp_tol=0.0))  # compiles
+    first = seconds(lambda: run(ready, start, Settings(max_iter=0, resp_tol=0.0)))
+    whole = (seconds(lambda: run(ready, start, Settings(max_iter=ITERATIONS, resp_tol=0.0))) - first) / ITERATIONS
     shares = np.zeros((n, 3))
     passed = seconds(lambda: ready.e_step(start.rho, thetas, shares))
     return whole, passed, 8 * n * (ready.rows.features.shape[1] + 2 + 3)

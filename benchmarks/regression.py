@@ -1234,12 +1234,12 @@ def metrics(r):
         )
         r.fields(
             "paired",
-            (getattr(m, "paired_comparison", None) or m.paired)(a, b),
+            (getattr(m, "compare_paired", None) or m.paired)(a, b),
             "means difference t p_t p_wilcoxon effect level",
         )
         r.fields(
             "paired_tie",
-            (getattr(m, "paired_comparison", None) or m.paired)(a, b, lower_is_better=False, level=0.99, tie=0.1),
+            (getattr(m, "compare_paired", None) or m.paired)(a, b, lower_is_better=False, level=0.99, tie=0.1),
             "means difference t p_t p_wilcoxon effect level",
         )
         r.get(
@@ -1270,11 +1270,11 @@ def metrics(r):
         r.put("cheapest", guess)
         r.get(
             "distance_missed",
-            lambda: (getattr(m, "missed_distance_share", None) or m.distance_missed)(trips, guess, length),
+            lambda: (getattr(m, "missing_distance_share", None) or m.distance_missed)(trips, guess, length),
         )
         r.get(
             "distance_missed_plain",
-            lambda: (getattr(m, "missed_distance_share", None) or m.distance_missed)(trips, guess),
+            lambda: (getattr(m, "missing_distance_share", None) or m.distance_missed)(trips, guess),
         )
         r.get("match_rate", lambda: [m.match_rate(trips, guess, length), m.match_rate(trips, guess, length, share=0.5)])
         r.get("edit_distance", lambda: m.edit_distance(trips, guess))
@@ -1513,11 +1513,10 @@ def roads_matching(r):
         r.get("lengths_m", lambda: hmm.lengths_m(made.network))
         r.get("demos", hmm.demonstrations)
         r.get("cycles", hmm.cycles)
-        r.fields(
-            "recovered",
-            roads.recovered(made.network, driven.demos, hmm, cleaned.source),
-            "driven_m found_m added_m share",
-        )
+        recovery = roads.recovered(made.network, driven.demos, hmm, cleaned.source)
+        r.fields("recovered", recovery, "driven_m added_m share")
+        name = "recovered_m" if hasattr(recovery, "recovered_m") else "found_m"  # of version 0.1
+        r.get("recovered.found_m", lambda: getattr(recovery, name))
         r.fields(
             "quality",
             quality_of(made.network, cleaned, hmm),
@@ -1675,7 +1674,8 @@ def roads_drivers(r):
     ):
         with r.part(name):
             fits[name] = found = roads.fit_drivers(made.network, demos, 2, **settings)
-            r.put("sticks", [found.sticks, found.capped, len(found.demos)])
+            n_clusters = found.n_clusters if hasattr(found, "n_clusters") else found.sticks  # of version 0.1
+            r.put("sticks", [n_clusters, found.capped, len(found.demos)])
             groups = found.demos.groups if name == "destination" else None
             put_mixture(r, found.mixture, found.demos, groups=groups, can="")
     with r.part("sticks"):

@@ -42,7 +42,7 @@ def disturbed(plain: Callable[..., Any], size: float) -> Callable[..., Any]:
 def fit(mdp: MDP, demos: Demonstrations, cap: int) -> IntentMixture:
     """Return a fit of 5 iterations whose M-steps take at most `cap` evaluations."""
     irl = MaxEnt(MAX_LENGTH, solver="lbfgs", max_memory=1e10, max_evaluations=cap)
-    mixture = IntentMixture(3, irl, tol=1e-12, max_iter=5, max_evaluations=cap, random_state=0)
+    mixture = IntentMixture(3, irl, resp_tol=1e-12, max_iter=5, max_evaluations=cap, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LimiirlWarning)
         return mixture.fit(mdp, demos)

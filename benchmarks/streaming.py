@@ -51,7 +51,7 @@ def sizes(n: int) -> list[int]:
 def written(n: int, folder: Path) -> FeatureStore:
     """A store of n demonstrations, written now or before; a folder that has another number of them is refused."""
     rows = sizes(n)
-    made = FunctionSource(lambda i: part(i, rows[i]), len(rows), mark=f"{n} demonstrations in parts of {PART}")
+    made = FunctionSource(lambda i: part(i, rows[i]), len(rows), version=f"{n} demonstrations in parts of {PART}")
     return write_features(WORLD.mdp, made, folder)
 
 
@@ -78,13 +78,13 @@ def generated(n: int, known: Rows) -> FeatureStore:
     def window(i: int) -> Rows:
         return Rows(*(array[offsets[i] : offsets[i] + rows[i]] for array in known))
 
-    return FeatureStore.generated(window, rows, WORLD.mdp.n_features, longest=WORLD.horizon + 1)
+    return FeatureStore.from_function(window, rows, WORLD.mdp.n_features, longest=WORLD.horizon + 1)
 
 
 def em(ready, iterations: int):
     """Run EM from the start that all share."""
     begin = Start(np.array(START.weights), np.array(START.thetas))
-    return run(ready, begin, Settings(max_iter=iterations, tol=0.0))
+    return run(ready, begin, Settings(max_iter=iterations, resp_tol=0.0))
 
 
 def iteration_time(ready) -> float:
@@ -188,7 +188,7 @@ def claim(n: int, folder: Path) -> None:
         if known
         else f"{rate:,.0f} demonstrations a second (drawing them included), peak {peak:,.0f} MB"
     )
-    print(f"  features in {len(store.parts)} parts: {how}")
+    print(f"  features in {len(store.shards)} parts: {how}")
     told = {
         kind: json.loads(run_fresh("benchmarks.streaming", "fit", kind, str(folder))) for kind in ("files", "memory")
     }

@@ -39,12 +39,12 @@ def bits(mix: ll.IntentMixture) -> list[Any]:
 
 
 def restarts(**changes: Any) -> ll.IntentMixture:
-    given = {"init": "random", "n_init": 4, "random_state": 3, "max_iter": 300, "tol": 1e-3}
+    given = {"init": "random", "n_init": 4, "random_state": 3, "max_iter": 300, "resp_tol": 1e-3}
     return ll.IntentMixture(2, IRL, **(given | changes))
 
 
 def chosen(executor: Any = None, **changes: Any) -> ll.Selection:
-    given = {"mixture": ll.IntentMixture(irl=IRL, tol=1e-3), "folds": 3, "resamples": 2, "random_state": 0}
+    given = {"mixture": ll.IntentMixture(irl=IRL, resp_tol=1e-3), "folds": 3, "resamples": 2, "random_state": 0}
     return ll.select_intents(MDP, DEMOS, (1, 2, 3), executor=executor, **(given | changes))
 
 
@@ -85,7 +85,7 @@ class Settling:
 
 def test_what_a_model_settles_in_its_fit_comes_back(session: Session) -> None:
     alone, spread_out = (
-        ll.IntentMixture(2, Settling(), n_init=2, random_state=0, max_iter=3, tol=1e-2).fit(
+        ll.IntentMixture(2, Settling(), n_init=2, random_state=0, max_iter=3, resp_tol=1e-2).fit(
             MDP, DEMOS, executor=executor
         )
         for executor in (None, session)
@@ -97,9 +97,9 @@ def test_what_a_model_settles_in_its_fit_comes_back(session: Session) -> None:
 
 @pytest.mark.slow
 def test_each_start_is_told_of_when_it_has_ended(session: Session) -> None:
-    told: dict[bool, list[tuple[int, float]]] = {True: [], False: []}
+    told: dict[bool, list[tuple[int, int | None, str]]] = {True: [], False: []}
     for elsewhere, seen in told.items():
-        mix = restarts(callback=lambda report, seen=seen: seen.append((report.restart, report.iteration.objective)))
+        mix = restarts(progress=lambda *report, seen=seen: seen.append(report))
         mix.fit(MDP, DEMOS, executor=session if elsewhere else None)
     assert told[True] == told[False]
 
@@ -169,7 +169,7 @@ def test_fits_of_a_number_that_failed_are_left_out() -> None:
 
 def test_a_fit_comes_back_without_its_data() -> None:
     demos, _ = walks(2000, seed=1)
-    problem = SelectionProblem.of(ll.IntentMixture(irl=IRL, max_iter=2), MDP, demos, None, 0)
+    problem = SelectionProblem.from_data(ll.IntentMixture(irl=IRL, max_iter=2), MDP, demos, None, 0)
     whole = RefitRunner(problem, 3)(RefitTask(1, WHOLE)).value
     travelled = pickle.loads(pickle.dumps(whole))
     assert len(pickle.dumps(whole)) < 0.5 * len(pickle.dumps(demos))

@@ -133,9 +133,9 @@ def test_a_soft_clustering_is_not_at_distance_zero_from_itself() -> None:
 def test_random_clusterings_are_at_distance_one_on_average_and_some_beyond() -> None:
     rng = np.random.default_rng(0)
     U, V = random_clusterings(rng, 400, 100, 3), random_clusterings(rng, 400, 100, 3)
-    found = np.array([anid(u, v) for u, v in zip(U, V, strict=True)])
-    np.testing.assert_allclose(found.mean(), 1.0, rtol=0.0, atol=5.0 * found.std() / 20.0)
-    assert 1.001 < found.max() < 1.01
+    result = np.array([anid(u, v) for u, v in zip(U, V, strict=True)])
+    np.testing.assert_allclose(result.mean(), 1.0, rtol=0.0, atol=5.0 * result.std() / 20.0)
+    assert 1.001 < result.max() < 1.01
     assert np.mean([nid(u, v) for u, v in zip(U, V, strict=True)]) < 0.997
 
 

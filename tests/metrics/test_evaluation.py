@@ -29,42 +29,44 @@ def fitted():
 
 def test_every_part_is_what_its_function_says(fitted):
     mix, demos, labels = fitted
-    found = evaluate(mix, demos, labels, TRUTH)
+    evaluation = evaluate(mix, demos, labels, TRUTH)
     U, one_hot = mix.predict_proba(demos), np.eye(2)[labels]
-    assert found.n_intents == 2
-    np.testing.assert_array_equal(found.nll.values, mixture_nll(mix, demos).values)
-    assert (found.recovery.nid, found.recovery.anid) == (nid(one_hot, U), anid(one_hot, U))
-    assert (found.recovery.nid_hard, found.recovery.anid_hard) == (
+    assert evaluation.n_intents == 2
+    np.testing.assert_array_equal(evaluation.nll.values, mixture_nll(mix, demos).values)
+    assert (evaluation.recovery.nid, evaluation.recovery.anid) == (nid(one_hot, U), anid(one_hot, U))
+    assert (evaluation.recovery.nid_hard, evaluation.recovery.anid_hard) == (
         nid(one_hot, hard_labels(U)),
         anid(one_hot, hard_labels(U)),
     )
-    assert found.recovery.anid != found.recovery.anid_hard
-    np.testing.assert_array_equal(found.gevd.evd, gevd(mix.mdp_, TRUTH, mix.ensemble_).evd)
-    assert found.gevd.value == gevd(mix.mdp_, TRUTH, mix.ensemble_).value
-    np.testing.assert_allclose(found.reference.nll, ensemble_nll(mix.irl_, mix.mdp_, TRUTH, demos).mean, rtol=1e-12)
+    assert evaluation.recovery.anid != evaluation.recovery.anid_hard
+    np.testing.assert_array_equal(evaluation.gevd.evd, gevd(mix.mdp_, TRUTH, mix.ensemble_).evd)
+    assert evaluation.gevd.value == gevd(mix.mdp_, TRUTH, mix.ensemble_).value
+    np.testing.assert_allclose(
+        evaluation.reference.nll, ensemble_nll(mix.irl_, mix.mdp_, TRUTH, demos).mean, rtol=1e-12
+    )
     V = softmax(mix.irl_.log_prob(mix.mdp_, TASTES, demos) + np.log(TRUTH.weights), axis=1)
-    np.testing.assert_allclose(found.reference.anid, anid(V, U), rtol=1e-9)
-    np.testing.assert_allclose(found.reference.anid_hard, anid(hard_labels(V), hard_labels(U)), rtol=1e-9)
+    np.testing.assert_allclose(evaluation.reference.anid, anid(V, U), rtol=1e-9)
+    np.testing.assert_allclose(evaluation.reference.anid_hard, anid(hard_labels(V), hard_labels(U)), rtol=1e-9)
 
 
 def test_text_and_json_hold_what_was_found(fitted):
     mix, demos, labels = fitted
-    found = evaluate(mix, demos, np.array(["river", "park"])[labels], TRUTH)
-    text = str(found)
+    evaluation = evaluate(mix, demos, np.array(["river", "park"])[labels], TRUTH)
+    text = str(evaluation)
     assert text.startswith(f"2 intents on 50 demonstrations, {demos.n_steps} steps\n  NLL   ")
-    assert f"{found.nll.per_step:.4f} a step" in text
-    assert f"ANID  {found.recovery.anid:.4f} soft, {found.recovery.anid_hard:.4f} hard" in text
+    assert f"{evaluation.nll.per_step:.4f} a step" in text
+    assert f"ANID  {evaluation.recovery.anid:.4f} soft, {evaluation.recovery.anid_hard:.4f} hard" in text
     assert "river" in text
-    assert str(found.gevd) in text
-    assert f"NLL   {found.reference.nll:.4f} a demonstration with the true rewards" in text
-    assert repr(found) == text
-    read = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert read["nll"]["mean"] == found.nll.mean
+    assert str(evaluation.gevd) in text
+    assert f"NLL   {evaluation.reference.nll:.4f} a demonstration with the true rewards" in text
+    assert repr(evaluation) == text
+    read = json.loads(json.dumps(evaluation.to_dict(), allow_nan=False))
+    assert read["nll"]["mean"] == evaluation.nll.mean
     assert read["recovery"]["labels"] == ["park", "river"]
     assert np.sum(read["recovery"]["counts"]) == 50
-    assert read["gevd"]["value"] == found.gevd.value
+    assert read["gevd"]["value"] == evaluation.gevd.value
     assert {"normalised", "normalised_tight", "largest"} <= read["gevd"].keys()
-    assert read["reference"]["anid"] == found.reference.anid
+    assert read["reference"]["anid"] == evaluation.reference.anid
 
 
 def test_parts_without_anything_to_compare_with_are_left_out(fitted):
@@ -88,13 +90,13 @@ def test_groups_share_their_posterior(fitted):
     order = np.argsort(labels, kind="stable")
     demos, labels = demos[order], labels[order]
     groups = 10 * labels + np.arange(50) % 5
-    alone, found = evaluate(mix, demos, labels, TRUTH), evaluate(mix, demos, labels, TRUTH, groups)
-    np.testing.assert_array_equal(found.nll.values, -mix.score_samples(demos, groups))
-    assert "in 10 groups" in str(found)
-    assert "a group" in str(found)
-    assert found.recovery.anid == anid(labels, mix.predict_proba(demos, groups)) < alone.recovery.anid
+    alone, evaluation = evaluate(mix, demos, labels, TRUTH), evaluate(mix, demos, labels, TRUTH, groups)
+    np.testing.assert_array_equal(evaluation.nll.values, -mix.score_samples(demos, groups))
+    assert "in 10 groups" in str(evaluation)
+    assert "a group" in str(evaluation)
+    assert evaluation.recovery.anid == anid(labels, mix.predict_proba(demos, groups)) < alone.recovery.anid
     np.testing.assert_allclose(
-        found.reference.nll, ensemble_nll(mix.irl_, mix.mdp_, TRUTH, demos, groups).mean, rtol=1e-12
+        evaluation.reference.nll, ensemble_nll(mix.irl_, mix.mdp_, TRUTH, demos, groups).mean, rtol=1e-12
     )
 
 
@@ -103,20 +105,20 @@ def test_groups_share_their_posterior(fitted):
 def test_accuracy_is_the_best_over_all_ways_to_match(seed, L, K, n):
     rng = np.random.default_rng(seed)
     labels, U = rng.integers(L, size=n), rng.dirichlet(np.full(K, 0.5), size=n)
-    found = recover(labels, U)
-    told = U.argmax(axis=1)
+    evaluation = recover(labels, U)
+    hard = U.argmax(axis=1)
     names = sorted(set(labels.tolist()))
     size = max(len(names), K)
     best = max(
-        sum(order[names.index(label)] == k for label, k in zip(labels, told, strict=True))
+        sum(order[names.index(label)] == k for label, k in zip(labels, hard, strict=True))
         for order in itertools.permutations(range(size))
     )
-    assert found.accuracy == best / n
-    assert found.counts.sum() == n
-    matched = found.intent[found.intent >= 0]
+    assert evaluation.accuracy == best / n
+    assert evaluation.counts.sum() == n
+    matched = evaluation.intent[evaluation.intent >= 0]
     assert np.unique(matched).size == matched.size == min(len(names), K)
-    assert found.accuracy == sum(found.counts[i, k] for i, k in enumerate(found.intent) if k >= 0) / n
-    assert np.count_nonzero(found.intent == -1) == str(found).count("nobody")
+    assert evaluation.accuracy == sum(evaluation.counts[i, k] for i, k in enumerate(evaluation.intent) if k >= 0) / n
+    assert np.count_nonzero(evaluation.intent == -1) == str(evaluation).count("none")
 
 
 def test_more_labels_than_fit_on_a_page_are_counted():
@@ -137,10 +139,10 @@ class Divergent(MaxEnt):
 def test_a_truth_without_a_likelihood_still_has_a_gevd(fitted):
     demos = fitted[1]
     mix = IntentMixture(2, Divergent(7, (-5, 5)), max_iter=0, random_state=0).fit(crossings(), demos)
-    found = evaluate(mix, demos, truth=TRUTH)
-    assert found.reference is None
-    assert found.gevd.value >= 0.0
-    assert "same model" not in str(found)
+    evaluation = evaluate(mix, demos, truth=TRUTH)
+    assert evaluation.reference is None
+    assert evaluation.gevd.value >= 0.0
+    assert "same model" not in str(evaluation)
 
 
 def test_errors(fitted):

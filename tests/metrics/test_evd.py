@@ -11,7 +11,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.mdp.planning import optimal_policy, optimal_values, policy_values
 from limiirl.metrics import evd, evd_interval, ile, ile_interval
-from limiirl.metrics.evd import optima, regrets
+from limiirl.metrics.evd import compute_regrets, optima
 from limiirl.worlds import ElementWorld
 from tests.helpers import raises
 
@@ -33,7 +33,7 @@ def test_values_by_hand() -> None:
     assert evd(mdp, TRUE, [0.0, 0.0, 0.0, 1.0, 1.0]) == 3.0
     assert evd_interval(mdp, TRUE, [0.0, 0.0, 0.0, 1.0, 1.0]) == (2.0, 3.0, 4.0)
     assert ile(mdp, TRUE, [0.0, 0.0, 0.0, 1.0, 1.0]) == 6.0
-    # The learned reward of states that cannot be avoided says nothing.
+    # The learned reward of states that cannot be avoided has no effect.
     assert evd(mdp, TRUE, [50.0, -7.0, 8.0, 4.0, 0.0]) == 0.0
 
 
@@ -130,11 +130,11 @@ def test_pairs_are_the_single_ones() -> None:
     world = ElementWorld()
     mdp, truth = world.mdp, world.ensemble.thetas
     learned = np.vstack([truth[1] + 0.5, np.zeros(5)])
-    found = regrets(mdp, optima(mdp, truth), truth, learned, mdp.p0)
+    result = compute_regrets(mdp, optima(mdp, truth), truth, learned, mdp.p0)
     for i in range(3):
         for j in range(2):
             single = evd_interval(mdp, truth[i], learned[j])
-            assert (found.low[i, j], found.value[i, j], found.high[i, j]) == single
+            assert (result.low[i, j], result.value[i, j], result.high[i, j]) == single
 
 
 def waiting(reward: float) -> MDP:
@@ -153,7 +153,7 @@ def test_without_discount_errors_name_the_reward() -> None:
         evd(mdp, [-1.0, 0.0], [1.0, 0.0])
     with raises(InvalidParameter, parameter="theta_learned"):
         ile(mdp, [1.0, 0.0], [-1.0, 0.0])
-    # Waiting is free for the learned reward, and ending is not: it waits for ever, which the true one pays for.
+    # Waiting is free for the learned reward, and ending is not: it never ends, which the true one pays for.
     with raises(InvalidParameter, parameter="theta_learned"):
         evd(mdp, [1.0, 0.0], [0.0, -1.0])
     lost = MDP.from_edges([0, 1], [1, 0], gamma=1.0, state_features=[-1.0, -1.0])

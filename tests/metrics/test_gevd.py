@@ -101,40 +101,40 @@ A, B, BOTH = [0.0, 4.0, 2.0], [0.0, 0.0, 4.0], [0.0, 1.0, 1.0]
 
 def test_by_hand() -> None:
     """EVD(A, B) is 1 and EVD(B, A) is 2; a quarter of B must be given to A's policy."""
-    found = gevd(fork(), RewardEnsemble([0.5, 0.5], [A, B]), RewardEnsemble([0.75, 0.25], [A, B]))
-    np.testing.assert_array_equal(found.evd, [[0.0, 1.0], [2.0, 0.0]])
-    np.testing.assert_allclose(found.flow, [[0.5, 0.0], [0.25, 0.25]], rtol=0.0, atol=1e-15)
-    np.testing.assert_allclose(found.value, 0.5, rtol=1e-14)
+    result = gevd(fork(), RewardEnsemble([0.5, 0.5], [A, B]), RewardEnsemble([0.75, 0.25], [A, B]))
+    np.testing.assert_array_equal(result.evd, [[0.0, 1.0], [2.0, 0.0]])
+    np.testing.assert_allclose(result.flow, [[0.5, 0.0], [0.25, 0.25]], rtol=0.0, atol=1e-15)
+    np.testing.assert_allclose(result.value, 0.5, rtol=1e-14)
     # The worst policies lose 1 and 2; the rewards range over 4 both, 0 included.
-    np.testing.assert_allclose(found.bounds, (0.0, 1.5), rtol=1e-14)
-    np.testing.assert_allclose([found.normalised, found.normalised_tight], [0.5 / 8.0, 1 / 3], rtol=1e-14)
-    assert found.interval == (found.value, found.value)
-    assert found.distance == "evd"
+    np.testing.assert_allclose(result.bounds, (0.0, 1.5), rtol=1e-14)
+    np.testing.assert_allclose([result.normalised, result.normalised_tight], [0.5 / 8.0, 1 / 3], rtol=1e-14)
+    assert result.interval == (result.value, result.value)
+    assert result.distance == "evd"
 
 
 def test_a_swapped_orientation_is_detected() -> None:
     one, other = RewardEnsemble([1.0], [A]), RewardEnsemble([1.0], [B])
     assert gevd(fork(), one, other).value == 1.0
     assert gevd(fork(), other, one).value == 2.0
-    found = gevd(fork(), one, RewardEnsemble([0.5, 0.5], [A, B]))
-    assert found.evd.shape == found.flow.shape == (1, 2)
-    np.testing.assert_array_equal(found.evd, [[0.0, 1.0]])
+    result = gevd(fork(), one, RewardEnsemble([0.5, 0.5], [A, B]))
+    assert result.evd.shape == result.flow.shape == (1, 2)
+    np.testing.assert_array_equal(result.evd, [[0.0, 1.0]])
 
 
 def test_the_matrix_is_that_of_pairs() -> None:
     world = ElementWorld()
     learned = RewardEnsemble([0.7, 0.3], [world.ensemble.thetas[0] - 0.3, [-1.0, 0.0, -2.0, -3.0, -4.0]])
     for name, distance in (("evd", evd), ("ile", ile), ("epic", epic), ("dard", dard)):
-        found = gevd(world.mdp, world.ensemble, learned, distance=name)
+        result = gevd(world.mdp, world.ensemble, learned, distance=name)
         pairs = [[distance(world.mdp, i, j) for j in learned.thetas] for i in world.ensemble.thetas]
-        np.testing.assert_allclose(found.evd, pairs, rtol=1e-13, atol=0.0)
+        np.testing.assert_allclose(result.evd, pairs, rtol=1e-13, atol=0.0)
         own = gevd(world.mdp, world.ensemble, learned, distance=distance)
         np.testing.assert_array_equal(own.evd, pairs)
-        np.testing.assert_allclose(own.value, found.value, rtol=1e-13)
+        np.testing.assert_allclose(own.value, result.value, rtol=1e-13)
         assert (own.distance, own.bounds) == (name, (0.0, math.inf))
         assert math.isnan(own.normalised)
-        assert found.bounds[0] <= found.value <= found.bounds[1]
-        assert 0.0 < found.normalised <= found.normalised_tight <= 1.0
+        assert result.bounds[0] <= result.value <= result.bounds[1]
+        assert 0.0 < result.normalised <= result.normalised_tight <= 1.0
 
 
 def test_zero_against_itself_split_and_reordered() -> None:
@@ -144,9 +144,9 @@ def test_zero_against_itself_split_and_reordered() -> None:
     shuffled = RewardEnsemble(split.weights[[3, 1, 0, 2]], 2.5 * split.thetas[[3, 1, 0, 2]])
     for other in (truth, split, shuffled):
         for one, two in ((truth, other), (other, truth)):
-            found = gevd(world.mdp, one, two)
-            assert (found.value, found.normalised, found.normalised_tight) == (0.0, 0.0, 0.0)
-            assert found.interval == (0.0, 0.0)
+            result = gevd(world.mdp, one, two)
+            assert (result.value, result.normalised, result.normalised_tight) == (0.0, 0.0, 0.0)
+            assert result.interval == (0.0, 0.0)
 
 
 def test_intents_of_no_weight_stay_in_the_matrix_only() -> None:
@@ -155,73 +155,73 @@ def test_intents_of_no_weight_stay_in_the_matrix_only() -> None:
     plain = gevd(world.mdp, RewardEnsemble([0.4, 0.6], thetas[:2]), RewardEnsemble([0.5, 0.5], thetas[1:]))
     # The one without weight earns most: it must not enter the bounds either.
     more = np.vstack([50.0 * thetas[2], thetas[:2]])
-    found = gevd(world.mdp, RewardEnsemble([0.0, 0.4, 0.6], more), RewardEnsemble([0.5, 0.0, 0.5], thetas[[1, 0, 2]]))
-    assert found.flow.shape == found.evd.shape == (3, 3)
-    np.testing.assert_array_equal(found.flow[0], 0.0)
-    np.testing.assert_array_equal(found.flow[:, 1], 0.0)
-    np.testing.assert_array_equal(found.flow[1:, [0, 2]], plain.flow)
-    assert found.evd[0, 0] > 0.0
+    result = gevd(world.mdp, RewardEnsemble([0.0, 0.4, 0.6], more), RewardEnsemble([0.5, 0.0, 0.5], thetas[[1, 0, 2]]))
+    assert result.flow.shape == result.evd.shape == (3, 3)
+    np.testing.assert_array_equal(result.flow[0], 0.0)
+    np.testing.assert_array_equal(result.flow[:, 1], 0.0)
+    np.testing.assert_array_equal(result.flow[1:, [0, 2]], plain.flow)
+    assert result.evd[0, 0] > 0.0
     np.testing.assert_allclose(
-        [found.value, *found.bounds, found.normalised], [plain.value, *plain.bounds, plain.normalised], rtol=1e-12
+        [result.value, *result.bounds, result.normalised], [plain.value, *plain.bounds, plain.normalised], rtol=1e-12
     )
-    assert all(pair.true > 0 and pair.learned != 1 for pair in found.largest(9))
+    assert all(pair.true > 0 and pair.learned != 1 for pair in result.largest(9))
 
 
 def test_ties_give_an_interval() -> None:
     world = ElementWorld()
     truth, zero = world.ensemble, RewardEnsemble([1.0], [np.zeros(5)])
-    found = gevd(world.mdp, truth, zero)
+    result = gevd(world.mdp, truth, zero)
     ends = np.array([evd_interval(world.mdp, theta, np.zeros(5)) for theta in truth.thetas])
-    np.testing.assert_allclose(found.interval, (truth.weights @ ends)[[0, 2]], rtol=1e-12)
-    np.testing.assert_allclose(found.value, 185.3, rtol=0.0, atol=0.1)
-    assert "0 to 970.463 over ties" in str(found)
+    np.testing.assert_allclose(result.interval, (truth.weights @ ends)[[0, 2]], rtol=1e-12)
+    np.testing.assert_allclose(result.value, 185.3, rtol=0.0, atol=0.1)
+    assert "0 to 970.463 over ties" in str(result)
     # Half of what is tied goes where it does good.
     tied = gevd(fork(), RewardEnsemble([0.5, 0.5], [A, B]), RewardEnsemble([1.0], [BOTH]))
     np.testing.assert_allclose([*tied.interval, tied.value], [0.0, 1.5, 0.75], rtol=1e-14, atol=0.0)
 
 
 def test_the_papers_bound_is_over_what_can_be_reached() -> None:
-    """State 3, which costs 50, leads to 4, which pays 100, but nobody starts there."""
+    """State 3, which costs 50, leads to 4, which pays 100, but is not reachable."""
     features = np.diag([-1.0, 4.0, 2.0, -50.0, 100.0])
     mdp = MDP.from_edges([0, 0, 3], [1, 2, 4], 5, gamma=0.5, p0=[1.0, 0, 0, 0, 0], state_features=features)
     truth, learned = RewardEnsemble([1.0], [np.ones(5)]), RewardEnsemble([1.0], [[0.0, 0.0, 1.0, 0.0, 0.0]])
-    found = gevd(mdp, truth, learned)
-    assert (found.value, found.normalised) == (1.0, 1.0 / (5.0 / 0.5))
+    result = gevd(mdp, truth, learned)
+    assert (result.value, result.normalised) == (1.0, 1.0 / (5.0 / 0.5))
     # For ILE every state is a start, 5 of them.
     assert gevd(mdp, truth, learned, distance="ile").normalised == 1.0 / (5 * 150.0 / 0.5)
 
 
 def test_zero_is_earned_after_the_end_and_edges_earn_too() -> None:
     mdp = MDP.from_edges([0, 0], [1, 2], 3, gamma=0.5, p0=[1.0, 0, 0], edge_features=[3.0, 5.0])
-    found = gevd(mdp, RewardEnsemble([1.0], [[1.0]]), RewardEnsemble([1.0], [[-1.0]]))
-    assert (found.value, found.normalised, found.normalised_tight) == (2.0, 2.0 / (5.0 / 0.5), 1.0)
+    result = gevd(mdp, RewardEnsemble([1.0], [[1.0]]), RewardEnsemble([1.0], [[-1.0]]))
+    assert (result.value, result.normalised, result.normalised_tight) == (2.0, 2.0 / (5.0 / 0.5), 1.0)
     pays = MDP.from_edges([0, 0], [1, 2], 3, gamma=0.5, p0=[1.0, 0, 0], state_features=[3.0, 5.0, 4.0])
-    found = gevd(pays, RewardEnsemble([1.0], [[1.0]]), RewardEnsemble([1.0], [[-1.0]]))
-    assert (found.value, found.normalised) == (0.5, 0.5 / (5.0 / 0.5))
+    result = gevd(pays, RewardEnsemble([1.0], [[1.0]]), RewardEnsemble([1.0], [[-1.0]]))
+    assert (result.value, result.normalised) == (0.5, 0.5 / (5.0 / 0.5))
     # Without an end only what is earned counts.
     loop = MDP.from_edges([0, 0], [0, 0], 1, action=[0, 1], gamma=0.5, edge_features=[3.0, 5.0])
-    found = gevd(loop, RewardEnsemble([1.0], [[1.0]]), RewardEnsemble([1.0], [[-1.0]]))
-    assert (found.value, found.normalised, found.normalised_tight) == (4.0, 1.0, 1.0)
+    result = gevd(loop, RewardEnsemble([1.0], [[1.0]]), RewardEnsemble([1.0], [[-1.0]]))
+    assert (result.value, result.normalised, result.normalised_tight) == (4.0, 1.0, 1.0)
 
 
 def test_nothing_to_lose() -> None:
     """A reward of nothing at all: 0 / 0 is 0."""
     nothing = RewardEnsemble([1.0], [np.zeros(3)])
     for gamma in (0.5, 1.0):
-        found = gevd(fork(gamma), nothing, RewardEnsemble([1.0], [A]))
-        assert (found.value, found.normalised, found.normalised_tight, found.bounds) == (0.0, 0.0, 0.0, (0.0, 0.0))
+        result = gevd(fork(gamma), nothing, RewardEnsemble([1.0], [A]))
+        assert (result.value, result.normalised, result.normalised_tight, result.bounds) == (0.0, 0.0, 0.0, (0.0, 0.0))
 
 
 def test_without_discount_the_papers_bound_is_infinite() -> None:
-    found = gevd(fork(1.0), RewardEnsemble([1.0], [A]), RewardEnsemble([1.0], [B]))
-    assert (found.value, found.bounds, found.normalised_tight) == (2.0, (0.0, 2.0), 1.0)
-    assert math.isnan(found.normalised)
-    assert found.to_dict()["normalised"] is None
+    result = gevd(fork(1.0), RewardEnsemble([1.0], [A]), RewardEnsemble([1.0], [B]))
+    assert (result.value, result.bounds, result.normalised_tight) == (2.0, (0.0, 2.0), 1.0)
+    assert math.isnan(result.normalised)
+    assert result.to_dict()["normalised"] is None
     waiting = MDP.from_edges([0, 0], [0, 1], 2, gamma=1.0, p0=[1.0, 0.0], state_features=[-1.0, 0.0])
-    found = gevd(waiting, RewardEnsemble([1.0], [[1.0]]), RewardEnsemble([0.5, 0.5], [[1.0], [0.0]]))
-    assert (found.value, found.bounds, found.interval) == (0.5, (0.0, math.inf), (0.0, math.inf))
-    assert math.isnan(found.normalised_tight)
-    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["interval"] == [0.0, None]
+    result = gevd(waiting, RewardEnsemble([1.0], [[1.0]]), RewardEnsemble([0.5, 0.5], [[1.0], [0.0]]))
+    assert (result.value, result.bounds, result.interval) == (0.5, (0.0, math.inf), (0.0, math.inf))
+    assert math.isnan(result.normalised_tight)
+    assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["interval"] == [0.0, None]
 
 
 def test_infinite_costs_are_avoided_where_they_can_be() -> None:
@@ -237,36 +237,36 @@ def test_infinite_costs_are_avoided_where_they_can_be() -> None:
 
 def test_the_largest_contributions() -> None:
     flow = np.array([[0.5, 0.0], [0.3, 0.2]])
-    found = GEVD(1.3, 0.1, 0.2, (0.0, 6.5), (1.3, 1.3), flow, np.array([[1.0, 9.0], [1.0, 2.5]]), "evd")
-    assert [tuple(pair) for pair in found.largest(2)] == [(0, 0, 0.5, 1.0, 0.5), (1, 1, 0.2, 2.5, 0.5)]
-    assert len(found.largest()) == 3
-    assert found.largest(0) == ()
-    assert found.largest(3)[2].contribution == 0.3
+    result = GEVD(1.3, 0.1, 0.2, (0.0, 6.5), (1.3, 1.3), flow, np.array([[1.0, 9.0], [1.0, 2.5]]), "evd")
+    assert [tuple(pair) for pair in result.largest(2)] == [(0, 0, 0.5, 1.0, 0.5), (1, 1, 0.2, 2.5, 0.5)]
+    assert len(result.largest()) == 3
+    assert result.largest(0) == ()
+    assert result.largest(3)[2].contribution == 0.3
     with raises(InvalidParameter, parameter="n"):
-        found.largest(-1)
-    text = str(found).splitlines()
-    assert text[0] == "GEVD 1.3 (EVD), 20 % of its bound 6.5, 10 % of the paper's"
+        result.largest(-1)
+    text = str(result).splitlines()
+    assert text[0] == "GEVD 1.3 (EVD), 20 % of the bound 6.5, 10 % of the paper's"
     assert len(text) == 5
     assert text[2].split() == ["0", "0", "0.5", "1", "0.5"]
 
 
 def test_everything_goes_to_json() -> None:
     world = ElementWorld()
-    found = gevd(world.mdp, world.ensemble, RewardEnsemble([1.0], [np.zeros(5)]))
-    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert told["value"] == found.value
-    assert told["bounds"] == list(found.bounds)
-    assert told["interval"] == list(found.interval)
-    np.testing.assert_array_equal(told["flow"], found.flow)
-    np.testing.assert_array_equal(told["evd"], found.evd)
-    assert told["largest"][0]["contribution"] == found.largest(1)[0].contribution
-    assert told["distance"] == "evd"
+    result = gevd(world.mdp, world.ensemble, RewardEnsemble([1.0], [np.zeros(5)]))
+    read = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert read["value"] == result.value
+    assert read["bounds"] == list(result.bounds)
+    assert read["interval"] == list(result.interval)
+    np.testing.assert_array_equal(read["flow"], result.flow)
+    np.testing.assert_array_equal(read["evd"], result.evd)
+    assert read["largest"][0]["contribution"] == result.largest(1)[0].contribution
+    assert read["distance"] == "evd"
 
 
 def test_a_matrix_of_distances() -> None:
     truth, learned = RewardEnsemble([0.5, 0.5], [A, B]), RewardEnsemble([1.0], [A])
-    found = gevd(fork(), truth, learned, distance=[[3.0], [1.0]])
-    assert (found.value, found.distance) == (2.0, "matrix")
+    result = gevd(fork(), truth, learned, distance=[[3.0], [1.0]])
+    assert (result.value, result.distance) == (2.0, "matrix")
     for distance, index in (
         ([[3.0, 1.0]], None),
         ([[3.0], [-1.0]], (1, 0)),
@@ -288,9 +288,9 @@ def test_a_callable_is_given_the_true_reward_first() -> None:
         return float(np.abs(true - other).sum())
 
     mdp = fork()
-    found = gevd(mdp, truth, learned, distance=gap)
+    result = gevd(mdp, truth, learned, distance=gap)
     assert seen == [(mdp, A, B)]
-    assert (found.value, found.distance) == (6.0, "gap")
+    assert (result.value, result.distance) == (6.0, "gap")
 
 
 def test_ensembles_that_do_not_fit() -> None:
@@ -317,37 +317,37 @@ def test_weights_are_renormalised() -> None:
     """Sums may miss 1 by 1e-8; the two sides would then not match."""
     world = ElementWorld()
     weights = np.full(3, 1 / 3)
-    found = gevd(world.mdp, RewardEnsemble(weights + 3e-9, world.ensemble.thetas), world.ensemble)
-    np.testing.assert_allclose(found.flow.sum(), 1.0, rtol=1e-14)
-    assert found.value == 0.0
+    result = gevd(world.mdp, RewardEnsemble(weights + 3e-9, world.ensemble.thetas), world.ensemble)
+    np.testing.assert_allclose(result.flow.sum(), 1.0, rtol=1e-14)
+    assert result.value == 0.0
 
 
 def test_the_tolerance_of_ties_is_handed_on() -> None:
     mdp = MDP.from_edges([0, 0, 0], [1, 2, 3], 4, gamma=0.5, p0=[1.0, 0, 0, 0], state_features=np.eye(4))
     truth, learned = RewardEnsemble([1.0], [[0.0, 4.0, 2.0, 0.0]]), RewardEnsemble([1.0], [[0.0, 1.0, 1.0 - 1e-4, 0.0]])
     assert gevd(mdp, truth, learned).value == 0.0
-    found = gevd(mdp, truth, learned, tol=1e-2)
-    assert (found.value, found.interval) == (0.5, (0.0, 1.0))
+    result = gevd(mdp, truth, learned, tol=1e-2)
+    assert (result.value, result.interval) == (0.5, (0.0, 1.0))
 
 
 def test_the_bound_is_what_the_worst_policies_lose() -> None:
     world = ElementWorld()
     truth = RewardEnsemble([0.2, 0.3, 0.5], world.ensemble.thetas * [[1.0], [2.0], [3.0]])
-    found = gevd(world.mdp, truth, world.ensemble)
+    result = gevd(world.mdp, truth, world.ensemble)
     lost = [
         world.mdp.p0 @ (optimal_values(world.mdp, theta) - optimal_values(world.mdp, theta, minimise=True))
         for theta in truth.thetas
     ]
-    np.testing.assert_allclose(found.bounds, (0.0, truth.weights @ lost), rtol=1e-12)
-    np.testing.assert_allclose(found.normalised, found.value / 3000.0, rtol=1e-12)
+    np.testing.assert_allclose(result.bounds, (0.0, truth.weights @ lost), rtol=1e-12)
+    np.testing.assert_allclose(result.normalised, result.value / 3000.0, rtol=1e-12)
 
 
 def test_plot_draws_every_ribbon() -> None:
     import matplotlib.pyplot as plt
     from matplotlib.patches import PathPatch, Rectangle
 
-    found = gevd(fork(), RewardEnsemble([0.5, 0.5], [A, B]), RewardEnsemble([0.75, 0.25], [A, B]))
-    figure = found.plot()
+    result = gevd(fork(), RewardEnsemble([0.5, 0.5], [A, B]), RewardEnsemble([0.75, 0.25], [A, B]))
+    figure = result.plot()
     ax = figure.axes[0]
     ribbons = [patch for patch in ax.patches if isinstance(patch, PathPatch)]
     assert len(ribbons) == 3
@@ -365,7 +365,7 @@ def test_plot_draws_every_ribbon() -> None:
     assert "learned 0  (75 %)" in texts
     assert "true 1  (50 %)" in texts
     own, place = plt.subplots()
-    assert found.plot(place) is own
+    assert result.plot(place) is own
     # A GEVD of nothing, with a single intent on each side.
     assert gevd(fork(), RewardEnsemble([1.0], [A]), RewardEnsemble([1.0], [A])).plot().axes
     plt.close("all")

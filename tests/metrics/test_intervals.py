@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from limiirl.errors import InvalidParameter, NumericalError
-from limiirl.metrics.intervals import Interval, agrees_with, bootstrap_interval, mean_interval, paired_comparison
+from limiirl.metrics.intervals import Interval, agrees_with, bootstrap_interval, compare_paired, mean_interval
 from tests.helpers import examples, raises
 
 SKEWED = np.random.default_rng(5).gamma(0.5, size=40)
@@ -20,27 +20,29 @@ samples = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=12).map(np.array)
 @given(samples, st.floats(0.05, 0.999))
 @settings(max_examples=examples(50))
 def test_mean_interval_is_students(values, level):
-    found = mean_interval(values, level)
-    assert found.n == values.size
-    np.testing.assert_allclose(found.mean, math.fsum(values) / values.size, rtol=1e-12, atol=1e-12)
-    error = math.sqrt(math.fsum((values - found.mean) ** 2) / (values.size - 1) / values.size)
+    result = mean_interval(values, level)
+    assert result.n == values.size
+    np.testing.assert_allclose(result.mean, math.fsum(values) / values.size, rtol=1e-12, atol=1e-12)
+    error = math.sqrt(math.fsum((values - result.mean) ** 2) / (values.size - 1) / values.size)
     # The tail beyond the half-width holds (1 - level) / 2 of Student's law with n - 1 degrees of freedom.
     if error > 1e-9:
-        tail = stats.t.sf(found.half_width / error, values.size - 1)
+        tail = stats.t.sf(result.half_width / error, values.size - 1)
         np.testing.assert_allclose(tail, (1.0 - level) / 2.0, rtol=1e-6)
-    np.testing.assert_allclose([found.low, found.high], found.mean + found.half_width * np.array([-1, 1]), rtol=1e-12)
+    np.testing.assert_allclose(
+        [result.low, result.high], result.mean + result.half_width * np.array([-1, 1]), rtol=1e-12
+    )
 
 
 def test_half_width_of_a_textbook_sample():
     # n = 4, s = sqrt(5/3), t_{3, 0.975} = 3.1824: a half-width, not the full width that the paper's table prints.
-    found = mean_interval([1.0, 2.0, 3.0, 4.0])
-    np.testing.assert_allclose(found.half_width, 3.182446305284263 * math.sqrt(5 / 3) / 2, rtol=1e-12)
-    np.testing.assert_allclose(found.high - found.low, 2 * found.half_width, rtol=1e-12)
+    result = mean_interval([1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_allclose(result.half_width, 3.182446305284263 * math.sqrt(5 / 3) / 2, rtol=1e-12)
+    np.testing.assert_allclose(result.high - result.low, 2 * result.half_width, rtol=1e-12)
 
 
 def test_the_interval_covers_the_mean_as_often_as_it_says():
     draws = np.random.default_rng(0).normal(3.0, 2.0, size=(2000, 6))
-    hits = sum(abs(found.mean - 3.0) <= found.half_width for found in map(mean_interval, draws))
+    hits = sum(abs(result.mean - 3.0) <= result.half_width for result in map(mean_interval, draws))
     assert abs(hits / 2000 - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 2000)
 
 
@@ -59,22 +61,22 @@ def test_intervals_are_printed_to_two_digits_of_their_half_width(interval, text)
 
 @pytest.mark.parametrize(("method", "scipys"), [("bca", "BCa"), ("percentile", "percentile")])
 def test_bootstrap_repeats_itself_and_is_scipys(method, scipys):
-    found = bootstrap_interval(SKEWED, method=method, n_resamples=500, seed=3, level=0.9)
+    result = bootstrap_interval(SKEWED, method=method, n_resamples=500, seed=3, level=0.9)
     rng = np.random.default_rng(3)
     wanted = stats.bootstrap(
         (SKEWED,), np.mean, n_resamples=500, method=scipys, confidence_level=0.9, rng=rng
     ).confidence_interval
-    assert (found.low, found.high) == (wanted.low, wanted.high)
-    assert found.mean == SKEWED.mean()
-    np.testing.assert_allclose(found.half_width, (wanted.high - wanted.low) / 2, rtol=1e-12)
-    assert found == bootstrap_interval(SKEWED, method=method, n_resamples=500, seed=3, level=0.9)
-    assert found != bootstrap_interval(SKEWED, method=method, n_resamples=500, seed=4, level=0.9)
+    assert (result.low, result.high) == (wanted.low, wanted.high)
+    assert result.mean == SKEWED.mean()
+    np.testing.assert_allclose(result.half_width, (wanted.high - wanted.low) / 2, rtol=1e-12)
+    assert result == bootstrap_interval(SKEWED, method=method, n_resamples=500, seed=3, level=0.9)
+    assert result != bootstrap_interval(SKEWED, method=method, n_resamples=500, seed=4, level=0.9)
 
 
 def test_bca_follows_the_skew():
-    found, plain = (bootstrap_interval(SKEWED, method=method, seed=1) for method in ("bca", "percentile"))
-    assert found.high - found.mean > found.mean - found.low
-    assert found.low > plain.low
+    result, plain = (bootstrap_interval(SKEWED, method=method, seed=1) for method in ("bca", "percentile"))
+    assert result.high - result.mean > result.mean - result.low
+    assert result.low > plain.low
 
 
 def test_bootstrap_where_nothing_varies():
@@ -98,51 +100,51 @@ def test_agreement_is_the_root_of_both_squared_half_widths():
 def test_paired_tests_are_scipys(n, seed):
     rng = np.random.default_rng(seed)
     a, b = rng.normal(size=n), rng.normal(0.5, size=n)
-    found = paired_comparison(a, b)
+    result = compare_paired(a, b)
     wanted = stats.ttest_rel(a, b)
-    np.testing.assert_allclose([found.t, found.p_t], [wanted.statistic, wanted.pvalue], rtol=1e-9)
-    np.testing.assert_allclose(found.p_wilcoxon, stats.wilcoxon(a, b).pvalue, rtol=1e-9)
-    np.testing.assert_allclose(found.effect, (a - b).mean() / (a - b).std(ddof=1), rtol=1e-12)
-    assert found.difference == mean_interval(a - b)
-    other = paired_comparison(b, a)
-    np.testing.assert_allclose([other.p_t, other.p_wilcoxon], [found.p_t, found.p_wilcoxon], rtol=1e-12)
-    np.testing.assert_allclose(other.effect, -found.effect, rtol=1e-12)
+    np.testing.assert_allclose([result.t, result.p_t], [wanted.statistic, wanted.pvalue], rtol=1e-9)
+    np.testing.assert_allclose(result.p_wilcoxon, stats.wilcoxon(a, b).pvalue, rtol=1e-9)
+    np.testing.assert_allclose(result.effect, (a - b).mean() / (a - b).std(ddof=1), rtol=1e-12)
+    assert result.difference == mean_interval(a - b)
+    other = compare_paired(b, a)
+    np.testing.assert_allclose([other.p_t, other.p_wilcoxon], [result.p_t, result.p_wilcoxon], rtol=1e-12)
+    np.testing.assert_allclose(other.effect, -result.effect, rtol=1e-12)
 
 
 def test_the_better_method_is_named():
     low, high = np.linspace(0, 1, 12), np.linspace(0, 1, 12) + np.random.default_rng(0).normal(1.0, 0.2, 12)
-    assert paired_comparison(low, high, ("ours", "theirs")).better == "ours"
-    assert paired_comparison(high, low, ("ours", "theirs")).better == "theirs"
-    assert paired_comparison(low, high, ("ours", "theirs"), lower_is_better=False).better == "theirs"
-    assert paired_comparison(high, low, ("ours", "theirs"), lower_is_better=False).better == "ours"
-    text = str(paired_comparison(high, low, ("ours", "theirs")))
+    assert compare_paired(low, high, ("ours", "theirs")).better == "ours"
+    assert compare_paired(high, low, ("ours", "theirs")).better == "theirs"
+    assert compare_paired(low, high, ("ours", "theirs"), lower_is_better=False).better == "theirs"
+    assert compare_paired(high, low, ("ours", "theirs"), lower_is_better=False).better == "ours"
+    text = str(compare_paired(high, low, ("ours", "theirs")))
     assert text.startswith("theirs is better than ours: 1.")
     assert "over 12 pairs" in text
     assert "(large)" in text
-    assert str(paired_comparison(low, high, ("ours", "theirs"))).startswith("ours is better than theirs")
+    assert str(compare_paired(low, high, ("ours", "theirs"))).startswith("ours is better than theirs")
 
 
 def test_no_difference_is_claimed_where_tests_do_not_see_one():
     rng = np.random.default_rng(2)
     a = rng.normal(size=20)
-    found = paired_comparison(a, a + rng.normal(0.0, 1.0, 20), ("ours", "theirs"))
-    assert found.better is None
-    assert str(found).startswith("No difference between ours and theirs is certain")
+    result = compare_paired(a, a + rng.normal(0.0, 1.0, 20), ("ours", "theirs"))
+    assert result.better is None
+    assert str(result).startswith("No difference between ours and theirs is certain")
     # One huge difference among small ones the other way: ranks see what the mean does not.
     gaps = np.append(np.full(11, -0.1) - 0.01 * np.arange(11), 30.0)
-    torn = paired_comparison(gaps, np.zeros(12), ("ours", "theirs"))
+    torn = compare_paired(gaps, np.zeros(12), ("ours", "theirs"))
     assert torn.p_wilcoxon < 0.05 < torn.p_t
     assert torn.better is None
     assert str(torn).startswith("The tests disagree on ours and theirs")
     # Five pairs can never satisfy Wilcoxon at 5 %, whatever the t-test says.
-    assert paired_comparison(np.arange(5.0), np.arange(5.0) + np.linspace(5.0, 5.4, 5)).better is None
+    assert compare_paired(np.arange(5.0), np.arange(5.0) + np.linspace(5.0, 5.4, 5)).better is None
 
 
 def test_equal_differences():
-    same = paired_comparison([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    same = compare_paired([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
     assert (same.t, same.p_t, same.p_wilcoxon, same.effect, same.better) == (0.0, 1.0, 1.0, 0.0, None)
     assert "(negligible)" in str(same)
-    apart = paired_comparison(np.arange(8.0), np.arange(8.0) + 2.0)
+    apart = compare_paired(np.arange(8.0), np.arange(8.0) + 2.0)
     assert (apart.t, apart.p_t, apart.effect) == (-math.inf, 0.0, -math.inf)
     assert apart.better == "the first"
     read = json.loads(json.dumps(apart.to_dict(), allow_nan=False))
@@ -162,8 +164,8 @@ def test_equal_differences():
         (lambda: bootstrap_interval([1.0, 2.0], level=0.0), "level", {"value": 0.0}),
         (lambda: bootstrap_interval([1.0, 2.0], method="BCA"), "method", {"value": "BCA"}),
         (lambda: bootstrap_interval([1.0, 2.0], n_resamples=0), "n_resamples", {"value": 0}),
-        (lambda: paired_comparison([1.0, 2.0], [1.0, 2.0, 3.0]), "second", {"value": 3}),
-        (lambda: paired_comparison([1.0, 2.0], [1.0, np.inf]), "second", {"value": np.inf, "index": 1}),
+        (lambda: compare_paired([1.0, 2.0], [1.0, 2.0, 3.0]), "second", {"value": 3}),
+        (lambda: compare_paired([1.0, 2.0], [1.0, np.inf]), "second", {"value": np.inf, "index": 1}),
     ],
 )
 def test_errors(call, parameter, attributes):
@@ -174,10 +176,10 @@ def test_errors(call, parameter, attributes):
 @pytest.mark.parametrize("names", ["kmeans", ("a", "b", "c")])
 def test_names_are_two(names):
     with raises(InvalidParameter, parameter="names"):
-        paired_comparison([1.0, 2.0], [2.0, 4.0], names)
+        compare_paired([1.0, 2.0], [2.0, 4.0], names)
 
 
 def test_rounding_is_no_difference():
-    found = paired_comparison([0.1 + 0.2] * 6, [0.3] * 6)
-    assert found.better is None
-    assert found.p_t == 1.0
+    result = compare_paired([0.1 + 0.2] * 6, [0.3] * 6)
+    assert result.better is None
+    assert result.p_t == 1.0

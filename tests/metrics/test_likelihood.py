@@ -38,14 +38,14 @@ def test_ensemble_nll_equals_enumeration_and_stays_below_the_released_codes_boun
     rows = possible(PATHS)[::3]
     demos = as_demonstrations(PATHS, rows)
     log_p = np.column_stack([log_probs(PATHS, theta)[rows] for theta in TRUTH.thetas])
-    found = ensemble_nll(MaxEnt(4), MDP, TRUTH, demos)
-    np.testing.assert_allclose(found.values, naive(log_p, TRUTH.weights), rtol=1e-10)
+    nll = ensemble_nll(MaxEnt(4), MDP, TRUTH, demos)
+    np.testing.assert_allclose(nll.values, naive(log_p, TRUTH.weights), rtol=1e-10)
     # Fault 13: sum_k rho_k NLL_k is an upper bound, by Jensen, and here by much.
     bound = -(log_p @ TRUTH.weights)
-    assert np.all(found.values < bound)
-    assert bound.mean() - found.mean > 0.5
-    np.testing.assert_array_equal(found.n_steps, demos.lengths)
-    assert found.unit == "demonstrations"
+    assert np.all(nll.values < bound)
+    assert bound.mean() - nll.mean > 0.5
+    np.testing.assert_array_equal(nll.n_steps, demos.lengths)
+    assert nll.unit == "demonstrations"
 
 
 @given(cases())
@@ -56,40 +56,40 @@ def test_nll_of_any_ensemble_equals_enumeration_and_probabilities_sum_to_one(cas
     weights = np.random.default_rng(len(rows)).dirichlet(np.ones(len(case.thetas)))
     demos = as_demonstrations(paths, rows)
     log_p = np.column_stack([log_probs(paths, theta)[rows] for theta in case.thetas])
-    found = ensemble_nll(MaxEnt(case.max_length), case.mdp, RewardEnsemble(weights, case.thetas), demos)
-    np.testing.assert_allclose(found.values, naive(log_p, weights), rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(np.exp(-found.values).sum(), 1.0, rtol=1e-8)
-    assert np.all(found.values <= -(log_p @ weights) + 1e-8)
+    nll = ensemble_nll(MaxEnt(case.max_length), case.mdp, RewardEnsemble(weights, case.thetas), demos)
+    np.testing.assert_allclose(nll.values, naive(log_p, weights), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(np.exp(-nll.values).sum(), 1.0, rtol=1e-8)
+    assert np.all(nll.values <= -(log_p @ weights) + 1e-8)
 
 
 def test_mixture_nll_is_score_samples_turned_and_that_of_its_ensemble(fitted):
     mix, demos = fitted
-    found = mixture_nll(mix, demos)
-    np.testing.assert_array_equal(found.values, -mix.score_samples(demos))
-    np.testing.assert_allclose(found.mean, -mix.score(demos), rtol=1e-14)
-    np.testing.assert_allclose(found.values, ensemble_nll(mix.irl_, mix.mdp_, mix.ensemble_, demos).values, rtol=1e-12)
-    np.testing.assert_allclose(found.per_step, found.values.sum() / demos.n_steps, rtol=1e-14)
+    nll = mixture_nll(mix, demos)
+    np.testing.assert_array_equal(nll.values, -mix.score_samples(demos))
+    np.testing.assert_allclose(nll.mean, -mix.score(demos), rtol=1e-14)
+    np.testing.assert_allclose(nll.values, ensemble_nll(mix.irl_, mix.mdp_, mix.ensemble_, demos).values, rtol=1e-12)
+    np.testing.assert_allclose(nll.per_step, nll.values.sum() / demos.n_steps, rtol=1e-14)
     per_intent = mix.irl_.log_prob(mix.mdp_, mix.thetas_, demos)
-    assert found.mean < -(per_intent @ mix.weights_).mean() - 0.01
+    assert nll.mean < -(per_intent @ mix.weights_).mean() - 0.01
 
 
 def test_groups_share_their_intent(fitted):
     mix, demos = fitted
     groups = np.array(["a", "b", "c"])[np.arange(60) % 3]
-    found = mixture_nll(mix, demos, groups)
+    nll = mixture_nll(mix, demos, groups)
     log_p = mix.irl_.log_prob(mix.mdp_, mix.thetas_, demos)
     wanted = [-logsumexp(log_p[groups == name].sum(axis=0), b=mix.weights_) for name in "abc"]
-    np.testing.assert_allclose(found.values, wanted, rtol=1e-12)
-    assert found.names.tolist() == ["a", "b", "c"]
-    assert found.unit == "groups"
-    np.testing.assert_array_equal(found.n_demos, [20, 20, 20])
-    np.testing.assert_array_equal(found.n_steps, [demos.lengths[groups == name].sum() for name in "abc"])
-    np.testing.assert_allclose(found.per_demo, found.total / 60, rtol=1e-14)
-    np.testing.assert_allclose(found.mean, found.total / 3, rtol=1e-14)
+    np.testing.assert_allclose(nll.values, wanted, rtol=1e-12)
+    assert nll.names.tolist() == ["a", "b", "c"]
+    assert nll.unit == "groups"
+    np.testing.assert_array_equal(nll.n_demos, [20, 20, 20])
+    np.testing.assert_array_equal(nll.n_steps, [demos.lengths[groups == name].sum() for name in "abc"])
+    np.testing.assert_allclose(nll.per_demo, nll.total / 60, rtol=1e-14)
+    np.testing.assert_allclose(nll.mean, nll.total / 3, rtol=1e-14)
     np.testing.assert_allclose(
-        ensemble_nll(mix.irl_, mix.mdp_, mix.ensemble_, demos, groups).values, found.values, rtol=1e-12
+        ensemble_nll(mix.irl_, mix.mdp_, mix.ensemble_, demos, groups).values, nll.values, rtol=1e-12
     )
-    assert "a group" in repr(found)
+    assert "a group" in repr(nll)
 
 
 def test_an_intent_of_weight_zero_plays_no_part():
@@ -102,19 +102,19 @@ def test_an_intent_of_weight_zero_plays_no_part():
 
 def test_to_dict_is_plain(fitted):
     mix, demos = fitted
-    found = mixture_nll(mix, demos)
-    read = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    np.testing.assert_array_equal(read["values"], found.values)
-    assert (read["n_demos"], read["n_steps"], read["per_step"]) == (60, demos.n_steps, found.per_step)
+    nll = mixture_nll(mix, demos)
+    read = json.loads(json.dumps(nll.to_dict(), allow_nan=False))
+    np.testing.assert_array_equal(read["values"], nll.values)
+    assert (read["n_demos"], read["n_steps"], read["per_step"]) == (60, demos.n_steps, nll.per_step)
 
 
 class Impossible:
-    """A model under which nobody can have done what demonstration 2 shows."""
+    """A model under which demonstration 2 has zero likelihood."""
 
     def log_prob(self, mdp, thetas, demos):
-        found = np.zeros((len(demos), len(thetas)))
-        found[2] = -np.inf
-        return found
+        nll = np.zeros((len(demos), len(thetas)))
+        nll[2] = -np.inf
+        return nll
 
 
 def test_errors(fitted):

@@ -89,26 +89,26 @@ def test_gevd_keeps_its_rules(case: Case, data: st.DataObject) -> None:
     mdp, thetas = case.mdp, case.thetas
     truth = RewardEnsemble(data.draw(weights(2)), thetas[:2])
     learned = RewardEnsemble(data.draw(weights(3)), thetas[2:])
-    found = gevd(mdp, truth, learned)
+    result = gevd(mdp, truth, learned)
     atol = 1e-9 * size(mdp, truth.thetas)
-    low, high = found.bounds
-    assert low <= found.value <= high
-    assert found.interval[0] <= found.value <= found.interval[1] <= high + atol
-    assert 0.0 <= found.normalised <= found.normalised_tight + 1e-9
-    assert found.normalised_tight <= 1.0
-    np.testing.assert_allclose(found.flow.sum(axis=1), truth.weights, rtol=0.0, atol=1e-12)
-    np.testing.assert_allclose(found.flow.sum(axis=0), learned.weights, rtol=0.0, atol=1e-12)
+    low, high = result.bounds
+    assert low <= result.value <= high
+    assert result.interval[0] <= result.value <= result.interval[1] <= high + atol
+    assert 0.0 <= result.normalised <= result.normalised_tight + 1e-9
+    assert result.normalised_tight <= 1.0
+    np.testing.assert_allclose(result.flow.sum(axis=1), truth.weights, rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(result.flow.sum(axis=0), learned.weights, rtol=0.0, atol=1e-12)
     # No pairing by the product of the shares is cheaper, and none is cheaper than the cheapest partner of each.
-    assert found.value <= truth.weights @ found.evd @ learned.weights + atol
-    assert found.value >= truth.weights @ found.evd[:, learned.weights > 0.0].min(axis=1) - atol
+    assert result.value <= truth.weights @ result.evd @ learned.weights + atol
+    assert result.value >= truth.weights @ result.evd[:, learned.weights > 0.0].min(axis=1) - atol
     order, other = np.array([1, 0]), np.array([2, 0, 1])
     again = gevd(
         mdp,
         RewardEnsemble(truth.weights[order], truth.thetas[order]),
         RewardEnsemble(learned.weights[other], learned.thetas[other]),
     )
-    np.testing.assert_allclose(again.value, found.value, rtol=0.0, atol=atol)
-    np.testing.assert_array_equal(again.evd, found.evd[np.ix_(order, other)])
+    np.testing.assert_allclose(again.value, result.value, rtol=0.0, atol=atol)
+    np.testing.assert_array_equal(again.evd, result.evd[np.ix_(order, other)])
 
 
 @settings(max_examples=examples(40))
@@ -135,8 +135,8 @@ def test_epic_and_dard_are_symmetric_and_blind_to_scale(case: Case, scale: float
     mdp = mdp.replace(state_features=states, action_features=None, edge_features=None)
     one, other = np.resize(one, 2), np.resize(other, 2)
     for measure in (epic, dard):
-        found = measure(mdp, one, other)
-        assert 0.0 <= found <= 1.0
-        np.testing.assert_allclose(measure(mdp, other, one), found, rtol=0.0, atol=1e-9)
-        np.testing.assert_allclose(measure(mdp, scale * one, other), found, rtol=0.0, atol=1e-7)
+        result = measure(mdp, one, other)
+        assert 0.0 <= result <= 1.0
+        np.testing.assert_allclose(measure(mdp, other, one), result, rtol=0.0, atol=1e-9)
+        np.testing.assert_allclose(measure(mdp, scale * one, other), result, rtol=0.0, atol=1e-7)
         assert measure(mdp, one, scale * one) <= 1e-7

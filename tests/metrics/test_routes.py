@@ -15,7 +15,7 @@ from limiirl.metrics.routes import (
     edit_distance,
     feature_distance,
     match_rate,
-    missed_distance_share,
+    missing_distance_share,
     next_action_accuracy,
 )
 from tests.helpers import examples, raises
@@ -53,16 +53,18 @@ def naive_edits(one, other):
 @settings(max_examples=examples(200))
 def test_distance_missed_equals_counting_in_lists(listed, each):
     true, forecast = both(listed)
-    found = missed_distance_share(true, forecast, each)
-    np.testing.assert_allclose(found, [naive_missed(*pair, each) for pair in listed], rtol=1e-12, atol=1e-12)
-    assert np.all((found >= 0.0) & (found <= 1.0))
+    result = missing_distance_share(true, forecast, each)
+    np.testing.assert_allclose(result, [naive_missed(*pair, each) for pair in listed], rtol=1e-12, atol=1e-12)
+    assert np.all((result >= 0.0) & (result <= 1.0))
     np.testing.assert_array_equal(
-        missed_distance_share(true, forecast), missed_distance_share(true, forecast, np.ones(6))
+        missing_distance_share(true, forecast), missing_distance_share(true, forecast, np.ones(6))
     )
-    np.testing.assert_array_equal(missed_distance_share(true, true, each), 0.0)
+    np.testing.assert_array_equal(missing_distance_share(true, true, each), 0.0)
     # The order in which states are passed does not matter, and detours cost nothing.
-    np.testing.assert_array_equal(missed_distance_share(true, both([(a, b[::-1]) for a, b in listed])[1], each), found)
-    np.testing.assert_array_equal(missed_distance_share(true, both([(a, b + a) for a, b in listed])[1], each), 0.0)
+    np.testing.assert_array_equal(
+        missing_distance_share(true, both([(a, b[::-1]) for a, b in listed])[1], each), result
+    )
+    np.testing.assert_array_equal(missing_distance_share(true, both([(a, b + a) for a, b in listed])[1], each), 0.0)
     for share in (0.0, 0.5, 0.9, 1.0):
         matched = np.mean([naive_missed(*pair, each) <= 1.0 - share + 1e-9 for pair in listed])
         assert match_rate(true, forecast, each, share=share) == matched
@@ -75,15 +77,15 @@ def test_nine_tenths_are_ninety_per_cent_and_the_direction_counts():
         assert match_rate(true, forecast, np.full(10, length)) == 1.0
     assert match_rate(true, forecast, share=0.91) == 0.0
     missed = (
-        missed_distance_share(*both([([0, 1], [0, 1, 2, 3])])),
-        missed_distance_share(*both([([0, 1, 2, 3], [0, 1])])),
+        missing_distance_share(*both([([0, 1], [0, 1, 2, 3])])),
+        missing_distance_share(*both([([0, 1, 2, 3], [0, 1])])),
     )
     assert [value.tolist() for value in missed] == [[0.0], [0.5]]
 
 
 def test_numbers_of_states_may_be_large():
     true, forecast = both([([2**61, 7], [7, 2**61 - 1])])
-    assert missed_distance_share(true, forecast).tolist() == [0.5]
+    assert missing_distance_share(true, forecast).tolist() == [0.5]
     assert edit_distance(true, forecast).tolist() == [2.0]
 
 
@@ -94,15 +96,15 @@ def test_distance_missed_on_edges_tells_parallel_ones_and_directions_apart():
     true = Demonstrations.from_lists([[0, 1, 0, 1]] * 3, [[0, 0, 1]] * 3)
     forecast = Demonstrations.from_lists([[0, 1, 0, 1], [0, 1], [0, 2, 1]], [[0, 0, 0], [1], [2, 0]])
     each = np.array([1.0, 2.0, 8.0, 4.0, 16.0])  # of 0-1 by action 0 and 1, 0-2, 1-0 and 2-1
-    np.testing.assert_allclose(missed_distance_share(true, forecast, each, mdp=GRID), [2 / 7, 5 / 7, 1.0], rtol=1e-14)
-    np.testing.assert_allclose(missed_distance_share(true, forecast, mdp=GRID), [1 / 3, 2 / 3, 1.0], rtol=1e-14)
+    np.testing.assert_allclose(missing_distance_share(true, forecast, each, mdp=GRID), [2 / 7, 5 / 7, 1.0], rtol=1e-14)
+    np.testing.assert_allclose(missing_distance_share(true, forecast, mdp=GRID), [1 / 3, 2 / 3, 1.0], rtol=1e-14)
     assert match_rate(true, forecast, each, mdp=GRID, share=0.5) == pytest.approx(1 / 3, rel=1e-12)
     alone = Demonstrations.from_lists([[0]] * 3)
-    np.testing.assert_array_equal(missed_distance_share(alone, forecast, each, mdp=GRID), 0.0)
-    np.testing.assert_array_equal(missed_distance_share(true, alone, each, mdp=GRID), 1.0)
-    np.testing.assert_array_equal(missed_distance_share(alone, alone, each, mdp=GRID), 0.0)
+    np.testing.assert_array_equal(missing_distance_share(alone, forecast, each, mdp=GRID), 0.0)
+    np.testing.assert_array_equal(missing_distance_share(true, alone, each, mdp=GRID), 1.0)
+    np.testing.assert_array_equal(missing_distance_share(alone, alone, each, mdp=GRID), 0.0)
     with raises(InvalidDemos, parameter="mdp"):
-        missed_distance_share(Demonstrations.from_lists([[0, 1]]), Demonstrations.from_lists([[0, 2]]), mdp=GRID)
+        missing_distance_share(Demonstrations.from_lists([[0, 1]]), Demonstrations.from_lists([[0, 2]]), mdp=GRID)
 
 
 @given(pairs)
@@ -111,13 +113,13 @@ def test_distance_missed_on_edges_tells_parallel_ones_and_directions_apart():
 @settings(max_examples=examples(200))
 def test_edit_distance_equals_the_recursion(listed):
     one, other = both(listed)
-    found = edit_distance(one, other)
-    np.testing.assert_array_equal(found, [naive_edits(tuple(a), tuple(b)) for a, b in listed])
-    np.testing.assert_array_equal(edit_distance(other, one), found)
+    result = edit_distance(one, other)
+    np.testing.assert_array_equal(result, [naive_edits(tuple(a), tuple(b)) for a, b in listed])
+    np.testing.assert_array_equal(edit_distance(other, one), result)
     np.testing.assert_array_equal(edit_distance(one, one), 0.0)
     longest = [max(len(a), len(b)) for a, b in listed]
     share = edit_distance(one, other, normalised=True)
-    np.testing.assert_allclose(share, found / longest, rtol=1e-14)
+    np.testing.assert_allclose(share, result / longest, rtol=1e-14)
     assert np.all(share <= 1.0)
 
 
@@ -132,14 +134,14 @@ def test_edit_distance_obeys_the_triangle(a, b, c):
 def test_feature_distance_is_that_of_discounted_counts(seed):
     mdp = crossings().replace(gamma=0.8)
     (true, _), (forecast, _) = walks(5, seed=seed), walks(5, seed=seed + 1)
-    found = feature_distance(mdp, true, forecast)
+    result = feature_distance(mdp, true, forecast)
     phi = np.asarray(mdp.state_features)
     F, G = (
         np.array([sum(0.8**t * phi[s] for t, s in enumerate(demo.states)) for demo in demos])
         for demos in (true, forecast)
     )
-    np.testing.assert_allclose(found, np.sqrt(((F - G) ** 2).sum(axis=1)), rtol=1e-10, atol=1e-12)
-    np.testing.assert_array_equal(feature_distance(mdp, forecast, true), found)
+    np.testing.assert_allclose(result, np.sqrt(((F - G) ** 2).sum(axis=1)), rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(feature_distance(mdp, forecast, true), result)
     np.testing.assert_array_equal(feature_distance(mdp, true, true), 0.0)
 
 
@@ -154,25 +156,25 @@ def naive_next(mix, demos):
     for i, demo in enumerate(demos):
         taken = mix.mdp_.act[demos[[i]].steps(mix.mdp_).edge]
         for t, action in enumerate(taken):
-            said = mix.next_actions(Demonstrations.from_lists([demo.states[: t + 1]])).action[0]
-            yield i, t, float(np.argmax(said) == action), said[action]
+            predicted = mix.next_actions(Demonstrations.from_lists([demo.states[: t + 1]])).action[0]
+            yield i, t, float(np.argmax(predicted) == action), predicted[action]
 
 
 @pytest.mark.parametrize("batch", [1, 30, 10**6])
 def test_next_actions_are_foreseen_prefix_by_prefix(fitted, batch, monkeypatch):
     mix, demos = fitted
     monkeypatch.setattr(routes, "_BATCH", batch)
-    found = next_action_accuracy(mix, demos)
+    result = next_action_accuracy(mix, demos)
     demo, t, correct, probability = (np.array(column) for column in zip(*naive_next(mix, demos), strict=True))
-    np.testing.assert_array_equal(found.demo, demo)
-    np.testing.assert_array_equal(found.t, t)
-    np.testing.assert_array_equal(found.correct, correct)
-    np.testing.assert_allclose(found.probability, probability, rtol=1e-10)
-    np.testing.assert_allclose(found.log_loss, -np.log(probability).mean(), rtol=1e-12)
-    assert 0.3 < found.accuracy == correct.mean() < 1.0
-    np.testing.assert_allclose(found.by_step()[0], correct[t == 0].mean(), rtol=1e-14)
-    assert found.by_step().size == t.max() + 1
-    assert f"of {t.size} next actions foreseen" in repr(found)
+    np.testing.assert_array_equal(result.demo, demo)
+    np.testing.assert_array_equal(result.t, t)
+    np.testing.assert_array_equal(result.correct, correct)
+    np.testing.assert_allclose(result.probability, probability, rtol=1e-10)
+    np.testing.assert_allclose(result.log_loss, -np.log(probability).mean(), rtol=1e-12)
+    assert 0.3 < result.accuracy == correct.mean() < 1.0
+    np.testing.assert_allclose(result.by_step()[0], correct[t == 0].mean(), rtol=1e-14)
+    assert result.by_step().size == t.max() + 1
+    assert f"of {t.size} next actions foreseen" in repr(result)
 
 
 def test_recorded_actions_before_the_move_are_used_but_not_the_one_to_foresee():
@@ -181,11 +183,11 @@ def test_recorded_actions_before_the_move_are_used_but_not_the_one_to_foresee():
     demos = Demonstrations.from_lists([[0, 1, 2]] * 6 + [[0, 1, 3]] * 6, [[0, 0]] * 6 + [[1, 1]] * 6)
     init = np.repeat([0, 1], 6)
     mix = IntentMixture(2, MaxEnt(3, (-6, 6), stop="terminal"), init=init).fit(mdp, demos)
-    found = next_action_accuracy(mix, demos)
+    result = next_action_accuracy(mix, demos)
     # The first action is a toss-up; it gives away the second.
-    np.testing.assert_array_equal(found.correct[found.t == 1], 1.0)
-    np.testing.assert_allclose(found.probability[found.t == 0], 0.5, rtol=1e-3)
-    assert found.probability[found.t == 1].min() > 0.99
+    np.testing.assert_array_equal(result.correct[result.t == 1], 1.0)
+    np.testing.assert_allclose(result.probability[result.t == 0], 0.5, rtol=1e-3)
+    assert result.probability[result.t == 1].min() > 0.99
     unknown = next_action_accuracy(mix, demos.replace(actions=None))
     np.testing.assert_array_equal(unknown.t, 1)  # two edges join 0 and 1, so that the first action is unknown
     np.testing.assert_allclose(unknown.probability, 0.5, rtol=1e-3)
@@ -201,17 +203,17 @@ def test_ties_are_shared_out():
 def test_errors(fitted):
     mix, _ = fitted
     one, two = Demonstrations.from_lists([[0, 1]]), Demonstrations.from_lists([[0, 1], [0]])
-    for metric in (missed_distance_share, match_rate, edit_distance, lambda a, b: feature_distance(mix.mdp_, a, b)):
+    for metric in (missing_distance_share, match_rate, edit_distance, lambda a, b: feature_distance(mix.mdp_, a, b)):
         with raises(InvalidDemos, parameter="forecast", value=2):
             metric(one, two)
         with pytest.raises(InvalidDemos):
             metric(one[:0], one[:0])
     with raises(InvalidParameter, parameter="lengths"):
-        missed_distance_share(one, one, [1.0])
+        missing_distance_share(one, one, [1.0])
     with raises(InvalidParameter, parameter="lengths"):
-        missed_distance_share(one, one, np.ones(25), mdp=crossings())
+        missing_distance_share(one, one, np.ones(25), mdp=crossings())
     with raises(InvalidParameter, parameter="lengths"):
-        missed_distance_share(one, one, [1.0, -1.0])
+        missing_distance_share(one, one, [1.0, -1.0])
     with raises(InvalidParameter, parameter="share"):
         match_rate(one, one, share=90)
     with pytest.raises(NotFitted):

@@ -52,7 +52,7 @@ def dynamics(rng: np.random.Generator, n: int, m: int) -> Float:
     return T / T.sum(axis=2, keepdims=True)
 
 
-def shaped(R: Float, potential: Float, factor: float = 2.5) -> Float:
+def shape_reward(R: Float, potential: Float, factor: float = 2.5) -> Float:
     return factor * R + GAMMA * potential - potential[:, None, None]
 
 
@@ -67,8 +67,8 @@ def test_canonical_forms_are_their_formulas(seed: int) -> None:
     rng = np.random.default_rng(seed)
     R, T = rng.normal(size=(4, 3, 4)), dynamics(rng, 4, 3)
     states, actions = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(3))
-    found = canonical_epic(R, GAMMA, states=states, actions=actions)
-    np.testing.assert_allclose(found, epic_by_loops(R, GAMMA, states, actions), rtol=0.0, atol=1e-14)
+    result = canonical_epic(R, GAMMA, states=states, actions=actions)
+    np.testing.assert_allclose(result, epic_by_loops(R, GAMMA, states, actions), rtol=0.0, atol=1e-14)
     uniform = epic_by_loops(R, GAMMA, np.full(4, 1 / 4), np.full(3, 1 / 3))
     np.testing.assert_allclose(canonical_epic(R, GAMMA), uniform, rtol=0.0, atol=1e-14)
     np.testing.assert_allclose(canonical_dard(R, T, GAMMA), dard_by_loops(R, T, GAMMA), rtol=0.0, atol=1e-14)
@@ -80,7 +80,7 @@ def test_shaped_and_scaled_rewards_are_the_same(seed: int) -> None:
     R, T, potential = rng.normal(size=(5, 3, 5)), dynamics(rng, 5, 3), 3.0 * rng.normal(size=5)
     # Some states lack some actions.
     T[1, 2] = T[3, 0] = 0.0
-    other = shaped(R, potential)
+    other = shape_reward(R, potential)
     feasible = (T > 0.0).astype(np.float64)
     assert distance(canonical_epic(R, GAMMA), canonical_epic(other, GAMMA)) == 0.0
     assert distance(canonical_dard(R, T, GAMMA), canonical_dard(other, T, GAMMA), feasible) == 0.0
@@ -105,7 +105,7 @@ def test_rewards_of_edges_where_all_exist() -> None:
     R, other = rng.normal(size=(2, *T.shape))
     potential = rng.normal(size=4)
     for measure in (epic, dard):
-        assert measure(mdp, R.ravel(), shaped(R, potential).ravel()) == 0.0
+        assert measure(mdp, R.ravel(), shape_reward(R, potential).ravel()) == 0.0
     expected = distance(canonical_epic(R, GAMMA), canonical_epic(other, GAMMA))
     np.testing.assert_allclose(epic(mdp, R.ravel(), other.ravel()), expected, rtol=1e-12)
     expected = distance(canonical_dard(R, T, GAMMA), canonical_dard(other, T, GAMMA))
@@ -130,7 +130,7 @@ def test_coverage_says_which_transitions_count() -> None:
     assert epic(mdp, one, other, coverage=seen) == 0.0
     assert dard(mdp, one, other) > 0.1
     assert dard(mdp, one, other, coverage=[1.0, 1.0, 0.0, 0.0]) == 0.0
-    # A canonical reward of four edges, of which the last, the only one of its state, says nothing.
+    # A canonical reward of four edges, of which the last, the only one of its state, has no effect.
     C, D = (GAMMA * (r[[1, 2, 3, 3]] - np.array([*[r[1:].mean()] * 3, r[3]])) for r in (one, other))
     rho = np.corrcoef(C, D)[0, 1]
     np.testing.assert_allclose(dard(mdp, one, other), np.sqrt((1 - rho) / 2), rtol=1e-12)
@@ -148,7 +148,7 @@ def test_dard_shapes_through_a_terminal_state() -> None:
     potential = np.append(rng.normal(size=4), 0.0)
     edges = np.zeros((5, 2, 5))
     edges[:3, :, :4] = 1.0
-    forms = [canonical_dard(r, padded, GAMMA) for r in (R, shaped(R, potential), R + rng.normal(size=R.shape))]
+    forms = [canonical_dard(r, padded, GAMMA) for r in (R, shape_reward(R, potential), R + rng.normal(size=R.shape))]
     assert distance(forms[0], forms[1], edges) == 0.0
     src, act, dst = np.nonzero(edges)
     mdp = MDP.from_edges(src, dst, 4, action=act, prob=T[src, act, dst], gamma=GAMMA, state_features=np.eye(4))
@@ -159,7 +159,7 @@ def test_dard_shapes_through_a_terminal_state() -> None:
 
 
 def test_rewards_of_actions() -> None:
-    """Where a state lacks an action, DARD draws among the others; EPIC cannot."""
+    """DARD draws among the available actions of a state; EPIC needs all actions."""
     src, act, dst = [0, 0, 1, 1], [0, 1, 0, 1], [1, 0, 0, 1]
     mdp = MDP.from_edges(src, dst, 2, action=act, gamma=GAMMA, action_features=np.eye(4))
     one, other = np.array([1.0, -1.0, 2.0, 0.5]), np.array([1.0, 0.0, -2.0, 0.5])
@@ -186,8 +186,8 @@ def test_pearson_distances() -> None:
     x = np.array([[1.0, -1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0], [5.0, 5.0, 5.0, 5.0]])
     scales = (np.full(3, 5.0), np.full(3, 5.0))
     half = np.sqrt(0.5)
-    found = pearson_distances(x, -x, np.ones(4), scales)
-    np.testing.assert_allclose(found, [[1.0, half, half], [half, 1.0, half], [half, half, 0.0]], rtol=1e-14)
+    result = pearson_distances(x, -x, np.ones(4), scales)
+    np.testing.assert_allclose(result, [[1.0, half, half], [half, 1.0, half], [half, half, 0.0]], rtol=1e-14)
     weighted = pearson_distances(x[:1], x[1:2], np.array([3.0, 1.0, 1.0, 3.0]), (scales[0][:1], scales[1][:1]))
     np.testing.assert_allclose(weighted, np.sqrt((1 - 0.5) / 2), rtol=1e-14)
 

@@ -6,7 +6,8 @@ import pytest
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidParameter, NotFitted
 from limiirl.mixture.monitor import Iteration
-from limiirl.mixture.restarts import assign, intent_order, permuted
+from limiirl.mixture.restarts import assign_columns, intent_order, permute_intents
+from tests.helpers import raises
 
 # A choice of three ways; each intent prefers one of them.
 WAYS = MDP.from_edges([0, 0, 0], [1, 2, 3], p0=[1, 0, 0, 0], state_features=np.eye(4)[:, 1:])
@@ -16,15 +17,15 @@ LABELS = np.repeat([0, 1, 2], [10, 6, 4])
 DEMOS = Demonstrations.from_lists([[0, 1 + k] for k in LABELS])
 
 
-def fitted(labels: np.ndarray, demos: Demonstrations = DEMOS, **parameters) -> IntentMixture:
+def fit_mixture(labels: np.ndarray, demos: Demonstrations = DEMOS, **parameters) -> IntentMixture:
     groups = parameters.pop("groups", None)
     irl = MaxEnt(2, bounds=(-8, 8))  # one step hardly tells intents apart unless they insist
-    mix = IntentMixture(labels.max() + 1, irl, init=labels, **{"tol": 1e-3, **parameters})
+    mix = IntentMixture(labels.max() + 1, irl, init=labels, **{"resp_tol": 1e-3, **parameters})
     return mix.fit(WAYS, demos, groups)
 
 
 def test_to_an_ensemble_by_behaviour():
-    mix = fitted((LABELS + 1) % 3)
+    mix = fit_mixture((LABELS + 1) % 3)
     assert intent_order(mix, TRUTH).tolist() == [1, 2, 0]
     np.testing.assert_array_equal(mix.align_to(TRUTH).labels_, LABELS)
 
@@ -40,7 +41,7 @@ def test_by_behaviour_rather_than_by_the_size_of_rewards():
 
 
 def test_features_count_by_their_spread():
-    # By the first two ways the intents stand in order. By the third, hardly told apart but in a tiny unit, they do not.
+    # The first two features order the intents; the third, in a tiny unit, differs little and in the other order.
     scale = np.array([1.0, 1.0, 1e6])
     mdp = MDP.from_edges([0, 0, 0], [1, 2, 3], p0=[1, 0, 0, 0], state_features=np.eye(4)[:, 1:] * scale)
     ours, theirs = np.array([[0.7, 0.1, 0.10], [0.1, 0.7, 0.12]]), np.array([[0.7, 0.1, 0.12], [0.1, 0.7, 0.10]])
@@ -89,66 +90,66 @@ def test_by_rewards_where_behaviour_has_no_finite_sum():
 
 
 def test_same_demonstrations_are_matched_by_who_follows_which():
-    one, other = fitted(LABELS), fitted((LABELS + 2) % 3)
+    one, other = fit_mixture(LABELS), fit_mixture((LABELS + 2) % 3)
     order = intent_order(other, one)
-    np.testing.assert_array_equal(order, assign(-(one.responsibilities_.T @ other.responsibilities_)))
+    np.testing.assert_array_equal(order, assign_columns(-(one.responsibilities_.T @ other.responsibilities_)))
     assert order.tolist() == [2, 0, 1]
     # Members decide even where rewards, exchanged by hand, say the opposite; not so on other demonstrations.
     other.thetas_ = other.thetas_[[1, 2, 0]]
     assert intent_order(other, one).tolist() == [2, 0, 1]
-    elsewhere = fitted(LABELS[:-1], DEMOS[:-1])
+    elsewhere = fit_mixture(LABELS[:-1], DEMOS[:-1])
     assert intent_order(other, elsewhere).tolist() == [1, 2, 0]
 
 
 def test_a_loaded_mixture_is_matched_by_behaviour():
-    one, other = fitted(LABELS), fitted((LABELS + 2) % 3)
+    one, other = fit_mixture(LABELS), fit_mixture((LABELS + 2) % 3)
     vars(one).pop("_problem")
     assert intent_order(other, one).tolist() == [2, 0, 1]
 
 
 def test_everything_that_has_an_intent_is_permuted():
     groups = np.concatenate([LABELS * 3 + np.arange(20) % 2])
-    mix = fitted((LABELS + 1) % 3, groups=groups)
+    mix = fit_mixture((LABELS + 1) % 3, groups=groups)
     mix.history_[-1] = Iteration(9, -1.0, -1.0, 0.1, mix.weights_, 1, 1.0, "reseeded 2")
     before = {name: np.copy(getattr(mix, name)) for name in ("weights_", "thetas_", "responsibilities_", "labels_")}
-    found = mix.align_to(TRUTH)
+    result = mix.align_to(TRUTH)
     order = [1, 2, 0]
-    assert found is not mix
-    assert type(found) is IntentMixture
-    assert found.get_params().keys() == mix.get_params().keys()
-    np.testing.assert_array_equal(found.weights_, mix.weights_[order])
-    np.testing.assert_array_equal(found.thetas_, mix.thetas_[order])
-    np.testing.assert_array_equal(found.responsibilities_, mix.responsibilities_[:, order])
-    np.testing.assert_array_equal(found.group_responsibilities_, mix.group_responsibilities_[:, order])
-    np.testing.assert_array_equal(found.groups_, mix.groups_)
-    np.testing.assert_array_equal(found.labels_, LABELS)
-    np.testing.assert_array_equal(found.predict(DEMOS, groups), LABELS)
-    assert found.score(DEMOS) == pytest.approx(mix.score(DEMOS), rel=1e-12)
-    for new, old in zip(found.history_, mix.history_, strict=True):
+    assert result is not mix
+    assert type(result) is IntentMixture
+    assert result.get_params().keys() == mix.get_params().keys()
+    np.testing.assert_array_equal(result.weights_, mix.weights_[order])
+    np.testing.assert_array_equal(result.thetas_, mix.thetas_[order])
+    np.testing.assert_array_equal(result.responsibilities_, mix.responsibilities_[:, order])
+    np.testing.assert_array_equal(result.group_responsibilities_, mix.group_responsibilities_[:, order])
+    np.testing.assert_array_equal(result.groups_, mix.groups_)
+    np.testing.assert_array_equal(result.labels_, LABELS)
+    np.testing.assert_array_equal(result.predict(DEMOS, groups), LABELS)
+    assert result.score(DEMOS) == pytest.approx(mix.score(DEMOS), rel=1e-12)
+    for new, old in zip(result.history_, mix.history_, strict=True):
         np.testing.assert_array_equal(new.weights, old.weights[order])
         assert new.log_likelihood == old.log_likelihood
-    assert found.history_[-1].event == "reseeded 1"
-    for new, old in zip(found.restarts_, mix.restarts_, strict=True):
+    assert result.history_[-1].event == "reseeded 1"
+    for new, old in zip(result.restarts_, mix.restarts_, strict=True):
         np.testing.assert_array_equal(new.ensemble.thetas, old.ensemble.thetas[order])
         np.testing.assert_array_equal(new.ensemble.weights, old.ensemble.weights[order])
-    np.testing.assert_array_equal(found.standard_errors().status, mix.standard_errors().status[order])
+    np.testing.assert_array_equal(result.standard_errors().status, mix.standard_errors().status[order])
     for name, value in before.items():
         np.testing.assert_array_equal(getattr(mix, name), value)
 
 
 def test_aligning_again_changes_nothing_and_aligning_to_itself_is_the_identity():
-    mix = fitted((LABELS + 1) % 3)
+    mix = fit_mixture((LABELS + 1) % 3)
     once = mix.align_to(TRUTH)
     assert intent_order(once, TRUTH).tolist() == [0, 1, 2]
     assert intent_order(mix, mix).tolist() == [0, 1, 2]
-    np.testing.assert_array_equal(permuted(mix, np.array([1, 2, 0])).thetas_, once.thetas_)
+    np.testing.assert_array_equal(permute_intents(mix, np.array([1, 2, 0])).thetas_, once.thetas_)
 
 
 def test_intents_without_a_counterpart_come_last():
-    more = fitted((LABELS + 1) % 3)
+    more = fit_mixture((LABELS + 1) % 3)
     two = RewardEnsemble([0.5, 0.5], THETAS[[2, 1]])
     assert intent_order(more, two).tolist() == [0, 2, 1]
-    fewer = fitted(np.where(LABELS == 2, 0, 1))
+    fewer = fit_mixture(np.where(LABELS == 2, 0, 1))
     assert intent_order(fewer, TRUTH).tolist() == [1, 0]
     # The same demonstrations, by members.
     assert intent_order(more, fewer).tolist() == [0, 1, 2]
@@ -159,7 +160,7 @@ def test_assign_minimises_the_total_cost():
     rng = np.random.default_rng(0)
     for rows, columns in ((3, 3), (2, 4), (4, 2), (1, 1)):
         cost = rng.random((rows, columns))
-        order = assign(cost)
+        order = assign_columns(cost)
         assert sorted(order.tolist()) == list(range(columns))
         if rows <= columns:
             total = cost[np.arange(rows), order[:rows]].sum()
@@ -169,8 +170,8 @@ def test_assign_minimises_the_total_cost():
 def test_errors_name_the_rule():
     with pytest.raises(NotFitted, match="not fitted"):
         IntentMixture(2).align_to(TRUTH)
-    mix = fitted(LABELS)
-    with pytest.raises(InvalidParameter, match="a fitted IntentMixture or a RewardEnsemble; got IntentMixture. Fit it"):
+    mix = fit_mixture(LABELS)
+    with raises(InvalidParameter, parameter="other"):
         mix.align_to(IntentMixture(2))
-    with pytest.raises(InvalidParameter, match="these have 3, the others 2"):
+    with raises(InvalidParameter, parameter="other", value=2):
         mix.align_to(RewardEnsemble([1.0], [[0.0, 0.0]]))

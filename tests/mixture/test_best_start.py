@@ -30,12 +30,12 @@ def test_no_clustering_explains_more(irl):
 def test_it_finds_intents_that_k_means_confuses():
     world = ElementWorld(n_elements=6, wind=0.1, height=6, gamma=0.99, seed=1002)
     demos, labels = world.sample(100, seed=2004)
-    found = {}
+    result = {}
     for init in ("kmeans", "best"):
         mix = IntentMixture(6, MaxEnt(int(demos.lengths.max())), init, random_state=0, max_iter=0)
         U = mix.fit(world.mdp, demos).responsibilities_
-        found[init] = sum(np.bincount(U.argmax(axis=1)[labels == k], minlength=6).max() for k in range(6))
-    assert found["best"] > found["kmeans"]
+        result[init] = sum(np.bincount(U.argmax(axis=1)[labels == k], minlength=6).max() for k in range(6))
+    assert result["best"] > result["kmeans"]
 
 
 def test_an_embedding_of_the_users_is_all_that_is_clustered():
@@ -59,14 +59,14 @@ def test_groups_restarts_and_one_intent():
     assert IntentMixture(1, irl, "best", random_state=0).fit(crossings(), DEMOS).weights_.tolist() == [1.0]
 
 
-def test_identical_demonstrations_are_told_once():
+def test_identical_demonstrations_warn_once():
     same = Demonstrations.from_lists([[0, 1, 5]] * 4)
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         IntentMixture(2, MaxEnt(7, bounds=(-5, 5)), "best", random_state=0).fit(crossings(), same)
-    begun = [w for w in said if "begin in intent" in str(w.message)]
-    assert len(begun) == 1
-    assert issubclass(begun[0].category, DegenerateIntentWarning)
+    empty = [w for w in caught if "initially assigned" in str(w.message)]
+    assert len(empty) == 1
+    assert issubclass(empty[0].category, DegenerateIntentWarning)
 
 
 def test_a_similar_name_is_refused():

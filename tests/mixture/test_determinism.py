@@ -21,19 +21,19 @@ print(json.dumps({init: fingerprint(init) for init in INITS}))
 """
 
 
-def fitted(init: str) -> IntentMixture | BayesianIntentMixture:
+def fit_mixture(init: str) -> IntentMixture | BayesianIntentMixture:
     """A fit to enough demonstrations for several blocks and threads."""
     demos, _ = walks(5000, seed=1)
     irl = MaxEnt(max_length=7, bounds=(-5, 5))
     if init == "bayesian":
         return BayesianIntentMixture(4, irl, random_state=7, max_iter=3).fit(crossings(), demos)
-    mix = IntentMixture(2, irl, init=init, n_init=2, random_state=7, max_iter=6, tol=1e-3)
+    mix = IntentMixture(2, irl, init=init, n_init=2, random_state=7, max_iter=6, resp_tol=1e-3)
     return mix.set_params(refine="split_merge" if init == "best" else None).fit(crossings(), demos)
 
 
 def fingerprint(init: str) -> str:
     """Digest of all that a fit finds."""
-    mix = fitted(init)
+    mix = fit_mixture(init)
     digest = hashlib.sha256()
     for array in (mix.weights_, mix.thetas_, mix.responsibilities_):
         digest.update(np.ascontiguousarray(array).tobytes())
@@ -45,15 +45,15 @@ def fingerprint(init: str) -> str:
 @pytest.fixture(scope="module")
 def elsewhere() -> list[dict[str, str]]:
     """The digests of a process with one thread and of one with two."""
-    found = []
+    results = []
     for threads in ("1", "2"):
         names = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         environment = os.environ | dict.fromkeys(names, threads)
         result = subprocess.run(
             [sys.executable, "-c", CODE], capture_output=True, text=True, check=True, env=environment
         )
-        found.append(json.loads(result.stdout))
-    return found
+        results.append(json.loads(result.stdout))
+    return results
 
 
 @pytest.mark.slow

@@ -20,11 +20,11 @@ IRL = MaxEnt(max_length=7, bounds=(-5, 5))
 
 
 def falls(history) -> list[float]:
-    """How far the objective falls in each step that is not exempt."""
+    """Decreases of the objective in steps without an event."""
     return [before.objective - after.objective for before, after in itertools.pairwise(history) if not after.event]
 
 
-def fitted(**parameters):
+def fit_mixture(**parameters):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", DegenerateIntentWarning)
@@ -46,7 +46,7 @@ def test_every_iteration_is_that_of_the_plain_version():
 @pytest.mark.parametrize("init", ["kmeans", "gmm", "random", "random_rewards"])
 @pytest.mark.parametrize("reward_init", ["mle", "mean", "mean_clipped", "mean_ray"])
 def test_the_objective_never_falls(max_evaluations, init, reward_init):
-    mix = fitted(n_intents=3, init=init, reward_init=reward_init, max_evaluations=max_evaluations, max_iter=40)
+    mix = fit_mixture(n_intents=3, init=init, reward_init=reward_init, max_evaluations=max_evaluations, max_iter=40)
     assert len(mix.history_) > 3
     assert max(falls(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
     assert [entry.event for entry in mix.history_[2:]] == [""] * (mix.n_iter_ - 1)
@@ -72,7 +72,7 @@ def test_other_trajectory_sets_and_conditions(stop, condition):
     world = ElementWorld(seed=3, gamma=1.0)
     demos, _ = world.sample(40, seed=1)
     irl = MaxEnt(max_length=int(demos.lengths.max()), stop=stop, condition=condition)
-    mix = IntentMixture(2, irl, random_state=0, max_iter=5, tol=1e-3)
+    mix = IntentMixture(2, irl, random_state=0, max_iter=5, resp_tol=1e-3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         mix.fit(world.mdp, demos)
@@ -99,7 +99,7 @@ def test_unrecorded_actions_with_features_of_their_own():
 @pytest.mark.parametrize("annealing", [None, (10.0, 4), (1000.0, 20)])
 @pytest.mark.parametrize("max_iter", [0, 1, 5, 100])
 def test_responsibilities_and_likelihood_belong_to_the_parameters(max_iter, annealing):
-    mix = fitted(init="random", max_iter=max_iter, annealing=annealing)
+    mix = fit_mixture(init="random", max_iter=max_iter, annealing=annealing)
     U, log_lik = responsibilities(IRL.log_prob(MDP, mix.thetas_, DEMOS), mix.weights_)
     np.testing.assert_allclose(mix.responsibilities_, U, rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(mix.log_likelihood_, log_lik.mean(), rtol=1e-12)
@@ -110,18 +110,18 @@ def test_responsibilities_and_likelihood_belong_to_the_parameters(max_iter, anne
 
 
 def test_the_papers_stopping_rule():
-    mix = fitted(tol=1e-4)
+    mix = fit_mixture(resp_tol=1e-4)
     assert mix.converged_
     changes = [entry.change for entry in mix.history_]
     assert changes[-1] < 1e-4
     assert min(changes[1:-1]) >= 1e-4
-    before = fitted(tol=1e-4, max_iter=mix.n_iter_ - 1)
+    before = fit_mixture(resp_tol=1e-4, max_iter=mix.n_iter_ - 1)
     wanted = np.abs(mix.responsibilities_ - before.responsibilities_).sum(axis=1).mean()
     np.testing.assert_allclose(changes[-1], wanted, rtol=1e-6)
 
 
 def test_the_rule_of_the_likelihood():
-    mix = fitted(tol=0.0, likelihood_tol=1e-4)
+    mix = fit_mixture(resp_tol=0.0, likelihood_tol=1e-4)
     rises = np.diff([entry.objective for entry in mix.history_])
     assert mix.converged_
     assert rises[-1] < 1e-4
@@ -129,7 +129,7 @@ def test_the_rule_of_the_likelihood():
 
 
 def test_at_least_two_e_steps_even_from_the_solution():
-    solution = fitted()
+    solution = fit_mixture()
     again = IntentMixture(2, IRL, init=solution.ensemble_).fit(MDP, DEMOS)
     assert again.n_iter_ >= 1
     assert np.isnan(again.history_[0].change)
@@ -144,7 +144,7 @@ def test_not_converged_is_a_warning_with_a_remedy():
 
 
 def test_the_first_change_is_the_realised_epsilon_of_the_warm_start():
-    mix = fitted(init=LABELS, max_iter=0)
+    mix = fit_mixture(init=LABELS, max_iter=0)
     wanted = np.abs(mix.responsibilities_ - np.eye(2)[LABELS]).sum(axis=1).mean()
     np.testing.assert_allclose(mix.history_[0].change, wanted, rtol=1e-10)
     assert mix.history_[0].event == "start"
@@ -162,8 +162,8 @@ def test_mean_rewards_outside_the_bounds_are_marked_and_projected():
 
 
 def test_the_step_into_the_bounds_does_not_count_as_convergence():
-    free = fitted(irl=MaxEnt(7, None)).ensemble_
-    narrow = fitted(irl=MaxEnt(7, (-0.1, 0.2)), init=free, likelihood_tol=1e-5)
+    free = fit_mixture(irl=MaxEnt(7, None)).ensemble_
+    narrow = fit_mixture(irl=MaxEnt(7, (-0.1, 0.2)), init=free, likelihood_tol=1e-5)
     assert narrow.history_[1].event == "projected"
     assert narrow.history_[1].objective < narrow.history_[0].objective
     assert narrow.n_iter_ >= 2
@@ -176,7 +176,7 @@ def test_an_end_in_the_middle_of_annealing_is_said():
 
 
 def test_annealing_is_marked_and_ends_at_temperature_one():
-    mix = fitted(annealing=(10.0, 4), init="random", max_iter=60)
+    mix = fit_mixture(annealing=(10.0, 4), init="random", max_iter=60)
     temperatures = [entry.temperature for entry in mix.history_[:6]]
     np.testing.assert_allclose(temperatures, [10.0, 10**0.75, 10**0.5, 10**0.25, 1.0, 1.0], rtol=1e-12)
     assert [entry.event for entry in mix.history_[:6]] == ["start", *["annealed"] * 4, ""]
@@ -186,12 +186,12 @@ def test_annealing_is_marked_and_ends_at_temperature_one():
 
 
 def lonely() -> RewardEnsemble:
-    """An ensemble whose third intent explains nobody: it wants to stay at home."""
+    """An ensemble whose third intent, to stay at the start, explains no demonstration."""
     return RewardEnsemble([0.5, 0.4, 0.1], [[0.5, 1.5, -0.5], [0.4, -0.5, 1.2], [-5.0, -5.0, -5.0]])
 
 
 @pytest.mark.parametrize("degenerate", ["fit", "keep", "reseed"])
-def test_an_intent_that_nobody_follows(degenerate):
+def test_an_empty_intent(degenerate):
     demos = DEMOS[DEMOS.lengths >= 4]
     mix = IntentMixture(3, IRL, init=lonely(), degenerate=degenerate, max_iter=30)
     with warnings.catch_warnings(record=True) as caught:
@@ -202,25 +202,25 @@ def test_an_intent_that_nobody_follows(degenerate):
     assert np.all(mix.weights_ >= SMALLEST_WEIGHT * (1 - 1e-12))
     np.testing.assert_allclose(mix.weights_.sum(), 1.0, rtol=1e-12)
     assert max(falls(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
-    told = [str(warning.message) for warning in caught if warning.category is DegenerateIntentWarning]
+    issued = [str(warning.message) for warning in caught if warning.category is DegenerateIntentWarning]
     if degenerate == "keep":
         np.testing.assert_array_equal(mix.thetas_[2], lonely().thetas[2])
-        assert len(told) == 1
-        assert "intent 2" in told[0]
-        assert "degenerate='reseed'" in told[0]
+        assert len(issued) == 1
+        assert "Intent 2" in issued[0]
+        assert "degenerate='reseed'" in issued[0]
     if degenerate == "reseed":
         assert mix.history_[1].event == "reseeded 2"
         assert mix.weights_[2] > 1e-3
 
 
-def test_intents_that_explain_all_alike_are_told_of():
+def test_indistinct_intents_warn():
     # Nothing distinguishes these: any two intents near each other explain them, and EM leaves them there.
     start = RewardEnsemble([0.4, 0.6], [[0.5, 0.2, 0.1], [0.501, 0.2, 0.1]])
-    with pytest.warns(DegenerateIntentWarning, match="Intents 0 and 1 assign the same likelihood"):
-        IntentMixture(2, IRL, init=start, tol=0.05, max_iter=50).fit(MDP, DEMOS)
+    with pytest.warns(DegenerateIntentWarning, match="Intents 0 and 1 .* same likelihood"):
+        IntentMixture(2, IRL, init=start, resp_tol=0.05, max_iter=50).fit(MDP, DEMOS)
     with warnings.catch_warnings():
         warnings.simplefilter("error", DegenerateIntentWarning)
-        IntentMixture(2, IRL, init="kmeans", max_iter=50, tol=1e-3, random_state=0).fit(MDP, DEMOS)
+        IntentMixture(2, IRL, init="kmeans", max_iter=50, resp_tol=1e-3, random_state=0).fit(MDP, DEMOS)
 
 
 def test_reseeding_plants_the_intent_at_the_worst_explained():
@@ -229,12 +229,12 @@ def test_reseeding_plants_the_intent_at_the_worst_explained():
     _, log_lik = responsibilities(ready.log_prob(np.array(lonely().thetas)), lonely().weights)
     worst = int(np.argmin(log_lik))
     start = Start(lonely().weights, np.array(lonely().thetas))
-    found = run(ready, start, Settings(max_iter=1, degenerate="reseed"))
+    result = run(ready, start, Settings(max_iter=1, degenerate="reseed"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wanted = IRL.fit(MDP, demos, weights=np.arange(len(demos)) == worst, start=lonely().thetas[2])
-    np.testing.assert_allclose(found.thetas[2], wanted, rtol=1e-6, atol=1e-6)
-    assert [entry.event for entry in found.history] == ["start", "reseeded 2"]
+    np.testing.assert_allclose(result.thetas[2], wanted, rtol=1e-6, atol=1e-6)
+    assert [entry.event for entry in result.history] == ["start", "reseeded 2"]
 
 
 def test_shares_respect_the_floor_and_are_the_best_above_it():
@@ -259,19 +259,22 @@ def test_few_members():
     assert nearly_empty(np.array([9.0, 11.0]), 10_000).tolist() == [True, False]
 
 
-def test_callback_and_history_tell_the_same():
+def test_progress_reports_every_iteration_of_every_start():
     seen = []
-    mix = fitted(n_init=2, init="random", callback=lambda report: seen.append((report.restart, report.iteration)))
+    mix = fit_mixture(n_init=2, init="random", progress=lambda *report: seen.append(report))
     best = int(np.argmax([restart.objective for restart in mix.restarts_]))
-    assert [entry for i, entry in seen if i == best] == mix.history_
-    assert {i for i, _ in seen} == {0, 1}
+    own = [report for report in seen if report[2].startswith(f"start {best + 1} of 2: ")]
+    assert [done for done, _, _ in own] == [entry.iteration for entry in mix.history_]
+    assert all(f"{entry.log_likelihood:.6f}" in text for entry, (_, _, text) in zip(mix.history_, own, strict=True))
+    assert {total for _, total, _ in seen} == {mix.max_iter}
+    assert len(seen) == sum(restart.n_iter + 1 for restart in mix.restarts_)
     assert [entry.iteration for entry in mix.history_] == list(range(mix.n_iter_ + 1))
     np.testing.assert_array_equal(mix.history_[-1].weights, mix.weights_)
 
 
 @pytest.mark.slow
 def test_restarts_are_compared_with_the_best():
-    mix = fitted(n_intents=3, n_init=6, init="random_rewards", max_iter=60)
+    mix = fit_mixture(n_intents=3, n_init=6, init="random_rewards", max_iter=60)
     objectives = [restart.objective for restart in mix.restarts_]
     assert mix.objective_ == max(objectives)
     best = mix.restarts_[int(np.argmax(objectives))]
@@ -298,10 +301,10 @@ class WorseningModel:
 
 def test_an_m_step_that_lowers_the_likelihood_is_not_taken():
     ready = FitProblem(WorseningModel(), MDP, DEMOS, make_problem(IRL, MDP, DEMOS).units)
-    solution = fitted()
-    found = run(ready, Start(solution.weights_, solution.thetas_), Settings(max_iter=4))
-    np.testing.assert_array_equal(found.thetas, solution.thetas_)
-    assert max(falls(found.history)) <= 1e-9
+    solution = fit_mixture()
+    result = run(ready, Start(solution.weights_, solution.thetas_), Settings(max_iter=4))
+    np.testing.assert_array_equal(result.thetas, solution.thetas_)
+    assert max(falls(result.history)) <= 1e-9
 
 
 class PlainModel(WorseningModel):
@@ -356,9 +359,8 @@ def test_a_subclass_with_its_own_likelihood_loses_the_statistics_of_its_parent()
     assert type(make_problem(Doubled(), MDP, DEMOS)) is FitProblem
 
 
-def test_a_progress_bar_goes_to_stderr_and_calls_back_too(capsys):
+def test_verbose_writes_to_stderr_and_calls_progress(capsys):
     seen = []
-    fitted(verbose=True, n_init=2, init="random", max_iter=3, callback=lambda report: seen.append(report.restart))
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert seen == [0] * 4 + [1] * 4
+    fit_mixture(verbose=True, n_init=2, init="random", max_iter=3, progress=lambda *report: seen.append(report))
+    assert capsys.readouterr().out == ""
+    assert [done for done, _, _ in seen] == [0, 1, 2, 3] * 2

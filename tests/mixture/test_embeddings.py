@@ -10,7 +10,7 @@ from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, Si
 from limiirl.demos.agents import Agents
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, IdentifiabilityWarning, InvalidParameter
 from limiirl.irl.problem import make_problem
-from limiirl.mixture.embeddings import EMBEDDINGS, embedding, gradients, shares, whitened
+from limiirl.mixture.embeddings import EMBEDDINGS, embedding, gradients, shares, whiten_scores
 from limiirl.mixture.init import points
 from limiirl.mixture.selection.select import select_intents
 from tests.helpers import raises
@@ -23,15 +23,15 @@ MODELS = [MaxEnt(max_length=7, bounds=(-5, 5), gtol=1e-9), MaxCausalEnt(bounds=(
 
 
 def test_shares_are_features_over_their_sum():
-    found = shares(make_problem(MODELS[0], MAP, DEMOS))
-    for row, features in zip(found, DEMOS.features(MAP), strict=True):
+    result = shares(make_problem(MODELS[0], MAP, DEMOS))
+    for row, features in zip(result, DEMOS.features(MAP), strict=True):
         np.testing.assert_allclose(row, [x / sum(abs(features)) for x in features], rtol=1e-12)
 
 
 def test_shares_of_nothing_are_nothing():
     mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0.0], [-2.0]])
-    found = shares(make_problem(MODELS[0], mdp, Demonstrations.from_lists([[0], [0, 1]])))
-    np.testing.assert_array_equal(found, [[0.0], [-1.0]])
+    result = shares(make_problem(MODELS[0], mdp, Demonstrations.from_lists([[0], [0, 1]])))
+    np.testing.assert_array_equal(result, [[0.0], [-1.0]])
 
 
 @pytest.mark.parametrize("irl", MODELS, ids=["MaxEnt", "MaxCausalEnt"])
@@ -48,28 +48,28 @@ def test_gradients_are_whitened_differences_of_log_prob(irl, groups):
         log_p = irl.log_prob(MAP, either, DEMOS)
         scores[:, j] = (log_p[:, 0] - log_p[:, 1]) / (2 * h)
     means = np.array([scores[rows].mean(axis=0) for rows in members])
-    # Distances between whitened points are Mahalanobis distances, whatever the axes.
+    # Distances between whiten_scores points are Mahalanobis distances, whatever the axes.
     inverse = np.linalg.pinv(means.T @ means / len(means), rcond=1e-6, hermitian=True)
-    found = gradients(make_problem(irl, MAP, DEMOS, groups))
+    result = gradients(make_problem(irl, MAP, DEMOS, groups))
     for i in (0, 3, 5):
         for j in range(len(means)):
             wanted = (means[i] - means[j]) @ inverse @ (means[i] - means[j])
-            np.testing.assert_allclose(np.sum((found[i] - found[j]) ** 2), wanted, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(np.sum((result[i] - result[j]) ** 2), wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_whitened_points_have_unit_moments_and_no_empty_directions():
     points = np.random.default_rng(0).normal(size=(50, 3)) @ np.diag([1.0, 100.0, 0.0])
-    found = whitened(points)
-    assert found.shape == (50, 2)
-    np.testing.assert_allclose(found.T @ found / 50, np.eye(2), atol=1e-10)
-    np.testing.assert_array_equal(whitened(np.zeros((4, 2))), np.zeros((4, 1)))
+    result = whiten_scores(points)
+    assert result.shape == (50, 2)
+    np.testing.assert_allclose(result.T @ result / 50, np.eye(2), atol=1e-10)
+    np.testing.assert_array_equal(whiten_scores(np.zeros((4, 2))), np.zeros((4, 1)))
 
 
 @pytest.mark.parametrize("name", list(EMBEDDINGS))
 def test_a_name_is_the_array_it_stands_for(name):
     points = embedding(name)(make_problem(MODELS[0], MAP, DEMOS))
     by_name, by_array = (
-        IntentMixture(2, MODELS[0], embedding=how, random_state=0, max_iter=2, tol=0.5).fit(MAP, DEMOS)
+        IntentMixture(2, MODELS[0], embedding=how, random_state=0, max_iter=2, resp_tol=0.5).fit(MAP, DEMOS)
         for how in (name, points)
     )
     np.testing.assert_array_equal(by_name.responsibilities_, by_array.responsibilities_)
@@ -79,8 +79,8 @@ def test_a_name_is_the_array_it_stands_for(name):
 @pytest.mark.parametrize("name", list(EMBEDDINGS))
 def test_identical_demonstrations_have_one_point(name):
     same = Demonstrations.from_lists([[0, 1, 5]] * 4)
-    found = embedding(name)(make_problem(MODELS[0], MAP, same))
-    np.testing.assert_array_equal(np.ptp(found, axis=0), 0.0)
+    result = embedding(name)(make_problem(MODELS[0], MAP, same))
+    np.testing.assert_array_equal(np.ptp(result, axis=0), 0.0)
     with pytest.warns(DegenerateIntentWarning):
         mix = IntentMixture(2, MODELS[0], embedding=name, random_state=0).fit(MAP, same)
     np.testing.assert_allclose(mix.weights_.max(), 1.0, atol=1e-6)
@@ -93,7 +93,7 @@ def test_agents_need_no_mdp(name):
     agents = Agents.from_arrays(list(x), [rng.integers(0, 2, size=(3, 6)) for _ in range(4)], list(phi))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DegenerateIntentWarning)
-        mix = IntentMixture(2, SigmaGIRL(), embedding=name, random_state=0, max_iter=1, tol=2.0).fit(None, agents)
+        mix = IntentMixture(2, SigmaGIRL(), embedding=name, random_state=0, max_iter=1, resp_tol=2.0).fit(None, agents)
     assert mix.responsibilities_.shape == (4, 2)
 
 
@@ -106,8 +106,8 @@ def test_names_survive_files_clones_and_the_choice_of_k(tmp_path):
         assert again.get_params()[name] == clone(mix).get_params()[name] == mix.get_params()[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = select_intents(MAP, DEMOS, [1, 2], mixture=clone(mix), folds=2, resamples=0)
-    assert [row.n_intents for row in found.rows] == [1, 2]
+        result = select_intents(MAP, DEMOS, [1, 2], mixture=clone(mix), folds=2, resamples=0)
+    assert [row.n_intents for row in result.rows] == [1, 2]
 
 
 def test_unknown_names_are_refused_with_those_that_are_known():
@@ -123,7 +123,7 @@ def lengths_and_ends(mdp, demos):
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["demos", "groups"])
 def test_an_embedding_may_be_a_function(groups):
     """One of (mdp, demos) with a point per demonstration; a group's point is the mean of theirs."""
-    given = {"irl": MODELS[0], "random_state": 0, "max_iter": 2, "tol": 0.5}
+    given = {"irl": MODELS[0], "random_state": 0, "max_iter": 2, "resp_tol": 0.5}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         by_points, by_function, plain = (
@@ -132,9 +132,9 @@ def test_an_embedding_may_be_a_function(groups):
         )
     np.testing.assert_array_equal(by_points.responsibilities_, by_function.responsibilities_)
     assert not np.array_equal(by_function.responsibilities_, plain.responsibilities_)
-    found = points(lengths_and_ends, make_problem(MODELS[0], MAP, DEMOS, GROUPS))
+    result = points(lengths_and_ends, make_problem(MODELS[0], MAP, DEMOS, GROUPS))
     wanted = [lengths_and_ends(MAP, DEMOS)[group == GROUPS].mean(axis=0) for group in range(6)]
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    np.testing.assert_allclose(result, wanted, rtol=1e-12)
 
 
 def test_a_function_has_a_point_for_each_demonstration():

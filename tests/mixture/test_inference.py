@@ -60,23 +60,23 @@ def test_posterior_of_a_prefix_sums_over_all_that_may_follow(prefix):
 
 @pytest.mark.parametrize("prefix", [[0], [0, 1], [0, 4, 8], [0, 1, 2, 6]])
 def test_next_actions_given_a_prefix(prefix):
-    found = MIX.next_actions(Demonstrations.from_lists([prefix]))
+    result = MIX.next_actions(Demonstrations.from_lists([prefix]))
     total = RHO @ beginning_so(prefix)
     state = prefix[-1]
     for edge in range(int(MDP.out_ptr[state]), int(MDP.out_ptr[state + 1])):
         wanted = RHO @ beginning_so([*prefix, int(MDP.dst[edge])]) / total
-        np.testing.assert_allclose(found.action[0, MDP.act[edge]], wanted, rtol=1e-9)
-    np.testing.assert_allclose(found.action.sum(axis=1) + found.stop, 1.0, rtol=1e-12)
+        np.testing.assert_allclose(result.action[0, MDP.act[edge]], wanted, rtol=1e-9)
+    np.testing.assert_allclose(result.action.sum(axis=1) + result.stop, 1.0, rtol=1e-12)
 
 
 def test_most_likely_over_intents():
     paths = [list(states) for states, _ in all_paths(MDP, 7) if states[0] == 0 and states[-1] == 15]
     log_p = np.log(RHO) + IRL.log_prob(MDP, TASTES, Demonstrations.from_lists(paths))
-    found = MIX.most_likely(0, 15)
-    np.testing.assert_allclose(found.log_prob, log_p.max(), rtol=1e-12)
-    assert found.intent == int(np.argmax(log_p.max(axis=0)))
-    log_prob = IRL.log_prob(MDP, TASTES, found.demos)[0, found.intent] + np.log(RHO[found.intent])
-    np.testing.assert_allclose(log_prob, found.log_prob, rtol=1e-12)
+    result = MIX.most_likely(0, 15)
+    np.testing.assert_allclose(result.log_prob, log_p.max(), rtol=1e-12)
+    assert result.intent == int(np.argmax(log_p.max(axis=0)))
+    log_prob = IRL.log_prob(MDP, TASTES, result.demos)[0, result.intent] + np.log(RHO[result.intent])
+    np.testing.assert_allclose(log_prob, result.log_prob, rtol=1e-12)
     for k in range(2):
         own = MIX.most_likely(0, 15, intent=k)
         assert own.intent == k
@@ -142,16 +142,16 @@ class Hopeless(Likelihood):
     """Demonstration 4 can never be."""
 
     def log_prob(self, mdp, thetas, demos):
-        found = super().log_prob(mdp, thetas, demos)
-        found[4] = -np.inf
-        return found
+        result = super().log_prob(mdp, thetas, demos)
+        result[4] = -np.inf
+        return result
 
 
 class NotANumber(Hopeless):
     def log_prob(self, mdp, thetas, demos):
-        found = super().log_prob(mdp, thetas, demos)
-        found[4, -1] = np.nan
-        return found
+        result = super().log_prob(mdp, thetas, demos)
+        result[4, -1] = np.nan
+        return result
 
 
 @pytest.mark.parametrize("model", [Hopeless(), NotANumber()])

@@ -25,7 +25,7 @@ def thetas_for(mdp: MDP, n_intents: int = 3) -> np.ndarray:
     return 0.7 * np.random.default_rng(3).normal(size=(n_intents, mdp.n_features))
 
 
-def drawn(paths: Enumeration, n: int = 12) -> np.ndarray:
+def draw(paths: Enumeration, n: int = 12) -> np.ndarray:
     return np.random.default_rng(5).choice(possible(paths), size=n)
 
 
@@ -43,7 +43,7 @@ def units_of(demos: list[list[int]], groups: np.ndarray | None) -> list[list[lis
 FAR = np.array([[1.5, -1.0], [-1.5, 0.5]])
 
 
-def mixed(paths: Enumeration, rho: np.ndarray, thetas: np.ndarray) -> np.ndarray:
+def mixture_probabilities(paths: Enumeration, rho: np.ndarray, thetas: np.ndarray) -> np.ndarray:
     """The probabilities of the possible trajectories under a mixture."""
     p = sum(share * paths.law(theta).p for share, theta in zip(rho, thetas, strict=True))
     chosen = p[possible(paths)]
@@ -52,7 +52,9 @@ def mixed(paths: Enumeration, rho: np.ndarray, thetas: np.ndarray) -> np.ndarray
 
 def from_mixture(paths: Enumeration, n: int) -> np.ndarray:
     """Trajectories of a mixture of the two."""
-    return np.random.default_rng(2).choice(possible(paths), size=n, p=mixed(paths, np.array([0.6, 0.4]), FAR))
+    return np.random.default_rng(2).choice(
+        possible(paths), size=n, p=mixture_probabilities(paths, np.array([0.6, 0.4]), FAR)
+    )
 
 
 class Plain:
@@ -79,16 +81,16 @@ class Plain:
 def test_information_is_minus_the_second_derivative_of_the_log_likelihood(moves, condition, groups):
     mdp = small_mdp(moves=moves)
     paths, by_start = Enumeration(mdp, 4), condition == "start"
-    rows, thetas = drawn(paths), thetas_for(mdp)
+    rows, thetas = draw(paths), thetas_for(mdp)
     units = units_of([[int(i)] for i in rows], groups)
 
     def value(x):
         return sum(unit_log_likelihoods(paths, units, x[:3], x[3:].reshape(thetas.shape), by_start))
 
     ready = make_problem(MaxEnt(4, condition=condition), mdp, as_demonstrations(paths, rows), groups)
-    found = information(ready, RHO, thetas)
-    np.testing.assert_allclose(found, -second_derivatives(value, flat(RHO, thetas)), rtol=1e-6, atol=2e-6)
-    np.testing.assert_array_equal(found, found.T)
+    result = information(ready, RHO, thetas)
+    np.testing.assert_allclose(result, -second_derivatives(value, flat(RHO, thetas)), rtol=1e-6, atol=2e-6)
+    np.testing.assert_array_equal(result, result.T)
 
 
 def test_any_length():
@@ -104,26 +106,26 @@ def test_any_length():
         return float(np.log(np.exp(log_p) @ x[:2]).sum())
 
     rho = np.array([0.6, 0.4])
-    found = information(ready, rho, thetas)
-    np.testing.assert_allclose(found, -second_derivatives(value, flat(rho, thetas)), rtol=1e-6, atol=2e-6)
+    result = information(ready, rho, thetas)
+    np.testing.assert_allclose(result, -second_derivatives(value, flat(rho, thetas)), rtol=1e-6, atol=2e-6)
 
 
 def test_one_intent_has_n_times_the_covariance():
     mdp = small_mdp()
     paths = Enumeration(mdp, 4)
     theta = thetas_for(mdp, 1)
-    ready = make_problem(MaxEnt(4, bounds=None), mdp, as_demonstrations(paths, drawn(paths, 20)))
+    ready = make_problem(MaxEnt(4, bounds=None), mdp, as_demonstrations(paths, draw(paths, 20)))
     covariance = paths.law(theta[0]).covariance()
     np.testing.assert_allclose(information(ready, np.ones(1), theta)[1:, 1:], 20 * covariance, rtol=1e-9, atol=1e-9)
-    found = standard_errors(ready, np.ones(1), theta)
-    assert found.weights.tolist() == [0.0]
-    assert found.n_free == 4
+    result = standard_errors(ready, np.ones(1), theta)
+    assert result.weights.tolist() == [0.0]
+    assert result.n_free == 4
 
 
 def test_a_ridge_adds_its_curvature():
     mdp = small_mdp()
     paths = Enumeration(mdp, 4)
-    demos, thetas = as_demonstrations(paths, drawn(paths)), thetas_for(mdp)
+    demos, thetas = as_demonstrations(paths, draw(paths)), thetas_for(mdp)
     plain, ridged = (information(make_problem(MaxEnt(4, ridge=x), mdp, demos), RHO, thetas) for x in (0.0, 0.3))
     # The penalty is ridge / 2 N / K sum theta^2.
     added = np.diag(np.concatenate([np.zeros(3), np.full(12, 0.3 * 12 / 3)]))
@@ -150,7 +152,7 @@ def test_unrecorded_actions_take_the_outer_product_of_scores(groups):
 def test_a_model_of_fit_and_log_prob_takes_the_outer_product_of_scores():
     mdp = small_mdp()
     paths = Enumeration(mdp, 4)
-    rows, thetas = drawn(paths), thetas_for(mdp)
+    rows, thetas = draw(paths), thetas_for(mdp)
     units = units_of([[int(i)] for i in rows], GROUPS)
     each = first_derivatives(
         lambda x: unit_log_likelihoods(paths, units, x[:3], x[3:].reshape(thetas.shape)), flat(RHO, thetas)
@@ -165,7 +167,7 @@ def test_a_model_of_fit_and_log_prob_takes_the_outer_product_of_scores():
 def test_blocks_add_up_to_the_whole(kind, groups, monkeypatch):
     mdp = small_mdp()
     paths = Enumeration(mdp, 4)
-    demos = as_demonstrations(paths, drawn(paths), actions=kind != "unrecorded")
+    demos = as_demonstrations(paths, draw(paths), actions=kind != "unrecorded")
     model = MaxEnt(4, condition="start" if kind == "start" else "none")
     ready = make_problem(Plain(model) if kind == "plain" else model, mdp, demos, groups)
     thetas = thetas_for(mdp)
@@ -192,14 +194,14 @@ def test_errors_are_those_of_the_last_share_left_out():
     hessian = -second_derivatives(value, start)
     covariance = np.linalg.inv(hessian)
     ready = make_problem(MaxEnt(4, bounds=None), mdp, as_demonstrations(paths, rows))
-    found = standard_errors(ready, np.array([0.62, 0.38]), FAR)
-    np.testing.assert_allclose(found.thetas.ravel() ** 2, np.diag(covariance)[1:], rtol=1e-5)
-    np.testing.assert_allclose(found.weights**2, np.full(2, covariance[0, 0]), rtol=1e-5)
+    result = standard_errors(ready, np.array([0.62, 0.38]), FAR)
+    np.testing.assert_allclose(result.thetas.ravel() ** 2, np.diag(covariance)[1:], rtol=1e-5)
+    np.testing.assert_allclose(result.weights**2, np.full(2, covariance[0, 0]), rtol=1e-5)
     kept = np.array([0, 2, 3, 4, 5])
-    np.testing.assert_allclose(found.covariance[np.ix_(kept, kept)], covariance, rtol=1e-4, atol=1e-9)
-    np.testing.assert_allclose(found.covariance[1, 2:], -covariance[0, 1:], rtol=1e-4, atol=1e-9)
-    assert found.n_free == 5
-    assert np.all(found.status == "ok")
+    np.testing.assert_allclose(result.covariance[np.ix_(kept, kept)], covariance, rtol=1e-4, atol=1e-9)
+    np.testing.assert_allclose(result.covariance[1, 2:], -covariance[0, 1:], rtol=1e-4, atol=1e-9)
+    assert result.n_free == 5
+    assert np.all(result.status == "ok")
 
 
 def test_units_of_features_do_not_matter():
@@ -219,7 +221,7 @@ def test_units_of_features_do_not_matter():
         assert np.all(a.status == b.status)
 
 
-def doubled(copies: int = 2) -> MDP:
+def repeat_feature(copies: int = 2) -> MDP:
     """The small MDP, its second feature there several times over."""
     mdp = small_mdp(moves=False)
     features = np.column_stack([mdp.state_features[:, :1], *[mdp.state_features[:, 1:]] * copies])
@@ -230,40 +232,40 @@ def doubled(copies: int = 2) -> MDP:
 
 @pytest.mark.parametrize("ridge", [0.0, 0.01])
 def test_directions_without_effect_are_marked_and_leave_the_other_errors_right(ridge):
-    mdp, twice = small_mdp(moves=False), doubled()
+    mdp, twice = small_mdp(moves=False), repeat_feature()
     paths = Enumeration(mdp, 4)
     demos = as_demonstrations(paths, from_mixture(paths, 2000))
     rho = np.array([0.6, 0.4])
     plain = standard_errors(make_problem(MaxEnt(4, bounds=None), mdp, demos), rho, FAR)
     split = np.column_stack([FAR[:, 0], FAR[:, 1] - 0.3, np.full(2, 0.3)])
     ready = make_problem(MaxEnt(4, bounds=None, ridge=ridge), twice, demos)
-    found = standard_errors(ready, rho, split)
-    assert found.status.tolist() == [["ok", "not identified", "not identified"]] * 2
-    assert np.all(np.isnan(found.thetas[:, 1:]))
-    assert found.n_free == plain.n_free == 5
+    result = standard_errors(ready, rho, split)
+    assert result.status.tolist() == [["ok", "not identified", "not identified"]] * 2
+    assert np.all(np.isnan(result.thetas[:, 1:]))
+    assert result.n_free == plain.n_free == 5
     if ridge == 0.0:
-        np.testing.assert_allclose(found.thetas[:, 0], plain.thetas[:, 0], rtol=1e-8)
-        np.testing.assert_allclose(found.weights, plain.weights, rtol=1e-8)
+        np.testing.assert_allclose(result.thetas[:, 0], plain.thetas[:, 0], rtol=1e-8)
+        np.testing.assert_allclose(result.weights, plain.weights, rtol=1e-8)
     else:
         # The ridge makes the information regular: whatever is left out, the others are those of its whole inverse.
         free = np.zeros((8, 7))
         free[:2, 0], free[2:, 1:] = [1.0, -1.0], np.eye(6)
         whole = np.linalg.inv(free.T @ information(ready, rho, split) @ free)
-        np.testing.assert_allclose(found.thetas[:, 0] ** 2, np.diag(whole)[[1, 4]], rtol=1e-8)
-        np.testing.assert_allclose(found.weights**2, whole[[0, 0], [0, 0]], rtol=1e-8)
+        np.testing.assert_allclose(result.thetas[:, 0] ** 2, np.diag(whole)[[1, 4]], rtol=1e-8)
+        np.testing.assert_allclose(result.weights**2, whole[[0, 0], [0, 0]], rtol=1e-8)
 
 
 def test_a_bound_that_stops_a_direction_makes_the_rest_of_it_known():
     paths = Enumeration(small_mdp(moves=False), 4)
     demos = as_demonstrations(paths, from_mixture(paths, 2000))
     theta = np.array([[-0.5, -1.0, 0.0]])  # the third lies on the bound: the second cannot be traded for it
-    found = standard_errors(make_problem(MaxEnt(4), doubled(), demos), np.ones(1), theta)
-    assert found.status.tolist() == [["ok", "ok", "bound"]]
+    result = standard_errors(make_problem(MaxEnt(4), repeat_feature(), demos), np.ones(1), theta)
+    assert result.status.tolist() == [["ok", "ok", "bound"]]
     covariance = paths.law(np.array([-0.5, -1.0])).covariance()
-    np.testing.assert_allclose(found.thetas[0, :2] ** 2, np.diag(np.linalg.inv(2000 * covariance)), rtol=1e-8)
-    assert np.isnan(found.thetas[0, 2])
-    assert np.isnan(found.covariance[3]).all()
-    assert found.n_free == 2
+    np.testing.assert_allclose(result.thetas[0, :2] ** 2, np.diag(np.linalg.inv(2000 * covariance)), rtol=1e-8)
+    assert np.isnan(result.thetas[0, 2])
+    assert np.isnan(result.covariance[3]).all()
+    assert result.n_free == 2
 
 
 def test_a_bound_leaves_the_other_errors_those_of_a_model_that_knows_the_value():
@@ -271,17 +273,17 @@ def test_a_bound_leaves_the_other_errors_those_of_a_model_that_knows_the_value()
     paths = Enumeration(mdp, 4)
     rows = from_mixture(paths, 2000)
     theta = np.array([-0.5, 0.0])
-    found = standard_errors(make_problem(MaxEnt(4), mdp, as_demonstrations(paths, rows)), np.ones(1), theta[None])
-    assert found.status.tolist() == [["ok", "bound"]]
-    np.testing.assert_allclose(found.thetas[0, 0], 1 / np.sqrt(2000 * paths.law(theta).covariance()[0, 0]), rtol=1e-9)
+    result = standard_errors(make_problem(MaxEnt(4), mdp, as_demonstrations(paths, rows)), np.ones(1), theta[None])
+    assert result.status.tolist() == [["ok", "bound"]]
+    np.testing.assert_allclose(result.thetas[0, 0], 1 / np.sqrt(2000 * paths.law(theta).covariance()[0, 0]), rtol=1e-9)
 
 
 def test_three_copies_with_one_on_a_bound():
     paths = Enumeration(small_mdp(moves=False), 4)
-    found = free_parameters(MaxEnt(4), doubled(3), np.ones(1), np.array([[-0.5, -1.0, -2.0, 0.0]]), 100)
+    result = free_parameters(MaxEnt(4), repeat_feature(3), np.ones(1), np.array([[-0.5, -1.0, -2.0, 0.0]]), 100)
     assert paths.mdp.n_features == 2
-    assert found.status.tolist() == [["ok", "not identified", "not identified", "bound"]]
-    assert found.n_free == 2  # the first, and the sum of the two that are left
+    assert result.status.tolist() == [["ok", "not identified", "not identified", "bound"]]
+    assert result.n_free == 2  # the first, and the sum of the two that are left
 
 
 def to_an_end(gamma: float = 0.99) -> MDP:
@@ -293,7 +295,7 @@ def to_an_end(gamma: float = 0.99) -> MDP:
     return MDP.from_edges(src, dst, p0=[0.5, 0.5, 0, 0, 0, 0, 0, 0], gamma=gamma, state_features=kinds)
 
 
-def test_what_little_a_direction_without_effect_changes_is_told():
+def test_parameters_with_a_small_component_of_a_null_direction_keep_their_errors():
     """A step more costs 1 - gamma of what the end is worth, whatever the way: (1, 1, 1, 100) changes no choice.
 
     Let v be that direction, of length 1, and C the covariance if the reward of the end is known. To leave v out is to
@@ -307,59 +309,61 @@ def test_what_little_a_direction_without_effect_changes_is_told():
     assert 3 < demos.lengths.mean() < 10  # all reach the end, and none at once
     v = np.array([0.01, 0.01, 0.01, 1.0]) / np.sqrt(1.0003)
     np.testing.assert_allclose(irl.null_directions(mdp, thetas[0]), [v], rtol=0, atol=1e-9)
-    found = standard_errors(make_problem(irl, mdp, demos), rho, thetas)
-    assert found.status.tolist() == [["ok", "ok", "ok", "not identified"]] * 2
-    assert found.n_free == 7
-    assert np.isfinite(found.thetas[:, :3]).all()
-    assert np.isnan(found.thetas[:, 3]).all()
+    result = standard_errors(make_problem(irl, mdp, demos), rho, thetas)
+    assert result.status.tolist() == [["ok", "ok", "ok", "not identified"]] * 2
+    assert result.n_free == 7
+    assert np.isfinite(result.thetas[:, :3]).all()
+    assert np.isnan(result.thetas[:, 3]).all()
 
     known = MaxCausalEnt(
         bounds=[(-np.inf, np.inf)] * 3 + [(-np.inf, end)], ridge=0.0
     )  # on its bound, the end's is held
     held = standard_errors(make_problem(known, mdp, demos), rho, thetas)
     assert held.status.tolist() == [["ok", "ok", "ok", "bound"]] * 2
-    assert held.n_free == found.n_free
+    assert held.n_free == result.n_free
     C, Q = np.nan_to_num(held.covariance), np.eye(10)
     Q[2:6, 2:6] -= np.outer(v, v)
     Q[6:, 6:] -= np.outer(v, v)
-    told = np.isfinite(np.diag(found.covariance))
-    np.testing.assert_allclose(found.covariance[np.ix_(told, told)], (Q @ C @ Q)[np.ix_(told, told)], rtol=1e-6)
+    finite = np.isfinite(np.diag(result.covariance))
+    np.testing.assert_allclose(
+        result.covariance[np.ix_(finite, finite)], (Q @ C @ Q)[np.ix_(finite, finite)], rtol=1e-6
+    )
     for k, own in enumerate((slice(2, 6), slice(6, 10))):
         most = 0.01 * np.sqrt(v @ C[own, own] @ v)
         assert most < 0.01 * held.thetas[k, :3].min()
-        np.testing.assert_allclose(found.thetas[k, :3], held.thetas[k, :3], rtol=0, atol=most)
-        assert not np.array_equal(found.thetas[k, :3], held.thetas[k, :3])
+        np.testing.assert_allclose(result.thetas[k, :3], held.thetas[k, :3], rtol=0, atol=most)
+        assert not np.array_equal(result.thetas[k, :3], held.thetas[k, :3])
 
 
-def test_a_direction_that_changes_all_alike_leaves_none_known():
+def test_a_null_direction_of_all_parameters_leaves_none_identified():
     # With a discount of a half, the end weighs 2: all four have a component above a tenth.
     irl, mdp = MaxCausalEnt(bounds=None), to_an_end(gamma=0.5)
-    found = free_parameters(irl, mdp, np.ones(1), np.zeros((1, 4)), 100)
+    result = free_parameters(irl, mdp, np.ones(1), np.zeros((1, 4)), 100)
     np.testing.assert_allclose(irl.null_directions(mdp, np.zeros(4)), [np.array([1, 1, 1, 2]) / np.sqrt(7)], rtol=1e-9)
-    assert found.status.tolist() == [["not identified"] * 4]
-    assert found.n_free == 3
+    assert result.status.tolist() == [["not identified"] * 4]
+    assert result.n_free == 3
 
 
 @pytest.mark.parametrize(
     ("kind", "parameters", "calls"),
     [(MaxCausalEnt, {}, 1), (MaxEnt, {"max_length": 4}, 1), (MaxEnt, {"max_length": 4, "stop": "terminal"}, 2)],
 )
-def test_directions_that_do_not_depend_on_theta_are_looked_for_once(kind, parameters, calls):
-    asked = []
+def test_null_directions_independent_of_theta_are_computed_once(kind, parameters, calls):
+    calls_made = []
 
     class Counted(kind):
         def null_directions(self, mdp, theta):
-            asked.append(theta)
+            calls_made.append(theta)
             return super().null_directions(mdp, theta)
 
     irl = Counted(**parameters)
     thetas, rho = np.random.default_rng(0).normal(size=(3, 4)) - 1.0, np.array([0.6, 0.4 - 1e-9, 1e-9])
-    found = free_parameters(irl, to_an_end(), rho, thetas, 100)
-    assert len(asked) == calls  # of three intents, one is empty
-    assert found.status[2].tolist() == ["empty"] * 4
+    result = free_parameters(irl, to_an_end(), rho, thetas, 100)
+    assert len(calls_made) == calls  # of three intents, one is empty
+    assert result.status[2].tolist() == ["empty"] * 4
     for k in range(2):
         alone = free_parameters(kind(**parameters), to_an_end(), np.ones(1), thetas[[k]], 100)
-        assert found.status[k].tolist() == alone.status[0].tolist()
+        assert result.status[k].tolist() == alone.status[0].tolist()
 
 
 def test_an_intent_that_nobody_follows_is_empty():
@@ -369,30 +373,30 @@ def test_an_intent_that_nobody_follows_is_empty():
     ready = make_problem(MaxEnt(4, bounds=None), mdp, demos)
     two = standard_errors(ready, np.array([0.6, 0.4]), FAR)
     rho, thetas = np.array([0.6, 1e-8, 0.4 - 1e-8]), np.insert(FAR, 1, [0.0, 0.0], axis=0)
-    found = standard_errors(ready, rho, thetas)
-    assert found.status.tolist() == [["ok", "ok"], ["empty", "empty"], ["ok", "ok"]]
-    assert np.isnan(found.weights[1])
-    np.testing.assert_allclose(found.weights[[0, 2]], two.weights, rtol=1e-5)
-    np.testing.assert_allclose(found.thetas[[0, 2]], two.thetas, rtol=1e-5)
-    assert found.n_free == two.n_free == 5
+    result = standard_errors(ready, rho, thetas)
+    assert result.status.tolist() == [["ok", "ok"], ["empty", "empty"], ["ok", "ok"]]
+    assert np.isnan(result.weights[1])
+    np.testing.assert_allclose(result.weights[[0, 2]], two.weights, rtol=1e-5)
+    np.testing.assert_allclose(result.thetas[[0, 2]], two.thetas, rtol=1e-5)
+    assert result.n_free == two.n_free == 5
 
 
 def test_an_intent_of_a_thousandth_is_empty_and_one_of_a_hundredth_is_not():
     mdp = small_mdp(moves=False)
     for share, status in ((0.0009, "empty"), (0.01, "ok")):
-        found = free_parameters(MaxEnt(4, bounds=None), mdp, np.array([1 - share, share]), FAR, 10_000)
-        assert found.status.tolist() == [["ok", "ok"], [status, status]]
+        result = free_parameters(MaxEnt(4, bounds=None), mdp, np.array([1 - share, share]), FAR, 10_000)
+        assert result.status.tolist() == [["ok", "ok"], [status, status]]
 
 
 def test_two_equal_intents_are_flat():
     mdp = small_mdp(moves=False)
     paths = Enumeration(mdp, 4)
-    ready = make_problem(MaxEnt(4, bounds=None), mdp, as_demonstrations(paths, drawn(paths, 100)))
-    found = standard_errors(ready, np.array([0.5, 0.5]), np.tile(FAR[0], (2, 1)))
-    assert np.all(found.status == "flat")
-    assert np.all(np.isnan(found.thetas))
-    assert np.all(np.isnan(found.weights))
-    assert found.n_free == 5
+    ready = make_problem(MaxEnt(4, bounds=None), mdp, as_demonstrations(paths, draw(paths, 100)))
+    result = standard_errors(ready, np.array([0.5, 0.5]), np.tile(FAR[0], (2, 1)))
+    assert np.all(result.status == "flat")
+    assert np.all(np.isnan(result.thetas))
+    assert np.all(np.isnan(result.weights))
+    assert result.n_free == 5
 
 
 # Three states: from each, on to 1 or to 2. Trajectories of both intents overlap much.
@@ -408,7 +412,7 @@ class Enumerated:
         self.paths = Enumeration(FORK, 6)
         self.rows = possible(self.paths)
         self.F, self.log_q = self.paths.F[self.rows], self.paths.log_P[self.rows]
-        self.p = mixed(self.paths, TRUTH.weights, TRUTH.thetas)
+        self.p = mixture_probabilities(self.paths, TRUTH.weights, TRUTH.thetas)
 
     def loss(self, x: np.ndarray, counts: np.ndarray) -> tuple[float, np.ndarray]:
         """Minus the log-likelihood in (logit of the first share, thetas), and its gradient."""
@@ -419,16 +423,16 @@ class Enumerated:
         total = np.logaddexp.reduce(joint, axis=1)
         U = np.exp(joint - total[:, None]) * counts[:, None]
         expected = np.exp(weight - log_Z).T @ self.F
-        slope = U.T @ self.F - U.sum(axis=0)[:, None] * expected
-        return -float(counts @ total), -np.concatenate([[U[:, 0].sum() - counts.sum() * rho[0]], slope.ravel()])
+        gradient = U.T @ self.F - U.sum(axis=0)[:, None] * expected
+        return -float(counts @ total), -np.concatenate([[U[:, 0].sum() - counts.sum() * rho[0]], gradient.ravel()])
 
     def fit(self, rows: np.ndarray) -> RewardEnsemble:
         """The maximum that is reached from the truth."""
         counts = np.bincount(rows, minlength=self.rows.size).astype(float)
         start = np.concatenate([[np.log(1.5)], TRUTH.thetas.ravel()])
-        found = minimize(self.loss, start, (counts,), jac=True, method="BFGS", options={"gtol": 1e-6 * rows.size})
-        share = 1.0 / (1.0 + np.exp(-found.x[0]))
-        return RewardEnsemble([share, 1.0 - share], found.x[1:].reshape(2, 2))
+        result = minimize(self.loss, start, (counts,), jac=True, method="BFGS", options={"gtol": 1e-6 * rows.size})
+        share = 1.0 / (1.0 + np.exp(-result.x[0]))
+        return RewardEnsemble([share, 1.0 - share], result.x[1:].reshape(2, 2))
 
 
 @pytest.mark.slow
@@ -440,10 +444,10 @@ def test_errors_cover_at_their_nominal_rate_and_those_of_complete_data_do_not():
         rows = rng.choice(oracle.rows.size, size=n, p=oracle.p)
         best, demos = oracle.fit(rows), everything[rows]
         ready = make_problem(MaxEnt(6, bounds=None), FORK, demos)
-        found = standard_errors(ready, best.weights, best.thetas)
-        assert np.all(found.status == "ok")
+        result = standard_errors(ready, best.weights, best.thetas)
+        assert np.all(result.status == "ok")
         off = np.abs(flat(best.weights, best.thetas) - TRUE)
-        covered[i] = off <= 1.96 * flat(found.weights, found.thetas)
+        covered[i] = off <= 1.96 * flat(result.weights, result.thetas)
         U = np.zeros((n, 2))
         ready.e_step(best.weights, best.thetas, U)
         curvature = derivatives.ExactScores(ready, best.thetas).curvature(U)
@@ -462,23 +466,23 @@ def test_a_fit_to_ten_thousand_is_within_three_standard_errors_of_the_truth():
     sizes = rng.multinomial(10_000, TRUTH.weights)
     parts = [irl.sample(FORK, theta, int(n), rng) for theta, n in zip(TRUTH.thetas, sizes, strict=True)]
     mix = IntentMixture(2, irl, random_state=0, max_iter=500).fit(FORK, Demonstrations.concat(parts)).align_to(TRUTH)
-    found = mix.standard_errors()
-    errors = flat(found.weights, found.thetas)
+    result = mix.standard_errors()
+    errors = flat(result.weights, result.thetas)
     assert np.all(errors < 0.06)
     assert np.all(np.abs(flat(mix.weights_, mix.thetas_) - TRUE) <= 3.0 * errors)
 
 
-def fitted(**parameters) -> tuple[IntentMixture, Demonstrations]:
+def fit_mixture(**parameters) -> tuple[IntentMixture, Demonstrations]:
     demos = MaxEnt(6).sample(FORK, TRUTH.thetas[0], 60, 0) + MaxEnt(6).sample(FORK, TRUTH.thetas[1], 40, 1)
-    mix = IntentMixture(2, MaxEnt(bounds=(-3, 3)), init=TRUTH, max_iter=1000, tol=1e-5, **parameters)
+    mix = IntentMixture(2, MaxEnt(bounds=(-3, 3)), init=TRUTH, max_iter=1000, resp_tol=1e-5, **parameters)
     return mix.fit(FORK, demos), demos
 
 
 def test_a_mixture_remembers_its_data_and_can_be_told_them():
-    mix, demos = fitted()
+    mix, demos = fit_mixture()
     remembered = mix.standard_errors()
-    found = mix.standard_errors(demos)
-    np.testing.assert_array_equal(found.covariance, remembered.covariance)
+    result = mix.standard_errors(demos)
+    np.testing.assert_array_equal(result.covariance, remembered.covariance)
     # Shorter demonstrations must not make the model one of shorter trajectories.
     longest = mix.irl_.max_length_
     short = demos[demos.lengths < longest]
@@ -495,14 +499,14 @@ def test_a_mixture_remembers_its_data_and_can_be_told_them():
 def test_errors_want_a_fit_and_groups_want_demonstrations():
     with pytest.raises(NotFitted, match="not fitted"):
         IntentMixture(2).standard_errors()
-    mix, demos = fitted()
+    mix, demos = fit_mixture()
     with raises(InvalidParameter, parameter="groups"):
         mix.standard_errors(groups=np.arange(len(demos)))
 
 
 @pytest.mark.parametrize("grouped", [False, True])
 def test_criteria(grouped):
-    mix, demos = fitted()
+    mix, demos = fit_mixture()
     groups = np.arange(100) // 2 if grouped else None
     n = 50 if grouped else 100
     log_p = Groups.from_labels(groups, 100).sum(mix.irl_.log_prob(FORK, mix.thetas_, demos))
@@ -538,18 +542,18 @@ def test_scores_near_the_edge_of_what_is_finite(theta):
     mdp = MDP.from_edges([0, 0], [0, 1], edge_features=[[1.0], [0.0]])
     demos = Demonstrations.from_lists([[0, 1], [0, 0, 1]])
     ready = make_problem(DestinationMaxEnt(), mdp, demos)
-    ((_, found),) = derivatives.scores(ready, np.array([[theta]]), np.ones((1, 1), bool)).blocks()
+    ((_, result),) = derivatives.scores(ready, np.array([[theta]]), np.ones((1, 1), bool)).blocks()
     wanted = np.arange(2) - np.exp(theta) / -np.expm1(theta)
     # A step is at most a tenth of the way to the edge, where the difference errs by a third of a hundredth.
-    np.testing.assert_allclose(found[:, 0, 0], wanted, rtol=1 / 290)
+    np.testing.assert_allclose(result[:, 0, 0], wanted, rtol=1 / 290)
 
 
 def test_scores_at_the_very_edge_are_those_of_the_side_that_is_finite():
     mdp = MDP.from_edges([0, 0], [0, 1], edge_features=[[1.0], [0.0]])
     ready = make_problem(DestinationMaxEnt(), mdp, Demonstrations.from_lists([[0, 1], [0, 0, 1]]))
     thetas = np.array([[-1e-9], [-0.5]])
-    ((_, found),) = derivatives.scores(ready, thetas, np.ones((2, 1), bool)).blocks()
-    # The first is nearer to the edge than any step: all that can be told is that it falls steeply towards it.
-    assert np.all(np.isfinite(found))
-    assert np.all(found[:, 0, 0] < -100.0)
-    np.testing.assert_allclose(found[:, 1, 0], np.arange(2) - np.exp(-0.5) / -np.expm1(-0.5), rtol=1e-6)
+    ((_, result),) = derivatives.scores(ready, thetas, np.ones((2, 1), bool)).blocks()
+    # The first is nearer to the edge than any step: all that can be finite is that it falls steeply towards it.
+    assert np.all(np.isfinite(result))
+    assert np.all(result[:, 0, 0] < -100.0)
+    np.testing.assert_allclose(result[:, 1, 0], np.arange(2) - np.exp(-0.5) / -np.expm1(-0.5), rtol=1e-6)

@@ -29,7 +29,7 @@ class Setting:
         self.rho, self.thetas = shares / shares.sum(), case.thetas
         self.direction = rng.normal(size=self.rho.size + self.thetas.size)
 
-    def prepared(self, copies: int = 1, **parameters):
+    def make(self, copies: int = 1, **parameters):
         demos = as_demonstrations(self.paths, np.tile(self.rows, copies))
         # Copies of a group are groups of their own.
         groups = None if self.groups is None else np.concatenate([self.groups + 10 * i for i in range(copies)])
@@ -56,10 +56,10 @@ def test_it_is_the_curvature_of_the_likelihood_in_any_direction(case, seed, grou
         each = unit_log_likelihoods(given_.paths, given_.units, moved[:K], thetas, condition == "start")
         return sum(each)
 
-    found = information(given_.prepared(condition=condition), given_.rho, given_.thetas)
+    result = information(given_.make(condition=condition), given_.rho, given_.thetas)
     size = 1.0 + 10.0 * float(np.max(given_.paths.F**2, initial=0.0))
     curvature = second_derivatives(along, np.zeros(1), step=2e-3)[0, 0]
-    np.testing.assert_allclose(v @ found @ v, -curvature, rtol=1e-5, atol=1e-6 * size)
+    np.testing.assert_allclose(v @ result @ v, -curvature, rtol=1e-5, atol=1e-6 * size)
 
 
 @settings(max_examples=examples(25))
@@ -69,12 +69,12 @@ def test_intents_have_no_order_and_twice_the_data_hold_twice_the_information(cas
     K, d = given_.thetas.shape
     order = np.random.default_rng(seed).permutation(K)
     where = np.concatenate([order, (K + order[:, None] * d + np.arange(d)).ravel()])
-    found = information(given_.prepared(), given_.rho, given_.thetas)
-    size = 1.0 + float(np.max(np.abs(found)))
-    permuted = information(given_.prepared(), given_.rho[order], given_.thetas[order])
-    np.testing.assert_allclose(permuted, found[np.ix_(where, where)], rtol=0, atol=1e-11 * size)
-    twice = information(given_.prepared(copies=2), given_.rho, given_.thetas)
-    np.testing.assert_allclose(twice, 2.0 * found, rtol=0, atol=1e-11 * size)
+    result = information(given_.make(), given_.rho, given_.thetas)
+    size = 1.0 + float(np.max(np.abs(result)))
+    permuted = information(given_.make(), given_.rho[order], given_.thetas[order])
+    np.testing.assert_allclose(permuted, result[np.ix_(where, where)], rtol=0, atol=1e-11 * size)
+    twice = information(given_.make(copies=2), given_.rho, given_.thetas)
+    np.testing.assert_allclose(twice, 2.0 * result, rtol=0, atol=1e-11 * size)
 
 
 @settings(max_examples=examples(50))
@@ -82,15 +82,15 @@ def test_intents_have_no_order_and_twice_the_data_hold_twice_the_information(cas
 def test_there_is_an_error_or_a_reason(case, seed, bounds, condition):
     given_ = Setting(case, seed, grouped=False)
     thetas = given_.thetas if bounds is None else np.clip(given_.thetas, *bounds)
-    found = standard_errors(given_.prepared(bounds=bounds, condition=condition), given_.rho, thetas)
-    assert set(found.status.ravel()) <= {"ok", "bound", "not identified", "flat"}
-    np.testing.assert_array_equal(np.isfinite(found.thetas), found.status == "ok")
-    assert np.all(found.thetas[found.status == "ok"] > 0.0)
+    result = standard_errors(given_.make(bounds=bounds, condition=condition), given_.rho, thetas)
+    assert set(result.status.ravel()) <= {"ok", "bound", "not identified", "flat"}
+    np.testing.assert_array_equal(np.isfinite(result.thetas), result.status == "ok")
+    assert np.all(result.thetas[result.status == "ok"] > 0.0)
     if bounds is not None:
-        np.testing.assert_array_equal(found.status == "bound", np.abs(thetas) == 0.5)
-    kept = np.isfinite(np.diag(found.covariance))
-    covariance = found.covariance[np.ix_(kept, kept)]
+        np.testing.assert_array_equal(result.status == "bound", np.abs(thetas) == 0.5)
+    kept = np.isfinite(np.diag(result.covariance))
+    covariance = result.covariance[np.ix_(kept, kept)]
     assert np.all(np.isfinite(covariance))
     size = float(np.max(np.abs(covariance), initial=1.0))
     assert np.min(np.linalg.eigvalsh(covariance), initial=0.0) >= -1e-9 * size
-    assert found.n_free <= thetas.size + given_.rho.size - 1
+    assert result.n_free <= thetas.size + given_.rho.size - 1

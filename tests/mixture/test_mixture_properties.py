@@ -1,4 +1,4 @@
-"""What must hold for every mixture: permutations, duplicates, one intent, groups of one."""
+"""Properties of every mixture: permutations, duplicates, one intent, groups of one."""
 
 import warnings
 
@@ -20,7 +20,7 @@ BOUNDS = (-4.0, 4.0)
 def fit(mdp, demos, U, *, max_length=7, n_iter=8, groups=None, **parameters):
     """A mixture after n_iter iterations from responsibilities U, M-steps solved tightly."""
     irl = MaxEnt(max_length=max_length, bounds=BOUNDS, gtol=1e-9, ridge=1e-3)
-    mix = IntentMixture(U.shape[1], irl, init=U, max_iter=n_iter, tol=0.0, max_evaluations=500, **parameters)
+    mix = IntentMixture(U.shape[1], irl, init=U, max_iter=n_iter, resp_tol=0.0, max_evaluations=500, **parameters)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LimiirlWarning)
         return mix.fit(mdp, demos, groups)

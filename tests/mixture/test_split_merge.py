@@ -24,7 +24,7 @@ AWAY = np.array([0, 0, 0, 0, 0, 0, -4.0])
 BAD = RewardEnsemble(np.ones(3) / 3, np.array([-AWAY, -0.9 * AWAY, AWAY]))
 
 
-def fitted(groups=None, **parameters):
+def fit_mixture(groups=None, **parameters):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", DegenerateIntentWarning)
@@ -32,26 +32,26 @@ def fitted(groups=None, **parameters):
         return IntentMixture(**given | parameters).fit(FORKS, WALKS, groups=groups)
 
 
-def moved(mix) -> list:
+def find_moves(mix) -> list:
     return [entry for entry in mix.history_ if entry.event.startswith("split")]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("irl", [IRL, MaxCausalEnt(bounds=(-4, 4))], ids=["MaxEnt", "MaxCausalEnt"])
 def test_a_move_escapes_where_em_stays(irl):
-    stuck, free = fitted(irl=irl, refine=None), fitted(irl=irl)
+    stuck, free = fit_mixture(irl=irl, refine=None), fit_mixture(irl=irl)
     assert len(set(stuck.labels_[:3])) == 2
     assert len(set(free.labels_[:3])) == 3
     assert free.objective_ > stuck.objective_ + 0.1
-    assert moved(free)
-    assert not moved(stuck)
+    assert find_moves(free)
+    assert not find_moves(stuck)
 
 
 @pytest.mark.parametrize("n_intents", [2, 4])
 @pytest.mark.parametrize("init", ["kmeans", "random_rewards"])
 def test_the_objective_never_falls_and_ends_no_lower(n_intents, init):
-    plain = fitted(n_intents=n_intents, init=init, refine=None, max_iter=20)
-    mix = fitted(n_intents=n_intents, init=init, max_iter=20)
+    plain = fit_mixture(n_intents=n_intents, init=init, refine=None, max_iter=20)
+    mix = fit_mixture(n_intents=n_intents, init=init, max_iter=20)
     for before, after in itertools.pairwise(mix.history_[1:]):
         assert after.objective >= before.objective - 1e-9 * abs(before.objective)
         assert after.iteration > before.iteration
@@ -66,20 +66,20 @@ def test_a_move_that_gains_less_than_its_penalty_is_not_taken(ridge):
     """There are moves that raise the likelihood; the ridge takes more than that from the objective."""
     ready = make_problem(MaxEnt(4, bounds=(-4, 4), ridge=ridge), FORKS, WALKS)
     start = Start(np.ones(3) / 3, np.random.default_rng(0).uniform(-2, 2, size=(3, 7)))
-    settings = Settings(max_iter=200, tol=1e-5)
-    found = run(ready, start, settings)
-    assert found.converged
-    offered = moves(ready, found, settings)
+    settings = Settings(max_iter=200, resp_tol=1e-5)
+    result = run(ready, start, settings)
+    assert result.converged
+    offered = moves(ready, result, settings)
     assert offered
     assert min(move.gain for move in offered) > 0.2
-    assert refine(ready, found, settings) is found
+    assert refine(ready, result, settings) is result
 
 
-def test_moves_are_seen_by_the_callback_and_repeat_themselves():
+def test_moves_are_reported_and_deterministic():
     seen = []
-    mix = fitted(callback=lambda progress: seen.append(progress.iteration))
-    assert [entry.objective for entry in seen] == [entry.objective for entry in mix.history_]
-    again = fitted()
+    mix = fit_mixture(progress=lambda *report: seen.append(report))
+    assert [done for done, _, _ in seen] == [entry.iteration for entry in mix.history_]
+    again = fit_mixture()
     np.testing.assert_array_equal(again.thetas_, mix.thetas_)
     assert [entry.event for entry in again.history_] == [entry.event for entry in mix.history_]
 
@@ -87,21 +87,21 @@ def test_moves_are_seen_by_the_callback_and_repeat_themselves():
 def test_groups_move_as_one():
     groups = np.repeat(np.arange(6), 3)
     mixed = np.tile([0, 1, 2], 6)
-    by_kind = fitted(groups=mixed * 10 + groups)  # each walk by itself, under another name
+    by_kind = fit_mixture(groups=mixed * 10 + groups)  # each walk by itself, under another name
     assert len(set(by_kind.labels_[:3])) == 3
-    together = fitted(groups=groups)  # every group has all three kinds: nothing is to be told apart
-    assert not moved(together)
+    together = fit_mixture(groups=groups)  # every group has all three kinds: there is one intent
+    assert not find_moves(together)
 
 
-def test_an_intent_that_nobody_follows_is_put_to_use():
+def test_an_empty_intent_is_used():
     start = RewardEnsemble([0.5, 0.5, 0.0], np.array([-AWAY, AWAY, -AWAY + np.eye(7)[1]]))
-    mix = fitted(init=start, degenerate="keep")
+    mix = fit_mixture(init=start, degenerate="keep")
     assert len(set(mix.labels_[:3])) == 3
 
 
 def test_nothing_to_move():
-    assert not moved(fitted(n_intents=1, init="kmeans"))
-    assert fitted(max_iter=0).history_[-1].iteration == 0
+    assert not find_moves(fit_mixture(n_intents=1, init="kmeans"))
+    assert fit_mixture(max_iter=0).history_[-1].iteration == 0
     same = Demonstrations.from_lists([[0, 6]] * 5)
     ready = make_problem(IRL, FORKS, same)
     assert moves(ready, run(ready, Start(np.ones(2) / 2, BAD.thetas[:2]), Settings()), Settings()) == []
@@ -111,9 +111,9 @@ def test_a_good_solution_is_left_as_it_is():
     demos, _ = walks(80, seed=3)
     ready = make_problem(MaxEnt(7, bounds=(-5, 5)), crossings(), demos)
     thetas = np.array([[0.5, 1.5, -0.5], [0.4, -0.5, 1.2]])
-    found = run(ready, Start(np.array([0.6, 0.4]), thetas), Settings())
-    assert moves(ready, found, Settings()) == []  # none raises the likelihood
-    assert refine(ready, found, Settings()) is found
+    result = run(ready, Start(np.array([0.6, 0.4]), thetas), Settings())
+    assert moves(ready, result, Settings()) == []  # none raises the likelihood
+    assert refine(ready, result, Settings()) is result
 
 
 def test_the_cheapest_merger_is_that_of_enumeration():
@@ -150,9 +150,9 @@ def test_halves_are_of_those_who_follow():
 
 def test_refine_is_checked():
     with raises(InvalidParameter, parameter="refine", value="anneal"):
-        fitted(refine="anneal")
+        fit_mixture(refine="anneal")
 
 
 def test_a_solution_of_one_intent_is_itself():
-    found = Solution(np.ones(1), AWAY[None], np.ones((18, 1)), -1.0, -1.0, True)
-    assert refine(make_problem(IRL, FORKS, WALKS), found, Settings()) is found
+    result = Solution(np.ones(1), AWAY[None], np.ones((18, 1)), -1.0, -1.0, True)
+    assert refine(make_problem(IRL, FORKS, WALKS), result, Settings()) is result

@@ -1,4 +1,4 @@
-"""What a mixture says of itself."""
+"""The summary of a mixture."""
 
 import json
 import re
@@ -31,53 +31,53 @@ def demos_of(n: int = 100) -> Demonstrations:
 DEMOS = demos_of()
 
 
-def fitted(groups=None, **parameters) -> IntentMixture:
-    defaults = {"irl": MaxEnt(bounds=(-3, 3)), "init": TRUTH, "max_iter": 2000, "tol": 1e-4}
+def fit_mixture(groups=None, **parameters) -> IntentMixture:
+    defaults = {"irl": MaxEnt(bounds=(-3, 3)), "init": TRUTH, "max_iter": 2000, "resp_tol": 1e-4}
     return IntentMixture(2, **{**defaults, **parameters}).fit(FORK, DEMOS, groups)
 
 
 def row(text: str, name: str) -> str:
-    (found,) = [line for line in text.splitlines() if line.strip().startswith(name)]
-    return re.sub(r"\s+", " ", found.strip())
+    (result,) = [line for line in text.splitlines() if line.strip().startswith(name)]
+    return re.sub(r"\s+", " ", result.strip())
 
 
 def test_it_has_what_the_mixture_has():
-    mix = fitted()
-    found, errors = mix.summary(), mix.standard_errors()
-    assert (found.n_intents, found.n_units, found.unit) == (2, 100, "demonstrations")
-    assert found.log_likelihood == pytest.approx(mix.log_likelihood_, rel=1e-12)
-    assert found.bic == pytest.approx(mix.bic(DEMOS), rel=1e-12)
-    np.testing.assert_array_equal(found.weights, mix.weights_)
-    np.testing.assert_array_equal(found.thetas, mix.thetas_)
-    np.testing.assert_array_equal(found.errors, errors.thetas)
-    np.testing.assert_array_equal(found.weight_errors, errors.weights)
-    np.testing.assert_allclose(found.sizes, mix.responsibilities_.sum(axis=0), rtol=1e-9)
-    np.testing.assert_array_equal(found.counts, np.bincount(mix.labels_, minlength=2))
-    assert found.feature_names == ("left", "right <b>")
-    assert found.n_free == errors.n_free
-    assert found.converged
+    mix = fit_mixture()
+    result, errors = mix.summary(), mix.standard_errors()
+    assert (result.n_intents, result.n_units, result.unit) == (2, 100, "demonstrations")
+    assert result.log_likelihood == pytest.approx(mix.log_likelihood_, rel=1e-12)
+    assert result.bic == pytest.approx(mix.bic(DEMOS), rel=1e-12)
+    np.testing.assert_array_equal(result.weights, mix.weights_)
+    np.testing.assert_array_equal(result.thetas, mix.thetas_)
+    np.testing.assert_array_equal(result.errors, errors.thetas)
+    np.testing.assert_array_equal(result.weight_errors, errors.weights)
+    np.testing.assert_allclose(result.sizes, mix.responsibilities_.sum(axis=0), rtol=1e-9)
+    np.testing.assert_array_equal(result.counts, np.bincount(mix.labels_, minlength=2))
+    assert result.feature_names == ("left", "right <b>")
+    assert result.n_free == errors.n_free
+    assert result.converged
 
 
-def test_it_reads_well():
-    mix = fitted()
+def test_text_of_the_summary():
+    mix = fit_mixture()
     text = str(mix.summary())
     assert repr(mix.summary()) == text
     assert text.startswith("IntentMixture: 2 intents behind 100 demonstrations\n")
     assert row(text, "model") == "model MaxEnt(bounds=(-3, 3)), trajectories of up to 6 states that stop anywhere"
     chain, walked = MDP.from_edges([0], [1], p0=[1, 0]), Demonstrations.from_lists([[0], [0, 1]])
     endless = IntentMixture(1, MaxEnt(np.inf, (-3, 3))).fit(chain, walked)
-    assert row(str(endless.summary()), "model").endswith("), trajectories of any length that stop anywhere")
+    assert row(str(endless.summary()), "model").endswith("), trajectories of unbounded length that stop anywhere")
     assert row(text, "init") == "init a given ensemble"
     assert row(text, "EM") == f"EM converged after {mix.n_iter_} iterations"
-    assert row(text, "log-likelihood") == f"log-likelihood {mix.log_likelihood_:.4f}, the mean over demonstrations"
+    assert row(text, "log-likelihood") == f"log-likelihood {mix.log_likelihood_:.4f} per demonstration"
     assert row(text, "BIC") == f"BIC {mix.bic(DEMOS):.1f}, with 5 free parameters"
-    assert row(text, "starts") == "starts 1, which was given"
-    once = fitted(init="kmeans", max_iter=0, random_state=0).summary()
-    assert row(str(once), "starts").startswith("starts 1; a larger n_init")
+    assert row(text, "starts") == "starts 1, given"
+    once = fit_mixture(init="kmeans", max_iter=0, random_state=0).summary()
+    assert row(str(once), "starts").startswith("starts 1; raise n_init")
     assert row(text, "intent") == "intent 0 intent 1"
     errors = mix.standard_errors()
-    shares = [f"{100 * w:.1f} % ± {100 * e:.1f}" for w, e in zip(mix.weights_, errors.weights, strict=True)]
-    assert row(text, "share") == f"share {' '.join(shares)}"
+    weights = [f"{100 * w:.1f} % ± {100 * e:.1f}" for w, e in zip(mix.weights_, errors.weights, strict=True)]
+    assert row(text, "weight") == f"weight {' '.join(weights)}"
     assert row(text, "expected size") == f"expected size {mix.weights_[0] * 100:.1f} {mix.weights_[1] * 100:.1f}"
     assert row(text, "assigned") == f"assigned {np.sum(mix.labels_ == 0)} {np.sum(mix.labels_ == 1)}"
     left = [f"{t:.2f} ± {e:.2f}" for t, e in zip(mix.thetas_[:, 0], errors.thetas[:, 0], strict=True)]
@@ -90,36 +90,36 @@ def test_it_reads_well():
 
 
 def test_groups_are_called_groups():
-    text = str(fitted(groups=np.arange(100) // 4).summary())
+    text = str(fit_mixture(groups=np.arange(100) // 4).summary())
     assert text.startswith("IntentMixture: 2 intents behind 25 groups\n")
-    assert "the mean over groups" in text
+    assert "per group" in text
 
 
 def test_other_demonstrations_can_be_looked_at():
-    mix = fitted()
-    found = mix.summary(DEMOS[:50], np.arange(50) // 5)
-    assert (found.n_units, found.unit) == (10, "groups")
-    assert found.bic == pytest.approx(mix.bic(DEMOS[:50], np.arange(50) // 5), rel=1e-12)
-    assert found.sizes.sum() == pytest.approx(10.0, rel=1e-12)
+    mix = fit_mixture()
+    result = mix.summary(DEMOS[:50], np.arange(50) // 5)
+    assert (result.n_units, result.unit) == (10, "groups")
+    assert result.bic == pytest.approx(mix.bic(DEMOS[:50], np.arange(50) // 5), rel=1e-12)
+    assert result.sizes.sum() == pytest.approx(10.0, rel=1e-12)
 
 
 @pytest.mark.parametrize("groups", [None, np.arange(100) // 4])
-def test_a_loaded_mixture_says_what_it_remembers(groups):
-    mix = fitted(groups=groups)
+def test_a_loaded_mixture_has_a_summary_without_errors(groups):
+    mix = fit_mixture(groups=groups)
     before = mix.summary()
     vars(mix).pop("_problem")
-    found = mix.summary()
-    assert (found.n_units, found.unit) == (before.n_units, before.unit)
-    assert found.bic == pytest.approx(before.bic, rel=1e-10)
-    np.testing.assert_allclose(found.sizes, before.sizes, rtol=1e-9)
-    assert np.all(np.isnan(found.errors))
-    assert np.all(found.status == "ok")
-    assert "no standard errors: pass the demonstrations to summary()" in str(found)
-    assert "±" not in str(found)
+    result = mix.summary()
+    assert (result.n_units, result.unit) == (before.n_units, before.unit)
+    assert result.bic == pytest.approx(before.bic, rel=1e-10)
+    np.testing.assert_allclose(result.sizes, before.sizes, rtol=1e-9)
+    assert np.all(np.isnan(result.errors))
+    assert np.all(result.status == "ok")
+    assert "no standard errors: pass the demonstrations to summary()" in str(result)
+    assert "±" not in str(result)
     assert str(mix.summary(DEMOS, groups)) == str(before)
 
 
-def test_marks_say_why_there_is_no_error():
+def test_marks_explain_missing_errors():
     features = np.array([[0, 0, 0, 0], [1, 0, 0, 1], [0, 1, 1, 1]])
     names = ["one", "two", "three", "four"]
     mdp = MDP.from_edges(FORK.src, FORK.dst, p0=[1, 0, 0], state_features=features, feature_names=names)
@@ -128,48 +128,56 @@ def test_marks_say_why_there_is_no_error():
     text = str(mix.summary())
     assert row(text, "one") == "one 0 (bound)"
     assert row(text, "two") == "two -1 (not identified)"
-    assert "(bound) it lies on a bound of the model" in text
-    assert "(not identified) changed together with others" in text
+    assert "(bound) on a bound of the model" in text
+    assert "(not identified) changes along a direction" in text
     assert "(flat)" not in text
-    assert row(text, "EM") == "EM not run: these are the initial rewards (max_iter=0)"
+    assert row(text, "EM") == "EM not run (max_iter=0): initial rewards"
 
 
 def test_an_empty_intent_is_marked():
     start = RewardEnsemble([1.0 - 1e-8, 1e-8], [[1.0, -0.2], [-2.9, -2.9]])
     with pytest.warns(DegenerateIntentWarning):
-        mix = fitted(init=start, max_iter=0)
-    found = mix.summary()
-    assert np.isnan(found.weight_errors[1])
-    assert row(str(found), "left").endswith("-2.9 (empty)")
-    assert found.n_free == 2
+        mix = fit_mixture(init=start, max_iter=0)
+    result = mix.summary()
+    assert np.isnan(result.weight_errors[1])
+    assert row(str(result), "left").endswith("-2.9 (empty)")
+    assert result.n_free == 2
 
 
-def test_a_fit_that_did_not_converge_says_what_to_do():
+def test_a_fit_that_did_not_converge_has_a_remedy():
     with pytest.warns(ConvergenceWarning):
-        mix = fitted(max_iter=2)
+        mix = fit_mixture(max_iter=2)
     text = row(str(mix.summary()), "EM")
-    assert text.startswith("EM not converged after 2 iterations: responsibilities still change by ")
-    assert text.endswith("Raise max_iter or tol.")
+    assert text.startswith("EM not converged after 2 iterations: mean change of responsibilities ")
+    assert text.endswith("Raise max_iter or resp_tol.")
 
 
 @pytest.mark.parametrize(
     ("distances", "best", "expected"),
     [
         ([0.0, 0.0], [True, True], "2 of 2 reached the best solution"),
-        ([0.0, 0.12], [True, False], "1 of 2 reached the best solution; the others have 12 % of the demonstrations"),
-        ([0.3, 0.0, 0.123], [False, True, False], "1 of 3 reached the best solution; the others have 12 % to 30 % of"),
+        (
+            [0.0, 0.12],
+            [True, False],
+            "1 of 2 reached the best solution; the others differ in 12 % of",
+        ),
+        (
+            [0.3, 0.0, 0.123],
+            [False, True, False],
+            "1 of 3 reached the best solution; the others differ in 12 % to 30 %",
+        ),
     ],
 )
 def test_restarts(distances, best, expected):
-    mix = fitted()
+    mix = fit_mixture()
     mix.restarts_ = [Restart(-1.0, 3, True, TRUTH, x, b) for x, b in zip(distances, best, strict=True)]
-    found = mix.summary()
-    assert row(str(found), "starts").startswith(f"starts {expected}")
-    assert (found.n_starts, found.n_best) == (len(best), sum(best))
-    np.testing.assert_array_equal(found.distances, distances)
+    result = mix.summary()
+    assert row(str(result), "starts").startswith(f"starts {expected}")
+    assert (result.n_starts, result.n_best) == (len(best), sum(best))
+    np.testing.assert_array_equal(result.distances, distances)
 
 
-def ask(points, n_intents, rng):
+def alternate(points, n_intents, rng):
     return np.arange(len(points)) % n_intents
 
 
@@ -179,20 +187,20 @@ def ask(points, n_intents, rng):
         ("kmeans", "mean_ray", "kmeans, rewards by mean_ray"),
         ("random_rewards", "mle", "random_rewards"),
         (np.arange(100) % 2, "mle", "given labels, rewards by mle"),
-        (np.full((100, 2), 0.5), lambda prepared, U: TRUTH.thetas, "given responsibilities, rewards by <lambda>"),
-        (ask, "mle", "ask, rewards by mle"),
+        (np.full((100, 2), 0.5), lambda problem, U: TRUTH.thetas, "given responsibilities, rewards by <lambda>"),
+        (alternate, "mle", "alternate, rewards by mle"),
     ],
 )
 def test_init_in_words(init, reward_init, expected):
-    mix = fitted(init=init, reward_init=reward_init, max_iter=0, random_state=0)
+    mix = fit_mixture(init=init, reward_init=reward_init, max_iter=0, random_state=0)
     assert mix.summary().init == expected
 
 
 def test_it_goes_into_json():
-    mix = fitted(irl=MaxEnt(6, bounds=(-3, 0.5)))
-    found = mix.summary().to_dict()
-    back = json.loads(json.dumps(found, allow_nan=False))
-    assert back == found
+    mix = fit_mixture(irl=MaxEnt(6, bounds=(-3, 0.5)))
+    result = mix.summary().to_dict()
+    back = json.loads(json.dumps(result, allow_nan=False))
+    assert back == result
     assert back["feature_names"] == ["left", "right <b>"]
     assert back["thetas"] == mix.thetas_.tolist()
     assert back["status"][0][0] == "bound"
@@ -202,7 +210,7 @@ def test_it_goes_into_json():
 
 
 def test_it_goes_into_a_notebook():
-    html = fitted().summary()._repr_html_()
+    html = fit_mixture().summary()._repr_html_()
     assert "right &lt;b&gt;" in html
     assert "<b>IntentMixture: 2 intents behind 100 demonstrations</b>" in html
     assert html.count("<table>") == html.count("</table>") == 2
@@ -212,8 +220,8 @@ def test_it_goes_into_a_notebook():
 
 def test_many_features_and_many_intents_stay_readable():
     thetas = np.random.default_rng(0).normal(size=(12, 61))
-    found = replace(
-        fitted().summary(),
+    result = replace(
+        fit_mixture().summary(),
         n_intents=12,
         weights=np.full(12, 1 / 12),
         weight_errors=np.full(12, 0.01),
@@ -224,30 +232,30 @@ def test_many_features_and_many_intents_stay_readable():
         errors=np.abs(thetas),
         status=np.full((12, 61), "ok"),
     )
-    text = str(found)
+    text = str(result)
     assert max(len(line) for line in text.splitlines()) <= 100
-    assert "... and 21 more features; to_dict() has them all" in text
+    assert "... 21 more features in to_dict()" in text
     assert "feature 39" in text
     assert "feature 40" not in text
     for k in range(12):
         assert len(re.findall(rf"intent {k}\b", text)) == 1
-    assert len(found.to_dict()["feature_names"]) == 61
+    assert len(result.to_dict()["feature_names"]) == 61
 
 
 def test_rewards_of_any_size_are_written_to_two_digits_of_their_errors():
     values, errors = [1234.5678, 0.012345, 1e-9, 12.0, 3.0], [23.4, 0.00123, 2e-9, 1234.0, 0.0]
-    found = replace(
-        fitted().summary(),
+    result = replace(
+        fit_mixture().summary(),
         feature_names=tuple("abcde"),
         thetas=np.tile(values, (2, 1)),
         errors=np.tile(errors, (2, 1)),
         status=np.full((2, 5), "ok"),
     )
-    table = [re.sub(r"\s+", " ", line.strip()) for line in str(found).splitlines() if re.match(r"  [a-e] ", line)]
+    table = [re.sub(r"\s+", " ", line.strip()) for line in str(result).splitlines() if re.match(r"  [a-e] ", line)]
     one = ["1235 ± 23", "0.0123 ± 0.0012", "1e-09 ± 2e-09", "12 ± 1.2e+03", "3.0000 ± 0.0000"]
     assert table == [f"{name} {cell} {cell}" for name, cell in zip("abcde", one, strict=True)]
 
 
-def test_it_wants_a_fit():
+def test_summary_needs_a_fit():
     with pytest.raises(NotFitted, match="not fitted"):
         IntentMixture(2).summary()

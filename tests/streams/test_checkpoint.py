@@ -1,4 +1,4 @@
-"""Checkpoints: which fit they belong to, and what is told of one that was changed."""
+"""Checkpoints: identity of the fit, and rejection of modified files."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def store(tmp_path_factory):
 
 
 def fitting(irl=None, **parameters):
-    settings = {"init": RewardEnsemble([0.5, 0.5], TASTES / 2), "max_iter": 2, "tol": 0.0, "random_state": 0}
+    settings = {"init": RewardEnsemble([0.5, 0.5], TASTES / 2), "max_iter": 2, "resp_tol": 0.0, "random_state": 0}
     return IntentMixture(2, MaxEnt(bounds=(-5, 5)) if irl is None else irl, **settings | parameters)
 
 
@@ -42,7 +42,7 @@ def test_a_generator_in_another_state_is_another_fit(tmp_path, store, random):
     np.testing.assert_array_equal(again.thetas_, short.thetas_)
 
 
-def test_where_and_in_how_much_memory_it_is_computed_is_no_other_fit(tmp_path, store):
+def test_device_and_memory_do_not_change_the_identity_of_a_fit(tmp_path, store):
     place = tmp_path / "fit.npz"
     fit_streamed(fitting(), crossings(), store, checkpoint=place)
     elsewhere = MaxEnt(bounds=(-5, 5), device="auto", max_memory=1e6)
@@ -51,7 +51,7 @@ def test_where_and_in_how_much_memory_it_is_computed_is_no_other_fit(tmp_path, s
         fit_streamed(fitting(MaxEnt(bounds=(-5, 5), gtol=1e-3)), crossings(), store, checkpoint=place)
 
 
-def test_a_fit_that_is_further_than_it_need_be_is_returned_as_it_is(tmp_path, store):
+def test_a_fit_beyond_max_iter_is_returned_unchanged(tmp_path, store):
     place = tmp_path / "fit.npz"
     far = fit_streamed(fitting(max_iter=6), crossings(), store, checkpoint=place)
     with pytest.warns(ConvergenceWarning, match="EM stopped after 6 iterations"):
@@ -77,7 +77,11 @@ def array(name, change):
 
 
 HEADER = ("log_likelihood", "change", "outside", "reseeds_left", "history")
+
+
 ARRAYS = ("rho", "thetas", "log_Z", "log_rho", "inverse_temperature", "sizes", "features", "counts", "history.weights")
+
+
 CHANGES = (
     {f"{name} {value!r}": in_header(name, value) for name in HEADER for value in (None, "x", [], {}, {"array": "z"})}
     | {f"{name} is absent": without(name) for name in ARRAYS}
@@ -85,18 +89,18 @@ CHANGES = (
         f"{name} is {word}": array(name, change)
         for name in ARRAYS
         for word, change in {
-            "short": lambda found: found.ravel()[: max(1, found.size - 1)].reshape((-1, 1)),
-            "nan": lambda found: found * np.nan,
-            "text": lambda found: found.astype(str),
-            "float32": lambda found: found.astype(np.float32),
+            "short": lambda values: values.ravel()[: max(1, values.size - 1)].reshape((-1, 1)),
+            "nan": lambda values: values * np.nan,
+            "text": lambda values: values.astype(str),
+            "float32": lambda values: values.astype(np.float32),
         }.items()
     }
     | {
-        "one log Z for two": array("log_Z", lambda found: found[:1]),
-        "shares of one intent before": array("history.weights", lambda found: found[:, :1]),
+        "one log Z for two": array("log_Z", lambda values: values[:1]),
+        "shares of one intent before": array("history.weights", lambda values: values[:, :1]),
         "negative shares": array("rho", np.negative),
         "negative counts": array("counts", np.negative),
-        "no inverse_temperature": array("inverse_temperature", lambda found: found * 0.0),
+        "no inverse_temperature": array("inverse_temperature", lambda values: values * 0.0),
         "reseeds -5": in_header("reseeds_left", -5),
         "nan": in_header("log_likelihood", {"float": "nan"}),
         "iterations from 1": in_history("iteration", [1, 2, 3]),
@@ -116,7 +120,7 @@ def written(store, tmp_path_factory):
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_changed_checkpoint_is_one_error_of_ours(tmp_path, store, written, change):
+def test_a_modified_checkpoint_raises_invalid_file(tmp_path, store, written, change):
     header, arrays = read_archive(written, KIND)
     del header["format"], header["version"]
     change(header, arrays)
@@ -126,7 +130,7 @@ def test_a_changed_checkpoint_is_one_error_of_ours(tmp_path, store, written, cha
         fit_streamed(fitting(max_iter=4), crossings(), store, checkpoint=place)
 
 
-def test_what_is_unchanged_goes_on(tmp_path, store, written):
+def test_an_intact_checkpoint_resumes(tmp_path, store, written):
     header, arrays = read_archive(written, KIND)
     del header["format"], header["version"]
     write_archive(tmp_path / "fit.npz", KIND, header, arrays)

@@ -5,17 +5,58 @@ import warnings
 import numpy as np
 import pytest
 
-from limiirl import Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble
-from limiirl.errors import ConvergenceWarning, InvalidDemos, InvalidFile, InvalidParameter, MissingFile
+from limiirl import BayesianIntentMixture, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble
+from limiirl.errors import ConvergenceWarning, InvalidDemos, InvalidParameter, MissingFile
 from limiirl.kernels.e_step import Rows
 from limiirl.streams import FeatureStore, assign, fit_streamed, write_features
-from limiirl.streams.passes import sample_problem, stream_problem
-from limiirl.streams.store import PartFacts, StoredPart
+from limiirl.streams.passes import check_model, sample_problem, stream_problem
+from limiirl.streams.store import ShardInfo, StoredShard
 from limiirl.worlds import SyntheticWorld
 from tests.helpers import raises
 from tests.oracles.mixture import TASTES, crossings, walks
 
 pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
+
+
+@pytest.fixture
+def few():
+    return walks(100, seed=1)[0]
+
+
+@pytest.fixture
+def small_store(tmp_path, few):
+    return write_features(crossings(), [few], tmp_path / "features")
+
+
+def quick_mixture(**parameters):
+    settings = {"init": RewardEnsemble([0.5, 0.5], TASTES / 2), "max_iter": 1, "random_state": 0} | parameters
+    return IntentMixture(2, MaxEnt(bounds=(-5, 5)), **settings)
+
+
+def test_fit_write_and_assign_reject_invalid_arguments(tmp_path, few, small_store):
+    fitted, other = fit_streamed(quick_mixture(), crossings(), small_store), BayesianIntentMixture(2)
+    for job, parameter, value in (
+        (lambda: fit_streamed(other, crossings(), small_store), "mixture", other),
+        (lambda: assign(None, small_store, tmp_path / "a"), "mixture", None),
+        (lambda: fit_streamed(quick_mixture(), crossings(), small_store, checkpoint=3), "checkpoint", 3),
+        (lambda: fit_streamed(quick_mixture(), crossings(), small_store, progress=3), "progress", 3),
+        (lambda: write_features(crossings(), [few], tmp_path / "a", progress=3), "progress", 3),
+        (lambda: assign(fitted, small_store, tmp_path / "a", progress=3), "progress", 3),
+        (lambda: fit_streamed(quick_mixture(), crossings(), small_store, sample=1), "sample", 1),
+    ):
+        with raises(InvalidParameter, parameter=parameter, value=value):
+            job()
+    for job in (
+        lambda: fit_streamed(quick_mixture(), None, small_store),
+        lambda: write_features(None, [few], tmp_path / "a"),
+    ):
+        with pytest.raises(InvalidParameter, match="mdp must"):
+            job()
+    for model in ("MaxEnt", MaxEnt):
+        with pytest.raises(InvalidParameter, match="irl must"):
+            check_model(model)
+    assert not (tmp_path / "a").exists()
+
 
 NEAR = RewardEnsemble([0.5, 0.5], TASTES * 0.5)
 
@@ -25,7 +66,7 @@ def cut(demos: Demonstrations, *ends: int) -> list[Demonstrations]:
 
 
 def mixture(irl=None, **parameters) -> IntentMixture:
-    settings = {"init": NEAR, "max_iter": 4, "tol": 0.0, "random_state": 3} | parameters
+    settings = {"init": NEAR, "max_iter": 4, "resp_tol": 0.0, "random_state": 3} | parameters
     return IntentMixture(2, MaxEnt(bounds=(-5, 5)) if irl is None else irl, **settings)
 
 
@@ -33,7 +74,7 @@ def assert_same_fit(streamed: IntentMixture, whole: IntentMixture, rtol: float) 
     assert streamed.n_iter_ == whole.n_iter_
     assert streamed.converged_ == whole.converged_
     np.testing.assert_allclose(streamed.weights_, whole.weights_, rtol=rtol)
-    # Rewards are about 1; a ridge alone may pull one to 0, where rounding is all that is left of it.
+    # Rewards are about 1; the ridge may shrink one to 0, up to rounding.
     np.testing.assert_allclose(streamed.thetas_, whole.thetas_, rtol=rtol, atol=1e-11)
     np.testing.assert_allclose(streamed.log_likelihood_, whole.log_likelihood_, rtol=rtol)
     for one, other in zip(streamed.history_[1:], whole.history_[1:], strict=True):
@@ -41,7 +82,7 @@ def assert_same_fit(streamed: IntentMixture, whole: IntentMixture, rtol: float) 
         assert one.n_evaluations == other.n_evaluations
 
 
-def test_one_part_gives_the_bits_of_the_fit_in_memory(tmp_path):
+def test_one_shard_is_bit_identical_to_the_fit_in_memory(tmp_path):
     demos, _ = walks(5000, seed=1)
     streamed = fit_streamed(mixture(), crossings(), write_features(crossings(), [demos], tmp_path), block=2048)
     whole = mixture().fit(crossings(), demos)
@@ -57,12 +98,12 @@ def test_a_hundred_thousand_demonstrations_of_24_features_agree_to_1e_8(tmp_path
     world = SyntheticWorld(n_intents=3, n_features=24, n_states=60, separation=0.3, seed=1)
     demos, _ = world.sample(100_000, seed=2)
     start = RewardEnsemble(np.full(3, 1 / 3), world.ensemble.thetas * 0.7)
-    mix = IntentMixture(3, MaxEnt(bounds=(-15, 0)), init=start, max_iter=3, tol=0.0)
+    mix = IntentMixture(3, MaxEnt(bounds=(-15, 0)), init=start, max_iter=3, resp_tol=0.0)
     store = write_features(world.mdp, cut(demos, 30_000, 30_001, 64_000), tmp_path)
     assert (store.n, store.n_features) == (100_000, 24)
     streamed = fit_streamed(mix, world.mdp, store, block=4096)
     assert streamed.responsibilities_ is None
-    whole = IntentMixture(3, MaxEnt(bounds=(-15, 0)), init=start, max_iter=3, tol=0.0).fit(world.mdp, demos)
+    whole = IntentMixture(3, MaxEnt(bounds=(-15, 0)), init=start, max_iter=3, resp_tol=0.0).fit(world.mdp, demos)
     assert_same_fit(streamed, whole, rtol=1e-8)
 
 
@@ -75,14 +116,14 @@ def test_a_hundred_thousand_demonstrations_of_24_features_agree_to_1e_8(tmp_path
         {"irl": MaxEnt(bounds=(-5, 5), solver="bfgs")},
         {"annealing": (3.0, 3)},
         {"degenerate": "keep"},
-        {"max_iter": 200, "tol": 1e-4},
-        {"max_iter": 200, "tol": 0.0, "likelihood_tol": 1e-5},
+        {"max_iter": 200, "resp_tol": 1e-4},
+        {"max_iter": 200, "resp_tol": 0.0, "likelihood_tol": 1e-5},
         {"max_iter": 0},
         {"init": RewardEnsemble([0.5, 0.5], TASTES * 9.0)},  # outside the bounds: projected
     ],
     ids=str,
 )
-def test_every_variant_agrees_with_memory(tmp_path, parameters):
+def test_every_variant_agrees_with_the_fit_in_memory(tmp_path, parameters):
     demos, _ = walks(600, seed=4)
     store = write_features(crossings(), cut(demos, 100, 350), tmp_path)
     streamed = fit_streamed(mixture(**parameters), crossings(), store)
@@ -94,7 +135,7 @@ def test_every_variant_agrees_with_memory(tmp_path, parameters):
 def test_trajectories_that_must_end_in_a_terminal_state(tmp_path):
     world = SyntheticWorld(n_intents=2, n_features=4, n_states=21, seed=0)
     demos, _ = world.sample(300, seed=1)
-    # All walks have the same length: without a ridge, what every feature costs besides could not be told.
+    # All trajectories have the same length: without a ridge a constant per feature is not identified.
     irl = MaxEnt(stop="terminal", bounds=(-15, 0), ridge=0.01)
     start = RewardEnsemble([0.5, 0.5], world.ensemble.thetas * 0.8)
     store = write_features(world.mdp, cut(demos, 100), tmp_path / "a", irl=irl)
@@ -106,12 +147,12 @@ def test_trajectories_that_must_end_in_a_terminal_state(tmp_path):
     unchecked = write_features(world.mdp, [demos, short], tmp_path / "c")
     with raises(InvalidDemos, parameter="stop", value="terminal", index=1) as caught:
         fit_streamed(mixture(irl, init=start), world.mdp, unchecked)
-    assert str(caught.value).startswith("part 1:")
+    assert str(caught.value).startswith("shard 1:")
     with raises(InvalidDemos, parameter="stop", value="terminal_or_max_length", index=1):
         fit_streamed(mixture(irl.set_params(stop="terminal_or_max_length"), init=start), world.mdp, unchecked)
 
 
-def test_trajectories_that_end_by_their_length(tmp_path):
+def test_trajectories_that_end_at_max_length(tmp_path):
     demos, _ = walks(2000, seed=4)
     irl = MaxEnt(stop="terminal_or_max_length", bounds=(-5, 5), ridge=0.01)
     full, ragged = demos[demos.lengths == 5], demos[demos.lengths <= 5]
@@ -121,7 +162,7 @@ def test_trajectories_that_end_by_their_length(tmp_path):
     both = write_features(crossings(), [full, ragged], tmp_path / "both")
     with raises(InvalidDemos, parameter="stop", value=irl.stop) as caught:
         fit_streamed(mixture(irl), crossings(), both)
-    assert str(caught.value).startswith("part 1:")
+    assert str(caught.value).startswith("shard 1:")
 
 
 def test_groups_share_an_intent(tmp_path):
@@ -138,18 +179,18 @@ def test_groups_share_an_intent(tmp_path):
 
 
 @pytest.mark.parametrize("init", ["kmeans", "gmm", "best", "random"])
-def test_a_sample_of_everything_starts_where_memory_does(tmp_path, init):
+def test_a_sample_of_all_rows_gives_the_start_of_the_fit_in_memory(tmp_path, init):
     demos, _ = walks(400, seed=6)
     store = write_features(crossings(), cut(demos, 150), tmp_path)
     streamed = fit_streamed(mixture(init=init), crossings(), store)
     whole = mixture(init=init).fit(crossings(), demos)
     assert_same_fit(streamed, whole, rtol=1e-9)
-    assert np.isnan(streamed.history_[0].change)  # it knows the sample's clusters only
+    assert np.isnan(streamed.history_[0].change)  # only the clusters of the sample are known
     assert whole.history_[0].change > 0
 
 
 @pytest.mark.parametrize("embedding", ["shares", "gradients"])
-def test_other_spaces_to_cluster_in(tmp_path, embedding):
+def test_other_embeddings(tmp_path, embedding):
     demos, _ = walks(300, seed=6)
     store = write_features(crossings(), cut(demos, 150), tmp_path)
     made = {"init": "kmeans", "embedding": embedding}
@@ -158,7 +199,7 @@ def test_other_spaces_to_cluster_in(tmp_path, embedding):
     )
 
 
-def test_a_sample_does_not_depend_on_the_parts(tmp_path):
+def test_a_sample_does_not_depend_on_the_shards(tmp_path):
     demos, _ = walks(1000, seed=7)
     one = write_features(crossings(), [demos], tmp_path / "one")
     many = write_features(crossings(), cut(demos, 7, 400, 401), tmp_path / "many")
@@ -179,7 +220,7 @@ def test_a_sample_does_not_depend_on_the_parts(tmp_path):
 
 def test_a_sample_is_uniform_and_without_repeats(tmp_path):
     counted = np.arange(500.0)
-    store = FeatureStore.generated(
+    store = FeatureStore.from_function(
         lambda i: Rows(np.tile(counted[100 * i : 100 * (i + 1), None], 3), np.zeros(100), np.ones(100)),
         [100] * 5,
         3,
@@ -195,24 +236,24 @@ def test_a_sample_is_uniform_and_without_repeats(tmp_path):
     assert abs(hits[:250].sum() - 5000) < 250
 
 
-def test_one_pass_an_iteration_is_told(tmp_path):
+def test_progress_reports_one_pass_per_iteration(tmp_path):
     demos, _ = walks(300, seed=9)
     store = write_features(crossings(), cut(demos, 100, 200), tmp_path)
     seen, entries = [], []
-    mix = mixture(max_iter=2, callback=lambda progress: entries.append((progress.restart, progress.done)))
+    mix = mixture(max_iter=2, progress=lambda done, total, _: entries.append((done, total)))
     fit_streamed(mix, crossings(), store, progress=lambda done, total, _: seen.append((done, total)))
-    assert entries == [(0, 0), (0, 1), (0, 2)]
+    assert entries == [(0, 2), (1, 2), (2, 2)]
     assert seen == [(100, 300), (200, 300), (300, 300)] * 3
 
 
-def test_warns_as_memory_does_with_advice_for_a_stream(tmp_path):
+def test_non_convergence_warns_with_advice_for_a_stream(tmp_path):
     demos, _ = walks(300, seed=9)
     store = write_features(crossings(), [demos], tmp_path)
     with pytest.warns(ConvergenceWarning, match="1 iterations.*random_state"):
         fit_streamed(mixture(max_iter=1), crossings(), store)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fit_streamed(mixture(max_iter=300, tol=1e-3), crossings(), store)
+        fit_streamed(mixture(max_iter=300, resp_tol=1e-3), crossings(), store)
 
 
 def test_a_streamed_mixture_predicts_saves_and_loads(tmp_path):
@@ -249,7 +290,7 @@ class Own(MaxEnt):
     ],
     ids=str,
 )
-def test_what_a_stream_cannot_do_is_told(tmp_path, parameters, parameter, value):
+def test_settings_that_a_stream_does_not_support_are_rejected(tmp_path, parameters, parameter, value):
     demos, _ = walks(300, seed=9)
     store = write_features(crossings(), [demos], tmp_path)
     with raises(InvalidDemos if parameter == "max_length" else InvalidParameter, parameter=parameter) as caught:
@@ -257,13 +298,13 @@ def test_what_a_stream_cannot_do_is_told(tmp_path, parameters, parameter, value)
     assert value is None or caught.value.value == value
 
 
-def test_more_intents_than_rows(tmp_path):
+def test_more_intents_than_rows_are_rejected(tmp_path):
     store = write_features(crossings(), [Demonstrations.from_lists([[0, 1]])], tmp_path)
     with pytest.raises(InvalidParameter, match="n_intents"):
         fit_streamed(mixture(), crossings(), store)
 
 
-def test_the_store_of_another_mdp_is_refused(tmp_path):
+def test_the_store_of_another_mdp_is_rejected(tmp_path):
     demos, _ = walks(50, seed=9)
     store = write_features(crossings(), [demos], tmp_path)
     other = crossings().replace(gamma=0.9)
@@ -272,50 +313,38 @@ def test_the_store_of_another_mdp_is_refused(tmp_path):
     assert store.mdp() == crossings()
 
 
-def test_a_row_that_is_not_a_number_is_named():
+def test_a_row_with_nan_is_reported():
     def make(index: int) -> Rows:
         features = np.zeros((3000, 3))
         if index == 1:
             features[2500, 1] = np.nan
         return Rows(features, np.zeros(3000), np.ones(3000))
 
-    store = FeatureStore.generated(make, [3000, 3000], 3, longest=4)
-    with raises(InvalidDemos, parameter="store", value="part 1", index=2500):
+    store = FeatureStore.from_function(make, [3000, 3000], 3, longest=4)
+    with raises(InvalidDemos, parameter="store", value="shard 1", index=2500):
         fit_streamed(mixture(), crossings(), store)
 
 
-def test_a_row_is_named_wherever_its_window_begins(tmp_path):
+def test_a_bad_row_is_reported_for_any_window(tmp_path):
     rows = Rows(np.zeros((7000, 3)), np.zeros(7000), np.ones(7000))
     rows.features[6500] = np.nan
-    about = {"source": "damaged", "mark": "", "mdp": "", "by_group": False}
-    StoredPart.write(tmp_path / "part.json", rows, None, PartFacts(7000, 7000, 4, 0, None, 0), about)
-    store = FeatureStore((StoredPart.open(tmp_path / "part.json"),), 3)
+    about = {"source": "damaged", "source_checksum": "", "mdp": "", "by_group": False}
+    StoredShard.write(tmp_path / "shard.json", rows, None, ShardInfo(7000, 7000, 4, 0, None, 0), about)
+    store = FeatureStore((StoredShard.open(tmp_path / "shard.json"),), 3)
     with raises(InvalidDemos, parameter="store", value="damaged", index=6500):
         fit_streamed(mixture(), crossings(), store, block=2000)
 
 
-def test_generated_rows_are_demonstrations():
+def test_generated_rows_must_have_count_one():
     counts = np.array([1.0, 1.0, 2.0])
-    store = FeatureStore.generated(lambda i: Rows(np.zeros((3, 3)), np.zeros(3), counts), [3], 3, longest=4)
+    store = FeatureStore.from_function(lambda i: Rows(np.zeros((3, 3)), np.zeros(3), counts), [3], 3, longest=4)
     with raises(InvalidParameter, parameter="function", value=2.0, index=(0, 2)):
         fit_streamed(mixture(), crossings(), store)
 
 
-def test_a_checkpoint_without_a_folder_is_told_before_the_work(tmp_path):
+def test_a_checkpoint_without_a_folder_is_rejected_before_the_fit(tmp_path):
     made = []
-    store = FeatureStore.generated(made.append, [4], 3, longest=4)
+    store = FeatureStore.from_function(made.append, [4], 3, longest=4)
     with raises(MissingFile, parameter="checkpoint", value=str(tmp_path / "nowhere" / "fit.npz")):
         fit_streamed(mixture(), crossings(), store, checkpoint=tmp_path / "nowhere" / "fit.npz")
     assert made == []
-
-
-def test_what_a_killed_assignment_left_is_not_in_the_way(tmp_path):
-    demos, _ = walks(100, seed=2)
-    store = write_features(crossings(), [demos], tmp_path / "features")
-    fitted = fit_streamed(mixture(), crossings(), store)
-    (tmp_path / "intents").mkdir()
-    (tmp_path / "intents" / ".part-00000.parquet.x1.tmp").write_text("half")
-    assert [path.name for path in assign(fitted, store, tmp_path / "intents")] == ["part-00000.parquet"]
-    (tmp_path / "intents" / "notes.txt").write_text("mine")
-    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "intents" / "notes.txt")):
-        assign(fitted, store, tmp_path / "intents")

@@ -1,4 +1,4 @@
-"""How good an ensemble is: rewards, clusters, likelihood, forecasts, and how sure a figure is."""
+"""Metrics of reward ensembles, clusterings, likelihoods and predicted paths, with confidence intervals."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,15 @@ from limiirl.metrics.intervals import (
     Interval,
     agrees_with,
     bootstrap_interval,
+    compare_paired,
     mean_interval,
-    paired_comparison,
 )
 from limiirl.metrics.reward_distances import dard, epic
 from limiirl.metrics.routes import (
     edit_distance,
     feature_distance,
     match_rate,
-    missed_distance_share,
+    missing_distance_share,
     next_action_accuracy,
 )
 
@@ -36,6 +36,7 @@ __all__ = [
     "agrees_with",
     "anid",
     "bootstrap_interval",
+    "compare_paired",
     "dard",
     "draw_flow",
     "edit_distance",
@@ -51,11 +52,10 @@ __all__ = [
     "ile_interval",
     "match_rate",
     "mean_interval",
-    "missed_distance_share",
+    "missing_distance_share",
     "mixture_nll",
     "next_action_accuracy",
     "nid",
-    "paired_comparison",
     "recover",
 ]
 

@@ -1,4 +1,4 @@
-"""Normalised information distance between two clusterings, soft or hard, and its adjustment for chance.
+"""Normalised information distance between soft or hard clusterings, and its adjustment for chance.
 
 Paper: section "Clustering Performance" and its appendix "ANID metric". With the joint distribution ``P = U^T V / N``,
 its mutual information I and the larger H of the two marginal entropies, ``NID = 1 - I / H`` and
@@ -16,23 +16,21 @@ from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
 
 _TOLERANCE = 1e-8
-# Information below this is rounding.
-_NOTHING = 1e-12
-# Trapezoid steps: in log s, and in the variable of the double exponential rule for Beta variables. Halving either
-# changes the expectation by less than 1e-13.
+# Information below this value is rounding.
+_ZERO = 1e-12
+# Trapezoid steps in log s and of the double exponential rule; halving either changes E[I] by less than 1e-13.
 _LOG_STEP, _BETA_STEP = 0.1, 0.1
 
 
 def nid(U: ArrayLike, V: ArrayLike) -> float:
     """Return the max-normalised information distance ``1 - I(U, V) / max(H(U), H(V))``, in [0, 1].
 
-    Two clusterings without any entropy, each with a single cluster in use, are at distance 0. A soft clustering is at
-    a positive distance from itself, because its memberships say less than labels would.
+    Two clusterings with a single cluster each have distance 0. A soft clustering has a positive distance from itself.
 
     Parameters
     ----------
     U, V : (N, K) responsibilities or (N,) integer labels
-        Rows are distributions over clusters. Labels stand for as many clusters as there are distinct ones.
+        Rows are distributions over clusters.
 
     Examples
     --------
@@ -40,23 +38,21 @@ def nid(U: ArrayLike, V: ArrayLike) -> float:
     (0.0, 1.0)
     """
     information, entropy = _information(*_pair(U, V))
-    return 0.0 if entropy <= _NOTHING else 1.0 - information / entropy
+    return 0.0 if entropy <= _ZERO else 1.0 - information / entropy
 
 
 def anid(U: ArrayLike, V: ArrayLike, *, null: Literal["dirichlet", "hypergeometric"] = "dirichlet") -> float:
-    """Return the adjusted max-normalised information distance: 0 for equal labels, about 1 for chance, or beyond.
+    """Return the adjusted max-normalised information distance: 0 for equal labels, about 1 for chance.
 
-    Where chance alone is expected to share as much information as there is, nothing can be adjusted: the distance is
-    then 0 if nothing is shared, else that of `nid`.
+    Without room for adjustment, H <= E[I], it is 0 if nothing is shared, otherwise `nid`.
 
     Parameters
     ----------
     U, V : (N, K) responsibilities or (N,) integer labels
-        Rows are distributions over clusters; a column without mass still counts as a cluster for the null. Labels
-        stand for as many clusters as there are distinct ones.
+        Rows are distributions over clusters; an empty column counts as a cluster of the null model.
     null : "dirichlet" or "hypergeometric"
-        The random clusterings: rows drawn from Dirichlet(1/K, ..., 1/K), the paper's; or all ways to deal out labels
-        with the numbers given, for hard clusterings, as in scikit-learn's `adjusted_mutual_info_score`.
+        Null model: rows drawn from Dirichlet(1/K, ..., 1/K), as in the paper; or permuted hard labels, as in
+        scikit-learn's `adjusted_mutual_info_score`.
 
     Examples
     --------
@@ -72,20 +68,16 @@ def anid(U: ArrayLike, V: ArrayLike, *, null: Literal["dirichlet", "hypergeometr
     if null == "dirichlet":
         expected = expected_information(len(rows), rows.shape[1], columns.shape[1])
     elif null == "hypergeometric":
-        expected = _dealt_information(rows, columns)
+        expected = _hypergeometric_information(rows, columns)
     else:
-        raise InvalidParameter(
-            f"null must be 'dirichlet' or 'hypergeometric'; got {null!r}. The first is the paper's.",
-            parameter="null",
-            value=null,
-        )
-    if entropy - expected > _NOTHING:
+        raise InvalidParameter.of("null", null, "must be 'dirichlet' or 'hypergeometric'")
+    if entropy - expected > _ZERO:
         return (entropy - information) / (entropy - expected)
-    return 0.0 if information <= _NOTHING else 1.0 - information / entropy
+    return 0.0 if information <= _ZERO else 1.0 - information / entropy
 
 
 def hard_labels(U: ArrayLike) -> FloatArray:
-    """Return the one-hot (N, K) form of responsibilities or labels: the largest of each row, the first among equals.
+    """Return the one-hot (N, K) form of responsibilities or labels: the first maximum of each row.
 
     Examples
     --------
@@ -104,37 +96,31 @@ def expected_information(n: int, k1: int, k2: int) -> float:
     By exchangeability it is ``K1 K2 h(uv) - K1 h(u) - K2 h(v)``, where u ~ Beta(1/K1, 1 - 1/K1), v likewise, and
     ``h(x) = E[X log X]`` for the mean X of n copies of x. With ``log x = int (e^-s - e^-sx) ds / s`` and the Laplace
     transform l(z) = E e^-zx, ``h = int (E[x] e^-s + l'(s/n) l(s/n)^(n-1)) ds / s``; in log s the trapezoid rule is
-    exact to twelve digits. For large n it tends to the delta method's ``(K1 - 1)(K2 - 1) / (8 n)``.
-
-    Examples
-    --------
-    >>> round(expected_information(20, 6, 6), 4), 25 / 160
-    (0.1423, 0.15625)
+    accurate to twelve digits. For large n it tends to ``(K1 - 1)(K2 - 1) / (8 n)`` (delta method).
     """
     if k1 > k2:
-        # One value for both orders, to the last bit.
-        return expected_information(n, k2, k1)
+        return expected_information(n, k2, k1)  # bitwise symmetric
     if k1 == 1 or n == 1:
         return 0.0
     (u, weight_u), (v, weight_v) = _beta_nodes(k1), _beta_nodes(k2)
     log_s = np.arange(-36.0, 36.0, _LOG_STEP)
     z = np.exp(log_s) / n
-    less, slope = _laplace(z, v, weight_v)
-    h_v = _h(n, log_s, 1.0 / k2, less, slope)
-    less_u, slope_u = _laplace(z, u, weight_u)
-    h_u = _h(n, log_s, 1.0 / k1, less_u, slope_u)
-    less, slope = np.zeros(z.size), np.zeros(z.size)
+    l_minus_1, gradient = _laplace(z, v, weight_v)
+    h_v = _h(n, log_s, 1.0 / k2, l_minus_1, gradient)
+    l_minus_1_u, gradient_u = _laplace(z, u, weight_u)
+    h_u = _h(n, log_s, 1.0 / k1, l_minus_1_u, gradient_u)
+    l_minus_1, gradient = np.zeros(z.size), np.zeros(z.size)
     for node, weight in zip(v, weight_v, strict=True):
-        less_u, slope_u = _laplace(z * node, u, weight_u)
-        less += weight * less_u
-        slope += weight * node * slope_u
-    return float(k1 * k2 * _h(n, log_s, 1.0 / (k1 * k2), less, slope) - k1 * h_u - k2 * h_v)
+        l_minus_1_u, gradient_u = _laplace(z * node, u, weight_u)
+        l_minus_1 += weight * l_minus_1_u
+        gradient += weight * node * gradient_u
+    return float(k1 * k2 * _h(n, log_s, 1.0 / (k1 * k2), l_minus_1, gradient) - k1 * h_u - k2 * h_v)
 
 
 def _beta_nodes(k: int) -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights of the law Beta(1/k, 1 - 1/k), by the double exponential rule x = expit(pi sinh t).
+    """Return nodes and weights of Beta(1/k, 1 - 1/k) by the double exponential rule x = expit(pi sinh t).
 
-    Its nodes crowd at both singular ends on every scale, so that e^-zx is integrated as well for large z as for small.
+    The nodes cluster at both singular ends, so that e^-zx is integrated accurately for all z.
     """
     a = 1.0 / k
     left, right = (np.arcsinh(40.0 / (np.pi * power)) for power in (a, 1.0 - a))
@@ -147,32 +133,30 @@ def _beta_nodes(k: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _laplace(z: FloatArray, x: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return l(z) - 1 and -l'(z); what is left of 1 keeps its digits where z is small and n large."""
+    """Return l(z) - 1, accurate for small z, and -l'(z)."""
     power = np.expm1(-np.outer(z, x))
     return power @ weights, (power + 1.0) @ (weights * x)
 
 
-def _h(n: int, log_s: FloatArray, mean: float, less: FloatArray, slope: FloatArray) -> float:
+def _h(n: int, log_s: FloatArray, mean: float, l_minus_1: FloatArray, gradient: FloatArray) -> float:
     """Integrate E[X log X] from l - 1 and -l' at the points s / n."""
-    # For large z rounding may take l, which is positive, to 0: a logarithm of -inf is then meant.
+    # For large z, l may round to 0.
     with np.errstate(divide="ignore"):
-        power = np.exp((n - 1) * np.log1p(np.maximum(less, -1.0)))
-    return float(_LOG_STEP * np.sum(mean * np.exp(-np.exp(log_s)) - power * slope))
+        power = np.exp((n - 1) * np.log1p(np.maximum(l_minus_1, -1.0)))
+    return float(_LOG_STEP * np.sum(mean * np.exp(-np.exp(log_s)) - power * gradient))
 
 
-def _dealt_information(rows: FloatArray, columns: FloatArray) -> float:
-    """Return E[I] when the labels of either clustering are dealt out at random."""
+def _hypergeometric_information(rows: FloatArray, columns: FloatArray) -> float:
+    """Return E[I] of randomly permuted labels."""
     from sklearn.metrics.cluster import expected_mutual_information
 
     for name, values in (("U", rows), ("V", columns)):
         soft = np.flatnonzero((np.abs(values - np.rint(values)) > _TOLERANCE).any(axis=1))
         if soft.size:
-            raise InvalidParameter(
-                f"null='hypergeometric' takes hard clusterings; row {soft[0]} of {name} is {values[soft[0]].tolist()}. "
-                f"Pass hard_labels({name}), or null='dirichlet'.",
-                parameter=name,
-                index=int(soft[0]),
-            )
+            i = int(soft[0])
+            remedy = f"Pass hard_labels({name}), or null='dirichlet'."
+            rule = "must be a hard label for null='hypergeometric'"
+            raise InvalidParameter.of(name, values[i].tolist(), rule, index=i, remedy=remedy)
     table = np.rint(rows.T @ columns).astype(np.int64)
     table = table[table.any(axis=1)][:, table.any(axis=0)]
     return float(expected_mutual_information(table, len(rows)))
@@ -183,18 +167,14 @@ def _information(rows: FloatArray, columns: FloatArray) -> tuple[float, float]:
     joint = rows.T @ columns / len(rows)
     h_rows, h_columns = (-float(xlogy(p, p).sum()) for p in (rows.mean(axis=0), columns.mean(axis=0)))
     information = h_rows + h_columns + float(xlogy(joint, joint).sum())
-    # Both bounds hold exactly; rounding may overstep them.
+    # Clip rounding.
     return min(max(information, 0.0), h_rows, h_columns), max(h_rows, h_columns, 0.0)
 
 
 def _pair(U: ArrayLike, V: ArrayLike) -> tuple[FloatArray, FloatArray]:
     rows, columns = _responsibilities(U, "U"), _responsibilities(V, "V")
     if len(rows) != len(columns):
-        raise InvalidParameter(
-            f"U and V must cluster the same items; U has {len(rows)} rows and V {len(columns)}. Give both N rows.",
-            parameter="V",
-            value=len(columns),
-        )
+        raise InvalidParameter.of("V", len(columns), f"must have one row for each of the {len(rows)} rows of U")
     return rows, columns
 
 
@@ -205,20 +185,12 @@ def _responsibilities(values: ArrayLike, name: str) -> FloatArray:
         distinct, index = np.unique(array, return_inverse=True)
         return np.eye(distinct.size)[index]
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "biuf":
-        raise InvalidParameter(
-            f"{name} must be responsibilities (N, K) or integer labels (N,) of at least one item; got shape "
-            f"{array.shape}, dtype {array.dtype}. Give one row an item.",
-            parameter=name,
-        )
+        rule = "must be responsibilities (N, K) or integer labels (N,) with N >= 1"
+        raise InvalidParameter.of(name, (array.shape, str(array.dtype)), rule)
     rows = array.astype(np.float64)
     good = (rows >= 0.0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1.0) <= _TOLERANCE)
     if not good.all():
         i = int(np.argmin(good))
-        raise InvalidParameter(
-            f"Rows of {name} must be distributions, not negative and summing to 1; row {i} is {rows[i].tolist()}. "
-            "Divide each row by its sum.",
-            parameter=name,
-            value=rows[i].tolist(),
-            index=i,
-        )
+        rule = "must be probabilities that sum to 1"
+        raise InvalidParameter.of(name, rows[i].tolist(), rule, index=i, remedy="Divide each row by its sum.")
     return rows

@@ -1,7 +1,4 @@
-"""`evaluate`: a fitted mixture judged by all that is known: demonstrations, whose they are, and the true rewards.
-
-How well a mixture explains demonstrations: negative log-likelihood, a demonstration and a step.
-"""
+"""`evaluate`: likelihood, recovery of intents and GEVD of a fitted mixture."""
 
 from __future__ import annotations
 
@@ -32,20 +29,17 @@ class NLL:
     Attributes
     ----------
     values : (G,) float64
-        One of each demonstration, in their order; or of each group, all its demonstrations together.
+        One per demonstration, or per group.
     names : (G,)
-        The demonstrations' numbers, or the groups, sorted.
+        Indices of demonstrations, or groups in sorted order.
     n_demos, n_steps : (G,) int64
-        Demonstrations of each, and their states.
+        Numbers of demonstrations and of states.
     unit : "demonstrations" or "groups"
 
     Examples
     --------
-    >>> found = NLL(np.array([2.0, 4.0]), np.arange(2), np.array([1, 1]), np.array([1, 3]), "demonstrations")
-    >>> found.total, found.mean, found.per_demo, found.per_step
-    (6.0, 3.0, 3.0, 1.5)
-    >>> found
-    NLL 3.0000 a demonstration, 1.5000 a step (2 demonstrations, 4 steps)
+    >>> NLL(np.array([2.0, 4.0]), np.arange(2), np.array([1, 1]), np.array([1, 3]), "demonstrations")
+    NLL 3.0000 per demonstration, 1.5000 per step (2 demonstrations, 4 steps)
     """
 
     values: FloatArray
@@ -56,26 +50,26 @@ class NLL:
 
     @property
     def total(self) -> float:
-        """Sum of all values: minus the log-likelihood of the data."""
+        """Sum of the values."""
         return float(self.values.sum())
 
     @property
     def mean(self) -> float:
-        """Mean of the values: over demonstrations, or over groups."""
+        """Mean per demonstration, or per group."""
         return float(self.values.mean())
 
     @property
     def per_demo(self) -> float:
-        """Total over the number of demonstrations; differs from the mean where groups are scored."""
+        """Total divided by the number of demonstrations."""
         return self.total / int(self.n_demos.sum())
 
     @property
     def per_step(self) -> float:
-        """Total over the number of states: on a road network, of segments."""
+        """Total divided by the number of states."""
         return self.total / int(self.n_steps.sum())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return all fields in JSON types."""
         return {
             "unit": self.unit,
             "mean": self.mean,
@@ -89,25 +83,22 @@ class NLL:
         }
 
     def __repr__(self) -> str:
-        grouped = f"{self.mean:.4f} a group, " if self.unit == "groups" else ""
+        grouped = f"{self.mean:.4f} per group, " if self.unit == "groups" else ""
         counted = f"{self.n_demos.sum()} demonstrations, {self.n_steps.sum()} steps"
-        return f"NLL {grouped}{self.per_demo:.4f} a demonstration, {self.per_step:.4f} a step ({counted})"
+        return f"NLL {grouped}{self.per_demo:.4f} per demonstration, {self.per_step:.4f} per step ({counted})"
 
 
 def mixture_nll(mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike | None = None) -> NLL:
     """Return ``-log sum_k rho_k p(tau | theta_k)`` of each demonstration under a fitted mixture.
 
-    It is `IntentMixture.score_samples` with its sign turned. Start and transition probabilities are part of it, so that
-    figures compare only within one MDP, and for one largest length of the model.
+    Start and transition probabilities are included: values are comparable for one MDP and one `max_length` only.
 
     Parameters
     ----------
     mixture : IntentMixture
-        Fitted, or loaded.
     demos : Demonstrations
-        The same as it was fitted to, or others of the same MDP.
     groups : (N,), optional
-        Demonstrations of a group share their intent, and are scored together.
+        Demonstrations of a group share one intent and are scored together.
 
     Examples
     --------
@@ -120,28 +111,24 @@ def mixture_nll(mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike
     """
     units, lengths = _units(demos, groups)
     if not hasattr(mixture, "score_samples"):
-        raise InvalidParameter(
-            f"mixture must be a fitted IntentMixture; got {type(mixture).__name__}. For rewards of your own there is "
-            "ensemble_nll(irl, mdp, ensemble, demos).",
-            parameter="mixture",
-        )
-    return _scored(-np.asarray(mixture.score_samples(demos, groups), dtype=np.float64), units, lengths)
+        remedy = "For given rewards use ensemble_nll(irl, mdp, ensemble, demos)."
+        raise InvalidParameter.of("mixture", type(mixture).__name__, "must be a fitted IntentMixture", remedy=remedy)
+    return _make_nll(-np.asarray(mixture.score_samples(demos, groups), dtype=np.float64), units, lengths)
 
 
 def ensemble_nll(
     irl: Any, mdp: Any, ensemble: RewardEnsemble, demos: Demonstrations, groups: ArrayLike | None = None
 ) -> NLL:
-    """Return the negative log-likelihood of demonstrations under an ensemble: a single-intent model says what it means.
+    """Return the negative log-likelihood of demonstrations under an ensemble and a single-intent model.
 
     Parameters
     ----------
     irl : model
-        Anything with ``log_prob(mdp, thetas, demos)``. Its largest length must be known: ``MaxEnt(50)``, or fitted.
+        Any object with ``log_prob(mdp, thetas, demos)`` and a known `max_length`: ``MaxEnt(50)``, or fitted.
     mdp : MDP
     ensemble : RewardEnsemble
-        Intents of weight 0 play no part.
     demos, groups
-        See `mixture_nll`.
+        As in `mixture_nll`.
 
     Examples
     --------
@@ -153,38 +140,31 @@ def ensemble_nll(
     """
     units, lengths = _units(demos, groups)
     if not isinstance(ensemble, RewardEnsemble):
-        raise InvalidParameter(
-            f"ensemble must be a RewardEnsemble; got {type(ensemble).__name__}. A fitted mixture has one: ensemble_.",
-            parameter="ensemble",
-        )
+        raise InvalidParameter.of("ensemble", type(ensemble).__name__, "must be a RewardEnsemble (mixture.ensemble_)")
     if not hasattr(irl, "log_prob"):
-        raise InvalidParameter(
-            f"irl must be a single-intent model such as MaxEnt(50); got {type(irl).__name__}. The order is irl, mdp, "
-            "ensemble, demos.",
-            parameter="irl",
-        )
+        raise InvalidParameter.of("irl", type(irl).__name__, "must be a single-intent model such as MaxEnt(50)")
     used = ensemble.weights > 0.0
     log_p = units.sum(np.asarray(irl.log_prob(mdp, ensemble.thetas[used], demos), dtype=np.float64))
     values = -np.logaddexp.reduce(log_p + np.log(ensemble.weights[used]), axis=1)
     impossible = np.flatnonzero(~np.isfinite(values))
     if impossible.size:
         raise InvalidDemos(
-            f"{units.name(int(impossible[0]))} has no probability under any intent. Check that it was recorded in the "
-            "MDP given.",
+            f"{units.name(int(impossible[0]))} has zero likelihood under every intent. Check that it was recorded in "
+            "this MDP.",
             parameter="demos",
             index=int(impossible[0]),
         )
-    return _scored(values, units, lengths)
+    return _make_nll(values, units, lengths)
 
 
 def _units(demos: Demonstrations, groups: ArrayLike | None) -> tuple[Groups, NDArray[np.int64]]:
     if not isinstance(demos, Demonstrations) or len(demos) == 0:
-        given = "there are none" if isinstance(demos, Demonstrations) else f"got {type(demos).__name__}"
-        raise InvalidDemos(f"A likelihood needs Demonstrations, at least one; {given}.", parameter="demos")
+        given = len(demos) if isinstance(demos, Demonstrations) else type(demos).__name__
+        raise InvalidDemos.of("demos", given, "must be Demonstrations, at least one")
     return Groups.from_labels(groups, len(demos)), demos.lengths
 
 
-def _scored(values: FloatArray, units: Groups, lengths: NDArray[np.int64]) -> NLL:
+def _make_nll(values: FloatArray, units: Groups, lengths: NDArray[np.int64]) -> NLL:
     steps = np.rint(units.sum(lengths.astype(np.float64))).astype(np.int64)
     return NLL(values, units.names, units.counts.astype(np.int64), steps, units.noun)
 
@@ -194,22 +174,22 @@ _SHOWN = 12
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """How well a mixture tells apart demonstrations whose intents are known.
+    """Agreement of a posterior with known intents.
 
     Attributes
     ----------
     labels : (L,)
         The known intents, sorted.
     counts : (L, K) int64
-        Demonstrations of each known intent (rows) whose most likely learned intent is each (columns).
+        Demonstrations by known intent (rows) and most probable learned intent (columns).
     intent : (L,) int64
-        The learned intent that each known one is matched with, each at most once; -1 for none.
+        Learned intent matched with each known one, at most once each; -1 for none.
     accuracy : float
-        Share of demonstrations that are given the intent matched with theirs.
+        Fraction of demonstrations whose most probable intent is matched with their label.
     nid, anid : float
-        Distances from the posterior: soft, as in the paper.
+        Distances of the posterior (soft, as in the paper).
     nid_hard, anid_hard : float
-        Distances from the most likely intents.
+        Distances of the most probable intents.
     """
 
     labels: NDArray[Any]
@@ -222,7 +202,7 @@ class Recovery:
     anid_hard: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return all fields in JSON types."""
         fields = asdict(self).items()
         return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields}
 
@@ -231,27 +211,27 @@ class Recovery:
         width = max(len(str(label)) for label in [*self.labels[:_SHOWN], "label"])
         intents = "intent" if L == 1 else "intents"
         lines = [
-            f"Against {n} labels of {L} {intents}: {100 * self.accuracy:.1f} % right after matching",
+            f"Against {n} labels of {L} {intents}: {100 * self.accuracy:.1f} % correct after matching",
             f"  NID   {self.nid:.4f} soft, {self.nid_hard:.4f} hard",
             f"  ANID  {self.anid:.4f} soft, {self.anid_hard:.4f} hard (0 is perfect, 1 is chance)",
             f"  {'label':>{width}}  {'  '.join(f'intent {k}' for k in range(K))}  matched with",
         ]
         for label, row, intent in zip(self.labels[:_SHOWN], self.counts, self.intent, strict=False):
             cells = "  ".join(f"{count:>{len(f'intent {k}')}}" for k, count in enumerate(row))
-            lines.append(f"  {label!s:>{width}}  {cells}  {'nobody' if intent < 0 else f'intent {intent}'}")
+            lines.append(f"  {label!s:>{width}}  {cells}  {'none' if intent < 0 else f'intent {intent}'}")
         return "\n".join(lines + ([f"  ... {L - _SHOWN} more"] if L > _SHOWN else []))
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """The true ensemble under the mixture's own model, for comparison.
+    """The true ensemble under the mixture's model.
 
     Attributes
     ----------
     nll : float
-        Mean NLL of the demonstrations, or groups, under the true rewards and shares.
+        Mean NLL per demonstration, or per group, under the true ensemble.
     anid, anid_hard : float
-        Distance of the learned posterior from the true ensemble's.
+        Distance of the learned posterior from that of the true ensemble.
     """
 
     nll: float
@@ -261,7 +241,7 @@ class Reference:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """All that `evaluate` found; parts are None where nothing to compare with was given.
+    """Result of `evaluate`; None for what cannot be compared.
 
     Attributes
     ----------
@@ -270,7 +250,7 @@ class Evaluation:
     recovery : Recovery or None
     gevd : GEVD or None
     reference : Reference or None
-        None also where the true rewards have no likelihood under the model.
+        None also if the true rewards have no finite likelihood under the model.
     """
 
     n_intents: int
@@ -280,7 +260,7 @@ class Evaluation:
     reference: Reference | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return all fields in JSON types."""
         return {
             "n_intents": self.n_intents,
             "nll": self.nll.to_dict(),
@@ -295,15 +275,15 @@ class Evaluation:
         counted = f"{score.n_demos.sum()} demonstrations, {score.n_steps.sum()} steps"
         grouped = f" in {n} groups" if score.unit == "groups" else ""
         head = f"{self.n_intents} intents on {counted}{grouped}"
-        parts = [f"{head}\n  NLL   {mean} a {score.unit[:-1]}, {score.per_step:.4f} a step"]
+        parts = [f"{head}\n  NLL   {mean} per {score.unit[:-1]}, {score.per_step:.4f} per step"]
         if self.recovery is not None:
             parts.append(str(self.recovery))
         if self.reference is not None:
-            found = self.reference
+            true = self.reference
             parts.append(
                 "Against the true rewards under the same model\n"
-                f"  NLL   {found.nll:.4f} a {score.unit[:-1]} with the true rewards\n"
-                f"  ANID  {found.anid:.4f} soft, {found.anid_hard:.4f} hard from their posterior"
+                f"  NLL   {true.nll:.4f} per {score.unit[:-1]} of the true rewards\n"
+                f"  ANID  {true.anid:.4f} soft, {true.anid_hard:.4f} hard from their posterior"
             )
         if self.gevd is not None:
             parts.append(str(self.gevd))
@@ -319,20 +299,19 @@ def evaluate(
     truth: RewardEnsemble | None = None,
     groups: ArrayLike | None = None,
 ) -> Evaluation:
-    """Judge a fitted mixture: its likelihood, and where they are known, the true intents and the true rewards.
+    """Evaluate a fitted mixture: its likelihood, and, if known, the true intents and the true rewards.
 
     Parameters
     ----------
     mixture : IntentMixture
-        Fitted, or loaded.
     demos : Demonstrations
-        Best others than it was fitted to.
+        Preferably not the training data.
     labels : (N,), optional
-        The known intent of each demonstration; `demos.labels` where there are such.
+        Known intent of each demonstration; `demos.labels` by default.
     truth : RewardEnsemble, optional
-        The true shares and rewards, of the MDP that was fitted.
+        The true weights and rewards, of the fitted MDP.
     groups : (N,), optional
-        Demonstrations of a group share their intent.
+        Demonstrations of a group share one intent.
 
     Examples
     --------
@@ -342,22 +321,20 @@ def evaluate(
     >>> mix = IntentMixture(2, MaxEnt(2, bounds=(-9, 9)), init=[1, 1, 0]).fit(mdp, demos)
     >>> print(evaluate(mix, demos))
     2 intents on 3 demonstrations, 6 steps
-      NLL   0.65 ± 0.99 (95 %) a demonstration, 0.3238 a step
+      NLL   0.65 ± 0.99 (95 %) per demonstration, 0.3238 per step
     <BLANKLINE>
-    Against 3 labels of 2 intents: 100.0 % right after matching
+    Against 3 labels of 2 intents: 100.0 % correct after matching
       NID   0.0019 soft, 0.0000 hard
       ANID  0.0021 soft, 0.0000 hard (0 is perfect, 1 is chance)
       label  intent 0  intent 1  matched with
        left         0         2  intent 1
       right         1         0  intent 0
-    >>> found = evaluate(mix, demos, truth=RewardEnsemble([0.5, 0.5], [[2.0], [-2.0]]))
-    >>> round(found.gevd.value, 2), found.gevd.largest(1)[0].evd
+    >>> evaluation = evaluate(mix, demos, truth=RewardEnsemble([0.5, 0.5], [[2.0], [-2.0]]))
+    >>> round(evaluation.gevd.value, 2), evaluation.gevd.largest(1)[0].evd
     (0.33, 2.0)
     """
     if isinstance(labels, RewardEnsemble):
-        raise InvalidParameter(
-            "labels must be known intents (N,); a RewardEnsemble was given. Pass it as truth=.", parameter="labels"
-        )
+        raise InvalidParameter.of("labels", labels, "must be known intents (N,)", remedy="Pass an ensemble as truth=.")
     score = mixture_nll(mixture, demos, groups)
     U = mixture.predict_proba(demos, groups)
     known = demos.labels if labels is None else labels
@@ -366,33 +343,29 @@ def evaluate(
     if truth is None:
         return Evaluation(K, score, recovery)
     if not isinstance(truth, RewardEnsemble):
-        raise InvalidParameter(
-            f"truth must be a RewardEnsemble; got {type(truth).__name__}. Wrap weights and thetas.", parameter="truth"
-        )
+        raise InvalidParameter.of("truth", type(truth).__name__, "must be a RewardEnsemble")
     if not isinstance(mixture.mdp_, MDP):
-        raise InvalidParameter(
-            "GEVD plans in the MDP, and this mixture was fitted without one. Leave out truth.", parameter="truth"
-        )
+        raise InvalidParameter("truth needs a mixture fitted with an MDP, in which GEVD plans.", parameter="truth")
     from limiirl.metrics.gevd import gevd
 
-    found = gevd(mixture.mdp_, truth, mixture.ensemble_)
-    return Evaluation(K, score, recovery, found, _reference(mixture, demos, truth, groups, U))
+    distance = gevd(mixture.mdp_, truth, mixture.ensemble_)
+    return Evaluation(K, score, recovery, distance, _reference(mixture, demos, truth, groups, U))
 
 
 def recover(labels: ArrayLike, U: ArrayLike) -> Recovery:
-    """Compare known intents (N,), numbers or names, with a posterior (N, K).
+    """Compare known intents (N,), numbers or strings, with a posterior (N, K).
 
     Examples
     --------
-    >>> found = recover(["a", "a", "b"], [[0.1, 0.9], [0.6, 0.4], [0.9, 0.1]])
-    >>> found.counts.tolist(), found.intent.tolist(), round(found.accuracy, 3)
+    >>> recovery = recover(["a", "a", "b"], [[0.1, 0.9], [0.6, 0.4], [0.9, 0.1]])
+    >>> recovery.counts.tolist(), recovery.intent.tolist(), round(recovery.accuracy, 3)
     ([[1, 1], [1, 0]], [1, 0], 0.667)
     """
     posterior = np.asarray(U, dtype=np.float64)
-    told = hard_labels(posterior)
+    hard = hard_labels(posterior)
     given = cast("NDArray[Any]", as_attribute(labels, "labels", len(posterior)))
     names, index = np.unique(given, return_inverse=True)
-    counts = np.rint(np.eye(names.size)[index].T @ told).astype(np.int64)
+    counts = np.rint(np.eye(names.size)[index].T @ hard).astype(np.int64)
     rows, columns = linear_sum_assignment(-counts)
     intent = np.full(names.size, -1)
     intent[rows] = columns
@@ -403,21 +376,21 @@ def recover(labels: ArrayLike, U: ArrayLike) -> Recovery:
         accuracy=float(counts[rows, columns].sum() / index.size),
         nid=nid(index, posterior),
         anid=anid(index, posterior),
-        nid_hard=nid(index, told),
-        anid_hard=anid(index, told),
+        nid_hard=nid(index, hard),
+        anid_hard=anid(index, hard),
     )
 
 
 def _reference(
     mixture: IntentMixture, demos: Demonstrations, truth: RewardEnsemble, groups: ArrayLike | None, U: FloatArray
 ) -> Reference | None:
-    """Return what the true ensemble says about the demonstrations under the mixture's model, if it says anything."""
-    validate.fitted(mixture)
+    """Return NLL and posterior distances of the true ensemble under the mixture's model; None if not finite."""
+    validate.check_fitted(mixture)
     units, used = Groups.from_labels(groups, len(demos)), truth.weights > 0.0
     try:
         log_p = units.sum(np.asarray(mixture.irl_.log_prob(mixture.mdp_, truth.thetas[used], demos)))
     except (DivergentPartition, NumericalError):
-        return None  # the true rewards may lie where this model has no finite sum
+        return None  # infinite partition function
     joint = log_p + np.log(truth.weights[used])
     log_lik = np.logaddexp.reduce(joint, axis=1)
     if not np.all(np.isfinite(log_lik)):

@@ -1,10 +1,8 @@
-"""What is lost by following a learned reward where another one is true: EVD, ILE, and their interval over ties.
+"""Expected value difference (EVD), inverse learning error (ILE), and their intervals over ties.
 
-Paper: section "MI-IRL Performance Metrics". With V* the optimal values of the true reward, and V the values, under the
-true reward, of the policy that is optimal for the learned one, ``EVD = p0 . (V* - V)`` and ``ILE = |V* - V|_1``.
-
-Where several actions are optimal for the learned reward, the policy mixes them equally; the interval over ties tells
-what the best and the worst choice among them would lose.
+Paper: section "MI-IRL Performance Metrics". With V* the optimal values of the true reward, and V the values under the
+true reward of the policy that is optimal for the learned one, ``EVD = p0 . (V* - V)`` and ``ILE = |V* - V|_1``. The
+policy is uniform over tied actions; the interval has the best and the worst choice among them.
 """
 
 from __future__ import annotations
@@ -22,25 +20,23 @@ from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.mdp import MDP, optimal_policy, optimal_values, policy_values
 
 TIES = 1e-6
-"""Actions whose Q differs by less than this share of the range of Q are equally good."""
+"""Relative tolerance, in units of the range of Q, at which actions tie."""
 
-# Planning proves 11 digits of a value; a smaller loss is rounding.
+# Relative accuracy of planning; smaller losses are rounding.
 _RESOLUTION = 1e-11
 
 
 def evd(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float = TIES) -> float:
-    """Return the expected value difference ``p0 @ (V* - V)``, nonnegative; the order of the rewards matters.
+    """Return the expected value difference ``p0 @ (V* - V)``, nonnegative and not symmetric.
 
-    It is an error, at a discount of 1, if a reward has no finite optimum, or if the learned reward's policy never ends
-    where the true reward still counts.
+    With gamma = 1, raises if a reward has no finite optimum, or the learned policy never terminates.
 
     Parameters
     ----------
     mdp : MDP
     theta_true, theta_learned : (d,)
-        The reward that counts, and the one whose optimal policy is followed.
     tol : float
-        Actions tie where their Q differs by less than this share of the range of Q.
+        Actions tie if their Q differs by less than this fraction of the range of Q.
 
     Examples
     --------
@@ -53,7 +49,7 @@ def evd(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float
 
 
 def ile(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float = TIES) -> float:
-    """Return the inverse learning error ``|V* - V|_1``: S times the EVD of a uniform start. Arguments as in `evd`.
+    """Return the inverse learning error ``|V* - V|_1``: S times the EVD of a uniform start. See `evd`.
 
     Examples
     --------
@@ -67,11 +63,10 @@ def ile(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float
 def evd_interval(
     mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float = TIES
 ) -> tuple[float, float, float]:
-    """Return (low, EVD, high): the least and the most that a policy optimal for the learned reward may lose.
+    """Return (low, EVD, high): the range of EVD over all policies that are optimal for the learned reward.
 
-    The learned reward leaves a set of best actions in every state. Planning under the true reward within these sets,
-    once for the best and once for the worst, gives the ends. At a discount of 1 the worst may be infinite. Arguments
-    as in `evd`.
+    The ends are the best and worst values under the true reward within the tied actions; with gamma = 1, `high` may be
+    infinite. See `evd`.
 
     Examples
     --------
@@ -85,7 +80,7 @@ def evd_interval(
 def ile_interval(
     mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float = TIES
 ) -> tuple[float, float, float]:
-    """Return (low, ILE, high), as `evd_interval` does for EVD.
+    """Return (low, ILE, high); see `evd_interval`.
 
     Examples
     --------
@@ -96,26 +91,20 @@ def ile_interval(
     return _ends(_single(mdp, theta_true, theta_learned, np.ones(mdp.n_states), tol, ties=True))
 
 
-def _ends(found: Regrets) -> tuple[float, float, float]:
-    return float(found.low[0, 0]), float(found.value[0, 0]), float(found.high[0, 0])
+def _ends(regrets: Regrets) -> tuple[float, float, float]:
+    return float(regrets.low[0, 0]), float(regrets.value[0, 0]), float(regrets.high[0, 0])
 
 
 @dataclass(frozen=True)
 class Regrets:
-    """What the optimal policies of K rewards lose under K' others.
-
-    Attributes
-    ----------
-    low, value, high : (K', K)
-        With ties broken for the best, at random, and for the worst.
-    """
+    """Losses (K', K) of the optimal policies of K learned rewards, with ties broken best, uniformly, and worst."""
 
     low: FloatArray
     value: FloatArray
     high: FloatArray
 
 
-def regrets(
+def compute_regrets(
     mdp: MDP,
     optimum: FloatArray,
     truth: FloatArray,
@@ -126,32 +115,10 @@ def regrets(
     ties: bool = True,
     names: tuple[str, str] = ("truth.thetas", "learned.thetas"),
 ) -> Regrets:
-    """Return the weighted sums over states of ``V* - V`` of every true reward with every learned one.
+    """Return the sums of ``weights (V* - V)`` of every true reward (K', d) with every learned one (K, d).
 
-    Each learned reward is planned for once, not once a pair.
-
-    Parameters
-    ----------
-    mdp : MDP
-    optimum : (K', S)
-        V* of the true rewards; see `optima`.
-    truth, learned : (K', d), (K, d)
-    weights : (S,)
-        Of the states: p0 for EVD, ones for ILE.
-    tol : float
-        As in `evd`.
-    ties : bool
-        Whether to look for the interval; else `low` and `high` are `value`.
-    names : two strings
-        What errors call the rewards.
-
-    Examples
-    --------
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], 3, gamma=0.5, state_features=np.eye(3))
-    >>> thetas = np.array([[0.0, 4.0, 2.0], [0.0, 0.0, 4.0]])
-    >>> regrets(mdp, optima(mdp, thetas), thetas, thetas, mdp.p0).value
-    array([[0., 1.],
-           [2., 0.]])
+    `optimum` (K', S) are the `optima` of the true rewards; without `ties`, `low` and `high` are `value`. `names` are
+    the rewards' names in errors.
     """
     shape = (len(truth), len(learned))
     low, value, high = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -159,7 +126,7 @@ def regrets(
         with blame(names[1], j):
             policy = optimal_policy(mdp, theta, tol=tol)
         tied = ties and bool(np.any((policy > 0.0) & (policy < 1.0)))
-        choices = _restricted(mdp, policy > 0.0) if tied else mdp
+        choices = _restrict(mdp, policy > 0.0) if tied else mdp
         for i, true in enumerate(truth):
             with blame(f"{_label(names[1], j)} judged by {names[0]}", i):
                 value[i, j] = _loss(optimum[i], policy_values(mdp, policy, true), weights)
@@ -172,33 +139,20 @@ def regrets(
 
 
 def optima(mdp: MDP, thetas: FloatArray, name: str = "truth.thetas") -> FloatArray:
-    """Return V* (K, S) of K rewards; errors tell which.
-
-    Examples
-    --------
-    >>> optima(MDP.from_edges([0], [1], gamma=0.5, state_features=[0.0, 4.0]), np.array([[1.0], [2.0]]))
-    array([[2., 4.],
-           [4., 8.]])
-    """
-    found = np.empty((len(thetas), mdp.n_states))
+    """Return V* (K, S) of K rewards."""
+    values = np.empty((len(thetas), mdp.n_states))
     for i, theta in enumerate(thetas):
         with blame(name, i):
-            found[i] = optimal_values(mdp, theta)
-    return found
+            values[i] = optimal_values(mdp, theta)
+    return values
 
 
 def worst_values(mdp: MDP, theta: FloatArray) -> FloatArray:
-    """Return the values (S,) of the worst policy: -inf in all states where, undiscounted, one loses without bound.
-
-    Examples
-    --------
-    >>> worst_values(MDP.from_edges([0, 0], [0, 1], gamma=1.0, state_features=[-1.0, 0.0]), np.array([1.0]))
-    array([-inf, -inf])
-    """
+    """Return the values (S,) of the worst policy; -inf if the undiscounted loss is unbounded."""
     try:
         return optimal_values(mdp, theta, minimise=True)
     except InvalidParameter:
-        # Only the total may be at fault: V* of this theta was found before.
+        # V* of this theta exists, so the total is unbounded.
         if mdp.gamma < 1.0:
             raise
         return np.full(mdp.n_states, -np.inf)
@@ -206,16 +160,7 @@ def worst_values(mdp: MDP, theta: FloatArray) -> FloatArray:
 
 @contextmanager
 def blame(name: str, index: int) -> Iterator[None]:
-    """Let errors of planning begin with the name and number of the reward that was planned for.
-
-    Examples
-    --------
-    >>> mdp = MDP.from_edges([0, 1], [1, 0], gamma=1.0, state_features=[-1.0, -1.0])
-    >>> with blame("truth.thetas", 2):
-    ...     optimal_values(mdp, [1.0])
-    Traceback (most recent call last):
-    limiirl.errors.InvalidParameter: truth.thetas[2]: At a discount of 1 the total reward must be finite; from state ...
-    """
+    """Prefix errors of planning with the name and index of the reward."""
     try:
         yield
     except (InvalidParameter, NumericalError) as error:
@@ -228,25 +173,16 @@ def blame(name: str, index: int) -> Iterator[None]:
 
 
 def check_theta(mdp: MDP, theta: ArrayLike, name: str) -> FloatArray:
-    """Return one reward as (1, d), or raise an error that names it.
-
-    Examples
-    --------
-    >>> check_theta(MDP.from_edges([0], [1]), [1.0], "theta_true")
-    Traceback (most recent call last):
-    limiirl.errors.InvalidParameter: theta_true: thetas must have shape (K, 2) or (2,), one entry per feature (state[...
-    """
+    """Return one reward as (1, d), or raise an error with its name."""
     with blame(name, 0):
-        found = mdp.check_thetas(theta)
-        if len(found) != 1:
-            raise InvalidParameter(
-                f"must be one reward; got {len(found)} rows. Use gevd for ensembles.", value=len(found)
-            )
-    return found
+        row = mdp.check_thetas(theta)
+        if len(row) != 1:
+            raise InvalidParameter(f"must be one reward; got {len(row)}. Use gevd for ensembles.", value=len(row))
+    return row
 
 
 def _label(name: str, index: int) -> str:
-    """A name ending in s stands for several rewards."""
+    """Return name[index] for a plural name."""
     return f"{name}[{index}]" if name.endswith("s") else name
 
 
@@ -255,19 +191,19 @@ def _single(
 ) -> Regrets:
     names = ("theta_true", "theta_learned")
     truth, learned = check_theta(mdp, theta_true, names[0]), check_theta(mdp, theta_learned, names[1])
-    return regrets(mdp, optima(mdp, truth, names[0]), truth, learned, weights, tol=tol, ties=ties, names=names)
+    return compute_regrets(mdp, optima(mdp, truth, names[0]), truth, learned, weights, tol=tol, ties=ties, names=names)
 
 
 def _loss(optimum: FloatArray, values: FloatArray, weights: FloatArray) -> float:
-    """Sum V* - V over the states; what is rounding counts as nothing, so that equals lose exactly nothing."""
+    """Return weights . (V* - V), without rounding, so that equal values lose exactly 0."""
     loss = optimum - values
     slack = _RESOLUTION * float(np.abs(optimum[weights > 0.0]).max(initial=0.0))
     counts = (loss > slack) & (weights > 0.0)
     return float(weights[counts] @ loss[counts])
 
 
-def _restricted(mdp: MDP, used: NDArray[np.bool_]) -> MDP:
-    """Return the MDP in which only some (s, a) pairs are available."""
+def _restrict(mdp: MDP, used: NDArray[np.bool_]) -> MDP:
+    """Return the MDP restricted to some state-action pairs."""
     edges = used[mdp.pair_of_edge]
     rows = {"action_features": used, "edge_features": edges}
     features = {name: getattr(mdp, name)[kept] for name, kept in rows.items() if getattr(mdp, name) is not None}

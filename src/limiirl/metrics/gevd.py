@@ -1,9 +1,7 @@
-"""GEVD: the distance of two reward ensembles, by the cheapest way to pair up their intents.
+"""Generalised expected value difference (GEVD): optimal transport between two reward ensembles.
 
 Paper: section "MI-IRL Performance Metrics" and its appendix. With ``e_ij = EVD(true i, learned j)``,
-``GEVD = min sum_ij w_ij e_ij`` over flows w >= 0 whose rows sum to the true weights and columns to the learned ones.
-
-The cheapest flow between two sets of weights: discrete optimal transport, by the simplex method of HiGHS.
+``GEVD = min sum_ij w_ij e_ij`` over flows w >= 0 with the true weights as row sums and the learned ones as column sums.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from scipy.sparse.csgraph import breadth_first_order
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.mdp import MDP, RewardEnsemble
-from limiirl.metrics.evd import TIES, blame, optima, regrets, worst_values
+from limiirl.metrics.evd import TIES, blame, compute_regrets, optima, worst_values
 from limiirl.metrics.reward_distances import shaping_distances
 
 if TYPE_CHECKING:
@@ -30,23 +28,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# The least tolerance that HiGHS takes; weights are at most 1, and costs are scaled to it.
+# The smallest tolerance of HiGHS; weights are at most 1 and costs are scaled to 1.
 _TOLERANCE = 1e-10
-# How often costs are scaled anew, and the largest cost then, in units of the flow's.
-_ROUNDS, _DEAREST = 3, 1e6
-# A flow this small is what the solver leaves of zero.
-_NOTHING = 1e-12
+# Maximum number of rescalings of the costs, and the largest cost then in units of the optimal one.
+_ROUNDS, _LARGEST_COST = 3, 1e6
+# Smaller flows are rounding of the solver.
+_ZERO = 1e-12
 
 
 def transport(costs: ArrayLike, rows: ArrayLike, columns: ArrayLike) -> FloatArray:
-    """Return the flow (K', K) of least cost from rows (K',) to columns (K,), nonnegative weights that sum to 1 both.
-
-    Examples
-    --------
-    >>> transport([[0.0, 1.0], [2.0, 0.0]], [0.5, 0.5], [0.75, 0.25])
-    array([[0.5 , 0.  ],
-           [0.25, 0.25]])
-    """
+    """Return the flow (K', K) of least cost from weights `rows` (K',) to weights `columns` (K,)."""
     all_costs, a, b = (np.asarray(values, dtype=np.float64) for values in (costs, rows, columns))
     flow = np.zeros(all_costs.shape)
     live = np.ix_(a > 0.0, b > 0.0)
@@ -54,15 +45,14 @@ def transport(costs: ArrayLike, rows: ArrayLike, columns: ArrayLike) -> FloatArr
     if a.size == 1 or b.size == 1:
         flow[live] = np.outer(a, b)
         return flow
-    flow[live] = _cheapest(cost, a, b)
+    flow[live] = _least_cost_flow(cost, a, b)
     return flow
 
 
-def _cheapest(cost: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the cheapest flow by HiGHS, whose tolerance is absolute: costs are scaled, again if few of them matter.
+def _least_cost_flow(cost: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the flow of least cost by HiGHS, with costs rescaled since its tolerance is absolute.
 
-    A pair that costs a million times as much as the flow itself hides differences among the others. So costs are then
-    measured by the flow's, those far above it cut down; of all flows found the one that is cheapest in truth is taken.
+    If the optimum is far below the largest cost, costs are measured in units of the optimum, and large ones are capped.
     """
     scale = float(cost.max()) or 1.0
     best = flow = _solve(cost / scale, a, b)
@@ -71,7 +61,7 @@ def _cheapest(cost: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
         if value <= 0.0 or value > 1e-3 * scale:
             break
         scale = value
-        flow = _solve(np.minimum(cost / scale, _DEAREST), a, b)
+        flow = _solve(np.minimum(cost / scale, _LARGEST_COST), a, b)
         if float((flow * cost).sum()) < float((best * cost).sum()):
             best = flow
     return best
@@ -79,34 +69,24 @@ def _cheapest(cost: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
 
 def _solve(cost: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
     sums = np.vstack([np.kron(np.eye(a.size), np.ones(b.size)), np.kron(np.ones(a.size), np.eye(b.size))])
-    found = linprog(
+    result = linprog(
         cost.ravel(),
-        # The last sum follows from the others.
-        A_eq=sums[:-1],
+        A_eq=sums[:-1],  # the last sum is redundant
         b_eq=np.concatenate([a, b])[:-1],
         method="highs-ds",
         options={"primal_feasibility_tolerance": _TOLERANCE, "dual_feasibility_tolerance": _TOLERANCE},
     )
-    if found.x is None:
-        raise NumericalError(f"The transport problem was not solved: {found.message} Check the weights.")
-    return np.asarray(np.where(found.x > _NOTHING, found.x, 0.0).reshape(cost.shape))
+    if result.x is None:
+        raise NumericalError(f"The transport problem was not solved: {result.message} Check the weights.")
+    return np.asarray(np.where(result.x > _ZERO, result.x, 0.0).reshape(cost.shape))
 
 
 def least_cost(costs: FloatArray, rows: FloatArray, columns: FloatArray) -> float:
-    """Return the cost of the cheapest flow, where some pairs may cost infinitely much.
-
-    Examples
-    --------
-    >>> half = np.array([0.5, 0.5])
-    >>> least_cost(np.array([[0.0, 1.0], [np.inf, 4.0]]), half, half)
-    2.0
-    >>> least_cost(np.array([[0.0, 1.0], [np.inf, 4.0]]), half, np.array([0.75, 0.25]))
-    inf
-    """
+    """Return the optimal transport cost with possibly infinite costs of pairs."""
     finite = np.isfinite(costs)
-    # Dearer than any detour through the others, so taken only where it must be.
-    dear = (1.0 + costs[finite].max(initial=0.0)) * sum(costs.shape)
-    flow = transport(np.where(finite, costs, dear), rows, columns)
+    # More than any alternative, so that it is used only if necessary.
+    large = (1.0 + costs[finite].max(initial=0.0)) * sum(costs.shape)
+    flow = transport(np.where(finite, costs, large), rows, columns)
     if flow[~finite].any():
         return math.inf
     return float((flow[finite] * costs[finite]).sum())
@@ -118,13 +98,7 @@ DISTANCES = ("evd", "ile", "epic", "dard")
 
 
 class Contribution(NamedTuple):
-    """What one pair of intents adds to a GEVD.
-
-    Examples
-    --------
-    >>> Contribution(true=0, learned=2, flow=0.5, evd=3.0, contribution=1.5).contribution
-    1.5
-    """
+    """Contribution of one pair of intents to a GEVD."""
 
     true: int
     learned: int
@@ -135,34 +109,34 @@ class Contribution(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GEVD:
-    """The distance between a true ensemble and a learned one, and where it comes from.
+    """Distance between a true and a learned ensemble, with its decomposition.
 
     Attributes
     ----------
     value : float
-        The least cost of turning the learned ensemble into the true one.
+        The optimal transport cost.
     normalised : float
-        `value` as a share of the paper's bound ``max_k Delta_k / (1 - gamma)``; NaN where that is infinite.
+        `value` divided by the paper's bound ``max_k Delta_k / (1 - gamma)``; nan if that is infinite.
     normalised_tight : float
-        `value` as a share of the upper of `bounds`; NaN where that is infinite.
+        `value` divided by the upper of `bounds`; nan if that is infinite.
     bounds : (float, float)
-        0 and ``sum_i rho_i e_i*``, where ``e_i*`` is what the worst policy of all loses under the true reward i. For
-        EPIC and DARD the upper bound is 1; for a distance of your own it is infinite.
+        0 and ``sum_i rho_i e_i*``, with ``e_i*`` the loss of the worst policy under true reward i; 1 for EPIC and DARD,
+        infinite for a custom distance.
     interval : (float, float)
-        Between these the value lies however the learned policies break ties.
+        Range of the value over tie-breaking of the learned policies.
     flow : (K', K)
-        Shares of true intent i (rows) that are paired with learned intent j (columns).
+        Mass of true intent i (rows) transported to learned intent j (columns).
     evd : (K', K)
-        The distance of every pair.
+        Distance of every pair.
     distance : str
-        Its name.
+        Name of the distance.
 
     Examples
     --------
     >>> mdp = MDP.from_edges([0, 0], [1, 2], 3, gamma=0.5, p0=[1.0, 0.0, 0.0], state_features=np.eye(3))
     >>> truth = RewardEnsemble([0.5, 0.5], [[0.0, 4.0, 2.0], [0.0, 0.0, 4.0]])
     >>> print(gevd(mdp, truth, RewardEnsemble([0.75, 0.25], truth.thetas)))
-    GEVD 0.5 (EVD), 33.3 % of its bound 1.5, 6.25 % of the paper's
+    GEVD 0.5 (EVD), 33.3 % of the bound 1.5, 6.25 % of the paper's
       true  learned    flow       EVD    contribution
          1        0    0.25         2             0.5
          0        0     0.5         0               0
@@ -179,16 +153,9 @@ class GEVD:
     distance: str
 
     def largest(self, n: int = 3) -> tuple[Contribution, ...]:
-        """Return the n pairs that cost most, among those that are paired at all, the costliest first.
-
-        Examples
-        --------
-        >>> found = GEVD(1.5, 0.1, 0.2, (0.0, 9.0), (1.5, 1.5), np.diag([0.25, 0.75]), np.diag([3.0, 1.0]), "evd")
-        >>> found.largest(1)
-        (Contribution(true=0, learned=0, flow=0.25, evd=3.0, contribution=0.75),)
-        """
+        """Return the n pairs with the largest contributions, in decreasing order."""
         if n < 0:
-            raise InvalidParameter(f"n must be a number of pairs; got {n}. Pass 0 or more.", parameter="n")
+            raise InvalidParameter.of("n", n, "must be at least 0")
         pairs = [
             Contribution(int(i), int(j), float(self.flow[i, j]), float(self.evd[i, j]), float(cost))
             for (i, j), cost in np.ndenumerate(self.flow * self.evd)
@@ -197,7 +164,7 @@ class GEVD:
         return tuple(sorted(pairs, key=lambda pair: -pair.contribution)[:n])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything in types that JSON knows; None stands for what is infinite or undefined."""
+        """Return all fields in JSON types; None for infinite or undefined values."""
         single = {name: _finite_or_none(getattr(self, name)) for name in ("value", "normalised", "normalised_tight")}
         ranges = {name: [_finite_or_none(end) for end in getattr(self, name)] for name in ("bounds", "interval")}
         return {
@@ -210,13 +177,7 @@ class GEVD:
         }
 
     def plot(self, ax: Axes | None = None) -> Figure:
-        """Draw the flow from learned to true intents: wide where much is paired, dark where the pair differs much.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure by default.
-        """
+        """Draw the flow between learned and true intents: width is mass, colour is distance."""
         from limiirl.metrics.plotting import draw
 
         return draw(self, ax)
@@ -225,7 +186,7 @@ class GEVD:
         name = self.distance.upper() if self.distance in DISTANCES else self.distance
         head = f"GEVD {self.value:.6g} ({name})"
         if math.isfinite(self.normalised_tight):
-            head += f", {100 * self.normalised_tight:.3g} % of its bound {self.bounds[1]:.6g}"
+            head += f", {100 * self.normalised_tight:.3g} % of the bound {self.bounds[1]:.6g}"
         if math.isfinite(self.normalised) and self.distance in ("evd", "ile"):
             head += f", {100 * self.normalised:.3g} % of the paper's"
         if self.interval[1] > self.interval[0]:
@@ -246,19 +207,17 @@ def gevd(
     distance: str | Distance | ArrayLike = "evd",
     tol: float = TIES,
 ) -> GEVD:
-    """Return the distance of a learned ensemble from the true one; their sizes and weights may differ.
-
-    Intents of weight 0 take no part in the transport, but stay in the matrices.
+    """Return the GEVD of a learned ensemble from the true one; their sizes and weights may differ.
 
     Parameters
     ----------
     mdp : MDP
     truth, learned : RewardEnsemble
-        The order matters: what the learned policies lose is counted in true rewards.
+        Not interchangeable: losses are in true rewards. Intents of weight 0 have no flow.
     distance : "evd", "ile", "epic", "dard", callable or (K', K)
-        Of a pair of intents. A callable takes (mdp, theta_true, theta_learned) and returns a number.
+        Distance of a pair of intents; a callable of (mdp, theta_true, theta_learned).
     tol : float
-        For EVD and ILE: actions tie where their Q differs by less than this share of the range of Q.
+        Tolerance of ties of EVD and ILE; see `evd`.
 
     Examples
     --------
@@ -268,8 +227,8 @@ def gevd(
     >>> gevd(world.mdp, world.ensemble, halves).value
     0.0
     >>> guess = RewardEnsemble([1.0], [[0.0] * 5])
-    >>> found = gevd(world.mdp, world.ensemble, guess)
-    >>> round(found.value, 1), [round(end, 1) for end in found.interval], round(found.normalised, 3)
+    >>> g = gevd(world.mdp, world.ensemble, guess)
+    >>> round(g.value, 1), [round(end, 1) for end in g.interval], round(g.normalised, 3)
     (185.3, [0.0, 970.5], 0.185)
     """
     rho_true, thetas_true = _parts(mdp, truth, "truth")
@@ -278,28 +237,22 @@ def gevd(
         return _by_planning(mdp, (rho_true, thetas_true), (rho, thetas), distance, tol)
     if isinstance(distance, str):
         if distance not in DISTANCES:
-            raise InvalidParameter(
-                f"distance must be one of {', '.join(DISTANCES)}, a callable or a matrix; got {distance!r}.",
-                parameter="distance",
-            )
+            rule = f"must be one of {', '.join(DISTANCES)}, a callable or a matrix"
+            raise InvalidParameter.of("distance", distance, rule)
         costs, name, bound = shaping_distances(mdp, thetas_true, thetas, distance), distance, 1.0
     else:
-        costs, name = _own_distances(mdp, thetas_true, thetas, distance)
+        costs, name = _custom_distances(mdp, thetas_true, thetas, distance)
         bound = math.inf
     flow = transport(costs, rho_true, rho)
     value = float((flow * costs).sum())
-    share = _share(value, bound)
-    return GEVD(value, share, share, (0.0, bound), (value, value), flow, costs, name)
+    normalised = _normalise(value, bound)
+    return GEVD(value, normalised, normalised, (0.0, bound), (value, value), flow, costs, name)
 
 
 def _parts(mdp: MDP, ensemble: RewardEnsemble, name: str) -> tuple[FloatArray, FloatArray]:
-    """Return the weights (K,) of an ensemble, with a sum of 1, and its rewards (K, d)."""
+    """Return the normalised weights (K,) and the rewards (K, d) of an ensemble."""
     if not isinstance(ensemble, RewardEnsemble):
-        raise InvalidParameter(
-            f"{name} must be a RewardEnsemble; got {type(ensemble).__name__}. Pass RewardEnsemble(weights, thetas), or "
-            "a mixture's ensemble_.",
-            parameter=name,
-        )
+        raise InvalidParameter.of(name, type(ensemble).__name__, "must be a RewardEnsemble (mixture.ensemble_)")
     with blame(name, 0):
         return ensemble.weights / ensemble.weights.sum(), mdp.check_thetas(ensemble.thetas)
 
@@ -310,26 +263,25 @@ def _by_planning(
     (rho_true, thetas_true), (rho, thetas) = truth, learned
     weights = mdp.p0 if distance == "evd" else np.ones(mdp.n_states)
     optimum = optima(mdp, thetas_true)
-    lost = regrets(mdp, optimum, thetas_true, thetas, weights, tol=tol)
+    lost = compute_regrets(mdp, optimum, thetas_true, thetas, weights, tol=tol)
     flow = transport(lost.value, rho_true, rho)
     value = float((flow * lost.value).sum())
-    ends = []
-    for costs in (lost.low, lost.high):
-        if np.array_equal(costs, lost.value):
-            ends.append(value)
-        else:
-            ends.append(least_cost(costs, rho_true, rho))
+    ends = [
+        value if np.array_equal(costs, lost.value) else least_cost(costs, rho_true, rho)
+        for costs in (lost.low, lost.high)
+    ]
     used = np.flatnonzero(rho_true)
     at, counted = np.flatnonzero(weights), weights[weights > 0.0]
     worst = sum(rho_true[i] * counted @ (optimum[i] - worst_values(mdp, thetas_true[i]))[at] for i in used)
     tight = max(float(worst), value)
     loose = float(weights.sum()) * _largest_range(mdp, thetas_true[used], weights)
     interval = (min(ends[0], value), max(ends[1], value))
-    return GEVD(value, _share(value, loose), _share(value, tight), (0.0, tight), interval, flow, lost.value, distance)
+    normalised = _normalise(value, loose), _normalise(value, tight)
+    return GEVD(value, *normalised, (0.0, tight), interval, flow, lost.value, distance)
 
 
 def _largest_range(mdp: MDP, thetas: FloatArray, weights: FloatArray) -> float:
-    """Return ``max_k Delta_k / (1 - gamma)``, with Delta_k over what can be earned from the states that have weight."""
+    """Return ``max_k Delta_k / (1 - gamma)``, Delta_k the range of rewards reachable from states with weight."""
     sink, n = mdp.n_states, mdp.n_states + 1
     starts = np.flatnonzero(weights)
     graph = sparse.csr_array(
@@ -344,7 +296,7 @@ def _largest_range(mdp: MDP, thetas: FloatArray, weights: FloatArray) -> float:
     r_state, r_edge = mdp.rewards(thetas)
     steps = r_state[mdp.src] if r_edge is None else r_state[mdp.src] + r_edge
     last = r_state[mdp.terminal & reached[:sink]]
-    # After a terminal state nothing is earned for ever.
+    # The reward after a terminal state is 0.
     earned = np.concatenate([steps[reached[mdp.src]], last, np.zeros((min(len(last), 1), len(thetas)))])
     width = float(np.ptp(earned, axis=0).max())
     if mdp.gamma == 1.0:
@@ -352,10 +304,10 @@ def _largest_range(mdp: MDP, thetas: FloatArray, weights: FloatArray) -> float:
     return width / (1.0 - mdp.gamma)
 
 
-def _own_distances(
+def _custom_distances(
     mdp: MDP, truth: FloatArray, learned: FloatArray, distance: Distance | ArrayLike
 ) -> tuple[FloatArray, str]:
-    """Return the user's own costs (K', K), checked, and their name."""
+    """Return the costs (K', K) of a custom distance, checked, and its name."""
     shape = (len(truth), len(learned))
     if callable(distance):
         costs = np.array([[float(distance(mdp, true, theta)) for theta in learned] for true in truth])
@@ -368,26 +320,17 @@ def _own_distances(
                 f"distance must be a name, a callable or a matrix of numbers ({error}).", parameter="distance"
             ) from error
     if costs.shape != shape:
-        raise InvalidParameter(
-            f"distance must have shape {shape}, a row for each true intent and a column for each learned one; got "
-            f"shape {costs.shape}. Transpose it, or add what is missing.",
-            parameter="distance",
-        )
+        rule = f"must have shape {shape}: one row per true intent, one column per learned intent"
+        raise InvalidParameter.of("distance", costs.shape, rule)
     bad = np.argwhere(~(np.isfinite(costs) & (costs >= 0.0)))
     if len(bad):
         i, j = (int(index) for index in bad[0])
-        raise InvalidParameter(
-            f"distance must be finite and nonnegative; true intent {i}, learned intent {j} has {costs[i, j]}. "
-            "Shift or cap it.",
-            parameter="distance",
-            value=float(costs[i, j]),
-            index=(int(i), int(j)),
-        )
+        raise InvalidParameter.of("distance", float(costs[i, j]), "must be finite and nonnegative", index=(i, j))
     return costs, name
 
 
-def _share(value: float, bound: float) -> float:
-    """Return value / bound; nothing is no share of nothing, and no share of infinity says anything."""
+def _normalise(value: float, bound: float) -> float:
+    """Return value / bound; 0 for a value of 0, nan for an infinite bound."""
     if not math.isfinite(bound):
         return math.nan
     return 0.0 if value == 0.0 else value / bound

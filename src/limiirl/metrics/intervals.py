@@ -1,6 +1,6 @@
-"""How sure a figure is: confidence intervals of a mean, the bootstrap, and paired comparisons of two methods.
+"""Confidence intervals of means and statistics, and paired comparisons of two methods.
 
-Half-widths are half-widths: the paper's Table 1 prints full widths of its 95 % intervals after the "±".
+The paper's Table 1 prints full widths of its 95 % intervals after the "±"; these are half-widths.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_choice, check_count
 from limiirl.errors import InvalidParameter, NumericalError
 
-# Differences smaller than this share of what they are between are rounding.
+# Relative differences below this value are rounding.
 _ROUNDING = 1e-14
 
 
 class Interval(NamedTuple):
-    """A mean, or another figure, with its confidence interval from n values.
+    """A mean or another statistic of n values with its confidence interval (low, high).
 
-    `mean` is the figure itself, `low` and `high` are the ends of its interval, and `half_width` is half of what is
-    between them; that of a bootstrap need not be symmetric about the figure.
+    A bootstrap interval need not be symmetric; `half_width` is half its width.
 
     Examples
     --------
@@ -53,10 +52,7 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
 
     Examples
     --------
-    >>> found = mean_interval([1.0, 2.0, 3.0, 4.0])
-    >>> found.mean, round(found.half_width, 3)
-    (2.5, 2.054)
-    >>> print(found)
+    >>> print(mean_interval([1.0, 2.0, 3.0, 4.0]))
     2.5 ± 2.1
     """
     array = _sample(values, "values")
@@ -75,31 +71,31 @@ def bootstrap_interval(
     n_resamples: int = 9999,
     seed: int | np.random.Generator = 0,
 ) -> Interval:
-    """Return a statistic of values (n,) with its bootstrap interval, which assumes no bell curve.
+    """Return a statistic of values (n,) with its bootstrap confidence interval.
 
     Parameters
     ----------
     values : (n,), n >= 2
     statistic : callable
-        Takes an array and ``axis``, as `np.mean` and `np.median` do.
+        Takes an array and ``axis``, like `np.mean` and `np.median`.
     method : "bca" or "percentile"
-        The first corrects for bias and skew; the second is plain, and works for any statistic.
+        Bias-corrected and accelerated, or percentile.
     n_resamples, seed : int
 
     Examples
     --------
-    >>> found = bootstrap_interval([1.0, 2.0, 3.0, 10.0], np.median, method="percentile", seed=1)
-    >>> found.mean, found.low, found.high
+    >>> interval = bootstrap_interval([1.0, 2.0, 3.0, 10.0], np.median, method="percentile", seed=1)
+    >>> interval.mean, interval.low, interval.high
     (2.5, 1.0, 10.0)
     """
     array, _ = _sample(values, "values"), _level(level)
     check_choice(method, "method", ("bca", "percentile"))
     figure = float(statistic(array, axis=-1))
-    if np.all(array == array[0]):  # every resample is the sample; BCa would divide by zero
+    if np.all(array == array[0]):  # BCa would divide by zero
         return Interval(figure, 0.0, figure, figure, array.size)
     with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # told just below, as an error
-        found = stats.bootstrap(
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # raised below
+        interval = stats.bootstrap(
             (array,),
             statistic,
             n_resamples=check_count(n_resamples, "n_resamples"),
@@ -107,26 +103,24 @@ def bootstrap_interval(
             method="BCa" if method == "bca" else "percentile",
             rng=as_generator(seed),
         ).confidence_interval
-    low, high = float(found.low), float(found.high)
+    low, high = float(interval.low), float(interval.high)
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise NumericalError(
-            "BCa has no interval here: resamples do not vary about the statistic. Use method='percentile'.",
-            parameter="method",
-        )
+        message = "The BCa interval is undefined for a degenerate bootstrap distribution. Use method='percentile'."
+        raise NumericalError(message, parameter="method", value=method)
     return Interval(figure, (high - low) / 2.0, low, high, array.size)
 
 
 def agrees_with(
     ours: Interval | tuple[float, float], paper: Interval | tuple[float, float], rounding: float = 0.0
 ) -> bool:
-    """Return whether two figures differ by no more than ``sqrt(h_ours^2 + h_paper^2)``, h their half-widths.
+    """Return True if two means differ by at most ``sqrt(h_ours^2 + h_paper^2)``, h their half-widths.
 
     Parameters
     ----------
     ours, paper : Interval or tuple
-        An interval, or a mean and its half-width. Halve what the paper prints after the "±": it is the full width.
+        An interval, or a mean and its half-width (half of what the paper prints after the "±").
     rounding : float
-        What the paper's decimals may hide, such as 0.005 for a figure with two; it is added to what is allowed.
+        Rounding error of the paper, such as 0.005 for two decimals.
 
     Examples
     --------
@@ -138,7 +132,7 @@ def agrees_with(
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two methods measured on the same problems: their difference, tests of it, and what these say.
+    """Paired comparison of two methods on the same problems.
 
     Attributes
     ----------
@@ -149,11 +143,11 @@ class Comparison:
     t, p_t : float
         Student's paired test, two-sided.
     p_wilcoxon : float
-        Wilcoxon's signed-rank test, two-sided: looks at ranks only, so that a few large differences do not decide.
+        Wilcoxon's signed-rank test, two-sided.
     effect : float
-        Cohen's d of paired values: mean difference over its standard deviation.
+        Cohen's d: mean difference over its standard deviation.
     better : str or None
-        The better method's name where both tests are significant at 1 - level; else None.
+        Name of the better method if both tests are significant at 1 - level.
     """
 
     names: tuple[str, str]
@@ -167,14 +161,11 @@ class Comparison:
     level: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; infinite ones are null."""
+        """Return all fields in JSON types; None for infinite values."""
         figures = {name: getattr(self, name) for name in ("t", "p_t", "p_wilcoxon", "effect", "better", "level")}
         plain = {name: None if value in (math.inf, -math.inf) else value for name, value in figures.items()}
-        return {
-            "names": list(self.names),
-            "means": list(self.means),
-            "difference": self.difference._asdict(),
-        } | plain
+        pairs = {"names": list(self.names), "means": list(self.means), "difference": self.difference._asdict()}
+        return pairs | plain
 
     def __str__(self) -> str:
         first, second = self.names
@@ -184,7 +175,7 @@ class Comparison:
         elif (self.p_t < 1.0 - self.level) != (self.p_wilcoxon < 1.0 - self.level):
             verdict = f"The tests disagree on {first} and {second}"
         else:
-            verdict = f"No difference between {first} and {second} is certain"
+            verdict = f"No significant difference between {first} and {second}"
         return (
             f"{verdict}: {self.means[0]:.4g} and {self.means[1]:.4g}, difference {gap} ({100 * self.level:g} %) over "
             f"{gap.n} pairs; t-test p = {self.p_t:.2g}, Wilcoxon p = {self.p_wilcoxon:.2g}; effect size d = "
@@ -192,7 +183,7 @@ class Comparison:
         )
 
 
-def paired_comparison(
+def compare_paired(
     first: ArrayLike,
     second: ArrayLike,
     names: tuple[str, str] = ("the first", "the second"),
@@ -201,41 +192,38 @@ def paired_comparison(
     level: float = 0.95,
     tie: float = 0.0,
 ) -> Comparison:
-    """Compare two methods that were measured on the same problems, such as the same worlds.
+    """Compare two methods on the same problems.
 
     Parameters
     ----------
     first, second : (n,), n >= 2
-        Entry i of both is of the same problem.
+        Entries i belong to the same problem.
+    names : (str, str)
     lower_is_better : bool
-        So for NLL, ANID, EVD and GEVD; not for accuracies.
+        True for NLL, ANID, EVD and GEVD; False for accuracies.
     level : float
-        A difference counts where both tests' p are below 1 - level and both point the same way. Of fewer than six
-        pairs Wilcoxon's never is below 0.05.
+        A difference is significant if both p-values are below 1 - level with the same sign. With fewer than six pairs
+        Wilcoxon's p-value is never below 0.05.
     tie : float
-        Differences of at most this much are none: those of two runs to the same solution, say.
+        Differences of at most this size count as 0.
 
     Examples
     --------
     >>> warm, random = [0.03, 0.04, 0.02, 0.05, 0.03, 0.04], [0.13, 0.19, 0.10, 0.21, 0.12, 0.18]
-    >>> print(paired_comparison(warm, random, ("k-means", "random rewards")))
+    >>> print(compare_paired(warm, random, ("k-means", "random rewards")))
     k-means is better than random rewards: 0.035 and 0.155, difference -0.120 ± 0.036 (95 %) over 6 pairs; ...
     """
     a, b = _sample(first, "first"), _sample(second, "second")
     if isinstance(names, str) or len(names) != 2:
-        raise InvalidParameter(f"names must be two, one for each method; got {names!r}.", parameter="names")
+        raise InvalidParameter.of("names", names, "must be two strings")
     if a.size != b.size:
-        raise InvalidParameter(
-            f"first and second must be of the same problems; they have {a.size} and {b.size} values. Pair them up.",
-            parameter="second",
-            value=b.size,
-        )
+        raise InvalidParameter.of("second", b.size, f"must have the {a.size} values of the same problems as first")
     gaps = np.where(np.abs(a - b) <= np.maximum(_ROUNDING * np.maximum(np.abs(a), np.abs(b)), tie), 0.0, a - b)
     gap = mean_interval(gaps, level)
     t, p_t, effect = _student(gaps)
     p_w = _wilcoxon(gaps)
     better = None
-    # Many small gaps one way and a few large ones the other way: the tests may both be sure, of opposite things.
+    # The tests may be significant with opposite signs: many small gaps and a few large ones.
     if max(p_t, p_w) < 1.0 - level and _rank_sum(gaps) * gap.mean > 0.0:
         better = names[0] if (gap.mean < 0.0) == lower_is_better else names[1]
     means = (float(a.mean()), float(b.mean()))
@@ -243,9 +231,9 @@ def paired_comparison(
 
 
 def _student(gaps: FloatArray) -> tuple[float, float, float]:
-    """Return t, its two-sided p, and Cohen's d; equal gaps, none of them rounding, leave no doubt."""
+    """Return t, its two-sided p-value, and Cohen's d; infinite t for equal nonzero gaps."""
     mean, spread = float(gaps.mean()), float(gaps.std(ddof=1))
-    if spread <= 1e-14 * abs(mean):  # scipy would divide by a spread that is rounding
+    if spread <= 1e-14 * abs(mean):  # the spread is rounding
         return (0.0, 1.0, 0.0) if mean == 0.0 else (math.copysign(math.inf, mean), 0.0, math.copysign(math.inf, mean))
     effect = mean / spread
     t = effect * math.sqrt(gaps.size)
@@ -253,28 +241,25 @@ def _student(gaps: FloatArray) -> tuple[float, float, float]:
 
 
 def _wilcoxon(gaps: FloatArray) -> float:
-    """Return the two-sided p of the signed-rank test; pairs without a difference are left out, as Wilcoxon did."""
-    told = gaps[gaps != 0.0]
-    return 1.0 if told.size == 0 else float(stats.wilcoxon(told).pvalue)
+    """Return the two-sided p-value of the signed-rank test without zero differences."""
+    nonzero = gaps[gaps != 0.0]
+    return 1.0 if nonzero.size == 0 else float(stats.wilcoxon(nonzero).pvalue)
 
 
 def _rank_sum(gaps: FloatArray) -> float:
-    """Return the sum of signed ranks, whose sign is the way in which Wilcoxon's test points."""
-    told = gaps[gaps != 0.0]
-    return float(np.sum(np.sign(told) * stats.rankdata(np.abs(told))))
+    nonzero = gaps[gaps != 0.0]
+    return float(np.sum(np.sign(nonzero) * stats.rankdata(np.abs(nonzero))))
 
 
 def _size(effect: float) -> str:
-    """Return Cohen's words for an effect size."""
+    """Return Cohen's label of an effect size."""
     size = abs(effect)
     return "negligible" if size < 0.2 else "small" if size < 0.5 else "medium" if size < 0.8 else "large"
 
 
 def _level(level: float) -> float:
     if not 0.0 < level < 1.0:
-        raise InvalidParameter(
-            f"level must lie between 0 and 1; got {level!r}. Pass 0.95 for 95 %.", parameter="level", value=level
-        )
+        raise InvalidParameter.of("level", level, "must lie between 0 and 1", remedy="Pass 0.95 for 95 %.")
     return level
 
 
@@ -283,19 +268,11 @@ def _sample(values: ArrayLike, name: str) -> FloatArray:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"{name} must be numbers, one per problem ({error}).", parameter=name) from None
+        raise InvalidParameter(f"{name} must be numbers ({error}).", parameter=name, value=values) from None
     if array.ndim != 1 or array.size < 2:
-        raise InvalidParameter(
-            f"{name} must have shape (n,) with n >= 2; got shape {array.shape}. One value alone has no interval.",
-            parameter=name,
-        )
+        raise InvalidParameter.of(name, array.shape, "must have shape (n,) with n >= 2")
     wrong = ~np.isfinite(array)
     if wrong.any():
         i = int(np.argmax(wrong))
-        raise InvalidParameter(
-            f"{name} must be finite; {name}[{i}] is {array[i]}. Leave that problem out, or fix it.",
-            parameter=name,
-            value=float(array[i]),
-            index=i,
-        )
+        raise InvalidParameter.of(name, float(array[i]), "must be finite", index=i)
     return array

@@ -1,4 +1,4 @@
-"""The picture of a GEVD: ribbons from learned to true intents. Importing this imports matplotlib."""
+"""Figure of a GEVD: ribbons from learned to true intents. This module imports matplotlib."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ if TYPE_CHECKING:
     from limiirl.metrics.gevd import GEVD
 
 
-# Learned intents stand on the left, true ones on the right, as in the paper's figure.
+# Learned intents are on the left, true ones on the right, as in the paper's figure.
 _LEFT, _RIGHT, _BAR = 0.0, 1.0, 0.03
-# Space between the intents of a side, as a share of their whole height.
+# Space between the intents of a side, relative to their total height.
 _GAP = 0.12
-# Ribbons wide enough to carry their distance as a number.
+# Least width of a ribbon labelled with its distance.
 _LEGIBLE = 0.04
 _INK, _MUTED = "#1a1b1e", "#5c6069"
 
 
-def draw(found: GEVD, ax: Axes | None) -> Figure:
+def draw(gevd: GEVD, ax: Axes | None) -> Figure:
     """Draw the flow as ribbons; see `GEVD.plot`."""
     if ax is None:
-        height = 1.6 + 0.7 * max(found.flow.shape)
+        height = 1.6 + 0.7 * max(gevd.flow.shape)
         figure, ax = plt.subplots(figsize=(6.4, height), layout="constrained")
     else:
         figure = ax.get_figure(root=True) or plt.gcf()
-    draw_flow(ax, found.flow, found.evd, found.distance)
-    ax.set_title(f"GEVD {found.value:.4g}: the cheapest pairing of learned and true intents", fontsize=10)
+    draw_flow(ax, gevd.flow, gevd.evd, gevd.distance)
+    ax.set_title(f"GEVD {gevd.value:.4g}: optimal flow between learned and true intents", fontsize=10)
     return figure
 
 
 def draw_flow(
     ax: Axes, flow: FloatArray, evd: FloatArray, distance: str, *, ink: str = _INK, muted: str = _MUTED
 ) -> None:
-    """Draw ribbons from learned intents to true ones, and the scale of their colours; no title.
+    """Draw ribbons from learned to true intents, with a colour bar and without a title.
 
     Parameters
     ----------
     flow, evd : (K', K)
-        Share and distance of every pair of a true and a learned intent.
+        Mass and distance of every pair of a true and a learned intent.
     distance : str
-        Its name, for the scale.
+        Name of the distance.
     ink, muted : colours
         Of texts, and of bars and edges.
 
@@ -79,7 +79,7 @@ def draw_flow(
 
 
 def _tops(weights: FloatArray) -> FloatArray:
-    """Return the upper edge (K,) of every intent of a side, from the top down."""
+    """Return the upper edge (K,) of every intent of a side."""
     gap = _GAP / max(weights.size - 1, 1)
     return np.asarray(-np.concatenate([[0.0], np.cumsum(weights + gap)[:-1]]))
 
@@ -87,7 +87,7 @@ def _tops(weights: FloatArray) -> FloatArray:
 def _ribbons(
     ax: Axes, flow: FloatArray, evd: FloatArray, tops: tuple[FloatArray, FloatArray], shading: ScalarMappable, edge: str
 ) -> None:
-    """Draw a band for each pair, stacked at both ends in the order of the other side, so that few cross."""
+    """Draw one band per pair, stacked at both ends in the order of the other side, which avoids crossings."""
     at_left, at_right = (side.copy() for side in tops)
     middle = 0.5 * (_LEFT + _RIGHT)
     codes = [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3]
@@ -102,13 +102,13 @@ def _ribbons(
         colour = shading.to_rgba(evd[i, j])
         ax.add_patch(PathPatch(Path([*upper, *lower], codes), facecolor=colour, edgecolor=edge, linewidth=0.4))
         if width >= _LEGIBLE:
-            # Near the left end, where ribbons have not crossed yet.
-            place, said = (_LEFT + 0.02, a - width / 2), f"{evd[i, j]:.3g}"
-            ax.text(*place, said, va="center", fontsize=8, color=_readable(colour), zorder=3)
+            # Near the left end, before ribbons cross.
+            place, text = (_LEFT + 0.02, a - width / 2), f"{evd[i, j]:.3g}"
+            ax.text(*place, text, va="center", fontsize=8, color=_readable(colour), zorder=3)
 
 
 def _readable(ground: Any) -> str:
-    """Return black or white, whichever has the higher contrast (WCAG) to the ground that it is written on."""
+    """Return black or white, whichever has the higher contrast (WCAG) with the background."""
     channels = np.asarray(ground[:3], dtype=np.float64)
     linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
     luminance = float(linear @ (0.2126, 0.7152, 0.0722))

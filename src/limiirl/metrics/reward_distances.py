@@ -1,12 +1,11 @@
-"""EPIC and DARD: distances between rewards that potential shaping and positive scaling leave unchanged.
+"""EPIC and DARD: distances between rewards, invariant to potential shaping and positive scaling.
 
-Both bring a reward R(s, a, s') into a canonical form C that shaping does not change, and compare two of them by
-``sqrt((1 - correlation) / 2)`` under a coverage distribution over transitions:
+Both compare canonical forms C of R(s, a, s') by ``sqrt((1 - correlation) / 2)`` under a coverage distribution:
 
 - EPIC: ``C = R + gamma E R(s', A, S') - E R(s, A, S') - gamma E R(S, A, S')``, with S, A and S' independent;
 - DARD: ``C = R + gamma E R(s', A, S'') - E R(s, A, S') - gamma E R(S', A, S'')``, with S' ~ T(s, A), S'' ~ T(s', A).
 
-They work on dense tensors, exactly. Both ask for rewards of transitions that cannot happen.
+Both are exact, on dense tensors, and need the rewards of infeasible transitions.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.metrics.evd import check_theta
 
-# Entries of a tensor (S, A, S): 128 MiB. A handful of them are held at a time.
+# Maximum number of entries of a tensor (S, A, S): 128 MiB, of which a few are held at a time.
 _LARGEST = 2**24
-# A canonical reward that varies by less than this share of the reward itself is constant, and a distance below it is 0.
+# Relative deviation below which a canonical reward is constant, and distance below which rewards are equal.
 _ROUNDING = 1e-12
 
 
 def epic(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage: ArrayLike | None = None) -> float:
     """Return the EPIC distance of two rewards, in [0, 1]: 0 if they are equal up to shaping and a positive factor.
 
-    States and actions are drawn uniformly, feasible or not; EPIC knows neither the dynamics nor terminal states.
+    States and actions are uniform, feasible or not: EPIC does not use the dynamics or terminal states.
 
     Parameters
     ----------
     mdp : MDP
-        With rewards of states, or of actions that every state has, or of edges between all states.
+        Action features need all actions in every state, edge features an edge between all states.
     theta_true, theta_learned : (d,)
     coverage : (S, A, S), optional
-        Weights of the transitions that are compared; by default all count alike.
+        Weights of the transitions; uniform by default.
 
     Examples
     --------
@@ -52,16 +51,15 @@ def epic(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage:
 def dard(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage: ArrayLike | None = None) -> float:
     """Return the DARD distance of two rewards, in [0, 1]: 0 if they are equal up to shaping and a positive factor.
 
-    Actions are drawn uniformly among those that a state has. After a terminal state, whose reward is earned once,
-    nothing follows.
+    Actions are uniform over those available in a state. A terminal state's reward is earned once.
 
     Parameters
     ----------
     mdp : MDP
-        Rewards of edges need an edge between all states: DARD asks for R(S', A, S''), feasible or not.
+        Edge features need an edge between all states: DARD uses R(S', A, S''), feasible or not.
     theta_true, theta_learned : (d,)
     coverage : (E,), optional
-        Weights of the edges that are compared; by default all count alike.
+        Weights of the edges; uniform by default.
 
     Examples
     --------
@@ -75,7 +73,7 @@ def dard(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage:
 def canonical_epic(
     reward: ArrayLike, gamma: float, *, states: ArrayLike | None = None, actions: ArrayLike | None = None
 ) -> FloatArray:
-    """Return EPIC's canonical form (S, A, S) of a reward (S, A, S), states and actions drawn as told, or uniformly.
+    """Return EPIC's canonical form of a reward (S, A, S), for distributions of states and actions (uniform by default).
 
     Examples
     --------
@@ -91,36 +89,22 @@ def canonical_epic(
 
 
 def canonical_dard(reward: ArrayLike, T: ArrayLike, gamma: float) -> FloatArray:
-    """Return DARD's canonical form (S, A, S) of a reward (S, A, S) under the dynamics T (S, A, S).
+    """Return DARD's canonical form of a reward (S, A, S) under the dynamics T (S, A, S).
 
-    An action that a state lacks (a row of zeros) is replaced by a draw among those that it has. A terminal state leads
-    to a state of its own, in which nothing is earned.
-
-    Examples
-    --------
-    >>> potential = np.array([3.0, -1.0])
-    >>> shaping = 0.9 * potential - potential[:, None, None] + np.zeros((2, 2, 2))
-    >>> T = np.array([[[0.5, 0.5], [1.0, 0.0]], [[0.2, 0.8], [0.0, 1.0]]])
-    >>> canonical_dard(shaping, T, 0.9).round(12).any()
-    np.False_
+    An unavailable action (a row of zeros) is replaced by a uniform draw among the available ones.
     """
     R, P = _tensor(reward, "reward"), _tensor(T, "T")
     if P.shape != R.shape:
-        raise InvalidParameter(
-            f"T must have the shape of the reward, {R.shape}; got {P.shape}. Pass (S, A, S) both.", parameter="T"
-        )
+        raise InvalidParameter.of("T", P.shape, f"must have the shape of the reward, {R.shape}")
     available = P.sum(axis=2) > 0.0
     n = available.sum(axis=1)
     if not n.all():
-        raise InvalidParameter(
-            f"Every state must have an action; state {int(np.argmin(n))} has none. Let it lead to one more state, "
-            "which leads to itself and earns nothing.",
-            parameter="T",
-            index=int(np.argmin(n)),
-        )
-    # What a state earns next, by the actions that it has.
+        i = int(np.argmin(n))
+        rule = "must have an action in every state"
+        raise InvalidParameter.of("T", 0, rule, index=i, remedy="Add an absorbing state with reward 0.")
+    # Expected reward of a uniform available action.
     mean = np.einsum("sat,sat->s", P, R) / n
-    # In place of an absent action, the mean of the others: a uniform draw of an action is then a draw among these.
+    # Unavailable actions are replaced by the mean of the available ones.
     P = np.where(available[:, :, None], P, (P.sum(axis=1) / n[:, None])[:, None, :])
     between = np.zeros((len(R), len(R)))
     for a in range(R.shape[1]):
@@ -132,53 +116,39 @@ def canonical_dard(reward: ArrayLike, T: ArrayLike, gamma: float) -> FloatArray:
 def pearson_distances(
     rows: FloatArray, columns: FloatArray, weights: FloatArray, scales: tuple[FloatArray, FloatArray]
 ) -> FloatArray:
-    """Return ``sqrt((1 - correlation) / 2)`` (K', K) of vectors (K', n) with vectors (K, n) under weights (n,).
+    """Return ``sqrt((1 - correlation) / 2)`` (K', K) of vectors (K', n) and (K, n) under weights (n,).
 
-    A vector whose deviation is nothing beside its scale is constant: two of these are at distance 0, and one is at
-    distance 1/sqrt(2) from all others.
-
-    Examples
-    --------
-    >>> x = np.array([[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]])
-    >>> pearson_distances(x, x, np.ones(3), (np.ones(2), np.ones(2))).round(3)
-    array([[0.   , 0.707],
-           [0.707, 0.   ]])
+    A vector with negligible deviation relative to its scale is constant: two constant vectors have distance 0, a
+    constant one has distance 1/sqrt(2) from all others.
     """
-    share = weights / weights.sum() if weights.size else weights
+    p = weights / weights.sum() if weights.size else weights
     (x, flat_x), (y, flat_y) = (
-        _standardised(values, share, scale) for values, scale in ((rows, scales[0]), (columns, scales[1]))
+        _standardise(values, p, scale) for values, scale in ((rows, scales[0]), (columns, scales[1]))
     )
-    # Half the distance of the standardised vectors is the same number, without its cancellation.
-    found = np.array([[0.5 * np.sqrt(share @ (one - other) ** 2) for other in y] for one in x])
-    found = np.where(flat_x[:, None] | flat_y, np.sqrt(0.5), found)
-    same = (flat_x[:, None] & flat_y) | (found < _ROUNDING)
-    return np.asarray(np.where(same, 0.0, np.minimum(found, 1.0)))
+    # Half the distance of the standardised vectors, which avoids cancellation.
+    distances = np.array([[0.5 * np.sqrt(p @ (one - other) ** 2) for other in y] for one in x])
+    distances = np.where(flat_x[:, None] | flat_y, np.sqrt(0.5), distances)
+    same = (flat_x[:, None] & flat_y) | (distances < _ROUNDING)
+    return np.asarray(np.where(same, 0.0, np.minimum(distances, 1.0)))
 
 
 def shaping_distances(
     mdp: MDP, truth: FloatArray, learned: FloatArray, distance: str, *, coverage: ArrayLike | None = None
 ) -> FloatArray:
-    """Return the EPIC or DARD distances (K', K) of rewards (K', d) and (K, d); each is made canonical once.
-
-    Examples
-    --------
-    >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5, state_features=np.eye(3))
-    >>> shaping_distances(mdp, np.eye(3)[:1], np.array([[2.0, 0.0, 0.0], [0.0, 1.0, 1.0]]), "epic")
-    array([[0., 1.]])
-    """
+    """Return the EPIC or DARD distances (K', K) of rewards (K', d) and (K, d)."""
     form, weights = (_epic_form if distance == "epic" else _dard_form)(mdp, coverage)
     rows, columns = ([form(theta) for theta in thetas] for thetas in (truth, learned))
-    found = [(np.array([c for c, _ in part]), np.array([size for _, size in part])) for part in (rows, columns)]
-    return pearson_distances(found[0][0], found[1][0], weights, (found[0][1], found[1][1]))
+    (x, x_scale), (y, y_scale) = (tuple(map(np.array, zip(*part, strict=True))) for part in (rows, columns))
+    return pearson_distances(x, y, weights, (x_scale, y_scale))
 
 
 _Form = Callable[[FloatArray], tuple[FloatArray, float]]
 
 
 def _epic_form(mdp: MDP, coverage: ArrayLike | None) -> tuple[_Form, FloatArray]:
-    """Return what makes a theta canonical, with the size of its reward, and the weights of the transitions."""
+    """Return a function of theta to its canonical reward and scale, and the weights of the transitions."""
     _check_size(mdp, mdp.n_states, "EPIC")
-    _check_known(mdp, "EPIC", other_actions=True)
+    _check_rewards(mdp, "EPIC", other_actions=True)
     shape = (mdp.n_states, max(mdp.n_actions, 1), mdp.n_states)
 
     def form(theta: FloatArray) -> tuple[FloatArray, float]:
@@ -191,8 +161,8 @@ def _epic_form(mdp: MDP, coverage: ArrayLike | None) -> tuple[_Form, FloatArray]
 def _dard_form(mdp: MDP, coverage: ArrayLike | None) -> tuple[_Form, FloatArray]:
     n = mdp.n_states
     _check_size(mdp, n + 1, "DARD")
-    _check_known(mdp, "DARD", other_actions=False)
-    # One state more follows the terminal ones.
+    _check_rewards(mdp, "DARD", other_actions=False)
+    # An absorbing state follows the terminal ones.
     T = np.zeros((n + 1, max(mdp.n_actions, 1), n + 1))
     T[mdp.src, mdp.act, mdp.dst] = mdp.prob
     T[np.flatnonzero(mdp.terminal), :, n] = 1.0
@@ -209,7 +179,7 @@ def _dard_form(mdp: MDP, coverage: ArrayLike | None) -> tuple[_Form, FloatArray]
 
 
 def _reward(mdp: MDP, theta: FloatArray) -> FloatArray:
-    """Return R (S, A, S): r(s) everywhere, and what actions and edges add."""
+    """Return R (S, A, S), the sum of state, action and edge rewards."""
     r_state = mdp.rewards(theta)[0][:, 0]
     R = np.zeros((mdp.n_states, max(mdp.n_actions, 1), mdp.n_states)) + r_state[:, None, None]
     _, of_action, of_edge = (part[0] for part in mdp.split(theta))
@@ -224,9 +194,9 @@ def _reward(mdp: MDP, theta: FloatArray) -> FloatArray:
     return R
 
 
-def _standardised(values: FloatArray, share: FloatArray, scale: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-    centred = values - (values @ share)[:, None]
-    deviation = np.sqrt(centred**2 @ share)
+def _standardise(values: FloatArray, p: FloatArray, scale: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+    centred = values - (values @ p)[:, None]
+    deviation = np.sqrt(centred**2 @ p)
     flat = deviation <= _ROUNDING * scale
     return centred / np.where(flat, 1.0, deviation)[:, None], np.asarray(flat)
 
@@ -237,36 +207,27 @@ def _both(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike) -> tuple[Fl
 
 def _check_size(mdp: MDP, n_states: int, name: str) -> None:
     if n_states**2 * mdp.n_actions > _LARGEST:
-        raise InvalidParameter(
-            f"{name} works on dense tensors of at most {_LARGEST:,} transitions (s, a, s'); {n_states:,} states with "
-            f"{mdp.n_actions} actions have {n_states**2 * mdp.n_actions:,}. Use evd, or a smaller MDP.",
-            parameter="mdp",
-            value=n_states,
-        )
+        rule = f"must have at most {_LARGEST:,} transitions (s, a, s') for {name}"
+        raise InvalidParameter.of("mdp", n_states**2 * mdp.n_actions, rule, remedy="Use evd, or a smaller MDP.")
 
 
-def _check_known(mdp: MDP, name: str, *, other_actions: bool) -> None:
-    """Rewards must be known where the distance asks for them, also where nothing leads."""
+def _check_rewards(mdp: MDP, name: str, *, other_actions: bool) -> None:
+    """Raise unless rewards are defined for all transitions that the distance uses."""
     if mdp.edge_features is not None and mdp.n_edges < mdp.n_states**2 * max(mdp.n_actions, 1):
-        raise InvalidParameter(
-            f"{name} asks for the reward of every (s, a, s'), feasible or not; this MDP has edge features on "
-            f"{mdp.n_edges:,} edges only. Use evd, or canonical_{name.lower()} on rewards given as (S, A, S).",
-            parameter="mdp",
-        )
+        remedy = f"Use evd, or canonical_{name.lower()} on rewards (S, A, S)."
+        rule = f"must have edge features on every (s, a, s') for {name}, feasible or not"
+        raise InvalidParameter.of("mdp", mdp.n_edges, rule, remedy=remedy)
     lacking = np.flatnonzero(np.bincount(mdp.pair_state, minlength=mdp.n_states) < mdp.n_actions)
     lacking = lacking[~mdp.terminal[lacking]]
     if other_actions and mdp.action_features is not None and lacking.size:
-        raise InvalidParameter(
-            f"{name} asks for the reward of every action in every state; state {lacking[0]} lacks some of the "
-            f"{mdp.n_actions}. Use dard, which draws among the actions that a state has.",
-            parameter="mdp",
-        )
+        rule = f"must have all {mdp.n_actions} actions in every state for {name} with action features"
+        raise InvalidParameter.of("mdp", int(lacking[0]), rule, index=int(lacking[0]), remedy="Use dard.")
 
 
 def _tensor(values: ArrayLike, name: str) -> FloatArray:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 3 or array.shape[0] != array.shape[2] or not np.isfinite(array).all():
-        raise InvalidParameter(f"{name} must be finite, of shape (S, A, S); got shape {array.shape}.", parameter=name)
+        raise InvalidParameter.of(name, array.shape, "must be finite with shape (S, A, S)")
     return array
 
 
@@ -275,11 +236,8 @@ def _weights(values: ArrayLike | None, shape: tuple[int, ...]) -> FloatArray:
         return np.ones(shape)
     array = np.asarray(values, dtype=np.float64)
     if array.shape != shape or not np.all(np.isfinite(array) & (array >= 0.0)) or array.sum() <= 0.0:
-        raise InvalidParameter(
-            f"coverage must be {shape} weights, nonnegative and not all zero; got shape {array.shape} with sum "
-            f"{array.sum():.6g}. Give each transition its weight.",
-            parameter="coverage",
-        )
+        rule = f"must be nonnegative weights {shape}, not all zero"
+        raise InvalidParameter.of("coverage", (array.shape, float(array.sum())), rule)
     return array
 
 
@@ -288,9 +246,5 @@ def _distribution(values: ArrayLike | None, n: int, name: str) -> FloatArray:
         return np.full(n, 1.0 / n)
     array = np.asarray(values, dtype=np.float64)
     if array.shape != (n,) or not np.all(array >= 0.0) or not abs(array.sum() - 1.0) <= 1e-8:
-        raise InvalidParameter(
-            f"{name} must be {n} probabilities that sum to 1; got shape {array.shape} with sum {array.sum():.9g}. "
-            "Divide them by their sum.",
-            parameter=name,
-        )
+        raise InvalidParameter.of(name, (array.shape, float(array.sum())), f"must be {n} probabilities that sum to 1")
     return array

@@ -5,18 +5,17 @@ from limiirl.mixture.em import Settings, Solution, Start, State, run
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.init import Starts, is_given, kmeans
 from limiirl.mixture.io import Unwritable, Writer, check_target, decode, decode_history
-from limiirl.mixture.monitor import EMProgress, Iteration, reporting
-from limiirl.mixture.restarts import Restart, assign, in_order_of_labels
+from limiirl.mixture.monitor import Iteration
+from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
 from limiirl.mixture.reward_init import REWARDS
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
 from limiirl.mixture.selection.select import Selection, select_intents
-from limiirl.mixture.summary import Membership, check_suffix, membership
-from limiirl.mixture.validate import fitted, model, trained_on
+from limiirl.mixture.summary import Membership, check_suffix, membership_table
+from limiirl.mixture.validate import check_fitted, check_irl, training_demos
 
 __all__ = [
     "REWARDS",
     "BayesianIntentMixture",
-    "EMProgress",
     "IntentMixture",
     "Iteration",
     "Membership",
@@ -30,20 +29,19 @@ __all__ = [
     "State",
     "Unwritable",
     "Writer",
-    "assign",
+    "align_to_labels",
+    "assign_columns",
+    "check_fitted",
+    "check_irl",
     "check_suffix",
     "check_target",
     "decode",
     "decode_history",
-    "fitted",
-    "in_order_of_labels",
     "is_given",
     "kmeans",
-    "membership",
-    "model",
-    "reporting",
+    "membership_table",
     "run",
     "select_intents",
     "stick_breaking",
-    "trained_on",
+    "training_demos",
 ]

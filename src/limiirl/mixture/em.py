@@ -32,7 +32,7 @@ class Settings:
     """When EM stops and how it goes; the parameters of `IntentMixture` by the same names."""
 
     max_iter: int = 100
-    tol: float = 1e-6
+    resp_tol: float = 1e-6
     likelihood_tol: float | None = None
     max_evaluations: int | None = None
     degenerate: str = "fit"
@@ -239,7 +239,7 @@ def run(
     >>> solution.converged, solution.rho.round(2), solution.thetas.round(2).ravel()
     (True, array([0.67, 0.33]), array([ 3., -3.]))
     """
-    monitor = ConvergenceMonitor(settings.max_iter, settings.tol, settings.likelihood_tol, callback)
+    monitor = ConvergenceMonitor(settings.max_iter, settings.resp_tol, settings.likelihood_tol, callback)
     em = _Run(problem, settings, monitor)
     if isinstance(start, State):
         em.resume(start)

@@ -1,7 +1,6 @@
-"""What a warm start may cluster instead of feature counts: their shares, or gradients of the likelihood.
+"""Embeddings for the clusters of a warm start: normalised feature counts, or gradients of the likelihood (ADR 0012).
 
-Feature counts grow with the length of a walk, so that k-means may tell the long from the short rather than one intent
-from another. ADR 0012 compares embeddings, among them some that are not here as they found nothing that these did not.
+Feature counts grow with the length of a trajectory, so that k-means may separate lengths instead of intents.
 """
 
 from __future__ import annotations
@@ -16,15 +15,14 @@ from limiirl.errors import InvalidParameter
 from limiirl.irl import FitProblem
 from limiirl.mixture.information import scores
 
-# Directions in which scores have a smaller mean square than this, relative to the widest, are rounding: a thousandth of
-# the spread.
+# Directions with a smaller second moment relative to the largest are rounding.
 _FLAT = 1e-6
-# Evaluations that the fit of a single intent may take.
+# Maximum number of evaluations of the single-intent fit.
 _EVALUATIONS = 1000
 
 
-def shares(prepared: FitProblem) -> FloatArray:
-    """Return (G, m): feature counts divided by the sum of their sizes, so that a walk twice as long is the same point.
+def shares(problem: FitProblem) -> FloatArray:
+    """Return feature counts (G, m) divided by their absolute sum, which makes them independent of the length.
 
     Examples
     --------
@@ -34,36 +32,35 @@ def shares(prepared: FitProblem) -> FloatArray:
     >>> shares(make_problem(MaxEnt(), mdp, Demonstrations.from_lists([[0, 1], [0, 1, 0, 1]]))).tolist()
     [[0.5, 0.5], [0.5, 0.5]]
     """
-    features = prepared.features()
+    features = problem.features()
     total = np.abs(features).sum(axis=1, keepdims=True)
     return np.asarray(features / np.where(total > 0.0, total, 1.0))
 
 
-def gradients(prepared: FitProblem) -> FloatArray:
-    r"""Return (G, r): how each unit would change the reward that explains all together.
+def gradients(problem: FitProblem) -> FloatArray:
+    """Return the whitened scores (G, r) of units at the reward of a single-intent fit.
 
-    A unit's score is the gradient of its log-likelihood at that reward, a demonstration's mean; scores are divided by
-    the root of their own information, sum_i s_i s_i^T / G, so that units of features do not matter. In a causal model
-    chance moves no score on average, only choices do.
+    The score is the gradient of the unit's log-likelihood, per demonstration; whitening by sum_i s_i s_i' / G makes it
+    independent of the features' units. In a causal model, chance transitions do not contribute.
 
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
     >>> from limiirl.irl.problem import make_problem
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> found = gradients(make_problem(MaxEnt(max_length=2), mdp, Demonstrations.from_lists([[0, 1], [0, 2]])))
-    >>> np.abs(found).round(6).tolist(), bool(found[0, 0] == -found[1, 0])
+    >>> points = gradients(make_problem(MaxEnt(max_length=2), mdp, Demonstrations.from_lists([[0, 1], [0, 2]])))
+    >>> np.abs(points).round(6).tolist(), bool(points[0, 0] == -points[1, 0])
     ([[1.0], [1.0]], True)
     """
-    together = np.ones((len(prepared.units), 1))
-    cap = None if prepared.initial_evaluations is None else _EVALUATIONS  # a model may have no cap to set
-    theta = prepared.m_step(prepared.moments(together), None, np.arange(1), cap).thetas
-    parts = [part[:, 0] for _, part in scores(prepared, theta, np.ones(theta.shape, dtype=bool)).blocks()]
-    return whitened(np.concatenate(parts) / prepared.units.counts[:, None])
+    pooled = np.ones((len(problem.units), 1))
+    cap = None if problem.initial_evaluations is None else _EVALUATIONS  # models without a cap
+    theta = problem.m_step(problem.moments(pooled), None, np.arange(1), cap).thetas
+    parts = [part[:, 0] for _, part in scores(problem, theta, np.ones(theta.shape, dtype=bool)).blocks()]
+    return whiten_scores(np.concatenate(parts) / problem.units.counts[:, None])
 
 
-def whitened(points: FloatArray) -> FloatArray:
-    """Return points (G, r) whose second moments are the identity, in the directions in which they are not all zero."""
+def whiten_scores(points: FloatArray) -> FloatArray:
+    """Return points (G, r) with identity second moments, without directions of zero variance."""
     with one_thread():
         sizes, directions = np.linalg.eigh(points.T @ points / len(points))
         wide = sizes > _FLAT * max(sizes[-1], np.finfo(np.float64).tiny)
@@ -73,15 +70,12 @@ def whitened(points: FloatArray) -> FloatArray:
 
 
 EMBEDDINGS: dict[str, Callable[[FitProblem], FloatArray]] = {"shares": shares, "gradients": gradients}
-"""Embeddings by name, as functions of the prepared model to one point per unit (G, m)."""
+"""Embeddings by name: functions of a fit problem that return points (G, m)."""
 
 
 def embedding(name: str) -> Callable[[FitProblem], FloatArray]:
     """Return an embedding by its name."""
     if name not in EMBEDDINGS:
-        raise InvalidParameter(
-            f"embedding must be one of {', '.join(EMBEDDINGS)}, points, or a function of (mdp, demos); got {name!r}.",
-            parameter="embedding",
-            value=name,
-        )
+        rule = f"must be one of {', '.join(EMBEDDINGS)}, an array, or a function of (mdp, demos)"
+        raise InvalidParameter.of("embedding", name, rule)
     return EMBEDDINGS[name]

@@ -1,4 +1,4 @@
-"""`IntentMixture`: the estimator that learns intents, their shares, and who follows which."""
+"""`IntentMixture`: a mixture of intents fitted by expectation-maximisation."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from limiirl._parallel import Mapper
+from limiirl._progress import Progress, reporting
 from limiirl._validation import check_count
 from limiirl.demos import Demonstrations
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
@@ -21,7 +22,7 @@ from limiirl.mixture import io, validate
 from limiirl.mixture.em import Solution, Start, State, nearly_empty, run
 from limiirl.mixture.inference import Inference, Reporting
 from limiirl.mixture.init import is_given
-from limiirl.mixture.monitor import EMProgress, reporting
+from limiirl.mixture.monitor import report_iterations
 from limiirl.mixture.restarts import EMFromSeed, Restart, compare
 from limiirl.mixture.reward_init import equal_pair, indistinct_pair
 
@@ -29,47 +30,47 @@ from limiirl.mixture.reward_init import equal_pair, indistinct_pair
 class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
     r"""A mixture of intents: p(tau) = sum_k rho_k p(tau | theta_k), fitted by EM from a warm start (LiMIIRL).
 
-    Demonstrations are clustered in feature space first, which costs next to nothing; each cluster gives an intent its
-    first reward, and EM goes on from there. The single-intent model is any object with `fit` and `log_prob`.
+    Demonstrations are clustered in feature space; each cluster gives one initial reward, and EM refines rewards,
+    mixture weights and responsibilities. The single-intent model is any object with `fit` and `log_prob`.
 
     Parameters
     ----------
     n_intents : int
         K, the number of intents.
     irl : model, optional
-        The single-intent model; `MaxEnt()` by default. It is cloned, never changed.
+        Single-intent model, `MaxEnt()` by default. It is cloned, never modified.
     init : str, array, RewardEnsemble, clusterer or callable
-        "kmeans", "gmm" (soft clusters), "best" (both, and k-means of gradients: the start that explains the
-        demonstrations best), "random" (random responsibilities), "random_rewards" (the paper's baseline);
-        labels (N,); responsibilities (N, K); a `RewardEnsemble`; a scikit-learn clusterer; or a function of the points
-        (N, m), K and a Generator that returns any of these.
+        "kmeans"; "gmm" (soft clusters); "best" (both, and k-means of gradients: the start with the highest objective);
+        "random" (random responsibilities); "random_rewards" (the paper's baseline); labels (N,); responsibilities
+        (N, K); a `RewardEnsemble`; a scikit-learn clusterer; or a function of points (N, m), K and a Generator that
+        returns any of these.
     reward_init : {"mle", "mean", "mean_clipped", "mean_ray"} or callable
-        The first reward of a cluster: the one that explains it best; its centred mean features; these moved into the
-        bounds; or these times the factor that explains it best.
+        Initial reward of a cluster: maximum likelihood; its centred mean features; these clipped to the bounds; or
+        these times the factor of maximum likelihood.
     embedding : {"shares", "gradients"}, (N, m) array or callable, optional
-        What to cluster instead of feature counts: their shares, which do not depend on a walk's length; gradients of
-        the likelihood; points; or a function of (mdp, demos) that makes them.
+        Points to cluster instead of feature counts: normalised feature counts, which do not depend on the length of a
+        trajectory; gradients of the likelihood; an array; or a function of (mdp, demos).
     refine : {"split_merge"}, optional
-        Go on after EM with moves that split one intent and merge two others, wherever that raises the objective.
+        After EM, try moves that split one intent and merge two others, and keep those that raise the objective.
     n_init : int
-        How many times to start; the solution of the highest objective is kept. Starts that are given run once.
+        Number of starts; the solution with the highest objective is kept. A given `init` is run once.
     max_iter : int
-        Most M-steps after the start, and after each move of `refine`; 0 keeps the initial ensemble.
-    tol : float
-        EM has converged when the mean absolute change of responsibilities is below this (the paper's rule).
+        Maximum number of M-steps, also after each move of `refine`; 0 keeps the initial ensemble.
+    resp_tol : float
+        EM has converged when the mean absolute change of responsibilities is below this value (the paper's rule).
     likelihood_tol : float, optional
-        It has also converged when the objective rises by less than this.
+        EM has also converged when the objective increases by less than this value.
     max_evaluations : int, optional
-        Cap on evaluations of an M-step; None: the paper's 50, or, of a model with its own `fit` alone, that model's. A
-        model that cannot honour a number refuses it. A step that is cut short still never lowers the likelihood.
+        Maximum number of evaluations per M-step; None: 50, as in the paper, or the default of a model that has only
+        `fit`. A model that cannot honour a number raises an error. A truncated step never lowers the likelihood.
     degenerate : {"fit", "keep", "reseed"}
-        What to do with an intent of hardly any members: fit it nevertheless, from which it often recovers; keep its
-        reward; or plant it at the demonstration that is explained worst. ADR 0006 measures all three.
+        Treatment of a nearly empty intent: fit it, from which it often recovers; keep its reward; or reseed it at the
+        demonstration with the lowest likelihood (compared in ADR 0006).
     annealing : (temperature, iterations), optional
-        Begin with responsibilities softened by this temperature, which falls to 1 over so many iterations.
+        Deterministic annealing: responsibilities are tempered, and the temperature falls to 1 over the iterations.
     random_state : int, Generator, RandomState or None
-    callback : callable, optional
-        Called with an `EMProgress` (done, total, message, restart, iteration) after every iteration.
+    progress : callable, optional
+        Called as ``progress(done, total, message)`` after every iteration; `history_` has the iterations.
     verbose : bool
         Show a progress bar.
 
@@ -77,16 +78,16 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
     ----------
     weights_, thetas_, ensemble_ : (K,), (K, d), RewardEnsemble
     responsibilities_, labels_ : (N, K), (N,)
-    groups_, group_responsibilities_ : (G,), (G, K), where `fit` was given groups; else None
+    groups_, group_responsibilities_ : (G,), (G, K) if `fit` was given groups, else None
     log_likelihood_ : float
-        Mean over demonstrations, or groups.
+        Mean per demonstration, or per group.
     history_ : list of Iteration
         Likelihood, change and weights at each iteration of the best start.
     n_iter_, converged_ : int, bool
-        M-steps after the initial ensemble, and whether a stopping rule held.
+        Number of M-steps, and whether a stopping rule was met.
     restarts_ : list of Restart
-        What each start found, and how far from the best.
-    irl_, mdp_ : the model and the MDP that were fitted
+        The result of each start, and its distance from the best.
+    irl_, mdp_ : fitted model and MDP
 
     Examples
     --------
@@ -112,13 +113,13 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         refine: str | None = None,
         n_init: int = 1,
         max_iter: int = 100,
-        tol: float = 1e-6,
+        resp_tol: float = 1e-6,
         likelihood_tol: float | None = None,
         max_evaluations: int | None = None,
         degenerate: str = "fit",
         annealing: tuple[float, int] | None = None,
         random_state: Any = None,
-        callback: Callable[[EMProgress], None] | None = None,
+        progress: Progress | None = None,
         verbose: bool = False,
     ) -> None:
         self.n_intents = n_intents
@@ -129,67 +130,63 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         self.refine = refine
         self.n_init = n_init
         self.max_iter = max_iter
-        self.tol = tol
+        self.resp_tol = resp_tol
         self.likelihood_tol = likelihood_tol
         self.max_evaluations = max_evaluations
         self.degenerate = degenerate
         self.annealing = annealing
         self.random_state = random_state
-        self.callback = callback
+        self.progress = progress
         self.verbose = verbose
 
     def fit(
         self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None, *, executor: Mapper | None = None
     ) -> IntentMixture:
-        """Learn the intents behind demonstrations.
+        """Learn the intents of demonstrations.
 
         Parameters
         ----------
         mdp : MDP
         demos : Demonstrations
         groups : (N,), optional
-            Whom each demonstration belongs to: all those of a driver, an animal or a recording then share an intent.
-            Weights are shares of groups. `demos.groups` has them where they were recorded.
-        executor : limiirl.executors.Executor, optional
-            Where the `n_init` starts run, at once; or any executor of processes. The result is the same, bit for
-            bit. `callback` is called for a start once it has ended.
+            Group of each demonstration, such as a driver, an animal or a recording; a group shares one intent, and
+            mixture weights are fractions of groups. `demos.groups` has recorded groups.
+        executor : limiirl.executors.Executor or concurrent.futures.Executor, optional
+            Where the `n_init` starts run, in parallel. The result is identical, bit for bit. `progress` is called for
+            the iterations of a start once it has ended.
         """
-        settings = validate.settings(self)
-        irl = validate.fresh(MaxEnt() if self.irl is None else self.irl)
-        em = EMFromSeed(self, irl, settings, mdp, validate.demonstrations(demos), groups)
-        validate.enough(self.n_intents, em.problem.units)
+        settings = validate.make_settings(self)
+        irl = validate.clone_model(MaxEnt() if self.irl is None else self.irl)
+        em = EMFromSeed(self, irl, settings, mdp, validate.check_demos(demos), groups)
+        validate.check_enough_units(self.n_intents, em.problem.units)
         n_init = check_count(self.n_init, "n_init")
-        seeds = validate.seeds(self.random_state, 1 if is_given(self.init) else n_init)
-        with reporting(self.verbose, len(seeds), settings.max_iter, self.callback) as reports:
-            if executor is None:
-                em.reports = reports
-                outcomes = list(map(em, enumerate(seeds)))
-            else:
-                outcomes = em.map(seeds, reports, executor)
+        seeds = validate.spawn_seeds(self.random_state, 1 if is_given(self.init) else n_init)
+        with reporting("EM", self.verbose, self.progress) as report:
+            outcomes = em.map(seeds, report, executor)
         solutions = [outcome.solution for outcome in outcomes]
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
         self._store(best, em.problem, compare(solutions, best))
-        self.irl_ = em.irl  # which may differ from the problem's, if the model's `make_problem` replaces it
+        self.irl_ = em.irl  # may differ from the problem's model if its `make_problem` replaces it
         self._warn(best, em.problem, {k for outcome in outcomes for k in outcome.empty}, stacklevel=3)
         return self
 
     def fit_from(
         self, problem: FitProblem, start: Start | State, *, keep: Callable[[State], None] | None = None
     ) -> IntentMixture:
-        """Run EM on a fit problem from one start, and keep its solution: what `limiirl.streams` calls.
+        """Run EM on a fit problem from one start; used by `limiirl.streams`.
 
         Parameters
         ----------
         problem : FitProblem
-            A model with statistics of demonstrations, in memory or streamed. What has one row per demonstration is None
-            after a fit to a problem that keeps no responsibilities.
+            A model with statistics of demonstrations, in memory or streamed. Attributes with one row per demonstration
+            are None after a fit to a problem that keeps no responsibilities.
         start : Start or State
         keep : callable, optional
-            Given the `State` after each iteration.
+            Called with the `State` after each iteration.
         """
-        settings = validate.settings(self)
-        with reporting(self.verbose, 1, settings.max_iter, self.callback) as reports:
-            solution = run(problem, start, settings, reports(0), keep)
+        settings = validate.make_settings(self)
+        with reporting("EM", self.verbose, self.progress) as report:
+            solution = run(problem, start, settings, report_iterations(report, 0, 1, settings.max_iter), keep)
         ensemble = RewardEnsemble(solution.rho, solution.thetas)
         restart = Restart(solution.objective, solution.n_iter, solution.converged, ensemble, 0.0, True)
         self._store(solution, problem, [restart])
@@ -197,9 +194,8 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit_predict(self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> NDArray[np.int64]:
-        """Fit, and return the intent (N,) of each demonstration."""
-        self.fit(mdp, demos, groups)
-        return np.asarray(self.labels_)
+        """Fit, and return the most probable intent (N,) of each demonstration."""
+        return np.asarray(self.fit(mdp, demos, groups).labels_)
 
     def _store(self, best: Solution, problem: FitProblem, restarts: list[Restart]) -> None:
         units, kept = problem.units, isinstance(best.U, np.ndarray)
@@ -220,63 +216,59 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
     @property
     def ensemble_(self) -> RewardEnsemble:
         """The weights and rewards as one value."""
-        validate.fitted(self)
+        validate.check_fitted(self)
         return RewardEnsemble(self.weights_, self.thetas_)
 
     def _warn(self, best: Solution, problem: FitProblem, known_empty: set[int], stacklevel: int) -> None:
-        """Warn of nearly empty intents, except those that were reported when they began empty, and of equal ones.
-
-        A stream is fitted from one start and without reseeding: the advice differs.
-        """
+        """Warn of intents that became nearly empty, of indistinguishable ones, and of non-convergence."""
         n_units, streamed = len(problem.units), problem.demos is None
         empty = nearly_empty(best.sizes, n_units)
-        small = np.array([k for k in np.flatnonzero(empty) if k not in known_empty], dtype=np.int64)
-        pair = equal_pair(best.thetas, ~empty)
-        what = "ended with the same rewards"
-        # One warning is enough; and annealed responsibilities are alike where intents differ.
-        if pair is None and not (small.size or streamed) and n_units > 1 and best.history[-1].event != "annealed":
+        small = [int(k) for k in np.flatnonzero(empty) if k not in known_empty]
+        pair, what = equal_pair(best.thetas, ~empty), "have the same rewards"
+        # At most one warning per cause; annealed responsibilities are alike even for distinct intents.
+        if pair is None and not (small or streamed) and n_units > 1 and best.history[-1].event != "annealed":
             pair, what = indistinct_pair(best.U, ~empty), "assign the same likelihood to every demonstration"
         if pair is not None and self.max_iter > 0:
             warnings.warn(
-                f"Intents {pair[0]} and {pair[1]} {what}: they are not separately identified. Use fewer intents.",
+                f"Intents {pair[0]} and {pair[1]} are not separately identified: they {what}. Use fewer intents.",
                 DegenerateIntentWarning,
                 stacklevel=stacklevel,
             )
-        if small.size:
+        if small:
+            several = len(small) > 1
             listed = ", ".join(f"{k} (weight {best.rho[k]:.2g})" for k in small)
             advice = "or another init" if streamed else "another init, or degenerate='reseed'"
             warnings.warn(
-                f"Nearly empty: intent {listed}; its reward is unreliable. Use fewer intents, {advice}.",
+                f"Intent{'s' * several} {listed} {'are' if several else 'is'} nearly empty; rewards of nearly empty "
+                f"intents are unreliable. Use fewer intents, {advice}.",
                 DegenerateIntentWarning,
                 stacklevel=stacklevel,
             )
         if not best.converged and self.max_iter > 0:
             last = best.history[-1]
-            still = f"responsibilities still change by {last.change:.2g} per demonstration, above tol={self.tol:g}"
+            still = f"the mean change of responsibilities is {last.change:.2g}, above resp_tol={self.resp_tol:g}"
             why = f"its last step was {last.event}" if last.event else still
             more = "another random_state" if streamed else "a larger n_init"
             warnings.warn(
-                f"EM stopped after {best.n_iter} iterations; {why}. Raise max_iter or tol; {more} may help.",
+                f"EM stopped after {best.n_iter} iterations; {why}. Raise max_iter or resp_tol; {more} may help.",
                 ConvergenceWarning,
                 stacklevel=stacklevel,
             )
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a fitted mixture to a folder of JSON and npz, whole or not at all; `IntentMixture.load` reads it.
+        """Write a fitted mixture to a folder of JSON and npz files, atomically; `IntentMixture.load` reads it.
 
-        A mixture that stands there already is replaced once the new one is complete; any other folder is refused. The
-        model must have a name (`limiirl.irl.register_model`). What has no form in a file is replaced: a clusterer or
-        function given as `init` by the ensemble that was found, a callback, a Generator, or a function given as
-        `embedding` or `reward_init` by that parameter's default. The training data are not written.
+        An earlier mixture in the folder is replaced; any other folder raises an error. The model must be registered
+        (`limiirl.irl.register_model`). Parameters that cannot be serialised are replaced: a clusterer or function as
+        `init` by the fitted ensemble, others by their defaults. The training data are not written.
         """
         io.save(self, folder)
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> IntentMixture:
-        """Read a mixture that `save` wrote; it predicts bit for bit what the saved one does.
+        """Read a mixture that `save` wrote; its predictions are identical, bit for bit.
 
-        A folder that is incomplete, truncated, not ours or from a newer limiirl is an `InvalidFile` that says so. A
-        model of your own must be registered first. The training data are not in the folder. A model that was fitted
-        with device="gpu" comes back with "auto": it can be used where there is no GPU.
+        Raises `InvalidFile` for a folder that is incomplete, corrupt, foreign or from a newer version. Custom models
+        must be registered first. A model fitted with device="gpu" is loaded with "auto".
         """
         return io.load(cls, folder)

@@ -1,11 +1,7 @@
-"""Where EM begins: clusters in feature space (the paper's warm start), random draws, or what the user knows already.
+"""Starts of EM: clusters in feature space (the paper's warm start), random draws, or a given start.
 
-Paper: section "The LiMIIRL algorithm". Anything that says who belongs together becomes responsibilities (G, K), which
-`limiirl.mixture.reward_init` turns into rewards.
-
-`init="best"`: several clusterings, of which the one whose rewards explain the demonstrations best begins EM.
-
-Where a mixture begins: an `init` together with the data that it is applied to, for either estimator.
+Paper: section "The LiMIIRL algorithm". Labels become responsibilities (G, K), which `limiirl.mixture.reward_init` turns
+into rewards. `init="best"` compares several clusterings by the objective of their rewards.
 """
 
 from __future__ import annotations
@@ -32,33 +28,30 @@ from limiirl.mixture import validate
 from limiirl.mixture.em import Settings, Start, run
 from limiirl.mixture.embeddings import embedding as by_name
 from limiirl.mixture.embeddings import gradients
-from limiirl.mixture.reward_init import separated, start_from
+from limiirl.mixture.reward_init import separate_equal, start_from
 
 Rng = np.random.Generator
 Clustering = Callable[[FloatArray, int, Rng], Any]
 
 _KMEANS_STARTS = 20
 _GMM_STARTS = 5
-# Added to the variances of standardised features: nearly collinear ones would give a component no volume.
+# Regularisation of the covariance of standardised features, which may be nearly collinear.
 _LEAST_VARIANCE = 1e-3
 
 
 def kmeans(points: FloatArray, n_intents: int, rng: Rng, n_starts: int = _KMEANS_STARTS) -> NDArray[np.int64]:
-    """Return labels (G,) by k-means on points (G, m) as they are: the paper neither centres nor scales them."""
+    """Return labels (G,) by k-means on points (G, m), neither centred nor scaled, as in the paper."""
     clusterer = KMeans(n_intents, n_init=n_starts, random_state=_seed(rng))
     with warnings.catch_warnings():
-        # Fewer distinct points than clusters: the empty ones are reported as intents that nobody follows.
+        # Fewer distinct points than clusters: empty clusters are reported as empty intents.
         warnings.simplefilter("ignore", SklearnConvergenceWarning)
         labels: NDArray[np.int64] = clusterer.fit_predict(points).astype(np.int64)
     return labels
 
 
 def gmm(points: FloatArray, n_intents: int, rng: Rng, n_starts: int = _GMM_STARTS) -> FloatArray:
-    """Return responsibilities (G, K) of a Gaussian mixture with one covariance for all, which cannot collapse.
-
-    With a covariance each, a component of few or collinear points shrinks onto them.
-    """
-    scaled = standardised(points)
+    """Return responsibilities (G, K) of a Gaussian mixture with a tied covariance, which cannot collapse."""
+    scaled = standardise(points)
     if scaled.shape[1] == 0:
         return np.eye(n_intents)[np.zeros(len(points), dtype=np.int64)]
     mixture = GaussianMixture(
@@ -69,12 +62,12 @@ def gmm(points: FloatArray, n_intents: int, rng: Rng, n_starts: int = _GMM_START
         return np.asarray(mixture.fit(scaled).predict_proba(scaled))
 
 
-def standardised(points: FloatArray) -> FloatArray:
-    """Return points (G, r) of mean 0 and variance 1, without the columns that do not vary but for rounding.
+def standardise(points: FloatArray) -> FloatArray:
+    """Return points (G, r) with mean 0 and variance 1, without constant columns.
 
     Examples
     --------
-    >>> standardised(np.array([[1.0, 0.3], [3.0, 0.1 + 0.2]])).tolist()
+    >>> standardise(np.array([[1.0, 0.3], [3.0, 0.1 + 0.2]])).tolist()
     [[-1.0], [1.0]]
     """
     spread = points.std(axis=0)
@@ -83,14 +76,14 @@ def standardised(points: FloatArray) -> FloatArray:
 
 
 def random_responsibilities(points: FloatArray, n_intents: int, rng: Rng) -> FloatArray:
-    """Return rows (G, K) uniform on the simplex."""
+    """Return responsibilities (G, K) uniform on the simplex."""
     return rng.dirichlet(np.ones(n_intents), size=len(points))
 
 
 def random_rewards(lower: FloatArray, upper: FloatArray, n_intents: int, rng: Rng) -> RewardEnsemble:
     """Return the paper's baseline: rewards uniform within bounds, weights Dir(1 / K).
 
-    Without bounds they lie between -10 and 0; beside a single bound, within 10 of it.
+    Without bounds the range is (-10, 0); with a single bound, it has width 10.
     """
     low = np.where(np.isfinite(lower), lower, np.where(np.isfinite(upper), upper, 0.0) - 10.0)
     high = np.where(np.isfinite(upper), upper, low + 10.0)
@@ -100,54 +93,48 @@ def random_rewards(lower: FloatArray, upper: FloatArray, n_intents: int, rng: Rn
 
 CLUSTERINGS: dict[str, Clustering] = {"kmeans": kmeans, "gmm": gmm, "random": random_responsibilities}
 """Clusterings by name."""
-# Restarts after the first: the best of many starts would nearly always be the same.
+# Restarts after the first use a single start, since the best of many would nearly always be the same.
 _ONE_START: dict[str, Clustering] = {"kmeans": partial(kmeans, n_starts=1), "gmm": partial(gmm, n_starts=1)}
 
 
 def is_given(init: Any) -> bool:
-    """Whether an init is labels, responsibilities or rewards, so that starting from it twice gives the same."""
-    made = isinstance(init, str) or callable(init) or hasattr(init, "fit_predict") or hasattr(init, "predict_proba")
-    return not made
+    """Return True for labels, responsibilities or rewards: the same start every time."""
+    return not (
+        isinstance(init, str) or callable(init) or hasattr(init, "fit_predict") or hasattr(init, "predict_proba")
+    )
 
 
 def grouping(
     init: Any, points: FloatArray, n_intents: int, units: Groups, rng: Rng, *, first: bool
 ) -> FloatArray | RewardEnsemble:
-    """Return responsibilities (G, K), or an ensemble, from any form of `init` but "best" and "random_rewards".
+    """Return responsibilities (G, K), or an ensemble, from any `init` except "best" and "random_rewards".
 
-    Parameters
-    ----------
-    first : bool
-        Whether this is the first of several restarts; the others cluster from one random start each.
+    Restarts other than the `first` cluster from one random start each.
     """
     if isinstance(init, RewardEnsemble):
         return init
     if isinstance(init, str):
         if init not in CLUSTERINGS:
-            known = ", ".join([*CLUSTERINGS, "best", "random_rewards"])
-            raise InvalidParameter(
-                f"init must be one of {known}, or labels, responsibilities, a RewardEnsemble, a clusterer or a "
-                f"function; it is {init!r}.",
-                parameter="init",
-                value=init,
-            )
+            known = ", ".join([*CLUSTERINGS, BEST, "random_rewards"])
+            rule = f"must be one of {known}, or labels, responsibilities, a RewardEnsemble, a clusterer or a function"
+            raise InvalidParameter.of("init", init, rule)
         clustering = CLUSTERINGS[init] if first else _ONE_START.get(init, CLUSTERINGS[init])
         with one_thread():
-            found = clustering(points, n_intents, rng)
+            clusters = clustering(points, n_intents, rng)
     elif hasattr(init, "fit_predict") or hasattr(init, "predict_proba"):
         with one_thread():
-            found = _by_clusterer(init, points, n_intents, rng)
+            clusters = _by_clusterer(init, points, n_intents, rng)
     elif callable(init):
-        found = init(points, n_intents, rng)
+        clusters = init(points, n_intents, rng)
     else:
-        found = _per_unit(init, units)
-    return found if isinstance(found, RewardEnsemble) else as_responsibilities(found, n_intents, units)
+        clusters = _per_unit(init, units)
+    return clusters if isinstance(clusters, RewardEnsemble) else as_responsibilities(clusters, n_intents, units)
 
 
 def _by_clusterer(init: Any, points: FloatArray, n_intents: int, rng: Rng) -> Any:
-    """Return labels or responsibilities of a scikit-learn clusterer, told K and a seed where it takes them."""
+    """Return labels or responsibilities of a scikit-learn clusterer, with K and a seed if it has these parameters."""
     clusterer = clone(init)
-    known = clusterer.get_params()  # those of a pipeline's steps included
+    known = clusterer.get_params()  # includes the steps of a pipeline
     last = {name.rpartition("__")[2]: name for name in known}
     wanted = {last[name]: n_intents for name in ("n_clusters", "n_components") if name in last}
     if "random_state" in last and known[last["random_state"]] is None:
@@ -159,83 +146,61 @@ def _by_clusterer(init: Any, points: FloatArray, n_intents: int, rng: Rng) -> An
 
 
 def _per_unit(init: Any, units: Groups) -> NDArray[Any]:
-    """Return given labels or responsibilities with one row a unit, from one a demonstration where these are grouped."""
+    """Return given labels or responsibilities with one row per unit, from one row per demonstration of groups."""
     try:
         given = np.asarray(init)
     except ValueError as error:
-        raise InvalidParameter(
-            f"init must be an array of labels or responsibilities ({error}).", parameter="init"
-        ) from None
+        message = f"init must be an array of labels or responsibilities ({error})."
+        raise InvalidParameter(message, parameter="init", value=init) from None
     if units.index is None or given.ndim == 0 or given.shape[0] != units.index.size:
         return given
     _, first = np.unique(units.index, return_index=True)
     differs = np.asarray(given[first][units.index] != given)
     if np.any(differs):
         i = int(np.argmax(differs.reshape(len(differs), -1).any(axis=1)))
-        name = units.name(int(units.index[i]))
-        raise InvalidParameter(
-            f"init must be the same for all demonstrations of a group; demonstration {i} differs from the first of "
-            f"{name}. Pass one row for each of the {len(units)} groups, in sorted order.",
-            parameter="init",
-        )
+        rule = f"must be the same for all demonstrations of {units.name(int(units.index[i]))}"
+        remedy = f"Pass one row for each of the {len(units)} groups, in sorted order."
+        raise InvalidParameter.of("init", given[i].tolist(), rule, index=i, remedy=remedy)
     return np.asarray(given[first])
 
 
-def as_responsibilities(found: Any, n_intents: int, units: Groups) -> FloatArray:
-    """Return responsibilities (G, K) from labels (G,) or rows of probabilities (G, K), checked."""
-    given = np.asarray(found)
+def as_responsibilities(labels: Any, n_intents: int, units: Groups) -> FloatArray:
+    """Return responsibilities (G, K) from labels (G,) or responsibilities (G, K), checked."""
+    given = np.asarray(labels)
     if given.ndim == 1:
         return _one_hot(given, n_intents, units)
     if given.dtype.kind not in "fiub":
-        raise InvalidParameter(
-            f"Initial responsibilities must be real numbers; their dtype is {given.dtype}.", parameter="init"
-        )
+        raise InvalidParameter.of("init", str(given.dtype), "must be responsibilities of a numeric dtype")
     if given.shape != (len(units), n_intents):
-        raise InvalidParameter(
-            f"Initial responsibilities must have the shape ({len(units)}, {n_intents}), a row for each of the "
-            f"{units.noun} and a column for each intent; got shape {given.shape}.",
-            parameter="init",
-        )
+        raise InvalidParameter.of("init", given.shape, f"must have shape ({len(units)}, {n_intents}) for {units.noun}")
     U = given.astype(np.float64)
     wrong = ~(np.all((U >= 0) & np.isfinite(U), axis=1) & (np.abs(U.sum(axis=1) - 1.0) <= 1e-6))
     if np.any(wrong):
         i = int(np.argmax(wrong))
-        raise InvalidParameter(
-            f"Initial responsibilities must be rows of probabilities; row {i} is {U[i].tolist()}, which sums to "
-            f"{U[i].sum():.6g}. Divide each row by its sum.",
-            parameter="init",
-        )
+        remedy = "Divide each row by its sum."
+        raise InvalidParameter.of("init", U[i].tolist(), "must be probabilities that sum to 1", index=i, remedy=remedy)
     return np.asarray(U / U.sum(axis=1, keepdims=True))
 
 
 def _one_hot(labels: NDArray[Any], n_intents: int, units: Groups) -> FloatArray:
-    """Return (G, K); integers from 0 to K - 1 name their intents, other labels are numbered in sorted order."""
+    """Return (G, K): integers from 0 to K - 1 are intents, other labels are numbered in sorted order."""
     if labels.shape != (len(units),):
-        raise InvalidParameter(
-            f"Initial labels must be one for each of the {len(units)} {units.noun}; there are {labels.size}.",
-            parameter="init",
-        )
-    if labels.dtype.kind == "f" and np.all(labels == np.floor(labels)):  # what a table makes of whole numbers
+        raise InvalidParameter.of("init", labels.size, f"must have one label for each of the {len(units)} {units.noun}")
+    if labels.dtype.kind == "f" and np.all(labels == np.floor(labels)):  # integers read from a table
         labels = labels.astype(np.int64)
     if labels.dtype.kind not in "iubU":
-        fine = [isinstance(label, str | int) or label == np.floor(label or np.nan) for label in labels.tolist()]
-        odd = fine.index(False) if False in fine else 0
-        raise InvalidParameter(
-            f"Initial labels must be whole numbers or texts, none missing; label {odd} is {labels.tolist()[odd]!r}. "
-            "Give it one, or -1 for a demonstration that may be of any intent.",
-            parameter="init",
-        )
+        valid = [isinstance(x, str | int) or (x is not None and x == np.floor(x)) for x in labels.tolist()]
+        i = valid.index(False) if False in valid else 0
+        rule = "must be an integer or a string, or -1 for a demonstration of unknown intent"
+        raise InvalidParameter.of("init", labels.tolist()[i], rule, index=i)
     integers = labels.dtype.kind in "iu"
     known = labels[labels >= 0] if integers else labels  # clusterers mark noise by -1
     names, index = np.unique(known, return_inverse=True)
     if integers and (names.size == 0 or names[-1] < n_intents):
         index = known
     elif names.size > n_intents:
-        raise InvalidParameter(
-            f"There are {names.size} different initial labels for n_intents={n_intents}. Raise n_intents, or merge "
-            "labels.",
-            parameter="init",
-        )
+        rule = f"must have at most n_intents={n_intents} distinct labels"
+        raise InvalidParameter.of("init", names.size, rule, remedy="Raise n_intents, or merge labels.")
     U = np.full((len(units), n_intents), 1.0 / n_intents)
     U[labels >= 0 if integers else slice(None)] = np.eye(n_intents)[index]
     return U
@@ -246,59 +211,37 @@ def _seed(rng: Rng) -> int:
 
 
 BEST = "best"
-# Clusters that differ by less (in responsibility) are the same: their rewards would be, too.
+# Largest difference of responsibilities at which two clusterings are the same.
 _SAME = 1e-3
 
 
 class Candidate(NamedTuple):
-    """A clustering by name, and the points (G, m) that it is given."""
+    """A clustering by name, and its points (G, m)."""
 
     init: str
     points: FloatArray
 
 
 def candidates(problem: FitProblem, points: FloatArray, *, with_gradients: bool) -> list[Candidate]:
-    """Return what to try: k-means and a Gaussian mixture of the points, and k-means of gradients.
-
-    Parameters
-    ----------
-    points : (G, m)
-        Feature counts, or the user's embedding.
-    with_gradients : bool
-        Whether to try the gradients, beside the points.
-    """
-    found = [Candidate("kmeans", points), Candidate("gmm", points)]
+    """Return the candidates of "best": k-means and GMM of points (G, m), and k-means of gradients."""
+    tried = [Candidate("kmeans", points), Candidate("gmm", points)]
     if with_gradients:
-        found.append(Candidate("kmeans", gradients(problem)))
-    return found
+        tried.append(Candidate("kmeans", gradients(problem)))
+    return tried
 
 
 def best_start(
     problem: FitProblem, tried: list[Candidate], n_intents: int, reward_init: Any, rng: Rng, *, first: bool
 ) -> Start:
-    """Return the start of the highest objective among those of some clusterings, the first of equals.
-
-    Warnings are those of the start that is taken.
-
-    Examples
-    --------
-    >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import make_problem
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> ready = make_problem(MaxEnt(2, bounds=(-3, 3)), mdp, Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]]))
-    >>> tried = candidates(ready, ready.features(), with_gradients=True)
-    >>> start = best_start(ready, tried, 2, "mle", np.random.default_rng(0), first=True)
-    >>> sorted(start.rho.round(2).tolist())
-    [0.33, 0.67]
-    """
+    """Return the candidate start with the highest objective, and issue its warnings."""
     known: list[FloatArray] = []
-    best, told, highest, failed = None, [], -np.inf, None
+    best, issued, highest, failed = None, [], -np.inf, None
     for candidate in tried:
         U = _clusters(candidate, n_intents, problem.units, rng, first=first)
         if any(_same(U, other) for other in known):
             continue
         known.append(U)
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             start = start_from(problem, U, reward_init, rng)
             try:
@@ -307,23 +250,23 @@ def best_start(
                 failed = error
                 continue
         if best is None or objective > highest:
-            best, told, highest = start, said, objective
+            best, issued, highest = start, caught, objective
     if best is None:
         assert failed is not None  # there is at least one candidate
         raise failed
-    for warning in told:
+    for warning in issued:
         warnings.warn(warning.message, stacklevel=4)
     return best
 
 
 def _clusters(candidate: Candidate, n_intents: int, units: Groups, rng: Rng, *, first: bool) -> FloatArray:
-    found = grouping(candidate.init, candidate.points, n_intents, units, rng, first=first)
-    assert not isinstance(found, RewardEnsemble)  # k-means and Gaussian mixtures say who belongs together
-    return found
+    U = grouping(candidate.init, candidate.points, n_intents, units, rng, first=first)
+    assert not isinstance(U, RewardEnsemble)  # k-means and GMM return clusters
+    return U
 
 
 def _same(U: FloatArray, other: FloatArray) -> bool:
-    """Whether two clusterings are the same but for the numbers of clusters."""
+    """Return True if two clusterings are equal up to a permutation."""
     order = np.argmax(U.T @ other, axis=1)
     if np.unique(order).size < order.size:
         return False
@@ -331,47 +274,33 @@ def _same(U: FloatArray, other: FloatArray) -> bool:
 
 
 def points(embedding: Any, problem: FitProblem) -> FloatArray:
-    """Return (G, m), what a warm start clusters: feature counts, or the embedding.
-
-    Examples
-    --------
-    >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import make_problem
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> ready = make_problem(MaxEnt(), mdp, Demonstrations.from_lists([[0, 1], [0, 2]]))
-    >>> points(None, ready).tolist(), points([[3], [4]], ready).tolist()
-    ([[1.0], [-1.0]], [[3.0], [4.0]])
-    """
+    """Return the points (G, m) that a warm start clusters: feature counts, or the embedding."""
     if embedding is None:
-        return validate.points(problem.features(), len(problem.units), "The feature counts")
+        return validate.check_points(problem.features(), len(problem.units), "The feature counts")
     if isinstance(embedding, str):
-        return validate.points(by_name(embedding)(problem), len(problem.units), "The embedding")
+        return validate.check_points(by_name(embedding)(problem), len(problem.units), "The embedding")
     made = embedding(problem.mdp, problem.demos) if callable(embedding) else embedding
-    found = validate.points(made, len(problem.demos), "embedding")
-    return problem.units.mean(found)
+    return problem.units.mean(validate.check_points(made, len(problem.demos), "embedding"))
 
 
 class Starts:
-    """An `init` with what it is applied to.
+    """An `init` together with the data that it is applied to.
 
     Parameters
     ----------
-    init, embedding : Any
-        Those of `IntentMixture`.
+    init, embedding
+        As for `IntentMixture`.
     problem : FitProblem
     n_parameters : int, optional
-        d, where the model does not say it; otherwise it is taken to have one for each feature.
+        d, if neither the model nor its features determine it.
 
     Examples
     --------
     >>> from limiirl import MDP, Demonstrations, MaxEnt
     >>> from limiirl.irl.problem import make_problem
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> ready = make_problem(MaxEnt(2, bounds=(-3, 3)), mdp, Demonstrations.from_lists([[0, 1], [0, 2]]))
-    >>> starts = Starts([0, 1], None, ready)
-    >>> starts.guess(2, np.random.default_rng(0)).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    >>> starts.begin(2, "mle", np.random.default_rng(0)).thetas.tolist()
+    >>> problem = make_problem(MaxEnt(2, bounds=(-3, 3)), mdp, Demonstrations.from_lists([[0, 1], [0, 2]]))
+    >>> Starts([0, 1], None, problem).begin(2, "mle", np.random.default_rng(0)).thetas.tolist()
     [[3.0], [-3.0]]
     """
 
@@ -381,12 +310,12 @@ class Starts:
 
     @cached_property
     def points(self) -> FloatArray:
-        """(G, m), what is clustered; nobody asks where the start is given."""
+        """The points (G, m) to cluster; not needed for a given start."""
         return points(self.embedding, self.problem)
 
     @property
     def seeks_best(self) -> bool:
-        """Whether several clusterings are compared by the rewards that they lead to."""
+        """True for `init="best"`."""
         return isinstance(self.init, str) and self.init == BEST
 
     @cached_property
@@ -396,33 +325,33 @@ class Starts:
     def guess(
         self, n_intents: int, rng: Rng, *, first: bool = True, order: NDArray[np.intp] | None = None
     ) -> FloatArray | RewardEnsemble:
-        """Return responsibilities (G, K), or an ensemble, as any `init` but "best" has it.
+        """Return responsibilities (G, K), or an ensemble, for any `init` except "best".
 
         Parameters
         ----------
         first : bool
             Whether this is the first of several starts; the others cluster from one random start each.
         order : (G,), optional
-            In which a clusterer is shown the points.
+            Order in which a clusterer is given the points.
         """
-        shown = np.empty((len(self.problem.units), 0)) if is_given(self.init) else self.points
+        points = np.empty((len(self.problem.units), 0)) if is_given(self.init) else self.points
         if isinstance(self.init, str) and self.init == "random_rewards":
             d = self._n_parameters or self.problem.n_parameters or self.problem.features().shape[1]
             box = self.problem.box(d)
             return random_rewards(box.lower, box.upper, n_intents, rng)
         if order is None:
-            return grouping(self.init, shown, n_intents, self.problem.units, rng, first=first)
-        found = grouping(self.init, shown[order], n_intents, self.problem.units, rng, first=first)
-        return found if isinstance(found, RewardEnsemble) else found[np.argsort(order)]
+            return grouping(self.init, points, n_intents, self.problem.units, rng, first=first)
+        guess = grouping(self.init, points[order], n_intents, self.problem.units, rng, first=first)
+        return guess if isinstance(guess, RewardEnsemble) else guess[np.argsort(order)]
 
     def begin(self, n_intents: int, reward_init: Any, rng: Rng, *, first: bool = True) -> Start:
-        """Return where EM begins: rewards by `reward_init` from responsibilities, or an ensemble as it is."""
+        """Return the start of EM: a given ensemble, or rewards of responsibilities by `reward_init`."""
         problem = self.problem
         if self.seeks_best:
             return best_start(problem, self._tried, n_intents, reward_init, rng, first=first)
-        found = self.guess(n_intents, rng, first=first)
-        if isinstance(found, RewardEnsemble):
-            validate.ensemble(found, n_intents, problem)
-            thetas = separated(np.array(found.thetas), found.weights > 0, problem, rng)
-            return Start(found.weights, thetas)
-        return start_from(problem, found, reward_init, rng)
+        guess = self.guess(n_intents, rng, first=first)
+        if isinstance(guess, RewardEnsemble):
+            validate.check_ensemble(guess, n_intents, problem)
+            thetas = separate_equal(np.array(guess.thetas), guess.weights > 0, problem, rng)
+            return Start(guess.weights, thetas)
+        return start_from(problem, guess, reward_init, rng)

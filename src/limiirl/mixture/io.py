@@ -1,4 +1,4 @@
-"""A folder for a fitted mixture: `mixture.json`, `arrays.npz` and `mdp.npz`, the last two under a sha256; no pickle."""
+"""Save and load a fitted mixture: a folder of `mixture.json`, `arrays.npz` and `mdp.npz` with sha256 checksums."""
 
 from __future__ import annotations
 
@@ -32,19 +32,18 @@ if TYPE_CHECKING:
 
 
 Arrays = dict[str, NDArray[Any]]
-# Numbers and texts; an array of objects could only be pickled.
+# Numbers and strings; object arrays would need pickle.
 _KINDS = "biufUS"
 
 
 class Unwritable(InvalidParameter):
-    """A value that has no form in JSON or npz, such as a function."""
+    """A value that cannot be serialised to JSON or npz, such as a function."""
 
 
 class Writer:
-    """Turns values into JSON; arrays go to `arrays` under their place's name, and JSON refers to them.
+    """Serialiser of values to JSON; arrays are collected in `arrays` by name, and JSON refers to them.
 
-    None, booleans, whole numbers and texts are themselves. Floats are exact, since JSON has as many digits as they
-    need; what JSON lacks is an object of one entry that says what it is.
+    Floats round-trip exactly. Values that JSON lacks are objects with one entry, named by their type.
     """
 
     def __init__(self) -> None:
@@ -71,17 +70,15 @@ class Writer:
     def _array(self, value: Any, place: str) -> dict[str, str]:
         array = np.asarray(value) if hasattr(value, "__array__") else np.empty(0, dtype=object)
         if array.dtype.kind not in _KINDS:
-            raise Unwritable(
-                f"{place} is a {type(value).__name__}, which has no form in JSON or npz.", parameter=place, value=value
-            )
+            message = f"{place} cannot be serialised: a {type(value).__name__} has no JSON or npz form."
+            raise Unwritable(message, parameter=place, value=value)
         self.arrays[place] = array
         return {"array": place}
 
     def model(self, model: Any, place: str) -> dict[str, Any]:
-        """Return JSON for a single-intent model: its name, its parameters, and what `fit` found out about it.
+        """Return JSON for a single-intent model: its name, parameters and fitted attributes.
 
-        A parameter that cannot be written is an error, since the model would be another without it. Of the attributes
-        with a trailing underscore, those are kept that can be written.
+        Raises if a parameter cannot be serialised; fitted attributes that cannot be serialised are left out.
         """
         name, parameters, fitted = model_name(model), {}, {}
         for key, value in model.get_params(deep=False).items():
@@ -89,8 +86,8 @@ class Writer:
                 parameters[key] = self.encode(value, f"{place}.parameters.{key}")
             except Unwritable:
                 raise InvalidParameter(
-                    f"{name} cannot be written: its parameter {key} is a {type(value).__name__}. Give the model a "
-                    "name, a number or an array instead, and look up the rest in its fit.",
+                    f"{name} cannot be serialised: its parameter {key} is a {type(value).__name__}. Use a string, a "
+                    "number or an array.",
                     parameter=key,
                     value=value,
                 ) from None
@@ -99,17 +96,17 @@ class Writer:
                 try:
                     fitted[key] = self.encode(value, f"{place}.fitted.{key}")
                 except Unwritable:
-                    continue  # a report of the last fit, say
+                    continue  # such as the result object of the last fit
         return {"name": name, "parameters": parameters, "fitted": fitted}
 
     def history(self, entries: list[Iteration]) -> dict[str, Any]:
-        """Return JSON for iterations, a column for each field."""
+        """Return JSON for iterations, one column per field."""
         columns = {field.name: [getattr(entry, field.name) for entry in entries] for field in fields(Iteration)}
         columns["weights"] = np.array(columns["weights"])  # type: ignore[assignment]
         return {name: self.encode(column, f"history.{name}") for name, column in columns.items()}
 
     def restarts(self, entries: list[Restart]) -> dict[str, Any]:
-        """Return JSON for restarts, a column for each field."""
+        """Return JSON for restarts, one column per field."""
         columns: dict[str, Any] = {
             field.name: [getattr(entry, field.name) for entry in entries]
             for field in fields(Restart)
@@ -121,7 +118,7 @@ class Writer:
 
 
 def decode(written: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Return the value that `Writer.encode` wrote."""
+    """Return the value of `Writer.encode`."""
     if isinstance(written, list):
         return [decode(item, arrays) for item in written]
     if not isinstance(written, dict):
@@ -138,11 +135,11 @@ def decode(written: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     if kind == "ensemble":
         weights, thetas = (decode(part, arrays) for part in content)
         return RewardEnsemble(weights, thetas)
-    raise ValueError(f"nothing is written as {kind!r}")
+    raise ValueError(f"unknown type {kind!r}")
 
 
 def decode_model(written: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Return the model that `Writer.model` wrote."""
+    """Return the model of `Writer.model`."""
     parameters = {key: decode(value, arrays) for key, value in written["parameters"].items()}
     model = model_class(written["name"])(**parameters)
     for key, value in written["fitted"].items():
@@ -151,12 +148,12 @@ def decode_model(written: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
 
 
 def decode_history(written: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[Iteration]:
-    """Return the iterations that `Writer.history` wrote."""
+    """Return the iterations of `Writer.history`."""
     return [Iteration(**row) for row in _rows(written, arrays)]
 
 
 def decode_restarts(written: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[Restart]:
-    """Return the restarts that `Writer.restarts` wrote."""
+    """Return the restarts of `Writer.restarts`."""
     rows = _rows(written, arrays)
     return [Restart(ensemble=RewardEnsemble(row.pop("weights"), row.pop("thetas")), **row) for row in rows]
 
@@ -191,21 +188,17 @@ def _invalid(message: str, value: object) -> InvalidFile:
 
 def save(mixture: IntentMixture, folder: str | PathLike[str]) -> None:
     """Write a fitted mixture; see `IntentMixture.save`."""
-    validate.fitted(mixture)
+    validate.check_fitted(mixture)
     if not (mixture.mdp_ is None or isinstance(mixture.mdp_, MDP)):
-        raise InvalidParameter(
-            f"Only an MDP of limiirl can be written; this is a {type(mixture.mdp_).__name__}.",
-            parameter="mdp",
-            value=mixture.mdp_,
-        )
+        raise InvalidParameter.of("mdp", type(mixture.mdp_).__name__, "must be a limiirl.MDP to be saved")
     target = Path(folder).resolve()
     check_target(target)
-    header, arrays = _described(mixture)
+    header, arrays = _describe(mixture)
     lost = [name for name in ("init", "reward_init", "embedding") if name in header["replaced"]]
-    if lost:  # it tells how the fit began; that a callback is gone surprises nobody
+    if lost:  # others, such as `progress`, do not affect the fit
         warnings.warn(
-            f"{', '.join(lost)} cannot be written. A mixture that is loaded has the fitted ensemble for its init, and "
-            "defaults for the others; what it predicts is the same.",
+            f"{', '.join(lost)} cannot be serialised; the loaded mixture has the fitted ensemble as init and defaults "
+            "for the others. Its predictions are the same.",
             LimiirlWarning,
             stacklevel=3,
         )
@@ -225,8 +218,8 @@ def save(mixture: IntentMixture, folder: str | PathLike[str]) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _described(mixture: IntentMixture) -> tuple[dict[str, Any], Arrays]:
-    """Return everything but the MDP as JSON and arrays."""
+def _describe(mixture: IntentMixture) -> tuple[dict[str, Any], Arrays]:
+    """Return everything except the MDP as JSON and arrays."""
     writer = Writer()
     parameters, replaced = _parameters(mixture, writer)
     header = {
@@ -245,9 +238,9 @@ def _described(mixture: IntentMixture) -> tuple[dict[str, Any], Arrays]:
 
 
 def _parameters(mixture: IntentMixture, writer: Writer) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the parameters but for irl, and the type of those that cannot be written.
+    """Return the parameters except `irl`, and the types of those that were replaced.
 
-    An init that cannot be written becomes the ensemble that was found with it, any other parameter its default.
+    An init that cannot be serialised is replaced by the fitted ensemble, other parameters by their defaults.
     """
     defaults = {name: parameter.default for name, parameter in signature(type(mixture).__init__).parameters.items()}
     written, replaced = {}, {}
@@ -272,7 +265,7 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
     >>> from limiirl import Demonstrations, IntentMixture, MaxEnt
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0])
     >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
-    >>> mix = IntentMixture(2, MaxEnt(bounds=(-3, 3)), tol=0.05, random_state=0).fit(mdp, demos)
+    >>> mix = IntentMixture(2, MaxEnt(bounds=(-3, 3)), resp_tol=0.05, random_state=0).fit(mdp, demos)
     >>> folder = Path(tempfile.mkdtemp()) / "routes"
     >>> mix.save(folder)
     >>> sorted(path.name for path in folder.iterdir())
@@ -296,7 +289,7 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         mixture.history_ = decode_history(header["history"], arrays)
         mixture.restarts_ = decode_restarts(header["restarts"], arrays)
         mixture.irl_, mixture.mdp_ = anywhere(decode_model(header["irl_"], arrays)), mdp
-        RewardEnsemble(mixture.weights_, mixture.thetas_)  # shapes that belong together, shares that sum to 1
+        RewardEnsemble(mixture.weights_, mixture.thetas_)  # checks shapes and weights
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _invalid(
             f"{place / _HEADER} is damaged, or its classes have changed ({error!s:.300}). Save the mixture again.",
@@ -306,38 +299,36 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
 
 
 def _header(folder: Path) -> dict[str, Any]:
-    """Return mixture.json, of our format and of a version that we know."""
+    """Return the header, checked for format and version."""
     path = folder / _HEADER
     try:
         header = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        what = "it has no mixture.json" if folder.is_dir() else "there is no such folder"
-        raise _invalid(
-            f"{folder} is not a mixture of limiirl: {what}. Give a folder that IntentMixture.save wrote.", folder
-        ) from None
+        what = "has no mixture.json" if folder.is_dir() else "is not a folder"
+        raise _invalid(f"{folder} {what}. Pass a folder that IntentMixture.save wrote.", folder) from None
     except ValueError as error:
         raise _invalid(
             f"{path} is truncated or not JSON ({error!s:.200}). Copy the folder again, or save the mixture again.",
             folder,
         ) from error
     if not isinstance(header, dict) or header.get("format") != FORMAT or not isinstance(header.get("version"), int):
-        raise _invalid(f"{path} is not a mixture of limiirl. Give a folder that IntentMixture.save wrote.", folder)
+        raise _invalid(f"{path} is not a limiirl mixture. Pass a folder that IntentMixture.save wrote.", folder)
     if header["version"] < 1:
         raise _invalid(
-            f"{path} has format version {header['version']}, which never was. Save the mixture again.",
+            f"{path} has the unknown format version {header['version']}. Save the mixture again.",
             header["version"],
         )
     if header["version"] > VERSION:
         raise _invalid(
-            f"{folder} has format version {header['version']}, written by limiirl {header.get('limiirl')}; this "
-            f"limiirl reads up to {VERSION}. Upgrade limiirl.",
+            f"{folder} has format version {header['version']} of limiirl {header.get('limiirl')}; this one reads up to "
+            f"{VERSION}. Upgrade limiirl.",
             header["version"],
         )
     return header
 
 
 def _check_files(folder: Path, header: dict[str, Any]) -> None:
-    """Check that the other files are those that mixture.json was written with."""
+    """Check that all files exist and match their checksums."""
     written = header.get("files")
     if not isinstance(written, dict) or _ARRAYS not in written or not set(written) <= {_ARRAYS, _MDP}:
         raise _invalid(f"{folder / _HEADER} is damaged: it does not list its files. Save the mixture again.", folder)
@@ -347,14 +338,14 @@ def _check_files(folder: Path, header: dict[str, Any]) -> None:
             raise _invalid(f"{folder} is incomplete: {name} is missing. Copy the whole folder again.", name)
         if _sha256(path) != digest:
             raise _invalid(
-                f"{path} is not the file that mixture.json was written with: it is truncated, changed, or from another "
-                "mixture. Copy the whole folder again, or save the mixture again.",
+                f"{path} does not match its checksum: it is truncated, modified, or from another mixture. Copy the "
+                "whole folder again, or save the mixture again.",
                 name,
             )
 
 
 def _check_model(folder: Path, written: Any) -> None:
-    """Check that a model's name is known; other faults are found when it is made."""
+    """Check that the model is registered."""
     if isinstance(written, dict) and "name" in written:
         try:
             model_class(written["name"])
@@ -368,12 +359,12 @@ def _sha256(path: Path) -> str:
 
 
 def check_target(folder: str | PathLike[str]) -> None:
-    """Check that a mixture may be saved there: that nothing would be lost but one that was saved before."""
+    """Raise unless the folder is new, empty, or an earlier mixture."""
     target = Path(folder).resolve()
     if not target.exists():
         return
     if not target.is_dir():
-        raise _invalid(f"{target} is a file; a mixture is a folder. Give another name.", target)
+        raise _invalid(f"{target} is a file; a mixture needs a folder. Pass another path.", target)
     names = {path.name for path in target.iterdir()}
     if not names:
         return
@@ -381,8 +372,7 @@ def check_target(folder: str | PathLike[str]) -> None:
     if foreign or _HEADER not in names or not _is_ours(target / _HEADER):
         what = foreign[0] if foreign else "other files"
         raise _invalid(
-            f"{target} is not a mixture of limiirl alone (it has {what}), so it is not overwritten. "
-            "Give another folder, or remove this one.",
+            f"{target} contains {what} and is not overwritten. Pass another folder, or remove it.",
             target,
         )
 
@@ -400,10 +390,7 @@ def _sibling(target: Path) -> Path:
 
 
 def _put(scratch: Path, target: Path) -> None:
-    """Rename a complete folder into place.
-
-    No file system can swap two folders everywhere: for an instant a reader may find none, but never half of one.
-    """
+    """Rename a complete folder into place; a concurrent reader may briefly see no folder, but never half of one."""
     if not target.exists():
         scratch.rename(target)
         return

@@ -1,7 +1,4 @@
-"""Several starts of EM, here or on the workers of an executor; what they found, and how far their solutions lie apart.
-
-Intents of one fit in the order of another's: intents have no numbers by nature, so every fit numbers them anew.
-"""
+"""Restarts of EM, in this process or on the workers of an executor, and the alignment of intents between fits."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from limiirl._parallel import Mapper, map_tasks
+from limiirl._progress import Progress
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
@@ -24,7 +22,7 @@ from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.em import Settings, Solution, run
 from limiirl.mixture.init import Starts
-from limiirl.mixture.monitor import Iteration, Reports
+from limiirl.mixture.monitor import Callback, Iteration, report_iterations
 from limiirl.mixture.split_merge import refine
 
 if TYPE_CHECKING:
@@ -32,12 +30,10 @@ if TYPE_CHECKING:
 
 
 def intent_order(mixture: IntentMixture, other: IntentMixture | RewardEnsemble) -> IntArray:
-    """Return (K,) the intents of a mixture in the order of those of another that they resemble most.
+    """Return the intents (K,) of a mixture in the order of the intents of `other` that they match best.
 
-    Two mixtures of the same demonstrations are compared by who follows which intent. Otherwise what matters is how
-    intents behave: features that they are expected to collect, in units of their spread, where the mixture's model has
-    `expected_features`; else rewards themselves. Where the numbers of intents differ, some have no counterpart; those
-    of the mixture come last.
+    Mixtures of the same demonstrations are matched by responsibilities; otherwise by expected features (standardised),
+    or by rewards if the model has no `expected_features`. Intents without a counterpart come last.
 
     Examples
     --------
@@ -50,29 +46,21 @@ def intent_order(mixture: IntentMixture, other: IntentMixture | RewardEnsemble) 
     >>> intent_order(mix, RewardEnsemble([0.5, 0.5], [[-1.0], [1.0]])).tolist()
     [1, 0]
     """
-    validate.fitted(mixture)
+    validate.check_fitted(mixture)
     if not isinstance(other, RewardEnsemble):
         if not hasattr(other, "thetas_"):
-            raise InvalidParameter(
-                f"Intents are aligned to a fitted IntentMixture or a RewardEnsemble; got {type(other).__name__}. "
-                "Fit it first.",
-                parameter="other",
-            )
+            raise InvalidParameter.of("other", other, "must be a fitted IntentMixture or a RewardEnsemble")
         if _same_demonstrations(mixture, other):
-            return assign(-(other.responsibilities_.T @ mixture.responsibilities_))
+            return assign_columns(-(other.responsibilities_.T @ mixture.responsibilities_))
     theirs = np.asarray(other.thetas if isinstance(other, RewardEnsemble) else other.thetas_)
     if theirs.shape[1] != mixture.thetas_.shape[1]:
-        raise InvalidParameter(
-            f"Intents can only be aligned where rewards have the same features; these have {mixture.thetas_.shape[1]}, "
-            f"the others {theirs.shape[1]}.",
-            parameter="other",
-        )
+        raise InvalidParameter.of("other", theirs.shape[1], f"must have {mixture.thetas_.shape[1]} features")
     behaviour = _behaviour(mixture, np.vstack([mixture.thetas_, theirs]))
     spread = behaviour.std(axis=0)
-    told_apart = spread > 1e-12 * np.abs(behaviour).max(axis=0)
-    scaled = behaviour[:, told_apart] / spread[told_apart]
+    varies = spread > 1e-12 * np.abs(behaviour).max(axis=0)
+    scaled = behaviour[:, varies] / spread[varies]
     K = len(mixture.weights_)
-    return assign(cdist(scaled[K:], scaled[:K]))
+    return assign_columns(cdist(scaled[K:], scaled[:K]))
 
 
 def _same_demonstrations(one: Any, other: Any) -> bool:
@@ -81,31 +69,31 @@ def _same_demonstrations(one: Any, other: Any) -> bool:
 
 
 def _behaviour(mixture: Any, thetas: FloatArray) -> FloatArray:
-    """Return a row for each of thetas (n, d): expected features, or the rewards where these cannot be had."""
+    """Return the expected features (n, d) of thetas (n, d), or thetas themselves if there are none."""
     expected = getattr(mixture.irl_, "expected_features", None)
     if expected is not None:
         try:
             return np.asarray(expected(mixture.mdp_, thetas), dtype=np.float64)
         except (DivergentPartition, NumericalError):
-            pass  # the other's rewards may lie where this model has no finite sum
+            pass  # the partition function of the other's rewards may be infinite under this model
     return thetas
 
 
-def assign(cost: FloatArray) -> IntArray:
-    """Return (K,) the columns of cost (K', K) in the order of the rows that they go with; those left over come last.
+def assign_columns(cost: FloatArray) -> IntArray:
+    """Return the columns (K,) of cost (K', K) in the order of their assigned rows; unassigned columns come last.
 
     Examples
     --------
-    >>> assign(np.array([[5.0, 0.0, 5.0], [5.0, 5.0, 1.0]])).tolist()
+    >>> assign_columns(np.array([[5.0, 0.0, 5.0], [5.0, 5.0, 1.0]])).tolist()
     [1, 2, 0]
     """
-    _, columns = linear_sum_assignment(cost)  # rows come sorted
+    _, columns = linear_sum_assignment(cost)  # rows are sorted
     left = np.setdiff1d(np.arange(cost.shape[1]), columns)
     return np.concatenate([columns, left]).astype(np.int64)
 
 
-def in_order_of_labels(mixture: IntentMixture, labels: NDArray[np.int64], n_labels: int) -> IntentMixture:
-    """Return a copy of a mixture whose intent k is that which most resembles label k of its own demonstrations (N,).
+def align_to_labels(mixture: IntentMixture, labels: NDArray[np.int64], n_labels: int) -> IntentMixture:
+    """Return a copy of a mixture whose intent k best matches label k of its training demonstrations (N,).
 
     Examples
     --------
@@ -113,58 +101,48 @@ def in_order_of_labels(mixture: IntentMixture, labels: NDArray[np.int64], n_labe
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
     >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
     >>> mix = IntentMixture(2, MaxEnt(2, bounds=(-3, 3)), init=[0, 0, 1]).fit(mdp, demos)
-    >>> in_order_of_labels(mix, np.array([1, 1, 0]), 2).labels_
+    >>> align_to_labels(mix, np.array([1, 1, 0]), 2).labels_
     array([1, 1, 0])
     """
     truth = np.eye(n_labels)[labels]
-    return permuted(mixture, assign(-(truth.T @ mixture.responsibilities_)))
+    return permute_intents(mixture, assign_columns(-(truth.T @ mixture.responsibilities_)))
 
 
-def permuted(mixture: IntentMixture, order: IntArray) -> IntentMixture:
-    """Return a copy of a fitted mixture whose intent k is what was intent order[k]; history and restarts follow.
-
-    Examples
-    --------
-    >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
-    >>> mix = IntentMixture(2, MaxEnt(2, bounds=(-3, 3)), init=[0, 0, 1]).fit(mdp, demos)
-    >>> permuted(mix, np.array([1, 0])).weights_.round(2)
-    array([0.33, 0.67])
-    """
-    found: IntentMixture = clone(mixture)
+def permute_intents(mixture: IntentMixture, order: IntArray) -> IntentMixture:
+    """Return a copy of a fitted mixture whose intent k is intent order[k], in history and restarts too."""
+    result: IntentMixture = clone(mixture)
     for name in vars(mixture).keys() - mixture.get_params(deep=False).keys():
-        setattr(found, name, getattr(mixture, name))
+        setattr(result, name, getattr(mixture, name))
     for name in ("weights_", "thetas_"):
-        setattr(found, name, getattr(mixture, name)[order])
+        setattr(result, name, getattr(mixture, name)[order])
     for name in ("responsibilities_", "group_responsibilities_"):
         U = getattr(mixture, name, None)
-        setattr(found, name, None if U is None else np.ascontiguousarray(U[:, order]))
-    if found.responsibilities_ is not None:
-        found.labels_ = np.argmax(found.responsibilities_, axis=1)
-    found.history_ = [_permuted_iteration(entry, order) for entry in mixture.history_]
-    found.restarts_ = [
+        setattr(result, name, None if U is None else np.ascontiguousarray(U[:, order]))
+    if result.responsibilities_ is not None:
+        result.labels_ = np.argmax(result.responsibilities_, axis=1)
+    result.history_ = [_permute_iteration(entry, order) for entry in mixture.history_]
+    result.restarts_ = [
         replace(start, ensemble=RewardEnsemble(start.ensemble.weights[order], start.ensemble.thetas[order]))
         for start in mixture.restarts_
     ]
-    return found
+    return result
 
 
-def _permuted_iteration(entry: Iteration, order: IntArray) -> Iteration:
+def _permute_iteration(entry: Iteration, order: IntArray) -> Iteration:
     event, word = entry.event, "reseeded "
-    if event.startswith(word):  # it names an intent
+    if event.startswith(word):  # the event names an intent
         event = f"{word}{int(np.argmax(order == int(event.removeprefix(word))))}"
     return replace(entry, weights=entry.weights[order], event=event)
 
 
 Seed = np.random.SeedSequence
-# Objectives (nats a unit) closer than this are the same solution, reached to within EM's tolerance.
+# Objectives (nats per unit) closer than this count as the same solution.
 _SAME_OBJECTIVE = 1e-5
 
 
 @dataclass(frozen=True)
 class Restart:
-    """One start of EM.
+    """The result of one start of EM.
 
     Attributes
     ----------
@@ -172,11 +150,11 @@ class Restart:
         Mean penalised log-likelihood.
     n_iter, converged : int, bool
     ensemble : RewardEnsemble
-        Intents in the order of the best solution's.
+        Its intents in the order of the best solution's.
     distance : float
-        Share of the units that would have to change intent to turn this solution into the best.
+        Fraction of the units that would have to change intent to turn this solution into the best.
     best : bool
-        Whether it reached the best objective.
+        True if it reached the best objective.
     """
 
     objective: float
@@ -188,34 +166,27 @@ class Restart:
 
 
 def compare(solutions: list[Solution], best: Solution) -> list[Restart]:
-    """Return what each start found, aligned with the best."""
-    found = []
+    """Return the restarts, aligned with the best."""
+    restarts = []
     for solution in solutions:
-        order = assign(-(best.U.T @ solution.U))
-        distance = 0.5 * float(np.mean(np.sum(np.abs(solution.U[:, order] - best.U), axis=1)))
-        found.append(
+        order = assign_columns(-(best.U.T @ solution.U))
+        restarts.append(
             Restart(
                 solution.objective,
                 solution.n_iter,
                 solution.converged,
                 RewardEnsemble(solution.rho[order], solution.thetas[order]),
-                distance,
+                0.5 * float(np.mean(np.sum(np.abs(solution.U[:, order] - best.U), axis=1))),
                 best.objective - solution.objective <= _SAME_OBJECTIVE,
             )
         )
-    return found
+    return restarts
 
 
 class Outcome(NamedTuple):
-    """What one start led to.
+    """The solution of one start, the intents that were empty at its start, and the model after the fit.
 
-    Attributes
-    ----------
-    solution : Solution
-    empty : tuple of int
-        Intents that had no members where it began.
-    model : object
-        The single-intent model afterwards: one without a `make_problem` may keep what its `fit` has settled.
+    `model` is None unless the model has no `make_problem`: its `fit` may set attributes.
     """
 
     solution: Solution
@@ -224,24 +195,14 @@ class Outcome(NamedTuple):
 
 
 class EMFromSeed:
-    """EM from one of several starts, as a function of the start's number and its seed.
+    """EM from one of several starts, as a picklable function of (number of the start, seed).
 
-    Copies for workers leave the fit problem behind; each makes it once, whatever the number of its starts.
-
-    Parameters
-    ----------
-    mixture : IntentMixture
-        Whose parameters to use.
-    irl : model
-        Its model, fresh.
-    settings : Settings
-    mdp, demos, groups
-        Those of `IntentMixture.fit`.
+    The fit problem is not pickled; each worker makes it once.
 
     Attributes
     ----------
-    reports : callable or None
-        From the number of a start to the callback of its EM.
+    callbacks : list of callable
+        The callback of each start's EM; empty on workers.
     """
 
     def __init__(
@@ -251,15 +212,15 @@ class EMFromSeed:
         self.init, self.embedding = mixture.init, mixture.embedding
         self.irl, self.settings = irl, settings
         self.mdp, self.demos, self.groups = mdp, demos, groups
-        self.reports: Reports | None = None
+        self.callbacks: list[Callback | None] = []
         self._starts: Starts | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"reports": None, "_starts": None}
+        return vars(self) | {"callbacks": [], "_starts": None}
 
     @property
     def starts(self) -> Starts:
-        """The `init` with the data that it is applied to."""
+        """The `init` with the fit problem."""
         if self._starts is None:
             problem = make_problem(self.irl, self.mdp, self.demos, self.groups)
             self._starts = Starts(self.init, self.embedding, problem)
@@ -271,23 +232,28 @@ class EMFromSeed:
         return self.starts.problem
 
     def __call__(self, task: tuple[int, Seed]) -> Outcome:
-        """Return the outcome of EM from start i."""
+        """Run EM from start i."""
         i, seed = task
-        rng, callback = np.random.default_rng(seed), None if self.reports is None else self.reports(i)
+        rng, callback = np.random.default_rng(seed), self.callbacks[i] if self.callbacks else None
         start = self.starts.begin(self.n_intents, self.reward_init, rng, first=i == 0)
         solution = run(self.problem, start, self.settings, callback)
         if self.refine is not None:
             solution = refine(self.problem, solution, self.settings, callback)
         return Outcome(solution, start.empty, None if hasattr(self.irl, "make_problem") else self.irl)
 
-    def map(self, seeds: Sequence[Seed], reports: Reports, executor: Mapper) -> list[Outcome]:
-        """Return the outcome of each start, in order, from the workers of an executor; report each once it ends."""
+    def map(self, seeds: Sequence[Seed], progress: Progress | None, executor: Mapper | None) -> list[Outcome]:
+        """Run EM from all starts, and report each iteration, on an executor once the start has ended."""
+        max_iter = self.settings.max_iter
+        callbacks = [report_iterations(progress, i, len(seeds), max_iter) for i in range(len(seeds))]
+        if executor is None:
+            self.callbacks = callbacks
+            return list(map(self, enumerate(seeds)))
         outcomes = []
-        for i, outcome in enumerate(map_tasks(self, enumerate(seeds), executor)):
+        for callback, outcome in zip(callbacks, map_tasks(self, enumerate(seeds), executor), strict=True):
             outcomes.append(outcome)
-            if (report := reports(i)) is not None:
+            if callback is not None:
                 for entry in outcome.solution.history:
-                    report(entry)
+                    callback(entry)
         model = outcomes[-1].model
         if model is not None:
             self.irl, self._starts = model, None

@@ -1,7 +1,7 @@
-"""From clusters to first rewards: the maximum likelihood fit to each, or the cluster's mean features themselves.
+"""Initial rewards of clusters: maximum likelihood, or centred mean features.
 
-Paper: section "The LiMIIRL algorithm", the two ways to initialise rewards. The mean is centred on all demonstrations;
-uncentred counts are positive and would reward going in circles.
+Paper: section "The LiMIIRL algorithm". Means are centred on all demonstrations; uncentred counts are positive and would
+reward cycles.
 """
 
 from __future__ import annotations
@@ -19,43 +19,40 @@ from limiirl.irl import FitProblem, minimise_ray
 from limiirl.mixture.em import Start
 
 RewardInit = Callable[[FitProblem, FloatArray], FloatArray]
-# Rewards closer than this (relative to their size) count as the same.
+# Relative difference below which rewards are the same.
 _SAME = 1e-9
-# Two intents between which nobody's log-odds differ by more than this are one to anybody who looks at the data.
+# Largest spread of the log-odds between two intents that counts as indistinct.
 _INDISTINCT = 0.05
-# How far the same rewards are stirred apart, relative to their size, and how often that is tried.
-_STIR, _STIRS = 0.1, 10
-# Largest difference in log-probability between a cluster's mean and that of all that `mean_ray` looks at.
+# Relative size of the perturbation of equal rewards, and the number of attempts.
+_NOISE, _ATTEMPTS = 0.1, 10
+# Largest difference in log-probability between a cluster's mean and the overall mean that `mean_ray` considers.
 _LARGEST_GAP = 1e3
 
 
 def mle(problem: FitProblem, U: FloatArray) -> FloatArray:
-    """Return (K, d): the rewards that explain each cluster best."""
-    # The start is far away; the mixture's cap is about the M-steps that follow.
+    """Return the maximum likelihood rewards (K, d) of each cluster."""
+    # The optimum may be far away: not the cap of M-steps.
     cap = problem.initial_evaluations
     return problem.m_step(problem.moments(U), None, np.arange(U.shape[1]), cap).thetas
 
 
 def mean(problem: FitProblem, U: FloatArray) -> FloatArray:
-    """Return (K, d): the mean features of each cluster less those of all demonstrations; bounds are not looked at."""
+    """Return the mean features (K, d) of each cluster minus the overall mean, regardless of bounds."""
     features, weights = problem.features(), U * problem.units.counts[:, None]
     counts = problem.units.counts / problem.units.counts.sum()
     return np.asarray((weights.T @ features) / weights.sum(axis=0)[:, None] - counts @ features)
 
 
 def mean_clipped(problem: FitProblem, U: FloatArray) -> FloatArray:
-    """Return (K, d): `mean`, moved into the bounds."""
+    """Return `mean` (K, d), clipped to the bounds."""
     return problem.project(mean(problem, U))
 
 
 def mean_ray(problem: FitProblem, U: FloatArray) -> FloatArray:
-    """Return (K, d): `mean`, times the factor that explains the cluster best.
-
-    A feature in metres gives rewards a million times too strong for one in kilometres; the factor is free of units.
-    """
+    """Return `mean` (K, d) times the factor of maximum likelihood, which does not depend on the features' units."""
     direction = mean(problem, U)
     weights = U / U.sum(axis=0)
-    found = np.zeros_like(direction)
+    thetas = np.zeros_like(direction)
     for k, theta in enumerate(direction):
 
         def loss(factor: float, theta: FloatArray = theta, k: int = k) -> float:
@@ -63,8 +60,8 @@ def mean_ray(problem: FitProblem, U: FloatArray) -> FloatArray:
             return -float(weights[:, k] @ log_p)
 
         length = float(theta @ theta)
-        found[k] = minimise_ray(loss, _LARGEST_GAP / length) * theta if length > 0.0 else 0.0
-    return found
+        thetas[k] = minimise_ray(loss, _LARGEST_GAP / length) * theta if length > 0.0 else 0.0
+    return thetas
 
 
 REWARDS: dict[str, RewardInit] = {"mle": mle, "mean": mean, "mean_ray": mean_ray, "mean_clipped": mean_clipped}
@@ -72,72 +69,57 @@ REWARDS: dict[str, RewardInit] = {"mle": mle, "mean": mean, "mean_ray": mean_ray
 
 
 def start_from(problem: FitProblem, U: FloatArray, reward_init: Any, rng: np.random.Generator) -> Start:
-    """Return the ensemble that responsibilities (G, K) begin with.
-
-    A cluster without members takes the rewards of all demonstrations together.
-    """
+    """Return the initial ensemble of responsibilities (G, K); an empty cluster gets the rewards of all data."""
     make = REWARDS.get(reward_init) if isinstance(reward_init, str) else reward_init
     if not callable(make):
-        raise InvalidParameter(
-            f"reward_init must be one of {', '.join(REWARDS)} or a function; it is {reward_init!r}.",
-            parameter="reward_init",
-            value=reward_init,
-        )
+        raise InvalidParameter.of("reward_init", reward_init, f"must be one of {', '.join(REWARDS)}, or a function")
     sizes = U.sum(axis=0)
     empty = sizes == 0.0
     if np.any(empty):
         listed = ", ".join(map(str, np.flatnonzero(empty)))
         warnings.warn(
-            f"No {problem.units.noun} begin in intent {listed}: there are fewer distinct ones, or labels, than "
-            f"n_intents={len(sizes)}. It starts from the rewards of all together, with next to no share; "
-            "use fewer intents.",
+            f"No {problem.units.noun} are initially assigned to intent {listed}: n_intents={len(sizes)} exceeds the "
+            "number of distinct labels or feature vectors. Use fewer intents.",
             DegenerateIntentWarning,
             stacklevel=4,
         )
-    thetas = _checked(make(problem, np.where(empty, 1.0, U)), len(sizes), problem)
-    return Start(sizes / len(U), separated(thetas, ~empty, problem, rng), U, tuple(np.flatnonzero(empty).tolist()))
+    thetas = _check_thetas(make(problem, np.where(empty, 1.0, U)), len(sizes), problem)
+    return Start(sizes / len(U), separate_equal(thetas, ~empty, problem, rng), U, tuple(np.flatnonzero(empty).tolist()))
 
 
-def separated(
+def separate_equal(
     thetas: FloatArray, counted: NDArray[np.bool_], problem: FitProblem, rng: np.random.Generator
 ) -> FloatArray:
-    """Return rewards (K, d) of which no two counted ones are the same.
-
-    EM treats the same rewards alike for ever, so that they are stirred, unless no demonstration differs from another.
-    """
+    """Return rewards (K, d), perturbed if two of the counted ones are equal: EM would keep them equal."""
     pair = equal_pair(thetas, counted)
     if pair is None or not np.any(np.ptp(problem.features(), axis=0) > 0):
         return thetas
     warnings.warn(
-        f"Intents {pair[0]} and {pair[1]} begin with the same rewards, which EM cannot tell apart; they were stirred "
-        "at random. Pass initial responsibilities or rewards that differ, or init='kmeans'.",
+        f"Intents {pair[0]} and {pair[1]} have the same initial rewards, which EM would keep equal; random noise was "
+        "added. Pass distinct initial responsibilities or rewards, or init='kmeans'.",
         DegenerateIntentWarning,
         stacklevel=5,
     )
-    found = thetas
-    for _ in range(_STIRS):
-        found = problem.project(thetas + _STIR * (1.0 + np.abs(thetas)) * rng.normal(size=thetas.shape))
-        if equal_pair(found, counted) is None:
+    noisy = thetas
+    for _ in range(_ATTEMPTS):
+        noisy = problem.project(thetas + _NOISE * (1.0 + np.abs(thetas)) * rng.normal(size=thetas.shape))
+        if equal_pair(noisy, counted) is None:
             break
-    return found
+    return noisy
 
 
-def _checked(thetas: Any, n_intents: int, problem: FitProblem) -> FloatArray:
-    found = np.ascontiguousarray(thetas, dtype=np.float64)
+def _check_thetas(given: Any, n_intents: int, problem: FitProblem) -> FloatArray:
+    thetas = np.ascontiguousarray(given, dtype=np.float64)
     d = problem.n_parameters
-    wrong = found.ndim != 2 or found.shape[0] != n_intents or (d is not None and found.shape[1] != d)
-    if wrong or not np.all(np.isfinite(found)):
-        raise InvalidParameter(
-            f"Initial rewards must be finite numbers of shape ({n_intents}, {'d' if d is None else d}); got shape "
-            f"{found.shape}. Use reward_init='mle', or mend the function.",
-            parameter="reward_init",
-            value=found.shape,
-        )
-    return found
+    wrong = thetas.ndim != 2 or thetas.shape[0] != n_intents or (d is not None and thetas.shape[1] != d)
+    if wrong or not np.all(np.isfinite(thetas)):
+        rule = f"must return finite rewards of shape ({n_intents}, {'d' if d is None else d})"
+        raise InvalidParameter.of("reward_init", thetas.shape, rule)
+    return thetas
 
 
 def equal_pair(thetas: FloatArray, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
-    """Return two intents with the same rewards, or None."""
+    """Return a pair of counted intents with equal rewards, or None."""
     for k in np.flatnonzero(counted):
         for other in np.flatnonzero(counted[:k]):
             if np.all(np.abs(thetas[k] - thetas[other]) <= _SAME * (1.0 + np.abs(thetas[k]))):
@@ -146,12 +128,10 @@ def equal_pair(thetas: FloatArray, counted: NDArray[np.bool_]) -> tuple[int, int
 
 
 def indistinct_pair(U: FloatArray, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
-    """Return two intents that explain all demonstrations alike, by responsibilities (n, K), or None.
+    """Return a pair of counted intents with constant odds over all units, given responsibilities (n, K), or None.
 
     Examples
     --------
-    Both say of each of two demonstrations that it is the second's twice as likely.
-
     >>> indistinct_pair(np.array([[0.2, 0.4, 0.4], [0.3, 0.6, 0.1]]), np.ones(3, dtype=bool))
     (0, 1)
     """

@@ -1,7 +1,7 @@
 """Split-and-merge moves out of local maxima of EM (after Ueda et al. 2000).
 
-A move splits one intent, merges the two of the K + 1 whose difference is worth least, and lets EM go on from there; it
-is taken if that raises the objective.
+A move splits one intent, merges the two of the resulting K + 1 that cost least, and continues EM; it is accepted if the
+objective increases.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from limiirl.mixture.em import Settings, Solution, Start, nearly_empty, run
 from limiirl.mixture.embeddings import shares
 from limiirl.mixture.monitor import Callback, Iteration
 
-# Moves that are taken in one fit, and moves that are tried before one is, at most.
+# Maximum number of accepted moves per fit, and of moves tried before one is accepted.
 _MOVES, _TRIES = 10, 3
-# Iterations that a move is given to show what it is worth.
+# Iterations of EM in the trial of a move.
 _TRIAL = 10
-# A move must raise the objective (nats a unit) by more: less is EM's own last bit of climbing.
+# Least increase of the objective (nats per unit) of an accepted move.
 _LEAST_RISE = 1e-5
 _KMEANS_STARTS = 5
-# Whose responsibility is below the first does not follow; shares of features nearer than the second are the same.
-_FOLLOWS, _APART = 1e-6, 1e-12
+# Least responsibility of a member, and the spread below which points coincide.
+_MEMBER, _APART = 1e-6, 1e-12
 
 
 class SplitMergeMove(NamedTuple):
-    """Intent `split` in two, `gone` merged into `kept`; nats that this gains by itself, and the start that it makes."""
+    """Split of one intent and merge of `gone` into `kept`, its gain in nats before EM, and the start of EM."""
 
     split: int
     kept: str
@@ -44,127 +44,125 @@ class SplitMergeMove(NamedTuple):
         return f"split {self.split}, merged {self.gone} into {self.kept}"
 
 
-def refine(prepared: FitProblem, found: Solution, settings: Settings, callback: Callback | None = None) -> Solution:
+def refine(problem: FitProblem, solution: Solution, settings: Settings, callback: Callback | None = None) -> Solution:
     """Return a solution at least as good, by moves that each raise the objective.
 
-    A move that is taken is one line of the history, with its `event`; the iterations of EM after it follow. Halves are
-    always those of `shares` of feature counts, whatever embedding a start clustered: a move is to come upon what
-    the start did not.
+    An accepted move is one entry of the history, followed by the iterations of EM after it. Halves are always clusters
+    of normalised feature counts (`shares`), whatever the embedding of the start.
 
     Examples
     --------
-    There are three kinds of walks. Intents 0 and 1 begin with one of them, intent 2 with the others; EM stays there.
+    There are three kinds of paths. Intents 0 and 1 start with one of them, intent 2 with the other two; EM stays there.
 
     >>> from limiirl import MDP, Demonstrations, MaxEnt
     >>> from limiirl.irl.problem import make_problem
     >>> mdp = MDP.from_edges([0, 0, 0, 1, 2, 3, 3], [1, 2, 6, 3, 3, 4, 5], p0=[1, 0, 0, 0, 0, 0, 0])
     >>> demos = Demonstrations.from_lists([[0, 6]] * 4 + [[0, 1, 3, 4], [0, 2, 3, 5]] * 4)
-    >>> ready = make_problem(MaxEnt(4, bounds=(-4, 4)), mdp, demos)
+    >>> problem = make_problem(MaxEnt(4, bounds=(-4, 4)), mdp, demos)
     >>> away = [0, 0, 0, 0, 0, 0, -4.0]
     >>> first = np.array([np.multiply(away, -1.0), np.multiply(away, -0.9), away])
-    >>> stuck = run(ready, Start(np.ones(3) / 3, first), Settings())
-    >>> free = refine(ready, stuck, Settings())
-    >>> [entry.event[:15] for entry in free.history if entry.event]  # which of 0 and 1 is kept does not matter
+    >>> stuck = run(problem, Start(np.ones(3) / 3, first), Settings())
+    >>> free = refine(problem, stuck, Settings())
+    >>> [entry.event[:15] for entry in free.history if entry.event]
     ['start', 'split 2, merged']
     >>> stuck.rho.round(2), free.rho.round(2)
     (array([0.24, 0.26, 0.5 ]), array([0.33, 0.33, 0.33]))
     """
-    if len(found.rho) < 2 or settings.max_iter == 0:
-        return found
+    if len(solution.rho) < 2 or settings.max_iter == 0:
+        return solution
     plain = replace(settings, temperatures=())
     for _ in range(_MOVES):
-        better = _best_of(prepared, found, plain)
+        better = _try_moves(problem, solution, plain)
         if better is None:
             break
-        found = _continued(prepared, found, *better, plain, callback)
-    return found
+        solution = _continue(problem, solution, *better, plain, callback)
+    return solution
 
 
-def _best_of(prepared: FitProblem, found: Solution, settings: Settings) -> tuple[SplitMergeMove, Solution] | None:
-    """Return the first move that raises the objective, and what it came to."""
+def _try_moves(problem: FitProblem, solution: Solution, settings: Settings) -> tuple[SplitMergeMove, Solution] | None:
+    """Return the first move that raises the objective, and its solution."""
     trial = replace(settings, max_iter=min(_TRIAL, settings.max_iter))
-    for move in moves(prepared, found, settings)[:_TRIES]:
-        reached = run(prepared, move.start, trial)
-        if reached.objective > found.objective + _LEAST_RISE:
+    for move in moves(problem, solution, settings)[:_TRIES]:
+        reached = run(problem, move.start, trial)
+        if reached.objective > solution.objective + _LEAST_RISE:
             return move, reached
     return None
 
 
-def _continued(
-    prepared: FitProblem,
-    found: Solution,
+def _continue(
+    problem: FitProblem,
+    before: Solution,
     move: SplitMergeMove,
     reached: Solution,
     settings: Settings,
     callback: Callback | None,
 ) -> Solution:
-    """Return what EM comes to after a move, with one history for all."""
-    last = found.history[-1].iteration + reached.n_iter
+    """Continue EM after a move, and append its iterations to the history."""
+    last = before.history[-1].iteration + reached.n_iter
     entry = replace(reached.history[-1], iteration=last, change=np.nan, event=str(move))
-    history = [*found.history, entry]
+    history = [*before.history, entry]
     if callback is not None:
         callback(entry)
 
-    def told(later: Iteration) -> None:
+    def record(later: Iteration) -> None:
         if later.iteration > 0:
             history.append(replace(later, iteration=last + later.iteration))
             if callback is not None:
                 callback(history[-1])
 
-    after = run(prepared, Start(reached.rho, reached.thetas, reached.U), settings, told)
+    after = run(problem, Start(reached.rho, reached.thetas, reached.U), settings, record)
     return replace(after, history=history)
 
 
-def moves(prepared: FitProblem, found: Solution, settings: Settings) -> list[SplitMergeMove]:
-    """Return the moves that raise the likelihood by themselves, at most one for each intent to split, the best first.
+def moves(problem: FitProblem, solution: Solution, settings: Settings) -> list[SplitMergeMove]:
+    """Return the moves that raise the likelihood before EM, at most one per split intent, the best first.
 
-    An intent is split; of the K + 1 that there are then, two are merged, the followers of both served by the better
-    of their two rewards. They may be two others, or a half and another. Rewards of halves are fitted, all in one go.
+    Of the K + 1 intents after a split, the two whose merger costs least are merged and keep the better reward of both.
     """
-    K, empty = len(found.rho), nearly_empty(found.U.sum(axis=0), len(found.U))
-    points = shares(prepared)
-    halves = {k: split_in_two(points, found.U[:, k], seed=k) for k in range(K) if not empty[k]}
+    K, empty = len(solution.rho), nearly_empty(solution.U.sum(axis=0), len(solution.U))
+    points = shares(problem)
+    halves = {k: split_in_two(points, solution.U[:, k], seed=k) for k in range(K) if not empty[k]}
     split = {k: parts for k, parts in halves.items() if parts is not None}
     if not split:
         return []
-    U = np.hstack([found.U[:, [k]] * parts for k, parts in split.items()])
-    starts = prepared.project(np.repeat(found.thetas[list(split)], 2, axis=0))
-    thetas = prepared.m_step(prepared.moments(U), starts, np.arange(U.shape[1]), settings.max_evaluations).thetas
-    log_p, log_halves = prepared.log_prob(found.thetas), prepared.log_prob(thetas)
+    U = np.hstack([solution.U[:, [k]] * parts for k, parts in split.items()])
+    starts = problem.project(np.repeat(solution.thetas[list(split)], 2, axis=0))
+    thetas = problem.m_step(problem.moments(U), starts, np.arange(U.shape[1]), settings.max_evaluations).thetas
+    log_p, log_halves = problem.log_prob(solution.thetas), problem.log_prob(thetas)
     made = []
     for j, k in enumerate(split):
         first, second = 2 * j, 2 * j + 1
         portion = U[:, [first, second]].sum(axis=0) / U[:, [first, second]].sum()
-        # One half takes the place of the intent that is split, the other comes last.
-        wide, rewards = np.hstack([log_p, log_halves[:, [second]]]), np.vstack([found.thetas, thetas[second]])
+        # One half replaces the intent, the other is appended.
+        wide, rewards = np.hstack([log_p, log_halves[:, [second]]]), np.vstack([solution.thetas, thetas[second]])
         wide[:, k], rewards[k] = log_halves[:, first], thetas[first]
-        rho = np.append(found.rho, found.rho[k] * portion[1])
+        rho = np.append(solution.rho, solution.rho[k] * portion[1])
         rho[k] *= portion[0]
         log_likelihood, kept, gone = cheapest_merger(wide, rho, k)
-        gain = log_likelihood - found.log_likelihood * len(found.U)
+        gain = log_likelihood - solution.log_likelihood * len(solution.U)
         if gain > 0.0:
             rho[kept] += rho[gone]
             rho[gone], rewards[gone] = rho[K], rewards[K]
-            made.append(SplitMergeMove(k, _called(kept, k, K), _called(gone, k, K), gain, Start(rho[:K], rewards[:K])))
+            made.append(SplitMergeMove(k, _name(kept, k, K), _name(gone, k, K), gain, Start(rho[:K], rewards[:K])))
     return sorted(made, key=lambda move: -move.gain)
 
 
-def _called(i: int, split: int, K: int) -> str:
+def _name(i: int, split: int, K: int) -> str:
     return "a half" if i in (split, K) else str(i)
 
 
 def cheapest_merger(log_p: FloatArray, rho: FloatArray, split: int) -> tuple[float, int, int]:
-    """Return the highest log-likelihood after a merger of two intents, who is kept, and who is gone.
+    """Return the highest log-likelihood after merging two intents, the one kept, and the one removed.
 
     Parameters
     ----------
     log_p : (G, K + 1)
     rho : (K + 1,)
     split : int
-        The intent that was split: it is not merged with the last one, which is its other half.
+        The split intent, which is not merged with the last one, its other half.
     """
     top = np.max(log_p, axis=1)
-    with np.errstate(invalid="ignore"):  # a unit that is impossible now makes every merger no number, which none beats
+    with np.errstate(invalid="ignore"):  # units of zero likelihood give nan, which is never best
         p = np.exp(log_p - top[:, None])
     total, last = p @ rho, rho.size - 1
     best = (-np.inf, 0, last)
@@ -173,9 +171,7 @@ def cheapest_merger(log_p: FloatArray, rho: FloatArray, split: int) -> tuple[flo
             continue
         rest = np.maximum(total - rho[i] * p[:, i] - rho[j] * p[:, j], 0.0)
         for kept, gone in ((i, j), (j, i)):
-            with np.errstate(
-                divide="ignore", invalid="ignore"
-            ):  # where nobody else explains a unit, the merger is out of question
+            with np.errstate(divide="ignore", invalid="ignore"):  # log 0: a unit that no other intent explains
                 value = float(np.sum(np.log(rest + (rho[i] + rho[j]) * p[:, kept]) + top))
             if value > best[0]:
                 best = (value, kept, gone)
@@ -183,16 +179,16 @@ def cheapest_merger(log_p: FloatArray, rho: FloatArray, split: int) -> tuple[flo
 
 
 def split_in_two(points: FloatArray, weights: FloatArray, seed: int) -> FloatArray | None:
-    """Return (G, 2) which of two halves each unit belongs to, by k-means of those who follow an intent; or None.
+    """Return the half (G, 2, one-hot) of each unit by k-means of points (G, m) with weights (G,).
 
-    Units count by how much they follow it, weights (G,). There is nothing to split where all are at one point (G, m).
+    None if all members coincide.
     """
-    follow = weights > _FOLLOWS
-    if not np.any(np.ptp(points[follow], axis=0) > _APART):
+    members = weights > _MEMBER
+    if not np.any(np.ptp(points[members], axis=0) > _APART):
         return None
     halves = KMeans(2, n_init=_KMEANS_STARTS, random_state=seed)
     with one_thread():
-        halves.fit(points[follow], sample_weight=weights[follow])
+        halves.fit(points[members], sample_weight=weights[members])
         labels = halves.predict(points)
-    found = np.eye(2)[labels]
-    return found if np.all(weights @ found > 0.0) else None
+    one_hot = np.eye(2)[labels]
+    return one_hot if np.all(weights @ one_hot > 0.0) else None

@@ -1,4 +1,4 @@
-"""`Summary` of a fitted mixture, and the table of memberships, for reading and for programs."""
+"""`Summary` of a fitted mixture, and the table of its posterior per demonstration."""
 
 from __future__ import annotations
 
@@ -25,47 +25,47 @@ from limiirl.mixture.init import is_given
 if TYPE_CHECKING:
     from limiirl.mixture.estimator import IntentMixture
 
-Row = tuple[str, list[tuple[str, str]]]  # a name and, for each intent, a value and what is said of it
-# The information has (K d)^2 entries; of more rewards than this nobody reads the errors.
+Row = tuple[str, list[tuple[str, str]]]  # a name and, per intent, a value and its error or status
+# Largest number of rewards K d with standard errors: the information matrix has (K d)^2 entries.
 _MOST_PARAMETERS = 3000
-# Rows and characters of the printed table.
+# Maximum number of rows and characters of the printed table.
 _MOST_ROWS, _WIDEST = 40, 100
 _MARKS = {
-    "bound": "it lies on a bound of the model, which holds it back",
-    "not identified": "changed together with others, it leaves every trajectory as likely as before",
-    "up to scale": "proportions are all that can be learned; these are scaled to sum to 1",
-    "empty": "hardly anybody follows this intent",
-    "flat": "the likelihood has no peak there: use fewer intents, more demonstrations or more iterations",
+    "bound": "on a bound of the model",
+    "not identified": "changes along a direction that leaves every trajectory's probability unchanged",
+    "up to scale": "only proportions are identified; rewards are scaled to sum to 1",
+    "empty": "nearly empty intent",
+    "flat": "the likelihood has no maximum: use fewer intents, more demonstrations or more iterations",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """What a mixture found; `print` it, let a notebook show it, or take `to_dict()`.
+    """Summary of a fitted mixture: prints as text, shows as a table in notebooks, converts by `to_dict()`.
 
     Attributes
     ----------
     n_intents, n_units, unit : int, int, str
-        How many intents, from how many "demonstrations", "agents" or "groups".
+        `unit` is "demonstrations", "agents" or "groups".
     model, init, convergence, starts : str
-        In words.
+        Descriptions.
     converged, n_iter : bool, int
     log_likelihood : float
-        Mean over units.
+        Mean per unit.
     bic, n_free : float, int
     weights, weight_errors : (K,)
-        Shares and their standard errors; nan where there is none.
+        Mixture weights and their standard errors; nan if there are none.
     sizes, counts : (K,)
-        Units that follow each intent: the sum of responsibilities, and how many follow it most likely.
+        Sums of responsibilities, and numbers of units by most probable intent.
     feature_names : tuple of str
     thetas, errors, status : (K, d)
-        Rewards, their standard errors, and "ok" or why there is none (see `StandardErrors`).
+        Rewards, standard errors, and "ok" or why there is none (see `StandardErrors`).
     n_starts, n_best : int
-        How often EM was started, and how often it reached the best objective.
+        Number of starts, and how many of them reached the best objective.
     distances : (n_starts,)
-        Share of the units that would have to change intent to turn each start's solution into the best.
+        Fraction of the units that would have to change intent to turn each solution into the best.
     estimator, spread : str
-        What was fitted, and what `errors` are.
+        Name of the estimator, and description of `errors`.
 
     Examples
     --------
@@ -77,17 +77,17 @@ class Summary:
       model           MaxEnt(bounds=None, max_length=2), trajectories of up to 2 states that stop anywhere
       init            kmeans, rewards by mle
       EM              converged after 1 iteration
-      starts          1; a larger n_init would show whether others lead elsewhere
-      log-likelihood  -0.5623, the mean over demonstrations
+      starts          1; raise n_init to compare several starts
+      log-likelihood  -0.5623 per demonstration
       BIC             5.9, with 1 free parameter
     <BLANKLINE>
                       intent 0
-      share          100.0 % ± 0.0
+      weight         100.0 % ± 0.0
       expected size      4.0
       assigned             4
       going on           1.1 ± 1.2
     <BLANKLINE>
-      ± one standard error, from the observed information of the mixture
+      ± one standard error, from the observed information
     """
 
     n_intents: int
@@ -114,20 +114,20 @@ class Summary:
     n_best: int
     distances: FloatArray
     estimator: str = "IntentMixture"
-    spread: str = "one standard error, from the observed information of the mixture"
+    spread: str = "one standard error, from the observed information"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as what JSON knows: lists for arrays, None for what is not a number."""
+        """Return all fields in JSON types: lists for arrays, None for nan."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
     def __str__(self) -> str:
         lines = [self._title(), *(f"  {name:<16}{text}" for name, text in self._head())]
         rows = list(self._rows())
-        for intents in _fitting(rows):
-            lines += ["", *_aligned(rows, intents)]
+        for intents in _blocks(rows):
+            lines += ["", *_align(rows, intents)]
         left = len(self.feature_names) - _MOST_ROWS
         if left > 0:
-            lines.append(f"  ... and {left} more features; to_dict() has them all")
+            lines.append(f"  ... {left} more features in to_dict()")
         return "\n".join([*lines, "", *(f"  {note}" for note in self._notes())]).rstrip()
 
     __repr__ = __str__
@@ -151,13 +151,13 @@ class Summary:
         yield "init", self.init
         yield "EM", self.convergence
         yield "starts", self.starts
-        yield "log-likelihood", f"{self.log_likelihood:.4f}, the mean over {self.unit}"
+        yield "log-likelihood", f"{self.log_likelihood:.4f} per {self.unit[:-1]}"
         yield "BIC", f"{self.bic:.1f}, with {self.n_free} free parameter" + ("" if self.n_free == 1 else "s")
 
     def _rows(self) -> Iterator[Row]:
         yield "", [("intent", str(k)) for k in range(self.n_intents)]
-        shares = zip(self.weights, self.weight_errors, strict=True)
-        yield "share", [(f"{100 * x:.1f} %", f"± {100 * e:.1f}" if math.isfinite(e) else "") for x, e in shares]
+        weights = zip(self.weights, self.weight_errors, strict=True)
+        yield "weight", [(f"{100 * x:.1f} %", f"± {100 * e:.1f}" if math.isfinite(e) else "") for x, e in weights]
         yield "expected size", [(f"{size:.1f}", "") for size in self.sizes]
         yield "assigned", [(str(count), "") for count in self.counts]
         for j, name in enumerate(self.feature_names[:_MOST_ROWS]):
@@ -175,17 +175,17 @@ class Summary:
                 yield f"({mark}) {meaning}"
 
 
-def summarise(mixture: IntentMixture, prepared: FitProblem | None) -> Summary:
-    """Return the summary of a fitted mixture on data; without data, what the mixture remembers, and no errors."""
-    U, log_likelihood = evaluate(mixture, prepared)
+def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:
+    """Return the summary of a fitted mixture on data, or without standard errors from its attributes."""
+    U, log_likelihood = evaluate(mixture, problem)
     rho, thetas = mixture.weights_, mixture.thetas_
     K, d = thetas.shape
     free = free_parameters(mixture.irl_, mixture.mdp_, rho, thetas, len(U))
     weight_errors, errors, status = np.full(K, np.nan), np.full((K, d), np.nan), free.status
-    if prepared is not None and thetas.size <= _MOST_PARAMETERS:
-        found = standard_errors(prepared, rho, thetas)
-        weight_errors, errors, status = found.weights, found.thetas, found.status
-    unit = _unit(mixture) if prepared is None else prepared.units.noun
+    if problem is not None and thetas.size <= _MOST_PARAMETERS:
+        measured = standard_errors(problem, rho, thetas)
+        weight_errors, errors, status = measured.weights, measured.thetas, measured.status
+    unit = _unit(mixture) if problem is None else problem.units.noun
     return Summary(
         n_intents=K,
         n_units=len(U),
@@ -213,39 +213,38 @@ def summarise(mixture: IntentMixture, prepared: FitProblem | None) -> Summary:
     )
 
 
-def evaluate(mixture: Any, prepared: FitProblem | None) -> tuple[FloatArray, float]:
-    """Return responsibilities (G, K) of units, and their log-likelihood together; without data, those of the fit."""
-    if prepared is None:
+def evaluate(mixture: Any, problem: FitProblem | None) -> tuple[FloatArray, float]:
+    """Return the responsibilities (G, K) and the total log-likelihood of units, of the training data by default."""
+    if problem is None:
         U: FloatArray | None = mixture.responsibilities_ if mixture.groups_ is None else mixture.group_responsibilities_
         if U is None:
             raise InvalidParameter(
-                "This mixture was fitted to a stream, and has no responsibilities to count. Pass demonstrations, such "
-                "as one part of the stream: summary(demos).",
+                "demos are required: a mixture fitted to a stream has no responsibilities. Pass one shard of it.",
                 parameter="demos",
             )
         return U, mixture.log_likelihood_ * len(U)
-    U = np.zeros((len(prepared.units), len(mixture.weights_)))
-    return U, prepared.e_step(mixture.weights_, mixture.thetas_, U).log_likelihood
+    U = np.zeros((len(problem.units), len(mixture.weights_)))
+    return U, problem.e_step(mixture.weights_, mixture.thetas_, U).log_likelihood
 
 
 def _unit(mixture: IntentMixture) -> str:
-    """Return what the units of a mixture are called that no longer has its data; agents bring no MDP."""
+    """Return the noun of the units of a mixture without its data; agents have no MDP."""
     if mixture.groups_ is not None:
         return "groups"
     return "agents" if mixture.mdp_ is None else "demonstrations"
 
 
 def _model(irl: Any) -> str:
-    """Name the model, and what shapes its results most: which trajectories it knows, and the bounds on rewards."""
+    """Describe the model, the trajectories it considers, and the bounds on rewards."""
     name, longest, stop = " ".join(repr(irl).split()), getattr(irl, "max_length_", None), getattr(irl, "stop", None)
-    told = []
-    if longest is not None:  # by the demonstrations, or by a parameter
-        length = "any length" if longest == np.inf else f"up to {longest} states"
-        told.append(f"trajectories of {length}" + (f" that stop {stop}" if stop == "anywhere" else ""))
+    parts = [name]
+    if longest is not None:
+        length = "unbounded length" if longest == np.inf else f"up to {longest} states"
+        parts.append(f"trajectories of {length}" + (f" that stop {stop}" if stop == "anywhere" else ""))
     bounds = getattr(irl, "bounds", None)
-    if bounds is not None and np.shape(bounds) == (2,) and "bounds" not in name:  # a default that few know
-        told.append(f"rewards from {bounds[0]:g} to {bounds[1]:g}")
-    return ", ".join([name, *told])
+    if bounds is not None and np.shape(bounds) == (2,) and "bounds" not in name:  # the default, which repr omits
+        parts.append(f"rewards from {bounds[0]:g} to {bounds[1]:g}")
+    return ", ".join(parts)
 
 
 def _init(mixture: IntentMixture) -> str:
@@ -268,27 +267,25 @@ def _convergence(mixture: IntentMixture) -> str:
     if mixture.converged_:
         return f"converged after {n}"
     if mixture.n_iter_ == 0:
-        return "not run: these are the initial rewards (max_iter=0)"
+        return "not run (max_iter=0): initial rewards"
     change = f"{mixture.history_[-1].change:.1e}"
-    return f"not converged after {n}: responsibilities still change by {change}. Raise max_iter or tol."
+    return f"not converged after {n}: mean change of responsibilities {change}. Raise max_iter or resp_tol."
 
 
 def _starts(mixture: IntentMixture, unit: str) -> str:
     starts = mixture.restarts_
     if len(starts) == 1:
-        if is_given(mixture.init):
-            return "1, which was given"
-        return "1; a larger n_init would show whether others lead elsewhere"
+        return "1, given" if is_given(mixture.init) else "1; raise n_init to compare several starts"
     others = [start.distance for start in starts if not start.best]
     reached = f"{len(starts) - len(others)} of {len(starts)} reached the best solution"
     if not others:
         return reached
     low, high = (f"{100 * value:.0f} %" for value in (min(others), max(others)))
-    return f"{reached}; the others have {low if low == high else f'{low} to {high}'} of the {unit} elsewhere"
+    return f"{reached}; the others differ in {low if low == high else f'{low} to {high}'} of the {unit}"
 
 
 def _reward(value: float, error: float, status: str) -> tuple[str, str]:
-    """Return a reward to two digits of its error, and the error or why there is none."""
+    """Return a reward to two digits of its error, and the error or its status."""
     if not math.isfinite(error):
         value = value if abs(value) > AT_BOUND else 0.0
         return f"{value:.4g}", "" if status == "ok" else f"({status})"
@@ -300,11 +297,11 @@ def _reward(value: float, error: float, status: str) -> tuple[str, str]:
 
 def _widths(rows: list[Row], k: int) -> tuple[int, int]:
     cells = [cells[k] for _, cells in rows]
-    return max(len(value) for value, _ in cells), max(len(said) for _, said in cells)
+    return max(len(value) for value, _ in cells), max(len(error) for _, error in cells)
 
 
-def _fitting(rows: list[Row]) -> Iterator[range]:
-    """Yield intents whose columns stand side by side within the width of a page."""
+def _blocks(rows: list[Row]) -> Iterator[range]:
+    """Yield ranges of intents whose columns fit into the width of the page."""
     K, names = len(rows[0][1]), max(len(name) for name, _ in rows) + 2
     first, used = 0, names
     for k in range(K):
@@ -316,17 +313,16 @@ def _fitting(rows: list[Row]) -> Iterator[range]:
     yield range(first, K)
 
 
-def _aligned(rows: list[Row], intents: range) -> Iterator[str]:
+def _align(rows: list[Row], intents: range) -> Iterator[str]:
     names, widths = max(len(name) for name, _ in rows), [_widths(rows, k) for k in intents]
     for name, cells in rows:
-        shown = (
-            f"   {cells[k][0]:>{value}} {cells[k][1]:<{said}}" for k, (value, said) in zip(intents, widths, strict=True)
-        )
+        columns = zip(intents, widths, strict=True)
+        shown = (f"   {cells[k][0]:>{value}} {cells[k][1]:<{error}}" for k, (value, error) in columns)
         yield f"  {name:<{names}}{''.join(shown)}".rstrip()
 
 
 def _plain(value: Any) -> Any:
-    """Return a value in JSON's types."""
+    """Convert a value to JSON types."""
     if isinstance(value, np.ndarray):
         return _plain(value.tolist())
     if isinstance(value, list | tuple):
@@ -340,7 +336,7 @@ _PLURALS = {"demo": "demonstrations", "group": "groups", "agent": "agents"}
 
 @dataclass(frozen=True, eq=False)
 class Membership:
-    """A row for each demonstration, group or agent: name, most likely intent, posterior (G, K), log-likelihood."""
+    """Posterior table: name, most probable intent, posterior (G, K) and log-likelihood per demonstration or group."""
 
     unit: str
     names: NDArray[Any]
@@ -354,7 +350,7 @@ class Membership:
         return {self.unit: self.names.tolist()} | {name: getattr(self, name).tolist() for name in columns}
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a .csv or .parquet file with a column for each intent's probability, whole or not at all."""
+        """Write a .csv or .parquet file with one probability column per intent, atomically."""
         import pyarrow as pa
         import pyarrow.csv
         import pyarrow.parquet as pq
@@ -373,8 +369,8 @@ class Membership:
     def __str__(self) -> str:
         n, K = self.posterior.shape
         counts = np.bincount(self.intent, minlength=K)
-        shares = ", ".join(f"intent {k}: {count}" for k, count in enumerate(counts))
-        lines = [f"{n} {_PLURALS[self.unit]} ({shares})", ""]
+        sizes = ", ".join(f"intent {k}: {count}" for k, count in enumerate(counts))
+        lines = [f"{n} {_PLURALS[self.unit]} ({sizes})", ""]
         lines.append(f"{self.unit:>12}  intent  {'  '.join(f'p({k})' for k in range(K))}  log-likelihood")
         for i in range(min(n, _SHOWN)):
             posterior = " ".join(f"{p:5.3f}" for p in self.posterior[i])
@@ -385,21 +381,17 @@ class Membership:
 
 
 def check_suffix(path: str | os.PathLike[str]) -> None:
-    """Check that `Membership.write` can write such a file there."""
+    """Raise unless `Membership.write` can write to this path."""
     if Path(path).suffix not in (".csv", ".parquet"):
         raise InvalidFile(f"{path} must end in .csv or .parquet.", parameter="path", value=path)
     if not Path(path).parent.is_dir():
-        raise InvalidFile(
-            f"{path} cannot be written: there is no folder {Path(path).parent}. Make it first.",
-            parameter="path",
-            value=path,
-        )
+        raise InvalidFile(f"The folder {Path(path).parent} does not exist. Create it.", parameter="path", value=path)
 
 
-def membership(
+def membership_table(
     mixture: IntentMixture, demos: Any, groups: ArrayLike | None = None, *, partial: bool = False
 ) -> Membership:
-    """Return who follows which intent: a row for each of some Demonstrations or Agents, or for each group.
+    """Return the posterior over intents with one row per demonstration or agent, or per group.
 
     Examples
     --------
@@ -407,7 +399,7 @@ def membership(
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
     >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
     >>> mix = IntentMixture(2, MaxEnt(bounds=(-3, 3)), init=[0, 0, 1]).fit(mdp, demos)
-    >>> print(membership(mix, demos))
+    >>> print(membership_table(mix, demos))
     3 demonstrations (intent 0: 2, intent 1: 1)
     <BLANKLINE>
             demo  intent  p(0)  p(1)  log-likelihood

@@ -1,4 +1,4 @@
-"""Checks of a mixture's parameters and of what it is given."""
+"""Checks of a mixture's parameters and inputs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
+from limiirl._progress import check_progress
 from limiirl._typing import FloatArray
 from limiirl._validation import check_choice, check_count, check_positive
 from limiirl.demos import Agents, Demonstrations, Groups
@@ -21,25 +22,18 @@ if TYPE_CHECKING:
     from limiirl.mixture.estimator import IntentMixture
 
 
-def settings(mixture: IntentMixture) -> Settings:
-    """Return EM's settings from an estimator's parameters."""
+def make_settings(mixture: IntentMixture) -> Settings:
+    """Return the settings of EM from an estimator's parameters."""
     check_count(mixture.n_intents, "n_intents")
-    whole = isinstance(mixture.max_iter, int | np.integer) and not isinstance(mixture.max_iter, bool)
-    if not (whole and mixture.max_iter == 0):  # 0 keeps the start
-        check_count(mixture.max_iter, "max_iter")
-    if mixture.callback is not None and not callable(mixture.callback):
-        raise InvalidParameter(
-            f"callback must be a function of an EMProgress, or None; got {mixture.callback!r}.",
-            parameter="callback",
-            value=mixture.callback,
-        )
+    check_count(mixture.max_iter, "max_iter", least=0)
+    check_progress(mixture.progress)
     if mixture.refine is not None:
         check_choice(mixture.refine, "refine", ("split_merge",))
-    instance(mixture.init)
+    check_instance(mixture.init)
     rise, cap = mixture.likelihood_tol, mixture.max_evaluations
     return Settings(
         max_iter=mixture.max_iter,
-        tol=check_positive(mixture.tol, "tol", zero=True),
+        resp_tol=check_positive(mixture.resp_tol, "resp_tol", zero=True),
         likelihood_tol=None if rise is None else check_positive(rise, "likelihood_tol"),
         max_evaluations=None if cap is None else check_count(cap, "max_evaluations"),
         degenerate=check_choice(mixture.degenerate, "degenerate", ("fit", "keep", "reseed")),
@@ -47,12 +41,10 @@ def settings(mixture: IntentMixture) -> Settings:
     )
 
 
-def instance(init: Any) -> None:
-    """Check that a clusterer is one, and not its class."""
+def check_instance(init: Any) -> None:
+    """Raise for a clusterer's class in place of an instance."""
     if isinstance(init, type):
-        raise InvalidParameter(
-            f"init must be an instance; {init.__name__} is a class. Add parentheses.", parameter="init", value=init
-        )
+        raise InvalidParameter.of("init", init, "must be an instance, not a class", remedy="Add parentheses.")
 
 
 def _temperatures(annealing: Any) -> tuple[float, ...]:
@@ -61,129 +53,105 @@ def _temperatures(annealing: Any) -> tuple[float, ...]:
         return ()
     try:
         hottest, n = annealing
+        if check_positive(hottest, "annealing") < 1.0:
+            raise ValueError
+        steps = np.arange(check_count(n, "annealing"))
     except (TypeError, ValueError):
-        raise InvalidParameter(
-            f"annealing must be (temperature, iterations) or None; it is {annealing!r}.",
-            parameter="annealing",
-            value=annealing,
-        ) from None
-    if check_positive(hottest, "annealing's temperature") < 1.0:
-        raise InvalidParameter(
-            f"annealing must begin with a temperature of at least 1; it is {hottest!r}.",
-            parameter="annealing",
-            value=annealing,
-        )
-    steps = np.arange(check_count(n, "annealing's iterations"))
+        rule = "must be None or (temperature, iterations), a number and an integer of at least 1"
+        raise InvalidParameter.of("annealing", annealing, rule) from None
     return tuple((float(hottest) ** (1.0 - steps / steps.size)).tolist())
 
 
-def model(irl: Any) -> Any:
-    """Return a single-intent model that has what EM needs."""
+def check_irl(irl: Any) -> Any:
+    """Return a single-intent model, an instance with the methods that EM needs."""
     if isinstance(irl, type):
+        raise InvalidParameter.of("irl", irl, "must be an instance, not a class", remedy="Add parentheses.")
+    missing = [name for name in REQUIRED if not callable(getattr(irl, name, None))]
+    if missing:
         raise InvalidParameter(
-            f"irl must be an instance of a model; {irl.__name__} is a class. Add parentheses.",
+            f"irl must be a single-intent model with {' and '.join(REQUIRED)}; {type(irl).__name__} has no "
+            f"{missing[0]}. limiirl.testing.check_irl_model checks all requirements.",
             parameter="irl",
             value=irl,
         )
-    for name in REQUIRED:
-        if not callable(getattr(irl, name, None)):
-            raise InvalidParameter(
-                f"irl must be a single-intent model with the methods {' and '.join(REQUIRED)}; {type(irl).__name__} "
-                f"has no {name}. limiirl.testing.check_irl_model says all that a model needs.",
-                parameter="irl",
-                value=irl,
-            )
     return irl
 
 
-def demonstrations(demos: Any) -> Any:
-    """Return what to fit to, of which there is at least one: demonstrations, or agents for a model without an MDP."""
+def check_demos(demos: Any) -> Any:
+    """Return demonstrations, or agents for a model without an MDP; at least one."""
     return demos if isinstance(demos, Agents) else irl_checks.demonstrations(demos)
 
 
-def fresh(irl: Any) -> Any:
-    """Return a copy of a model that has not been fitted, or, where it has no get_params, just a copy."""
-    return clone(model(irl)) if hasattr(irl, "get_params") else deepcopy(model(irl))
+def check_new_demos(demos: Demonstrations) -> Demonstrations:
+    """Return demonstrations, possibly none."""
+    return demos if isinstance(demos, Demonstrations) and len(demos) == 0 else check_demos(demos)
 
 
-def enough(n_intents: int, units: Groups) -> None:
-    """Check that there are at least as many units as intents."""
+def clone_model(irl: Any) -> Any:
+    """Return an unfitted copy of a model, or a deep copy if it has no `get_params`."""
+    return clone(check_irl(irl)) if hasattr(irl, "get_params") else deepcopy(check_irl(irl))
+
+
+def check_enough_units(n_intents: int, units: Groups) -> None:
+    """Raise if there are fewer units than intents."""
     if n_intents > len(units):
-        raise InvalidParameter(
-            f"n_intents must be at most {len(units)}, the number of {units.noun}; got {n_intents}.",
-            parameter="n_intents",
-            value=n_intents,
-        )
+        rule = f"must be at most {len(units)}, the number of {units.noun}"
+        raise InvalidParameter.of("n_intents", n_intents, rule)
 
 
-def seeds(random_state: Any, n: int) -> list[np.random.SeedSequence]:
-    """Return n independent seeds from a whole number, a Generator, a RandomState or None."""
+def spawn_seeds(random_state: Any, n: int) -> list[np.random.SeedSequence]:
+    """Return n independent seeds from an integer, a Generator, a RandomState or None."""
     if isinstance(random_state, np.random.RandomState):
         random_state = int(random_state.randint(2**31 - 1))
     elif isinstance(random_state, np.random.Generator):
         random_state = int(random_state.integers(2**63 - 1))
     try:
         return np.random.SeedSequence(random_state).spawn(n)
-    except (TypeError, ValueError) as error:
-        raise InvalidParameter(
-            f"random_state must be a whole number of at least 0, a Generator, a RandomState or None ({error}).",
-            parameter="random_state",
-            value=random_state,
-        ) from None
+    except (TypeError, ValueError):
+        rule = "must be a nonnegative integer, a Generator, a RandomState or None"
+        raise InvalidParameter.of("random_state", random_state, rule) from None
 
 
-def points(given: Any, n: int, what: str) -> FloatArray:
+def check_points(given: Any, n: int, what: str) -> FloatArray:
     """Return points (n, m) to cluster."""
     try:
-        found = np.ascontiguousarray(given, dtype=np.float64)
+        points = np.ascontiguousarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidParameter(f"{what} must be an array of numbers ({error}).", parameter="embedding") from None
-    if found.ndim != 2 or found.shape[0] != n or found.shape[1] == 0:
-        raise InvalidParameter(
-            f"{what} must have the shape ({n}, m), a row for each; it is {found.shape}.", parameter="embedding"
-        )
-    wrong = ~np.all(np.isfinite(found), axis=1)
+    if points.ndim != 2 or points.shape[0] != n or points.shape[1] == 0:
+        message = f"{what} must have shape ({n}, m) with m >= 1; got {points.shape}."
+        raise InvalidParameter(message, parameter="embedding", value=points.shape)
+    wrong = ~np.all(np.isfinite(points), axis=1)
     if np.any(wrong):
-        raise InvalidParameter(
-            f"{what} must be finite; row {int(np.argmax(wrong))} is not. Remove or mend it.", parameter="embedding"
-        )
-    return found
+        i = int(np.argmax(wrong))
+        message = f"{what} must be finite; row {i} is {points[i].tolist()!s:.80}."
+        raise InvalidParameter(message, parameter="embedding", value=points[i].tolist(), index=i)
+    return points
 
 
-def ensemble(given: RewardEnsemble, n_intents: int, problem: FitProblem) -> None:
-    """Check that an initial ensemble has K intents, of as many features as the MDP."""
+def check_ensemble(given: RewardEnsemble, n_intents: int, problem: FitProblem) -> None:
+    """Raise unless an initial ensemble has K intents and the MDP's number of features."""
     if given.n_intents != n_intents:
-        raise InvalidParameter(
-            f"The initial ensemble has {given.n_intents} intents; n_intents is {n_intents}.", parameter="init"
-        )
+        raise InvalidParameter.of("init", given.n_intents, f"must have n_intents={n_intents} intents")
     wanted = problem.n_parameters
     if wanted is not None and given.n_features != wanted:
-        raise InvalidParameter(
-            f"The initial ensemble has {given.n_features} features; the MDP has {wanted}.", parameter="init"
-        )
+        raise InvalidParameter.of("init", given.n_features, f"must have the MDP's {wanted} features")
 
 
-def fitted(mixture: Any) -> None:
-    """Check that `fit` was called."""
+def check_fitted(mixture: Any) -> None:
+    """Raise `NotFitted` if `fit` was not called."""
     if not hasattr(mixture, "thetas_"):
         raise NotFitted(f"This {type(mixture).__name__} is not fitted. Call fit(mdp, demos) first.")
 
 
-def trained_on(mixture: Any) -> Demonstrations | None:
-    """Return the demonstrations that a mixture was fitted to; None for one read from a file, which has them no more."""
-    found: Demonstrations | None = getattr(getattr(mixture, "_problem", None), "demos", None)
-    return found
+def training_demos(mixture: Any) -> Demonstrations | None:
+    """Return the demonstrations that a mixture was fitted to; None if it was loaded from a file."""
+    demos: Demonstrations | None = getattr(getattr(mixture, "_problem", None), "demos", None)
+    return demos
 
 
-def one_intent(k: Any, n_intents: int) -> int:
-    """Return an intent's number."""
+def check_intent(k: Any, n_intents: int, name: str = "k") -> int:
+    """Return the index of an intent."""
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 0 <= k < n_intents:
-        raise InvalidParameter(
-            f"An intent is a whole number from 0 to {n_intents - 1}; got {k!r}.", parameter="k", value=k
-        )
+        raise InvalidParameter.of(name, k, f"must be an integer from 0 to {n_intents - 1}")
     return int(k)
-
-
-def new_demonstrations(demos: Demonstrations) -> Demonstrations:
-    """Return demonstrations to look at, of which there may be none."""
-    return demos if isinstance(demos, Demonstrations) and len(demos) == 0 else demonstrations(demos)

@@ -1,4 +1,4 @@
-"""What must hold of the Bayesian mixture whatever the numbers: it is a bound, order does not matter, none is empty."""
+"""Properties of the Bayesian mixture: it is a bound, order does not matter, none is empty."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -39,7 +39,7 @@ def test_every_posterior_is_below_the_exact_evidence(values, scale, alpha, K, se
     expected = blocks - np.sum(xlogy(state.U, state.U)) + stick_posterior(state.sizes, alpha).bound
     np.testing.assert_allclose(state.bound, expected, atol=1e-4)
     for _ in range(3):
-        after = made.sweep(state)
+        after = made.update(state)
         assert state.bound - 1e-8 <= after.bound <= evidence + 1e-6
         state = after
 
@@ -61,12 +61,12 @@ def test_the_order_of_demonstrations_does_not_matter(values, random):
 @given(VALUES)
 def test_no_intent_is_empty_and_the_bound_never_falls(values):
     made = problem(values, 4.0, 1.0)
-    found = search(made, np.eye(len(values)), len(values), 50, 1e-4)
-    assert 1 <= found.state.n_intents <= len(set(values))
-    assert np.all(np.diff(found.state.sizes) <= 1e-9)
-    assert found.state.sizes[-1] > 1e-3
-    np.testing.assert_allclose(found.state.U.sum(axis=1), 1.0, rtol=1e-12)
-    assert found.state.n_intents in found.evidence
-    if found.converged:  # no move is left
-        assert improve_by_move(made, found.state, len(values)) is None
-    assert min(np.diff([step.bound for step in found.history]), default=0.0) > -1.1e-3  # the tie that fewer intents win
+    result = search(made, np.eye(len(values)), len(values), 50, 1e-4)
+    assert 1 <= result.state.n_intents <= len(set(values))
+    assert np.all(np.diff(result.state.sizes) <= 1e-9)
+    assert result.state.sizes[-1] > 1e-3
+    np.testing.assert_allclose(result.state.U.sum(axis=1), 1.0, rtol=1e-12)
+    assert result.state.n_intents in result.evidence
+    if result.converged:  # no move is left
+        assert improve_by_move(made, result.state, len(values)) is None
+    assert min(np.diff([step.bound for step in result.history]), default=0.0) > -1.1e-3  # ties

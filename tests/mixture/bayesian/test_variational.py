@@ -15,7 +15,7 @@ from limiirl.mixture.bayesian.reward_posterior import (
     RewardPosterior,
     RewardPrior,
     expected_log_prob,
-    fresh,
+    fit_posteriors,
     improve,
     log_probs,
     loss,
@@ -39,8 +39,8 @@ def test_the_prior_is_a_normal_one_restricted_to_the_bounds(low, high):
     prior, u = RewardPrior(Box(np.array([low]), np.array([high])), 4.0), np.array([-4.0, -1.0, 0.0, 0.5, 3.0])[:, None]
     expected = truncnorm(low / 4.0, high / 4.0, scale=4.0).ppf(norm.cdf(u))
     np.testing.assert_allclose(prior.theta(u), expected, rtol=1e-9, atol=1e-12)
-    slope = (prior.theta(u + 1e-6) - prior.theta(u - 1e-6)) / 2e-6
-    np.testing.assert_allclose(prior.slope(u), slope, rtol=1e-5)
+    derivative = (prior.theta(u + 1e-6) - prior.theta(u - 1e-6)) / 2e-6
+    np.testing.assert_allclose(prior.derivative(u), derivative, rtol=1e-5)
     np.testing.assert_allclose(prior.score(expected), u, rtol=1e-6, atol=1e-9)
 
 
@@ -56,10 +56,10 @@ def test_bounds_that_the_prior_all_but_excludes_are_refused():
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 4.0])
 def test_whole_sizes_give_the_probability_of_the_partition(alpha):
-    found = stick_posterior(np.array([4.0, 2.0, 1.0]), alpha)
+    result = stick_posterior(np.array([4.0, 2.0, 1.0]), alpha)
     expected = log_restaurant((0, 0, 0, 0, 1, 1, 2), alpha)
-    np.testing.assert_allclose(found.bound + found.log_labellings, expected, rtol=1e-12)
-    assert found.bound < expected
+    np.testing.assert_allclose(result.bound + result.log_labellings, expected, rtol=1e-12)
+    assert result.bound < expected
 
 
 def test_sticks_are_those_of_scikit_learn():
@@ -70,7 +70,7 @@ def test_sticks_are_those_of_scikit_learn():
     )
     sizes = theirs.fit(points).predict_proba(points).sum(axis=0)
     ours = stick_posterior(sizes, 0.7)
-    # Theirs are of the sweep before the last, and have 1e-15 more of everybody.
+    # Theirs are of the sweep before the last, and have 1e-15 more of pooled.
     np.testing.assert_allclose(ours.taken, theirs.weight_concentration_[0], rtol=1e-4)
     np.testing.assert_allclose(ours.left, theirs.weight_concentration_[1], rtol=1e-4)
     log_v = digamma(ours.taken) - digamma(ours.taken + ours.left)
@@ -81,12 +81,12 @@ def test_sticks_are_those_of_scikit_learn():
 
 def test_the_bound_of_sticks_is_their_expected_log_probability_less_their_divergence():
     sizes, alpha = np.array([5.5, 3.0, 0.5]), 1.3
-    found = stick_posterior(sizes, alpha)
-    a, b = found.taken, found.left
+    result = stick_posterior(sizes, alpha)
+    a, b = result.taken, result.left
     log_v, log_rest = digamma(a) - digamma(a + b), digamma(b) - digamma(a + b)
-    explained = sizes @ found.log_weights
+    explained = sizes @ result.log_weights
     divergence = np.sum(betaln(1.0, alpha) - betaln(a, b) + (a - 1.0) * log_v + (b - alpha) * log_rest)
-    np.testing.assert_allclose(found.bound, explained - divergence, rtol=1e-10)
+    np.testing.assert_allclose(result.bound, explained - divergence, rtol=1e-10)
 
 
 def test_a_learned_concentration_is_bounded_by_the_integral_over_it():
@@ -98,10 +98,10 @@ def test_a_learned_concentration_is_bounded_by_the_integral_over_it():
 
     exact = np.log(integrate.quad(joint, 1e-9, 60.0)[0])
     mean = integrate.quad(lambda alpha: alpha * joint(alpha), 1e-9, 60.0)[0] / np.exp(exact)
-    found = stick_posterior(sizes, (shape, rate))
+    result = stick_posterior(sizes, (shape, rate))
     # The posterior of alpha and those of sticks are taken as independent, which costs a quarter of a nat here.
-    assert exact - 0.3 < found.bound < exact
-    np.testing.assert_allclose(found.concentration, mean, rtol=0.1)
+    assert exact - 0.3 < result.bound < exact
+    np.testing.assert_allclose(result.concentration, mean, rtol=0.1)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
@@ -109,13 +109,13 @@ def test_nodes_give_exact_means_of_cubics(d):
     rng = np.random.default_rng(d)
     root = rng.normal(size=(d, d))
     root = root @ root.T / d + np.eye(d)
-    mean, slope = rng.normal(size=d), rng.normal(size=d)
+    mean, derivative = rng.normal(size=d), rng.normal(size=d)
     nodes = RewardPosterior(mean[None], root[None]).nodes[0]
     np.testing.assert_allclose(node_weights(d).sum(), 1.0, rtol=1e-12)
-    at, spread = mean @ slope, np.sum((root @ slope) ** 2)
-    np.testing.assert_allclose(node_weights(d) @ (nodes @ slope) ** 2, at**2 + spread, rtol=1e-9)
+    at, spread = mean @ derivative, np.sum((root @ derivative) ** 2)
+    np.testing.assert_allclose(node_weights(d) @ (nodes @ derivative) ** 2, at**2 + spread, rtol=1e-9)
     cubic = at**3 + 3.0 * at * spread
-    np.testing.assert_allclose(node_weights(d) @ (nodes @ slope) ** 3, cubic, rtol=1e-9)
+    np.testing.assert_allclose(node_weights(d) @ (nodes @ derivative) ** 3, cubic, rtol=1e-9)
 
 
 def test_the_divergence_is_that_of_a_gaussian_from_the_prior():
@@ -147,7 +147,7 @@ def test_a_posterior_attains_the_evidence_of_its_members(irl, weight):
     one = type(one).from_edges(one.src, one.dst, p0=one.p0, state_features=np.repeat([0, 0, 1, 0], 4)[:, None])
     ready, U = make_problem(irl, one, DEMOS), np.full((24, 1), weight / 24.0)
     prior = RewardPrior(Box(np.array([-np.inf]), np.array([np.inf])), 2.0)
-    rewards = fresh(loss(ready, U, 2.0), prior, np.zeros(1), 1, 40)
+    rewards = fit_posteriors(loss(ready, U, 2.0), prior, np.zeros(1), 1, 40)
     attained = float(np.sum(U * expected_log_prob(ready, prior, rewards)) - rewards.divergence[0])
     grid = np.linspace(-16.0, 16.0, 801)
     log_prior = norm.logpdf(grid, 0.0, 2.0) + np.log(grid[1] - grid[0])
@@ -162,13 +162,13 @@ def test_nodes_in_four_and_eight_dimensions_agree_with_sampling(n_elements):
     demos, labels = world.sample(25 * n_elements, seed=1)
     ready = make_problem(MaxEnt(), world.mdp, demos[labels == 0])
     prior = RewardPrior(ready.box(n_elements + 2), 10.0)
-    everybody = np.ones((len(ready.units), 1))
-    rewards = fresh(loss(ready, everybody, 10.0), prior, np.zeros(n_elements + 2), 1, 40)
+    pooled = np.ones((len(ready.units), 1))
+    rewards = fit_posteriors(loss(ready, pooled, 10.0), prior, np.zeros(n_elements + 2), 1, 40)
     nodes = float(expected_log_prob(ready, prior, rewards).sum())
-    found = sampled(lambda u: log_probs(ready, prior.theta(u)).sum(axis=0), rewards.mean[0], rewards.root[0], 8000)
-    assert found.log_p - 0.2 < nodes < found.log_p + 1.5
+    result = sampled(lambda u: log_probs(ready, prior.theta(u)).sum(axis=0), rewards.mean[0], rewards.root[0], 8000)
+    assert result.log_p - 0.2 < nodes < result.log_p + 1.5
     # What an intent is worth is nearer to the truth than that: the best Gaussian by nodes is no bound, but below.
-    np.testing.assert_allclose(nodes - rewards.divergence[0], found.log_evidence, atol=0.4)
+    np.testing.assert_allclose(nodes - rewards.divergence[0], result.log_evidence, atol=0.4)
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ def test_a_sweep_never_lowers_the_bound():
     states = [made.start(np.random.default_rng(3).dirichlet(np.ones(4), size=len(made.points)))]
     for _ in range(25):
         states.append(made.expect(states[-1]))
-        states.append(made.sweep(states[-1]))
+        states.append(made.update(states[-1]))
     bounds = np.array([state.bound for state in states])
     assert np.min(np.diff(bounds)) > -1e-9 * abs(bounds[0])
     assert bounds[-1] > bounds[0] + 1.0
@@ -224,7 +224,7 @@ def test_moves_propose_whole_posteriors(name):
     assert {proposal.n_intents for proposal in proposals} == {wanted}
     for proposal in proposals:
         np.testing.assert_allclose(proposal.U.sum(axis=1), 1.0, rtol=1e-12)
-        again = made.state(proposal.U, proposal.rewards, expected_log_prob(made.prepared, FREE, proposal.rewards))
+        again = made.state(proposal.U, proposal.rewards, expected_log_prob(made.fit_problem, FREE, proposal.rewards))
         np.testing.assert_allclose(proposal.bound, again.bound, rtol=1e-9)
     assert [p.bound for p in proposals] == sorted((p.bound for p in proposals), reverse=True) or name == "prune"
 
@@ -235,7 +235,7 @@ def test_a_move_is_taken_only_if_the_bound_rises():
     seen = [state]
     while (moved := improve_by_move(made, seen[-1], 3)) is not None:
         seen.append(moved[1])
-    bounds = [found.bound for found in seen]
+    bounds = [result.bound for result in seen]
     assert len(seen) > 1
     assert np.min(np.diff(bounds)) >= -1e-3  # the tie that fewer intents win
 
@@ -249,22 +249,22 @@ def one_dimension(values: list[float], scale: float, alpha: float) -> Variationa
 
 def test_moves_are_tried_again_after_sweeps_have_settled():
     made = one_dimension([0.0, -0.5, -2.3, 0.0, 0.9, 1.0, -0.5, 2.2, 1.9], 1.0, 5.0)
-    found = search(made, np.ones((9, 1)), 6, 100, 1e-4)
-    events = [step.event for step in found.history]
+    result = search(made, np.ones((9, 1)), 6, 100, 1e-4)
+    events = [step.event for step in result.history]
     assert "sweep" in events[: len(events) - events[::-1].index("split") - 1]
-    assert found.converged
-    assert improve_by_move(made, found.state, 6) is None
+    assert result.converged
+    assert improve_by_move(made, result.state, 6) is None
 
 
 def test_the_last_posterior_is_noted_even_if_hardly_anybody_follows_one_of_its_intents():
-    found = search(one_dimension([-0.3, -0.3, -0.2, 1.1, 0.1, 0.4, 0.0], 1.0, 0.3), np.ones((7, 1)), 6, 100, 1e-4)
-    assert found.state.sizes[-1] < 0.5
-    assert found.state.n_intents in found.evidence
+    result = search(one_dimension([-0.3, -0.3, -0.2, 1.1, 0.1, 0.4, 0.0], 1.0, 0.3), np.ones((7, 1)), 6, 100, 1e-4)
+    assert result.state.sizes[-1] < 0.5
+    assert result.state.n_intents in result.evidence
 
 
 def test_only_blocks_have_names_to_exchange():
-    found = stick_posterior(np.array([4.0, 2.0, 0.1]), 1.0)
-    np.testing.assert_allclose(found.log_labellings, np.log(7.1 / 4.0) + np.log(3.1 / 2.0), rtol=1e-12)
+    result = stick_posterior(np.array([4.0, 2.0, 0.1]), 1.0)
+    np.testing.assert_allclose(result.log_labellings, np.log(7.1 / 4.0) + np.log(3.1 / 2.0), rtol=1e-12)
 
 
 def test_rewards_of_infinite_sums_have_no_probability_and_posteriors_keep_away_from_them():
@@ -277,5 +277,5 @@ def test_rewards_of_infinite_sums_have_no_probability_and_posteriors_keep_away_f
         RewardPosterior(np.full((1, 1), -0.5), np.ones((1, 1, 1))),
     )
     assert np.all(np.isneginf(expected_log_prob(ready, prior, wide)))
-    found = improve(loss(ready, np.ones((2, 1)), 2.0), prior, wide, 20)
-    assert np.all(np.isfinite(expected_log_prob(ready, prior, found)))
+    result = improve(loss(ready, np.ones((2, 1)), 2.0), prior, wide, 20)
+    assert np.all(np.isfinite(expected_log_prob(ready, prior, result)))

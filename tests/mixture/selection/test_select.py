@@ -10,7 +10,7 @@ from scipy.special import comb
 
 import limiirl as ll
 from limiirl.errors import InvalidDemos, InvalidParameter, LimiirlError
-from limiirl.mixture.selection.cross_validation import RESAMPLE, RefitTask, SelectionProblem, agreement, whole_numbers
+from limiirl.mixture.selection.cross_validation import RESAMPLE, RefitTask, SelectionProblem, agreement, check_numbers
 from limiirl.mixture.selection.recommend import (
     SelectionRow,
     compare_held_out,
@@ -48,7 +48,7 @@ def select(numbers=(2,), demos=None, **changes) -> ll.Selection:
 
 
 def failing(when) -> ll.IntentMixture:
-    """A mixture whose fit fails where `when` of the points and K says so."""
+    """A mixture whose fit fails where `when(points, K)` is true."""
 
     def init(points, n_intents, rng):
         if when(points, n_intents):
@@ -72,35 +72,35 @@ def up_to_three() -> ll.Selection:
 
 
 def test_two_intents_are_found_and_the_fit_is_handed_over(up_to_three):
-    found = up_to_three
-    assert [row.n_intents for row in found.rows] == [1, 2, 3]
-    assert found.recommended == 2
-    assert found.best is found.mixtures[2]
-    assert found.rows[1].converged
-    assert found.rows[1].stability == 1.0
-    assert found.rows[1].held_out > found.rows[0].held_out
-    np.testing.assert_array_equal(found.best.labels_ == found.best.labels_[0], np.arange(20) % 2 == 0)
+    selection = up_to_three
+    assert [row.n_intents for row in selection.rows] == [1, 2, 3]
+    assert selection.recommended == 2
+    assert selection.best is selection.mixtures[2]
+    assert selection.rows[1].converged
+    assert selection.rows[1].stability == 1.0
+    assert selection.rows[1].held_out > selection.rows[0].held_out
+    np.testing.assert_array_equal(selection.best.labels_ == selection.best.labels_[0], np.arange(20) % 2 == 0)
 
 
 @pytest.mark.slow
 def test_elementworld_has_three_intents():
     world = ll.worlds.ElementWorld(seed=1)
     demos, _ = world.sample(100, seed=1)
-    found = ll.select_intents(world.mdp, demos, range(1, 5), folds=3, resamples=2, random_state=0)
-    assert found.recommended == 3
-    assert found.recommendations["held_out"] == found.recommendations["bic"] == 3
+    selection = ll.select_intents(world.mdp, demos, range(1, 5), folds=3, resamples=2, random_state=0)
+    assert selection.recommended == 3
+    assert selection.recommendations["held_out"] == selection.recommendations["bic"] == 3
 
 
 def test_information_criteria_are_those_of_the_fit():
     demos, groups = two_intents(), np.arange(20) % 10
-    found = select((2,), demos, groups=groups, resamples=0)
-    for row in found.rows:
-        fitted = found.mixtures[row.n_intents]
+    selection = select((2,), demos, groups=groups, resamples=0)
+    for row in selection.rows:
+        fitted = selection.mixtures[row.n_intents]
         assert (row.bic, row.aic, row.icl) == tuple(
             criterion(demos, groups) for criterion in (fitted.bic, fitted.aic, fitted.icl)
         )
         assert row.log_likelihood == fitted.log_likelihood_
-    assert found.rows[0].bic != found.rows[0].aic
+    assert selection.rows[0].bic != selection.rows[0].aic
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -108,7 +108,7 @@ def test_held_out_likelihood_of_one_intent_is_that_of_single_fits(grouped):
     mdp, demos = two_rooms(), two_intents(21)
     groups = np.array(["ann", "bob", "cat", "dan", "eve", "fay", "gus"])[np.arange(21) % 7] if grouped else None
     row = select((1,), demos, groups=groups, resamples=0).rows[0]
-    fold_of = SelectionProblem.of(mixture(), mdp, demos, groups, 0).folds(4)[
+    fold_of = SelectionProblem.from_data(mixture(), mdp, demos, groups, 0).folds(4)[
         np.arange(21) % 7 if grouped else np.arange(21)
     ]
     # One model for all folds: its longest trajectory is that of all the data.
@@ -120,16 +120,16 @@ def test_held_out_likelihood_of_one_intent_is_that_of_single_fits(grouped):
     units = np.array([each[i::7].sum() for i in range(7)]) if grouped else each
     np.testing.assert_allclose(row.held_out, units.mean(), rtol=1e-6)
     np.testing.assert_allclose(row.held_out_se, units.std(ddof=1) / np.sqrt(units.size), rtol=1e-5)
-    assert found_length(demos, groups) == demos.lengths.max()
+    assert resolve_length(demos, groups) == demos.lengths.max()
 
 
-def found_length(demos, groups) -> int:
+def resolve_length(demos, groups) -> int:
     return select((1,), demos, groups=groups, resamples=0).best.irl_.max_length_
 
 
 def test_no_group_is_split_between_folds():
     groups = np.repeat([7, 3, 5, 9], 5)
-    problem = SelectionProblem.of(mixture(), two_rooms(), two_intents(), groups, 0)
+    problem = SelectionProblem.from_data(mixture(), two_rooms(), two_intents(), groups, 0)
     fold_of = problem.folds(2)
     _, left = problem.part(fold_of == 0)
     _, right = problem.part(fold_of == 1)
@@ -140,7 +140,7 @@ def test_no_group_is_split_between_folds():
 def test_fold_groups_are_held_out_together_though_each_demonstration_has_an_intent():
     mdp, demos = two_rooms(), two_intents()
     animals = np.arange(20) % 5
-    problem = SelectionProblem.of(mixture(), mdp, demos, None, 0, animals)
+    problem = SelectionProblem.from_data(mixture(), mdp, demos, None, 0, animals)
     for n in (2, 3, 5):
         folds = problem.folds(n)
         assert folds.shape == (20,)
@@ -150,8 +150,8 @@ def test_fold_groups_are_held_out_together_though_each_demonstration_has_an_inte
         problem.check(2, 6, 0)
     with raises(InvalidParameter, parameter="fold_groups"):
         ll.select_intents(mdp, demos, [1], groups=animals, fold_groups=animals)
-    found = select(fold_groups=animals, folds=5, resamples=0)
-    assert len(found.best.responsibilities_) == 20
+    selection = select(fold_groups=animals, folds=5, resamples=0)
+    assert len(selection.best.responsibilities_) == 20
 
 
 def test_the_standard_error_of_blocks_is_that_of_their_totals():
@@ -170,30 +170,30 @@ def test_stability_counts_a_group_once():
     # One group has most of the demonstrations, which would hide how the others change places.
     mdp, demos, groups = two_rooms(), two_intents(26), np.r_[np.zeros(20), np.arange(1, 7)]
     random = mixture(init="random", max_iter=0)
-    found = select((2,), demos, groups=groups, mixture=random, folds=0)
-    problem = SelectionProblem.of(random, mdp, demos, groups, 0)
+    selection = select((2,), demos, groups=groups, mixture=random, folds=0)
+    problem = SelectionProblem.from_data(random, mdp, demos, groups, 0)
     fits = [problem.fit(RefitTask(2, RESAMPLE, i), problem.resample(i)) for i in range(3)]
     assert all(len(fit.groups_) == 5 for fit in fits)  # 80 % of seven
     each = [fit.predict(demos, groups) for fit in fits]
-    assert found.rows[1].stability == agreement([labels[19:] for labels in each])
-    assert found.rows[1].stability != agreement(each)
+    assert selection.rows[1].stability == agreement([labels[19:] for labels in each])
+    assert selection.rows[1].stability != agreement(each)
 
 
-def test_stability_says_nothing_of_one_intent_and_may_be_left_out():
-    found = select((2,), folds=0, resamples=0)
-    assert np.isnan([row.stability for row in found.rows]).all()
-    assert np.isnan([row.held_out for row in found.rows]).all()
-    assert not {"stability", "held_out"} & set(found.recommendations)
-    assert "as nothing was held out" in found.reason
+def test_stability_of_one_intent_is_nan_and_may_be_left_out():
+    selection = select((2,), folds=0, resamples=0)
+    assert np.isnan([row.stability for row in selection.rows]).all()
+    assert np.isnan([row.held_out for row in selection.rows]).all()
+    assert not {"stability", "held_out"} & set(selection.recommendations)
+    assert "without held-out likelihood" in selection.reason
     assert np.isnan(select((1,)).rows[0].stability)
 
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_and_other_numbers_do_not_matter(up_to_two, up_to_three):
-    found, again, wider = up_to_two, select((2,)), up_to_three
-    assert found.to_dict() == again.to_dict()
+    selection, again, wider = up_to_two, select((2,)), up_to_three
+    assert selection.to_dict() == again.to_dict()
     # `behind` compares with the others; the text of a row makes nan equal to nan.
-    without = [str(replace(row, behind=0.0, behind_se=0.0)) for row in found.rows]
+    without = [str(replace(row, behind=0.0, behind_se=0.0)) for row in selection.rows]
     assert without == [str(replace(row, behind=0.0, behind_se=0.0)) for row in wider.rows[:2]]
     few = {"folds": 2, "resamples": 2}
     generators = [select((2,), random_state=np.random.default_rng(4), **few).to_dict() for _ in range(2)]
@@ -208,14 +208,14 @@ def test_the_seed_of_the_mixture_is_used_where_none_is_given():
 
 
 def test_the_mixture_given_is_not_changed_and_its_parameters_are_used():
-    given = mixture(n_intents=9, max_iter=7, embedding=np.arange(20.0)[:, None] % 2, callback=print, verbose=True)
+    given = mixture(n_intents=9, max_iter=7, embedding=np.arange(20.0)[:, None] % 2, progress=print, verbose=True)
     before = given.get_params()
-    found = select((2,), mixture=given)
+    selection = select((2,), mixture=given)
     assert given.get_params() == before
     assert not hasattr(given.irl, "max_length_")
-    assert found.best.max_iter == 7
-    assert found.best.n_intents == 2
-    assert [row.error for row in found.rows] == ["", ""]
+    assert selection.best.max_iter == 7
+    assert selection.best.n_intents == 2
+    assert [row.error for row in selection.rows] == ["", ""]
 
 
 # --- what may go wrong ---
@@ -223,27 +223,27 @@ def test_the_mixture_given_is_not_changed_and_its_parameters_are_used():
 
 def test_a_number_that_cannot_be_fitted_does_not_lose_the_rest():
     seen = []
-    found = select(
+    selection = select(
         (2, 3),
         mixture=failing(lambda points, n_intents: n_intents == 3),
         progress=lambda done, total, message: seen.append((done, total)),
     )
-    assert found.rows[2].error == "fit: no such clusters"
-    assert sorted(found.mixtures) == [1, 2]
-    assert found.recommended == 2
-    assert "Something failed for 3" in found.reason
-    assert "failed: fit: no such clusters" in found.table()
-    assert np.isnan(found.rows[2].bic)
+    assert selection.rows[2].error == "fit: no such clusters"
+    assert sorted(selection.mixtures) == [1, 2]
+    assert selection.recommended == 2
+    assert "3 intents failed" in selection.reason
+    assert "failed: fit: no such clusters" in selection.table()
+    assert np.isnan(selection.rows[2].bic)
     assert seen == [(i, 25) for i in range(1, 26)]
 
 
 def test_a_fold_that_fails_leaves_its_number_out_of_the_comparison():
-    found = select((2,), mixture=failing(lambda points, k: len(points) == 15 and k == 2))
-    assert np.isnan(found.rows[1].held_out)
-    assert found.rows[1].error.startswith("fold 1: no such clusters; fold 2:")
-    assert np.isfinite(found.rows[1].bic)
-    assert np.isfinite(found.rows[1].stability)
-    assert found.recommendations["held_out"] == found.recommended == 1
+    selection = select((2,), mixture=failing(lambda points, k: len(points) == 15 and k == 2))
+    assert np.isnan(selection.rows[1].held_out)
+    assert selection.rows[1].error.startswith("fold 1: no such clusters; fold 2:")
+    assert np.isfinite(selection.rows[1].bic)
+    assert np.isfinite(selection.rows[1].stability)
+    assert selection.recommendations["held_out"] == selection.recommended == 1
 
 
 def test_nothing_that_can_be_fitted_is_an_error():
@@ -253,12 +253,12 @@ def test_nothing_that_can_be_fitted_is_an_error():
 
 def test_warnings_are_counted_not_shown():
     same = ll.Demonstrations.from_lists([[0, 1, 1]] * 12)
-    found = select((2,), same)  # a warning that escapes is an error here
-    assert found.rows[1].n_warnings > len(found.rows[1].warnings) > 0
-    assert any("begin in intent" in text for text in found.rows[1].warnings)
-    assert found.rows[0].n_warnings == 0
-    assert "warnings" in found.table()
-    assert found.recommended == 1
+    selection = select((2,), same)  # a warning that escapes is an error here
+    assert selection.rows[1].n_warnings > len(selection.rows[1].warnings) > 0
+    assert any("initially assigned" in text for text in selection.rows[1].warnings)
+    assert selection.rows[0].n_warnings == 0
+    assert "warnings" in selection.table()
+    assert selection.recommended == 1
 
 
 @pytest.mark.parametrize(
@@ -279,9 +279,9 @@ def test_warnings_are_counted_not_shown():
         ({"progress": 3}, "progress", 3),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_runs(changes, parameter, value):
+def test_invalid_arguments_raise_before_any_fit(changes, parameter, value):
     with raises(InvalidParameter, parameter=parameter, value=value):
-        select(**{"progress": lambda *told: pytest.fail("something ran"), **changes})
+        select(**{"progress": lambda *report: pytest.fail("something ran"), **changes})
 
 
 @pytest.mark.parametrize(
@@ -292,9 +292,9 @@ def test_what_cannot_work_is_refused_before_anything_runs(changes, parameter, va
         ({"random_state": "x"}, "random_state"),
     ],
 )
-def test_what_a_mixture_refuses_is_refused_before_anything_runs(changes, parameter):
-    with pytest.raises(InvalidParameter, match=parameter):
-        select(**{"progress": lambda *told: pytest.fail("something ran"), **changes})
+def test_invalid_mixtures_raise_before_any_fit(changes, parameter):
+    with raises(InvalidParameter, parameter=parameter):
+        select(**{"progress": lambda *report: pytest.fail("something ran"), **changes})
 
 
 def test_a_model_by_name_is_the_model_of_the_mixture():
@@ -319,37 +319,37 @@ def test_progress_goes_to_stderr(capsys):
 
 
 def test_table_marks_choices_and_the_recommendation(up_to_three):
-    found = up_to_three
-    lines = found.table().splitlines()
+    selection = up_to_three
+    lines = selection.table().splitlines()
     assert len(lines) == 4
     assert lines[0].split()[:4] == ["K", "log-likelihood", "held", "out"]
     assert "<- recommended" in lines[2]
-    assert f"{found.rows[1].bic:.1f}*" in lines[2]
-    assert f"{found.rows[0].bic:.1f}*" not in lines[1]
-    assert str(found).startswith(found.table())
-    assert str(found).endswith(found.reason)
-    assert "The stick-breaking GMM: " in str(found)
+    assert f"{selection.rows[1].bic:.1f}*" in lines[2]
+    assert f"{selection.rows[0].bic:.1f}*" not in lines[1]
+    assert str(selection).startswith(selection.table())
+    assert str(selection).endswith(selection.reason)
+    assert "Stick-breaking GMM: " in str(selection)
 
 
 def test_dict_is_json_without_nan():
-    found = select((2,), folds=0, resamples=0)
-    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert told["rows"][0]["held_out"] is None
-    assert told["rows"][1]["bic"] == found.rows[1].bic
-    assert told["recommended"] == found.recommended
-    assert told["unit"] == "demonstrations"
+    selection = select((2,), folds=0, resamples=0)
+    read = json.loads(json.dumps(selection.to_dict(), allow_nan=False))
+    assert read["rows"][0]["held_out"] is None
+    assert read["rows"][1]["bic"] == selection.rows[1].bic
+    assert read["recommended"] == selection.recommended
+    assert read["unit"] == "demonstrations"
 
 
 def test_plot_has_a_panel_for_each_known_criterion(up_to_two):
     import matplotlib.pyplot as plt
 
-    found = up_to_two
-    figure = found.plot()
+    selection = up_to_two
+    figure = selection.plot()
     assert len(figure.axes) == 6
-    assert all(ax.lines[0].get_xdata()[0] == found.recommended for ax in figure.axes)
+    assert all(ax.lines[0].get_xdata()[0] == selection.recommended for ax in figure.axes)
     assert len(select((2,), folds=0, resamples=0).plot().axes) == 4
     own, ax = plt.subplots()
-    assert found.plot(ax) is own
+    assert selection.plot(ax) is own
     assert own.axes == [ax]
     assert "held-out" in ax.get_title()
     plt.close("all")
@@ -361,13 +361,13 @@ def test_plot_has_a_panel_for_each_known_criterion(up_to_two):
 def test_agreement_is_the_adjusted_rand_index_by_counting_pairs():
     labels = np.random.default_rng(0).integers(0, 3, size=(3, 30))
 
-    def adjusted_rand(a, b):
+    def rand_index(a, b):
         table = np.array([[np.sum((a == i) & (b == j)) for j in range(3)] for i in range(3)])
         both, rows, columns = (comb(x, 2).sum() for x in (table, table.sum(axis=1), table.sum(axis=0)))
         expected = rows * columns / comb(30, 2)
         return (both - expected) / (0.5 * (rows + columns) - expected)
 
-    pairs = [adjusted_rand(labels[i], labels[j]) for i, j in ((0, 1), (0, 2), (1, 2))]
+    pairs = [rand_index(labels[i], labels[j]) for i, j in ((0, 1), (0, 2), (1, 2))]
     np.testing.assert_allclose(agreement(list(labels)), np.mean(pairs), rtol=1e-12)
     assert np.isnan(agreement([labels[0]]))
 
@@ -379,7 +379,7 @@ def test_labellings_of_one_label_agree_on_nothing():
 
 
 def test_whole_numbers_have_one_and_no_repetition():
-    assert whole_numbers(iter([5, 2, 5, np.int64(3)])) == [1, 2, 3, 5]
+    assert check_numbers(iter([5, 2, 5, np.int64(3)])) == [1, 2, 3, 5]
 
 
 def test_one_standard_error_is_that_of_the_difference():
@@ -419,67 +419,67 @@ def row(k, behind, behind_se, bic, **more):
     )
 
 
-def test_bic_chooses_among_those_that_predict_alike_and_others_may_differ():
+def test_bic_chooses_among_adequate_numbers():
     rows = [row(1, 0.5, 0.1, 90.0), row(2, 0.02, 0.1, 103.0), row(3, 0.0, 0.0, 100.0), row(4, 0.03, 0.1, 110.0)]
     chosen, reason = explain(rows, recommend(rows, 4), "groups")
     assert chosen == 3
     assert reason == (
-        "3 intents, BIC's choice among those that predict left-out groups within two standard errors of the best (3): "
-        "2, 3 and 4. It would be 1 by BIC, 2 by held-out likelihood, 4 by the stick-breaking GMM."
+        "3 intents, BIC's choice among those with a held-out likelihood of groups within two standard errors of the "
+        "best (3): 2, 3 and 4. It would be 1 by BIC, 2 by held-out likelihood, 4 by the stick-breaking GMM."
     )
 
 
-def test_the_fewest_of_those_that_predict_alike_where_bic_is_unknown():
+def test_the_smallest_adequate_number_without_bic():
     rows = [row(1, 0.5, 0.1, np.nan), row(2, 0.02, 0.1, np.nan), row(3, 0.0, 0.0, np.nan)]
     chosen, reason = explain(rows, recommend(rows, None), "groups")
     assert chosen == 2
-    assert reason.startswith("2 intents, the fewest of those that predict left-out groups")
+    assert reason.startswith("2 intents, the smallest of those with a held-out likelihood of groups")
 
 
-def test_reason_names_who_agrees():
+def test_reason_names_the_criteria_that_agree():
     rows = [row(1, 0.5, 0.1, 120.0), row(2, 0.0, 0.0, 100.0), row(3, 0.3, 0.1, 110.0)]
     chosen, reason = explain(rows, recommend(rows, None), "demonstrations")
     assert chosen == 2
     assert reason == (
-        "2 intents, the only number to predict left-out demonstrations within two standard errors of the best (2). "
-        "Held-out likelihood and BIC agree."
+        "2 intents, the only number with a held-out likelihood of demonstrations within two standard errors of the "
+        "best (2). Held-out likelihood and BIC agree."
     )
 
 
-def test_a_fit_with_an_intent_that_nobody_follows_speaks_for_no_number():
+def test_fits_with_nearly_empty_intents_are_not_recommended():
     rows = [row(1, 0.5, 0.1, 120.0), row(2, 0.0, 0.0, 100.0), row(3, 0.01, 0.1, 90.0, n_empty=1)]
-    found = recommend(rows, None)
-    assert found == {"held_out": 2, "bic": 2}
-    chosen, reason = explain(rows, found, "demonstrations")
+    selection = recommend(rows, None)
+    assert selection == {"held_out": 2, "bic": 2}
+    chosen, reason = explain(rows, selection, "demonstrations")
     assert chosen == 2
-    assert reason.startswith("2 intents, the only number all of whose intents somebody follows to predict left-out")
-    assert reason.endswith("With 3 an intent was left without followers, so that it is one of fewer.")
-    # Where nothing else predicts as well, it is recommended all the same.
+    assert reason.startswith("2 intents, the only number without nearly empty intents")
+    assert reason.endswith("Fits with 3 intents have nearly empty ones.")
+    # Without an adequate alternative it is recommended.
     worse = [row(1, 0.5, 0.1, 120.0), row(2, 0.5, 0.1, 100.0), row(3, 0.0, 0.0, 90.0, n_empty=1)]
     assert explain(worse, recommend(worse, None), "demonstrations")[0] == 3
 
 
 @pytest.mark.slow
-def test_intents_without_followers_are_counted_in_the_row():
+def test_nearly_empty_intents_are_counted_in_the_row():
     world = ll.worlds.ElementWorld(seed=2)
     demos, _ = world.sample(100, seed=2)
     mixture = ll.IntentMixture(irl=ll.MaxCausalEnt())
-    found = ll.select_intents(world.mdp, demos, [3, 4], mixture=mixture, folds=0, resamples=0, random_state=0)
-    assert [row.n_empty for row in found.rows] == [0, 0, int(np.sum(found.mixtures[4].weights_ * 100 < 0.5))]
-    assert found.rows[2].n_empty == 1
-    assert found.rows[2].bic < found.rows[1].bic  # so that BIC alone would have it
-    assert found.recommended == 3
-    assert "1 of them without followers" in found.table()
+    selection = ll.select_intents(world.mdp, demos, [3, 4], mixture=mixture, folds=0, resamples=0, random_state=0)
+    assert [row.n_empty for row in selection.rows] == [0, 0, int(np.sum(selection.mixtures[4].weights_ * 100 < 0.5))]
+    assert selection.rows[2].n_empty == 1
+    assert selection.rows[2].bic < selection.rows[1].bic  # so that BIC alone would have it
+    assert selection.recommended == 3
+    assert "1 nearly empty" in selection.table()
 
 
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([row(1, 0.5, 0.1, 9.0), row(2, 0.0, 0.0, 8.0)], "the largest number that was tried: try more"),
-        ([row(1, 0.0, 0.0, 9.0, stability=0.5), row(2, 0.5, 0.1, 8.0)], "depends on the sample (stability 0.50)"),
+        ([row(1, 0.5, 0.1, 9.0), row(2, 0.0, 0.0, 8.0)], "the largest number tried"),
+        ([row(1, 0.0, 0.0, 9.0, stability=0.5), row(2, 0.5, 0.1, 8.0)], "stability 0.50"),
         ([replace(row(1, 0.0, 0.0, 9.0), converged=False), row(2, 0.5, 0.1, 8.0)], "did not converge: raise max_iter"),
-        ([row(1, 0.0, 0.0, 9.0), replace(row(2, 0.5, 0.1, 8.0), log_likelihood=-11.0)], "fit better than 2, a sign"),
-        ([row(1, 0.0, 0.0, 9.0), row(2, 0.5, 0.1, 8.0, error="fold 2: x")], "Something failed for 2"),
+        ([row(1, 0.0, 0.0, 9.0), replace(row(2, 0.5, 0.1, 8.0), log_likelihood=-11.0)], "fit better than 2"),
+        ([row(1, 0.0, 0.0, 9.0), row(2, 0.5, 0.1, 8.0, error="fold 2: x")], "2 intents failed"),
     ],
 )
 def test_reason_has_cautions_only_where_due(rows, words):
@@ -488,7 +488,7 @@ def test_reason_has_cautions_only_where_due(rows, words):
     assert words not in explain(sound, recommend(sound, None), "demonstrations")[1]
 
 
-def test_where_nothing_was_held_out_bic_decides_then_icl_then_aic():
+def test_without_held_out_scores_bic_decides_then_icl_then_aic():
     rows = [SelectionRow(1, -2.0, bic=3.0, icl=2.0, aic=9.0), SelectionRow(2, -1.0, bic=2.0, icl=3.0, aic=9.0)]
     assert explain(rows, recommend(rows, None), "demonstrations")[0] == 2
     rows = [replace(row, bic=np.nan) for row in rows]
@@ -498,7 +498,7 @@ def test_where_nothing_was_held_out_bic_decides_then_icl_then_aic():
     rows = [replace(row, aic=np.nan) for row in rows]
     chosen, reason = explain(rows[1:], recommend(rows[1:], None), "demonstrations")
     assert chosen == 2
-    assert "no criterion is known" in reason
+    assert "without any criterion" in reason
 
 
 # --- the stick-breaking mixture ---
@@ -530,6 +530,6 @@ def test_sticks_are_no_more_than_asked_for():
 @pytest.mark.slow
 def test_sticks_do_not_keep_every_component_on_feature_counts():
     worlds = [ll.worlds.ElementWorld(n_elements=2, seed=seed) for seed in range(10)]
-    found = [stick_breaking(world.sample(100)[0].features(world.mdp), 6, seed=0) for world in worlds]
-    assert max(found) < 6
-    assert sum(found) <= 28  # the truth is 20; without a floor under variances it is 39
+    selection = [stick_breaking(world.sample(100)[0].features(world.mdp), 6, seed=0) for world in worlds]
+    assert max(selection) < 6
+    assert sum(selection) <= 28  # the truth is 20; without a floor under variances it is 39

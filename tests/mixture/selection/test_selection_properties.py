@@ -1,4 +1,4 @@
-"""What must hold of every selection: fair partitions, whitening, paired differences, recommendations of known rows."""
+"""Properties of every selection: fair partitions, whitening, paired differences, recommendations of known rows."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -22,7 +22,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 def problem(n: int, seed: int, groups=None) -> SelectionProblem:
     mdp = ll.MDP.from_edges([0], [1], p0=[1, 0])
-    return SelectionProblem.of(ll.IntentMixture(), mdp, ll.Demonstrations.from_lists([[0, 1]] * n), groups, seed)
+    return SelectionProblem.from_data(ll.IntentMixture(), mdp, ll.Demonstrations.from_lists([[0, 1]] * n), groups, seed)
 
 
 @given(st.integers(2, 60), st.integers(2, 10), SEEDS)
@@ -74,9 +74,9 @@ def test_whitened_points_have_the_identity_as_covariance(n, m, seed, constant, c
 @given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 6), SEEDS)
 def test_sticks_count_between_one_and_the_most(n, m, most, seed):
     points = np.random.default_rng(seed).integers(0, 3, size=(n, m)).astype(float)
-    found = stick_breaking(points, most, seed=seed)
-    assert 1 <= found <= min(n, most)
-    assert found == stick_breaking(points, most, seed=seed)
+    result = stick_breaking(points, most, seed=seed)
+    assert 1 <= result <= min(n, most)
+    assert result == stick_breaking(points, most, seed=seed)
 
 
 @given(st.integers(2, 30), st.integers(2, 5), SEEDS)
@@ -125,19 +125,19 @@ def tables(draw) -> list[SelectionRow]:
 
 
 @given(tables(), st.one_of(st.none(), st.integers(1, 9)))
-def test_only_what_was_fitted_is_recommended_and_the_reason_names_every_criterion(rows, sticks):
-    found = recommend(rows, sticks)
-    chosen, reason = explain(rows, found, "demonstrations")
+def test_only_what_was_fitted_is_recommended_and_the_reason_names_every_criterion(rows, clusters):
+    result = recommend(rows, clusters)
+    chosen, reason = explain(rows, result, "demonstrations")
     fitted = {row.n_intents for row in rows if not row.error}
     assert chosen in fitted
-    assert {k for name, k in found.items() if name != "stick_breaking"} <= fitted
+    assert {k for name, k in result.items() if name != "stick_breaking"} <= fitted
     assert reason.startswith(f"{chosen} intent")
-    assert all(f"{k} by " in reason for k in found.values() if k != chosen)
+    assert all(f"{k} by " in reason for k in result.values() if k != chosen)
     near = adequate(rows)
     if near:
-        assert found["held_out"] == min(row.n_intents for row in adequate(rows, within=1.0))
+        assert result["held_out"] == min(row.n_intents for row in adequate(rows, within=1.0))
         priced = [row for row in near if np.isfinite(row.bic)]
         lowest = min((row.bic for row in priced), default=None)
         assert chosen == min(row.n_intents for row in (priced or near) if lowest is None or row.bic == lowest)
-    elif "bic" in found:
-        assert chosen == found["bic"]
+    elif "bic" in result:
+        assert chosen == result["bic"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -14,6 +13,7 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 
 from limiirl._parallel import one_thread
+from limiirl._progress import Progress, check_progress, reporting
 from limiirl._typing import FloatArray
 from limiirl._validation import check_count, check_positive
 from limiirl.demos import Demonstrations
@@ -22,91 +22,83 @@ from limiirl.irl import FitProblem, MaxEnt, make_problem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.bayesian.reward_posterior import RewardPrior, check_model
-from limiirl.mixture.bayesian.search import SearchResult, SearchStep, search
+from limiirl.mixture.bayesian.search import SearchResult, search
 from limiirl.mixture.bayesian.variational import Concentration, VariationalProblem
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.inference import Inference, Reporting
-from limiirl.mixture.init import Starts, is_given, standardised
-from limiirl.mixture.monitor import searching
+from limiirl.mixture.init import Starts, is_given, standardise
 from limiirl.mixture.summary import Summary
 
-# Of a Gaussian this much lies within a standard deviation of the mean.
+# Probability mass of a Gaussian within one standard deviation of its mean.
 _ONE_SIGMA = 0.6827
 
 
 class BayesianIntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
-    r"""A mixture of as many intents as the demonstrations call for: a Dirichlet process prior over their rewards.
+    r"""A mixture with an unknown number of intents: a Dirichlet process prior over their rewards.
 
-    Each new demonstration follows an intent with the probability of how many follow it already, or, by a weight of
-    `concentration`, a new one whose reward is drawn from the prior. The posterior is variational: responsibilities,
-    Beta sticks, and a Gaussian for the rewards of each intent. Sweeps never lower its bound on the log evidence, as far
-    as expectations over rewards are right (see `bound_`), and intents are merged, dropped and split where that raises
-    it. An intent pays for its rewards by how far the data narrow them down, so that no criterion is needed to stop. The
-    same data and `random_state` give the same result; but for "best" and functions as `init`, the order of
-    demonstrations does not matter.
+    The variational posterior has responsibilities, Beta stick-breaking weights, and one Gaussian per intent for its
+    rewards. Coordinate ascent raises the evidence lower bound (up to the quadrature error of expectations, see
+    `bound_`); intents are merged, deleted and split where that raises it further. Each intent costs the divergence of
+    its rewards' posterior from the prior. The result is deterministic given `random_state`, and independent of the
+    order of demonstrations except for `init="best"` and functions.
 
-    `standard_errors`, `bic`, `aic` and `icl` are taken at the medians of rewards, from the likelihood alone;
-    `credible_intervals` and `bound_` know the prior.
+    `standard_errors`, `bic`, `aic` and `icl` are computed at the posterior medians from the likelihood alone;
+    `credible_intervals` and `bound_` include the prior.
 
     Parameters
     ----------
     max_intents : int
-        How many intents to begin with, and the most that there may be.
+        Initial and maximum number of intents.
     irl : model, optional
-        The single-intent model, with `fit` and `log_prob`; `MaxEnt()` by default. It is cloned, never changed. Its
-        ridge is not used, since the prior takes its place. `SigmaGIRL` has no Gaussian posterior, and is refused.
+        Single-intent model with `fit` and `log_prob`, `MaxEnt()` by default. It is cloned, never modified. The prior
+        replaces its ridge. `SigmaGIRL` has no Gaussian posterior and is rejected.
     init : str, array, RewardEnsemble, clusterer or callable
-        Where to begin, as for `IntentMixture`, with at most `max_intents`.
+        As for `IntentMixture`, with at most `max_intents` intents.
     concentration : float or (shape, rate)
-        alpha of the Dirichlet process: about alpha log(1 + N / alpha) intents are expected before anything is seen. A
-        pair gives alpha a Gamma prior, and alpha is learned.
+        alpha of the Dirichlet process: about alpha log(1 + N / alpha) intents are expected a priori. A pair is a Gamma
+        prior of alpha, which is then learned.
     prior_scale : float
-        Rewards are N(0, prior_scale^2) before anything is seen, restricted to the model's bounds: how large rewards may
-        well be in the features' units. The larger, the more an intent costs.
+        Rewards are N(0, prior_scale^2) a priori, restricted to the model's bounds, in the units of the features. A
+        larger scale makes intents more costly.
     embedding : {"shares", "gradients"}, (N, m) array or callable, optional
-        What to cluster at the start, and to cut intents in two by, instead of feature counts; as for `IntentMixture`.
+        Points to cluster initially, and to split intents by, as for `IntentMixture`.
     max_iter : int
-        Most sweeps after the last move.
+        Maximum number of coordinate-ascent sweeps after the last move.
     bound_tol : float
-        Sweeps end when the bound rises by less than this many nats.
+        Sweeps end when the bound increases by less than this many nats.
     random_state : int, Generator, RandomState or None
-        For the clustering at the start; the rest is not random.
-    callback : callable, optional
-        Called with each `SearchStep` of the search.
+        For the initial clustering; everything else is deterministic.
+    progress : callable, optional
+        Called as ``progress(done, None, message)`` after each step; `history_` has the steps.
     verbose : bool
-        Show how the search goes.
+        Show the progress.
 
     Attributes
     ----------
     n_intents_ : int
     weights_, thetas_, ensemble_ : (K,), (K, d), RewardEnsemble
-        Expected shares, scaled to sum to 1, and the medians of rewards; intents in falling order of size.
+        Expected weights, normalised, and posterior medians of rewards; intents in decreasing order of size.
     responsibilities_, labels_ : (N, K), (N,)
-        The posterior of who follows which intent. `predict_proba` uses the point estimates above, and may differ a
-        little.
-    groups_, group_responsibilities_ : (G,), (G, K), where `fit` was given groups; else None
+        The variational posterior over intents; `predict_proba` uses the point estimates and may differ slightly.
+    groups_, group_responsibilities_ : (G,), (G, K) if `fit` was given groups, else None
     bound_ : float
-        The bound on the log evidence of all demonstrations together, but for the error of expectations over rewards:
-        none where log-likelihoods are quadratic in rewards, up to 0.25 nats for each intent where it was measured (ADR
-        0011).
+        Evidence lower bound of all demonstrations, up to the error of expectations over rewards: none for
+        log-likelihoods quadratic in the rewards, up to 0.25 nats per intent in ADR 0011.
     intent_posterior_ : dict of int to float
-        Probability of each number of intents that the search met, the best partition of each standing for all. The
-        exact posterior also adds up many partitions in which single demonstrations stand apart. It counts all the names
-        that a partition may have, `bound_` one; its mode may therefore differ from `n_intents_` where two numbers are
-        nearly as good.
+        Probability of each number of intents visited by the search, each represented by its best partition, counting
+        all relabellings. `bound_` counts a single labelling, so its argmax may differ from `n_intents_`.
     expected_intents_ : float
-        The mean of that.
+        Mean of `intent_posterior_`.
     new_intent_weight_ : float
-        Probability that the next demonstration, or group, follows an intent that nobody has shown yet: alpha /
-        (alpha + G).
+        Probability alpha / (alpha + G) that the next demonstration, or group, has an unobserved intent.
     concentration_ : float
         alpha, or its posterior mean.
     history_ : list of SearchStep
     n_iter_, converged_ : int, bool
-        Sweeps, without those that tried moves out, and whether the last rose by less than `bound_tol`.
+        Number of sweeps, without those of rejected moves, and whether the last one met `bound_tol`.
     mixture_ : IntentMixture
-        The same weights and rewards as a mixture that is fitted, for all that one can do.
-    irl_, mdp_ : the model and the MDP that were fitted
+        The same weights and rewards as a fitted `IntentMixture`.
+    irl_, mdp_ : fitted model and MDP
 
     Examples
     --------
@@ -115,9 +107,9 @@ class BayesianIntentMixture(Inference, Reporting, BaseEstimator):  # type: ignor
     >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
     >>> demos = Demonstrations.from_lists([[0, 1, 3]] * 5 + [[0, 2, 3]] * 3)
     >>> mix = BayesianIntentMixture(4, MaxEnt(bounds=(-5, 5)), random_state=0).fit(mdp, demos)
-    >>> mix.n_intents_  # one who is in two minds explains eight short walks as well
+    >>> mix.n_intents_  # a single stochastic intent explains eight short trajectories equally well
     1
-    >>> mix.fit(mdp, demos, groups=[0, 1, 2, 0, 1, 3, 3, 3]).n_intents_  # five by three who always choose alike
+    >>> mix.fit(mdp, demos, groups=[0, 1, 2, 0, 1, 3, 3, 3]).n_intents_  # four groups, each with one path only
     2
     """
 
@@ -133,7 +125,7 @@ class BayesianIntentMixture(Inference, Reporting, BaseEstimator):  # type: ignor
         max_iter: int = 200,
         bound_tol: float = 1e-3,
         random_state: Any = None,
-        callback: Callable[[SearchStep], None] | None = None,
+        progress: Progress | None = None,
         verbose: bool = False,
     ) -> None:
         self.max_intents = max_intents
@@ -145,80 +137,75 @@ class BayesianIntentMixture(Inference, Reporting, BaseEstimator):  # type: ignor
         self.max_iter = max_iter
         self.bound_tol = bound_tol
         self.random_state = random_state
-        self.callback = callback
+        self.progress = progress
         self.verbose = verbose
 
     def fit(self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> BayesianIntentMixture:
-        """Infer the intents behind demonstrations, and how many there are.
+        """Infer the intents of demonstrations and their number.
 
         Parameters
         ----------
         mdp : MDP
         demos : Demonstrations
         groups : (N,), optional
-            Whom each demonstration belongs to: all those of a group then share an intent.
+            Group of each demonstration; a group shares one intent.
         """
         most, max_iter = check_count(self.max_intents, "max_intents"), check_count(self.max_iter, "max_iter")
         scale, concentration = check_positive(self.prior_scale, "prior_scale"), _concentration(self.concentration)
         tol = check_positive(self.bound_tol, "bound_tol", zero=True)
-        validate.instance(self.init)
-        if self.callback is not None and not callable(self.callback):
-            raise InvalidParameter(
-                f"callback must be a function of a SearchStep, or None; got {self.callback!r}.",
-                parameter="callback",
-                value=self.callback,
-            )
-        irl = validate.fresh(MaxEnt() if self.irl is None else self.irl)
-        prepared = make_problem(irl, mdp, validate.demonstrations(demos), groups)
-        check_model(prepared)
-        prior = RewardPrior(prepared.box(_n_parameters(prepared)), scale)
-        starts = Starts(self.init, self.embedding, prepared, prior.box.lower.size)
-        # With several threads, sums of linear algebra would come in any order.
-        with one_thread("blas"), searching(self.verbose, self.callback) as told:
-            problem = VariationalProblem(prepared, prior, concentration, standardised(starts.points))
-            found = search(problem, self._start(starts, most), most, max_iter, tol, told)
+        validate.check_instance(self.init)
+        check_progress(self.progress)
+        irl = validate.clone_model(MaxEnt() if self.irl is None else self.irl)
+        problem = make_problem(irl, mdp, validate.check_demos(demos), groups)
+        check_model(problem)
+        prior = RewardPrior(problem.box(_n_parameters(problem)), scale)
+        starts = Starts(self.init, self.embedding, problem, prior.box.lower.size)
+        # One thread, so that sums of linear algebra have a fixed order.
+        with one_thread("blas"), reporting("search", self.verbose, self.progress) as report:
+            variational = VariationalProblem(problem, prior, concentration, standardise(starts.points))
+            result = search(variational, self._start(starts, most), most, max_iter, tol, report)
         self.irl_ = irl
-        self._keep(found, prepared, prior)
-        if not found.converged:
+        self._store(result, problem, prior)
+        if not result.converged:
             warnings.warn(
-                f"The bound still rises by more than bound_tol={tol:g} nats a sweep after {max_iter} sweeps. Raise "
-                "max_iter or bound_tol.",
+                f"The bound still increases by more than bound_tol={tol:g} nats per sweep after {max_iter} sweeps. "
+                "Raise max_iter or bound_tol.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         return self
 
     def fit_predict(self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> NDArray[np.int64]:
-        """Fit, and return the intent (N,) of each demonstration."""
+        """Fit, and return the most probable intent (N,) of each demonstration."""
         return np.asarray(self.fit(mdp, demos, groups).labels_)
 
     def _start(self, starts: Starts, most: int) -> FloatArray:
-        """Return responsibilities (G, K) to begin with."""
-        prepared, rng = starts.problem, np.random.default_rng(validate.seeds(self.random_state, 1)[0])
-        K = min(most, len(prepared.units))
+        """Return initial responsibilities (G, K)."""
+        problem, rng = starts.problem, np.random.default_rng(validate.spawn_seeds(self.random_state, 1)[0])
+        K = min(most, len(problem.units))
         if starts.seeks_best:
-            with warnings.catch_warnings():  # too many clusters to begin with are no fault
+            with warnings.catch_warnings():  # surplus initial clusters are expected here
                 warnings.simplefilter("ignore", DegenerateIntentWarning)
-                begun = starts.begin(K, "mle", rng)
-            assert begun.U is not None  # it comes from clusters
-            return begun.U
+                start = starts.begin(K, "mle", rng)
+            assert start.U is not None  # it comes from clusters
+            return start.U
         if is_given(self.init):
-            found = starts.guess(_given_intents(self.init, most), rng)
+            guess = starts.guess(_count_given_intents(self.init, most), rng)
         elif isinstance(self.init, str) or not callable(self.init):
-            # Clusterers draw points by their position: sorted ones are the same whatever order demonstrations have.
-            found = starts.guess(K, rng, order=np.lexsort(starts.points.T[::-1]))
-        else:  # a function may know who is who
-            found = starts.guess(K, rng)
-        if not isinstance(found, RewardEnsemble):
-            return np.asarray(found)
-        _at_most(found.n_intents, most)
-        validate.ensemble(found, found.n_intents, prepared)
-        U = np.zeros((len(prepared.units), found.n_intents))
-        prepared.e_step(np.asarray(found.weights), np.asarray(found.thetas), U)
+            # Clusterers draw points by position: sort them, so that the order of demonstrations does not matter.
+            guess = starts.guess(K, rng, order=np.lexsort(starts.points.T[::-1]))
+        else:  # a function may rely on the order of demonstrations
+            guess = starts.guess(K, rng)
+        if not isinstance(guess, RewardEnsemble):
+            return np.asarray(guess)
+        _check_at_most(guess.n_intents, most)
+        validate.check_ensemble(guess, guess.n_intents, problem)
+        U = np.zeros((len(problem.units), guess.n_intents))
+        problem.e_step(np.asarray(guess.weights), np.asarray(guess.thetas), U)
         return U
 
-    def _keep(self, found: SearchResult, prepared: FitProblem, prior: RewardPrior) -> None:
-        state, units = found.state, prepared.units
+    def _store(self, result: SearchResult, problem: FitProblem, prior: RewardPrior) -> None:
+        state, units = result.state, problem.units
         self.n_intents_ = state.n_intents
         expected = state.stick_posterior.weights
         self.weights_ = expected / expected.sum()
@@ -229,45 +216,45 @@ class BayesianIntentMixture(Inference, Reporting, BaseEstimator):  # type: ignor
         self.group_responsibilities_ = state.U if units.grouped else None
         self.bound_, self.concentration_ = state.bound, state.stick_posterior.concentration
         self.new_intent_weight_ = self.concentration_ / (self.concentration_ + len(units))
-        numbers = sorted(found.evidence)
-        log_evidence = np.array([found.evidence[number] for number in numbers])
-        share = np.exp(log_evidence - log_evidence.max())
-        self.intent_posterior_ = dict(zip(numbers, (share / share.sum()).tolist(), strict=True))
+        numbers = sorted(result.evidence)
+        log_evidence = np.array([result.evidence[number] for number in numbers])
+        p = np.exp(log_evidence - log_evidence.max())
+        self.intent_posterior_ = dict(zip(numbers, (p / p.sum()).tolist(), strict=True))
         self.expected_intents_ = float(sum(number * p for number, p in self.intent_posterior_.items()))
-        self.history_, self.converged_ = found.history, found.converged
-        self.n_iter_ = sum(step.event == "sweep" for step in found.history)
-        self.mdp_, self._problem = prepared.mdp, prepared
+        self.history_, self.converged_ = result.history, result.converged
+        self.n_iter_ = sum(step.event == "sweep" for step in result.history)
+        self.mdp_, self._problem = problem.mdp, problem
         self._posterior_of_rewards, self._prior = state.rewards, prior
 
     @property
     def ensemble_(self) -> RewardEnsemble:
         """The weights and rewards as one value."""
-        validate.fitted(self)
+        validate.check_fitted(self)
         return RewardEnsemble(self.weights_, self.thetas_)
 
     @property
     def mixture_(self) -> IntentMixture:
-        """The weights and rewards as a fitted `IntentMixture`; fitted again, its EM would go on from there."""
-        validate.fitted(self)
-        known = self.__dict__.get("_mixture")
-        if known is None or known[0] is not self.thetas_:  # made once for each fit
+        """The weights and rewards as a fitted `IntentMixture`, whose `fit` continues EM from there."""
+        validate.check_fitted(self)
+        cached = self.__dict__.get("_mixture")
+        if cached is None or cached[0] is not self.thetas_:  # one per fit
             self._mixture = (self.thetas_, self._as_mixture())
-        found: IntentMixture = self._mixture[1]
-        return found
+        mixture: IntentMixture = self._mixture[1]
+        return mixture
 
     def _as_mixture(self) -> IntentMixture:
-        ready = self._problem
-        found = IntentMixture(len(self.weights_), self.irl, init=self.ensemble_, max_iter=0)
-        found.fit(ready.mdp, ready.demos, ready.units.labels).set_params(max_iter=IntentMixture().max_iter)
-        # EM did nothing: what converged, or did not, are the sweeps.
-        change = float(np.mean(np.sum(np.abs(found.responsibilities_ - self.responsibilities_), axis=1)))
-        found.history_ = [replace(found.history_[0], change=change)]
-        found.converged_, found.n_iter_ = self.converged_, self.n_iter_
-        found.weights_ = self.weights_  # EM divides by their sum, which is 1 but for rounding
-        return found
+        problem = self._problem
+        mixture = IntentMixture(len(self.weights_), self.irl, init=self.ensemble_, max_iter=0)
+        mixture.fit(problem.mdp, problem.demos, problem.units.labels).set_params(max_iter=IntentMixture().max_iter)
+        # EM did not iterate: convergence and history are those of the sweeps.
+        change = float(np.mean(np.sum(np.abs(mixture.responsibilities_ - self.responsibilities_), axis=1)))
+        mixture.history_ = [replace(mixture.history_[0], change=change)]
+        mixture.converged_, mixture.n_iter_ = self.converged_, self.n_iter_
+        mixture.weights_ = self.weights_  # EM renormalises, which changes the last bits
+        return mixture
 
     def credible_intervals(self, level: float = 0.95) -> FloatArray:
-        """Return (K, d, 2): between what each reward lies with the given probability, within the bounds.
+        """Return the central credible interval (K, d, 2) of each reward, within the bounds.
 
         Examples
         --------
@@ -278,89 +265,79 @@ class BayesianIntentMixture(Inference, Reporting, BaseEstimator):  # type: ignor
         >>> mix.credible_intervals().round(1).tolist()
         [[[-0.6, 0.6]]]
         """
-        validate.fitted(self)
+        validate.check_fitted(self)
         if not 0.0 < check_positive(level, "level") < 1.0:
-            raise InvalidParameter(f"level must be between 0 and 1; got {level!r}.", parameter="level", value=level)
+            raise InvalidParameter.of("level", level, "must lie between 0 and 1")
         rewards = self._posterior_of_rewards
         width = float(ndtri(0.5 + 0.5 * level)) * np.linalg.norm(rewards.root, axis=2)
         return np.stack([self._prior.theta(rewards.mean - width), self._prior.theta(rewards.mean + width)], axis=2)
 
     def summary(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> Summary:
-        """Return what was found, as `IntentMixture.summary` has it, and how the search went.
+        """Return the summary of `IntentMixture.summary` at the posterior medians, with credible half-widths (68 %).
 
-        Likelihood and BIC are taken at the medians of rewards, and know no prior; `bound_` does. Beside each reward
-        stands half the width of the interval in which it lies with a probability of 68 %.
+        Likelihood and BIC do not include the prior; `bound_` does.
         """
-        validate.fitted(self)
+        validate.check_fitted(self)
         moves = sum(step.event not in ("start", "sweep") for step in self.history_)
-        settled = "converged" if self.converged_ else "not converged: raise max_iter or bound_tol"
+        status = "converged" if self.converged_ else "not converged: raise max_iter or bound_tol"
         how = self.init if isinstance(self.init, str) else "given" if is_given(self.init) else type(self.init).__name__
-        at_medians = self.mixture_.summary(demos, groups)
         return replace(
-            at_medians,
+            self.mixture_.summary(demos, groups),
             estimator="BayesianIntentMixture",
             errors=0.5 * np.ptp(self.credible_intervals(_ONE_SIGMA), axis=2),
             weight_errors=np.full(len(self.weights_), np.nan),
             status=np.full(self.thetas_.shape, "ok"),
-            spread="half the width of the interval in which a reward lies with a probability of 68 %",
-            init=f"{how}, {self.history_[0].n_intents} intents to begin with",
-            convergence=f"none; variational, {self.n_iter_} sweeps, {moves} move{'' if moves == 1 else 's'}, {settled}",
-            starts=f"1; the bound on the log evidence is {self.bound_:.2f}",
+            spread="half-width of the 68 % credible interval",
+            init=f"{how}, {self.history_[0].n_intents} initial intents",
+            convergence=f"none; variational, {self.n_iter_} sweeps, {moves} move{'' if moves == 1 else 's'}, {status}",
+            starts=f"1; evidence lower bound {self.bound_:.2f}",
         )
 
     def align_to(self, other: IntentMixture | RewardEnsemble) -> IntentMixture:
-        """Return an `IntentMixture` of the same intents, in the order of another's."""
+        """Return an `IntentMixture` with the same intents, in the order of another's."""
         return self.mixture_.align_to(other)
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write the weights and rewards to a folder as an `IntentMixture`, whose `load` reads it.
+        """Write the weights and rewards as an `IntentMixture`, which `IntentMixture.load` reads.
 
-        There is no `BayesianIntentMixture.load`: the posterior around the rewards is not written.
+        The posterior of the rewards is not written, and there is no `BayesianIntentMixture.load`.
         """
         self.mixture_.save(folder)
 
 
 def _concentration(given: Any) -> Concentration:
     """Return alpha, or the shape and rate of its prior."""
-    if isinstance(given, tuple | list):
-        if len(given) != 2:
-            raise InvalidParameter(
-                f"concentration must be a number, or (shape, rate) of a Gamma prior; got {given!r}.",
-                parameter="concentration",
-                value=given,
-            )
-        return check_positive(given[0], "concentration"), check_positive(given[1], "concentration")
-    return check_positive(given, "concentration")
+    if not isinstance(given, tuple | list):
+        return check_positive(given, "concentration")
+    if len(given) != 2:
+        raise InvalidParameter.of("concentration", given, "must be a number, or (shape, rate) of a Gamma prior")
+    return check_positive(given[0], "concentration"), check_positive(given[1], "concentration")
 
 
-def _n_parameters(prepared: FitProblem) -> int:
-    """Return d, by a fit to everybody where the model does not say it."""
-    if prepared.n_parameters is not None:
-        return prepared.n_parameters
-    everybody = prepared.moments(np.ones((len(prepared.units), 1)))
-    return int(prepared.m_step(everybody, None, np.arange(1)).thetas.shape[1])
+def _n_parameters(problem: FitProblem) -> int:
+    """Return d, from a single-intent fit if the model does not declare it."""
+    if problem.n_parameters is not None:
+        return problem.n_parameters
+    pooled = problem.moments(np.ones((len(problem.units), 1)))
+    return int(problem.m_step(pooled, None, np.arange(1)).thetas.shape[1])
 
 
-def _given_intents(init: Any, most: int) -> int:
-    """Return how many intents a given init has, or `most` where labels may have any number up to it."""
+def _count_given_intents(init: Any, most: int) -> int:
+    """Return the number of intents of a given init; `most` for labels."""
     if isinstance(init, RewardEnsemble):
         return init.n_intents
     try:
         given = np.asarray(init)
-    except ValueError:  # ragged: said by who reads it
+    except ValueError:  # ragged: `Starts.guess` raises
         return most
     if given.ndim == 1 and given.dtype.kind in "iuU":
-        _at_most(np.unique(given[given >= 0] if given.dtype.kind == "i" else given).size, most)
+        _check_at_most(np.unique(given[given >= 0] if given.dtype.kind == "i" else given).size, most)
     if given.ndim != 2:
         return most
-    _at_most(given.shape[1], most)
+    _check_at_most(given.shape[1], most)
     return int(given.shape[1])
 
 
-def _at_most(n_intents: int, most: int) -> None:
+def _check_at_most(n_intents: int, most: int) -> None:
     if n_intents > most:
-        raise InvalidParameter(
-            f"init has {n_intents} intents, more than max_intents={most}. Raise max_intents.",
-            parameter="init",
-            value=n_intents,
-        )
+        raise InvalidParameter.of("init", n_intents, f"must have at most max_intents={most} intents")

@@ -1,4 +1,4 @@
-"""Deterministic search for the best variational posterior: sweeps in turn with merge, delete and split moves."""
+"""Deterministic search for the best variational posterior: coordinate ascent with merge, delete and split moves."""
 
 from __future__ import annotations
 
@@ -9,67 +9,68 @@ from itertools import combinations, islice
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._progress import Progress
 from limiirl._typing import FloatArray
 from limiirl.mixture.bayesian.reward_posterior import RewardPosterior, expected_log_prob, improve, loss
 from limiirl.mixture.bayesian.variational import VariationalPosterior, VariationalProblem
 from limiirl.mixture.em import nearly_empty
 
 Proposals = Callable[[VariationalProblem, VariationalPosterior], Iterator[VariationalPosterior]]
-# Proposals that are looked at, of which so many are settled by so many sweeps.
-_LOOKED_AT, _SETTLED, _SWEEPS = 10, 2, 4
-# Newton steps towards the posterior of a joined intent.
+# Proposals per move; how many of them are improved by sweeps before they are rejected, and by how many sweeps.
+_PROPOSALS, _IMPROVED, _SWEEPS = 10, 2, 4
+# Newton steps towards the posterior of a merged intent.
 _STEPS = 10
-# Sweeps that settle a proposal end when they gain less than this many nats.
+# Sweeps of a proposal end when they gain less than this many nats.
 _LITTLE = 1e-2
-# Bounds that differ by fewer nats tie, and fewer intents win.
+# Bounds within this many nats tie, and fewer intents win.
 _TIE = 1e-3
-# Those are cut in two who follow an intent rather than all the others.
-_RATHER = 0.5
+# Responsibility above which a unit is a member of the intent to split.
+_MEMBER = 0.5
 
 
 def merge(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
-    """Yield the posteriors in which two intents are one, the most promising first.
+    """Yield posteriors with two intents merged, the highest bound first.
 
-    Pairs are looked at whose members the other intent explains nearly as well as their own.
+    Candidate pairs are those whose members lose least under the other intent.
     """
-    pairs = sorted(combinations(range(state.n_intents), 2), key=lambda pair: _regret(state, *pair))[:_LOOKED_AT]
+    pairs = sorted(combinations(range(state.n_intents), 2), key=lambda pair: _regret(state, *pair))[:_PROPOSALS]
     if not pairs:
         return
     k, other = np.array(pairs).T  # k is the larger
     U = state.U[:, k] + state.U[:, other]
-    share = (state.sizes[k] / (state.sizes[k] + state.sizes[other]))[:, None]
-    between = share * state.rewards.mean[k] + (1.0 - share) * state.rewards.mean[other]
+    weight = (state.sizes[k] / (state.sizes[k] + state.sizes[other]))[:, None]
+    between = weight * state.rewards.mean[k] + (1.0 - weight) * state.rewards.mean[other]
     start = RewardPosterior(between, state.rewards.root[k])
-    joined = improve(loss(problem.prepared, U, problem.prior.scale), problem.prior, start, _STEPS)
-    log_p = expected_log_prob(problem.prepared, problem.prior, joined)
-    yield from _best(
-        _replace_intents(problem, state, pair, U[:, [j]], joined[np.array([j])], log_p[:, [j]])
+    rewards = improve(loss(problem.fit_problem, U, problem.prior.scale), problem.prior, start, _STEPS)
+    log_p = expected_log_prob(problem.fit_problem, problem.prior, rewards)
+    yield from _rank(
+        _replace_intents(problem, state, pair, U[:, [j]], rewards[np.array([j])], log_p[:, [j]])
         for j, pair in enumerate(pairs)
     )
 
 
 def prune(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
-    """Yield the posteriors without one of the intents that hardly anybody follows, as they are."""
+    """Yield posteriors without one of the nearly empty intents."""
     for k in np.flatnonzero(nearly_empty(state.sizes, len(state.U)))[::-1]:
-        if state.n_intents > 1 and (found := _without(problem, state, k)) is not None:
-            yield found
+        if state.n_intents > 1 and (rest := _without(problem, state, k)) is not None:
+            yield rest
 
 
 def delete(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
-    """Yield the posteriors without one intent, whose members choose among the others, the most promising first."""
+    """Yield posteriors without one intent, its members reassigned, the highest bound first."""
     if state.n_intents > 1:
-        smallest = range(state.n_intents - 1, max(-1, state.n_intents - 1 - _LOOKED_AT), -1)
-        yield from _best(found for k in smallest if (found := _without(problem, state, k)) is not None)
+        smallest = range(state.n_intents - 1, max(-1, state.n_intents - 1 - _PROPOSALS), -1)
+        yield from _rank(rest for k in smallest if (rest := _without(problem, state, k)) is not None)
 
 
 def split(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
-    """Yield the posteriors in which one intent is two, the most promising first."""
-    cuts = [(k, side) for k in range(min(_LOOKED_AT, state.n_intents)) if (side := _cut(problem, state, k)) is not None]
+    """Yield posteriors with one intent split in two, the highest bound first."""
+    cuts = [(k, side) for k in range(min(_PROPOSALS, state.n_intents)) if (side := _cut(problem, state, k)) is not None]
     if not cuts:
         return
     halves = [np.column_stack([state.U[:, k] * side, state.U[:, k] * ~side]) for k, side in cuts]
     rewards, log_p = problem.fresh(np.hstack(halves))
-    yield from _best(
+    yield from _rank(
         _replace_intents(
             problem, state, (k,), halves[j], rewards[np.arange(2 * j, 2 * j + 2)], log_p[:, 2 * j : 2 * j + 2]
         )
@@ -83,29 +84,28 @@ MOVES: dict[str, Proposals] = {"prune": prune, "merge": merge, "delete": delete,
 def improve_by_move(
     problem: VariationalProblem, state: VariationalPosterior, max_intents: int
 ) -> tuple[str, VariationalPosterior] | None:
-    """Return the first move that raises the bound, by name, with where it leads; None if there is none."""
+    """Return the name and the result of the first move that raises the bound, or None."""
     for name, move in MOVES.items():
         if name == "split" and state.n_intents >= max_intents:
             continue
-        # Of two posteriors that differ by less than this, the one with fewer intents is as good.
         enough = state.bound + (_TIE if name == "split" else -_TIE)
         for i, proposal in enumerate(move(problem, state)):
-            found = proposal
-            if found.bound <= enough and name != "prune" and i < _SETTLED:
-                found, _ = problem.run(proposal, _SWEEPS, _LITTLE)
-            if found.bound > enough:
-                return name, found
+            trial = proposal
+            if trial.bound <= enough and name != "prune" and i < _IMPROVED:
+                trial, _ = problem.run(proposal, _SWEEPS, _LITTLE)
+            if trial.bound > enough:
+                return name, trial
     return None
 
 
-def _best(proposals: Iterator[VariationalPosterior]) -> list[VariationalPosterior]:
-    """Return proposals in falling order of their bounds, without those that explain somebody by no means."""
+def _rank(proposals: Iterator[VariationalPosterior]) -> list[VariationalPosterior]:
+    """Return the proposals with finite bounds, the highest first."""
     return sorted((state for state in proposals if np.isfinite(state.bound)), key=lambda state: -state.bound)
 
 
 def _regret(state: VariationalPosterior, k: int, other: int) -> float:
-    """Return the nats that the members of two intents lose where each is explained by the other."""
-    with np.errstate(invalid="ignore"):  # 0 times inf: nobody is lost
+    """Return the nats that the members of two intents lose if their intents are exchanged."""
+    with np.errstate(invalid="ignore"):  # 0 * inf counts as 0
         gap = state.log_p[:, k] - state.log_p[:, other]
         shift = state.U[:, k] - state.U[:, other]
         total = float(np.sum(np.where(shift != 0.0, shift * gap, 0.0)))
@@ -120,17 +120,16 @@ def _replace_intents(
     rewards: RewardPosterior,
     log_p: FloatArray,
 ) -> VariationalPosterior:
-    """Return the posterior with other intents in place of some."""
     rest = np.setdiff1d(np.arange(state.n_intents), gone)
     return problem.state(
         np.hstack([state.U[:, rest], U]),
-        RewardPosterior.join([state.rewards[rest], rewards]),
+        RewardPosterior.concatenate([state.rewards[rest], rewards]),
         np.hstack([state.log_p[:, rest], log_p]),
     )
 
 
 def _without(problem: VariationalProblem, state: VariationalPosterior, k: int | np.intp) -> VariationalPosterior | None:
-    """Return the posterior without intent k; None where somebody could follow no other."""
+    """Return the posterior without intent k; None if a unit has zero likelihood under all others."""
     rest = np.setdiff1d(np.arange(state.n_intents), [k])
     log_p = state.log_p[:, rest]
     if np.any(np.all(np.isneginf(log_p), axis=1)):
@@ -141,18 +140,18 @@ def _without(problem: VariationalProblem, state: VariationalPosterior, k: int | 
 
 
 def _cut(problem: VariationalProblem, state: VariationalPosterior, k: int) -> NDArray[np.bool_] | None:
-    """Return a side (G,) for each unit: the best cut of intent k's members along the direction in which they vary most.
+    """Return the side (G,) of each unit in a cut of intent k along the first principal axis of its members.
 
-    The best has the least variance within its sides. None where members do not differ.
+    The cut minimises the variance within sides. None if all members coincide.
     """
     weights = state.U[:, k]
-    members = weights > _RATHER
+    members = weights > _MEMBER
     if np.count_nonzero(members) < 2 or problem.points.shape[1] == 0:
         return None
     points = problem.points - weights @ problem.points / weights.sum()
     axes = np.linalg.svd(points[members] * np.sqrt(weights[members])[:, None], full_matrices=False)[2]
     along = points @ axes[0]
-    # Members at the same point differ by rounding.
+    # Rounded: members at the same point differ in the last bits.
     levels, at = np.unique(along[members].round(9), return_inverse=True)
     if levels.size < 2:
         return None
@@ -163,28 +162,27 @@ def _cut(problem: VariationalProblem, state: VariationalPosterior, k: int) -> ND
     return np.asarray(along > 0.5 * (levels[best] + levels[best + 1]))
 
 
-# Sweeps after each move: the next needs no settled posterior, which takes many.
+# Sweeps after each move; the next move needs no converged posterior.
 _BETWEEN = 2
-# Sweeps that settle a number of intents beside the best, and the nats below which they end.
-_BESIDE, _LITTLE_GAIN = 10, 1e-2
-# Moves that never end would be a fault; there are at most about two for each intent to begin with, and after sweeps
-# have settled there is hardly ever one.
+# Sweeps for other numbers of intents than the best, and the gain in nats at which they end.
+_OTHER_SWEEPS, _OTHER_GAIN = 10, 1e-2
+# Safeguards: there are about two moves per initial intent, and rarely one after convergence.
 _MOST_MOVES, _MOST_ROUNDS = 200, 20
-# Sweeps that gain fewer nats change no move's worth: those that were just refused would be again.
+# Sweeps that gain fewer nats do not change which moves are accepted.
 _SAME = 1e-2
 
 
 @dataclass(frozen=True)
 class SearchStep:
-    """One line of a search's history.
+    """One entry of a search's history.
 
     Attributes
     ----------
     bound : float
-        The bound on the log evidence, in nats; it never falls, but for ties that fewer intents win.
+        Evidence lower bound in nats; nondecreasing, except for ties won by fewer intents.
     n_intents : int
     event : str
-        "start", "sweep", or the move: "prune", "merge", "delete", "split".
+        "start", "sweep", or a move: "prune", "merge", "delete", "split".
     """
 
     bound: float
@@ -194,12 +192,9 @@ class SearchStep:
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """Where a search ended: the posterior, whether sweeps had settled, the way there, the bounds by number of intents.
+    """The best posterior, whether its sweeps converged, the history, and the evidence by number of intents.
 
-    Attributes
-    ----------
-    evidence : dict of int to float
-        For each number of intents that was met, the best bound plus `StickWeights.log_labellings`.
+    `evidence` is the best bound of each visited number of intents plus `StickWeights.log_labellings`.
     """
 
     state: VariationalPosterior
@@ -214,20 +209,20 @@ def search(
     max_intents: int,
     max_iter: int,
     tol: float,
-    told: Callable[[SearchStep], None] | None = None,
+    progress: Progress | None = None,
 ) -> SearchResult:
-    """Return the best posterior that sweeps and moves reach from responsibilities (G, K).
+    """Return the best posterior reached by sweeps and moves from responsibilities (G, K).
 
-    Moves are tried until none raises the bound; then sweeps settle it, and moves are tried again.
+    Moves are applied until none raises the bound, then sweeps until convergence; both are repeated.
 
     Parameters
     ----------
     max_iter : int
-        Most sweeps after the last move.
+        Maximum number of sweeps after the last move.
     tol : float
-        Nats by which the bound must rise in a sweep to go on.
-    told : callable, optional
-        Called with each `SearchStep`.
+        Sweeps end when they raise the bound by less than this many nats.
+    progress : callable, optional
+        Called as ``progress(done, None, message)`` after each step.
 
     Examples
     --------
@@ -235,31 +230,31 @@ def search(
     >>> from limiirl.irl.problem import make_problem
     >>> from limiirl.mixture.bayesian.reward_posterior import RewardPrior
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> ready = make_problem(MaxEnt(2, bounds=None), mdp, Demonstrations.from_lists([[0, 1]] * 6))
-    >>> problem = VariationalProblem(ready, RewardPrior(ready.box(1), 3.0), 1.0, ready.features())
+    >>> data = make_problem(MaxEnt(2, bounds=None), mdp, Demonstrations.from_lists([[0, 1]] * 6))
+    >>> problem = VariationalProblem(data, RewardPrior(data.box(1), 3.0), 1.0, data.features())
     >>> [step.event for step in search(problem, np.eye(2)[[0, 0, 0, 0, 1, 1]], 2, 50, 1e-3).history]
     ['start', 'merge', 'sweep', 'sweep']
     """
     history, evidence = list[SearchStep](), dict[int, float]()
 
-    def tell(state: VariationalPosterior, event: str = "sweep") -> None:
+    def record(state: VariationalPosterior, event: str = "sweep") -> None:
         history.append(SearchStep(state.bound, state.n_intents, event))
-        if told is not None:
-            told(history[-1])
+        if progress is not None:
+            progress(len(history), None, f"{event}: {state.n_intents} intents, bound {state.bound:.3f}")
 
-    state = settled = problem.start(U)
-    tell(state, "start")
+    state = best = problem.start(U)
+    record(state, "start")
     converged = False
     for round_ in range(_MOST_ROUNDS):
-        state = _apply_moves(problem, settled, max_intents, tol, evidence, tell)
-        if round_ and state is settled:
+        state = _apply_moves(problem, best, max_intents, tol, evidence, record)
+        if round_ and state is best:
             break
-        settled, converged = problem.run(state, max_iter, tol, tell)
-        if settled.bound - state.bound < _SAME:
+        best, converged = problem.run(state, max_iter, tol, record)
+        if best.bound - state.bound < _SAME:
             break
-    _note(evidence, settled, last=True)
-    _look_around(problem, settled, max_intents, evidence)
-    return SearchResult(settled, converged, history, evidence)
+    _update_evidence(evidence, best, last=True)
+    _visit_neighbours(problem, best, max_intents, evidence)
+    return SearchResult(best, converged, history, evidence)
 
 
 def _apply_moves(
@@ -268,44 +263,41 @@ def _apply_moves(
     max_intents: int,
     tol: float,
     evidence: dict[int, float],
-    tell: Callable[[VariationalPosterior, str], None],
+    record: Callable[[VariationalPosterior, str], None],
 ) -> VariationalPosterior:
-    """Return where moves lead, with a few sweeps after each; the same posterior if none is taken."""
+    """Return the posterior after all moves that raise the bound, each followed by a few sweeps."""
     for _ in range(_MOST_MOVES):
-        _note(evidence, state)
-        moved = improve_by_move(problem, state, max_intents)
-        if moved is None:
+        _update_evidence(evidence, state)
+        move = improve_by_move(problem, state, max_intents)
+        if move is None:
             break
-        name, state = moved
-        tell(state, name)
+        name, state = move
+        record(state, name)
         if name != "prune":
-            state, _ = problem.run(state, _BETWEEN, tol, lambda swept: tell(swept, "sweep"))
+            state, _ = problem.run(state, _BETWEEN, tol, lambda swept: record(swept, "sweep"))
     return state
 
 
-def _note(evidence: dict[int, float], state: VariationalPosterior, *, last: bool = False) -> None:
-    """Keep the best of each number of intents.
-
-    An intent that hardly anybody follows is none to be counted, unless it stands in the posterior that is returned.
-    """
+def _update_evidence(evidence: dict[int, float], state: VariationalPosterior, *, last: bool = False) -> None:
+    """Keep the best evidence of each number of intents, without states that have nearly empty ones unless `last`."""
     if np.any(nearly_empty(state.sizes, len(state.U))) and not last:
         return
     value = state.bound + state.stick_posterior.log_labellings
     evidence[state.n_intents] = max(value, evidence.get(state.n_intents, -np.inf))
 
 
-def _look_around(
+def _visit_neighbours(
     problem: VariationalProblem, state: VariationalPosterior, max_intents: int, evidence: dict[int, float]
 ) -> None:
-    """Note what one intent more is worth, and each number below, settled alike."""
+    """Evaluate one more intent, by the best split, and all smaller numbers, by successive merges."""
     if state.n_intents < max_intents:
         for proposal in islice(split(problem, state), 1):
-            _note(evidence, proposal)
-            _note(evidence, problem.run(proposal, _BESIDE, _LITTLE_GAIN)[0])
+            _update_evidence(evidence, proposal)
+            _update_evidence(evidence, problem.run(proposal, _OTHER_SWEEPS, _OTHER_GAIN)[0])
     while state.n_intents > 1:
-        joined = next(merge(problem, state), None)
-        if joined is None:
+        merger = next(merge(problem, state), None)
+        if merger is None:
             return
-        _note(evidence, joined)
-        state, _ = problem.run(joined, _BESIDE, _LITTLE_GAIN)
-        _note(evidence, state)
+        _update_evidence(evidence, merger)
+        state, _ = problem.run(merger, _OTHER_SWEEPS, _OTHER_GAIN)
+        _update_evidence(evidence, state)

@@ -1,6 +1,6 @@
-"""The fits behind a selection: to all units, to those outside a fold, to a resample.
+"""The fits of a selection: to all units, to the complement of each fold, and to resamples.
 
-Folds and resamples are the same for every K; seeds depend on K and the part alone.
+Folds and resamples are the same for every K; seeds depend only on K and the task.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from limiirl.mixture.init import is_given
 
 T = TypeVar("T")
 
-# The share of the units in each resample.
+# Fraction of the units in each resample.
 RESAMPLED = 0.8
-# Refits end once the objective rises by less than this many nats a unit. They are compared for differences a hundred
-# times as large, and with an intent too many EM creeps on for long, to settle who shares it.
+# likelihood_tol of refits (nats per unit): they are compared for differences a hundred times as large, and EM with too
+# many intents converges slowly.
 REFIT_TOL = 1e-5
 WHOLE, FOLD, RESAMPLE = "fit", "fold", "resample"
-# What a seed is for: the fits of a kind, the choice of folds and resamples, and the stick-breaking GMM.
+# Spawn keys of seeds: fits by kind, the choice of folds and of resamples, and the stick-breaking GMM.
 _SEED_KEYS = {WHOLE: 0, FOLD: 2, RESAMPLE: 4}
 _FOLDS, _RESAMPLES, STICKS = 1, 3, 5
 Tick = Callable[[str], None]
 
 
 class RefitTask(NamedTuple):
-    """One fit: of K intents to all units, to those outside a fold, or to a resample."""
+    """One fit of K intents: to all units, without a fold, or to a resample."""
 
     n_intents: int
     kind: str
@@ -54,22 +54,18 @@ class RefitTask(NamedTuple):
 
 @dataclass
 class Notes:
-    """What went wrong on the way to one row: errors that were survived, and warnings."""
+    """Errors and warnings of the fits of one row."""
 
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def attempt(self, what: str, call: Callable[[], T]) -> T | None:
-        """Return what a call returns, or None where it fails on the data, noting why."""
+        """Return the result of a call, or None and record the error if it fails on the data."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 return call()
-            except (
-                ValueError,
-                ArithmeticError,
-                RuntimeError,
-            ) as error:  # ours are ValueErrors, others' models raise all
+            except (ValueError, ArithmeticError, RuntimeError) as error:  # custom models may raise any of these
                 self.errors.append(f"{what}: {error}")
                 return None
             finally:
@@ -80,17 +76,7 @@ class Notes:
 class SelectionProblem:
     """A mixture to fit with several numbers of intents, to all units or to some.
 
-    Attributes
-    ----------
-    mixture : IntentMixture
-        Its parameters but `n_intents` and `random_state` are used.
-    groups : (N,) or None
-    units : Groups
-        What the groups make of the demonstrations.
-    entropy : int
-        The root of all seeds.
-    blocks : (G,) or None
-        Numbers of those whose units stay in one fold.
+    `entropy` is the root of all seeds; units of the same block (G,) stay in one fold.
     """
 
     mixture: IntentMixture
@@ -102,7 +88,7 @@ class SelectionProblem:
     blocks: IntArray | None = None
 
     @classmethod
-    def of(
+    def from_data(
         cls,
         mixture: IntentMixture,
         mdp: Any,
@@ -111,63 +97,47 @@ class SelectionProblem:
         random_state: Any,
         fold_groups: ArrayLike | None = None,
     ) -> SelectionProblem:
-        """Return a problem whose model's longest trajectory does not depend on the part of the data that it sees."""
-        irl = MaxEnt() if mixture.irl is None else validate.fresh(mixture.irl)
+        """Return the problem, with `max_length` resolved from all demonstrations."""
+        irl = MaxEnt() if mixture.irl is None else validate.clone_model(mixture.irl)
         if getattr(irl, "max_length", 0) is None:
-            irl.set_params(max_length=int(validate.demonstrations(demos).lengths.max()))
-        units = Groups.for_demos(groups, validate.demonstrations(demos))
+            irl.set_params(max_length=int(validate.check_demos(demos).lengths.max()))
+        units = Groups.for_demos(groups, validate.check_demos(demos))
         names = None if groups is None else units.broadcast(units.names)
-        seed = validate.seeds(mixture.random_state if random_state is None else random_state, 1)[0]
+        seed = validate.spawn_seeds(mixture.random_state if random_state is None else random_state, 1)[0]
         blocks = _blocks(fold_groups, groups, len(demos))
         return cls(clone(mixture).set_params(irl=irl), mdp, demos, names, units, seed.entropy, blocks)
 
     def check(self, most: int, folds: int, resamples: int) -> None:
-        """Check everything that would otherwise fail in the middle of the work, `most` intents included."""
-        validate.settings(self.mixture)
+        """Raise for parameters that would fail during the fits, for up to `most` intents."""
+        validate.make_settings(self.mixture)
         init, n, noun = self.mixture.init, len(self.units), self.units.noun
         if is_given(init):
-            raise InvalidParameter(
-                f"select_intents needs an init that works for any number of intents and any part of the data; "
-                f"{type(init).__name__} does not. Pass a name, a clusterer or a function.",
-                parameter="init",
-                value=init,
-            )
+            rule = "must work for any number of intents and any part of the data: a name, a clusterer or a function"
+            raise InvalidParameter.of("init", init, rule)
         for value, name in ((folds, "folds"), (resamples, "resamples")):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0 or value == 1:
-                raise InvalidParameter(
-                    f"{name} must be a whole number of at least 2, or 0 for none; got {value!r}.",
-                    parameter=name,
-                    value=value,
-                )
+                raise InvalidParameter.of(name, value, "must be an integer of at least 2, or 0 for none")
         blocks = np.arange(n) if self.blocks is None else self.blocks
         held = noun if self.blocks is None else "fold_groups"
         if folds > blocks.max() + 1:
-            raise InvalidParameter(
-                f"folds={folds} is more than the {blocks.max() + 1} {held}. Use at most {blocks.max() + 1}.",
-                parameter="folds",
-                value=folds,
-            )
+            raise InvalidParameter.of("folds", folds, f"must be at most {blocks.max() + 1}, the number of {held}")
         smallest = [(n, f"there are {n} {noun}")]
         if folds:
             left = n - int(np.bincount(self.folds(folds)).max())
-            smallest.append((left, f"{folds} folds leave {left} of {n} {noun} to fit"))
+            smallest.append((left, f"{folds} folds leave {left} of {n} {noun}"))
         if resamples:
             left = resample_size(n)
             smallest.append((left, f"a resample has {left} of {n} {noun}"))
         possible, why = min(smallest)
         if most > possible:
-            raise InvalidParameter(
-                f"n_intents must be at most {possible}, since {why}; the largest is {most}. Use fewer, or pass folds=0 "
-                "and resamples=0 to go without what needs refits.",
-                parameter="n_intents",
-                value=most,
-            )
+            rule = f"must be at most {possible}, since {why}"
+            raise InvalidParameter.of("n_intents", most, rule, remedy="Use fewer, or pass folds=0 and resamples=0.")
 
     def fit(self, task: RefitTask, chosen: BoolArray | None = None) -> IntentMixture:
-        """Return the mixture fitted to the chosen units (G,), or to all."""
+        """Return the mixture fitted to the chosen units (G,), all by default."""
         key = (_SEED_KEYS[task.kind], task.n_intents, *(() if chosen is None else (task.number,)))
         mixture: IntentMixture = clone(self.mixture)
-        mixture.set_params(n_intents=task.n_intents, random_state=self.seed(*key), callback=None, verbose=False)
+        mixture.set_params(n_intents=task.n_intents, random_state=self.seed(*key), progress=None, verbose=False)
         if chosen is None:
             return mixture.fit(self.mdp, self.demos, self.groups)
         if mixture.likelihood_tol is None:
@@ -183,22 +153,22 @@ class SelectionProblem:
         return self.demos[members], None if self.groups is None else self.groups[members]
 
     def folds(self, n: int) -> IntArray:
-        """Return the fold (G,) of each unit, at random; numbers of units, or of blocks, differ by one at most."""
+        """Return the random fold (G,) of each unit; folds differ by at most one unit, or block."""
         blocks = np.arange(len(self.units)) if self.blocks is None else self.blocks
         order = self._rng(_FOLDS, n).permutation(int(blocks.max()) + 1)
-        found = np.empty(order.size, dtype=np.int64)
-        found[order] = np.arange(order.size) % n
-        return found[blocks]
+        folds = np.empty(order.size, dtype=np.int64)
+        folds[order] = np.arange(order.size) % n
+        return folds[blocks]
 
     def resample(self, i: int) -> BoolArray:
-        """Return which units (G,) are in resample i: a share of `RESAMPLED`, without repetition."""
+        """Return the mask (G,) of resample i: a fraction `RESAMPLED` of the units, without replacement."""
         n = len(self.units)
-        found = np.zeros(n, dtype=bool)
-        found[self._rng(_RESAMPLES, i).permutation(n)[: resample_size(n)]] = True
-        return found
+        mask = np.zeros(n, dtype=bool)
+        mask[self._rng(_RESAMPLES, i).permutation(n)[: resample_size(n)]] = True
+        return mask
 
     def seed(self, *key: int) -> int:
-        """Return a seed of its own for each key."""
+        """Return the seed of a key."""
         return int(np.random.SeedSequence(self.entropy, spawn_key=key).generate_state(1)[0])
 
     def _rng(self, *key: int) -> np.random.Generator:
@@ -210,24 +180,20 @@ def _blocks(fold_groups: ArrayLike | None, groups: ArrayLike | None, n: int) -> 
     if fold_groups is None:
         return None
     if groups is not None:
-        raise InvalidParameter(
-            "With groups no group is split between folds anyway. Pass groups or fold_groups.", parameter="fold_groups"
-        )
-    found = Groups.from_labels(fold_groups, n).index
-    assert found is not None  # groups were given
-    return found
+        message = "fold_groups and groups exclude each other: no group is split between folds anyway."
+        raise InvalidParameter(message, parameter="fold_groups", value=fold_groups)
+    index = Groups.from_labels(fold_groups, n).index
+    assert index is not None  # fold_groups were given
+    return index
 
 
-def whole_numbers(n_intents: Iterable[int]) -> list[int]:
-    """Return the numbers of intents to try, in order; 1 is always one of them."""
+def check_numbers(n_intents: Iterable[int]) -> list[int]:
+    """Return the numbers of intents to try in ascending order, always including 1."""
     try:
         given = list(n_intents)
     except TypeError:
-        raise InvalidParameter(
-            f"n_intents must be several whole numbers, such as range(1, 7); got {n_intents!r}.",
-            parameter="n_intents",
-            value=n_intents,
-        ) from None
+        rule = "must be an iterable of integers, such as range(1, 7)"
+        raise InvalidParameter.of("n_intents", n_intents, rule) from None
     return sorted({1, *(check_count(k, "n_intents") for k in given)})
 
 
@@ -237,27 +203,19 @@ def resample_size(n: int) -> int:
 
 
 def agreement(labels: list[Any]) -> float:
-    """Return the mean adjusted Rand index between any two of several labellings; nan for fewer than two.
+    """Return the mean adjusted Rand index over pairs of labellings; nan without pairs.
 
-    Two labellings with one label alone each are left out: they agree fully, but on nothing.
+    Pairs of constant labellings are left out, since their agreement is trivial.
     """
-    told = [(a, b) for a, b in combinations(labels, 2) if np.unique(a).size > 1 or np.unique(b).size > 1]
-    pairs = [adjusted_rand_score(a, b) for a, b in told]
-    return float(np.mean(pairs)) if pairs else float("nan")
+    pairs = [(a, b) for a, b in combinations(labels, 2) if np.unique(a).size > 1 or np.unique(b).size > 1]
+    return float(np.mean([adjusted_rand_score(a, b) for a, b in pairs])) if pairs else float("nan")
 
 
 @dataclass(frozen=True, eq=False)
 class FullFit:
-    """The fit to all units.
+    """The fit to all units, its "bic", "aic" and "icl" (None if they failed), and its warnings.
 
-    Attributes
-    ----------
-    mixture : IntentMixture
-        It leaves its data behind when it travels; `with_data` gives them back.
-    criteria : dict
-        "bic", "aic" and "icl"; None where one could not be had.
-    warnings : tuple of str
-        What the fit itself warned of.
+    The mixture is pickled without its data; `with_data` restores them.
     """
 
     mixture: IntentMixture
@@ -271,17 +229,17 @@ class FullFit:
         return vars(self) | {"mixture": light}
 
     def with_data(self, problem: SelectionProblem) -> FullFit:
-        """Return the same with a mixture that has its MDP and its demonstrations."""
+        """Return the fit with the mixture's MDP and demonstrations restored."""
         if hasattr(self.mixture, "mdp_"):
             return self
-        found = copy.copy(self.mixture)
-        found._problem = make_problem(found.irl_, problem.mdp, problem.demos, problem.groups)
-        found.mdp_ = found._problem.mdp
-        return replace(self, mixture=found)
+        mixture = copy.copy(self.mixture)
+        mixture._problem = make_problem(mixture.irl_, problem.mdp, problem.demos, problem.groups)
+        mixture.mdp_ = mixture._problem.mdp
+        return replace(self, mixture=mixture)
 
 
 class RefitResult(NamedTuple):
-    """What a fit has found, and what went wrong: a `FullFit`, scores or labels of units; None where it failed."""
+    """The result of a task: a `FullFit`, scores or labels of units, None if it failed; and its errors and warnings."""
 
     part: RefitTask
     value: Any
@@ -290,55 +248,49 @@ class RefitResult(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RefitRunner:
-    """The fits of a problem, as a function of the part."""
+    """Picklable function that runs one task of a problem."""
 
     problem: SelectionProblem
     folds: int
 
     def __call__(self, part: RefitTask) -> RefitResult:
-        """Return what a fit finds; what fails on the data is noted."""
+        """Run a task, and record failures on the data."""
         notes = Notes()
         if part.kind == WHOLE:
             return RefitResult(part, self._whole(part, notes), notes)
-        find = self.scores if part.kind == FOLD else self.labels
-        return RefitResult(part, notes.attempt(str(part), partial(find, part)), notes)
+        run = self.scores if part.kind == FOLD else self.labels
+        return RefitResult(part, notes.attempt(str(part), partial(run, part)), notes)
 
     def _whole(self, task: RefitTask, notes: Notes) -> FullFit | None:
         problem = self.problem
         fitted = notes.attempt(WHOLE, lambda: problem.fit(task))
         if fitted is None:
             return None
-        told = tuple(notes.warnings)
+        issued = tuple(notes.warnings)
         criteria = {
             name: notes.attempt(name, partial(getattr(fitted, name), problem.demos, problem.groups))
             for name in ("bic", "aic", "icl")
         }
-        return FullFit(fitted, criteria, told)
+        return FullFit(fitted, criteria, issued)
 
     def scores(self, task: RefitTask) -> FloatArray:
-        """Return the log-likelihood of each unit of a fold under the mixture fitted without it."""
+        """Return the log-likelihoods of the units of a fold under the mixture fitted without it."""
         out = self.problem.folds(self.folds) == task.number
         fitted = self.problem.fit(task, ~out)
-        # Both are in the order of the units' names.
         return fitted.score_samples(*self.problem.part(out))
 
     def labels(self, task: RefitTask) -> IntArray:
-        """Return the intent (G,) of each unit, chosen for the resample or not, under the fit to it."""
+        """Return the labels (G,) of all units under the fit to a resample."""
         problem = self.problem
         _, first = np.unique(problem.units.broadcast(problem.units.names), return_index=True)
         fitted = problem.fit(task, problem.resample(task.number))
         return np.asarray(fitted.predict(problem.demos, problem.groups)[first])
 
 
-def parts(numbers: list[int], folds: int, resamples: int, failed: set[int], tick: Tick) -> Iterator[RefitTask]:
-    """Yield all fits to make, lazily, for what cannot be fitted cannot be recommended, and its parts are left out.
+def refit_tasks(numbers: list[int], folds: int, resamples: int, failed: set[int], tick: Tick) -> Iterator[RefitTask]:
+    """Yield all tasks, lazily: those of a number of intents in `failed`, which grows meanwhile, are skipped.
 
-    Parameters
-    ----------
-    failed : set of int
-        Numbers of intents whose fit to all units has failed so far; grows while fits come back.
-    tick : callable
-        Counts what is left out.
+    `tick` counts skipped tasks.
     """
     for k in numbers:
         yield RefitTask(k, WHOLE)
@@ -347,16 +299,18 @@ def parts(numbers: list[int], folds: int, resamples: int, failed: set[int], tick
                 if k in failed:
                     tick(f"K = {k} failed")
                 elif kind == RESAMPLE and k == 1:
-                    tick(f"K = 1, resample {i + 1}")  # one intent leaves nothing to agree on
+                    tick(f"K = 1, resample {i + 1}")  # stability is trivial
                 else:
                     yield RefitTask(k, kind, i)
 
 
-def held_out(problem: SelectionProblem, found: dict[RefitTask, RefitResult], n_intents: int, folds: int) -> FloatArray:
-    """Return the log-likelihood (G,) of each unit under the mixture fitted without its fold; nan where that failed."""
+def score_held_out(
+    problem: SelectionProblem, results: dict[RefitTask, RefitResult], n_intents: int, folds: int
+) -> FloatArray:
+    """Return the log-likelihood (G,) of each unit under the mixture fitted without its fold; nan if that failed."""
     scores = np.full(len(problem.units), np.nan)
     for fold in range(folds):
-        value = found[RefitTask(n_intents, FOLD, fold)].value
+        value = results[RefitTask(n_intents, FOLD, fold)].value
         if value is not None:
             scores[problem.folds(folds) == fold] = value
     return scores

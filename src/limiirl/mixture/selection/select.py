@@ -1,10 +1,9 @@
-"""`select_intents`: the number of intents by several criteria, as a table and a figure."""
+"""`select_intents`: selection of the number of intents by several criteria, with a table and a figure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from limiirl._parallel import Mapper, map_tasks
-from limiirl._progress import Progress, check_progress, show_progress
+from limiirl._progress import Progress, check_progress, reporting
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter, LimiirlError
@@ -32,12 +31,11 @@ from limiirl.mixture.selection.cross_validation import (
     SelectionProblem,
     Tick,
     agreement,
-    held_out,
-    parts,
-    whole_numbers,
+    check_numbers,
+    refit_tasks,
+    score_held_out,
 )
 from limiirl.mixture.selection.recommend import (
-    NAMES,
     SelectionRow,
     compare_held_out,
     explain,
@@ -52,22 +50,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """What `select_intents` found; prints as a table with the recommendation below it.
+    """Result of `select_intents`; prints as a table with the recommendation below it.
 
     Attributes
     ----------
     rows : tuple of SelectionRow
-        One for each number of intents, in ascending order.
+        One per number of intents, in ascending order.
     recommended : int
     recommendations : dict
-        The number of intents by criterion ("held_out", "bic", "icl", "aic", "stability", "stick_breaking"), as far as
-        known.
+        Number of intents by criterion ("held_out", "bic", "icl", "aic", "stability", "stick_breaking"), if known.
     reason : str
-        Why that number, which criteria agree, and why the others may not.
+        The rule that chose the number, the criteria that agree or differ, and cautions.
     mixtures : dict
-        The `IntentMixture` fitted to all demonstrations, by number of intents; without those that failed.
+        The `IntentMixture` fitted to all demonstrations, by number of intents; without failed fits.
     noun : str
-        What follows one intent: "demonstrations" or "groups".
+        "demonstrations" or "groups".
 
     Examples
     --------
@@ -90,7 +87,7 @@ class Selection:
         return self.mixtures[self.recommended]
 
     def table(self) -> str:
-        """Return the rows as text; a star marks each criterion's choice, an arrow the recommendation."""
+        """Return the rows as text, with a star at each criterion's choice and an arrow at the recommendation."""
         shown = ("log_likelihood", "held_out", "behind", "bic", "icl", "aic", "stability")
         heads = ("K", "log-likelihood", "held out", "behind best", "BIC", "ICL", "AIC", "stability", "")
         lines = [list(heads)]
@@ -98,7 +95,7 @@ class Selection:
             cells = [self._cell(row, name) for name in shown]
             lines.append([str(row.n_intents), *cells, self._remarks(row)])
         widths = [max(len(line[j]) for line in lines) for j in range(len(heads))]
-        # A remark is text and stands left; all else are numbers.
+        # Numbers are right-aligned, remarks left-aligned.
         return "\n".join(
             "  ".join([*(cell.rjust(width) for cell, width in zip(line[:-1], widths, strict=False)), line[-1]]).rstrip()
             for line in lines
@@ -114,26 +111,26 @@ class Selection:
         return text + ("*" if self.recommendations.get(name) == row.n_intents else " ")
 
     def _remarks(self, row: SelectionRow) -> str:
-        said = []
+        remarks = []
         if row.n_intents == self.recommended:
-            said.append("<- recommended")
+            remarks.append("<- recommended")
         if row.n_intents in self.mixtures and not row.converged:
-            said.append("did not converge")
+            remarks.append("did not converge")
         if row.n_empty:
-            said.append(f"{row.n_empty} of them without followers")
+            remarks.append(f"{row.n_empty} nearly empty")
         if row.n_warnings:
-            said.append(f"{row.n_warnings} {'warning' if row.n_warnings == 1 else 'warnings'}")
+            remarks.append(f"{row.n_warnings} {'warning' if row.n_warnings == 1 else 'warnings'}")
         if row.error:
-            said.append(f"failed: {row.error}")
-        return ", ".join(said)
+            remarks.append(f"failed: {row.error}")
+        return ", ".join(remarks)
 
     def __str__(self) -> str:
-        sticks = self.recommendations.get("stick_breaking")
-        told = [] if sticks is None else [f"The stick-breaking GMM: {sticks}"]
-        return "\n".join([self.table(), *told, self.reason])
+        number = self.recommendations.get("stick_breaking")
+        gmm = [] if number is None else [f"Stick-breaking GMM: {number}"]
+        return "\n".join([self.table(), *gmm, self.reason])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the mixtures, ready for JSON: what is unknown is None."""
+        """Return everything except the mixtures in JSON types; None for unknown criteria."""
         rows = [
             {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in asdict(row).items()}
             | {"warnings": list(row.warnings)}
@@ -148,13 +145,7 @@ class Selection:
         }
 
     def plot(self, ax: Axes | None = None) -> Figure:
-        """Draw a panel for each criterion, the recommended number marked.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw the most trusted criterion alone.
-        """
+        """Draw one panel per criterion with the recommended number, or the most trusted criterion on `ax`."""
         return draw(self, ax)
 
 
@@ -174,42 +165,41 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     progress: Progress | None = None,
     executor: Mapper | None = None,
 ) -> Selection:
-    """Fit mixtures of several numbers of intents, and say which number the data support.
+    """Fit mixtures with several numbers of intents, and recommend one.
 
-    It reports BIC, AIC and ICL; the likelihood of left-out demonstrations by cross-validation; how stable memberships
-    are under resampling; and the number of clusters that the paper's stick-breaking GMM sees. Recommended is the
-    number of the lowest BIC among those that predict left-out demonstrations within two standard errors of the best;
-    `reason` says which criteria agree and which do not. A fit that fails costs its own figures alone.
+    Criteria: BIC, AIC, ICL, cross-validated likelihood, stability of labels under resampling, and the number of
+    clusters of the paper's stick-breaking GMM. The recommendation is the lowest BIC among the numbers whose held-out
+    likelihood is within two standard errors of the best. A failed fit affects only its own row.
 
     Parameters
     ----------
     mdp : MDP
     demos : Demonstrations
     n_intents : iterable of int
-        The numbers to try; 1 is always added.
+        Numbers to try; 1 is always included.
     irl : model, optional
-        The single-intent model; that of `mixture` by default, or else `MaxEnt()`.
+        Single-intent model; by default that of `mixture`, or `MaxEnt()`.
     mixture : IntentMixture, optional
-        Whose other parameters to use. A `max_length=None` is settled by all demonstrations first: it is part of the
-        model, which must be the same in every fold. Its callback and progress bar are not used.
+        Template of all other parameters. `max_length=None` is resolved from all demonstrations first, so that the model
+        is the same in every fold. Its `progress` and `verbose` are not used.
     groups : (N,), optional
-        Whom each demonstration belongs to, as for `IntentMixture.fit`. No group is split between folds.
+        Group of each demonstration, as for `IntentMixture.fit`. No group is split between folds.
     fold_groups : (N,), optional
-        The same, where each demonstration has an intent of its own: the pieces of an animal's recording are held out
-        together, so that held-out likelihood is that of other animals, and so are its standard errors.
+        Groups held out together although each demonstration has its own intent, such as the pieces of one animal's
+        recording; standard errors are clustered by them.
     folds : int
-        Of the cross-validation; 0 leaves it out.
+        Folds of the cross-validation; 0 for none.
     resamples : int
-        Fits to random 80 % of the units, for the stability; 0 leaves it out.
+        Fits to random 80 % of the units for the stability; 0 for none.
     random_state : int, Generator, RandomState or None
-        None: that of the mixture. Figures for a number of intents do not depend on which others are tried, but for
-        the stick-breaking GMM's.
+        None: that of the mixture. Results for a number of intents do not depend on the others tried, except for the
+        stick-breaking GMM.
     verbose : bool
         Show a progress bar.
     progress : callable, optional
-        Called with (done, total, message) after each fit.
-    executor : limiirl.executors.Executor, optional
-        Where the fits run, many at once; or any executor of processes. The result is the same, bit for bit.
+        Called as ``progress(done, total, message)`` after each fit.
+    executor : limiirl.executors.Executor or concurrent.futures.Executor, optional
+        Where the fits run, in parallel. The result is identical, bit for bit.
 
     Examples
     --------
@@ -221,36 +211,44 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     >>> selection.recommended, selection.best.weights_
     (2, array([0.5, 0.5]))
     """
-    if mixture is not None and not isinstance(mixture, IntentMixture):
-        raise InvalidParameter(
-            f"mixture must be an IntentMixture or None; got a {type(mixture).__name__}.",
-            parameter="mixture",
-            value=mixture,
-        )
-    template = IntentMixture() if mixture is None else mixture
-    if irl is not None:
-        if template.irl is not None:
-            raise InvalidParameter(
-                "The mixture has a model already. Pass irl, or a mixture with a model.", parameter="irl", value=irl
-            )
-        template = clone(template).set_params(irl=irl)
     check_progress(progress)
-    problem = SelectionProblem.of(template, mdp, demos, groups, random_state, fold_groups)
-    numbers = whole_numbers(n_intents)
+    problem = SelectionProblem.from_data(_template(mixture, irl), mdp, demos, groups, random_state, fold_groups)
+    numbers = check_numbers(n_intents)
     problem.check(numbers[-1], folds, resamples)
     total, done = len(numbers) * (1 + folds + resamples) + 1, 0
-    with show_progress("fits") if verbose else nullcontext() as shown:
+    with reporting("fits", verbose, progress) as report:
 
         def tick(message: str) -> None:
             nonlocal done
             done += 1
-            for report in (shown, progress):
-                if report is not None:
-                    report(done, total, message)
+            if report is not None:
+                report(done, total, message)
 
-        results = _fits(problem, numbers, (folds, resamples), executor, tick)
-        sticks = _sticks(problem, numbers[-1])
+        results = _run_fits(problem, numbers, (folds, resamples), executor, tick)
+        stick_breaking_gmm = _count_clusters(problem, numbers[-1])
         tick("stick-breaking GMM")
+    return _summarise(problem, numbers, results, folds, stick_breaking_gmm)
+
+
+def _template(mixture: IntentMixture | None, irl: Any) -> IntentMixture:
+    """Return the mixture whose parameters all fits share."""
+    if mixture is not None and not isinstance(mixture, IntentMixture):
+        raise InvalidParameter.of("mixture", mixture, "must be an IntentMixture or None")
+    template = IntentMixture() if mixture is None else mixture
+    if irl is None:
+        return template
+    if template.irl is not None:
+        raise InvalidParameter("irl is given twice: pass irl, or a mixture with a model.", parameter="irl", value=irl)
+    return clone(template).set_params(irl=irl)
+
+
+def _summarise(
+    problem: SelectionProblem,
+    numbers: list[int],
+    results: dict[RefitTask, RefitResult],
+    folds: int,
+    stick_breaking_gmm: int | None,
+) -> Selection:
     rows, scores, mixtures = [], {}, {}
     for k in numbers:
         row, scores[k], fitted = _row(problem, k, results, folds)
@@ -258,42 +256,41 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
         if fitted is not None:
             mixtures[k] = fitted
     rows = compare_held_out(rows, scores, problem.blocks)
-    recommendations = recommend(rows, sticks)
+    recommendations = recommend(rows, stick_breaking_gmm)
     recommended, reason = explain(rows, recommendations, problem.units.noun)
     return Selection(tuple(rows), recommended, recommendations, reason, mixtures, problem.units.noun)
 
 
-def _fits(
+def _run_fits(
     problem: SelectionProblem, numbers: list[int], refits: tuple[int, int], executor: Mapper | None, tick: Tick
 ) -> dict[RefitTask, RefitResult]:
-    """Return what all fits found, in the order of the parts; `refits` are the numbers of folds and of resamples."""
-    found: dict[RefitTask, RefitResult] = {}
+    """Return the results of all tasks, in order; `refits` are the numbers of folds and of resamples."""
+    results: dict[RefitTask, RefitResult] = {}
     failed: set[int] = set()
-    for fit in map_tasks(RefitRunner(problem, refits[0]), parts(numbers, *refits, failed, tick), executor):
-        found[fit.part] = fit
+    for fit in map_tasks(RefitRunner(problem, refits[0]), refit_tasks(numbers, *refits, failed, tick), executor):
+        results[fit.part] = fit
         if fit.part.kind == WHOLE and fit.value is None:
             failed.add(fit.part.n_intents)
         tick(f"K = {fit.part.n_intents}, {fit.part}")
     if len(failed) == len(numbers):
         raise LimiirlError(
-            f"No number of intents could be fitted. {found[RefitTask(1, WHOLE)].notes.errors[0]}",
+            f"No number of intents could be fitted. {results[RefitTask(1, WHOLE)].notes.errors[0]}",
             parameter="n_intents",
             value=numbers,
         )
-    return found
+    return results
 
 
 def _row(
-    problem: SelectionProblem, k: int, found: dict[RefitTask, RefitResult], folds: int
+    problem: SelectionProblem, k: int, results: dict[RefitTask, RefitResult], folds: int
 ) -> tuple[SelectionRow, FloatArray, IntentMixture | None]:
-    """Return what concerns k intents: the row, held-out log-likelihoods (G,), and the fit to all if there is one."""
-    whole, first = found[RefitTask(k, WHOLE)].value, found[RefitTask(k, WHOLE)].notes
+    """Return the row of k intents, its held-out log-likelihoods (G,), and the fit to all units, if it succeeded."""
+    whole, first = results[RefitTask(k, WHOLE)].value, results[RefitTask(k, WHOLE)].notes
     if whole is None:
-        told = tuple(first.warnings)
-        return SelectionRow(k, n_warnings=len(told), warnings=told, error=first.errors[0]), np.empty(0), None
-    # In the order of the parts, for fits come back in it.
-    notes = [entry.notes for part, entry in found.items() if part.n_intents == k]
-    labels = [entry.value for part, entry in found.items() if part.n_intents == k and part.kind == RESAMPLE]
+        issued = tuple(first.warnings)
+        return SelectionRow(k, n_warnings=len(issued), warnings=issued, error=first.errors[0]), np.empty(0), None
+    notes = [entry.notes for part, entry in results.items() if part.n_intents == k]
+    labels = [entry.value for part, entry in results.items() if part.n_intents == k and part.kind == RESAMPLE]
     fitted = whole.with_data(problem).mixture
     row = SelectionRow(
         k,
@@ -307,36 +304,36 @@ def _row(
         warnings=whole.warnings,
         error="; ".join(error for noted in notes for error in noted.errors),
     )
-    return row, held_out(problem, found, k, folds), fitted
+    return row, score_held_out(problem, results, k, folds), fitted
 
 
-def _sticks(problem: SelectionProblem, most: int) -> int | None:
-    """Return the stick-breaking GMM's number, on what the warm start clusters; None where there is nothing to."""
+def _count_clusters(problem: SelectionProblem, most: int) -> int | None:
+    """Return the number of clusters of the stick-breaking GMM on the points of the warm start; None without any."""
     if most < 2:
         return None
 
     def count() -> int:
-        ready = make_problem(problem.mixture.irl, problem.mdp, problem.demos, problem.groups)
-        return stick_breaking(points(problem.mixture.embedding, ready), most, problem.seed(STICKS))
+        data = make_problem(problem.mixture.irl, problem.mdp, problem.demos, problem.groups)
+        return stick_breaking(points(problem.mixture.embedding, data), most, problem.seed(STICKS))
 
-    return Notes().attempt("stick-breaking GMM", count)  # a model may have no features to cluster
+    return Notes().attempt("stick-breaking GMM", count)  # a model may have no features
 
 
-# A criterion's field, its standard error, its title, and the direction that speaks for a number of intents.
+# Field of a criterion, its standard error, title, and direction.
 _PANELS = (
     ("behind", "behind_se", "held-out log-likelihood below the best", "lower is better"),
     ("bic", None, "BIC", "lower is better"),
     ("icl", None, "ICL", "lower is better"),
     ("aic", None, "AIC", "lower is better"),
     ("stability", None, "stability (adjusted Rand index)", "higher is better"),
-    ("log_likelihood", None, "log-likelihood of all data", "rises with K: no criterion"),
+    ("log_likelihood", None, "log-likelihood of all data", "increases with K"),
 )
 _LINE, _MARK, _FAINT = "#0072b2", "#d55e00", "#999999"
 _WIDTH, _HEIGHT, _COLUMNS = 3.4, 2.4, 3
 
 
 def draw(selection: Selection, ax: Axes | None) -> Figure:
-    """Draw a panel for each known criterion, or the most trusted one alone; see `Selection.plot`."""
+    """Draw one panel per known criterion, or the most trusted one; see `Selection.plot`."""
     import matplotlib.pyplot as plt
 
     known = [panel for panel in _PANELS if any(np.isfinite(getattr(row, panel[0])) for row in selection.rows)]
@@ -352,10 +349,10 @@ def draw(selection: Selection, ax: Axes | None) -> Figure:
         _draw_panel(selection, panel, place)
     for place in axes.flat[len(known) :]:
         place.remove()
-    sticks = selection.recommendations.get("stick_breaking")
-    told = "" if sticks is None else f"; {NAMES['stick_breaking']} sees {sticks}"
+    clusters = selection.recommendations.get("stick_breaking")
+    gmm = "" if clusters is None else f"; stick-breaking GMM: {clusters}"
     number = f"{selection.recommended} {'intent' if selection.recommended == 1 else 'intents'}"
-    figure.suptitle(f"{number} recommended (line); a criterion's own choice is ringed{told}", fontsize=10)
+    figure.suptitle(f"{number} recommended (line); choices of criteria ringed{gmm}", fontsize=10)
     return figure
 
 
