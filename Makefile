@@ -1,9 +1,8 @@
-# Needs Python 3.11 or newer and make; every target sets up what it uses in .venv first.
+# Needs Python 3.11 or newer and make. Every target first installs what it uses into .venv.
 PYTHON ?= python3
 # Test processes. Two suit two cores; JOBS=0 runs in one process, which a debugger needs.
 JOBS ?= 2
-# The tests of a file stay in one process, so that its fixtures are made once. The processes have the cores; threads of a
-# BLAS in each would compete for them.
+# The tests of a file stay in one process, so its fixtures are created once. BLAS threads would compete with the processes.
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 # The tiers of tests: see the markers in pyproject.toml.
 COSTLY = integration or cluster or browser or docs or gpu or slow
@@ -28,28 +27,29 @@ demo: $(VENV)/.core ## fit a small built-in problem, compare initialisations, an
 quick: $(VENV)/.dev ## run the unit tests
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not ($(COSTLY) or property)" $(NOT_QUICK:%=--ignore=%)
 
-test: $(VENV)/.dev warm ## run the unit, property and parity tests, and a few of each kind that takes longer
+test: $(VENV)/.dev warm ## run the unit, property and parity tests, and one smoke test per integration family
 	HYPOTHESIS_PROFILE=test $(PYTEST) -m "smoke or not ($(COSTLY))"
 
 test-all: $(VENV)/.dev warm ## run every test
 	$(PYTEST)
 
-warm: $(VENV)/.dev # compile the kernels once, before several test processes would each compile them
+warm: $(VENV)/.dev # compile the kernels once, before the test processes start
 	$(BIN)/python -m tests.warm
 
-check: $(VENV)/.dev ## lint, formatting, types, layers, and the examples of the docstrings
+check: $(VENV)/.dev ## run linters, type checks, layer and language checks, and doctests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tools/check_language.py
 	$(PYTEST) --doctest-modules src
 
-bench: $(VENV)/.dev ## run the benchmarks and print what they measure
+bench: $(VENV)/.dev ## run the benchmarks
 	set -e; for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name; done
 
-results: $(BENCHMARKS:%=result-%) ## re-run what docs/results holds
+results: $(BENCHMARKS:%=result-%) ## rewrite docs/results with the output of the benchmarks
 
-# Written beside and renamed at the end: a failed run leaves the last good result in place.
+# The output is renamed at the end, so a failed run keeps the last complete result.
 $(BENCHMARKS:%=result-%): SHELL := bash
 $(BENCHMARKS:%=result-%): .SHELLFLAGS := -eu -o pipefail -c
 $(BENCHMARKS:%=result-%): result-%: $(VENV)/.dev
@@ -57,7 +57,7 @@ $(BENCHMARKS:%=result-%): result-%: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.$* | tee docs/results/$*.txt.part
 	@mv docs/results/$*.txt.part docs/results/$*.txt
 
-paper: $(VENV)/.core ## run all experiments of the paper, and put their figures and tables into docs/results/paper
+paper: $(VENV)/.core ## run the experiments of the paper and copy figures and tables to docs/results/paper
 	$(BIN)/limiirl reproduce all --out run
 	rm -rf docs/results/paper/figures docs/results/paper/tables && mkdir -p docs/results/paper/figures docs/results/paper/tables
 	cp run/report/figures/*.svg run/report/figures/*.csv docs/results/paper/figures/
@@ -67,7 +67,7 @@ docs: $(VENV)/.docs ## build the documentation as HTML in docs/_build
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-clean: ## remove everything that make made, the environment included
+clean: ## remove everything that make created, including .venv
 	rm -rf $(VENV) build dist report run docs/_build docs/api .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,4 +1,4 @@
-"""The house rules that a program can check, on this repository; and each rule on a fault that it must find."""
+"""The rules of CONTRIBUTING.md on this repository, and each rule on a fault that it must detect."""
 
 import importlib
 import inspect
@@ -6,12 +6,13 @@ import subprocess
 import sys
 import types
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import limiirl
-from tests import house_rules
+from tests import repository_rules
 
 pytestmark = pytest.mark.smoke
 
@@ -23,13 +24,13 @@ MODULES = {
     ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__"): path for path in SOURCES
 }
 FACES = {
-    name: house_rules.public_names(path.read_text(encoding="utf-8"))
+    name: repository_rules.public_names(path.read_text(encoding="utf-8"))
     for name, path in MODULES.items()
     if path.name == "__init__.py"
 }
 MOST_MODULES, MOST_WITH_ONE_IMPORTER = 300, 70
 
-# Files with imports past a face that are still to be moved: the list only shrinks.
+# Files that still import from inside another package.
 PAST_FACES: set[str] = {
     "src/limiirl/cli/reproduce.py",
     "src/limiirl/cli/roads.py",
@@ -50,7 +51,7 @@ PAST_FACES: set[str] = {
 
 
 def tracked_files() -> list[Path]:
-    """What git tracks or would track; everything outside of hidden folders where there is no git."""
+    """Return the files that git tracks or would track; without git, all files outside hidden folders."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if listing.returncode:
@@ -60,41 +61,42 @@ def tracked_files() -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
+@cache
 def text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
 def report(faults: dict[Path, list[str]]) -> str:
-    return "\n".join(f"{path.relative_to(ROOT)}: {fault}" for path, found in faults.items() for fault in found)
+    return "\n".join(f"{path.relative_to(ROOT)}: {fault}" for path, lines in faults.items() for fault in lines)
 
 
-def test_there_is_something_to_check():
+def test_sources_and_tests_exist():
     assert len(SOURCES) > 5
     assert len(TESTS) > 5
 
 
-def test_modules_are_few_and_serve_several():
+def test_number_of_modules_and_of_single_importers():
     importers: dict[str, set[str]] = {name: set() for name in MODULES}
     for name, path in MODULES.items():
-        for target in house_rules.imports(text_of(path), set(MODULES)) - {name}:
+        for target in repository_rules.imports(text_of(path), set(MODULES)) - {name}:
             importers[target].add(name)
     alone = [name for name in MODULES if len(importers[name]) == 1 and name not in FACES]
     assert len(MODULES) <= MOST_MODULES
-    assert len(alone) <= MOST_WITH_ONE_IMPORTER, f"each of these is perhaps a section of its importer: {alone}"
+    assert len(alone) <= MOST_WITH_ONE_IMPORTER, f"consider merging each of these into its importer: {alone}"
 
 
 def test_no_class_name_is_used_twice():
-    defined = Counter(name for path in SOURCES for name in house_rules.classes(text_of(path)))
+    defined = Counter(name for path in SOURCES for name in repository_rules.classes(text_of(path)))
     assert {name for name, count in defined.items() if count > 1} == set()
 
 
 def test_packages_import_each_others_faces():
-    faults = {path: house_rules.imports_past_faces(name, text_of(path), FACES) for name, path in MODULES.items()}
+    faults = {path: repository_rules.imports_past_faces(name, text_of(path), FACES) for name, path in MODULES.items()}
     assert not report({path: lines for path, lines in faults.items() if str(path.relative_to(ROOT)) not in PAST_FACES})
 
 
 def test_functions_are_short():
-    assert not report({path: house_rules.long_functions(text_of(path)) for path in SOURCES})
+    assert not report({path: repository_rules.long_functions(text_of(path)) for path in SOURCES})
 
 
 def test_no_module_is_named_utils():
@@ -103,27 +105,27 @@ def test_no_module_is_named_utils():
 
 def test_only_the_command_line_prints():
     library = [path for path in SOURCES if "cli" not in path.relative_to(ROOT / "src/limiirl").parts]
-    assert not report({path: house_rules.prints(text_of(path)) for path in library})
+    assert not report({path: repository_rules.prints(text_of(path)) for path in library})
 
 
-def test_no_comparison_is_thrown_away():
-    assert not report({path: house_rules.thrown_away_comparisons(text_of(path)) for path in TESTS})
+def test_comparisons_are_asserted():
+    assert not report({path: repository_rules.thrown_away_comparisons(text_of(path)) for path in TESTS})
 
 
 def test_tolerances_are_named():
-    assert not report({path: house_rules.loose_tolerances(text_of(path)) for path in TESTS})
+    assert not report({path: repository_rules.loose_tolerances(text_of(path)) for path in TESTS})
 
 
 def test_no_machine_paths_or_registries():
     faults = {}
     for path in tracked_files():
         try:
-            faults[path] = house_rules.machine_paths(text_of(path))
+            faults[path] = repository_rules.machine_paths(text_of(path))
         except UnicodeDecodeError:
             continue  # an image or an archive
     assert len(faults) > 20
     # The rules themselves spell out what they look for, and this file gives the faults that they must find.
-    for name in ("house_rules.py", "integration/test_repository.py"):
+    for name in ("repository_rules.py", "integration/test_repository.py"):
         faults.pop(ROOT / "tests" / name)
     assert not report(faults)
 
@@ -141,7 +143,7 @@ def test_public_name_is_documented_with_an_example(name: str):
     assert ">>> " in doc, f"the Examples section of limiirl.{name} has nothing that runs"
 
 
-PAPER_ROWS = house_rules.paper_rows(text_of(ROOT / "docs" / "paper_map.md"))
+PAPER_ROWS = repository_rules.paper_rows(text_of(ROOT / "docs" / "paper_map.md"))
 
 
 def test_paper_map_has_rows():
@@ -150,7 +152,7 @@ def test_paper_map_has_rows():
 
 @pytest.mark.parametrize("row", PAPER_ROWS, ids=[row["equation"] for row in PAPER_ROWS])
 def test_paper_map_names_code_and_tests_that_exist(row: dict[str, str]):
-    names, nodes = house_rules.code_names(row["code"]), house_rules.code_names(row["test"])
+    names, nodes = repository_rules.code_names(row["code"]), repository_rules.code_names(row["test"])
     assert names, "a row names the code that computes its equation"
     assert nodes, "a row names a test of its equation"
     assert [name for name in names if not resolves(name)] == []
@@ -178,7 +180,7 @@ def resolves(dotted: str) -> bool:
 
 def exists(node: str) -> bool:
     path, _, name = node.partition("::")
-    return (ROOT / path).is_file() and name in house_rules.tests_of(text_of(ROOT / path))
+    return (ROOT / path).is_file() and name in repository_rules.tests_of(text_of(ROOT / path))
 
 
 def test_import_is_light():
@@ -191,16 +193,20 @@ def test_import_is_light():
 @pytest.mark.parametrize(
     ("rule", "bad", "good"),
     [
-        (house_rules.long_functions, "def f():\n" + "    x = 1\n" * 80, "def f():\n" + "    x = 1\n" * 79),
-        (house_rules.prints, "print(1)", 'def f():\n    """>>> print(1)"""'),
-        (house_rules.thrown_away_comparisons, "np.allclose(a, b)", "assert np.allclose(a, b)"),
-        (house_rules.thrown_away_comparisons, "np.testing.assert_allclose(a, b), np.isclose(a, b)", "isclose(a) or 1"),
-        (house_rules.loose_tolerances, "assert_allclose(a, b, 4)", "assert_allclose(a, b, rtol=1e-4)"),
-        (house_rules.loose_tolerances, "np.testing.assert_allclose(a, b)", "np.testing.assert_array_equal(a, b)"),
-        (house_rules.loose_tolerances, "assert x == pytest.approx(1, 2)", "assert x == pytest.approx(1, rel=2)"),
-        (house_rules.machine_paths, "cd /home/ann/main", "see https://example.org/home/ann/main"),
-        (house_rules.machine_paths, "DATA = '/home/ann/data'", "DATA = '../shared/home/data'"),
-        (house_rules.machine_paths, "pip install --index-url x", "pip install x"),
+        (repository_rules.long_functions, "def f():\n" + "    x = 1\n" * 80, "def f():\n" + "    x = 1\n" * 79),
+        (repository_rules.prints, "print(1)", 'def f():\n    """>>> print(1)"""'),
+        (repository_rules.thrown_away_comparisons, "np.allclose(a, b)", "assert np.allclose(a, b)"),
+        (
+            repository_rules.thrown_away_comparisons,
+            "np.testing.assert_allclose(a, b), np.isclose(a, b)",
+            "isclose(a) or 1",
+        ),
+        (repository_rules.loose_tolerances, "assert_allclose(a, b, 4)", "assert_allclose(a, b, rtol=1e-4)"),
+        (repository_rules.loose_tolerances, "np.testing.assert_allclose(a, b)", "np.testing.assert_array_equal(a, b)"),
+        (repository_rules.loose_tolerances, "assert x == pytest.approx(1, 2)", "assert x == pytest.approx(1, rel=2)"),
+        (repository_rules.machine_paths, "cd /home/ann/main", "see https://example.org/home/ann/main"),
+        (repository_rules.machine_paths, "DATA = '/home/ann/data'", "DATA = '../shared/home/data'"),
+        (repository_rules.machine_paths, "pip install --index-url x", "pip install x"),
     ],
 )
 def test_each_rule_finds_its_fault_and_nothing_else(rule, bad, good):
@@ -217,22 +223,22 @@ def test_rules_about_imports_find_their_faults():
         "from limiirl.irl.maxent.model import MaxEnt",
         "from limiirl.errors import LimiirlError",
     ):
-        assert house_rules.imports_past_faces("limiirl.irl.device", good, faces) == []
+        assert repository_rules.imports_past_faces("limiirl.irl.device", good, faces) == []
     for bad in (
         "from limiirl.mdp.mdp import MDP",
         "from limiirl.mdp import io",
         "from limiirl.roads.maps.osm import x",
     ):
-        assert len(house_rules.imports_past_faces("limiirl.irl.device", bad, faces)) == 1
-    assert house_rules.classes("class A: ...\nclass _B: ...\ndef f():\n    class C: ...\n") == ["A"]
-    assert house_rules.imports("from a.b import c, d\nimport a", {"a", "a.b", "a.b.c"}) == {"a", "a.b", "a.b.c"}
-    assert house_rules.public_names('from a import b\nx = 1\n__all__ = ["y"]') >= {"b", "x", "y"}
+        assert len(repository_rules.imports_past_faces("limiirl.irl.device", bad, faces)) == 1
+    assert repository_rules.classes("class A: ...\nclass _B: ...\ndef f():\n    class C: ...\n") == ["A"]
+    assert repository_rules.imports("from a.b import c, d\nimport a", {"a", "a.b", "a.b.c"}) == {"a", "a.b", "a.b.c"}
+    assert repository_rules.public_names('from a import b\nx = 1\n__all__ = ["y"]') >= {"b", "x", "y"}
 
 
 def test_paper_map_parser_and_resolver_find_faults():
     head = "text\n\n| equation | symbol | code | test |\n|---|---|---|---|\n"
     body = "| (1) | $a \\| b$ | `limiirl.nope` | `tests/x.py::test_y` |\n"
-    (row,) = house_rules.paper_rows(head + body + "\n| other | table |\n|---|---|\n| a | b |\n")
+    (row,) = repository_rules.paper_rows(head + body + "\n| other | table |\n|---|---|\n| a | b |\n")
     assert row["symbol"] == "$a \\| b$"
     assert not resolves("limiirl.nope")
     assert not resolves("nowhere.at_all")

@@ -1,24 +1,28 @@
-"""The rules of CONTRIBUTING.md as functions from source text to faults, so that each can be shown to find one."""
+"""The rules of CONTRIBUTING.md that a program can check: functions that return the faults of a source text."""
 
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 FUNCTION_LINES = 80
 
+# Several rules read the same file.
+_parse = cache(ast.parse)
+
 _COMPARISONS = {"allclose", "isclose", "array_equal"}
-# How many positional arguments leave no room for a tolerance: hmmlearn once passed rtol=4 without noticing.
+# Number of positional arguments without a tolerance: assert_allclose(a, b, 4) passes rtol=4.
 _POSITIONAL = {"assert_allclose": 2, "allclose": 2, "isclose": 2, "approx": 1, "assert_almost_equal": 2}
 
-# A folder of some machine, by the names that such folders have; a lone "/work" in a formula or a URL's path is none.
+# Folders of a particular machine; a "/work" in a formula or in a URL does not match.
 _MACHINE_PATH = re.compile(r"(?<![\w.:/~*-])/(?:home|root|work|farm|Users|mnt|opt)/[\w.-]+|\b[A-Z]:\\Users\\")
 _REGISTRY = re.compile(r"index-url|find-links|trusted-host|https?://[\w.-]+/(?:[\w.-]+/)*simple\b")
 
 
 def long_functions(source: str) -> list[str]:
-    """Functions of more lines than FUNCTION_LINES, docstrings not counted."""
+    """Return the functions with more than FUNCTION_LINES lines, without docstrings."""
     faults = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if ast.get_docstring(node):
@@ -34,9 +38,9 @@ def prints(source: str) -> list[str]:
 
 def thrown_away_comparisons(source: str) -> list[str]:
     faults = []
-    for statement in ast.walk(ast.parse(source)):
+    for statement in ast.walk(_parse(source)):
         if isinstance(statement, ast.Expr):
-            # `allclose(a, b), "message"` is a tuple that nobody looks at.
+            # `allclose(a, b), "message"` is a tuple without effect.
             values = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]
             names = [_name(value) for value in values if isinstance(value, ast.Call)]
             faults += [f"line {statement.lineno}: {name} without assert" for name in names if name in _COMPARISONS]
@@ -54,12 +58,12 @@ def loose_tolerances(source: str) -> list[str]:
 
 
 def machine_paths(text: str) -> list[str]:
-    found = [*_MACHINE_PATH.finditer(text), *_REGISTRY.finditer(text)]
-    return [f"line {text.count(chr(10), 0, match.start()) + 1}: {match.group()}" for match in found]
+    matches = [*_MACHINE_PATH.finditer(text), *_REGISTRY.finditer(text)]
+    return [f"line {text.count(chr(10), 0, match.start()) + 1}: {match.group()}" for match in matches]
 
 
 def paper_rows(markdown: str) -> list[dict[str, str]]:
-    """The rows of every table whose header is equation | symbol | code | test."""
+    """Return the rows of every table whose header is equation | symbol | code | test."""
     rows, header = [], None
     for line in markdown.splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
@@ -73,14 +77,14 @@ def paper_rows(markdown: str) -> list[dict[str, str]]:
 
 
 def code_names(cell: str) -> list[str]:
-    """The names in backticks of a table's cell."""
+    """Return the names in backticks in a table cell."""
     return re.findall(r"`([^`]+)`", cell)
 
 
 def tests_of(source: str) -> set[str]:
-    """The test functions of a module, methods as Class::name."""
+    """Return the test functions of a module, methods as Class::name."""
     names = set()
-    for node in ast.parse(source).body:
+    for node in _parse(source).body:
         if isinstance(node, ast.FunctionDef):
             names.add(node.name)
         elif isinstance(node, ast.ClassDef):
@@ -89,15 +93,15 @@ def tests_of(source: str) -> set[str]:
 
 
 def classes(source: str) -> list[str]:
-    """The public classes that a module defines at its top."""
-    body = ast.parse(source).body
+    """Return the public classes at the top level of a module."""
+    body = _parse(source).body
     return [node.name for node in body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
 
 
 def imports(source: str, modules: set[str]) -> set[str]:
-    """The modules of ours that a module imports anywhere; `from a.b import c` is of a.b.c where that is a module."""
+    """Return the imported modules of the package; `from a.b import c` counts as a.b.c if that is a module."""
     targets = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parse(source)):
         if isinstance(node, ast.Import):
             targets |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -107,14 +111,13 @@ def imports(source: str, modules: set[str]) -> set[str]:
 
 
 def imports_past_faces(module: str, source: str, faces: dict[str, set[str]]) -> list[str]:
-    """Imports from inside another package; `faces` has the public names of each package, by its dotted name.
+    """Return the imports from inside another package; `faces` maps a package to its public names.
 
-    Kernels are arrays in, arrays out: their modules are their faces. A package's `validate` has the checks of its own
-    types, which the packages above it use too.
+    Modules of `kernels` are imported directly. The `validate` module of a package may be imported by others.
     """
     faults = []
     own = module.split(".")[:2]
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parse(source)):
         if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("limiirl."):
             continue
         parts = str(node.module).split(".")
@@ -129,9 +132,9 @@ def imports_past_faces(module: str, source: str, faces: dict[str, set[str]]) -> 
 
 
 def public_names(source: str) -> set[str]:
-    """The names that a package's __init__ imports, defines, or lists in __all__ or in a table of lazy names."""
+    """Return the names that a package's __init__ imports, defines, or lists in __all__ or in a table of lazy names."""
     names = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parse(source)):
         if isinstance(node, ast.ImportFrom | ast.Import):
             names |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -144,7 +147,7 @@ def public_names(source: str) -> set[str]:
 
 
 def _calls(source: str) -> Iterator[tuple[ast.Call, str]]:
-    return ((node, _name(node)) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return ((node, _name(node)) for node in ast.walk(_parse(source)) if isinstance(node, ast.Call))
 
 
 def _name(call: ast.Call) -> str:
