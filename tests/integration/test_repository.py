@@ -40,11 +40,6 @@ PAST_FACES: set[str] = {
     "src/limiirl/mixture/bayesian/reward_posterior.py",
     "src/limiirl/mixture/information.py",
     "src/limiirl/mixture/validate.py",
-    "src/limiirl/streams/assign.py",
-    "src/limiirl/streams/fit.py",
-    "src/limiirl/streams/passes.py",
-    "src/limiirl/streams/store.py",
-    "src/limiirl/streams/write.py",
     "src/limiirl/theory/bound.py",
     "src/limiirl/theory/separation.py",
 }

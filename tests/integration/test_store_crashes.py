@@ -46,13 +46,13 @@ def test_killed_at_any_moment_nothing_that_was_promised_is_lost(tmp_path):
     promised = set()
     for first in range(0, 12 * 10_000, 10_000):
         with fork(write_forever, tmp_path / "run", first) as writer:
-            assert writer.hear() == "ready"
+            assert writer.receive() == "ready"
             # Some batches, and then a moment in the middle of the next.
-            said = [writer.hear() for _ in range(dice.randrange(6))]
+            messages = [writer.receive() for _ in range(dice.randrange(6))]
             time.sleep(dice.uniform(0.0, 0.03))
             assert writer.kill() == -signal.SIGKILL
-            said += writer.rest()
-        promised |= set(said)
+            messages += writer.rest()
+        promised |= set(messages)
         seeds = {record.seed for record in read(tmp_path / "run")}
         kept = {seed for seed in seeds if seed % 10_000 % 3 == 0}
         assert seeds == {seed + part for seed in kept for part in range(3)}, "half of a batch was recorded"
@@ -86,11 +86,11 @@ def die_at(pipe, folder, count):
 @pytest.mark.parametrize("count", [*range(1, 40, 2), *range(40, 240, 10)])
 def test_killed_at_each_step_of_a_write_all_or_nothing_of_it_is_there(tmp_path, count):
     with fork(die_at, tmp_path, count) as writer:
-        said = writer.rest()
-        assert said == ["done"] or writer.process.exitcode == -signal.SIGKILL, said
+        messages = writer.rest()
+        assert messages == ["done"] or writer.process.exitcode == -signal.SIGKILL, messages
     seeds = [record.seed for record in read(tmp_path)]
     assert seeds in (list(range(12)), list(range(15)))
-    assert said != ["done"] or len(seeds) == 15
+    assert messages != ["done"] or len(seeds) == 15
     # The next run goes on as if nothing had happened.
     Store(tmp_path).append(batch(15))
     assert [record.seed for record in read(tmp_path)] == [*seeds, 15, 16, 17]
@@ -113,11 +113,11 @@ def test_killed_in_the_midst_of_large_commits_no_batch_is_cut(tmp_path):
     for attempt in range(10):
         folder = tmp_path / str(attempt)
         with fork(write_until_stopped_in_commit, folder) as writer:
-            assert writer.hear() == "ready"
-            writer.tell("go")
+            assert writer.receive() == "ready"
+            writer.send("go")
             time.sleep(dice.uniform(0.0, 0.06))
             writer.kill()
-            promised = [said for said in writer.rest() if isinstance(said, int)]
+            promised = [messages for messages in writer.rest() if isinstance(messages, int)]
         seeds = [record.seed for record in read(folder)]
         assert len(seeds) % 300 == 0
         assert seeds == list(range(len(seeds)))
@@ -138,9 +138,9 @@ def at_once(job, folder, writers):
     with ExitStack() as stack:
         started = [stack.enter_context(fork(job, folder, number)) for number in range(writers)]
         for writer in started:
-            assert writer.hear() == "ready"
+            assert writer.receive() == "ready"
         for writer in started:
-            writer.tell("go")
+            writer.send("go")
         for writer in started:
             assert writer.finish() == []
 
@@ -185,9 +185,9 @@ def write_too_much(pipe, folder, most):
 def test_a_write_that_fails_half_way_is_one_clear_error_and_leaves_the_store_intact(tmp_path, most):
     # The system refuses every byte after the first so many of a file: the write fails in its midst, as on a full disk.
     with fork(write_too_much, tmp_path, most) as writer:
-        said = writer.finish()
-    assert [line.startswith(f"{tmp_path}: ") for line in said] == [True, True]
-    assert all("nothing more can be written. What was recorded is safe" in line for line in said)
+        messages = writer.finish()
+    assert [line.startswith(f"{tmp_path}: ") for line in messages] == [True, True]
+    assert all("nothing more can be written. What was recorded is safe" in line for line in messages)
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
     assert [record.seed for record in read(tmp_path)] == list(range(9))
 
@@ -255,10 +255,10 @@ def test_a_folder_that_cannot_be_written_can_be_read(damaged):
         (folder / FILE).chmod(0o444)
         folder.chmod(0o555)
         with fork(write_where_forbidden, folder) as writer:
-            said = writer.finish()
-        assert [line.startswith(f"{folder}: Permission denied: nothing more") for line in said[:2]] == [True, True]
-        assert said[2] == f"{folder}/new: Permission denied."
-        assert said[3] == (1 if damaged else 0)
+            messages = writer.finish()
+        assert [line.startswith(f"{folder}: Permission denied: nothing more") for line in messages[:2]] == [True, True]
+        assert messages[2] == f"{folder}/new: Permission denied."
+        assert messages[3] == (1 if damaged else 0)
         assert (folder / FILE).read_bytes() == before
     finally:
         folder.chmod(0o755)

@@ -17,20 +17,20 @@ from tests.oracles.mixture import TASTES, crossings, walks
 
 pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
 
-PARTS, ITERATIONS = 12, 10
+SHARDS, ITERATIONS = 12, 10
 
 
 def job(folder, say):
     """Write features and fit to them; return weights, rewards and history as text that has every bit."""
-    demos, _ = walks(200 * PARTS, seed=1)
+    demos, _ = walks(200 * SHARDS, seed=1)
 
-    def part(i):
-        say(f"part {i}")
+    def shard(i):
+        say(f"shard {i}")
         return demos[200 * i : 200 * (i + 1)]
 
-    store = write_features(crossings(), FunctionSource(part, PARTS), f"{folder}/features")
-    mix = IntentMixture(2, MaxEnt(bounds=(-5, 5)), max_iter=ITERATIONS, tol=0.0, random_state=0)
-    mix.set_params(callback=lambda progress: say(f"iteration {progress.done}"))
+    store = write_features(crossings(), FunctionSource(shard, SHARDS), f"{folder}/features")
+    mix = IntentMixture(2, MaxEnt(bounds=(-5, 5)), max_iter=ITERATIONS, resp_tol=0.0, random_state=0)
+    mix.set_params(progress=lambda done, *_: say(f"iteration {done}"))
     fit_streamed(mix, crossings(), store, sample=500, checkpoint=f"{folder}/fit.npz")
     history = [(e.iteration, e.objective, e.change, e.n_evaluations, e.weights.tolist()) for e in mix.history_]
     say(repr((mix.thetas_.tolist(), mix.weights_.tolist(), history)))
@@ -39,7 +39,7 @@ def job(folder, say):
 def job_elsewhere(pipe, folder, last):
     """The job in a process that is to be killed after it has said `last`.
 
-    It says when it begins a part or has ended an iteration. After the line that it is to be killed at it goes on for
+    It says when it begins a shard or has ended an iteration. After the line that it is to be killed at it goes on for
     one step at most, so that a late parent finds it alive; what it listens to ends only with the parent.
     """
     warnings.simplefilter("ignore")
@@ -59,26 +59,26 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path):
     (tmp_path / "killed").mkdir()
     whole = []
     job(tmp_path / "whole", whole.append)
-    assert len(whole) == PARTS + ITERATIONS + 2
+    assert len(whole) == SHARDS + ITERATIONS + 2
     dice = random.Random(0)
     begun = []
     # Killed while it writes, soon after it began to fit, and later.
-    for last in (f"part {dice.randrange(2, 9)}", f"iteration {dice.randrange(3)}", f"iteration {dice.randrange(4, 8)}"):
+    for last in (f"shard {dice.randrange(2, 9)}", f"iteration {dice.randrange(3)}", f"iteration {dice.randrange(4, 8)}"):
         with fork(job_elsewhere, tmp_path / "killed", last) as process:
-            begun.append(process.hear())
+            begun.append(process.receive())
             line = begun[-1]
             while line != last:
-                line = process.hear()
+                line = process.receive()
             time.sleep(dice.uniform(0.0, 0.02))
             assert process.kill() == -signal.SIGKILL
     with fork(job_elsewhere, tmp_path / "killed", "") as process:
         said = process.finish()
     assert said[-1] == whole[-1]
-    # Each went on near where the one before was killed: at most a part, or an iteration, was done twice.
+    # Each went on near where the one before was killed: at most a shard, or an iteration, was done twice.
     begun.append(said[0])
-    assert begun[0] == "part 0"
-    assert begun[1].startswith("part ")
-    assert begun[1] != "part 0"
+    assert begun[0] == "shard 0"
+    assert begun[1].startswith("shard ")
+    assert begun[1] != "shard 0"
     assert begun[3].startswith("iteration ")
     assert begun[3] not in ("iteration 0", "iteration 1")
 
@@ -87,7 +87,7 @@ def fitting(**parameters):
     settings = {
         "init": RewardEnsemble([0.5, 0.5], TASTES / 2),
         "max_iter": 6,
-        "tol": 0.0,
+        "resp_tol": 0.0,
         "random_state": 0,
     } | parameters
     irl = settings.pop("irl", MaxEnt(bounds=(-5, 5)))
@@ -99,11 +99,11 @@ class Stop(Exception):
 
 
 def stop_at(last):
-    def callback(progress):
-        if progress.done == last:
+    def report(done, *_):
+        if done == last:
             raise Stop
 
-    return callback
+    return report
 
 
 @pytest.fixture
@@ -121,11 +121,11 @@ def store(tmp_path):
 def test_stopped_after_any_iteration_it_goes_on_with_the_same_bits(tmp_path, store, parameters, last):
     whole = fit_streamed(fitting(**parameters), crossings(), store)
     with pytest.raises(Stop):  # before the checkpoint of this iteration is written
-        fit_streamed(fitting(**parameters, callback=stop_at(last)), crossings(), store, checkpoint=tmp_path / "fit.npz")
+        fit_streamed(fitting(**parameters, progress=stop_at(last)), crossings(), store, checkpoint=tmp_path / "fit.npz")
     assert (tmp_path / "fit.npz").exists() == (last > 0)
     seen = []
     again = fit_streamed(
-        fitting(**parameters, callback=lambda progress: seen.append(progress.done)),
+        fitting(**parameters, progress=lambda done, *_: seen.append(done)),
         crossings(),
         store,
         checkpoint=tmp_path / "fit.npz",
@@ -150,10 +150,10 @@ def test_a_fit_that_has_ended_is_returned_or_goes_on(tmp_path, store):
     np.testing.assert_array_equal(again.thetas_, short.thetas_)
     longer = fit_streamed(fitting(max_iter=6), crossings(), store, checkpoint=place)
     np.testing.assert_array_equal(longer.thetas_, fit_streamed(fitting(), crossings(), store).thetas_)
-    converged = fit_streamed(fitting(max_iter=300, tol=1e-3), crossings(), store, checkpoint=place)
+    converged = fit_streamed(fitting(max_iter=300, resp_tol=1e-3), crossings(), store, checkpoint=place)
     assert converged.converged_
     n_iter = converged.n_iter_
-    assert fit_streamed(fitting(max_iter=300, tol=1e-3), crossings(), store, checkpoint=place).n_iter_ == n_iter
+    assert fit_streamed(fitting(max_iter=300, resp_tol=1e-3), crossings(), store, checkpoint=place).n_iter_ == n_iter
 
 
 def test_the_checkpoint_of_another_fit_is_refused(tmp_path, store):
@@ -177,11 +177,11 @@ def test_the_checkpoint_of_another_fit_is_refused(tmp_path, store):
 
 
 def test_generated_rows_resume_too(tmp_path, store):
-    made = FeatureStore.generated(
-        lambda i: store.parts[i].take(np.arange(store.parts[i].facts.n)), [200, 300], 3, longest=7
+    made = FeatureStore.from_function(
+        lambda i: store.shards[i].take(np.arange(store.shards[i].info.n)), [200, 300], 3, longest=7
     )
     with pytest.raises(Stop):
-        fit_streamed(fitting(callback=stop_at(3)), crossings(), made, checkpoint=tmp_path / "fit.npz")
+        fit_streamed(fitting(progress=stop_at(3)), crossings(), made, checkpoint=tmp_path / "fit.npz")
     again = fit_streamed(fitting(), crossings(), made, checkpoint=tmp_path / "fit.npz")
     np.testing.assert_array_equal(again.thetas_, fit_streamed(fitting(), crossings(), store).thetas_)
 
@@ -217,18 +217,18 @@ def test_another_init_does_not_go_on(tmp_path, store, one, other):
 
 def test_generated_rows_do_not_go_on_with_another_mdp_function_or_mark(tmp_path, store):
     def make(i):
-        return store.parts[i].take(np.arange(store.parts[i].facts.n))
+        return store.shards[i].take(np.arange(store.shards[i].info.n))
 
     def made_otherwise(i):
         return make(i)
 
-    def generated(function=make, mark="one"):
-        return FeatureStore.generated(function, [200, 300], 3, longest=7, mark=mark)
+    def generated(function=make, version="one"):
+        return FeatureStore.from_function(function, [200, 300], 3, longest=7, version=mark)
 
     mdp, place = crossings(), tmp_path / "fit.npz"
     fit_streamed(fitting(max_iter=1), mdp, generated(), checkpoint=place)
     scaled = mdp.replace(state_features=2.0 * mdp.state_features)
-    for changed, data in ((scaled, generated()), (mdp, generated(made_otherwise)), (mdp, generated(mark="two"))):
+    for changed, data in ((scaled, generated()), (mdp, generated(made_otherwise)), (mdp, generated(version="two"))):
         with raises(InvalidParameter, parameter="checkpoint", value=str(place)):
             fit_streamed(fitting(max_iter=2), changed, data, checkpoint=place)
     assert fit_streamed(fitting(max_iter=2), mdp, generated(), checkpoint=place).n_iter_ == 2

@@ -26,7 +26,7 @@ pytest.importorskip("distributed", reason="the extra 'cluster' is not installed"
 pytestmark = [pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")]
 
 Tell = Callable[[int, Any], None]
-MDP, PARTS, SIZE, ITERATIONS = crossings(), 6, 200, 5
+MDP, SHARDS, SIZE, ITERATIONS = crossings(), 6, 200, 5
 
 
 def pause() -> None:
@@ -36,7 +36,7 @@ def pause() -> None:
 
 
 def demos_of(index: int) -> Any:
-    """The demonstrations of a part."""
+    """The demonstrations of a shard."""
     pause()
     return walks(SIZE, seed=index)[0]
 
@@ -48,24 +48,24 @@ def known(index: int) -> Rows:
 
 
 def rows_of(index: int) -> Rows:
-    """The features of a part; every pass waits for them."""
+    """The features of a shard; every pass waits for them."""
     pause()
     return known(index)
 
 
-def written(folder: Path, executor: Executor | None = None) -> FeatureStore:
-    return write_features(MDP, FunctionSource(demos_of, PARTS), folder, executor=executor)
+def read_keys(folder: Path, executor: Executor | None = None) -> FeatureStore:
+    return write_features(MDP, FunctionSource(demos_of, SHARDS), folder, executor=executor)
 
 
 def generated() -> FeatureStore:
-    return FeatureStore.generated(rows_of, [SIZE] * PARTS, MDP.n_features, longest=7)
+    return FeatureStore.from_function(rows_of, [SIZE] * SHARDS, MDP.n_features, longest=7)
 
 
 def fitted(
     executor: Executor | None = None, checkpoint: Path | None = None, tell: Callable[..., None] | None = None
 ) -> Any:
     """Every bit of a fit."""
-    mix = IntentMixture(2, MaxEnt(7, bounds=(-5, 5)), max_iter=ITERATIONS, tol=0.0, random_state=0, callback=tell)
+    mix = IntentMixture(2, MaxEnt(7, bounds=(-5, 5)), max_iter=ITERATIONS, resp_tol=0.0, random_state=0, progress=tell)
     fit_streamed(mix, MDP, generated(), sample=500, checkpoint=checkpoint, executor=executor)
     history = [(entry.iteration, entry.objective, entry.change, entry.weights.tolist()) for entry in mix.history_]
     return repr((mix.thetas_.tolist(), mix.weights_.tolist(), history))
@@ -80,26 +80,26 @@ def test_features_fit_and_memberships_have_the_bits_of_one_process(
     tmp_path: Path, running: Cluster, alone: str
 ) -> None:
     executor = Executor("dask", scheduler=running.address)
-    here, there = written(tmp_path / "here"), written(tmp_path / "there", executor)
-    assert [part.fingerprint for part in there.parts] == [part.fingerprint for part in here.parts]
+    here, there = read_keys(tmp_path / "here"), read_keys(tmp_path / "there", executor)
+    assert [shard.fingerprint for shard in there.shards] == [shard.fingerprint for shard in here.shards]
     assert fitted(executor) == alone
     mix = fit_streamed(IntentMixture(2, MaxEnt(7, bounds=(-5, 5)), max_iter=2, random_state=0), MDP, here)
     tables = [
         [pq.read_table(path) for path in assign(mix, store, tmp_path / name, executor=place)]
         for store, name, place in ((here, "a", None), (there, "b", executor))
     ]
-    assert len(tables[0]) == PARTS
+    assert len(tables[0]) == SHARDS
     assert tables[0] == tables[1]
 
 
 def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path, running: Cluster, alone: str) -> None:
     executor = Executor("dask", scheduler=running.address)
     with killing(running.address, times=4, seed=0) as killed:
-        store = written(tmp_path / "features", executor)
+        store = read_keys(tmp_path / "features", executor)
         assert fitted(executor) == alone
     assert killed, "all was done before anybody was killed"
-    wanted = written(tmp_path / "alone")
-    assert [part.fingerprint for part in store.parts] == [part.fingerprint for part in wanted.parts]
+    wanted = read_keys(tmp_path / "alone")
+    assert [shard.fingerprint for shard in store.shards] == [shard.fingerprint for shard in wanted.shards]
 
 
 def test_a_scheduler_that_goes_away_is_told_and_the_fit_goes_on_from_its_checkpoint(
@@ -122,9 +122,9 @@ def test_a_scheduler_that_goes_away_is_told_and_the_fit_goes_on_from_its_checkpo
 
 
 def test_a_fit_that_is_killed_goes_on_to_the_same_intents(tmp_path: Path, running: Cluster) -> None:
-    written(tmp_path / "features")
+    read_keys(tmp_path / "features")
     checkpoint = tmp_path / "fit.npz"
-    limits = ("--set", "max_iter=12", "--set", "tol=1e-12", "--set", "irl__max_length=7", "--sample", 300, "--json")
+    limits = ("--set", "max_iter=12", "--set", "resp_tol=1e-12", "--set", "irl__max_length=7", "--sample", 300, "--json")
     fit = ("stream", "fit", tmp_path / "features", "--intents", 2, *limits)
     wanted = command(*fit, "--out", tmp_path / "alone")
     there = (*fit, "--out", tmp_path / "there", "--checkpoint", checkpoint)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.oracles.clusters import Cluster, cluster, killing
-from tests.oracles.runs import command, counts, expected, recorded, rows, start, written
+from tests.oracles.runs import command, counts, expected, read_keys, read_records, rows, start
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.slow
 
 
 def check(folder: Path) -> None:
-    assert recorded(folder) == expected(STUDY, REPEATS)
+    assert read_records(folder) == expected(STUDY, REPEATS)
     assert rows(folder) == sorted(expected(STUDY, REPEATS))
 
 
 def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path, running: Cluster) -> None:
     folder, address = tmp_path / "run", running.address
     with start(*MARGIN, "--out", folder, "--scheduler", address) as run:
-        run.until(lambda: written(folder))  # some trials are done, and others under way
+        run.until(lambda: read_keys(folder))  # some trials are done, and others under way
         with killing(address, times=2, seed=0) as killed:
             done = run.finish()
     assert killed, "the run was over before anybody was killed"
@@ -37,25 +37,25 @@ def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path, running
 def test_the_scheduler_killed_then_the_run_killed_it_resumes_to_the_same_records(tmp_path: Path) -> None:
     dice, folder, wanted = random.Random(1), tmp_path / "run", expected(STUDY, REPEATS)
     with cluster(tmp_path, workers=1) as first, start(*MARGIN, "--out", folder, "--scheduler", first.address) as run:
-        run.until(lambda: written(folder))
+        run.until(lambda: read_keys(folder))
         time.sleep(dice.uniform(0.0, 0.1))
         first.scheduler.kill()
         done = run.finish()
     assert done.code == 2, done
-    assert f"{first.address} has gone away" in " ".join(done.stderr.split())
-    before = recorded(folder)
+    assert f"{first.address} was lost" in " ".join(done.stderr.split())
+    before = read_records(folder)
     assert 0 < len(before) < len(wanted), "the scheduler went too early or too late to test anything"
     assert before.items() <= wanted.items()
 
     # It comes back where it was, as a cluster's manager would have it.
     with cluster(tmp_path, workers=1, port=first.port) as second:
-        known = written(folder)
+        known = read_keys(folder)
         with start(*MARGIN, "--out", folder, "--scheduler", second.address) as run:
-            run.until(lambda: written(folder) - known)
+            run.until(lambda: read_keys(folder) - known)
             time.sleep(dice.uniform(0.0, 0.1))
             run.kill_group()
         assert run.process.returncode == -signal.SIGKILL
-        between = recorded(folder)
+        between = read_records(folder)
         assert before.items() < between.items() <= wanted.items()
         done = command(*MARGIN, "--out", folder, "--scheduler", second.address)
     assert counts(done) == (len(wanted), len(between), len(wanted) - len(between))

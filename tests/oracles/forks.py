@@ -1,4 +1,4 @@
-"""Real processes to kill, forked from one that has imported everything: starting Python anew takes seconds each."""
+"""Processes to kill, forked from a server that has imported everything: starting Python takes seconds."""
 
 import multiprocessing
 import os
@@ -17,43 +17,43 @@ PATIENCE = 120.0
 
 @dataclass
 class Fork:
-    """A process that says things, hears things and can be killed."""
+    """A process with a pipe, which can be killed."""
 
     process: BaseProcess
     pipe: Connection
-    heard: list[Any] = field(default_factory=list)
+    received: list[Any] = field(default_factory=list)
 
-    def hear(self) -> Any:
-        """The next thing that it says; nothing comes after its end."""
-        assert self.pipe.poll(PATIENCE), f"silence after {self.heard}"
-        self.heard.append(self.pipe.recv())
-        return self.heard[-1]
+    def receive(self) -> Any:
+        """Return the next message; raise EOFError after the end of the process."""
+        assert self.pipe.poll(PATIENCE), f"no message after {self.received}"
+        self.received.append(self.pipe.recv())
+        return self.received[-1]
 
-    def tell(self, text: str) -> None:
-        """Say something to it."""
+    def send(self, text: str) -> None:
+        """Send a message."""
         self.pipe.send(text)
 
     def rest(self) -> list[Any]:
-        """All that it says until its end, whatever that is."""
-        said = []
+        """Return all messages until the process ends."""
+        messages = []
         try:
             while True:
-                said.append(self.hear())
-        except (EOFError, OSError):  # it may have been killed in the middle of a word
+                messages.append(self.receive())
+        except (EOFError, OSError):  # killed while sending
             self.process.join(PATIENCE)
-            return said
+            return messages
 
     def kill(self) -> int | None:
-        """Kill it now; return how it ended."""
+        """Kill the process; return its exit code."""
         self.process.kill()
         self.process.join(PATIENCE)
         return self.process.exitcode
 
     def finish(self) -> list[Any]:
-        """Wait for its end, which must be good, and return what it said since we last listened."""
-        said = self.rest()
-        assert self.process.exitcode == 0, self.heard
-        return said
+        """Wait for a successful end, and return the remaining messages."""
+        messages = self.rest()
+        assert self.process.exitcode == 0, self.received
+        return messages
 
 
 @contextmanager

@@ -1,24 +1,286 @@
-"""Stores of features: what they hold, what they refuse, and what is left of one that was stopped or damaged."""
+"""`FeatureStore`: content, rejection of damaged or foreign files, and generated stores."""
 
 import gc
 import json
-import os
 import pickle
+import sys
 import time
-import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble
-from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter, LimiirlWarning, MissingFile
-from limiirl.streams import FeatureStore, FunctionSource, assign, write_features
-from limiirl.streams.sources import list_parts
-from limiirl.streams.store import NewerFormat
+from limiirl import IntentMixture, MaxEnt, RewardEnsemble
+from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning, MissingFile
+from limiirl.kernels.e_step import MixtureParameters, Rows
+from limiirl.streams import FeatureStore, assign, fit_streamed, write_features
+from limiirl.streams.passes import sum_store
+from limiirl.streams.store import REMEDY, ShardInfo, StoredShard
 from tests.helpers import raises
 from tests.oracles.mixture import TASTES, crossings, walks
+
+pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
+
+
+@pytest.fixture
+def few():
+    return walks(100, seed=1)[0]
+
+
+@pytest.fixture
+def small_store(tmp_path, few):
+    return write_features(crossings(), [few], tmp_path / "features")
+
+
+def quick_mixture(**parameters):
+    settings = {"init": RewardEnsemble([0.5, 0.5], TASTES / 2), "max_iter": 1, "random_state": 0} | parameters
+    return IntentMixture(2, MaxEnt(bounds=(-5, 5)), **settings)
+
+
+def test_a_file_is_rejected_as_folder(tmp_path, few, small_store):
+    (tmp_path / "file").write_text("mine")
+    fitted = fit_streamed(quick_mixture(), crossings(), small_store)
+    for place in (tmp_path / "file", tmp_path / "file" / "within"):
+        with raises(InvalidFile, parameter="folder", value=str(place)):
+            write_features(crossings(), [few], place)
+        with raises(InvalidFile, parameter="folder", value=str(place)):
+            assign(fitted, small_store, place)
+    for job in (
+        lambda: write_features(crossings(), [few], 3),
+        lambda: assign(fitted, small_store, 3),
+        lambda: FeatureStore.open(3),
+    ):
+        with raises(InvalidParameter, parameter="folder", value=3):
+            job()
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_store_can_be_passed_as_its_folder(tmp_path, small_store):
+    fitted = fit_streamed(quick_mixture(), crossings(), small_store)
+    by_name = fit_streamed(quick_mixture(), crossings(), str(tmp_path / "features"))
+    np.testing.assert_array_equal(by_name.thetas_, fitted.thetas_)
+    assert len(assign(fitted, tmp_path / "features", tmp_path / "out")) == 1
+    with raises(InvalidParameter, parameter="store", value=None):
+        fit_streamed(quick_mixture(), crossings(), None)
+    with raises(InvalidParameter, parameter="store", value=3):
+        assign(fitted, 3, tmp_path / "out")
+
+
+N = 3
+
+
+GOOD = (np.ones((N, 3)), np.zeros(N), np.ones(N))
+
+
+@pytest.mark.parametrize(
+    ("made", "value"),
+    [
+        (Rows(np.ones((N, 2)), *GOOD[1:]), (3, 2)),
+        (Rows(np.ones((N, 7)), *GOOD[1:]), (3, 7)),
+        (Rows(np.ones(N), *GOOD[1:]), (3,)),
+        (Rows(GOOD[0], np.zeros((N, 2)), GOOD[2]), (3, 2)),
+        (Rows(*GOOD[:2], np.ones((N, 1))), (3, 1)),
+        (Rows(GOOD[0], 0.0, GOOD[2]), ()),
+        (Rows(np.ones((2, 3)), np.zeros(2), np.ones(2)), (2, 3)),
+        (Rows([["a"] * 3] * N, *GOOD[1:]), None),
+        (Rows([[1.0], [1.0, 2.0], [1.0]], *GOOD[1:]), None),
+        (None, None),
+        (GOOD[0], None),
+        (GOOD[:2], None),
+    ],
+    ids=range(12),
+)
+def test_generated_rows_of_the_wrong_shape_are_rejected(made, value):
+    """The value of the error is the wrong shape, or the object itself."""
+    store = FeatureStore.from_function(lambda i: made, [N], 3, longest=4)
+    for job in (
+        lambda: fit_streamed(quick_mixture(), crossings(), store),
+        lambda: sum_store(store, MixtureParameters(TASTES, np.zeros(2), np.log([0.5, 0.5])), None),
+    ):
+        with raises(InvalidParameter, parameter="function", index=0) as caught:
+            job()
+        assert caught.value.value is made if value is None else caught.value.value == value
+
+
+@pytest.mark.parametrize(
+    ("changed", "value", "index"),
+    [
+        ({"sizes": ["a"]}, "a", 0),
+        ({"sizes": [N, -1.5]}, -1.5, 1),
+        ({"sizes": [np.inf]}, np.inf, 0),
+        ({"sizes": [None]}, None, 0),
+        ({"sizes": [4, 0]}, 0, 1),
+        ({"sizes": [2.5]}, 2.5, 0),
+        ({"sizes": []}, [], None),
+        ({"sizes": 3}, 3, None),
+        ({"longest": "5"}, "5", None),
+        ({"longest": 0}, 0, None),
+        ({"n_features": 2.5}, 2.5, None),
+        ({"function": 3}, 3, None),
+        ({"version": 3}, 3, None),
+    ],
+    ids=str,
+)
+def test_from_function_rejects_invalid_arguments(changed, value, index):
+    given = {"function": lambda i: Rows(*GOOD), "sizes": [N], "n_features": 3, "longest": 4} | changed
+    with raises(InvalidParameter, parameter=next(iter(changed)), value=value, index=index):
+        FeatureStore.from_function(**given)
+
+
+def test_nan_sizes_are_rejected():
+    with raises(InvalidParameter, parameter="sizes", index=1):
+        FeatureStore.from_function(lambda i: Rows(*GOOD), [N, np.nan], 3, longest=4)
+
+
+def test_sizes_may_be_any_integers():
+    for sizes in ((N, N), np.array([N, N]), [float(N), np.int32(N)]):
+        assert FeatureStore.from_function(lambda i: Rows(*GOOD), sizes, 3, longest=4).n == 2 * N
+
+
+@pytest.fixture
+def named_shards():
+    demos, _ = walks(300, seed=1)
+    named = demos.replace(ids=[f"w{i}" for i in range(300)])
+    return [named[:100], named[100:]]
+
+
+def read_everything(folder):
+    """Open a store as a fit does, and read all of it."""
+    mix = IntentMixture(2, MaxEnt(bounds=(-5, 5)), init=RewardEnsemble([0.5, 0.5], TASTES), max_iter=0)
+    store = FeatureStore.open(folder)
+    fit_streamed(mix, store.mdp(), store)
+    store.verify()
+
+
+def flip(path, at, bit=1):
+    content = bytearray(path.read_bytes())
+    content[at] ^= bit
+    path.write_bytes(content)
+
+
+def flip_in(kind, at):
+    return lambda folder: flip(folder / f"shard-00001.{kind}.npy", at)
+
+
+def reshape(folder):
+    path = folder / "shard-00001.features.npy"
+    size = path.stat().st_size
+    np.save(path, np.load(path).reshape(-1, 1))
+    assert path.stat().st_size == size
+
+
+def shrink(folder):
+    """Replace the numbers by float32 of the same total size."""
+    path = folder / "shard-00001.base.npy"
+    np.save(path, np.load(path).view(np.float32))
+
+
+def header(name, value, within=None, file="shard-00001.json"):
+    def change(folder):
+        path = folder / ("store.json" if name == "shards" else file)
+        content = json.loads(path.read_text())
+        (content if within is None else content[within])[name] = value
+        path.write_text(json.dumps(content))
+
+    return change
+
+
+def write_junk_mdp(folder):
+    (folder / "mdp.npz").write_bytes(b"junk")
+
+
+def write_another_mdp(folder):
+    crossings().replace(gamma=0.5).save(folder / "mdp.npz")
+
+
+DAMAGES = {
+    "a bit of the features": flip_in("features", -1),
+    "a bit of log q": flip_in("base", 200),
+    "a bit of the names": flip_in("names", -4),
+    "the magic": flip_in("features", 0),
+    "numpy's header": flip_in("features", 20),
+    "the shape": reshape,
+    "the type": shrink,
+    "junk for an MDP": write_junk_mdp,
+    "another MDP": write_another_mdp,
+    "n too large": header("n", 201, "info"),
+    "n of no number": header("n", "x", "info"),
+    "n of nothing": header("n", 0, "info"),
+    "open_ended of one": header("open_ended", [1], "info"),
+    "fewer features": header("n_features", 2),
+    "fewer features of the store": header("n_features", 2, file="store.json"),
+} | {
+    f"{name} {value!r}": header(name, value)
+    for name, values in {
+        "sizes": (None, 3, "x", [], {}, [1], {"features": "x", "base": 1}, {"features": 1, "base": -1}),
+        "shards": (3, "x", [], {}, [1], True),
+        "info": (None, [], {}),
+        "source": (None, 3),
+        "by_group": (0,),
+    }.items()
+    for value in values
+}
+
+
+@pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_damage_is_reported_and_the_remedy_works(tmp_path, named_shards, damage):
+    store = write_features(crossings(), named_shards, tmp_path)
+    damage(tmp_path)
+    with raises(InvalidFile, parameter="folder") as caught:
+        read_everything(tmp_path)
+    assert str(caught.value).endswith(REMEDY)
+    assert str(caught.value.value).startswith(str(tmp_path))
+    assert write_features(crossings(), named_shards, tmp_path) == store
+    read_everything(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["features", "base"])
+def test_arrays_of_another_type_are_rejected(tmp_path, named_shards, kind):
+    store = write_features(crossings(), named_shards, tmp_path)
+    path = tmp_path / f"shard-00001.{kind}.npy"
+    np.save(path, np.load(path).view(np.int64))
+    with raises(InvalidFile, parameter="folder", value=str(path)):
+        store.take(np.arange(300))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("mdp", 3), ("by_group", "yes"), ("n_features", None), ("format", "other")]
+)
+def test_a_damaged_store_header_is_rejected(tmp_path, named_shards, name, value):
+    write_features(crossings(), named_shards, tmp_path / "a")
+    path = tmp_path / "a" / "store.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    for job in (FeatureStore.open, lambda folder: write_features(crossings(), named_shards, folder)):
+        with raises(InvalidFile, parameter="folder", value=str(path)):
+            job(tmp_path / "a")
+
+
+def test_threads_can_map_a_shard_concurrently(tmp_path):
+    about = {"source": "", "source_checksum": "", "mdp": "", "by_group": False}
+    rows = Rows(np.ones((7, 3)), np.zeros(7), np.ones(7))
+    StoredShard.write(tmp_path / "shard.json", rows, None, ShardInfo(7, 7, 4, 0, None, 0), about)
+    shard = StoredShard.open(tmp_path / "shard.json")
+
+    def read(_):
+        return [shard.take(np.arange(3)).features.sum() for _ in range(60)]
+
+    def give_way(*_):
+        time.sleep(0)
+
+    # Switch threads as often as possible.
+    interval, threshold = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(20)
+    gc.callbacks.append(give_way)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            result = list(pool.map(read, range(16)))
+    finally:
+        gc.callbacks.remove(give_way)
+        gc.set_threshold(*threshold)
+        sys.setswitchinterval(interval)
+    np.testing.assert_array_equal(result, 9.0)
 
 
 @pytest.fixture
@@ -34,14 +296,10 @@ def files(folder, demos, *ends):
     return folder
 
 
-def stamps(folder):
-    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
-
-
 def test_a_store_has_the_features_of_the_demonstrations(tmp_path, walked):
     store = write_features(crossings(), files(tmp_path / "in", walked, 100, 101), tmp_path / "out")
-    assert [part.facts.n for part in store.parts] == [100, 1, 199]
-    assert [part.name for part in store.parts] == ["walks-0.parquet", "walks-1.parquet", "walks-2.parquet"]
+    assert [shard.info.n for shard in store.shards] == [100, 1, 199]
+    assert [shard.name for shard in store.shards] == ["walks-0.parquet", "walks-1.parquet", "walks-2.parquet"]
     rows = store.take(np.arange(300))
     np.testing.assert_array_equal(rows.features, walked.features(crossings()))
     np.testing.assert_array_equal(rows.log_q, walked.log_q(crossings()))
@@ -52,163 +310,18 @@ def test_a_store_has_the_features_of_the_demonstrations(tmp_path, walked):
     assert again.fingerprint == store.fingerprint
     assert pickle.loads(pickle.dumps(again)) == store
     again.verify()
-    np.testing.assert_array_equal(np.load(tmp_path / "out" / "part-00000.features.npy"), rows.features[:100])
-
-
-def test_sources_of_every_kind_give_the_same_rows(tmp_path, walked):
-    folder = files(tmp_path / "in", walked, 100)
-    kinds = {
-        "folder": folder,
-        "name": str(folder),
-        "paths": sorted(folder.iterdir()),
-        "list": [walked[:100], walked[100:]],
-        "generator": (part for part in (walked[:100], walked[100:])),
-        "calls": FunctionSource(lambda i: walked[100 * i : 100 + 200 * i], 2),
-    }
-    expected = walked.features(crossings())
-    for name, source in kinds.items():
-        store = write_features(crossings(), source, tmp_path / name)
-        assert len(store.parts) == 2
-        np.testing.assert_array_equal(store.take(np.arange(300)).features, expected)
-    single = write_features(crossings(), walked, tmp_path / "single")
-    np.testing.assert_array_equal(single.take(np.arange(300)).features, expected)
-
-
-def test_csv_and_subfolders_are_read_in_order(tmp_path):
-    (tmp_path / "in" / "b").mkdir(parents=True)
-    Demonstrations.from_lists([[0, 4]]).to_parquet(tmp_path / "in" / "b" / "x.parquet")
-    (tmp_path / "in" / "a.csv").write_text("demo,t,state\nann,0,0\nann,1,1\n")
-    (tmp_path / "in" / "_notes.csv").write_text("nothing")
-    assert [part.name for part in list_parts(tmp_path / "in")] == ["a.csv", "b/x.parquet"]
-    store = write_features(crossings(), tmp_path / "in", tmp_path / "out")
-    assert store.parts[0].names().tolist() == ["ann"]
-    assert store.parts[1].names() is None
-
-
-def test_stopped_and_called_again_it_makes_only_what_is_missing(tmp_path, walked):
-    folder, out = files(tmp_path / "in", walked, 100, 200), tmp_path / "out"
-    whole = write_features(crossings(), folder, tmp_path / "whole")
-
-    def until_second():
-        yield walked[:100]
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_features(crossings(), until_second(), tmp_path / "stopped")
-    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "stopped")):
-        FeatureStore.open(tmp_path / "stopped")
-    write_features(crossings(), folder, out)
-    (out / "part-00001.json").unlink()
-    before = stamps(out)
-    again = write_features(crossings(), folder, out)
-    changed = {name for name, stamp in stamps(out).items() if before.get(name) != stamp}
-    assert changed == {"part-00001.json", "part-00001.features.npy", "part-00001.base.npy", "store.json"}
-    assert [part.fingerprint for part in again.parts] == [part.fingerprint for part in whole.parts]
-
-
-def abandon(path):
-    """Half a file, of two hours ago."""
-    path.write_text("{")
-    then = time.time() - 7200.0
-    os.utime(path, (then, then))
-
-
-def test_what_a_killed_writer_leaves_behind_is_no_obstacle(tmp_path, walked):
-    abandon(tmp_path / ".store.json.x1.tmp")
-    store = write_features(crossings(), [walked], tmp_path)
-    (tmp_path / "mdp.npz").unlink()  # killed just after the header
-    (tmp_path / "part-00000.json").unlink()
-    abandon(tmp_path / ".part-00000.features.npy.x2.tmp")
-    (tmp_path / "part-00000.base.npy").write_bytes(b"of another time")
-    assert write_features(crossings(), [walked], tmp_path) == store
-    assert store.mdp() == crossings()
-    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".tmp")] == []
-
-
-def test_parts_leave_memory_one_by_one(tmp_path):
-    alive, most = weakref.WeakSet(), []
-
-    def part(i):
-        demos, _ = walks(50, seed=i)
-        most.append(len(alive))
-        alive.add(demos.steps(crossings_once))
-        return demos
-
-    crossings_once = crossings()
-    gc.disable()  # it may be long in coming: arrays are few objects, however large
-    try:
-        write_features(crossings_once, FunctionSource(part, 6), tmp_path)
-    finally:
-        gc.enable()
-    assert max(most) <= 1
-
-
-def test_progress_counts_parts(tmp_path, walked):
-    seen = []
-    for number, source in enumerate(([walked, walked], iter([walked, walked]))):
-        write_features(crossings(), source, tmp_path / str(number), progress=lambda *report: seen.append(report))
-    assert [report[:2] for report in seen] == [(0, 2), (1, 2), (2, 2), (0, None), (1, None), (2, 2)]
-    assert [report[2] for report in seen[:3]] == ["part 0", "part 1", ""]
-
-
-def test_names_that_are_text_in_one_file_and_numbers_in_another_are_refused(tmp_path):
-    (tmp_path / "in").mkdir()
-    for name, demo in (("a", "x"), ("b", "2")):
-        (tmp_path / "in" / f"{name}.csv").write_text(f"demo,t,state\n{demo},0,0\n{demo},1,1\n")
-    with raises(InvalidDemos, parameter="source", value="demo"):
-        write_features(crossings(), tmp_path / "in", tmp_path / "out")
-
-
-def test_a_part_of_a_newer_version_is_not_written_anew(tmp_path, walked):
-    write_features(crossings(), [walked], tmp_path)
-    path = tmp_path / "part-00000.json"
-    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
-    before = path.read_bytes()
-    with raises(NewerFormat, parameter="folder", value=str(path)):
-        write_features(crossings(), [walked], tmp_path)
-    assert path.read_bytes() == before
-
-
-def test_files_without_rows_and_whole_numbers_of_other_sizes(tmp_path, walked):
-    folder = files(tmp_path / "in", walked, 100)
-    store = write_features(crossings(), folder, tmp_path / "out")
-    table = pq.read_table(folder / "walks-1.parquet")
-    pq.write_table(table.slice(0, 0), folder / "walks-0a.parquet")
-    small = table.schema.set(table.schema.get_field_index("state"), pa.field("state", pa.int16()))
-    pq.write_table(table.cast(small), folder / "walks-1.parquet")
-    again = write_features(crossings(), folder, tmp_path / "again")
-    assert [part.facts.n for part in again.parts] == [part.facts.n for part in store.parts]
-    np.testing.assert_array_equal(again.take(np.arange(300)).features, store.take(np.arange(300)).features)
-    for path in folder.iterdir():
-        pq.write_table(table.slice(0, 0), path)
-    with raises(InvalidFile, parameter="source", value=str(folder / "walks-0.parquet")):
-        write_features(crossings(), folder, tmp_path / "nothing")
-
-
-def test_a_csv_file_of_a_header_alone_has_no_rows_and_an_empty_one_is_damaged(tmp_path):
-    (tmp_path / "a.csv").write_text("demo,t,state\n\n")
-    with raises(InvalidFile, parameter="source", value=str(tmp_path / "a.csv")):
-        write_features(crossings(), tmp_path, tmp_path / "out")
-    (tmp_path / "b.csv").write_text("demo,t,state\nx,0,0\n")
-    (part,) = write_features(crossings(), tmp_path, tmp_path / "out").parts
-    assert part.facts.n == 1
-    (tmp_path / "a.csv").write_bytes(b"demo,t,state\ry,0,0\rz,0,0\r")  # ends of lines of another time
-    assert write_features(crossings(), tmp_path, tmp_path / "more").n == 3
-    for nothing in ("", "\ufeff"):
-        (tmp_path / "a.csv").write_text(nothing, encoding="utf-8")
-        with pytest.raises(InvalidFile, match=r"a\.csv"):
-            write_features(crossings(), tmp_path, tmp_path / "again")
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "shard-00000.features.npy"), rows.features[:100])
 
 
 @pytest.mark.parametrize("kind", ["features", "base"])
-def test_a_truncated_part_is_told_and_made_anew(tmp_path, walked, kind):
+def test_a_truncated_shard_is_reported_and_rebuilt(tmp_path, walked, kind):
     folder, out = files(tmp_path / "in", walked, 100), tmp_path / "out"
     store = write_features(crossings(), folder, out)
-    damaged = out / f"part-00001.{kind}.npy"
+    damaged = out / f"shard-00001.{kind}.npy"
     damaged.write_bytes(damaged.read_bytes()[:-8])
     with raises(InvalidFile, parameter="folder", value=str(damaged)):
         FeatureStore.open(out)
-    with pytest.warns(LimiirlWarning, match="rebuilt now"):
+    with pytest.warns(LimiirlWarning, match="rebuilt"):
         again = write_features(crossings(), folder, out)
     assert again == store
     damaged.unlink()
@@ -216,18 +329,18 @@ def test_a_truncated_part_is_told_and_made_anew(tmp_path, walked, kind):
         FeatureStore.open(out)
 
 
-def test_a_changed_bit_is_found_by_verify(tmp_path, walked):
+def test_verify_detects_a_changed_bit(tmp_path, walked):
     store = write_features(crossings(), [walked], tmp_path)
-    content = bytearray((tmp_path / "part-00000.features.npy").read_bytes())
+    content = bytearray((tmp_path / "shard-00000.features.npy").read_bytes())
     content[-1] ^= 1
-    (tmp_path / "part-00000.features.npy").write_bytes(content)
-    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "part-00000.json")):
+    (tmp_path / "shard-00000.features.npy").write_bytes(content)
+    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "shard-00000.json")):
         store.verify()
 
 
-def test_damaged_headers(tmp_path, walked):
+def test_damaged_headers_are_reported(tmp_path, walked):
     write_features(crossings(), [walked], tmp_path)
-    header = tmp_path / "part-00000.json"
+    header = tmp_path / "shard-00000.json"
     good = header.read_text()
     header.write_text(good[:50])
     with raises(InvalidFile, parameter="folder", value=str(header)):
@@ -245,194 +358,3 @@ def test_damaged_headers(tmp_path, walked):
         FeatureStore.open(tmp_path / "nowhere")
     with raises(MissingFile, parameter="folder", value=str(tmp_path.parent)):
         FeatureStore.open(tmp_path.parent)
-
-
-def test_changed_data_are_refused(tmp_path, walked):
-    folder, out = files(tmp_path / "in", walked, 100), tmp_path / "out"
-    write_features(crossings(), folder, out)
-    walked[100:299].to_parquet(folder / "walks-1.parquet")
-    with raises(InvalidFile, parameter="folder", value=str(out / "part-00001.json")):
-        write_features(crossings(), folder, out)
-    (folder / "walks-1.parquet").rename(folder / "walks-9.parquet")
-    with raises(InvalidFile, parameter="folder", value=str(out / "part-00001.json")) as caught:
-        write_features(crossings(), folder, out)
-    assert "not walks-9.parquet" in str(caught.value)
-    (folder / "walks-9.parquet").unlink()
-    with raises(InvalidFile, parameter="folder", value=str(out / "part-00001.json")):
-        write_features(crossings(), folder, out)
-
-
-def test_given_demonstrations_that_changed_are_refused(tmp_path, walked):
-    write_features(crossings(), [walked], tmp_path)
-    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "part-00000.json")):
-        write_features(crossings(), [walked[::-1]], tmp_path)
-
-
-def test_a_folder_of_something_else_is_refused(tmp_path, walked):
-    write_features(crossings(), [walked], tmp_path / "out")
-    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "out")):
-        write_features(crossings().replace(gamma=0.5), [walked], tmp_path / "out")
-    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "out")):
-        write_features(crossings(), [walked.replace(groups=np.arange(300))], tmp_path / "out", by_group=True)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "mine")):
-        write_features(crossings(), [walked], tmp_path / "mine")
-
-
-def bad_input(case, folder):
-    """Make a source with a fault."""
-    good = Demonstrations.from_lists([[0, 1, 2], [0, 4]])
-    rows = {"demo": [0, 0], "t": [0, 1], "state": [0, 1]}
-    second = folder / "b.parquet"
-    if case == "nothing":
-        return
-    good.to_parquet(folder / "a.parquet")
-    if case == "schemas":
-        Demonstrations.from_lists([[0, 1]], actions=[[0]]).to_parquet(second)
-    elif case == "outside":
-        Demonstrations.from_lists([[0, 1], [0, 4], [0, 1, 99]]).to_parquet(second)
-    elif case == "impossible":
-        Demonstrations.from_lists([[0, 1], [0, 15]]).to_parquet(second)
-    elif case == "start":
-        Demonstrations.from_lists([[0, 1], [5, 6]]).to_parquet(second)
-    elif case == "damaged":
-        second.write_bytes((folder / "a.parquet").read_bytes()[:-20])
-    elif case == "nan":
-        (folder / "a.parquet").unlink()
-        pq.write_table(pa.table(rows | {"state": [0.0, float("nan")]}), second)
-    elif case == "null":
-        (folder / "a.parquet").unlink()
-        pq.write_table(pa.table(rows | {"state": [0, None]}), second)
-
-
-@pytest.mark.parametrize(
-    ("case", "message"),
-    [
-        ("nothing", "has no .parquet or .csv file"),
-        ("schemas", "b.parquet has .*, action integer"),
-        ("outside", r"b.parquet: demonstration 2, step 2: .*99"),
-        ("impossible", r"b.parquet: demonstration 1, step 0: "),
-        ("start", r"b.parquet: demonstration 1"),
-        ("damaged", "b.parquet is not a parquet file"),
-        ("nan", "b.parquet.*"),
-        ("null", "b.parquet.*"),
-    ],
-)
-def test_bad_input_is_named(tmp_path, case, message):
-    (tmp_path / "in").mkdir()
-    bad_input(case, tmp_path / "in")
-    with pytest.raises((InvalidDemos, InvalidFile), match=message):
-        write_features(crossings(), tmp_path / "in", tmp_path / "out")
-
-
-def test_other_bad_sources(tmp_path, walked):
-    with raises(MissingFile, parameter="source", value=str(tmp_path / "nowhere")):
-        write_features(crossings(), tmp_path / "nowhere", tmp_path / "a")
-    with raises(InvalidParameter, parameter="source", value=3, index=1):
-        write_features(crossings(), [walked, 3], tmp_path / "b")
-    with raises(InvalidParameter, parameter="source", value=7):
-        write_features(crossings(), 7, tmp_path / "c")
-    with raises(InvalidDemos, parameter="source"):
-        write_features(crossings(), [], tmp_path / "d")
-    with raises(InvalidDemos, parameter="source", value=[]):
-        write_features(crossings(), FunctionSource(lambda i: [], 1), tmp_path / "e")
-    with raises(InvalidParameter, parameter="irl"):
-        write_features(crossings(), [walked], tmp_path / "f", irl=MaxCausalEnt())
-    with raises(InvalidDemos, parameter="max_length", value=7):
-        write_features(crossings(), [walked], tmp_path / "g", irl=MaxEnt(max_length=4))
-
-
-def test_unrecorded_actions_that_matter_are_refused(tmp_path):
-    double = {"src": [0, 0], "dst": [1, 1], "action": [0, 1], "p0": [1, 0]}
-    demos = Demonstrations.from_lists([[0, 1]])
-    mdp = MDP.from_edges(**double, edge_features=[[1.0], [2.0]])
-    with pytest.raises(InvalidDemos, match="part 0: demonstration 0, step 0: several actions lead"):
-        write_features(mdp, [demos], tmp_path / "a")
-    alike = MDP.from_edges(**double, edge_features=[[2.0], [2.0]])
-    store = write_features(alike, [demos], tmp_path / "b")
-    assert store.take(np.arange(1)).features.tolist() == [[2.0]]
-
-
-def test_groups_must_lie_within_a_part(tmp_path, walked):
-    named = walked.replace(groups=[f"g{i // 10}" for i in range(300)])
-    store = write_features(crossings(), [named[:100], named[100:]], tmp_path / "a", by_group=True)
-    assert store.n == 30
-    assert store.parts[1].names()[0] == "g10"
-    with raises(InvalidDemos, parameter="source", value="g9"):
-        write_features(crossings(), [named[:95], named[95:]], tmp_path / "b", by_group=True)
-    with raises(InvalidDemos, parameter="by_group"):
-        write_features(crossings(), [walked], tmp_path / "c", by_group=True)
-    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "b")):
-        FeatureStore.open(tmp_path / "b")
-
-
-@pytest.fixture
-def mix(walked):
-    return IntentMixture(2, MaxEnt(bounds=(-5, 5)), init=RewardEnsemble([0.5, 0.5], TASTES), max_iter=0).fit(
-        crossings(), walked
-    )
-
-
-def test_assignments_are_the_mixtures_predictions(tmp_path, walked, mix):
-    named = Demonstrations(walked.states, walked.offsets, ids=[f"w{i}" for i in range(300)])
-    store = write_features(crossings(), [named[:100], walked[100:]], tmp_path / "features")
-    seen = []
-    paths = assign(mix, store, tmp_path / "out", progress=lambda *report: seen.append(report))
-    assert seen == [(100, 300, "part 0"), (300, 300, "part 1")]
-    tables = [pq.read_table(path) for path in paths]
-    assert tables[0].column_names == ["demo", "intent", "probability_0", "probability_1", "log_likelihood"]
-    assert tables[0]["demo"].to_pylist() == [f"w{i}" for i in range(100)]
-    assert tables[1]["demo"].to_pylist() == list(range(200))
-    whole = pa.concat_tables([table.drop(["demo"]) for table in tables])
-    np.testing.assert_array_equal(whole["intent"].to_numpy(), mix.predict(walked))
-    np.testing.assert_allclose(whole["probability_1"].to_numpy(), mix.predict_proba(walked)[:, 1], rtol=1e-12)
-    np.testing.assert_allclose(whole["log_likelihood"].to_numpy(), mix.score_samples(walked), rtol=1e-12)
-    assert assign(mix, store, tmp_path / "out") == paths  # replaced
-    (tmp_path / "out" / "part-00002.parquet").write_bytes(b"")
-    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "out" / "part-00002.parquet")):
-        assign(mix, store, tmp_path / "out")
-
-
-def test_assignments_of_groups(tmp_path, walked, mix):
-    named = walked.replace(groups=np.arange(300) // 10)
-    store = write_features(crossings(), [named[:100], named[100:]], tmp_path / "features", by_group=True)
-    tables = [pq.read_table(path) for path in assign(mix, store, tmp_path / "out")]
-    groups = np.concatenate([table["group"].to_numpy() for table in tables])
-    np.testing.assert_array_equal(groups, np.arange(30))
-    found = np.concatenate([table["probability_0"].to_numpy() for table in tables])
-    np.testing.assert_allclose(found, mix.predict_proba(named, named.groups)[::10, 0], rtol=1e-10)
-
-
-def test_assignments_need_the_mdp_and_the_trajectories_of_the_fit(tmp_path, walked, mix):
-    short = IntentMixture(1, MaxEnt(), max_iter=0).fit(crossings(), walked[walked.lengths <= 4])
-    store = write_features(crossings(), [walked], tmp_path / "features")
-    with raises(InvalidDemos, parameter="max_length"):
-        assign(short, store, tmp_path / "out")
-    other = write_features(crossings().replace(gamma=0.9), [walked], tmp_path / "other")
-    with raises(InvalidParameter, parameter="mdp"):
-        assign(mix, other, tmp_path / "out")
-
-
-def test_a_part_that_is_missing_is_named_with_its_remedy(tmp_path, walked):
-    write_features(crossings(), [walked[:100], walked[100:]], tmp_path)
-    (tmp_path / "part-00001.json").unlink()
-    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "part-00001.json")):
-        FeatureStore.open(tmp_path)
-    assert write_features(crossings(), [walked[:100], walked[100:]], tmp_path).n == len(walked)
-
-
-def test_hidden_folders_and_folders_named_like_files_are_passed_over(tmp_path, walked):
-    place = tmp_path / "in"
-    for name in ("sub", ".hidden", "_tmp"):
-        (place / name).mkdir(parents=True)
-        walked.to_parquet(place / name / "a.parquet")
-    (place / "b.parquet").mkdir()
-    assert [part.name for part in list_parts(place)] == ["sub/a.parquet"]
-
-
-def test_calls_with_another_mark_are_refused(tmp_path, walked):
-    write_features(crossings(), FunctionSource(lambda i: walked, 1, mark="monday"), tmp_path)
-    assert write_features(crossings(), FunctionSource(lambda i: walked, 1, mark="monday"), tmp_path).n == len(walked)
-    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "part-00000.json")):
-        write_features(crossings(), FunctionSource(lambda i: walked, 1, mark="tuesday"), tmp_path)

@@ -1,22 +1,135 @@
-"""Folders of streams with several writers or after a failed call, and names that recur in several parts."""
+"""`write_features`: resumption, concurrent writers, and validation."""
 
+import gc
+import json
+import os
 import time
+import weakref
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from limiirl import Demonstrations
+from limiirl import MDP, Demonstrations
 from limiirl._io import atomic_write
-from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter, MissingFile
+from limiirl.errors import InvalidDemos, InvalidFile, LimiirlWarning, MissingFile
 from limiirl.streams import FeatureStore, FunctionSource, write_features
-from limiirl.streams.sources import check_names, hash_names
-from limiirl.streams.store import StoredPart
+from limiirl.streams.store import NewerFormat
 from limiirl.streams.write import claim
 from tests.helpers import raises
 from tests.oracles.forks import fork
 from tests.oracles.mixture import crossings, walks
+
+pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
+
+
+def test_a_benchmark_folder_with_other_data_is_rejected(tmp_path):
+    from benchmarks.streaming import written
+
+    assert written(40, tmp_path).n == 40
+    assert written(40, tmp_path).n == 40
+    with raises(InvalidFile, parameter="folder"):
+        written(50, tmp_path)
+
+
+@pytest.fixture
+def named_shards():
+    demos, _ = walks(300, seed=1)
+    named = demos.replace(ids=[f"w{i}" for i in range(300)])
+    return [named[:100], named[100:]]
+
+
+def flip(path, at, bit=1):
+    content = bytearray(path.read_bytes())
+    content[at] ^= bit
+    path.write_bytes(content)
+
+
+def flip_in(kind, at):
+    return lambda folder: flip(folder / f"shard-00001.{kind}.npy", at)
+
+
+def reshape(folder):
+    path = folder / "shard-00001.features.npy"
+    size = path.stat().st_size
+    np.save(path, np.load(path).reshape(-1, 1))
+    assert path.stat().st_size == size
+
+
+def shrink(folder):
+    """Replace the numbers by float32 of the same total size."""
+    path = folder / "shard-00001.base.npy"
+    np.save(path, np.load(path).view(np.float32))
+
+
+def header(name, value, within=None, file="shard-00001.json"):
+    def change(folder):
+        path = folder / ("store.json" if name == "shards" else file)
+        content = json.loads(path.read_text())
+        (content if within is None else content[within])[name] = value
+        path.write_text(json.dumps(content))
+
+    return change
+
+
+def write_junk_mdp(folder):
+    (folder / "mdp.npz").write_bytes(b"junk")
+
+
+def write_another_mdp(folder):
+    crossings().replace(gamma=0.5).save(folder / "mdp.npz")
+
+
+DAMAGES = {
+    "a bit of the features": flip_in("features", -1),
+    "a bit of log q": flip_in("base", 200),
+    "a bit of the names": flip_in("names", -4),
+    "the magic": flip_in("features", 0),
+    "numpy's header": flip_in("features", 20),
+    "the shape": reshape,
+    "the type": shrink,
+    "junk for an MDP": write_junk_mdp,
+    "another MDP": write_another_mdp,
+    "n too large": header("n", 201, "info"),
+    "n of no number": header("n", "x", "info"),
+    "n of nothing": header("n", 0, "info"),
+    "open_ended of one": header("open_ended", [1], "info"),
+    "fewer features": header("n_features", 2),
+    "fewer features of the store": header("n_features", 2, file="store.json"),
+} | {
+    f"{name} {value!r}": header(name, value)
+    for name, values in {
+        "sizes": (None, 3, "x", [], {}, [1], {"features": "x", "base": 1}, {"features": 1, "base": -1}),
+        "shards": (3, "x", [], {}, [1], True),
+        "info": (None, [], {}),
+        "source": (None, 3),
+        "by_group": (0,),
+    }.items()
+    for value in values
+}
+
+
+def test_only_the_damaged_shard_is_rebuilt_with_a_warning(tmp_path, named_shards):
+    write_features(crossings(), named_shards, tmp_path)
+    flip(tmp_path / "shard-00001.features.npy", -1)
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("shard-*")}
+    with pytest.warns(LimiirlWarning, match=r"shard-00001.json.*rebuilt") as caught:
+        write_features(crossings(), named_shards, tmp_path)
+    assert len(caught) == 1
+    changed = {path.name for path in tmp_path.glob("shard-*") if before[path.name] != path.stat().st_mtime_ns}
+    assert {name.partition(".")[0] for name in changed} == {"shard-00001"}
+
+
+def test_a_full_disk_raises_and_leaves_no_truncated_shard(tmp_path, named_shards):
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # 200 rows of three features: np.save would leave the last 900 bytes to a buffer and ignore its error.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (128 + 200 * 24 - 8, before[1]))
+    try:
+        with pytest.raises(OSError, match="shard-00001.features.npy"):
+            write_features(crossings(), [shard.replace(ids=None) for shard in named_shards], tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not (tmp_path / "shard-00001.json").exists()
 
 
 @pytest.fixture
@@ -24,10 +137,170 @@ def walked():
     return walks(300, seed=1)[0]
 
 
-def test_a_file_that_another_writer_is_writing_is_left_alone(tmp_path, walked):
+def files(folder, demos, *ends):
+    """Parquet files of consecutive demonstrations."""
+    folder.mkdir()
+    for i, (lo, hi) in enumerate(zip((0, *ends), (*ends, len(demos)), strict=True)):
+        demos[lo:hi].to_parquet(folder / f"walks-{i}.parquet")
+    return folder
+
+
+def stamps(folder):
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
+
+
+def test_a_resumed_call_writes_only_missing_shards(tmp_path, walked):
+    folder, out = files(tmp_path / "in", walked, 100, 200), tmp_path / "out"
+    whole = write_features(crossings(), folder, tmp_path / "whole")
+
+    def until_second():
+        yield walked[:100]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_features(crossings(), until_second(), tmp_path / "stopped")
+    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "stopped")):
+        FeatureStore.open(tmp_path / "stopped")
+    write_features(crossings(), folder, out)
+    (out / "shard-00001.json").unlink()
+    before = stamps(out)
+    again = write_features(crossings(), folder, out)
+    changed = {name for name, stamp in stamps(out).items() if before.get(name) != stamp}
+    assert changed == {"shard-00001.json", "shard-00001.features.npy", "shard-00001.base.npy", "store.json"}
+    assert [shard.fingerprint for shard in again.shards] == [shard.fingerprint for shard in whole.shards]
+
+
+def abandon(path):
+    """Write half a file, two hours old."""
+    path.write_text("{")
+    then = time.time() - 7200.0
+    os.utime(path, (then, then))
+
+
+def test_files_of_a_killed_writer_are_removed(tmp_path, walked):
+    abandon(tmp_path / ".store.json.x1.tmp")
     store = write_features(crossings(), [walked], tmp_path)
-    content = (tmp_path / "part-00000.features.npy").read_bytes()
-    with atomic_write(tmp_path / "part-00000.features.npy") as scratch:
+    (tmp_path / "mdp.npz").unlink()  # killed just after the header
+    (tmp_path / "shard-00000.json").unlink()
+    abandon(tmp_path / ".shard-00000.features.npy.x2.tmp")
+    (tmp_path / "shard-00000.base.npy").write_bytes(b"of another time")
+    assert write_features(crossings(), [walked], tmp_path) == store
+    assert store.mdp() == crossings()
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".tmp")] == []
+
+
+def test_shards_are_released_one_by_one(tmp_path):
+    alive, most = weakref.WeakSet(), []
+
+    def shard(i):
+        demos, _ = walks(50, seed=i)
+        most.append(len(alive))
+        alive.add(demos.steps(crossings_once))
+        return demos
+
+    crossings_once = crossings()
+    gc.disable()  # otherwise it could hide a leak
+    try:
+        write_features(crossings_once, FunctionSource(shard, 6), tmp_path)
+    finally:
+        gc.enable()
+    assert max(most) <= 1
+
+
+def test_progress_counts_shards(tmp_path, walked):
+    seen = []
+    for number, source in enumerate(([walked, walked], iter([walked, walked]))):
+        write_features(crossings(), source, tmp_path / str(number), progress=lambda *report: seen.append(report))
+    assert [report[:2] for report in seen] == [(0, 2), (1, 2), (2, 2), (0, None), (1, None), (2, 2)]
+    assert [report[2] for report in seen[:3]] == ["shard 0", "shard 1", ""]
+
+
+def test_a_shard_of_a_newer_version_is_not_overwritten(tmp_path, walked):
+    write_features(crossings(), [walked], tmp_path)
+    path = tmp_path / "shard-00000.json"
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+    before = path.read_bytes()
+    with raises(NewerFormat, parameter="folder", value=str(path)):
+        write_features(crossings(), [walked], tmp_path)
+    assert path.read_bytes() == before
+
+
+def test_changed_data_are_rejected(tmp_path, walked):
+    folder, out = files(tmp_path / "in", walked, 100), tmp_path / "out"
+    write_features(crossings(), folder, out)
+    walked[100:299].to_parquet(folder / "walks-1.parquet")
+    with raises(InvalidFile, parameter="folder", value=str(out / "shard-00001.json")):
+        write_features(crossings(), folder, out)
+    (folder / "walks-1.parquet").rename(folder / "walks-9.parquet")
+    with raises(InvalidFile, parameter="folder", value=str(out / "shard-00001.json")) as caught:
+        write_features(crossings(), folder, out)
+    assert "not walks-9.parquet" in str(caught.value)
+    (folder / "walks-9.parquet").unlink()
+    with raises(InvalidFile, parameter="folder", value=str(out / "shard-00001.json")):
+        write_features(crossings(), folder, out)
+
+
+def test_changed_demonstrations_in_memory_are_rejected(tmp_path, walked):
+    write_features(crossings(), [walked], tmp_path)
+    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "shard-00000.json")):
+        write_features(crossings(), [walked[::-1]], tmp_path)
+
+
+def test_a_folder_of_another_store_or_kind_is_rejected(tmp_path, walked):
+    write_features(crossings(), [walked], tmp_path / "out")
+    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "out")):
+        write_features(crossings().replace(gamma=0.5), [walked], tmp_path / "out")
+    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "out")):
+        write_features(crossings(), [walked.replace(groups=np.arange(300))], tmp_path / "out", by_group=True)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "mine")):
+        write_features(crossings(), [walked], tmp_path / "mine")
+
+
+def test_unrecorded_actions_with_features_are_rejected(tmp_path):
+    double = {"src": [0, 0], "dst": [1, 1], "action": [0, 1], "p0": [1, 0]}
+    demos = Demonstrations.from_lists([[0, 1]])
+    mdp = MDP.from_edges(**double, edge_features=[[1.0], [2.0]])
+    with pytest.raises(InvalidDemos, match="shard 0: demonstration 0, step 0"):
+        write_features(mdp, [demos], tmp_path / "a")
+    alike = MDP.from_edges(**double, edge_features=[[2.0], [2.0]])
+    store = write_features(alike, [demos], tmp_path / "b")
+    assert store.take(np.arange(1)).features.tolist() == [[2.0]]
+
+
+def test_a_group_must_lie_within_one_shard(tmp_path, walked):
+    named = walked.replace(groups=[f"g{i // 10}" for i in range(300)])
+    store = write_features(crossings(), [named[:100], named[100:]], tmp_path / "a", by_group=True)
+    assert store.n == 30
+    assert store.shards[1].names()[0] == "g10"
+    with raises(InvalidDemos, parameter="source", value="g9"):
+        write_features(crossings(), [named[:95], named[95:]], tmp_path / "b", by_group=True)
+    with raises(InvalidDemos, parameter="by_group"):
+        write_features(crossings(), [walked], tmp_path / "c", by_group=True)
+    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "b")):
+        FeatureStore.open(tmp_path / "b")
+
+
+def test_a_missing_shard_is_reported_and_rebuilt(tmp_path, walked):
+    write_features(crossings(), [walked[:100], walked[100:]], tmp_path)
+    (tmp_path / "shard-00001.json").unlink()
+    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "shard-00001.json")):
+        FeatureStore.open(tmp_path)
+    assert write_features(crossings(), [walked[:100], walked[100:]], tmp_path).n == len(walked)
+
+
+def test_a_function_source_of_another_version_is_rejected(tmp_path, walked):
+    write_features(crossings(), FunctionSource(lambda i: walked, 1, version="monday"), tmp_path)
+    assert write_features(crossings(), FunctionSource(lambda i: walked, 1, version="monday"), tmp_path).n == len(walked)
+    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "shard-00000.json")):
+        write_features(crossings(), FunctionSource(lambda i: walked, 1, version="tuesday"), tmp_path)
+
+
+def test_a_file_of_a_concurrent_writer_is_kept(tmp_path, walked):
+    store = write_features(crossings(), [walked], tmp_path)
+    content = (tmp_path / "shard-00000.features.npy").read_bytes()
+    with atomic_write(tmp_path / "shard-00000.features.npy") as scratch:
         scratch.write_bytes(content)
         assert write_features(crossings(), [walked], tmp_path) == store
     FeatureStore.open(tmp_path).verify()
@@ -43,45 +316,45 @@ def write_many(pipe, folder):
 
 
 @pytest.mark.slow
-def test_writers_at_once_all_end_with_the_same_store(tmp_path):
+def test_concurrent_writers_produce_the_same_store(tmp_path):
     for turn in range(3):
         with fork(write_many, tmp_path / str(turn)) as one, fork(write_many, tmp_path / str(turn)) as other:
-            assert [one.hear(), other.hear()] == ["ready"] * 2
-            one.tell("go")
+            assert [one.receive(), other.receive()] == ["ready"] * 2
+            one.send("go")
             time.sleep(0.02 * turn)
-            other.tell("go")
+            other.send("go")
             assert one.finish() == other.finish()
 
 
-def test_another_writer_in_the_middle_changes_nothing(tmp_path, walked):
-    parts = [walked[:100], walked[100:200], walked[200:]]
+def test_an_interleaved_writer_changes_nothing(tmp_path, walked):
+    shards = [walked[:100], walked[100:200], walked[200:]]
 
-    def interrupted(i):
+    def write_meanwhile(i):
         if i == 1:
-            write_features(crossings(), FunctionSource(lambda j: parts[j], 3), tmp_path / "both")
-        return parts[i]
+            write_features(crossings(), FunctionSource(lambda j: shards[j], 3), tmp_path / "both")
+        return shards[i]
 
-    store = write_features(crossings(), FunctionSource(interrupted, 3), tmp_path / "both")
-    alone = write_features(crossings(), FunctionSource(lambda j: parts[j], 3), tmp_path / "alone")
+    store = write_features(crossings(), FunctionSource(write_meanwhile, 3), tmp_path / "both")
+    alone = write_features(crossings(), FunctionSource(lambda j: shards[j], 3), tmp_path / "alone")
     assert store.fingerprint == alone.fingerprint
 
 
-def grouped(walked):
+def with_groups(walked):
     return walked.replace(groups=np.arange(300) // 10)
 
 
-def test_a_source_that_is_not_there_leaves_nothing_behind(tmp_path, walked):
+def test_a_missing_source_creates_no_folder(tmp_path, walked):
     with raises(MissingFile, parameter="source", value=str(tmp_path / "nowhere")):
         write_features(crossings(), tmp_path / "nowhere", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    assert write_features(crossings(), [grouped(walked)], tmp_path / "out", by_group=True).n == 30
+    assert write_features(crossings(), [with_groups(walked)], tmp_path / "out", by_group=True).n == 30
 
 
-def test_a_store_without_parts_may_become_another(tmp_path, walked):
+def test_a_store_without_shards_may_be_redefined(tmp_path, walked):
     with raises(InvalidDemos, parameter="by_group"):
         write_features(crossings(), [walked], tmp_path / "a", by_group=True)
     assert write_features(crossings(), [walked], tmp_path / "a").n == 300
-    with pytest.raises(InvalidDemos, match="part 0"):
+    with pytest.raises(InvalidDemos, match="shard 0"):
         write_features(crossings(), [Demonstrations.from_lists([[0, 15]])], tmp_path / "b")
     other = crossings().replace(gamma=0.5)
     store = write_features(other, [walked], tmp_path / "b")
@@ -90,118 +363,8 @@ def test_a_store_without_parts_may_become_another(tmp_path, walked):
         write_features(crossings(), [walked], tmp_path / "b")
 
 
-def test_the_store_json_of_somebody_else_is_kept(tmp_path):
+def test_a_foreign_store_json_is_kept(tmp_path):
     (tmp_path / "store.json").write_text('{"mine": 1}')
     with raises(InvalidFile, parameter="folder", value=str(tmp_path / "store.json")):
         claim(tmp_path, crossings(), by_group=False)
     assert (tmp_path / "store.json").read_text() == '{"mine": 1}'
-
-
-def table(path, demo, t, state, **more):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table({"demo": demo, "t": t, "state": state, **more}), path)
-
-
-def test_a_demonstration_that_was_cut_over_two_files_is_refused(tmp_path):
-    anywhere = crossings().replace(p0=np.full(16, 1 / 16))
-    place = tmp_path / "in"
-    table(place / "1.parquet", ["a", "a", "b", "b"], [0, 1, 0, 1], [0, 1, 0, 4])
-    table(place / "2.parquet", ["b", "c", "c"], [2, 0, 1], [8, 0, 4])
-    with raises(InvalidDemos, parameter="source", value="b"):
-        write_features(anywhere, place, tmp_path / "out")
-    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "out")):
-        FeatureStore.open(tmp_path / "out")
-    table(place / "1.parquet", ["a", "a"], [0, 1], [0, 1])
-    table(place / "2.parquet", ["b", "b", "b", "c", "c"], [0, 1, 2, 0, 1], [0, 4, 8, 0, 4])
-    assert write_features(anywhere, place, tmp_path / "whole").n == 3
-
-
-def test_a_cut_in_csv_and_numbers_of_other_types(tmp_path):
-    anywhere = crossings().replace(p0=np.full(16, 1 / 16))
-    (tmp_path / "1.csv").write_text("demo,t,state\n7,0,0\n8,0,0\n8,1,4\n")
-    (tmp_path / "2.csv").write_text("demo,t,state\n8.0,2,8\n8.5,0,0\n")
-    with raises(InvalidDemos, parameter="source", value=8.0):
-        write_features(anywhere, [tmp_path / "1.csv", tmp_path / "2.csv"], tmp_path / "out")
-
-
-def test_numbers_that_are_no_names_may_recur(tmp_path, walked):
-    (tmp_path / "in").mkdir()
-    for i in range(2):
-        walked[100 * i : 100 * (i + 1)].to_parquet(tmp_path / "in" / f"{i}.parquet")
-    assert write_features(crossings(), tmp_path / "in", tmp_path / "out").n == 200
-    # Demonstrations that are given are whole; drawn with replacement, one may be in two parts.
-    named = walked.replace(ids=[f"w{i}" for i in range(300)])
-    assert write_features(crossings(), [named[:10], named[5:15]], tmp_path / "drawn").n == 20
-
-
-def test_the_same_file_twice_is_refused(tmp_path, walked):
-    walked.to_parquet(tmp_path / "a.parquet")
-    (tmp_path / "link.parquet").symlink_to(tmp_path / "a.parquet")
-    for again in ("a.parquet", "link.parquet"):
-        with raises(InvalidParameter, parameter="source", value=str(tmp_path / again), index=1):
-            write_features(crossings(), [tmp_path / "a.parquet", tmp_path / again], tmp_path / "out")
-
-
-def test_groups_that_are_equal_numbers_are_one_group(tmp_path, walked):
-    one = walked[:10].replace(groups=np.full(10, 1))
-    for other in (1.0, True):
-        with raises(InvalidDemos, parameter="source", value=1):
-            write_features(
-                crossings(),
-                [one, walked[10:20].replace(groups=np.full(10, other))],
-                tmp_path / str(other),
-                by_group=True,
-            )
-    for other in (1.5, -1, 2**53 + 1):
-        parts = [one, walked[10:20].replace(groups=np.full(10, other))]
-        assert write_features(crossings(), parts, tmp_path / f"{other!r}", by_group=True).n == 2
-    parts = [one, walked[10:20].replace(groups=np.full(10, "1"))]
-    with raises(InvalidDemos, parameter="source", value="group"):
-        write_features(crossings(), parts, tmp_path / "text", by_group=True)
-
-
-class Named(StoredPart):
-    """A part of names alone."""
-
-    def __init__(self, source, names):
-        object.__setattr__(self, "source", source)
-        object.__setattr__(self, "known", None if names is None else np.asarray(names))
-
-    def names(self):
-        return self.known
-
-
-def test_beyond_what_fits_a_sample_and_the_borders_are_compared():
-    ids = np.random.default_rng(0).permutation(4000)
-    first, second = np.sort(ids[:2000]), np.sort(ids[2000:])
-    check_names([Named("a", first), Named("b", None), Named("c", second)], "demo", most=100)
-    # A whole file again: some of its names are among those drawn.
-    with raises(InvalidDemos, parameter="source") as caught:
-        check_names([Named("a", first), Named("c", second), Named("d", second[5:-5])], "demo", most=100)
-    assert caught.value.value in second[5:-5]
-    assert "in c and in d" in str(caught.value)
-    # A cut where two files meet.
-    with raises(InvalidDemos, parameter="source", value=first[-1]):
-        check_names([Named("a", first), Named("c", np.append(first[-1], second))], "demo", most=100)
-    # All names are compared where there is room.
-    with raises(InvalidDemos, parameter="source", value=first[77]):
-        check_names([Named("a", first), Named("c", np.insert(second, 9, first[77]))], "demo")
-
-
-def test_equal_keys_alone_are_no_proof():
-    same = np.array([3.0]), np.array([3.0], dtype=np.float64).view(np.int64)
-    assert hash_names(np.array([2.5]))[0] == hash_names(np.array([2.5]).view(np.int64))[0]
-    check_names([Named("a", [2.5]), Named("b", np.array([2.5]).view(np.int64))], "group")
-    assert hash_names(same[0])[0] != hash_names(same[1])[0]
-
-
-def test_keys_depend_on_names_alone():
-    names = np.array(["", "a", "b", "ab", "ba", "aa", "a" * 40, "\U0001f600", "1"])
-    wide = hash_names(names)
-    assert np.unique(wide).size == len(names)
-    for name, key in zip(names, wide, strict=True):
-        assert hash_names(np.array([name]))[0] == key
-    numbers = np.array([0, 1, -1, 2**62, -(2**63)])
-    np.testing.assert_array_equal(hash_names(numbers[:3]), hash_names(numbers[:3].astype(float)))
-    assert hash_names(np.array([-0.0]))[0] == hash_names(np.array([0]))[0]
-    assert np.unique(hash_names(numbers)).size == 5

@@ -1,4 +1,4 @@
-"""`assign`: the intent of each row of a store, one parquet file per part."""
+"""`assign`: posterior over intents for each row of a store, one parquet file per shard."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from limiirl._typing import FloatArray
 from limiirl.errors import InvalidDemos
 from limiirl.kernels.e_step import MixtureParameters, e_step
 from limiirl.mixture import IntentMixture, Membership, validate
-from limiirl.streams.passes import WINDOW, check_facts, check_mixture, check_model
-from limiirl.streams.store import FeaturePart, FeatureStore, as_store, file_error, is_scratch, make_folder
+from limiirl.streams.passes import WINDOW, check_info, check_mixture, check_model
+from limiirl.streams.store import FeatureShard, FeatureStore, as_store, file_error, is_scratch, make_folder
 
 
 class AssignTask(NamedTuple):
-    """A part, the ensemble, the file to write, and the name of a row."""
+    """A shard, the fitted mixture, the file to write, and the name of a row ("demo" or "group")."""
 
-    part: FeaturePart
-    ensemble: MixtureParameters
+    shard: FeatureShard
+    parameters: MixtureParameters
     path: str
     unit: str
 
@@ -36,15 +36,15 @@ def assign(
     executor: Mapper | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Write the intent of each row of a store, one parquet file per part, and return the paths.
+    """Write the posterior over intents of each row of a store, one parquet file per shard, and return the paths.
 
     The columns are those of `limiirl predict`: demo (or group), intent, probability_0, ..., log_likelihood.
-    Demonstrations without names are numbered within their part.
+    Demonstrations without names are numbered within their shard.
 
     Parameters
     ----------
     mixture : IntentMixture
-        Fitted, to this store or to other demonstrations in the same MDP.
+        Fitted to this store, or to other demonstrations in the same MDP.
     store : FeatureStore or path
     folder : path
         Created if it does not exist. Files of the same names are replaced atomically.
@@ -66,58 +66,51 @@ def assign(
     [0, 0, 1]
     """
     check_mixture(mixture)
-    validate.fitted(mixture)
+    validate.check_fitted(mixture)
     check_progress(progress)
     irl = check_model(mixture.irl_)
     rows = as_store(store)
     rows.check(mixture.mdp_)
-    for part in rows.parts:
-        check_facts(irl, part.facts, part.name, mixture.mdp_, irl.max_length_)
+    for shard in rows.shards:
+        check_info(irl, shard.info, shard.name, mixture.mdp_, irl.max_length_)
     place = make_folder(folder)
-    paths = [place / f"part-{index:05d}.parquet" for index in range(len(rows.parts))]
+    paths = [place / f"shard-{index:05d}.parquet" for index in range(len(rows.shards))]
     others = sorted({path.name for path in place.iterdir() if not is_scratch(path)} - {path.name for path in paths})
     if others:
-        raise file_error(
-            f"{place} has {others[0]}, which is not among the {len(paths)} files. Give another folder.",
-            place / others[0],
-        )
+        message = f"{place} has {others[0]}, which is not one of the {len(paths)} shards. Choose another folder."
+        raise file_error(message, place / others[0])
     log_Z = irl.log_partition(mixture.mdp_, mixture.thetas_)
-    with np.errstate(divide="ignore"):  # the weight of an intent may be 0
-        ensemble = MixtureParameters(mixture.thetas_, log_Z, np.log(mixture.weights_))
+    with np.errstate(divide="ignore"):  # a mixture weight may be 0
+        parameters = MixtureParameters(mixture.thetas_, log_Z, np.log(mixture.weights_))
     unit = "group" if rows.by_group else "demo"
 
     def tasks() -> Iterator[AssignTask]:
-        begun = 0
-        for part, path in zip(rows.parts, paths, strict=True):
-            yield AssignTask(part, ensemble, str(path), unit)
-            begun += part.facts.n
+        submitted = 0
+        for shard, path in zip(rows.shards, paths, strict=True):
+            yield AssignTask(shard, parameters, str(path), unit)
+            submitted += shard.info.n
             if progress is not None:
-                progress(begun, rows.n, part.name)
+                progress(submitted, rows.n, shard.name)
 
-    return [Path(path) for path in map_tasks(assign_part, tasks(), executor)]
+    return [Path(path) for path in map_tasks(assign_shard, tasks(), executor)]
 
 
-def assign_part(task: AssignTask) -> str:
-    """Write one part, and return its path."""
+def assign_shard(task: AssignTask) -> str:
+    """Write the posteriors of one shard, and return the path."""
     posteriors: list[FloatArray] = []
     log_likelihoods: list[FloatArray] = []
-    thetas, log_Z, log_rho, _ = task.ensemble
-    for rows in task.part.windows(WINDOW):
+    thetas, log_Z, log_rho, _ = task.parameters
+    for rows in task.shard.windows(WINDOW):
         U = np.zeros((len(rows.features), log_rho.size))
         bad = e_step(rows, thetas, log_Z, log_rho, U).bad_row
         if bad >= 0:
-            row = bad + sum(len(known) for known in posteriors)
-            raise InvalidDemos(
-                f"{task.part.name}, row {row} has probability 0 under every intent. Remove it.",
-                parameter="store",
-                value=task.part.name,
-                index=row,
-            )
-        log_p = rows.log_prob(thetas, log_Z)
+            row = bad + sum(map(len, posteriors))
+            message = f"{task.shard.name}, row {row} has probability 0 under every intent. Remove it."
+            raise InvalidDemos(message, parameter="store", value=task.shard.name, index=row)
         posteriors.append(U)
-        log_likelihoods.append(np.logaddexp.reduce(log_p + log_rho, axis=1))
-    posterior, names = np.concatenate(posteriors), task.part.names()
-    shown = np.arange(len(posterior)) if names is None else names
+        log_likelihoods.append(np.logaddexp.reduce(rows.log_prob(thetas, log_Z) + log_rho, axis=1))
+    posterior, names = np.concatenate(posteriors), task.shard.names()
+    names = np.arange(len(posterior)) if names is None else names
     intents = np.argmax(posterior, axis=1)
-    Membership(task.unit, shown, intents, posterior, np.concatenate(log_likelihoods)).write(task.path)
+    Membership(task.unit, names, intents, posterior, np.concatenate(log_likelihoods)).write(task.path)
     return task.path

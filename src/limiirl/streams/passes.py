@@ -1,7 +1,7 @@
-"""One pass over a store: the E-step and the sums that the next M-step needs, part by part.
+"""One pass over a store: the E-step and the sums that the next M-step needs, shard by shard.
 
-A part's sums have the bits of the in-memory E-step on the same rows, whatever the windows and the worker. Sums over
-parts are exact and rounded once, so that neither the order of parts nor the number of workers changes a bit.
+The sums of a shard are bit-identical to the in-memory E-step on the same rows, for any window and worker. Sums over
+shards are exact and rounded once, so that neither the order of shards nor the number of workers changes a bit.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ from limiirl.demos import Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.executors import Executor
 from limiirl.irl import SUFFICIENT_STATISTICS, MaxEnt, MaxEntProblem, Moments, RowStatistics
-from limiirl.irl.validate import max_length
+from limiirl.irl import validate as model_validate
 from limiirl.kernels.e_step import Blocks, EStepSums, MixtureParameters, e_step_streamed
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture, validate
-from limiirl.streams.store import FeaturePart, FeatureStore, PartFacts
+from limiirl.streams.store import FeatureShard, FeatureStore, ShardInfo
+
+# Rows that are mapped at a time; a multiple of the kernel's block size, so that the result does not depend on it.
+WINDOW = 32 * BLOCK
 
 
 @contextmanager
 def open_executor(executor: Mapper | None) -> Iterator[Mapper | None]:
-    """Yield an executor whose workers remain until the end of the block."""
+    """Yield an executor whose workers are kept until the end of the block."""
     if isinstance(executor, Executor):
         with executor.session() as session:
             yield session
@@ -39,29 +42,26 @@ def open_executor(executor: Mapper | None) -> Iterator[Mapper | None]:
         yield executor
 
 
-# Rows that are mapped at a time; a multiple of the kernel's block, so that it does not matter for the result.
-WINDOW = 32 * BLOCK
-
-
 class SumTask(NamedTuple):
-    """A part to sum up, under an ensemble; the change is measured from the ensemble before, if there is one."""
+    """A shard to sum under `now`; the change of responsibilities is measured from `before`, if given."""
 
-    part: FeaturePart
+    shard: FeatureShard
     now: MixtureParameters
     before: MixtureParameters | None
     window: int = WINDOW
 
 
-class PartSums(NamedTuple):
-    """What a pass finds.
+class ShardSums(NamedTuple):
+    """Sums over rows of the E-step.
 
     Attributes
     ----------
     log_likelihood, change : float
-        Sums over rows of the log-likelihood, and of the absolute change of responsibilities.
+        Log-likelihood, and absolute change of responsibilities.
     sizes, counts : (K,)
-        Sums of responsibilities, and of responsibilities times demonstrations a row.
+        sum_i u_ik, and sum_i u_ik n_i with n_i demonstrations in row i.
     features : (K, d)
+        sum_i u_ik F_i.
     """
 
     log_likelihood: float
@@ -71,59 +71,50 @@ class PartSums(NamedTuple):
     counts: FloatArray
 
 
-def sum_part(task: SumTask) -> PartSums:
-    """Return the sums of one part: a pure function of its task, for any worker.
+def sum_shard(task: SumTask) -> ShardSums:
+    """Return the E-step sums of one shard.
 
     Examples
     --------
     >>> from limiirl.kernels.e_step import Rows
-    >>> made = FeatureStore.generated(lambda i: Rows(np.eye(2), np.zeros(2), np.ones(2)), [2], 2, longest=2)
+    >>> made = FeatureStore.from_function(lambda i: Rows(np.eye(2), np.zeros(2), np.ones(2)), [2], 2, longest=2)
     >>> now = MixtureParameters(np.zeros((1, 2)), np.log([3.0]), np.zeros(1))
-    >>> found = sum_part(SumTask(made.parts[0], now, None))
-    >>> round(found.log_likelihood, 4), found.sizes.tolist(), found.features.tolist()
+    >>> sums = sum_shard(SumTask(made.shards[0], now, None))
+    >>> round(sums.log_likelihood, 4), sums.sizes.tolist(), sums.features.tolist()
     (-2.1972, [2.0], [[1.0, 1.0]])
     """
-    blocks = [e_step_streamed(rows, task.now, task.before) for rows in task.part.windows(task.window)]
-    _check_rows(task, blocks)
-    joined = Blocks(*(np.concatenate(arrays) for arrays in zip(*blocks, strict=True)))
-    found = joined.total()
-    return PartSums(found.log_likelihood, found.change, found.sizes, found.moments, joined.counts.sum(axis=0))
+    windows = [e_step_streamed(rows, task.now, task.before) for rows in task.shard.windows(task.window)]
+    for i, window in enumerate(windows):
+        row = window.total().bad_row
+        if row >= 0:
+            row, name = row + i * task.window, task.shard.name
+            message = f"{name}, row {row} has probability 0 under every intent, or features that are not finite."
+            remedy = "Write the features again, or bound the rewards."
+            raise InvalidDemos(f"{message} {remedy}", parameter="store", value=name, index=row)
+    blocks = Blocks(*(np.concatenate(arrays) for arrays in zip(*windows, strict=True)))
+    total = blocks.total()
+    return ShardSums(total.log_likelihood, total.change, total.sizes, total.moments, blocks.counts.sum(axis=0))
 
 
-def _check_rows(task: SumTask, blocks: list[Blocks]) -> None:
-    begin = 0
-    for found in blocks:
-        bad = found.total().bad_row
-        if bad >= 0:
-            raise InvalidDemos(
-                f"{task.part.name}, row {begin + bad} has probability 0 under every intent, or features that are not "
-                "numbers. Write the features again, or bound the rewards.",
-                parameter="store",
-                value=task.part.name,
-                index=begin + bad,
-            )
-        begin += task.window
-
-
-def combine(parts: Iterable[PartSums]) -> PartSums:
-    """Return the sum over parts, exact but for one rounding, and hence the same in any order.
+def combine(shards: Iterable[ShardSums]) -> ShardSums:
+    """Return the sum over shards, rounded once (`math.fsum`) and hence independent of their order.
 
     Examples
     --------
-    >>> one, tiny = (PartSums(x, 0.0, np.array([x]), np.zeros((1, 0)), np.array([x])) for x in (1.0, 1e-16))
+    >>> one, tiny = (ShardSums(x, 0.0, np.array([x]), np.zeros((1, 0)), np.array([x])) for x in (1.0, 1e-16))
     >>> combine([one, tiny, tiny]).sizes[0] == combine([tiny, tiny, one]).sizes[0] == 1.0 + 2e-16
     np.True_
     """
-    columns = list(zip(*parts, strict=True))
-    return PartSums(math.fsum(columns[0]), math.fsum(columns[1]), *(_exactly(arrays) for arrays in columns[2:]))
+    columns = list(zip(*shards, strict=True))
+    return ShardSums(math.fsum(columns[0]), math.fsum(columns[1]), *(_fsum(arrays) for arrays in columns[2:]))
 
 
-def _exactly(arrays: tuple[FloatArray, ...]) -> FloatArray:
+def _fsum(arrays: tuple[FloatArray, ...]) -> FloatArray:
     table = np.stack(arrays).reshape(len(arrays), -1)
     return np.array([math.fsum(column) for column in table.T.tolist()]).reshape(arrays[0].shape)
 
 
-def sweep(
+def sum_store(
     store: FeatureStore,
     now: MixtureParameters,
     before: MixtureParameters | None,
@@ -131,107 +122,88 @@ def sweep(
     executor: Mapper | None = None,
     window: int = WINDOW,
     progress: Progress | None = None,
-) -> PartSums:
-    """Return the sums of a whole store: one pass over it.
+) -> ShardSums:
+    """Return the E-step sums of a store, in one pass over it.
 
-    Parameters
-    ----------
-    progress : callable, optional
-        Called as ``progress(done, total, message)`` with the number of rows done; with an executor, done or in flight.
+    `progress` is called with the number of rows done; with an executor, submitted.
     """
 
     def tasks() -> Iterator[SumTask]:
-        begun = 0
-        for part in store.parts:
-            yield SumTask(part, now, before, window)
-            begun += part.facts.n
+        submitted = 0
+        for shard in store.shards:
+            yield SumTask(shard, now, before, window)
+            submitted += shard.info.n
             if progress is not None:
-                progress(begun, store.n, part.name)
+                progress(submitted, store.n, shard.name)
 
-    return combine(map_tasks(sum_part, tasks(), executor))
+    return combine(map_tasks(sum_shard, tasks(), executor))
 
 
-_INSTEAD = "Fit it in memory with IntentMixture.fit, on a sample of the demonstrations if need be."
+_IN_MEMORY = "Use IntentMixture.fit, on a sample of the demonstrations if necessary."
 
 
 def check_mixture(mixture: Any) -> None:
     """Raise `InvalidParameter` unless `mixture` is an IntentMixture."""
     if not isinstance(mixture, IntentMixture):
-        raise InvalidParameter(
-            f"mixture must be an IntentMixture for a stream; got a {type(mixture).__name__}.",
-            parameter="mixture",
-            value=mixture,
-        )
+        raise InvalidParameter.of("mixture", mixture, "must be an IntentMixture for a stream")
 
 
 def check_model(irl: Any) -> MaxEnt:
-    """Return a model whose log-probabilities are theta . F(tau) + log q - log Z: feature sums are sufficient."""
-    validate.model(irl)
+    """Return a model with log p = theta . F(tau) + log q - log Z, for which feature sums are sufficient statistics."""
+    validate.check_irl(irl)
     if not isinstance(irl, MaxEnt):
-        raise InvalidParameter(
-            f"irl must be a MaxEnt for a stream, which keeps feature sums only; {type(irl).__name__} needs every step. "
-            f"{_INSTEAD}",
-            parameter="irl",
-            value=irl,
-        )
-    kind = type(irl)
-    if SUFFICIENT_STATISTICS not in kind.supports:
-        raise InvalidParameter(
-            f"{kind.__name__} overrides the likelihood of MaxEnt; feature sums may not determine it. {_INSTEAD}",
-            parameter="irl",
-            value=irl,
-        )
+        rule = "must be a MaxEnt for a stream: feature sums are not sufficient for other models"
+        raise InvalidParameter.of("irl", irl, rule, remedy=_IN_MEMORY)
+    if SUFFICIENT_STATISTICS not in type(irl).supports:
+        rule = "must not override the likelihood of MaxEnt: feature sums may not be sufficient"
+        raise InvalidParameter.of("irl", irl, rule, remedy=_IN_MEMORY)
     if irl.condition != "none":
-        raise InvalidParameter(
-            f"condition must be 'none' for a stream, which does not keep start states; got {irl.condition!r}. "
-            f"{_INSTEAD}",
-            parameter="condition",
-            value=irl.condition,
-        )
+        rule = "must be 'none' for a stream, which does not store start states"
+        raise InvalidParameter.of("condition", irl.condition, rule, remedy=_IN_MEMORY)
     return irl
 
 
-def check_facts(irl: MaxEnt, facts: PartFacts, name: str, mdp: MDP, longest: float | None = None) -> None:
-    """Check that the demonstrations of a part are among the trajectories of a model.
+def check_info(irl: MaxEnt, info: ShardInfo, name: str, mdp: MDP, longest: float | None = None) -> None:
+    """Check that the demonstrations of a shard are possible under a model.
 
     Parameters
     ----------
     longest : float, optional
-        The model's largest length where the longest demonstration settles it, and it is known.
+        The largest length, if it is known; used where the model's `max_length` is None.
     """
     if irl.max_length is not None:
-        longest = max_length(irl.max_length)
-    if longest is not None and facts.longest > longest:
+        longest = model_validate.max_length(irl.max_length)
+    if longest is not None and info.longest > longest:
         raise InvalidDemos(
-            f"{name}: demonstration {facts.longest_at} has {facts.longest} states, more than max_length = {longest}. "
+            f"{name}: demonstration {info.longest_at} has {info.longest} states, more than max_length = {longest}. "
             "Shorten it, or use a larger max_length.",
             parameter="max_length",
-            value=facts.longest,
-            index=facts.longest_at,
+            value=info.longest,
+            index=info.longest_at,
         )
-    if irl.stop == "anywhere" or facts.loose is None:
+    if irl.stop == "anywhere" or info.open_ended is None:
         return
-    if irl.stop == "terminal_or_max_length" and (longest is None or facts.loose == (longest, longest)):
+    if irl.stop == "terminal_or_max_length" and (longest is None or info.open_ended == (longest, longest)):
         return
     raise InvalidDemos(
-        f"{name}: demonstration {facts.loose_at} does not end in one of the {int(mdp.terminal.sum())} terminal states, "
-        f"but the model has stop={irl.stop!r}. Use stop='anywhere', or mark its last state as terminal.",
+        f"{name}: demonstration {info.open_ended_at} does not end in one of the {int(mdp.terminal.sum())} terminal "
+        f"states, but the model has stop={irl.stop!r}. Use stop='anywhere', or mark its last state as terminal.",
         parameter="stop",
         value=irl.stop,
-        index=facts.loose_at,
+        index=info.open_ended_at,
     )
 
 
 @dataclass
-class Remembered:
-    """The ensemble of responsibilities (G, K), from which those of any row can be computed."""
+class ImplicitResponsibilities:
+    """Responsibilities (G, K) represented by the mixture parameters that determine them."""
 
-    ensemble: MixtureParameters | None = None
+    parameters: MixtureParameters | None = None
 
 
 @dataclass(frozen=True)
-class Uncounted:
-    """Groups of which only the number is known."""
+class UnitCount:
+    """Stand-in for `Groups` where only the number of groups is known."""
 
     n: int
     noun: str
@@ -242,57 +214,42 @@ class Uncounted:
 
 
 class StoreStatistics:
-    """The rows of a store: an E-step is one pass over them, whatever their number.
+    """Statistics of a store: an E-step is one pass over its rows.
 
     Parameters
     ----------
     store : FeatureStore
-    workers : limiirl.executors.Executor or Session, optional
-        Where passes run; by default in this process, on its threads.
     window : int
         Rows in memory at a time.
     progress : callable, optional
         Called as ``progress(done, total, message)`` with the rows done in a pass.
+
+    Attributes
+    ----------
+    executor : limiirl.executors.Executor, Session or None
+        None: this process, with its threads.
     """
 
-    def __init__(
-        self,
-        store: FeatureStore,
-        *,
-        workers: Mapper | None = None,
-        window: int = WINDOW,
-        progress: Progress | None = None,
-    ) -> None:
-        self.store, self.workers, self.window, self.progress = store, workers, window, progress
+    def __init__(self, store: FeatureStore, *, window: int = WINDOW, progress: Progress | None = None) -> None:
+        self.store, self.window, self.progress = store, window, progress
+        self.executor: Mapper | None = None
         self.n_demos = store.n_demos
 
-    def allocate(self, n_intents: int) -> Remembered:
-        """Return what `e_step` overwrites."""
+    def allocate(self, n_intents: int) -> ImplicitResponsibilities:
+        """Return the object that `e_step` overwrites."""
         del n_intents
-        return Remembered()
+        return ImplicitResponsibilities()
 
     def e_step(
-        self, path_sums: Any, rho: FloatArray, thetas: FloatArray, U: Remembered, temperature: float
+        self, path_sums: Any, rho: FloatArray, thetas: FloatArray, U: ImplicitResponsibilities, temperature: float
     ) -> tuple[EStepSums, Moments]:
-        """Make U that of an ensemble, in one pass over the store."""
+        """Overwrite U, and return its sums, in one pass over the store."""
         now = MixtureParameters(thetas, path_sums.log_partition(thetas), np.log(rho), 1.0 / temperature)
-        sums = sweep(self.store, now, U.ensemble, executor=self.workers, window=self.window, progress=self.progress)
-        U.ensemble = now
-        counts = sums.counts if self.store.by_group else sums.sizes
-        moments = Moments(sums.features, counts, None)
+        options: dict[str, Any] = {"executor": self.executor, "window": self.window, "progress": self.progress}
+        sums = sum_store(self.store, now, U.parameters, **options)
+        U.parameters = now
+        moments = Moments(sums.features, sums.counts if self.store.by_group else sums.sizes, None)
         return EStepSums(sums.log_likelihood, sums.change, sums.sizes, sums.features, -1), moments
-
-    def moments(self, U: Any) -> Moments:
-        """Raise: a store keeps no responsibilities."""
-        raise NotImplementedError
-
-    def log_prob(self, path_sums: Any, thetas: FloatArray) -> FloatArray:
-        """Raise: a store is not read as a whole; `assign` writes its responsibilities to files."""
-        raise NotImplementedError
-
-    def features(self) -> FloatArray:
-        """Raise: a store is not read as a whole; `sample_problem` draws rows."""
-        raise NotImplementedError
 
 
 def stream_problem(
@@ -304,23 +261,21 @@ def stream_problem(
     """
     store.check(mdp)
     check_model(model)
-    longest = store.longest if model.max_length is None else max_length(model.max_length)
-    for part in store.parts:
-        check_facts(model, part.facts, part.name, mdp, longest)
-    units = Uncounted(store.n, store.noun, store.by_group)
+    for shard in store.shards:
+        check_info(model, shard.info, shard.name, mdp, store.longest)
+    units = UnitCount(store.n, store.noun, store.by_group)
     path_sums = model.resolve_max_length(mdp, store.longest)
     return MaxEntProblem(model, mdp, None, units, path_sums, StoreStatistics(store, window=window, progress=progress))
 
 
 def sample_problem(problem: MaxEntProblem, store: FeatureStore, n: int, rng: np.random.Generator) -> MaxEntProblem:
-    """Return the problem of n rows drawn at random without replacement, in order; of all where there are fewer.
+    """Return the problem of n rows drawn uniformly without replacement, in order; of all rows if there are fewer.
 
-    The rows depend on the number of rows in the store, and not on its parts.
+    The sample does not depend on how the store is cut into shards.
     """
-    # Numpy draws a small fraction of many without a table of all.
+    # Without shuffling, numpy draws a small fraction without a table of all rows.
     chosen = np.arange(store.n) if n >= store.n else np.sort(rng.choice(store.n, size=n, replace=False, shuffle=False))
     rows = store.take(chosen.astype(np.int64))
     index = np.arange(len(chosen), dtype=np.int64) if store.by_group else None
     units = Groups(index, rows.counts, chosen)
-    statistics = RowStatistics(rows, units)
-    return MaxEntProblem(problem.model, problem.mdp, None, units, problem.path_sums, statistics)
+    return MaxEntProblem(problem.model, problem.mdp, None, units, problem.path_sums, RowStatistics(rows, units))

@@ -1,4 +1,4 @@
-"""Sources of demonstrations in parts, each small enough for memory: files, a list or generator, or a function."""
+"""Sources of demonstrations: files, objects in memory or a function, one shard at a time; and names across shards."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from numpy.typing import NDArray
 
 from limiirl._validation import check_count
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter, MissingFile
-from limiirl.streams.store import StoredPart, check_function
+from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter, LimiirlError, MissingFile
+from limiirl.streams.store import StoredShard, check_function
 
 _SUFFIXES = (".parquet", ".csv")
-# The columns that are read; others may differ between files.
+# Columns that are read; others may differ between files.
 _COLUMNS = ("demo", "t", "state", "action", "group")
 
 
-class PartSource(Protocol):
-    """One part of a source; it must survive pickling."""
+class ShardSource(Protocol):
+    """One shard of a source; must be picklable."""
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
+        """Name in messages."""
 
     def read(self) -> Demonstrations:
         """Return the demonstrations."""
 
-    def mark(self) -> str:
+    def checksum(self) -> str:
         """Return a text that changes with the data; empty if unknown."""
 
 
 @dataclass(frozen=True)
-class FilePart:
+class FileShard:
     """A parquet or CSV file, as `Demonstrations.from_file` reads it; its name is relative to the source."""
 
     path: str
@@ -49,46 +49,46 @@ class FilePart:
 
         try:
             return Demonstrations.from_file(self.path)
-        except (pa.ArrowException, UnicodeDecodeError) as error:  # in text
+        except (pa.ArrowException, UnicodeDecodeError) as error:
             if isinstance(error, MemoryError):
                 raise
-            raise _damaged(self.path) from None
+            raise _file_error(self.path) from None
 
-    def mark(self) -> str:
-        """Return a digest of the file."""
+    def checksum(self) -> str:
+        """Return the SHA-256 of the file."""
         with Path(self.path).open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)
-class GivenPart:
-    """Demonstrations that are there already."""
+class MemoryShard:
+    """Demonstrations in memory."""
 
     index: int
     demos: Demonstrations
 
     @property
     def name(self) -> str:
-        """Its number in the list."""
-        return f"part {self.index}"
+        """Name in messages."""
+        return f"shard {self.index}"
 
     def read(self) -> Demonstrations:
         """Return the demonstrations."""
         return self.demos
 
-    def mark(self) -> str:
-        """Return a digest of the content."""
-        digest = hashlib.sha256()
+    def checksum(self) -> str:
+        """Return the SHA-256 of the arrays."""
+        checksum = hashlib.sha256()
         for name in ("states", "offsets", "actions", "groups", "ids"):
             values = getattr(self.demos, name)
-            digest.update(f"{name} {'' if values is None else values.dtype.str}".encode())
-            digest.update(b"" if values is None else np.ascontiguousarray(values).tobytes())
-        return digest.hexdigest()
+            checksum.update(f"{name} {'' if values is None else values.dtype.str}".encode())
+            checksum.update(b"" if values is None else np.ascontiguousarray(values).tobytes())
+        return checksum.hexdigest()
 
 
 @dataclass(frozen=True)
-class CalledPart:
-    """The result of a function for a part's number; `version` is the caller's mark of the data."""
+class FunctionShard:
+    """The result of a function of the shard index; `version` identifies the data."""
 
     index: int
     function: Callable[[int], Demonstrations]
@@ -96,94 +96,88 @@ class CalledPart:
 
     @property
     def name(self) -> str:
-        """Its number."""
-        return f"part {self.index}"
+        """Name in messages."""
+        return f"shard {self.index}"
 
     def read(self) -> Demonstrations:
         """Return the demonstrations."""
         return self.function(self.index)
 
-    def mark(self) -> str:
-        """Return the caller's mark: only another call could tell more."""
+    def checksum(self) -> str:
+        """Return the version: the data are known only after another call."""
         return self.version
 
 
 @dataclass(frozen=True)
 class FunctionSource:
-    """A source whose part i is function(i), for i below `n_parts`.
+    """A source whose shard i is function(i), for i below `n_shards`.
 
-    Whether the function would return the same again is not checked. Give a `mark` that identifies the data (a date, a
-    seed, a version): parts that were written with another mark are refused.
+    The function must be deterministic, which is not checked. `version` identifies the data (a date, a seed): existing
+    shards with another version are an error.
 
     Examples
     --------
-    >>> source = FunctionSource(lambda i: Demonstrations.from_lists([[i, i + 1]]), n_parts=3)
-    >>> [part.read().states.tolist() for part in list_parts(source)]
+    >>> source = FunctionSource(lambda i: Demonstrations.from_lists([[i, i + 1]]), n_shards=3)
+    >>> [shard.read().states.tolist() for shard in list_shards(source)]
     [[0, 1], [1, 2], [2, 3]]
     """
 
     function: Callable[[int], Demonstrations]
-    n_parts: int
-    mark: str = ""
+    n_shards: int
+    version: str = ""
 
     def __post_init__(self) -> None:
-        check_function(self.function, self.mark)
-        check_count(self.n_parts, "n_parts")
+        check_function(self.function, self.version)
+        check_count(self.n_shards, "n_shards")
 
 
-def list_parts(source: Any) -> Iterable[PartSource]:
-    """Return the parts of a source, as a list if their number is known.
+def list_shards(source: Any) -> Iterable[ShardSource]:
+    """Return the shards of a source, as a list if their number is known.
 
     Parameters
     ----------
     source : path, paths, FunctionSource, Demonstrations or iterable of Demonstrations
-        The .parquet and .csv files of a folder and its subfolders are taken in the order of their names. Files and
-        folders whose names begin with a dot or an underscore are skipped, and so are files without rows. A generator
-        is advanced when there is room for another part.
+        The .parquet and .csv files of a folder and its subfolders are sorted by name. Files and folders whose names
+        begin with a dot or an underscore are ignored, and so are files without rows. Generators are consumed lazily.
 
     Examples
     --------
-    >>> [part.name for part in list_parts([Demonstrations.from_lists([[0, 1]])])]
-    ['part 0']
+    >>> [shard.name for shard in list_shards([Demonstrations.from_lists([[0, 1]])])]
+    ['shard 0']
     """
     if isinstance(source, FunctionSource):
-        return [CalledPart(index, source.function, source.mark) for index in range(source.n_parts)]
+        return [FunctionShard(index, source.function, source.version) for index in range(source.n_shards)]
     if isinstance(source, Demonstrations):
-        return [GivenPart(0, source)]
+        return [MemoryShard(0, source)]
     if isinstance(source, str | os.PathLike):
         place = Path(source)
-        return _files(_find_files(place), place if place.is_dir() else place.parent)
+        return _file_shards(_list_files(place), place if place.is_dir() else place.parent)
     if isinstance(source, list | tuple):
         if source and all(isinstance(item, str | os.PathLike) for item in source):
-            return _files([Path(item) for item in source], None)
-        return list(_iterate_given(source))
+            return _file_shards([Path(item) for item in source], None)
+        return list(_memory_shards(source))
     if isinstance(source, Iterable):
-        return _iterate_given(source)
-    raise InvalidParameter(
-        f"source must be a folder, files, Demonstrations, or FunctionSource(function, n_parts); got {source!r}.",
-        parameter="source",
-        value=source,
-    )
+        return _memory_shards(source)
+    rule = "must be a folder, files, Demonstrations, or FunctionSource(function, n_shards)"
+    raise InvalidParameter.of("source", source, rule)
 
 
-def _iterate_given(items: Iterable[Any]) -> Iterator[GivenPart]:
+def _memory_shards(items: Iterable[Any]) -> Iterator[MemoryShard]:
     for index, item in enumerate(items):
         if not isinstance(item, Demonstrations):
-            raise InvalidParameter(
-                f"source must yield Demonstrations; item {index} is a {type(item).__name__}. Pass Demonstrations, or a "
-                "list of paths.",
-                parameter="source",
-                value=item,
-                index=index,
-            )
-        yield GivenPart(index, item)
+            raise InvalidParameter.of("source", item, "must be Demonstrations, or all items paths", index=index)
+        yield MemoryShard(index, item)
 
 
-def _find_files(place: Path) -> list[Path]:
+def _error(kind: type[LimiirlError], message: str, path: str | Path, index: int | None = None) -> LimiirlError:
+    return kind(message, parameter="source", value=str(path), index=index)
+
+
+def _list_files(place: Path) -> list[Path]:
     if place.is_file():
         return [place]
     if not place.is_dir():
-        raise MissingFile(f"There is no folder or file {place}. Check the name.", parameter="source", value=str(place))
+        raise _error(MissingFile, f"There is no folder or file {place}. Check the name.", place)
     paths = [
         path
         for path in place.rglob("*")
@@ -192,57 +186,36 @@ def _find_files(place: Path) -> list[Path]:
         and path.is_file()
     ]
     if not paths:
-        raise InvalidFile(
-            f"{place} has no .parquet or .csv file. Give a folder of demonstrations, one file per part.",
-            parameter="source",
-            value=str(place),
-        )
+        message = f"{place} has no .parquet or .csv file. Pass a folder of demonstrations, one file per shard."
+        raise _error(InvalidFile, message, place)
     return sorted(paths, key=lambda path: path.relative_to(place).parts)
 
 
-def _files(paths: list[Path], within: Path | None) -> list[FilePart]:
+def _file_shards(paths: list[Path], within: Path | None) -> list[FileShard]:
     _check_paths(paths)
     empty = _check_schemas([path for path in paths if path.suffix == ".parquet"])
     empty |= {path for path in paths if path.suffix == ".csv" and _has_only_header(path)}
     if len(empty) == len(paths):
-        raise InvalidFile(
-            f"No file has rows ({paths[0]}, ...). Give files with demonstrations.",
-            parameter="source",
-            value=str(paths[0]),
-        )
+        raise _error(InvalidFile, f"No file has rows ({paths[0]}, ...). Pass files with demonstrations.", paths[0])
     paths = [path for path in paths if path not in empty]
     names = [path.name if within is None else path.relative_to(within).as_posix() for path in paths]
     # Absolute: workers may have another working directory.
-    return [FilePart(str(path.absolute()), name) for path, name in zip(paths, names, strict=True)]
+    return [FileShard(str(path.absolute()), name) for path, name in zip(paths, names, strict=True)]
 
 
 def _check_paths(paths: list[Path]) -> None:
-    """Check that all are files, and no two the same."""
-    known: dict[Path, int] = {}
+    """Check that all paths are distinct files."""
+    seen: dict[Path, int] = {}
     for index, path in enumerate(paths):
         if path.is_dir():
-            raise InvalidParameter(
-                f"{path} (item {index}) is a folder. Give one folder, or a list of files.",
-                parameter="source",
-                value=str(path),
-                index=index,
-            )
+            message = f"{path} (item {index}) is a folder. Pass one folder, or a list of files."
+            raise _error(InvalidParameter, message, path, index)
         if not path.is_file():
-            raise MissingFile(
-                f"There is no file {path} (item {index}). Check the name.",
-                parameter="source",
-                value=str(path),
-                index=index,
-            )
-        first = known.setdefault(path.resolve(), index)
+            raise _error(MissingFile, f"There is no file {path} (item {index}). Check the name.", path, index)
+        first = seen.setdefault(path.resolve(), index)
         if first != index:
-            raise InvalidParameter(
-                f"{path} (item {index}) is the same file as {paths[first]} (item {first}): its demonstrations would "
-                "count twice. Remove one of them.",
-                parameter="source",
-                value=str(path),
-                index=index,
-            )
+            message = f"{path} (item {index}) is the same file as {paths[first]} (item {first}). Remove one of them."
+            raise _error(InvalidParameter, message, path, index)
 
 
 def _check_schemas(paths: list[Path]) -> set[Path]:
@@ -250,97 +223,82 @@ def _check_schemas(paths: list[Path]) -> set[Path]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    first: dict[str, str] = {}
+    expected: dict[str, str] = {}
     empty = set()
     for path in paths:
         try:
             with pq.ParquetFile(path) as file:
                 schema, rows = file.schema_arrow, file.metadata.num_rows
             kinds = {name: schema.field(name).type for name in _COLUMNS if name in schema.names}
-            known = {name: "integer" if pa.types.is_integer(kind) else str(kind) for name, kind in kinds.items()}
+            columns = {name: "integer" if pa.types.is_integer(kind) else str(kind) for name, kind in kinds.items()}
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
-            raise _damaged(path) from None
+            raise _file_error(path) from None
         if rows == 0:
             empty.add(path)
             continue
-        if not first:
-            first, pattern = known, path
-        if known != first:
-            one, other = (", ".join(f"{name} {kind}" for name, kind in columns.items()) for columns in (first, known))
-            raise InvalidFile(
-                f"Files must have the same columns; {pattern} has {one}, {path} has {other}.",
-                parameter="source",
-                value=str(path),
-            )
+        if not expected:
+            expected, first = columns, path
+        if columns != expected:
+            a, b = (", ".join(f"{name} {kind}" for name, kind in table.items()) for table in (expected, columns))
+            raise _error(InvalidFile, f"Files must have the same columns; {first} has {a}, {path} has {b}.", path)
     return empty
 
 
 def _has_only_header(path: Path) -> bool:
-    """Whether a CSV file has column names and no rows; a file without even these is truncated."""
+    """Return whether a CSV file has column names and no rows; a file without column names is truncated."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:  # as text: lines may end in CR
         return bool(next(file, "").strip()) and not any(line.strip() for line in file)
 
 
-def _damaged(path: str | Path) -> InvalidFile:
-    return InvalidFile(
-        f"{path} is not a {Path(path).suffix[1:]} file, or is damaged. Write or copy it again.",
-        parameter="source",
-        value=str(path),
-    )
+def _file_error(path: str | Path) -> LimiirlError:
+    message = f"{path} is not a {Path(path).suffix[1:]} file, or is damaged. Write or copy it again."
+    return _error(InvalidFile, message, path)
 
 
 Keys = NDArray[np.uint64]
-# Names of demonstrations that are compared: 128 MB of keys. Of more, a sample of this size, and the first and last name
-# of each file: a table that is sorted by name is cut there.
+# Names of demonstrations to compare (128 MB of keys). Beyond that, a sample of this size, and the first and last name
+# of each file, since a table sorted by name is cut between them.
 MAX_NAMES = 2**24
-_TWO_PARTS = {
-    "group": (
-        "A group must lie within one part; group {!r} has demonstrations in {} and in {}. Partition the data by group."
-    ),
-    "demo": (
-        "A demonstration must lie within one file and have a unique name; demonstration {!r} has rows in {} and in {}. "
-        "Write it to one file, or number demonstrations through all files."
-    ),
+_DUPLICATE = {
+    "group": "Group {!r} has demonstrations in {} and in {}. Partition the data by group: one shard per group.",
+    "demo": "Demonstration {!r} has rows in {} and in {}. Write it to one file, and use unique names across all files.",
 }
 
 
-def check_names(parts: Sequence[StoredPart], unit: str, most: float = np.inf) -> None:
-    """Check that no name occurs in two parts.
+def check_names(shards: Sequence[StoredShard], unit: str, most: float = np.inf) -> None:
+    """Check that no name occurs in two shards.
 
     Parameters
     ----------
     unit : {"group", "demo"}
-        What has the names.
+        The objects that have the names.
     most : float
-        Keys to keep in memory. Beyond that only the lowest keys are compared, a random sample of names that is the
-        same in all parts, and the first and last name of each part.
+        Number of hash keys to keep in memory. Beyond that only the lowest keys are compared (a random sample of names,
+        the same in all shards), and the first and last name of each shard.
     """
     kinds: dict[bool, str] = {}
     lowest: list[Keys] = []
     ends: list[Keys] = []
     limit = 2**64 - 1
-    for part in parts:
-        names = part.names()
+    for shard in shards:
+        names = shard.names()
         if names is None:
             continue
-        kinds.setdefault(names.dtype.kind == "U", part.name)
+        kinds.setdefault(names.dtype.kind == "U", shard.name)
         keys = np.unique(hash_names(names))
         lowest.append(keys[keys <= np.uint64(limit)])
         ends.append(np.unique(hash_names(names[[0, -1]])))
         while sum(map(len, lowest)) > most:
             limit //= 2
             lowest = [keys[keys <= np.uint64(limit)] for keys in lowest]
-    if len(kinds) > 1:  # the text "2" and the number 2 would pass for two names
-        raise InvalidDemos(
-            f"The column {unit} must have one type; it has texts in {kinds[True]} and numbers in {kinds[False]}.",
-            parameter="source",
-            value=unit,
-        )
+    if len(kinds) > 1:  # otherwise the text "2" and the number 2 would be different names
+        message = f"The column {unit} must have one type; it has texts in {kinds[True]} and numbers in {kinds[False]}."
+        raise InvalidDemos(message, parameter="source", value=unit)
     suspects = np.union1d(_find_repeats(lowest), _find_repeats(ends))
     if suspects.size:
-        _compare_names(parts, suspects, _TWO_PARTS[unit])
+        _compare_names(shards, suspects, _DUPLICATE[unit])
 
 
 def _find_repeats(keys: list[Keys]) -> Keys:
@@ -349,22 +307,22 @@ def _find_repeats(keys: list[Keys]) -> Keys:
     return np.asarray(ordered[1:][ordered[1:] == ordered[:-1]])
 
 
-def _compare_names(parts: Sequence[StoredPart], suspects: Keys, message: str) -> None:
-    known: dict[Any, str] = {}
-    for part in parts:
-        names = part.names()
+def _compare_names(shards: Sequence[StoredShard], suspects: Keys, message: str) -> None:
+    seen: dict[Any, str] = {}
+    for shard in shards:
+        names = shard.names()
         if names is None:
             continue
         # A dict keeps the order, so that the error is the same in every run.
-        here = dict.fromkeys(names[np.isin(hash_names(names), suspects)].tolist(), part.name)
+        here = dict.fromkeys(names[np.isin(hash_names(names), suspects)].tolist(), shard.name)
         for name in here:
-            if name in known:
-                raise InvalidDemos(message.format(name, known[name], part.name), parameter="source", value=name)
-        known |= here
+            if name in seen:
+                raise InvalidDemos(message.format(name, seen[name], shard.name), parameter="source", value=name)
+        seen |= here
 
 
 def hash_names(names: NDArray[Any]) -> Keys:
-    """Return (n,) hashes of texts or numbers; equal names have equal hashes whatever the type of their arrays.
+    """Return (n,) hashes of texts or numbers; equal names have equal hashes for any array type.
 
     Examples
     --------
@@ -392,7 +350,7 @@ def hash_names(names: NDArray[Any]) -> Keys:
 
 
 def _mix_bits(values: Keys) -> Keys:
-    """Return a bijection of 64-bit integers that looks random."""
+    """Return the values of a pseudorandom bijection of 64-bit integers."""
     values = values * np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(32))) * np.uint64(0xD1342543DE82EF95)
     return np.asarray(values ^ (values >> np.uint64(29)))
