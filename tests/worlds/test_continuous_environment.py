@@ -32,8 +32,8 @@ def test_registration():
     assert result.stdout == "center\n"
 
 
-def played(env, policy, noise):
-    """Positions, reward features and rewards of one episode, and how it ended."""
+def play(env, policy, noise):
+    """Return positions, reward features and rewards of one episode, and how it ended."""
     position, _ = env.reset(seed=0)
     places, features, rewards = [position], [], []
     for step in noise:
@@ -55,7 +55,7 @@ def test_a_policy_walks_exactly_as_among_many(kind):
     for policy in (ContinuousPuddleWorld().policy(kind), wandering):
         walks = walk(policy, kind, noise)
         for i in range(len(noise)):
-            places, features, rewards, terminated, truncated = played(env, policy, noise[i])
+            places, features, rewards, terminated, truncated = play(env, policy, noise[i])
             steps = walks.live[i].sum()
             assert len(rewards) == steps
             np.testing.assert_array_equal(places, walks.positions[i, : steps + 1])
@@ -91,7 +91,7 @@ def test_what_an_episode_gives_can_be_written_to():
 
 def test_pictures_show_where_the_agent_is():
     env = ContinuousPuddleEnv(render_mode="rgb_array")
-    with pytest.raises(gymnasium.error.ResetNeeded, match="no agent to draw"):
+    with pytest.raises(gymnasium.error.ResetNeeded, match="env.reset"):
         env.render()
     env.reset()
     first = env.render()
@@ -109,7 +109,7 @@ def test_errors():
     with raises(InvalidParameter, parameter="render_mode", value="human"):
         ContinuousPuddleEnv(render_mode="human")
     env = ContinuousPuddleEnv()
-    with pytest.raises(gymnasium.error.ResetNeeded, match="step came first"):
+    with pytest.raises(gymnasium.error.ResetNeeded, match="env.reset"):
         env.step([0.0, 0.0])
     env.reset()
     for action in ([1.0], [np.nan, 0.0], 3.0):

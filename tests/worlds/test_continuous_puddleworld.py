@@ -161,16 +161,13 @@ def test_training_begins_anew_where_it_fails():
 
 
 @pytest.mark.slow
-def test_training_that_never_succeeds_is_told(monkeypatch: pytest.MonkeyPatch):
+def test_training_without_success_warns(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(continuous_puddleworld, "ATTEMPTS", 2)
     rng = np.random.default_rng(5)
     tries = [attempt("up", 0.999, rng) for _ in range(2)]
-    best, most = max(tries, key=lambda found: found[1])
+    best, most = max(tries, key=lambda result: result[1])
     assert most < continuous_puddleworld.ACCEPTED
-    words = (
-        rf"kind 'up' with gamma=0.999 succeeded: the best of 2 is paid {most:.3g} a walk on average, and -20 is asked"
-    )
-    with pytest.warns(ConvergenceWarning, match=words):
+    with pytest.warns(ConvergenceWarning, match=rf"'up' with gamma=0.999 .* return is {most:.3g}"):
         policy = train("up", 0.999, np.random.default_rng(5))
     np.testing.assert_array_equal(policy.weights, best.weights)
 

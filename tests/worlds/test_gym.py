@@ -18,7 +18,8 @@ from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mdp.planning import optimal_policy
 from limiirl.worlds import WORLDS, ElementWorld
-from limiirl.worlds.gym import MAX_EPISODE_STEPS, AgentPicture, WorldEnv
+from limiirl.worlds.gym import MAX_EPISODE_STEPS, WorldEnv
+from limiirl.worlds.plotting import AgentPicture
 from tests.helpers import raises
 
 NAMES = ["ElementWorld", "PuddleWorld", "ObjectWorld", "SyntheticWorld"]
@@ -114,7 +115,7 @@ def test_worlds_do_not_import_gymnasium_and_environments_say_when_it_is_absent()
         "except BackendUnavailable as error: print(error)\n"
     )
     result = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout == ("Environments need gymnasium, which is not installed. Run pip install gymnasium.\n")
+    assert "pip install gymnasium" in result.stdout
 
 
 @pytest.mark.parametrize("name", [*NAMES, "patchy"])

@@ -1,14 +1,8 @@
-"""Worlds with known truth: an MDP, and where intents exist, the true ensemble."""
+"""Simulated worlds with known rewards."""
 
 from typing import Any
 
-from limiirl.worlds.base import (
-    IntentWorld,
-    World,
-    boltzmann_policy,
-    geometric_weights,
-    intent_counts,
-)
+from limiirl.worlds.base import IntentWorld, World, boltzmann_policy, geometric_weights, intent_counts
 from limiirl.worlds.continuous_puddleworld import ContinuousPuddleWorld
 from limiirl.worlds.elementworld import ElementWorld
 from limiirl.worlds.objectworld import ObjectWorld
@@ -16,10 +10,8 @@ from limiirl.worlds.puddleworld import PuddleWorld
 from limiirl.worlds.roadgrid import REGIONS, SECTORS, RoadGrid
 from limiirl.worlds.syntheticworld import SyntheticWorld
 
-WORLDS: dict[str, type[Any]] = {
-    world.__name__: world for world in (ElementWorld, PuddleWorld, ObjectWorld, SyntheticWorld)
-}
-"""Worlds with an ensemble, by name."""
+WORLDS: dict[str, type[Any]] = {cls.__name__: cls for cls in (ElementWorld, PuddleWorld, ObjectWorld, SyntheticWorld)}
+"""Worlds with a true ensemble, by name."""
 
 __all__ = [
     "REGIONS",

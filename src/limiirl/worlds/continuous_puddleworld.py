@@ -1,4 +1,4 @@
-"""ContinuousPuddleWorld: the world of the Sigma-GIRL paper, its Gaussian policies, and their training by GPOMDP."""
+"""ContinuousPuddleWorld of the Sigma-GIRL paper, its Gaussian policies, and their training by GPOMDP."""
 
 import warnings
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray, Seed
 from limiirl._validation import check_count, check_seed
-from limiirl.demos import Agents
+from limiirl.demos import Agent, Agents
 from limiirl.errors import ConvergenceWarning, InvalidParameter
 from limiirl.kernels.sequences import baseline
 from limiirl.mdp import RewardEnsemble
@@ -23,25 +23,24 @@ if TYPE_CHECKING:
 
 
 VARIANCE = 0.1
-"""Of each component of an action."""
+"""Variance of each component of an action."""
 SIZE = 9.0
-"""The world is the square [0, 9] x [0, 9]."""
+"""Side of the square [0, 9] x [0, 9]."""
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianPolicy:
-    """a ~ N(W^T x(s), variance I), where x(s) are radial features of a position in the square [0, 9] x [0, 9].
+    """Gaussian policy a ~ N(W^T x(s), variance I) with radial basis features x(s) of a position.
 
-    The centres form a grid with as many rows as columns, corners included. A feature falls off as a Gaussian whose
-    standard deviation is half the distance of neighbouring centres, and the features of a position sum to 1. They are
-    numbered along x first: feature 1 is to the right of feature 0.
+    The centres form a square grid that includes the corners, numbered along x first. The bandwidth is half the distance
+    of neighbouring centres, and the features of a position sum to 1.
 
     Parameters
     ----------
     weights : (p, b)
-        W, for p = 4, 9, 16, 25, ... features and b components of an action. Read-only afterwards.
+        W, for p = 4, 9, 16, 25, ... features and actions of b components. Copied and made read-only.
     variance : float
-        Of each component.
+        Variance of each component.
 
     Examples
     --------
@@ -57,102 +56,80 @@ class GaussianPolicy:
     def __post_init__(self) -> None:
         weights = np.array(self.weights, dtype=np.float64)
         if weights.ndim != 2 or len(weights) < 4 or int(np.sqrt(len(weights))) ** 2 != len(weights):
-            raise InvalidParameter(
-                f"weights must have a row for each centre of a square grid, 4, 9, 16, 25, ...; the shape is "
-                f"{weights.shape}. The agents of Sigma-GIRL have (25, 2).",
-                parameter="weights",
-                value=weights.shape,
-            )
+            raise InvalidParameter.of("weights", weights.shape, "must have shape (p, b) with p = 4, 9, 16, 25, ...")
         if not np.all(np.isfinite(weights)):
-            i, j = np.argwhere(~np.isfinite(weights))[0]
-            raise InvalidParameter(
-                f"weights must be finite; row {i}, column {j} is {weights[i, j]}. Train it anew.",
-                parameter="weights",
-                value=float(weights[i, j]),
-                index=(int(i), int(j)),
-            )
+            i, j = (int(k) for k in np.argwhere(~np.isfinite(weights))[0])
+            raise InvalidParameter.of("weights", float(weights[i, j]), "must be finite", index=(i, j))
         if not self.variance > 0.0:
-            raise InvalidParameter(
-                f"variance must be above 0; got {self.variance!r}. The agents have {VARIANCE}.",
-                parameter="variance",
-                value=self.variance,
-            )
+            raise InvalidParameter.of("variance", self.variance, "must be above 0")
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
 
     @property
     def n_features(self) -> int:
-        """Number of radial features, p."""
+        """Number p of radial features."""
         return len(self.weights)
 
     @cached_property
     def _grid(self) -> FloatArray:
-        """Where the centres stand on each axis."""
+        """Coordinates of the centres on each axis."""
         return np.linspace(0.0, SIZE, int(np.sqrt(self.n_features)))
 
     def features(self, positions: FloatArray) -> FloatArray:
         """Return the radial features (..., p) of positions (..., 2)."""
         grid = self._grid
-        # On a grid, both a Gaussian and the sum over all centres are products of one factor an axis.
+        # On a grid, the Gaussians and their sum over all centres are products of one factor per axis.
         axes = np.exp(-2.0 * ((positions[..., None] - grid) / (grid[1] - grid[0])) ** 2)
         axes /= np.add.reduce(axes, axis=-1, keepdims=True)
         products = axes[..., 1, :, None] * axes[..., 0, None, :]
         return np.asarray(products.reshape(*positions.shape[:-1], self.n_features))
 
     def mean(self, features: FloatArray) -> FloatArray:
-        """Return the mean actions (..., b) where the radial features are (..., p)."""
-        # Not a matrix product, whose last digit depends on how many positions there are: a walk in an environment, one
-        # position at a time, is to be the same as among many.
+        """Return the mean actions (..., b) for radial features (..., p)."""
+        # The last bit of a matrix product depends on the batch size; this sum is equal for one position and for many.
         return np.asarray(np.add.reduce(features[..., None] * self.weights, axis=-2))
 
     def act(self, positions: FloatArray, noise: FloatArray) -> FloatArray:
-        """Return actions (..., b) at positions (..., 2), disturbed by standard normal noise (..., b).
-
-        Examples
-        --------
-        >>> policy = GaussianPolicy(np.zeros((25, 2)))
-        >>> policy.act(np.array([3.0, 3.0]), np.array([1.0, -2.0])).round(3).tolist()
-        [0.316, -0.632]
-        """
+        """Return the actions (..., b) at positions (..., 2) for standard normal noise (..., b)."""
         return self.add_noise(self.mean(self.features(positions)), noise)
 
     def add_noise(self, means: FloatArray, noise: FloatArray) -> FloatArray:
-        """Return actions (..., b) from their means and standard normal noise."""
+        """Return the actions (..., b) from their means and standard normal noise."""
         return np.asarray(means + np.sqrt(self.variance) * noise)
 
 
 START, GOAL, RADIUS = (0.0, 4.5), (9.0, 4.5), 1.0
 HORIZON = 30
-"""Steps of a walk."""
+"""Number of steps."""
 PUDDLE = (2.0, 7.0)
-"""The puddle is the open square between these, in x and in y."""
+"""Bounds of the puddle, an open square, in x and y."""
 FEATURE_NAMES = ("dry", "puddle", "goal")
 
 INDIFFERENT, AVOIDS = (1.0, 1.0, 1.0), (1.0, 10.0, 1.0)
 KINDS: Mapping[str, tuple[float, float, float]] = MappingProxyType(
     {"center": INDIFFERENT, "up": AVOIDS, "down": AVOIDS, "border": AVOIDS}
 )
-"""What each kind of agent gets for its features: a step costs 1, in the puddle 1 or 10, and arriving pays 1."""
+"""Reward weights of each kind of agent: cost of a step, cost of a step in the puddle, reward of the goal."""
 
-# A position stays this much below the upper walls.
+# Distance of positions from the upper walls.
 _MARGIN = 1e-8
 
 
 class Walks(NamedTuple):
-    """n walks of one policy.
+    """Trajectories of one policy.
 
     Attributes
     ----------
     positions : (n, H + 1, 2)
-        Where the agent is before each step, and at the end; it stays at the goal.
+        Position before each step, and at the end; constant after the goal.
     policy_features : (n, H, p)
-        Those of the position before each step; zero after the goal.
+        Radial features of the position before each step; zero after the goal.
     actions : (n, H, 2)
-        As the policy drew them, before they are clipped; zero after the goal.
+        Actions before clipping; zero after the goal.
     reward_features : (n, H, 3)
-        Those of the position reached; after the goal (0, 0, 1).
+        Reward features of the position after each step; (0, 0, 1) after the goal.
     live : (n, H) bool
-        The steps in which the agent chose: up to its arrival.
+        Steps up to the arrival at the goal.
     """
 
     positions: FloatArray
@@ -163,92 +140,52 @@ class Walks(NamedTuple):
 
 
 def check_kind(kind: object) -> str:
-    """Return the kind of an agent, or raise.
-
-    Examples
-    --------
-    >>> check_kind("left")
-    Traceback (most recent call last):
-    limiirl.errors.InvalidParameter: There is no kind 'left'. Choose from center, up, down, border.
-    """
+    """Return the kind of an agent after checking that it exists."""
     if not isinstance(kind, str) or kind not in KINDS:
-        raise InvalidParameter(
-            f"There is no kind {kind!r}. Choose from {', '.join(KINDS)}.", parameter="kind", value=kind
-        )
+        raise InvalidParameter.of("kind", kind, f"must be one of {', '.join(KINDS)}")
     return kind
 
 
 def move(positions: FloatArray, actions: FloatArray) -> FloatArray:
-    """Return positions (..., 2) after actions (..., 2), of which each component counts from -1 to 1; walls stop.
-
-    Examples
-    --------
-    >>> move(np.array([0.0, 4.5]), np.array([0.25, -3.0])).tolist()
-    [0.25, 3.5]
-    """
-    steps = np.minimum(np.maximum(actions, -1.0), 1.0)  # np.clip takes twice as long on few numbers
+    """Return the positions (..., 2) after actions (..., 2), clipped to [-1, 1] per component and to the square."""
+    steps = np.minimum(np.maximum(actions, -1.0), 1.0)  # np.clip is twice as slow on small arrays
     return np.minimum(np.maximum(positions + steps, 0.0), SIZE - _MARGIN)
 
 
 def distance(positions: FloatArray) -> FloatArray:
-    """Return how far positions (..., 2) are from the goal's rim; 0 within it.
-
-    Examples
-    --------
-    >>> distance(np.array([[5.0, 4.5], [8.5, 4.5]])).tolist()
-    [3.0, 0.0]
-    """
+    """Return the distance of positions (..., 2) from the goal disc; 0 inside."""
     return np.maximum(np.hypot(positions[..., 0] - GOAL[0], positions[..., 1] - GOAL[1]) - RADIUS, 0.0)
 
 
-def reached_goal(positions: FloatArray) -> NDArray[np.bool_]:
-    """Return whether positions (..., 2) lie in the goal, without its rim.
-
-    Clipped steps lead exactly onto the rim, at (8, 4.5). A released walk that comes there goes on.
-
-    Examples
-    --------
-    >>> reached_goal(np.array([[8.0, 4.5], [8.0, 4.5001], [8.001, 4.5]])).tolist()
-    [False, False, True]
-    """
+def in_goal(positions: FloatArray) -> NDArray[np.bool_]:
+    """Return the mask of positions (..., 2) in the open goal disc; as in the released data, its rim is outside."""
     return np.asarray(np.hypot(positions[..., 0] - GOAL[0], positions[..., 1] - GOAL[1]) < RADIUS)
 
 
 def in_puddle(positions: FloatArray, kind: str) -> NDArray[np.bool_]:
-    """Return whether positions (..., 2) lie in the puddle of a kind, outside of the goal.
+    """Return the mask of positions (..., 2) in the puddle of a kind, outside of the goal.
 
-    For "up" everything below the middle counts as puddle, for "down" everything above.
-
-    Examples
-    --------
-    >>> place = np.array([1.0, 3.0])
-    >>> {kind: bool(in_puddle(place, kind)) for kind in KINDS}
-    {'center': False, 'up': True, 'down': False, 'border': False}
+    For "up" the lower half of the square belongs to the puddle, for "down" the upper half.
     """
     inside = np.all((positions > PUDDLE[0]) & (positions < PUDDLE[1]), axis=-1)
     if kind == "up":
         inside = inside | (positions[..., 1] < SIZE / 2)
     elif kind == "down":
         inside = inside | (positions[..., 1] > SIZE / 2)
-    return np.asarray(inside & ~reached_goal(positions))
+    return np.asarray(inside & ~in_goal(positions))
 
 
 def reward_features(positions: FloatArray, kind: str) -> FloatArray:
     """Return (..., 3): (0, 0, 1) in the goal, (0, -1, 0) in the puddle, (-1, 0, 0) elsewhere.
 
-    Costs enter as negative features, since the weights of Sigma-GIRL cannot be negative.
-
-    Examples
-    --------
-    >>> reward_features(np.array([[1.0, 1.0], [4.5, 4.5], [8.5, 4.5]]), "center").tolist()
-    [[-1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 1.0]]
+    Costs are negative features, since the weights of Sigma-GIRL are nonnegative.
     """
-    goal, wet = reached_goal(positions), in_puddle(positions, kind)
+    goal, wet = in_goal(positions), in_puddle(positions, kind)
     return np.stack([np.where(goal | wet, 0.0, -1.0), np.where(wet, -1.0, 0.0), np.where(goal, 1.0, 0.0)], axis=-1)
 
 
 def walk(policy: GaussianPolicy, kind: str, noise: FloatArray) -> Walks:
-    """Return the walks of a policy whose actions are disturbed by standard normal noise (n, H, 2).
+    """Return the trajectories of a policy for standard normal noise (n, H, 2).
 
     Examples
     --------
@@ -263,68 +200,50 @@ def walk(policy: GaussianPolicy, kind: str, noise: FloatArray) -> Walks:
     positions = np.tile(np.array(START), (n, H + 1, 1))
     x, means = np.zeros((n, H, policy.n_features)), np.zeros((n, H, 2))
     live = np.zeros((n, H), dtype=np.bool_)
-    going = np.ones(n, dtype=np.bool_)
+    active = np.ones(n, dtype=np.bool_)
     for t in range(H):
-        # All walks are computed in all steps, since choosing those that go on takes longer.
-        live[:, t], here = going, positions[:, t]
-        x[:, t] = policy.features(here)
+        # Inactive trajectories are computed too, which is faster than selecting the active ones.
+        live[:, t], before = active, positions[:, t]
+        x[:, t] = policy.features(before)
         means[:, t] = policy.mean(x[:, t])
-        there = np.where(going[:, None], move(here, policy.add_noise(means[:, t], noise[:, t])), here)
-        positions[:, t + 1] = there
-        going = ~reached_goal(there)
-        if not going.any():
-            positions[:, t + 2 :] = there[:, None]
+        after = np.where(active[:, None], move(before, policy.add_noise(means[:, t], noise[:, t])), before)
+        positions[:, t + 1] = after
+        active = ~in_goal(after)
+        if not active.any():
+            positions[:, t + 2 :] = after[:, None]
             break
-    chosen = live[..., None]
-    actions = policy.add_noise(means, noise) * chosen
-    return Walks(positions, x * chosen, actions, reward_features(positions[:, 1:], kind), live)
+    mask = live[..., None]
+    actions = policy.add_noise(means, noise) * mask
+    return Walks(positions, x * mask, actions, reward_features(positions[:, 1:], kind), live)
 
 
 def trace_positions(actions: FloatArray, live: NDArray[np.bool_]) -> FloatArray:
-    """Return positions (n, H + 1, 2) of walks of which only actions (n, H, 2) and live steps (n, H) were recorded.
-
-    Examples
-    --------
-    >>> trace_positions(np.array([[[1.0, 4.0], [0.5, 0.0], [9.0, 9.0]]]), np.array([[True, True, False]])).tolist()
-    [[[0.0, 4.5], [1.0, 5.5], [1.5, 5.5], [1.5, 5.5]]]
-    """
+    """Return the positions (n, H + 1, 2) from recorded actions (n, H, 2) and live steps (n, H)."""
     positions = np.tile(np.array(START), (len(actions), actions.shape[1] + 1, 1))
     for t in range(actions.shape[1]):
-        here = positions[:, t]
-        positions[:, t + 1] = np.where(live[:, t, None], move(here, actions[:, t]), here)
+        before = positions[:, t]
+        positions[:, t + 1] = np.where(live[:, t, None], move(before, actions[:, t]), before)
     return positions
 
 
 ITERATIONS, EPISODES, LEARNING_RATE = 100, 50, 0.1
-"""Of Sigma-GIRL's training: iterations, walks in each, and Adam's step."""
+"""Training of Sigma-GIRL's agents: iterations, trajectories per iteration, and Adam's learning rate."""
 
 SHAPING = 1.0
-"""Reward of coming nearer to the goal by 1, while training; see `train`."""
+"""Scale of the shaping reward during training; see `train`."""
 ACCEPTED, ATTEMPTS = -20.0, 10
-"""Training begins anew where the last walks bring less than this on average; the best of so many attempts is kept."""
+"""Mean return below which training restarts, and the maximum number of attempts."""
 
 _N_FEATURES = 25
-# Keeps a baseline finite where no walk has any score.
+# Keeps the baseline finite if all scores are zero.
 _TINY = 1e-10
 
 
 def gradient(scores: FloatArray, rewards: FloatArray) -> FloatArray:
-    """Return GPOMDP's estimate (d,) of the gradient of the expected sum of rewards in the policy's parameters.
+    """Return the GPOMDP estimate (d,) of the policy gradient from scores (n, H, d) and discounted rewards (n, H).
 
-    It is the mean over walks of ``sum_t G_t (r_t - b_t)``, with G_t the sum of scores up to t, and the baseline b_t,
-    entry by entry, the mean reward weighted by G_t^2, which makes the variance smallest.
-
-    Parameters
-    ----------
-    scores : (n, H, d)
-        Gradients of log pi(a_t | s_t).
-    rewards : (n, H)
-        Discounted.
-
-    Examples
-    --------
-    >>> gradient(np.array([[[1.0]], [[-1.0]]]), np.array([[3.0], [1.0]])).tolist()
-    [1.0]
+    It is the mean over trajectories of ``sum_t G_t (r_t - b_t)``, where G_t is the sum of scores up to t and b_t the
+    componentwise variance-minimising baseline, the mean reward weighted by G_t^2.
     """
     G = np.cumsum(scores, axis=1)
     total = np.einsum("ntd,nt->d", G, rewards) - np.einsum("ntd,td->d", G, baseline(G, rewards, _TINY))
@@ -333,66 +252,45 @@ def gradient(scores: FloatArray, rewards: FloatArray) -> FloatArray:
 
 @dataclass
 class Adam:
-    """Kingma and Ba's steps, uphill.
-
-    Examples
-    --------
-    >>> adam = Adam(rate=0.1)
-    >>> adam.step(np.array([4.0, -0.5])).round(6).tolist()
-    [0.1, -0.1]
-    """
+    """Adam optimiser (Kingma and Ba 2015), ascending."""
 
     rate: float
     first: FloatArray | float = 0.0
     second: FloatArray | float = 0.0
     n_steps: int = 0
 
-    def step(self, slope: FloatArray) -> FloatArray:
-        """Return by how much to change the parameters, given the gradient (d,) there."""
+    def step(self, grad: FloatArray) -> FloatArray:
+        """Return the update (d,) of the parameters for a gradient (d,)."""
         self.n_steps += 1
-        self.first = 0.9 * self.first + 0.1 * slope
-        self.second = 0.999 * self.second + 0.001 * slope**2
+        self.first = 0.9 * self.first + 0.1 * grad
+        self.second = 0.999 * self.second + 0.001 * grad**2
         first, second = self.first / (1.0 - 0.9**self.n_steps), self.second / (1.0 - 0.999**self.n_steps)
         return np.asarray(self.rate * first / (np.sqrt(second) + 1e-8))
 
 
 def train(kind: str, gamma: float, rng: np.random.Generator) -> GaussianPolicy:
-    """Return a policy that was trained for what a kind of agent is paid.
+    """Return a policy trained for a kind of agent as in Ramponi et al. (2020), with three changes.
 
-    The recipe is that of Ramponi et al.: 100 iterations of 50 walks, GPOMDP, Adam with a step of 0.1, weights that
-    start between 0 and 1, and the goal pays once, on arrival. Three things are ours.
+    - Shaping: gamma Phi(s') - Phi(s) is added to each reward, where -Phi is the distance from the goal. It preserves
+      the order of policies that arrive (Ng, Harada and Russell 1999); without it most agents never reach the goal.
+    - Restarts: about a quarter of the trainings end in a corner. A trajectory that does not arrive has return -30, a
+      good one more than -20, so training restarts if the mean return is below `ACCEPTED`.
+    - Initialisation: paths through and around the puddle are equally short for "center"; its initial mean points
+      straight ahead, so that it crosses the puddle like the released agent.
 
-    Where no walk finds the goal, all cost the same, there is no slope, and an agent who minds the puddle ends in a dry
-    corner: without more, none of 24 arrived of kind "up", none of "border", and 13 of "down". So training adds
-    gamma Phi(s') - Phi(s) to each reward, where -Phi is the distance from the goal. Such a potential leaves the order
-    of policies as it is (Ng, Harada and Russell 1999), but for walks that are cut off before they arrive.
-
-    It still fails in a quarter of the cases, where the mean points into a corner so strongly that clipping hides the
-    noise. A walk that never arrives costs 30, and one all the way through the puddle more than 50 to those who mind,
-    while every good one costs less than 20: where the last walks cost more, training begins anew.
-
-    An agent of kind "center" is indifferent: as few steps lead around the puddle as through it, and where it starts
-    decides which way it keeps. The released one wades. So its mean first heads straight ahead, up to noise, while that
-    of the others heads up and to the right.
-
-    Where no attempt succeeds, as may be for a small gamma, the best is returned, with a `ConvergenceWarning`.
-
-    Examples
-    --------
-    >>> train("center", 0.999, np.random.default_rng(0)).weights.shape
-    (25, 2)
+    If no attempt succeeds, e.g. for small gamma, the best policy is returned with a `ConvergenceWarning`.
     """
-    best, most = attempt(kind, gamma, rng)
+    best, best_return = attempt(kind, gamma, rng)
     for _ in range(ATTEMPTS - 1):
-        if most >= ACCEPTED:
+        if best_return >= ACCEPTED:
             break
-        policy, found = attempt(kind, gamma, rng)
-        if found > most:
-            best, most = policy, found
-    if most < ACCEPTED:
+        policy, mean_return = attempt(kind, gamma, rng)
+        if mean_return > best_return:
+            best, best_return = policy, mean_return
+    if best_return < ACCEPTED:
         warnings.warn(
-            f"No training of an agent of kind {kind!r} with gamma={gamma:g} succeeded: the best of {ATTEMPTS} is paid "
-            f"{most:.3g} a walk on average, and {ACCEPTED:g} is asked for. Take another seed, or a gamma nearer to 1.",
+            f"Training of kind {kind!r} with gamma={gamma:g} did not succeed in {ATTEMPTS} attempts: the best mean "
+            f"return is {best_return:.3g}, below {ACCEPTED:g}. Use another seed, or a gamma closer to 1.",
             ConvergenceWarning,
             stacklevel=2,
         )
@@ -400,37 +298,37 @@ def train(kind: str, gamma: float, rng: np.random.Generator) -> GaussianPolicy:
 
 
 def attempt(kind: str, gamma: float, rng: np.random.Generator) -> tuple[GaussianPolicy, float]:
-    """Return a policy after one training, and the mean over its last walks of the sum of what it was paid."""
+    """Return the policy of one training run, and its mean return in the last iteration."""
     weights = rng.random((_N_FEATURES, 2)) - (0.0, 0.5 if kind == "center" else 0.0)
     adam = Adam(LEARNING_RATE)
     for _ in range(ITERATIONS):
         policy = GaussianPolicy(weights)
         walks = walk(policy, kind, rng.standard_normal((EPISODES, HORIZON, 2)))
-        slope = gradient(score_functions(policy, walks), shape_rewards(step_rewards(kind, walks), walks, gamma))
-        weights = weights + adam.step(slope).reshape(weights.shape)
-    # The released code makes no step after the last walks, and so the policy is the one that they are of.
+        grad = gradient(score_functions(policy, walks), shape_rewards(step_rewards(kind, walks), walks, gamma))
+        weights = weights + adam.step(grad).reshape(weights.shape)
+    # As in the released code, the last update is discarded.
     return policy, float(np.mean(np.sum(step_rewards(kind, walks), axis=1)))
 
 
 def score_functions(policy: GaussianPolicy, walks: Walks) -> FloatArray:
-    """Return (n, T, p b): the gradients of log pi, for the T steps after which nobody chooses any more."""
+    """Return the gradients of log pi (n, T, p b) for the T steps of the longest trajectory."""
     T = _longest(walks)
     x, a, live = walks.policy_features[:, :T], walks.actions[:, :T], walks.live[:, :T]
-    surprise = (a - policy.mean(x)) * live[..., None] / policy.variance
-    return np.asarray((x[..., :, None] * surprise[..., None, :]).reshape(len(x), T, -1))
+    residual = (a - policy.mean(x)) * live[..., None] / policy.variance
+    return np.asarray((x[..., :, None] * residual[..., None, :]).reshape(len(x), T, -1))
 
 
 def step_rewards(kind: str, walks: Walks) -> FloatArray:
-    """Return (n, T): the rewards of the steps up to the arrival."""
+    """Return the rewards (n, T) of the steps up to the arrival."""
     T = _longest(walks)
     return np.asarray(walks.reward_features[:, :T] @ np.array(KINDS[kind]) * walks.live[:, :T])
 
 
-def shape_rewards(paid: FloatArray, walks: Walks, gamma: float) -> FloatArray:
-    """Return (n, T): discounted rewards, with what coming nearer to the goal adds."""
-    T = paid.shape[1]
-    far = SHAPING * distance(walks.positions[:, : T + 1])
-    return np.asarray(gamma ** np.arange(T) * (paid + far[:, :-1] - gamma * far[:, 1:]))
+def shape_rewards(rewards: FloatArray, walks: Walks, gamma: float) -> FloatArray:
+    """Return discounted rewards (n, T) with potential-based shaping."""
+    T = rewards.shape[1]
+    cost = SHAPING * distance(walks.positions[:, : T + 1])
+    return np.asarray(gamma ** np.arange(T) * (rewards + cost[:, :-1] - gamma * cost[:, 1:]))
 
 
 def _longest(walks: Walks) -> int:
@@ -439,34 +337,32 @@ def _longest(walks: Walks) -> int:
 
 @dataclass(frozen=True)
 class ContinuousPuddleWorld:
-    """A square of 9 by 9 with a puddle between the start and the goal, and agents who mind it or do not.
+    """A 9 by 9 square with a puddle between the start and the goal, for agents that avoid it or do not.
 
-    An agent starts at (0, 4.5) and steps by at most 1 in x and in y, without noise but that of its policy, until it is
-    within 1 of the goal at (9, 4.5), or for 30 steps. It collects three features: -1 for a step that ends on dry
-    ground, -1 for one that ends in the puddle, and 1 for one that ends in the goal, where it stays. Four kinds exist:
+    An agent starts at (0, 4.5) and moves by at most 1 in x and y per step until it is within 1 of the goal at
+    (9, 4.5), for at most 30 steps. The reward features of a step are (-1, 0, 0) on dry ground, (0, -1, 0) in the puddle
+    and (0, 0, 1) in the goal, where the agent stays. There are four kinds of agents:
 
-    - "center" gets (1, 1, 1) for them: it is indifferent to the puddle, and wades.
-    - "border" gets (1, 10, 1), and walks around.
-    - "up" gets the same, and everything below the middle is puddle too, so that it must pass above.
-    - "down" is its mirror image.
+    - "center" has weights (1, 1, 1): it is indifferent to the puddle and crosses it.
+    - "border" has weights (1, 10, 1) and walks around the puddle.
+    - "up" has the same weights, with the lower half of the square as part of the puddle.
+    - "down" is the mirror image of "up".
 
-    So center has an intent of its own, and the others share one. Policies are Gaussian in 25 radial features
-    (`GaussianPolicy`), and trained when first used (`limiirl.worlds.continuous_puddleworld`).
+    "center" has one intent, the other kinds share another. Policies are Gaussian in 25 radial features
+    (`GaussianPolicy`) and are trained on first use.
 
-    In every step, minus the first feature, minus the second, plus the third is 1. So what a reward rewards does not
-    change by adding a multiple of (-1, -1, 1) to its weights: (1, 1, 1) is (2, 2, 0) or (0, 0, 1). Never compare
-    Sigma-GIRL's weights with these ones; compare how it groups the agents. Besides, agents are paid for the goal once,
-    on arrival, as the released ones were, while its feature goes on being recorded: for who arrives, a payment of 1 on
-    arrival is one of 1 - gamma in each step from then on, but for a constant.
+    The weights are not identifiable: -phi_1 - phi_2 + phi_3 = 1 in every step, so (-1, -1, 1) may be added. Compare
+    the clustering of the agents instead. The reward of the goal is paid once, on arrival, as for the released
+    agents, although its feature continues; up to a constant this is a reward of 1 - gamma per step in the goal.
 
     Parameters
     ----------
     kinds : sequence of str
-        One agent each, in this order; a kind may come more than once, with the same policy.
+        Kind of each agent; agents of one kind have the same policy.
     gamma : float
-        Discount in (0, 1] for which the agents are trained.
+        Discount in (0, 1] of the training.
     seed : int
-        Determines the policies, each kind's apart from those of the others.
+        Seed of the policies.
 
     References
     ----------
@@ -490,13 +386,8 @@ class ContinuousPuddleWorld:
 
     def __post_init__(self) -> None:
         if isinstance(self.kinds, str) or not isinstance(self.kinds, list | tuple) or not self.kinds:
-            raise InvalidParameter(
-                f"kinds must be a list of at least one of {', '.join(KINDS)}; got {self.kinds!r}. "
-                'Pass kinds=("center", "border"), say.',
-                parameter="kinds",
-                value=self.kinds,
-            )
-        # A list would leave the world without a hash.
+            raise InvalidParameter.of("kinds", self.kinds, f"must be a list of at least one of {', '.join(KINDS)}")
+        # A tuple is hashable.
         object.__setattr__(self, "kinds", tuple(check_kind(kind) for kind in self.kinds))
         check_gamma(self.gamma)
         check_seed(self.seed)
@@ -508,80 +399,66 @@ class ContinuousPuddleWorld:
 
     @cached_property
     def thetas(self) -> FloatArray:
-        """What each intent gets for its features, (K, 3), in the order in which they first appear among the kinds."""
+        """Reward weights (K, 3) of the intents, in order of appearance among the kinds."""
         thetas = np.array(list(dict.fromkeys(KINDS[kind] for kind in self.kinds)))
         thetas.flags.writeable = False
         return thetas
 
     @property
     def n_intents(self) -> int:
-        """Number of intents among the kinds, K: 1 or 2."""
+        """Number K of intents among the kinds: 1 or 2."""
         return len(self.thetas)
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
-        """The intent of each agent, (M,). Agents who are paid alike have the same. Read-only."""
-        paid = np.array([KINDS[kind] for kind in self.kinds])
-        labels: NDArray[np.int64] = np.argmax(np.all(paid[:, None] == self.thetas, axis=2), axis=1)
+        """Intent (M,) of each agent. Read-only."""
+        weights = np.array([KINDS[kind] for kind in self.kinds])
+        labels: NDArray[np.int64] = np.argmax(np.all(weights[:, None] == self.thetas, axis=2), axis=1)
         labels.flags.writeable = False
         return labels
 
     @cached_property
     def ensemble(self) -> RewardEnsemble:
-        """The intents with the share of the agents that has each; see the class before comparing rewards with it.
-
-        Examples
-        --------
-        >>> ContinuousPuddleWorld(kinds=("center", "up", "down", "border")).ensemble.weights
-        array([0.25, 0.75])
-        """
+        """True rewards, weighted by the fraction of agents; not identifiable (see the class)."""
         return RewardEnsemble(np.bincount(self.labels) / len(self.labels), self.thetas)
 
     def policy(self, kind: str) -> GaussianPolicy:
-        """Return the trained policy of a kind, whether an agent of this world is of it or not.
-
-        Examples
-        --------
-        >>> world = ContinuousPuddleWorld(seed=2)
-        >>> world.policy("up").weights.shape, world.policy("up") is world.policy("up")
-        ((25, 2), True)
-        """
-        known: dict[str, GaussianPolicy] = self._policies
-        if check_kind(kind) not in known:
-            # A stream for each kind: a policy does not depend on which others are trained, or when.
-            known[kind] = train(kind, self.gamma, np.random.default_rng([self.seed, list(KINDS).index(kind), 2]))
-        return known[kind]
+        """Return the trained policy of a kind, which need not be one of `kinds`."""
+        policies: dict[str, GaussianPolicy] = self._policies
+        if check_kind(kind) not in policies:
+            # One random stream per kind, so that policies do not depend on the order of training.
+            policies[kind] = train(kind, self.gamma, np.random.default_rng([self.seed, list(KINDS).index(kind), 2]))
+        return policies[kind]
 
     @cached_property
     def _policies(self) -> dict[str, GaussianPolicy]:
         return {}
 
     def walks(self, kind: str, n: int, seed: Seed = 0) -> Walks:
-        """Return n walks of a kind of agent, with positions; see `Walks`.
+        """Return n trajectories of a kind of agent, with positions.
 
-        For one seed all kinds have the same noise, so that their walks can be compared one by one: they are not
-        independent. Take another seed for each kind where they should be; those of `agents` are.
+        All kinds have the same noise for one seed; use different seeds for independent trajectories.
 
         Examples
         --------
         >>> ContinuousPuddleWorld().walks("center", 5, seed=1).positions.shape
         (5, 31, 2)
         """
-        check_count(n, "n", remedy="Draw at least one walk.")
+        check_count(n, "n")
         return self._walks(check_kind(kind), n, sampling_generator(self.seed, seed, 1))
 
     def _walks(self, kind: str, n: int, rng: np.random.Generator) -> Walks:
         return walk(self.policy(kind), kind, rng.standard_normal((n, HORIZON, 2)))
 
     def agents(self, n_trajectories: int = 100, seed: Seed = 0) -> Agents:
-        """Return one agent for each of the kinds, with n_trajectories walks each, and the intents as labels.
+        """Return one agent per entry of `kinds`, with the intents as labels.
 
         Parameters
         ----------
         n_trajectories : int
-            Walks of an agent.
+            Number of trajectories per agent.
         seed : int, Generator or None
-            An integer determines the walks together with the world's seed.
+            Seed of the trajectories; an integer is combined with the world's seed.
 
         Examples
         --------
@@ -590,34 +467,24 @@ class ContinuousPuddleWorld:
           policy    25 features, actions in 2 dimensions
           reward    3 features
         """
-        check_count(n_trajectories, "n_trajectories", remedy="Draw at least one walk per agent.")
+        check_count(n_trajectories, "n_trajectories")
         rng = sampling_generator(self.seed, seed, 0)
-        drawn = [self._walks(kind, n_trajectories, rng) for kind in self.kinds]
+        samples = [self._walks(kind, n_trajectories, rng) for kind in self.kinds]
         return Agents.from_arrays(
-            [each.policy_features for each in drawn],
-            [each.actions for each in drawn],
-            [each.reward_features for each in drawn],
-            [each.live for each in drawn],
+            *([getattr(walks, name) for walks in samples] for name in Agent._fields),
             names=list(self.kinds),
             labels=self.labels,
         )
 
     def plot(self, ax: "Axes | None" = None, *, agents: Agents | None = None) -> "Axes":
-        """Draw the puddle, the start and the goal, and the walks of agents over them, each agent in a colour.
-
-        The puddle is that of "center" and "border"; for "up" the lower half is puddle too, for "down" the upper.
+        """Draw the puddle of "center" and "border", the start and the goal; return the axes.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; a new figure with a transparent background by default.
+            Default: a new figure with a transparent background.
         agents : Agents, optional
-            Of this world, or those that were released: their actions are enough to draw them. Of each, the first 60
-            walks are shown; dots show where steps end.
-
-        Returns
-        -------
-        matplotlib Axes
+            Agents of this world or the released ones; their first 60 trajectories are drawn, with a dot per step.
         """
         from limiirl.worlds.plotting import draw_puddle
 

@@ -1,4 +1,4 @@
-"""Worlds of cells: their numbering, their moves and their text."""
+"""Base class of gridworlds: cells, transitions and text."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.errors import InvalidParameter
+from limiirl.mdp import MDP
 from limiirl.worlds.base import IntentWorld
 
 if TYPE_CHECKING:
@@ -24,21 +25,21 @@ Edges = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[n
 
 
 def grid_edges(shape: tuple[int, int], wind: float, terminal: NDArray[np.bool_], *, wraps: bool = False) -> Edges:
-    """Return source, action, target and probability of every possible transition out of a non-terminal cell.
+    """Return source, action, target and probability of every transition from a nonterminal cell.
 
-    A move to a cell succeeds with probability ``1 - wind``, and `wind` is shared equally by the other neighbours; a
-    move against a wall stays put with probability 1.
+    A move succeeds with probability ``1 - wind``, and otherwise leads to one of the other neighbours, uniformly; a move
+    into a wall stays put.
 
     Parameters
     ----------
     shape : (rows, columns)
-        Each at least 2, so that every cell has two neighbours.
+        Each at least 2.
     wind : float
         In [0, 1].
     terminal : (S,) bool
-        By state, ``row * columns + column``.
+        Terminal states; the state of a cell is ``row * columns + column``.
     wraps : bool
-        Whether the rows close to a cylinder, of at least 3 rows.
+        Connect the last row to the first, for at least 3 rows.
 
     Examples
     --------
@@ -59,85 +60,89 @@ def grid_edges(shape: tuple[int, int], wind: float, terminal: NDArray[np.bool_],
     if not wraps:
         feasible &= (new_rows >= 0) & (new_rows < n_rows)
     targets = np.where(feasible, new_rows % n_rows * n_columns + new_columns, src[:, None])
-    # prob[i, a, b]: action a in cell i moves to the target of b. Two moves at least are always feasible.
-    astray = wind / (feasible.sum(axis=1) - 1.0)
-    prob = np.where(feasible[:, :, None] & feasible[:, None, :], astray[:, None, None], 0.0)
+    # prob[i, a, b]: action a in cell i leads to the target of action b. At least two moves are feasible.
+    failure = wind / (feasible.sum(axis=1) - 1.0)
+    prob = np.where(feasible[:, :, None] & feasible[:, None, :], failure[:, None, None], 0.0)
     prob[:, np.arange(4), np.arange(4)] = np.where(feasible, 1.0 - wind, 1.0)
     i, act, b = np.nonzero(prob)
     return src[i], act, targets[i, b], prob[i, act, b]
 
 
 class GridWorld(IntentWorld):
-    """A world whose states are the cells of a grid, row by row. Subclasses say what is in them."""
+    """World whose states are the cells of a grid, in row-major order."""
 
     wraps: ClassVar[bool] = False
-    """Whether the rows close to a cylinder."""
+    """True if the last row is connected to the first."""
 
     wind: float
+    gamma: float
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int]:
-        """Number of rows and of columns."""
+        """Number of rows and columns."""
 
     @property
     @abstractmethod
     def grid(self) -> NDArray[np.int64]:
-        """Kind of every cell, by row and column: an index into `kind_names`."""
+        """Kind of every cell, (rows, columns): an index into `kind_names`."""
 
     @property
     @abstractmethod
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features."""
+
+    @property
     def kind_names(self) -> tuple[str, ...]:
-        """Names of the kinds of cells."""
+        """Names of the kinds of cells; default: the feature names."""
+        return self.feature_names
 
     @property
     @abstractmethod
     def signs(self) -> NDArray[np.str_]:
-        """What the text shows of every cell, by row and column."""
+        """Symbol of every cell in `str(world)`, (rows, columns)."""
 
     @property
     def n_states(self) -> int:
-        """S, the number of cells."""
+        """Number S of cells."""
         return self.shape[0] * self.shape[1]
 
     @property
     def state_names(self) -> tuple[str, ...]:
-        """Row and column of every state, as text."""
+        """Row and column of every state: "(0, 1)"."""
         return tuple(f"({row}, {column})" for row, column in np.ndindex(self.shape))
 
     def state(self, row: int, column: int) -> int:
-        """Return the state of a cell; rows wrap around where the world does.
-
-        >>> from limiirl.worlds import ElementWorld
-        >>> ElementWorld().state(-1, 0) == ElementWorld().state(8, 0)
-        True
-        """
+        """Return the state of a cell; rows wrap around if `wraps`."""
         n_rows, n_columns = self.shape
         if not 0 <= column < n_columns:
-            hint = "Only rows wrap around." if self.wraps else "Count columns from the left."
-            raise InvalidParameter(
-                f"column must lie in 0..{n_columns - 1}; got {column}. {hint}", parameter="column", value=column
-            )
+            raise InvalidParameter.of("column", column, f"must lie in 0..{n_columns - 1}")
         if not self.wraps and not 0 <= row < n_rows:
-            raise InvalidParameter(
-                f"row must lie in 0..{n_rows - 1}; got {row}. Count rows from the top.", parameter="row", value=row
-            )
+            raise InvalidParameter.of("row", row, f"must lie in 0..{n_rows - 1}")
         return (row % n_rows) * n_columns + column
 
     def cell(self, state: int) -> tuple[int, int]:
-        """Return row and column of a state.
-
-        >>> from limiirl.worlds import ElementWorld
-        >>> ElementWorld().cell(13)
-        (2, 1)
-        """
+        """Return the row and column of a state."""
         if not 0 <= state < self.n_states:
-            raise InvalidParameter(
-                f"state must lie in 0..{self.n_states - 1}; got {state}. There is one per cell.",
-                parameter="state",
-                value=state,
-            )
+            raise InvalidParameter.of("state", state, f"must lie in 0..{self.n_states - 1}")
         return divmod(state, self.shape[1])
+
+    def build_mdp(self, features: NDArray[np.float64], terminal: NDArray[np.bool_], p0: NDArray[np.float64]) -> MDP:
+        """Return the MDP of the grid with state features (S, d), terminal states (S,) and start distribution (S,)."""
+        src, act, dst, prob = grid_edges(self.shape, self.wind, terminal, wraps=self.wraps)
+        return MDP.from_edges(
+            src,
+            dst,
+            self.n_states,
+            act,
+            prob,
+            p0,
+            self.gamma,
+            features,
+            terminal=terminal,
+            feature_names=self.feature_names,
+            state_names=self.state_names,
+        )
 
     def draw(self, rewards: NDArray[np.float64] | None, ax: "Axes | None", *, faded: bool) -> "WorldFigure":
         """Draw the cells; see `plot`."""

@@ -1,7 +1,6 @@
-"""The worlds as Gymnasium environments, registered under ``limiirl/`` when this module is imported.
+"""Gymnasium environments of the worlds, registered under ``limiirl/`` on import.
 
-Gymnasium 1.0 loads no plugins: import this module first, or name it in the id, as in
-``gymnasium.make("limiirl.worlds.gym:limiirl/ElementWorld-v0")``.
+Import this module first, or name it in the id: ``gymnasium.make("limiirl.worlds.gym:limiirl/ElementWorld-v0")``.
 """
 
 from functools import cached_property
@@ -9,53 +8,45 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial import cKDTree
 
 from limiirl._typing import FloatArray
+from limiirl._validation import check_choice
 from limiirl.errors import BackendUnavailable, InvalidParameter
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.worlds import WORLDS
-from limiirl.worlds.base import IntentWorld
 from limiirl.worlds.continuous_puddleworld import (
     HORIZON,
     KINDS,
     SIZE,
     START,
     check_kind,
+    in_goal,
     move,
-    reached_goal,
     reward_features,
 )
 
 try:
     import gymnasium
 except ImportError:
-    raise BackendUnavailable(
-        "Environments need gymnasium, which is not installed. Run pip install gymnasium."
-    ) from None
+    raise BackendUnavailable("Environments require gymnasium. Install it with pip install gymnasium.") from None
 
 if TYPE_CHECKING:
-    from matplotlib.lines import Line2D
-
-    from limiirl.worlds.plotting import WalkerPicture
+    from limiirl.worlds.plotting import AgentPicture, PuddlePicture
 
 
 class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
-    """The world of `ContinuousPuddleWorld`, for one kind of agent.
+    """Environment of `ContinuousPuddleWorld` for one kind of agent.
 
-    Observations are positions in ``Box(0, 9, (2,))``, and actions steps in ``Box(-1, 1, (2,))``, both of float64, so
-    that a policy walks here exactly as in `ContinuousPuddleWorld.walks`. A component beyond -1 or 1 counts as that. An
-    episode ends in the goal; one that is registered also after 30 steps.
-
-    A step pays what the kind gets for the features of the position that it reaches, which are told in
-    ``info["reward_features"]``. The goal pays once, on arrival.
+    Observations are positions in ``Box(0, 9, (2,))`` and actions steps in ``Box(-1, 1, (2,))``, clipped, both float64,
+    as in `ContinuousPuddleWorld.walks`. An episode terminates in the goal, and is truncated after 30 steps if created
+    by `gymnasium.make`. The reward is that of the position after the step, whose features are in
+    ``info["reward_features"]``; the goal is rewarded once, on arrival.
 
     Parameters
     ----------
     kind : {"center", "up", "down", "border"}
-        Who walks: it decides what is puddle, and what the puddle costs.
+        Kind of agent, which determines the extent and the cost of the puddle.
     render_mode : "rgb_array", optional
-        `render` returns a picture.
 
     Examples
     --------
@@ -71,11 +62,7 @@ class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
 
     def __init__(self, kind: str = "center", *, render_mode: str | None = None) -> None:
         if render_mode not in (None, "rgb_array"):
-            raise InvalidParameter(
-                f"render_mode must be 'rgb_array'; got {render_mode!r}. Choose it, or None.",
-                parameter="render_mode",
-                value=render_mode,
-            )
+            raise InvalidParameter.of("render_mode", render_mode, "must be 'rgb_array' or None")
         self.kind = check_kind(kind)
         self.render_mode = render_mode
         self.observation_space = gymnasium.spaces.Box(0.0, SIZE, shape=(2,), dtype=np.float64)
@@ -85,57 +72,48 @@ class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Begin an episode at the start, always the same."""
+        """Start an episode at the start position."""
         super().reset(seed=seed, options=options)
         self._position = np.array(START)
         return self._position.copy(), {"reward_features": np.zeros(3)}
 
     def step(self, action: ArrayLike) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
-        """Take a step; in the goal, the agent stays where it is for nothing."""
-        here = self._current_position("step came first")
-        wish = np.asarray(action, dtype=np.float64)
-        if wish.shape != (2,) or not np.all(np.isfinite(wish)):
-            raise InvalidParameter(
-                f"An action must be two finite numbers, the steps in x and in y; got {action!r}.",
-                parameter="action",
-                value=action,
-            )
-        ended = bool(reached_goal(here))
+        """Take a step; in the goal the agent stays without reward."""
+        position = self._current_position()
+        displacement = np.asarray(action, dtype=np.float64)
+        if displacement.shape != (2,) or not np.all(np.isfinite(displacement)):
+            raise InvalidParameter.of("action", action, "must be two finite numbers, the steps in x and y")
+        ended = bool(in_goal(position))
         if not ended:
-            self._position = here = move(here, wish)
-        features = reward_features(here, self.kind)
+            self._position = position = move(position, displacement)
+        features = reward_features(position, self.kind)
         reward = 0.0 if ended else float(features @ np.array(KINDS[self.kind]))
-        return here.copy(), reward, bool(reached_goal(here)), False, {"reward_features": features}
+        return position.copy(), reward, bool(in_goal(position)), False, {"reward_features": features}
 
     def render(self) -> Any:
-        """Return an array (height, width, 3) of uint8, or None without a mode."""
-        if self.render_mode is None:
-            return None
-        return self._picture.frame(self._current_position("there is no agent to draw"))
+        """Return an image (height, width, 3) of uint8, or None without a render mode."""
+        return None if self.render_mode is None else self._picture.frame(self._current_position())
 
     @cached_property
-    def _picture(self) -> "WalkerPicture":
-        from limiirl.worlds.plotting import WalkerPicture
+    def _picture(self) -> "PuddlePicture":
+        from limiirl.worlds.plotting import PuddlePicture
 
-        return WalkerPicture()
+        return PuddlePicture()
 
-    def _current_position(self, instead: str) -> FloatArray:
+    def _current_position(self) -> FloatArray:
         if self._position is None:
-            raise gymnasium.error.ResetNeeded(f"An episode begins with reset; {instead}. Call env.reset().")
+            raise gymnasium.error.ResetNeeded("Call env.reset() first.")
         return self._position
 
 
-def text_with_agent(world: Any, state: int) -> str:
-    """Return the world's text with brackets around what stands for the agent's state.
-
-    Below the text of a world that is neither a grid nor layers, a line names the state.
-    """
-    place = locate_state(world, state)
-    if place is None:
+def mark_agent(world: Any, state: int) -> str:
+    """Return the world's text with brackets around the agent's state, or with a line that names the state."""
+    cell = locate_state(world, state)
+    if cell is None:
         return f"{world}\nagent in state {state}"
-    row, column = place
+    row, column = cell
     lines = [f" {line} " for line in str(world).splitlines()]
-    # Columns have one width, are separated by a blank and aligned to the right, and the first row has them all.
+    # Columns have equal width, are right-aligned and separated by a blank; the first row has all of them.
     n_columns = world.shape[1] if hasattr(world, "cell") else len(world.layers)
     end = (column + 1) * ((len(lines[0]) - 1) // n_columns)
     start = lines[row].rindex(" ", 0, end) + 1
@@ -144,7 +122,7 @@ def text_with_agent(world: Any, state: int) -> str:
 
 
 def locate_state(world: Any, state: int) -> tuple[int, int] | None:
-    """Return row and column of a state: its cell in a grid, or its rank in its layer and the layer; else None."""
+    """Return the row and column of a state in the world's text: its cell, or its rank and layer; else None."""
     if hasattr(world, "cell"):
         row, column = world.cell(state)
         return int(row), int(column)
@@ -154,113 +132,44 @@ def locate_state(world: Any, state: int) -> tuple[int, int] | None:
     return None
 
 
-class AgentPicture:
-    """A picture of a world in which a mark moves.
-
-    It is drawn by matplotlib off screen: no window opens, and pyplot knows nothing of the figure.
-
-    Parameters
-    ----------
-    world : IntentWorld, or an object with ``plot(ax=...)``
-        The mark is where a world of ours draws the state. For others, whose plot does not tell, the title names it.
-
-    Examples
-    --------
-    >>> from limiirl.worlds import ElementWorld
-    >>> frame = AgentPicture(ElementWorld()).frame(0)
-    >>> frame.shape, frame.dtype
-    ((600, 600, 3), dtype('uint8'))
-    """
-
-    def __init__(self, world: Any) -> None:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(6.0, 6.0), dpi=100, layout="constrained")
-        self._canvas: Any = FigureCanvasAgg(figure)
-        self._ax = figure.add_subplot()
-        self._places: NDArray[np.float64] | None = None
-        if isinstance(world, IntentWorld):
-            self._places = world.draw(None, self._ax, faded=False).places
-        else:
-            world.plot(ax=self._ax)
-            self._ax.set_title("agent in state 0")  # so that the layout has room for it
-        # The layout is found once; found anew for each frame, it drifts by fractions of a pixel.
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
-        self._mark = self._draw_mark()
-
-    def _draw_mark(self) -> "Line2D | None":
-        """Draw a ring that fits between neighbouring states."""
-        from matplotlib.patheffects import withStroke
-
-        if self._places is None:
-            return None
-        pixels = self._ax.transData.transform(self._places)
-        nearest = np.asarray(cKDTree(pixels).query(pixels, k=2)[0])[:, 1]
-        points = 72.0 / self._canvas.figure.dpi * min(nearest.min(), 60.0)
-        # A white rim makes the ring visible on dark cells.
-        rim = withStroke(linewidth=0.18 * points, foreground="white")
-        style = {"markersize": 0.7 * points, "markeredgewidth": 0.1 * points, "path_effects": [rim], "zorder": 10}
-        (mark,) = self._ax.plot([], [], "o", color="none", markeredgecolor="black", scalex=False, scaley=False, **style)
-        return mark
-
-    def frame(self, state: int) -> NDArray[np.uint8]:
-        """Return the picture (600, 600, 3) with the agent in a state."""
-        if self._mark is None or self._places is None:
-            self._ax.set_title(f"agent in state {state}")
-        else:
-            x, y = self._places[state]
-            self._mark.set_data([x], [y])
-        self._canvas.draw()
-        return np.array(self._canvas.buffer_rgba())[..., :3].copy()
-
-
 MAX_EPISODE_STEPS = 49
-"""Moves after which a registered environment truncates: with its start, an episode then has 50 states, as many as a
-world's own demonstrations may have."""
+"""Steps after which a registered environment truncates: 50 states, like the worlds' demonstrations."""
 
 Outcome: TypeAlias = tuple[float, int, float, bool]
 
 
 class Playable(Protocol):
-    """What an environment needs of a world; for pictures it needs ``plot(ax=...)`` as well."""
+    """Protocol of the worlds of an environment; images also require ``plot(ax=...)``."""
 
     @property
     def mdp(self) -> MDP:
-        """Where the agent moves."""
+        """The world as an MDP."""
 
     @property
     def ensemble(self) -> RewardEnsemble:
-        """What the intents are paid."""
+        """Rewards and mixture weights."""
 
 
 class WorldEnv(gymnasium.Env[Any, Any]):
-    """A world in which one of its intents is paid.
+    """Environment of a world with the reward of one of its intents.
 
-    Observations are states, ``Discrete(S)``, and actions ``Discrete(A)``. Where a state lacks an action,
-    ``info["action_mask"]`` has a 0 for it (int8, as ``action_space.sample(mask)`` takes it). Taken all the same, it
-    leaves the agent where it is, for the reward of one more visit; this is no move of the MDP, and `Demonstrations` of
-    it are refused there. A terminal state has no action.
+    Observations are states, ``Discrete(S)``, and actions ``Discrete(A)``. ``info["action_mask"]`` (int8) has a 0 for
+    each unavailable action; taking one stays put with the reward of the state, which is not a transition of the MDP.
 
-    The move from s to s' by a pays the reward of s, of (s, a) and of the edge (s, a, s'), and where s' is terminal also
-    gamma times the reward of s', which is thus collected once, on arrival. So the discounted return of a finished
-    episode is theta . F, with F its `Demonstrations.features`; of an episode cut short at time t it is
-    theta . F less gamma^t times the reward of the last state, which was reached but not yet left.
+    The transition (s, a, s') has the reward of s, of (s, a) and of the edge, plus gamma times the reward of s' if s' is
+    terminal. The discounted return of a terminated episode is thus theta . F, with F its `Demonstrations.features`; for
+    an episode truncated at time t, gamma^t times the reward of the last state is missing.
 
     Parameters
     ----------
     world : str or object
-        The name of one of `limiirl.worlds.WORLDS`, which is then built from `parameters`; or any object with an `mdp`
-        and an `ensemble`.
+        Name in `limiirl.worlds.WORLDS`, or any object with an `mdp` and an `ensemble`.
     intent : int, optional
-        Which of the ensemble's rewards is paid. By default each reset draws one by the ensemble's weights. It is told
-        in ``info["intent"]``.
+        Index of the reward. Default: each reset draws one by the mixture weights. Reported in ``info["intent"]``.
     render_mode : "ansi" or "rgb_array", optional
-        `render` returns the world's text or picture, with the agent marked.
+        Render the world as text or as an image, with the agent marked.
     **parameters
-        Of the world that is named, such as ``wind=0.2``. Its `seed` determines the world, and `reset(seed=...)` what
-        happens in it.
+        Parameters of a named world, such as ``wind=0.2``. `seed` determines the world, `reset(seed=...)` the episode.
 
     Examples
     --------
@@ -303,15 +212,14 @@ class WorldEnv(gymnasium.Env[Any, Any]):
 
     @property
     def initial_state_distrib(self) -> NDArray[np.float64]:
-        """The start distribution (S,), under the name that toy-text environments use."""
+        """Start distribution (S,), under the name of toy-text environments."""
         return self.world.mdp.p0
 
     @property
     def P(self) -> dict[int, dict[int, list[Outcome]]]:
-        """The moves as toy-text environments give them: ``P[s][a] = [(probability, next state, reward, done), ...]``.
+        """Transitions as in toy-text environments: ``P[s][a] = [(probability, next state, reward, done), ...]``.
 
-        Only actions that exist are listed; terminal states keep the agent for nothing. The rewards are those of the
-        current intent, and nan before the first reset has drawn it. `MDP.from_gymnasium` reads this table.
+        Only available actions are listed. Rewards are those of the current intent, nan before the first reset.
 
         Examples
         --------
@@ -330,23 +238,18 @@ class WorldEnv(gymnasium.Env[Any, Any]):
         return table
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        """Begin an episode: draw the intent, unless it is fixed, and the start."""
+        """Start an episode: draw the intent, unless it is fixed, and the start state."""
         super().reset(seed=seed, options=options)
         self._intent = self._draw(self.world.ensemble.weights) if self._fixed_intent is None else self._fixed_intent
         self._state = self._draw(self.world.mdp.p0)
         return self._state, self._info(self._state, self._intent)
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        """Take an action; the class says what it pays, and what one that is not available does."""
+        """Take an action."""
         if self._state is None or self._intent is None:
-            raise gymnasium.error.ResetNeeded("An episode begins with reset; step came first. Call env.reset().")
+            raise gymnasium.error.ResetNeeded("Call env.reset() first.")
         if not self.action_space.contains(action):
-            raise InvalidParameter(
-                f"An action must lie in 0..{self.world.mdp.n_actions - 1}; got {action!r}. "
-                "Take one of those that info['action_mask'] shows.",
-                parameter="action",
-                value=action,
-            )
+            raise InvalidParameter.of("action", action, f"must lie in 0..{self.world.mdp.n_actions - 1}")
         mdp = self.world.mdp
         edges = self._edges(self._state, int(action))
         if edges.start < edges.stop:
@@ -359,29 +262,28 @@ class WorldEnv(gymnasium.Env[Any, Any]):
         return self._state, reward, done, False, self._info(self._state, self._intent)
 
     def render(self) -> Any:
-        """Return text (mode "ansi"), an array (height, width, 3) of uint8 ("rgb_array"), or None without a mode."""
+        """Return text ("ansi"), an image (height, width, 3) of uint8 ("rgb_array"), or None without a render mode."""
         if self.render_mode is None:
             return None
         if self._state is None:
-            raise gymnasium.error.ResetNeeded("There is no agent to draw before reset. Call env.reset().")
-        if self.render_mode == "ansi":
-            return text_with_agent(self.world, self._state)
-        return self._picture.frame(self._state)
+            raise gymnasium.error.ResetNeeded("Call env.reset() first.")
+        return mark_agent(self.world, self._state) if self.render_mode == "ansi" else self._picture.frame(self._state)
 
     @cached_property
-    def _picture(self) -> AgentPicture:
-        # Drawing the world takes longer than moving the mark, so the picture is kept.
+    def _picture(self) -> "AgentPicture":
+        from limiirl.worlds.plotting import AgentPicture
+
         return AgentPicture(self.world)
 
     def _draw(self, weights: NDArray[np.float64]) -> int:
-        """Draw an index by its weight, which is never one of weight 0."""
+        """Return a random index with probability proportional to its weight."""
         cumulative = np.cumsum(weights)
-        # Weights may sum to a little less than 1, and rounding can bring the product up to the sum.
+        # Rounding may make the product equal to the sum, which would select an index without weight.
         point = min(self.np_random.random() * cumulative[-1], np.nextafter(cumulative[-1], 0.0))
         return int(np.searchsorted(cumulative, point, side="right"))
 
     def _edges(self, s: int, a: int) -> slice:
-        """Return where the edges of (s, a) stand; nowhere if the state lacks the action."""
+        """Return the range of the edges of (s, a); empty if the action is not available."""
         mdp = self.world.mdp
         first, last = int(mdp.out_ptr[s]), int(mdp.out_ptr[s + 1])
         low, high = np.searchsorted(mdp.act[first:last], [a, a + 1])
@@ -402,19 +304,12 @@ class WorldEnv(gymnasium.Env[Any, Any]):
 
 def _build(world: str | Playable, parameters: dict[str, Any]) -> Playable:
     if isinstance(world, str):
-        if world not in WORLDS:
-            raise InvalidParameter(
-                f"There is no world named {world!r}. Choose from {', '.join(WORLDS)}.", parameter="world", value=world
-            )
-        built: Playable = WORLDS[world](**parameters)
-        return built
+        check_choice(world, "world", tuple(WORLDS))
+        instance: Playable = WORLDS[world](**parameters)
+        return instance
     if parameters:
-        raise InvalidParameter(
-            f"Parameters build a world that is named; {next(iter(parameters))!r} came with a finished "
-            f"{type(world).__name__}. Build the world with it.",
-            parameter=next(iter(parameters)),
-            value=next(iter(parameters.values())),
-        )
+        name, value = next(iter(parameters.items()))
+        raise InvalidParameter.of(name, value, "is only for a world given by name")
     return world
 
 
@@ -422,57 +317,38 @@ def _check_intent(intent: object, n_intents: int) -> None:
     if intent is None:
         return
     if isinstance(intent, bool) or not isinstance(intent, int | np.integer) or not 0 <= intent < n_intents:
-        raise InvalidParameter(
-            f"intent must be one of 0..{n_intents - 1}, as the world has {n_intents} of them; got {intent!r}. "
-            "Pass None to draw one at each reset.",
-            parameter="intent",
-            value=intent,
-        )
+        remedy = "Pass None to draw one at each reset."
+        raise InvalidParameter.of("intent", intent, f"must be an integer in 0..{n_intents - 1}", remedy=remedy)
 
 
 def _check_render_mode(mode: str | None, world: Playable) -> None:
     if mode is not None and mode not in WorldEnv.metadata["render_modes"]:
-        raise InvalidParameter(
-            f"render_mode must be 'ansi' or 'rgb_array'; got {mode!r}. Choose one of them, or None.",
-            parameter="render_mode",
-            value=mode,
-        )
+        raise InvalidParameter.of("render_mode", mode, "must be 'ansi', 'rgb_array' or None")
     if mode == "rgb_array" and not hasattr(world, "plot"):
-        raise InvalidParameter(
-            f"render_mode 'rgb_array' needs a world with plot(ax=...); {type(world).__name__} has none. Choose 'ansi'.",
-            parameter="render_mode",
-            value=mode,
-        )
+        rule = f"must be 'ansi' or None, since {type(world).__name__} has no plot(ax=...)"
+        raise InvalidParameter.of("render_mode", mode, rule)
 
 
 def _check_start(mdp: MDP) -> None:
     ended = np.flatnonzero((mdp.p0 > 0) & mdp.terminal)
     if ended.size:
         s = int(ended[0])
-        raise InvalidParameter(
-            f"An episode cannot start where it ends; state {s} is terminal and p0[{s}] is {mdp.p0[s]}. "
-            "Give the MDP another start with mdp.replace(p0=...).",
-            parameter="world",
-            value=float(mdp.p0[s]),
-            index=s,
+        message = (
+            f"world must not start in a terminal state; p0[{s}] is {mdp.p0[s]}. Change it with mdp.replace(p0=...)."
         )
+        raise InvalidParameter(message, parameter="world", value=float(mdp.p0[s]), index=s)
 
 
 def _register() -> None:
-    for name in ("ElementWorld", "PuddleWorld", "ObjectWorld", "SyntheticWorld"):
-        if (key := f"limiirl/{name}-v0") not in gymnasium.registry:  # a reload would be warned of
-            gymnasium.register(
-                key,
-                entry_point="limiirl.worlds.gym:WorldEnv",
-                max_episode_steps=MAX_EPISODE_STEPS,
-                kwargs={"world": name},
-            )
-    if (key := "limiirl/ContinuousPuddleWorld-v0") not in gymnasium.registry:
-        gymnasium.register(
-            key,
-            entry_point="limiirl.worlds.gym:ContinuousPuddleEnv",
-            max_episode_steps=HORIZON,
-        )
+    specs: dict[str, dict[str, Any]] = {
+        name: {"entry_point": WorldEnv, "max_episode_steps": MAX_EPISODE_STEPS, "kwargs": {"world": name}}
+        for name in WORLDS
+    }
+    specs["ContinuousPuddleWorld"] = {"entry_point": ContinuousPuddleEnv, "max_episode_steps": HORIZON}
+    for name, spec in specs.items():
+        if (key := f"limiirl/{name}-v0") not in gymnasium.registry:  # registering again on a reload would warn
+            spec["entry_point"] = f"limiirl.worlds.gym:{spec['entry_point'].__name__}"
+            gymnasium.register(key, **spec)
 
 
 _register()

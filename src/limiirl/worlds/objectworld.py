@@ -1,4 +1,4 @@
-"""ObjectWorld: a gridworld strewn with coloured objects; intents differ in the colours that they like."""
+"""ObjectWorld: a gridworld with coloured objects; intents prefer different colours (Levine et al. 2011)."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from limiirl._validation import check_count, check_seed
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.worlds.base import check_gamma, check_wind
-from limiirl.worlds.gridworld import GridWorld, grid_edges
+from limiirl.worlds.gridworld import GridWorld
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from limiirl.worlds.plotting import WorldFigure
 
 
-# Rewards of a step near no object, and near each outer colour that the intent dislikes; near the one it likes: 0.
+# Rewards far from all objects, and near each disliked outer colour; near the preferred colour: 0.
 _CLEAR, _DISLIKED = -2.0, -5.0
 
 
@@ -35,38 +35,34 @@ class Objects(NamedTuple):
 
 @dataclass(frozen=True)
 class ObjectWorld(GridWorld):
-    """A walled field strewn with objects, each of an outer and an inner colour; walks start anywhere and never end.
+    """A walled grid with objects that have an outer and an inner colour; there is no terminal state.
 
-    The objects lie in random cells; each outer colour comes equally often, within one, and inner colours are drawn.
-    The moves and the wind are those of `ElementWorld`, but for walls on all sides. The features are binary: clear
-    (near no object), near outer colour c, near inner colour c, where near means at most `radius` steps away.
+    The objects are in random cells. Outer colours are equally frequent, inner colours are random. Actions and wind are
+    those of `ElementWorld`, with walls on all sides. The features are binary: clear (no object within `radius` steps),
+    near outer colour c, near inner colour c.
 
-    Intent k likes outer colour k and dislikes all others: a step costs 2 where no object is near, 5 for each disliked
-    colour that is, and nothing near the liked colour alone. So it walks to an object of its colour, around those of
-    others, and stays near it. Inner colours mean nothing to anybody; they are there to be told apart from what does.
-
-    As in the world of Levine, Popovic and Koltun there is no terminal state: a demonstration ends when it has
-    `max_length` states. But likes are written as smaller costs, so that rewards stay at most 0, where MaxEnt's default
-    bounds are.
+    Intent k prefers outer colour k: the reward is -2 in clear cells and -5 per other outer colour nearby. Inner colours
+    are distractors. Unlike in Levine et al., rewards are at most 0, within MaxEnt's default bounds. Demonstrations have
+    `max_length` states.
 
     Parameters
     ----------
     size : int
-        Rows and columns: at least 2.
+        Number of rows and of columns, at least 2.
     n_objects : int
-        At least one of each colour, and at most one per cell.
+        At least one per colour, and at most one per cell.
     n_colours : int
-        Outer colours, and as many inner ones.
+        Number of outer colours, and of inner colours.
     n_intents : int
         At most `n_colours`.
     radius : int
-        Steps within which an object is near.
+        Largest Manhattan distance to a nearby object.
     wind : float
-        In [0, 1], the probability that a move goes astray.
+        Probability in [0, 1] that a move fails.
     gamma : float
-        Discount in (0, 1): walks do not end.
+        Discount in (0, 1).
     seed : int
-        Places and colours the objects.
+        Seed of the positions and colours of the objects.
 
     References
     ----------
@@ -95,43 +91,27 @@ class ObjectWorld(GridWorld):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_count(self.size, "size", least=2, remedy="Every cell needs two neighbours.")
-        check_count(self.n_colours, "n_colours", remedy="Objects have a colour.")
-        check_count(self.n_intents, "n_intents", remedy="Each intent likes a colour.")
-        check_count(self.n_objects, "n_objects", least=self.n_colours, remedy="Place one of each colour at least.")
-        check_count(self.radius, "radius", least=0, remedy="At 0 an object is near in its own cell only.")
+        check_count(self.size, "size", least=2)
+        check_count(self.n_colours, "n_colours")
+        check_count(self.n_intents, "n_intents")
+        check_count(self.n_objects, "n_objects", least=self.n_colours, remedy="There is one object per colour.")
+        check_count(self.radius, "radius", least=0)
         check_wind(self.wind)
         check_gamma(self.gamma)
         check_seed(self.seed)
         if self.gamma == 1.0:
-            raise InvalidParameter(
-                "gamma must be less than 1, for walks do not end; got 1. Use 0.99, for example.",
-                parameter="gamma",
-                value=self.gamma,
-            )
-        if self.n_objects > self.n_states:
-            raise InvalidParameter(
-                f"n_objects must be at most {self.n_states}, one per cell; got {self.n_objects}. Raise size.",
-                parameter="n_objects",
-                value=self.n_objects,
-            )
-        if self.n_colours > len(ascii_uppercase):
-            raise InvalidParameter(
-                f"n_colours must be at most {len(ascii_uppercase)}, one per letter; got {self.n_colours}. Lower it.",
-                parameter="n_colours",
-                value=self.n_colours,
-            )
-        if self.n_intents > self.n_colours:
-            raise InvalidParameter(
-                f"n_intents must be at most n_colours, {self.n_colours}, for each likes its own; got {self.n_intents}. "
-                "Raise n_colours.",
-                parameter="n_intents",
-                value=self.n_intents,
-            )
+            raise InvalidParameter.of("gamma", self.gamma, "must be less than 1, since there is no terminal state")
+        for name, limit, reason in (
+            ("n_objects", self.n_states, "one per cell"),
+            ("n_colours", len(ascii_uppercase), "one per letter"),
+            ("n_intents", self.n_colours, "one per colour"),
+        ):
+            if getattr(self, name) > limit:
+                raise InvalidParameter.of(name, getattr(self, name), f"must be at most {limit}, {reason}")
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows and of columns."""
+        """Number of rows and columns."""
         return self.size, self.size
 
     @property
@@ -152,12 +132,12 @@ class ObjectWorld(GridWorld):
 
     @cached_property
     def grid(self) -> NDArray[np.int64]:
-        """Kind of every cell, shape (size, size): all are field."""
+        """Kind of every cell, (size, size): all are "field"."""
         return np.zeros(self.shape, dtype=np.int64)
 
     @cached_property
     def objects(self) -> Objects:
-        """Where the objects lie, and their colours."""
+        """Positions and colours of the objects."""
         rng = np.random.default_rng(self.seed)
         row, column = np.divmod(rng.choice(self.n_states, size=self.n_objects, replace=False), self.size)
         outer = np.arange(self.n_objects) % self.n_colours
@@ -165,7 +145,7 @@ class ObjectWorld(GridWorld):
 
     @property
     def signs(self) -> NDArray[np.str_]:
-        """What the text shows of every cell: a dot, or an object's outer (capital) and inner colour."""
+        """Symbol of every cell in `str(world)`: a dot, or the outer (upper case) and inner colour of its object."""
         signs = np.full(self.shape, ".", dtype="U2")
         for row, column, outer, inner in zip(*self.objects, strict=True):
             signs[row, column] = ascii_uppercase[outer] + ascii_uppercase[inner].lower()
@@ -173,37 +153,25 @@ class ObjectWorld(GridWorld):
 
     @cached_property
     def features(self) -> NDArray[np.float64]:
-        """The binary state features, (S, 1 + 2 C). Read-only."""
+        """Binary state features (S, 1 + 2 C). Read-only."""
         row, column = np.divmod(np.arange(self.n_states), self.size)
-        things = self.objects
-        near = np.abs(row[:, None] - things.row) + np.abs(column[:, None] - things.column) <= self.radius
+        objects = self.objects
+        near = np.abs(row[:, None] - objects.row) + np.abs(column[:, None] - objects.column) <= self.radius
         colours = np.arange(self.n_colours)
-        by_colour = [(near[:, :, None] & (c[:, None] == colours)).any(axis=1) for c in (things.outer, things.inner)]
+        by_colour = [(near[:, :, None] & (c[:, None] == colours)).any(axis=1) for c in (objects.outer, objects.inner)]
         features = np.column_stack([~near.any(axis=1), *by_colour]).astype(np.float64)
         features.flags.writeable = False
         return features
 
     @cached_property
     def mdp(self) -> MDP:
-        """The world as an MDP: one state per cell, none terminal, starts uniform."""
+        """The world as an MDP: one state per cell, no terminal state, uniform p0."""
         terminal = np.zeros(self.n_states, dtype=np.bool_)
-        src, act, dst, prob = grid_edges(self.shape, self.wind, terminal)
-        return MDP.from_edges(
-            src,
-            dst,
-            n_states=self.n_states,
-            action=act,
-            prob=prob,
-            gamma=self.gamma,
-            state_features=self.features,
-            terminal=terminal,
-            feature_names=self.feature_names,
-            state_names=self.state_names,
-        )
+        return self.build_mdp(self.features, terminal, np.full(self.n_states, 1.0 / self.n_states))
 
     @cached_property
     def ensemble(self) -> RewardEnsemble:
-        """The truth: intent k likes outer colour k and dislikes all others; equal weights."""
+        """True rewards: intent k prefers outer colour k; equal weights."""
         thetas = np.zeros((self.n_intents, len(self.feature_names)))
         thetas[:, 0] = _CLEAR
         thetas[:, 1 : 1 + self.n_colours] = _DISLIKED

@@ -1,4 +1,4 @@
-"""Pictures of the worlds. Imports matplotlib, so the worlds import this module only when asked to plot."""
+"""Plots of the worlds; imported lazily, because it imports matplotlib."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,85 +13,83 @@ from matplotlib.colors import Colormap, ListedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Patch, Rectangle
+from matplotlib.patheffects import withStroke
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
 
 from limiirl._typing import FloatArray
 from limiirl.demos import Agents, Demonstrations
 from limiirl.errors import InvalidParameter
+from limiirl.worlds.base import IntentWorld
 from limiirl.worlds.continuous_puddleworld import GOAL as CONTINUOUS_GOAL
 from limiirl.worlds.continuous_puddleworld import PUDDLE, RADIUS, SIZE, trace_positions
 from limiirl.worlds.continuous_puddleworld import START as CONTINUOUS_START
 from limiirl.worlds.roadgrid import ROAD_CLASSES
 
 if TYPE_CHECKING:
-    from limiirl.worlds.base import IntentWorld
     from limiirl.worlds.gridworld import GridWorld
     from limiirl.worlds.objectworld import ObjectWorld
     from limiirl.worlds.roadgrid import RoadGrid
     from limiirl.worlds.syntheticworld import SyntheticWorld
 
 
-# Okabe and Ito's palette, distinguishable with colour blindness; with more kinds than hues they repeat.
+# Colour-blind safe palette of Okabe and Ito.
 HUES = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#0072b2", "#f0e442")
 START, GOAL = "#f2efe6", "#3b3b3b"
 DARK, LIGHT = "#333333", "#ffffff"
-# What stands outside of the cells is legible on white and on black alike, unless a style decides.
+# Text outside of the cells, legible on white and on black.
 NEUTRAL = "#808080"
-# Walks must stand out from cells of the same hue, and from white and black: the hues above, at medium lightness.
+# Hues of the palette at medium lightness, for lines on cells, on white and on black.
 INTENTS = ("#2484c6", "#b97400", "#00855f", "#b8548f", "#c44f00", "#3f62d6", "#8d8000")
 
 _ROAD_COLOURS = ("#c8102e", "#e8862e", "#5b7fa6", "#a9b1ba")
 _ROAD_WIDTHS = (2.4, 1.5, 1.0, 0.6)
-_FADED = 0.5  # what remains of the cells' colour below walks
+_FADED = 0.5  # opacity of cells below demonstrations
 
 
 class WorldFigure(NamedTuple):
-    """A world that is drawn: where its states are, what its legend shows, and how walks go over it."""
+    """Plot of a world: axes, positions of the states and legend."""
 
     ax: Axes
-    places: FloatArray  # (S, 2)
+    places: FloatArray  # (S, 2) positions of the states
     handles: list[Artist]
-    jitter: float = 0.27  # by how much a walk is moved at most: it stays within a cell
-    period: int | None = None  # rows after which the world begins again, if it wraps around
+    jitter: float = 0.27  # largest displacement of a demonstration
+    period: int | None = None  # number of rows if they wrap around
 
 
 def draw_world(
-    world: "IntentWorld",
+    world: IntentWorld,
     theta: ArrayLike | None,
     ax: Axes | None,
     demos: Demonstrations | None,
     labels: ArrayLike | None,
 ) -> Axes:
-    """Draw a world and walks over it; see `IntentWorld.plot`."""
+    """Draw a world and demonstrations; see `IntentWorld.plot`."""
     if demos is None and labels is not None:
-        raise InvalidParameter(
-            "labels colour the walks of demos, which are not given. Pass demos as well.",
-            parameter="labels",
-            value=labels,
-        )
+        raise InvalidParameter.of("labels", labels, "must be None without demos")
     intents = None if demos is None else _intents(demos, labels, world.mdp.n_states)
     rewards = None if theta is None else world.mdp.rewards(np.asarray(theta, dtype=np.float64))[0][:, 0]
     picture = world.draw(rewards, ax, faded=demos is not None)
     handles = list(picture.handles)
     if demos is not None:
-        handles += _draw_walks(picture, demos, intents)
+        handles += _draw_demos(picture, demos, intents)
     if handles:
         beside = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5)}
         below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 3}
-        place: dict[str, Any] = beside if theta is None else below  # a colour bar stands beside
+        location: dict[str, Any] = beside if theta is None else below  # the colour bar is beside
         names = [str(handle.get_label()) for handle in handles]
-        picture.ax.legend(handles, names, frameon=False, labelcolor=text_colour(), **place)
+        picture.ax.legend(handles, names, frameon=False, labelcolor=text_colour(), **location)
     return picture.ax
 
 
 def text_colour() -> str:
-    """Return the colour of what stands outside of the cells: that of a style, where one sets the colour of text."""
-    chosen = str(mpl.rcParams["text.color"])
-    return NEUTRAL if chosen == mpl.rcParamsDefault["text.color"] else chosen
+    """Return the colour of text outside of the cells: that of the matplotlib style, or a neutral default."""
+    colour = str(mpl.rcParams["text.color"])
+    return NEUTRAL if colour == mpl.rcParamsDefault["text.color"] else colour
 
 
 def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
-    """Return the axes given, or those of a new transparent figure of this size in inches."""
+    """Return `ax`, or the axes of a new transparent figure of this size in inches."""
     if ax is None:
         _, ax = plt.subplots(figsize=(width, height), layout="constrained", facecolor="none")
         ax.set_facecolor("none")
@@ -103,7 +101,7 @@ def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
 
 
 def colour_bar(ax: Axes, mappable: Any) -> None:
-    """Add the scale of rewards."""
+    """Add a colour bar of rewards."""
     bar = ax.figure.colorbar(mappable, ax=ax, shrink=0.8)
     bar.set_label("reward", color=text_colour())
     bar.ax.tick_params(colors=text_colour())
@@ -111,67 +109,54 @@ def colour_bar(ax: Axes, mappable: Any) -> None:
 
 
 def palette(colours: list[str], *, faded: bool) -> ListedColormap:
-    """Return a map of these colours; faded ones are blended with white, for what is transparent turns dark at night."""
-    share = _FADED if faded else 1.0
-    return ListedColormap([tuple(1.0 - share * (1.0 - np.array(to_rgb(colour)))) for colour in colours])
+    """Return a colour map; faded colours are blended with white, since transparency would darken in dark mode."""
+    opacity = _FADED if faded else 1.0
+    return ListedColormap([tuple(1.0 - opacity * (1.0 - np.array(to_rgb(colour)))) for colour in colours])
 
 
 def reward_map(*, faded: bool) -> Colormap:
-    """Return the map that shows rewards."""
+    """Return the colour map of rewards."""
     scale = plt.get_cmap("viridis")
-    share = _FADED if faded else 1.0
-    return ListedColormap(1.0 - share * (1.0 - scale(np.linspace(0.0, 1.0, 256))[:, :3]))
+    opacity = _FADED if faded else 1.0
+    return ListedColormap(1.0 - opacity * (1.0 - scale(np.linspace(0.0, 1.0, 256))[:, :3]))
 
 
 def contrasting_text_colour(colour: Any) -> str:
-    """Return the colour of a text on this background."""
+    """Return the colour of text on this background."""
     return LIGHT if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) < 0.45 else DARK
 
 
 def _intents(demos: Demonstrations, labels: ArrayLike | None, n_states: int) -> NDArray[Any] | None:
-    """Return the label (N,) of each walk, of responsibilities the column of the largest; None where there are none."""
+    """Return the intent (N,) of each demonstration, the most likely one for responsibilities; None if unknown."""
     if not isinstance(demos, Demonstrations):
-        raise InvalidParameter(
-            f"demos must be Demonstrations; got {type(demos).__name__}. Build them with Demonstrations.from_lists.",
-            parameter="demos",
-            value=demos,
-        )
+        raise InvalidParameter.of("demos", demos, "must be Demonstrations")
     if int(demos.states.max(initial=0)) >= n_states:
-        raise InvalidParameter(
-            f"demos must visit states of this world, 0..{n_states - 1}; they visit {int(demos.states.max())}. Draw "
-            "demonstrations of this world.",
-            parameter="demos",
-            value=int(demos.states.max()),
-        )
-    given = demos.labels if labels is None else labels
-    if given is None:
+        raise InvalidParameter.of("demos", int(demos.states.max()), f"must have states in 0..{n_states - 1}")
+    labels = demos.labels if labels is None else labels
+    if labels is None:
         return None
-    array = np.asarray(given)
+    array = np.asarray(labels)
     if array.ndim not in (1, 2) or len(array) != len(demos):
-        raise InvalidParameter(
-            f"labels must have shape ({len(demos)},) or ({len(demos)}, K), one row per demonstration; got shape "
-            f"{array.shape}. Give the intent of each demonstration.",
-            parameter="labels",
-            value=array.shape,
-        )
+        rule = f"must have shape ({len(demos)},) or ({len(demos)}, K)"
+        raise InvalidParameter.of("labels", array.shape, rule)
     return array if array.ndim == 1 else np.asarray(array.argmax(axis=1))
 
 
-def _draw_walks(picture: WorldFigure, demos: Demonstrations, intents: NDArray[Any] | None) -> list[Artist]:
-    """Draw every demonstration as a line in the colour of its intent, and return the legend of the intents."""
+def _draw_demos(picture: WorldFigure, demos: Demonstrations, intents: NDArray[Any] | None) -> list[Artist]:
+    """Draw every demonstration as a line in the colour of its intent, and return the legend handles."""
     shifts = np.random.default_rng(0).uniform(-picture.jitter, picture.jitter, size=(len(demos), 2))
     alpha = float(np.clip(25.0 / max(len(demos), 1), 0.3, 0.9))
     groups = np.zeros(len(demos), dtype=np.int64) if intents is None else intents
     handles: list[Artist] = []
     for k, intent in enumerate(np.unique(groups)):
-        # An intent has its colour even where the walks of others are not shown.
+        # The colour of an intent does not depend on the other intents.
         number = int(intent) if isinstance(intent, np.integer) and intent >= 0 else k
         colour = INTENTS[number % len(INTENTS)]
         name = "demonstrations" if intents is None else f"intent {intent}"
         pieces: list[FloatArray] = []
         for i in np.flatnonzero(groups == intent):
-            walk = picture.places[demos.states[demos.offsets[i] : demos.offsets[i + 1]]] + shifts[i]
-            pieces += _split_at_wrap(walk, picture.period)
+            line = picture.places[demos.states[demos.offsets[i] : demos.offsets[i + 1]]] + shifts[i]
+            pieces += _split_at_wrap(line, picture.period)
         lines = LineCollection(pieces, colors=colour, linewidths=1.3, alpha=alpha, capstyle="round", joinstyle="round")
         lines.set_label(name)
         picture.ax.add_collection(lines, autolim=False)
@@ -179,19 +164,17 @@ def _draw_walks(picture: WorldFigure, demos: Demonstrations, intents: NDArray[An
     return handles
 
 
-def _split_at_wrap(walk: FloatArray, period: int | None) -> list[FloatArray]:
-    """Cut a walk where it wraps around: it leaves the picture on one side and comes in again on the other."""
+def _split_at_wrap(line: FloatArray, period: int | None) -> list[FloatArray]:
+    """Split a line where it wraps around; both pieces extend beyond the edge of the picture."""
     if period is None:
-        return [walk]
-    turns = -np.rint(np.diff(walk[:, 1]) / period)  # 1 where it leaves below, -1 above
-    cuts = np.flatnonzero(turns) + 1
-    pieces = np.split(walk, cuts)
+        return [line]
+    direction = -np.rint(np.diff(line[:, 1]) / period)  # 1 at the bottom, -1 at the top
+    cuts = np.flatnonzero(direction) + 1
+    pieces = np.split(line, cuts)
     for j, cut in enumerate(cuts):
-        shift = np.array([0.0, period * turns[cut - 1]])
-        pieces[j], pieces[j + 1] = (
-            np.vstack([pieces[j], walk[cut] + shift]),
-            np.vstack([walk[cut - 1] - shift, pieces[j + 1]]),
-        )
+        shift = np.array([0.0, period * direction[cut - 1]])
+        pieces[j] = np.vstack([pieces[j], line[cut] + shift])
+        pieces[j + 1] = np.vstack([line[cut - 1] - shift, pieces[j + 1]])
     return pieces
 
 
@@ -199,15 +182,15 @@ def draw_roadgrid(town: "RoadGrid", ax: Axes | None) -> Axes:
     """Draw the streets by road class; see `RoadGrid.plot`."""
     if ax is None:
         _, ax = plt.subplots(figsize=(8, 8), layout="constrained")
-    once = town.one_way | (town.tail < town.head)  # both directions of a street lie on each other
+    once = town.one_way | (town.tail < town.head)  # draw two-way streets once
     lines = np.stack([town.start_xy, town.end_xy], axis=1)
     extent = float(np.ptp(town.node_xy, axis=0).max())
-    # Line widths are in points: thin them as the town outgrows the page.
+    # Line widths are in points: reduce them for large towns.
     scale = min(1.0, max(0.4, 3.0 / extent))
     for k in reversed(range(len(ROAD_CLASSES))):
-        chosen = once & (town.road_class == k)
+        selected = once & (town.road_class == k)
         style = {"colors": _ROAD_COLOURS[k], "linewidths": scale * _ROAD_WIDTHS[k], "capstyle": "round"}
-        ax.add_collection(LineCollection(list(lines[chosen]), rasterized=True, zorder=5 - k, **style))
+        ax.add_collection(LineCollection(list(lines[selected]), rasterized=True, zorder=5 - k, **style))
     handles = [Line2D([], [], color=c, linewidth=w + 0.6) for c, w in zip(_ROAD_COLOURS, _ROAD_WIDTHS, strict=True)]
     ax.legend(handles, ROAD_CLASSES, loc="upper center", bbox_to_anchor=(0.5, -0.07), ncols=len(handles), frameon=False)
     ax.set(aspect="equal", xlabel="km east of the centre", ylabel="km north of the centre")
@@ -217,19 +200,13 @@ def draw_roadgrid(town: "RoadGrid", ax: Axes | None) -> Axes:
     return ax
 
 
-# Kinds of cells that worlds share; all others take the hues in turn.
-_KINDS = {
-    "start": START,
-    "goal": GOAL,
-    "dry": "#eee3c8",
-    "puddle": "#7fb7dd",
-    "field": "#e4ecd6",
-}
+# Colours of kinds of cells; all others use the palette.
+_KINDS = {"start": START, "goal": GOAL, "dry": "#eee3c8", "puddle": "#7fb7dd", "field": "#e4ecd6"}
 _EDGE = "#999999"
 
 
 def draw_grid(world: "GridWorld", rewards: FloatArray | None, ax: Axes | None, *, faded: bool) -> WorldFigure:
-    """Draw the cells by kind, or by reward (S,) where it is given."""
+    """Draw the cells by kind, or by reward (S,) if given."""
     n_rows, n_columns = world.shape
     ax = axes_for(ax, 0.62 * n_columns + 2.2, 0.5 * n_rows + 1.2)
     handles: list[Patch] = []
@@ -245,10 +222,10 @@ def draw_grid(world: "GridWorld", rewards: FloatArray | None, ax: Axes | None, *
         mesh = ax.pcolormesh(rewards.reshape(world.shape), cmap=reward_map(faded=faded))
         colour_bar(ax, mesh)
     mesh.set(edgecolor="white", linewidth=1.5)
-    colours_of_cells = mesh.to_rgba(np.asarray(mesh.get_array()).reshape(world.shape))
+    cell_colours = mesh.to_rgba(np.asarray(mesh.get_array()).reshape(world.shape))
     for (row, column), sign in np.ndenumerate(world.signs):
         style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9, "alpha": 0.45 if faded else 1.0}
-        colour = contrasting_text_colour(colours_of_cells[row, column, :3])
+        colour = contrasting_text_colour(cell_colours[row, column, :3])
         ax.text(column + 0.5, row + 0.5, sign, color=colour, **style)
     ax.set(
         aspect="equal",
@@ -268,16 +245,16 @@ def draw_grid(world: "GridWorld", rewards: FloatArray | None, ax: Axes | None, *
 
 
 def draw_objects(world: "ObjectWorld", rewards: FloatArray | None, ax: Axes | None, *, faded: bool) -> WorldFigure:
-    """Draw the cells, and every object as a disc of its outer colour with one of its inner colour on it."""
+    """Draw the cells, and each object as a disc of its outer colour with a smaller disc of its inner colour."""
     picture = draw_grid(world, rewards, ax, faded=faded)
     for text in list(picture.ax.texts):
-        text.remove()  # the discs say it
-    things = world.objects
+        text.remove()
+    objects = world.objects
     hues = [HUES[c % len(HUES)] for c in range(world.n_colours)]
     style: dict[str, Any] = {"linestyle": "none", "marker": "o", "markeredgecolor": DARK}
-    for colour, size in ((things.outer, 15.0), (things.inner, 6.5)):
+    for colour, size in ((objects.outer, 15.0), (objects.inner, 6.5)):
         for c, hue in enumerate(hues):
-            x, y = things.column[colour == c] + 0.5, things.row[colour == c] + 0.5
+            x, y = objects.column[colour == c] + 0.5, objects.row[colour == c] + 0.5
             picture.ax.plot(x, y, color=hue, markersize=size, **style)
     discs = [
         Line2D([], [], color=hue, markersize=9, label=f"colour {name}", **style)
@@ -290,19 +267,19 @@ _DISC = 13.0  # points
 
 
 def draw_layers(world: "SyntheticWorld", rewards: FloatArray | None, ax: Axes | None, *, faded: bool) -> WorldFigure:
-    """Draw the states as discs, a column per layer, by feature or reward (S,), and the moves as lines."""
+    """Draw the states as discs, one column per layer, by feature or reward (S,), and the transitions as lines."""
     mdp, tallest = world.mdp, max(layer.size for layer in world.layers)
     ax = axes_for(ax, 0.75 * world.horizon + 2.6, 0.55 * tallest + 1.2)
     places = np.empty((world.n_states, 2))
     for x, layer in enumerate(world.layers):
         places[layer, 0] = x
         places[layer, 1] = np.arange(layer.size) + (tallest - layer.size) / 2.0
-    # A pair of states may be joined by several actions: the line is as dark as the mean action makes it likely.
+    # The opacity of a line is the transition probability, averaged over the actions.
     pairs, inverse = np.unique(np.column_stack([mdp.src, mdp.dst]), axis=0, return_inverse=True)
     likely = np.bincount(inverse.ravel(), weights=mdp.prob) / world.n_actions
-    moves = LineCollection(list(places[pairs]), colors=text_colour(), linewidths=0.8, zorder=1)
-    moves.set_alpha(np.clip(0.3 * likely if faded else 0.9 * likely, 0.03, 0.9).tolist())
-    ax.add_collection(moves)
+    transitions = LineCollection(list(places[pairs]), colors=text_colour(), linewidths=0.8, zorder=1)
+    transitions.set_alpha(np.clip(0.3 * likely if faded else 0.9 * likely, 0.03, 0.9).tolist())
+    ax.add_collection(transitions)
     handles: list[Line2D] = []
     disc: dict[str, Any] = {"linestyle": "none", "marker": "o", "markeredgecolor": DARK}
     if rewards is None:
@@ -317,7 +294,7 @@ def draw_layers(world: "SyntheticWorld", rewards: FloatArray | None, ax: Axes | 
     else:
         points = ax.scatter(places[:, 0], places[:, 1], c=rewards, cmap=reward_map(faded=False))
         colour_bar(ax, points)
-    # Walks lie between the moves and the discs.
+    # Demonstrations are drawn between the transitions and the discs.
     points.set(sizes=[_DISC**2], edgecolor=DARK, zorder=3)
     for (x, y), sign, colour in zip(places, world.signs, points.to_rgba(np.asarray(points.get_array())), strict=True):
         ax.text(x, y, sign, ha="center", va="center", fontsize=7, color=contrasting_text_colour(colour[:3]), zorder=4)
@@ -333,14 +310,14 @@ def draw_layers(world: "SyntheticWorld", rewards: FloatArray | None, ax: Axes | 
 
 
 _DRY, _WET = "#f2efe6", "#a9d3ee"
-# With more walks than this, lines lie so thick that the first ones say it all.
+# Trajectories drawn per agent.
 _WALKS = 60
 
 
 def draw_puddle(ax: Axes | None, agents: Agents | None) -> Axes:
-    """Draw the world and walks over it; see `ContinuousPuddleWorld.plot`."""
+    """Draw the world and trajectories of agents; see `ContinuousPuddleWorld.plot`."""
     if agents is not None:
-        _check(agents)
+        _check_agents(agents)
     ax = axes_for(ax, 6.4, 4.4)
     puddle, wide = PUDDLE[0], PUDDLE[1] - PUDDLE[0]
     ground = Rectangle((0.0, 0.0), SIZE, SIZE, facecolor=_DRY, edgecolor="none", zorder=0)
@@ -350,7 +327,7 @@ def draw_puddle(ax: Axes | None, agents: Agents | None) -> Axes:
     goal.set_clip_path(ground)
     handles: list[Artist] = [wet, goal]
     if agents is not None:
-        handles += _draw_continuous_walks(ax, agents)
+        handles += _draw_agents(ax, agents)
     (start,) = ax.plot(*CONTINUOUS_START, "o", color=DARK, markersize=5, clip_on=False, zorder=5, label="start")
     handles.insert(0, start)
     ax.set(xlim=(0.0, SIZE), ylim=(0.0, SIZE), aspect="equal")
@@ -361,33 +338,25 @@ def draw_puddle(ax: Axes | None, agents: Agents | None) -> Axes:
     return ax
 
 
-def _check(agents: Agents) -> None:
+def _check_agents(agents: Agents) -> None:
     if not isinstance(agents, Agents):
-        raise InvalidParameter(
-            f"agents must be Agents; got {type(agents).__name__}. Draw them with world.agents(...).",
-            parameter="agents",
-            value=agents,
-        )
+        raise InvalidParameter.of("agents", agents, "must be Agents", remedy="Sample them with world.agents(...).")
     if agents.discrete or agents[0].actions.shape[2] != 2:
-        raise InvalidParameter(
-            "Agents of this world step in x and in y; these have other actions. Draw them with world.agents(...).",
-            parameter="agents",
-            value=agents,
-        )
+        raise InvalidParameter.of("agents", agents, "must have actions in two dimensions")
 
 
-def _draw_continuous_walks(ax: Axes, agents: Agents) -> list[Artist]:
-    """Draw every agent's walks in a colour of its own, and return the legend."""
+def _draw_agents(ax: Axes, agents: Agents) -> list[Artist]:
+    """Draw the trajectories of every agent, and return the legend handles."""
     handles: list[Artist] = []
     for i, agent in enumerate(agents):
         colour = INTENTS[i % len(INTENTS)]
         paths = trace_positions(agent.actions[:_WALKS], agent.live[:_WALKS])
-        # After its arrival a walk stands still, and its line would end in a blot.
+        # Drop the constant positions after the arrival.
         pieces = [path[: steps + 1] for path, steps in zip(paths, agent.live.sum(axis=1), strict=False)]
         alpha = float(np.clip(12.0 / len(pieces), 0.2, 0.9))
         lines = LineCollection(pieces, colors=colour, linewidths=1.2, alpha=alpha, capstyle="round", joinstyle="round")
         ax.add_collection(lines, autolim=False)
-        # A step over a corner of the puddle does not touch it: what counts is where steps end.
+        # Dots mark the ends of steps, which determine the rewards.
         ends = np.concatenate(pieces)
         ax.plot(ends[:, 0], ends[:, 1], "o", color=colour, markersize=2, markeredgewidth=0, alpha=min(1.0, 2 * alpha))
         name = str(agents.names[i]) if agents.labels is None else f"{agents.names[i]}, intent {agents.labels[i]}"
@@ -395,28 +364,78 @@ def _draw_continuous_walks(ax: Axes, agents: Agents) -> list[Artist]:
     return handles
 
 
-class WalkerPicture:
-    """A picture of the world in which a mark moves, drawn off screen.
+class _Picture:
+    """Off-screen figure with a moving marker."""
+
+    def __init__(self, width: float, height: float) -> None:
+        self.figure = Figure(figsize=(width, height), dpi=100, layout="constrained")
+        self._canvas: Any = FigureCanvasAgg(self.figure)
+        self.ax = self.figure.add_subplot()
+
+    def fix_layout(self) -> None:
+        """Compute the layout once; computed for each frame, it drifts by fractions of a pixel."""
+        self.figure.draw_without_rendering()
+        self.figure.set_layout_engine("none")
+
+    def image(self) -> NDArray[np.uint8]:
+        """Return the image (height, width, 3)."""
+        self._canvas.draw()
+        return np.array(self._canvas.buffer_rgba())[..., :3].copy()
+
+
+class PuddlePicture(_Picture):
+    """Off-screen picture of `ContinuousPuddleWorld` with an agent."""
+
+    def __init__(self) -> None:
+        super().__init__(6.0, 4.8)
+        draw_puddle(self.ax, None)
+        self.fix_layout()
+        style: dict[str, Any] = {"markeredgecolor": "black", "markersize": 9, "clip_on": False, "zorder": 6}
+        (self._mark,) = self.ax.plot([], [], "o", color="white", **style)
+
+    def frame(self, position: NDArray[np.float64]) -> NDArray[np.uint8]:
+        """Return the image (480, 600, 3) with the agent at a position (2,)."""
+        self._mark.set_data([position[0]], [position[1]])
+        return self.image()
+
+
+class AgentPicture(_Picture):
+    """Off-screen picture of a world with an agent; worlds that are no `IntentWorld` have its state in the title.
 
     Examples
     --------
-    >>> WalkerPicture().frame(np.array(CONTINUOUS_START)).shape
-    (480, 600, 3)
+    >>> from limiirl.worlds import ElementWorld
+    >>> frame = AgentPicture(ElementWorld()).frame(0)
+    >>> frame.shape, frame.dtype
+    ((600, 600, 3), dtype('uint8'))
     """
 
-    def __init__(self) -> None:
-        figure = Figure(figsize=(6.0, 4.8), dpi=100, layout="constrained")
-        self._canvas: Any = FigureCanvasAgg(figure)
-        ax = draw_puddle(figure.add_subplot(), None)
-        # The layout is found once; found anew for each frame, it drifts by fractions of a pixel.
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
-        (self._mark,) = ax.plot(
-            [], [], "o", color="white", markeredgecolor="black", markersize=9, clip_on=False, zorder=6
-        )
+    def __init__(self, world: Any) -> None:
+        super().__init__(6.0, 6.0)
+        self._places: FloatArray | None = None
+        if isinstance(world, IntentWorld):
+            self._places = world.draw(None, self.ax, faded=False).places
+        else:
+            world.plot(ax=self.ax)
+            self.ax.set_title("agent in state 0")  # reserves space in the layout
+        self.fix_layout()
+        self._mark = None if self._places is None else self._draw_mark(self._places)
 
-    def frame(self, position: NDArray[np.float64]) -> NDArray[np.uint8]:
-        """Return the picture (height, width, 3) with the agent at a position (2,)."""
-        self._mark.set_data([position[0]], [position[1]])
-        self._canvas.draw()
-        return np.array(self._canvas.buffer_rgba())[..., :3].copy()
+    def _draw_mark(self, places: FloatArray) -> Line2D:
+        """Draw a ring that fits between neighbouring states, with a white rim for dark cells."""
+        pixels = self.ax.transData.transform(places)
+        nearest = np.asarray(cKDTree(pixels).query(pixels, k=2)[0])[:, 1]
+        points = 72.0 / self.figure.dpi * min(nearest.min(), 60.0)
+        rim = withStroke(linewidth=0.18 * points, foreground="white")
+        style = {"markersize": 0.7 * points, "markeredgewidth": 0.1 * points, "path_effects": [rim], "zorder": 10}
+        (mark,) = self.ax.plot([], [], "o", color="none", markeredgecolor="black", scalex=False, scaley=False, **style)
+        return mark
+
+    def frame(self, state: int) -> NDArray[np.uint8]:
+        """Return the image (600, 600, 3) with the agent in a state."""
+        if self._mark is None or self._places is None:
+            self.ax.set_title(f"agent in state {state}")
+        else:
+            x, y = self._places[state]
+            self._mark.set_data([x], [y])
+        return self.image()
