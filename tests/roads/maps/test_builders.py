@@ -29,8 +29,10 @@ def way(number: int, nodes: Iterable[int], highway: str = "residential", **tags:
     return {"id": number, "nodes": list(nodes), "tags": {"highway": highway} | named}
 
 
-def built(*ways: dict[str, Any], nodes: dict[int, tuple[float, float]] = CROSSING, **options: Any) -> roads.RoadNetwork:
-    return roads.from_ways(ways, nodes, **({"component": None} | options))
+def build_from(
+    *osm_ways: dict[str, Any], nodes: dict[int, tuple[float, float]] = CROSSING, **options: Any
+) -> roads.RoadNetwork:
+    return roads.from_ways(osm_ways, nodes, **({"component": None} | options))
 
 
 def segments_of(network: roads.RoadNetwork) -> list[tuple[int, int]]:
@@ -46,7 +48,7 @@ def turns_of(network: roads.RoadNetwork) -> set[tuple[int, int, int]]:
 
 
 def crossing(**options: Any) -> roads.RoadNetwork:
-    return built(way(10, WEST_EAST), way(11, NORTH_SOUTH, oneway="yes"), **options)
+    return build_from(way(10, WEST_EAST), way(11, NORTH_SOUTH, oneway="yes"), **options)
 
 
 ONWARD = {(1, 2, 3), (1, 2, 5), (3, 2, 1), (3, 2, 5), (4, 2, 1), (4, 2, 3), (4, 2, 5)}
@@ -79,19 +81,19 @@ def test_u_turns_only_at_dead_ends():
 
 
 def test_the_connected_part_by_nodes_and_by_turns():
-    with pytest.warns(DisconnectedWarning, match="falls apart into 3 parts: 2 of 6 segments"):
+    with pytest.warns(DisconnectedWarning, match="3 disconnected parts: 2 of 6 segments"):
         network = crossing(component="street_nodes")
     assert set(segments_of(network)) == {(1, 2), (2, 1), (2, 3), (3, 2)}
     assert network.notes["component"]["segments_dropped"] == 2
     assert network.node_id.tolist() == [1, 2, 3]
     # A ring 1 - 2 - 4 with a spur 2 - 3: by turns, nothing comes back from the spur, nor does its way back get used.
     ring = [way(10, [1, 2, 4, 1], oneway="yes"), way(11, [2, 3])]
-    assert set(segments_of(built(*ring, component="street_nodes"))) == {(1, 2), (2, 4), (4, 1), (2, 3), (3, 2)}
+    assert set(segments_of(build_from(*ring, component="street_nodes"))) == {(1, 2), (2, 4), (4, 1), (2, 3), (3, 2)}
     with pytest.warns(DisconnectedWarning):
-        network = built(*ring, component="turns")
+        network = build_from(*ring, component="turns")
     assert segments_of(network) == [(1, 2), (2, 4), (4, 1)]
     assert turns_of(network) == {(1, 2, 4), (2, 4, 1), (4, 1, 2)}
-    assert set(segments_of(built(*ring, component="turns", u_turns="dead_ends"))) >= {(2, 3), (3, 2)}
+    assert set(segments_of(build_from(*ring, component="turns", u_turns="dead_ends"))) >= {(2, 3), (3, 2)}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_the_connected_part_by_nodes_and_by_turns():
     ],
 )
 def test_directions(tags: dict[str, str], along: bool, against: bool):
-    network = built({"id": 1, "nodes": [1, 2], "tags": {"highway": "residential"} | tags})
+    network = build_from({"id": 1, "nodes": [1, 2], "tags": {"highway": "residential"} | tags})
     assert segments_of(network) == [(1, 2)] * along + [(2, 1)] * against
 
 
@@ -144,7 +146,7 @@ def test_lanes(text: str, lanes: float):
 
 
 def test_what_is_known_of_a_road_goes_to_its_segments():
-    network = built(
+    network = build_from(
         way(10, WEST_EAST, "primary_link", lanes="2", maxspeed="50", maxspeed__backward="30"),
         way(11, NORTH_SOUTH, oneway="yes", maxspeed="PT:urban"),
     )
@@ -168,32 +170,32 @@ def test_what_is_known_of_a_road_goes_to_its_segments():
     ],
 )
 def test_roads_closed_to_the_public_are_dropped_only_if_asked(tags: dict[str, str], closed: bool):
-    ways = [way(10, WEST_EAST), way(11, NORTH_SOUTH, **tags)]
-    assert built(*ways).n_segments == 8
-    assert built(*ways).notes["ways"]["kept_though_closed_to_the_public"] == closed
-    network = built(*ways, public=True)
+    osm_ways = [way(10, WEST_EAST), way(11, NORTH_SOUTH, **tags)]
+    assert build_from(*osm_ways).n_segments == 8
+    assert build_from(*osm_ways).notes["ways"]["kept_though_closed_to_the_public"] == closed
+    network = build_from(*osm_ways, public=True)
     assert network.n_segments == (4 if closed else 8)
     assert network.notes["ways"]["dropped"] == ({"closed to the public": 1} if closed else {})
 
 
 def test_service_roads_only_if_asked_and_footpaths_never():
-    ways = [
+    osm_ways = [
         way(10, WEST_EAST),
         way(11, [4, 2], "service"),
         way(12, [5, 2], "footway"),
         way(13, [5, 2, 4, 5], area="yes"),
     ]
-    network = built(*ways)
+    network = build_from(*osm_ways)
     assert network.n_segments == 4
     assert network.notes["ways"]["dropped"] == {"service road": 1, "not for cars": 1, "an area": 1}
     assert network.class_names == ("residential",)
-    assert built(*ways, service=True).class_names == ("residential", "service")
+    assert build_from(*osm_ways, service=True).class_names == ("residential", "service")
 
 
 def test_ways_without_nodes_and_nodes_without_a_place_are_counted():
     nodes = CROSSING | {6: (41.0, -7.98), 7: (float("nan"), -8.0)}
     lost = {"id": 14, "tags": {"highway": "residential"}}
-    network = built(way(10, [1, 2, 99, 3, 6]), way(11, [4, 7]), way(12, [5]), way(13, []), lost, nodes=nodes)
+    network = build_from(way(10, [1, 2, 99, 3, 6]), way(11, [4, 7]), way(12, [5]), way(13, []), lost, nodes=nodes)
     assert segments_of(network) == [(1, 2), (3, 6), (6, 3), (2, 1)]
     assert network.notes["ways"]["dropped"] == {"fewer than two nodes": 3}
     assert network.notes["nodes_missing"] == 2
@@ -202,7 +204,7 @@ def test_ways_without_nodes_and_nodes_without_a_place_are_counted():
 
 
 def test_a_piece_drawn_twice_counts_once():
-    network = built(way(10, WEST_EAST, lanes="1"), way(11, [3, 2, 4], oneway="yes", lanes="3"))
+    network = build_from(way(10, WEST_EAST, lanes="1"), way(11, [3, 2, 4], oneway="yes", lanes="3"))
     assert segments_of(network) == [(1, 2), (2, 3), (3, 2), (2, 1), (2, 4)]
     assert network.lanes.tolist() == [1, 1, 1, 1, 3]
     assert network.notes["pieces_dropped"]["drawn twice"] == 1
@@ -210,7 +212,7 @@ def test_a_piece_drawn_twice_counts_once():
 
 def test_two_nodes_in_one_place_are_one_so_that_the_street_goes_on():
     nodes = CROSSING | {6: CROSSING[2]}
-    network = built(way(10, [1, 2, 6, 3], oneway="yes"), way(11, [4, 6, 6, 5], oneway="yes"), nodes=nodes)
+    network = build_from(way(10, [1, 2, 6, 3], oneway="yes"), way(11, [4, 6, 6, 5], oneway="yes"), nodes=nodes)
     assert segments_of(network) == [(1, 2), (2, 3), (4, 2), (2, 5)]
     assert turns_of(network) == {(1, 2, 3), (1, 2, 5), (4, 2, 3), (4, 2, 5)}
     assert network.notes["nodes_joined"] == 1
@@ -218,14 +220,14 @@ def test_two_nodes_in_one_place_are_one_so_that_the_street_goes_on():
 
 
 def test_a_roundabout_closes():
-    network = built(way(10, [1, 4, 3, 5, 1], junction="roundabout"), way(11, [1, 2], oneway="yes"))
+    network = build_from(way(10, [1, 4, 3, 5, 1], junction="roundabout"), way(11, [1, 2], oneway="yes"))
     assert turns_of(network) == {(5, 1, 4), (5, 1, 2), (1, 4, 3), (4, 3, 5), (3, 5, 1)}
 
 
 def test_a_map_in_two_parts_keeps_the_larger_and_says_so():
     far = {n: (42.0 + 0.01 * n, -8.0) for n in range(20, 24)}
-    with pytest.warns(DisconnectedWarning, match=r"2 parts: 2 of 8 segments, 4\.4 of 11\.1 km"):
-        network = built(
+    with pytest.warns(DisconnectedWarning, match=r"2 disconnected parts: 2 of 8 segments, 4\.4 of 11\.1 km"):
+        network = build_from(
             way(1, [20, 21, 22, 23]), way(2, [4, 5]), nodes=CROSSING | far, component="street_nodes"
         )  # fmt: skip
     assert network.node_id.tolist() == [20, 21, 22, 23]
@@ -234,19 +236,19 @@ def test_a_map_in_two_parts_keeps_the_larger_and_says_so():
 @pytest.mark.parametrize("component", ["street_nodes", "turns"])
 def test_one_way_streets_that_never_come_back(component: str):
     with raises(InvalidNetwork, parameter="component"):
-        built(way(10, WEST_EAST, oneway="yes"), way(11, NORTH_SOUTH, oneway="yes"), component=component)
+        build_from(way(10, WEST_EAST, oneway="yes"), way(11, NORTH_SOUTH, oneway="yes"), component=component)
 
 
 def test_a_small_loss_is_no_warning(recwarn: pytest.WarningsRecorder):
     ring = {n: (41.0 + 0.1 * np.sin(n), -8.0 + 0.1 * np.cos(n)) for n in range(7)} | {9: (41.0, -8.0)}
-    network = built(way(1, [*range(7), 0]), way(2, [0, 9], oneway="yes"), nodes=ring, component="street_nodes")
+    network = build_from(way(1, [*range(7), 0]), way(2, [0, 9], oneway="yes"), nodes=ring, component="street_nodes")
     assert not [warning for warning in recwarn if warning.category is DisconnectedWarning]
     assert network.notes["component"]["segments_dropped"] == 1
     assert 0.0 < network.notes["component"]["share_of_km_dropped"] < 0.2
 
 
 @pytest.mark.parametrize(
-    ("ways", "nodes", "expected"),
+    ("osm_ways", "nodes", "expected"),
     [
         ([], {}, {"parameter": "source"}),
         ([way(1, [1, 2], "footway"), way(2, [2, 3], "path")], CROSSING, {"parameter": "source"}),
@@ -257,10 +259,10 @@ def test_a_small_loss_is_no_warning(recwarn: pytest.WarningsRecorder):
     ],
 )
 def test_a_map_that_cannot_be_driven(
-    ways: list[dict[str, Any]], nodes: dict[int, tuple[float, float]], expected: dict[str, Any]
+    osm_ways: list[dict[str, Any]], nodes: dict[int, tuple[float, float]], expected: dict[str, Any]
 ):
     with raises(InvalidNetwork, **expected):
-        roads.from_ways(ways, nodes)
+        roads.from_ways(osm_ways, nodes)
 
 
 def test_a_centre_far_away_is_swapped_or_another_city():
@@ -308,9 +310,9 @@ MAPS = st.lists(
 )
 
 
-def pieces_by_hand(ways: list[tuple[list[int], str]]) -> list[tuple[int, int]]:
+def pieces_by_hand(osm_ways: list[tuple[list[int], str]]) -> list[tuple[int, int]]:
     found: dict[tuple[int, int], None] = {}
-    for nodes, oneway in ways:
+    for nodes, oneway in osm_ways:
         steps = [(a, b) for a, b in pairwise(nodes) if a != b and a in NODES and b in NODES]
         if oneway != "-1":
             found |= dict.fromkeys(steps)
@@ -321,14 +323,14 @@ def pieces_by_hand(ways: list[tuple[list[int], str]]) -> list[tuple[int, int]]:
 
 @given(MAPS)
 @settings(max_examples=examples(80), deadline=None)
-def test_segments_and_turns_are_those_of_brute_force(ways: list[tuple[list[int], str]]):
-    wanted = pieces_by_hand(ways)
-    tagged = [way(i, nodes, **({"oneway": oneway} if oneway else {})) for i, (nodes, oneway) in enumerate(ways)]
+def test_segments_and_turns_are_those_of_brute_force(osm_ways: list[tuple[list[int], str]]):
+    wanted = pieces_by_hand(osm_ways)
+    tagged = [way(i, nodes, **({"oneway": oneway} if oneway else {})) for i, (nodes, oneway) in enumerate(osm_ways)]
     if not wanted:
         with pytest.raises(InvalidNetwork):
-            built(*tagged, nodes=NODES)
+            build_from(*tagged, nodes=NODES)
         return
-    network = built(*tagged, nodes=NODES)
+    network = build_from(*tagged, nodes=NODES)
     assert segments_of(network) == wanted
     onward = {(a, b, d) for a, b in wanted for c, d in wanted if b == c and d != a}
     assert turns_of(network) == onward
@@ -362,17 +364,17 @@ def test_the_part_is_a_largest_strong_component(pairs: list[tuple[int, int]]):
 @given(MAPS, st.sampled_from([False, True]))
 @settings(max_examples=examples(80), deadline=None)
 @pytest.mark.filterwarnings("ignore::limiirl.errors.DisconnectedWarning")
-def test_the_part_by_turns_is_a_largest_one_of_the_turn_graph(ways: list[tuple[list[int], str]], u_turns: bool):
-    pieces = pieces_by_hand(ways)
+def test_the_part_by_turns_is_a_largest_one_of_the_turn_graph(osm_ways: list[tuple[list[int], str]], u_turns: bool):
+    pieces = pieces_by_hand(osm_ways)
     onward = [((a, b), (c, d)) for a, b in pieces for c, d in pieces if b == c and (u_turns or d != a)]
     graph = nx.DiGraph(onward)
     parts = [part for part in nx.strongly_connected_components(graph) if len(part) > 1]
-    tagged = [way(i, nodes, **({"oneway": oneway} if oneway else {})) for i, (nodes, oneway) in enumerate(ways)]
+    tagged = [way(i, nodes, **({"oneway": oneway} if oneway else {})) for i, (nodes, oneway) in enumerate(osm_ways)]
     if not parts:
         with pytest.raises(InvalidNetwork):
-            built(*tagged, nodes=NODES, component="turns", u_turns=u_turns)
+            build_from(*tagged, nodes=NODES, component="turns", u_turns=u_turns)
         return
-    network = built(*tagged, nodes=NODES, component="turns", u_turns=u_turns)
+    network = build_from(*tagged, nodes=NODES, component="turns", u_turns=u_turns)
     kept = set(segments_of(network))
     assert kept in [part for part in parts if len(part) == max(map(len, parts))]
     assert turns_of(network) == {(a, b, d) for (a, b), (_, d) in onward if {(a, b), (b, d)} <= kept}
@@ -380,9 +382,9 @@ def test_the_part_by_turns_is_a_largest_one_of_the_turn_graph(ways: list[tuple[l
 
 def test_a_street_whose_only_way_on_never_comes_back_is_a_dead_end():
     # A ring 1 - 2 - 4, a street 2 - 3 both ways, and from 3 a one-way street to 5, from where there is no way back.
-    ways = [way(10, [1, 2, 4, 1], oneway="yes"), way(11, [2, 3]), way(12, [3, 5], oneway="yes")]
-    with pytest.warns(DisconnectedWarning, match="into 2 parts: 1 of 6 segments"):
-        network = built(*ways, component="turns", u_turns="dead_ends")
+    osm_ways = [way(10, [1, 2, 4, 1], oneway="yes"), way(11, [2, 3]), way(12, [3, 5], oneway="yes")]
+    with pytest.warns(DisconnectedWarning, match="2 disconnected parts: 1 of 6 segments"):
+        network = build_from(*osm_ways, component="turns", u_turns="dead_ends")
     assert set(segments_of(network)) == {(1, 2), (2, 4), (4, 1), (2, 3), (3, 2)}
     assert (2, 3, 2) in turns_of(network)
     assert network.notes["component"]["segments_dropped"] == 1
@@ -391,9 +393,9 @@ def test_a_street_whose_only_way_on_never_comes_back_is_a_dead_end():
 # Files
 
 
-def written(folder: Path, ways: list[dict[str, Any]], nodes: str) -> tuple[Path, Path]:
+def written(folder: Path, osm_ways: list[dict[str, Any]], nodes: str) -> tuple[Path, Path]:
     paths = folder / "my_ways.jsonl", folder / "my_nodes.csv"
-    paths[0].write_text("\n".join(map(json.dumps, ways)) + "\n", encoding="utf-8")
+    paths[0].write_text("\n".join(map(json.dumps, osm_ways)) + "\n", encoding="utf-8")
     paths[1].write_text(nodes, encoding="utf-8")
     return paths
 
@@ -402,13 +404,13 @@ TABLE = "\ufeffid,lat,lon,highway\n" + "".join(f"{n},{lat},{lon},\n" for n, (lat
 
 
 def test_a_folder_and_its_files_give_the_same_network(tmp_path: Path):
-    ways, nodes = written(tmp_path, [way(10, WEST_EAST), way(11, NORTH_SOUTH, oneway="yes")], TABLE)
+    osm_ways, nodes = written(tmp_path, [way(10, WEST_EAST), way(11, NORTH_SOUTH, oneway="yes")], TABLE)
     wanted = crossing()
     assert roads.build(tmp_path, component=None) == wanted
-    assert roads.build(ways, nodes=nodes, component=None) == wanted
-    assert roads.from_ways(str(ways), str(nodes), component=None) == wanted
+    assert roads.build(osm_ways, nodes=nodes, component=None) == wanted
+    assert roads.from_ways(str(osm_ways), str(nodes), component=None) == wanted
     with raises(InvalidParameter, parameter="nodes"):
-        roads.build(ways)
+        roads.build(osm_ways)
     (tmp_path / "more_ways.jsonl").write_text("")
     with raises(InvalidFile, parameter="path"):
         roads.build(tmp_path)
@@ -425,9 +427,9 @@ def test_a_folder_and_its_files_give_the_same_network(tmp_path: Path):
     ],
 )
 def test_broken_nodes(tmp_path: Path, nodes: str, words: str):
-    ways, table = written(tmp_path, [way(10, WEST_EAST)], nodes)
+    osm_ways, table = written(tmp_path, [way(10, WEST_EAST)], nodes)
     with raises(InvalidFile, parameter="nodes"):
-        roads.build(ways, nodes=table)
+        roads.build(osm_ways, nodes=table)
 
 
 @pytest.mark.parametrize(
@@ -443,11 +445,11 @@ def test_broken_nodes(tmp_path: Path, nodes: str, words: str):
     ],
 )
 def test_broken_ways(tmp_path: Path, line: str, words: str):
-    ways, nodes = written(tmp_path, [way(10, WEST_EAST)], TABLE)
-    with ways.open("a", encoding="utf-8") as stream:
+    osm_ways, nodes = written(tmp_path, [way(10, WEST_EAST)], TABLE)
+    with osm_ways.open("a", encoding="utf-8") as stream:
         stream.write(line)
-    with raises(InvalidFile, parameter="ways"):
-        roads.build(ways, nodes=nodes)
+    with raises(InvalidFile, parameter="osm_ways"):
+        roads.build(osm_ways, nodes=nodes)
 
 
 @pytest.mark.parametrize("nodes", [{1: (41.0,)}, {1: (41.0, -8.0, 3.0)}, {1: None}, {2**63: (41.0, -8.0)}])
@@ -489,7 +491,7 @@ def test_a_truncated_gzip_says_so(shared_data: Callable[[str], Path], tmp_path: 
     folder = shared_data("porto_road_osm")
     whole = (folder / "osm_ways.jsonl.gz").read_bytes()
     (tmp_path / "ways.jsonl.gz").write_bytes(whole[: int(keep * len(whole))])
-    with raises(InvalidFile, parameter="ways"):
+    with raises(InvalidFile, parameter="osm_ways"):
         roads.build(tmp_path / "ways.jsonl.gz", nodes=folder / "osm_nodes.csv.gz")
     whole = (folder / "osm_nodes.csv.gz").read_bytes()
     (tmp_path / "nodes.csv.gz").write_bytes(whole[: int(keep * len(whole))])

@@ -14,8 +14,8 @@ from tests.oracles import town_maps
 
 
 def town() -> roads.RoadNetwork:
-    ways = [{"id": number, "nodes": nodes, "tags": tags} for number, nodes, tags in town_maps.WAYS]
-    return roads.from_ways(ways, town_maps.NODES, component=None)
+    osm_ways = [{"id": number, "nodes": nodes, "tags": tags} for number, nodes, tags in town_maps.WAYS]
+    return roads.from_ways(osm_ways, town_maps.NODES, component=None)
 
 
 def small(*edges: tuple[Any, Any, dict[str, Any]], kind: type = nx.MultiDiGraph, **known: Any) -> "nx.Graph[Any]":

@@ -115,8 +115,8 @@ def test_restrictions_that_are_not_used(
 
 def test_a_u_turn_can_be_forbidden_by_sign():
     nodes = {1: (41.0, -8.01), 2: (41.0, -8.0), 3: (41.0, -7.99)}
-    ways = [{"id": w, "nodes": pair, "tags": {"highway": "road"}} for w, pair in ((10, [1, 2]), (11, [2, 3]))]
-    table = read_ways(ways, nodes)
+    osm_ways = [{"id": w, "nodes": pair, "tags": {"highway": "road"}} for w, pair in ((10, [1, 2]), (11, [2, 3]))]
+    table = read_ways(osm_ways, nodes)
     table.restrictions.append(Restriction(1, (10,), 2, (10,), {"restriction": "no_u_turn"}))
     turns = turns_of(assemble(table, BuildOptions(u_turns=True)))
     assert turns == {(1, 2, 3), (3, 2, 1), (3, 2, 3), (2, 1, 2), (2, 3, 2)}
@@ -125,8 +125,8 @@ def test_a_u_turn_can_be_forbidden_by_sign():
 def test_a_restriction_at_a_node_that_was_joined_to_another():
     nodes = {1: (41.0, -8.01), 2: (41.0, -8.0), 9: (41.0, -8.0), 3: (41.0, -7.99), 4: (41.01, -8.0)}
     pairs = ((10, [1, 2, 9]), (11, [9, 3]), (12, [9, 4]))
-    ways = [{"id": w, "nodes": pair, "tags": {"highway": "road", "oneway": "yes"}} for w, pair in pairs]
-    table = read_ways(ways, nodes)
+    osm_ways = [{"id": w, "nodes": pair, "tags": {"highway": "road", "oneway": "yes"}} for w, pair in pairs]
+    table = read_ways(osm_ways, nodes)
     table.restrictions.append(Restriction(1, (10,), 9, (11,), {"restriction": "no_right_turn"}))
     table.restrictions.append(Restriction(2, (10,), None, (12,), {"restriction": "no_left_turn"}))
     assert turns_of(assemble(table, BuildOptions(component=None))) == {(1, 2, 4)}

@@ -204,7 +204,7 @@ def test_swapped_trips_are_counted_and_a_file_of_them_is_refused():
     with raises(InvalidTrips, parameter="trips", value=2):
         clean(Trips.concat([bad, bad, good]), NETWORK)
     paris = Trips.from_lists([[48.9] * 5], [[2.3] * 5])
-    with raises(InvalidTrips, parameter="trips"):
+    with raises(InvalidTrips, parameter="network", value=NETWORK.centre):
         clean(paris, NETWORK)
 
 

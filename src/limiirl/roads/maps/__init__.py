@@ -1,4 +1,4 @@
-"""Maps: readers of every format, the rules of the road, and the network built from a table of ways."""
+"""Maps: readers of all formats, tag rules, and the network built from OSM ways."""
 
 from limiirl.roads.maps.builders import build, from_networkx, from_osm, from_ways
 

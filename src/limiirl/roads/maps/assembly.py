@@ -1,4 +1,4 @@
-"""From a table of ways to a road network: pieces, turns, the connected component, and counts of what was dropped."""
+"""Road network from a table of OSM ways: pieces, turns, the connected component, and counts of what was dropped."""
 
 from __future__ import annotations
 
@@ -24,22 +24,17 @@ from limiirl.roads.network import RoadNetwork, as_centre, join_segments
 
 
 class LargestComponent(NamedTuple):
-    """The largest strongly connected part: which segments (S,) lie in it, and how many parts there are."""
+    """Largest strongly connected component: membership of each segment (S,), and the number of components."""
 
     kept: NDArray[np.bool_]
     n_parts: int
 
 
 def largest_node_component(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> LargestComponent:
-    """Return the segments between nodes of the part in which every node can be reached from every other.
+    """Return the segments within the largest strongly connected component of the nodes.
 
-    The part of most nodes; of two as large, the one with the smallest node. Turns play no role: a dead end belongs to
-    it, since its street leads back, though no turn does.
-
-    Examples
-    --------
-    >>> largest_node_component(np.array([0, 1, 1]), np.array([1, 0, 2]), 3)  # nothing leads back from node 2
-    LargestComponent(kept=array([ True,  True, False]), n_parts=2)
+    Of two equally large components, the one with the smallest node. Turns are ignored: a dead end belongs to the
+    component, since its street leads back, though no turn does.
     """
     label = _labels(tail, head, n_nodes)
     used = np.zeros(n_nodes, dtype=np.bool_)
@@ -49,37 +44,19 @@ def largest_node_component(tail: NDArray[Any], head: NDArray[Any], n_nodes: int)
 
 
 def in_node_component(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> NDArray[np.bool_]:
-    """Return which segments (S,) lie within some strongly connected part of the nodes; the others never come back.
-
-    Examples
-    --------
-    >>> in_node_component(np.array([0, 1, 1, 2, 3]), np.array([1, 0, 2, 3, 2]), 4)
-    array([ True,  True, False,  True,  True])
-    """
+    """Return which segments (S,) lie within a strongly connected component of the nodes."""
     label = _labels(tail, head, n_nodes)
     return np.asarray(label[tail] == label[head])
 
 
 def largest_turn_component(turn_from: NDArray[Any], turn_to: NDArray[Any], n_segments: int) -> LargestComponent:
-    """Return the segments of the part in which every segment can be reached from every other by legal turns.
-
-    Examples
-    --------
-    >>> largest_turn_component(np.array([0, 1, 1]), np.array([1, 0, 2]), 3)
-    LargestComponent(kept=array([ True,  True, False]), n_parts=2)
-    """
+    """Return the largest set of segments that can all be reached from each other by legal turns."""
     label = _labels(turn_from, turn_to, n_segments)
     return LargestComponent(label == _largest(label), int(np.unique(label).size))
 
 
 def merge_nodes(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> NDArray[np.int64]:
-    """Return for each node (V,) the first of all those that the given pairs make one.
-
-    Examples
-    --------
-    >>> merge_nodes(np.array([1]), np.array([2]), 4)
-    array([0, 1, 1, 3])
-    """
+    """Return for each node (V,) the lowest of the nodes that the given pairs merge with it."""
     graph = sparse.csr_array((np.ones(tail.size, dtype=np.int8), (tail, head)), shape=(n_nodes, n_nodes))
     _, label = connected_components(graph, directed=False)
     _, first, inverse = np.unique(label, return_index=True, return_inverse=True)
@@ -93,17 +70,17 @@ def _labels(source: NDArray[Any], target: NDArray[Any], n: int) -> NDArray[np.in
 
 
 def _largest(label: NDArray[np.int64]) -> int:
-    """Return the label that occurs most often, and of two the one that occurs first."""
+    """Return the most frequent label; of two, the one that occurs first."""
     names, first, counts = np.unique(label, return_index=True, return_counts=True)
     return int(names[np.lexsort((first, -counts))[0]])
 
 
-_MUCH_LOST = 0.2  # of the length
+_LARGE_LOSS = 0.2  # fraction of the length
 
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How to build; see `limiirl.roads.build`."""
+    """Options of `limiirl.roads.build`."""
 
     service: bool = False
     public: bool = False
@@ -113,71 +90,54 @@ class BuildOptions:
     centre: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        """Check the words; what is as good as a bool becomes one, since notes are saved and `1 is True` is not."""
+        """Check the values; convert truthy values to bool, since notes are saved as JSON."""
         if self.u_turns not in (False, True, "dead_ends"):
-            raise InvalidParameter(
-                f"u_turns must be True, False or 'dead_ends'; got {self.u_turns!r}.",
-                parameter="u_turns",
-                value=self.u_turns,
-            )
+            raise InvalidParameter.of("u_turns", self.u_turns, "must be True, False or 'dead_ends'")
         for name in ("service", "public", "u_turns", "restrictions"):
             if getattr(self, name) != "dead_ends":
                 object.__setattr__(self, name, bool(getattr(self, name)))
         if self.centre is not None:
             object.__setattr__(self, "centre", as_centre(self.centre))
         if self.component not in ("street_nodes", "turns", None):
-            raise InvalidParameter(
-                f"component must be 'street_nodes', 'turns' or None; got {self.component!r}.",
-                parameter="component",
-                value=self.component,
-            )
+            raise InvalidParameter.of("component", self.component, "must be 'street_nodes', 'turns' or None")
 
 
 class DirectedPieces(NamedTuple):
-    """Directed straight pieces between nodes, each pair of nodes once; nodes are indices into the table's."""
+    """Directed straight pieces between nodes, unique per node pair; nodes are indices into the table."""
 
     tail: IntArray
     head: IntArray
-    way: IntArray  # index into the ways that were kept
+    way: IntArray  # index into the ways that are kept
     speed_kmh: FloatArray
     length_m: FloatArray
 
     def take(self, which: Any) -> DirectedPieces:
-        """Return some of them."""
+        """Return a selection."""
         return DirectedPieces(*(column[which] for column in self))
 
 
 def assemble(table: WayTable, options: BuildOptions) -> RoadNetwork:
-    """Return the network of a map.
-
-    Examples
-    --------
-    >>> from limiirl.roads.maps.tables import read_ways
-    >>> street = {"id": 1, "nodes": [5, 6, 7], "tags": {"highway": "residential"}}
-    >>> network = assemble(read_ways([street], {5: (41.0, -8.0), 6: (41.001, -8.0), 7: (41.002, -8.0)}), BuildOptions())
-    >>> network.n_segments, network.n_turns  # both ways, and no way to turn round
-    (4, 2)
-    """
+    """Build the network of a map."""
     notes: dict[str, Any] = {"source": dict(table.source), "options": _plain(options)}
-    notes["read"] = {"ways": len(table.ways), "nodes": table.node_id.size, "restrictions": len(table.restrictions)}
-    ways = _roads(table, options, notes)
-    whole, node_of = _pieces(table, ways, notes)
-    joined_away = node_of != np.arange(node_of.size)
-    notes |= {"segments": whole.tail.size, "nodes_joined": int(np.count_nonzero(joined_away))}
-    if joined_away.any():
-        table = replace(table, restrictions=[_moved(rule, table, node_of) for rule in table.restrictions])
-    pieces, turns, notes["turns"], part = _connected(table, ways, whole, options)
+    notes["read"] = {"ways": len(table.osm_ways), "nodes": table.node_id.size, "restrictions": len(table.restrictions)}
+    roads = _select_roads(table, options, notes)
+    whole, node_of = _cut_pieces(table, roads, notes)
+    merged = node_of != np.arange(node_of.size)
+    notes |= {"segments": whole.tail.size, "nodes_joined": int(np.count_nonzero(merged))}
+    if merged.any():
+        table = replace(table, restrictions=[_move_restriction(rule, table, node_of) for rule in table.restrictions])
+    pieces, turns, notes["turns"], part = _keep_component(table, roads, whole, options)
     notes["turns"]["dead_ends"] = pieces.tail.size - np.unique(turns[:, 0]).size
     if part is not None:
-        notes["component"] = _loss(part, whole, pieces, str(options.component))
-    return _network(table, ways, pieces, turns, options, notes)
+        notes["component"] = _summarize_loss(part, whole, pieces, str(options.component))
+    return _network(table, roads, pieces, turns, options, notes)
 
 
-def _roads(table: WayTable, options: BuildOptions, notes: dict[str, Any]) -> list[MapWay]:
-    """Return the ways on which cars drive, those with fewer than two nodes left out."""
+def _select_roads(table: WayTable, options: BuildOptions, notes: dict[str, Any]) -> list[MapWay]:
+    """Return the ways for cars with at least two nodes."""
     kept: list[MapWay] = []
     dropped: Counter[str] = Counter()
-    for way in table.ways:
+    for way in table.osm_ways:
         reason = osm.drop_reason(way.tags, service=options.service, public=options.public)
         if reason is None and len(way.nodes) < 2:
             reason = "fewer than two nodes"
@@ -192,112 +152,105 @@ def _roads(table: WayTable, options: BuildOptions, notes: dict[str, Any]) -> lis
         "directions": dict(Counter(osm.directions(way.tags).rule for way in kept)),
     }
     if not kept:
-        words = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "it is empty"
-        raise InvalidNetwork(
-            f"The map has no road to drive on among its {len(table.ways)} ways ({words}).",
-            parameter="source",
-            value=dict(dropped),
-        )
+        counts = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "it is empty"
+        message = f"The map has no road for cars among its {len(table.osm_ways)} ways ({counts})."
+        raise InvalidNetwork(message, parameter="source", value=dict(dropped))
     return kept
 
 
-def _pieces(table: WayTable, ways: list[MapWay], notes: dict[str, Any]) -> tuple[DirectedPieces, IntArray]:
-    """Cut ways between consecutive nodes, both ways where allowed; and return which node each node was joined to."""
-    sizes = np.fromiter((len(way.nodes) for way in ways), dtype=np.int64, count=len(ways))
-    flat = np.fromiter(chain.from_iterable(way.nodes for way in ways), dtype=np.int64, count=int(sizes.sum()))
+def _cut_pieces(table: WayTable, roads: list[MapWay], notes: dict[str, Any]) -> tuple[DirectedPieces, IntArray]:
+    """Cut ways at every node, in each allowed direction; also return the node that each node was merged into."""
+    sizes = np.fromiter((len(way.nodes) for way in roads), dtype=np.int64, count=len(roads))
+    flat = np.fromiter(chain.from_iterable(way.nodes for way in roads), dtype=np.int64, count=int(sizes.sum()))
     at = table.places(flat)
-    # A piece begins at every node of a way but its last.
+    # A piece begins at every node of a way except its last.
     first = np.ones(flat.size, dtype=np.bool_)
     first[np.cumsum(sizes) - 1] = False
     begin = np.flatnonzero(first)
-    way = np.repeat(np.arange(len(ways)), sizes - 1)
+    way = np.repeat(np.arange(len(roads)), sizes - 1)
     tail, head = at[begin], at[begin + 1]
     known = (tail >= 0) & (head >= 0)
     dropped = {"node missing": int(np.count_nonzero(~known))}
     notes["nodes_missing"] = int(np.unique(flat[at < 0]).size)
     tail, head, way = tail[known], head[known], way[known]
     length = distance_m(table.lat[tail], table.lon[tail], table.lat[head], table.lon[head])
-    # Two nodes in one place are one: to drop the piece between them would cut the street.
+    # Merge nodes at the same position: dropping the piece between them would cut the street.
     short = (length <= 0.0) & (tail != head)
     node_of = merge_nodes(tail[short], head[short], table.node_id.size)
     tail, head = node_of[tail], node_of[head]
     dropped["no length"] = int(np.count_nonzero(tail == head))
     unknown = np.full(tail.size, np.nan)
-    pieces = _directed(DirectedPieces(tail, head, way, unknown, length).take(tail != head), ways)
+    pieces = _add_directions(DirectedPieces(tail, head, way, unknown, length).take(tail != head), roads)
     _, place = np.unique(pieces.tail * table.node_id.size + pieces.head, return_index=True)
     dropped["drawn twice"] = pieces.tail.size - place.size
     notes["pieces_dropped"] = dropped
     if not place.size:
-        words = ", ".join(f"{count}: {reason}" for reason, count in dropped.items() if count)
-        raise InvalidNetwork(
-            f"None of the {len(ways)} roads has a piece that can be driven ({words}). Check the nodes.",
-            parameter="source",
-            value=dropped,
-        )
+        counts = ", ".join(f"{count}: {reason}" for reason, count in dropped.items() if count)
+        message = f"None of the {len(roads)} roads has a piece for cars ({counts}). Check the nodes."
+        raise InvalidNetwork(message, parameter="source", value=dropped)
     return pieces.take(np.sort(place)), node_of
 
 
-def _directed(pieces: DirectedPieces, ways: list[MapWay]) -> DirectedPieces:
-    """Return the pieces along and against their ways where one may drive so: way by way, first along it, then back."""
-    allowed = np.array([osm.directions(way.tags)[:2] for way in ways], dtype=np.bool_)
-    limit = np.array([osm.speed_limits(way.tags) for way in ways], dtype=np.float64)
+def _add_directions(pieces: DirectedPieces, roads: list[MapWay]) -> DirectedPieces:
+    """Return the pieces in each allowed direction, ordered by way, first along it, then against it."""
+    allowed = np.array([osm.directions(way.tags)[:2] for way in roads], dtype=np.bool_)
+    limit = np.array([osm.speed_limits(way.tags) for way in roads], dtype=np.float64)
     way, n = pieces.way, pieces.tail.size
     along, against = (np.flatnonzero(allowed[way, side]) for side in (0, 1))
-    ahead = pieces.take(along)._replace(speed_kmh=limit[way[along], 0])
+    forth = pieces.take(along)._replace(speed_kmh=limit[way[along], 0])
     back = pieces.take(against)._replace(
         tail=pieces.head[against], head=pieces.tail[against], speed_kmh=limit[way[against], 1]
     )
-    both = DirectedPieces(*(np.concatenate(columns) for columns in zip(ahead, back, strict=True)))
+    both = DirectedPieces(*(np.concatenate(columns) for columns in zip(forth, back, strict=True)))
     place = np.concatenate([along, n - 1 - against])
     side = np.repeat([0, 1], [along.size, against.size])
     return both.take(np.lexsort((place, side, both.way)))
 
 
-def _moved(rule: Restriction, table: WayTable, node_of: IntArray) -> Restriction:
-    """Return a restriction at the node to which its node was joined."""
+def _move_restriction(rule: Restriction, table: WayTable, node_of: IntArray) -> Restriction:
+    """Return a restriction at the node that its node was merged into."""
     at = int(table.places(np.array(-1 if rule.via is None else rule.via)))
     return rule if rule.via is None or at < 0 else rule._replace(via=int(table.node_id[node_of[at]]))
 
 
-def _connected(
-    table: WayTable, ways: list[MapWay], pieces: DirectedPieces, options: BuildOptions
+def _keep_component(
+    table: WayTable, roads: list[MapWay], pieces: DirectedPieces, options: BuildOptions
 ) -> tuple[DirectedPieces, IntArray, dict[str, Any], LargestComponent | None]:
-    """Return the pieces that are kept, the turns between them with counts, and the part of all that they are."""
+    """Return the kept pieces, their turns with counts, and the component."""
     n, part = pieces.tail.size, None
     ends = pieces.tail, pieces.head, table.node_id.size
     if options.component == "street_nodes":
         part = largest_node_component(*ends)
         pieces = pieces.take(part.kept)
     elif options.component == "turns":
-        # Where the only way on never comes back, a street ends as dead as any, and one may turn round if asked.
+        # A street whose only continuation never leads back is a dead end, with a U-turn if asked for.
         inner = in_node_component(*ends)
         pieces = pieces.take(inner)
-    turns, counts = _turns(table, ways, pieces, options)
+    turns, counts = _turns(table, roads, pieces, options)
     if options.component == "turns" and pieces.tail.size:
-        found = largest_turn_component(turns[:, 0], turns[:, 1], pieces.tail.size)
-        pieces, place = pieces.take(found.kept), np.cumsum(found.kept) - 1
-        turns = place[turns[np.all(found.kept[turns], axis=1)]]
-        n_parts = found.n_parts + int(np.count_nonzero(~inner))
-        inner[inner] = found.kept
+        largest = largest_turn_component(turns[:, 0], turns[:, 1], pieces.tail.size)
+        pieces, place = pieces.take(largest.kept), np.cumsum(largest.kept) - 1
+        turns = place[turns[np.all(largest.kept[turns], axis=1)]]
+        n_parts = largest.n_parts + int(np.count_nonzero(~inner))
+        inner[inner] = largest.kept
         part = LargestComponent(inner, n_parts)
     if not pieces.tail.size or (options.component == "turns" and not turns.size):
-        raise InvalidNetwork(
-            f"No cycle of legal turns exists on the map's {n} segments. Is the extract too small? Pass "
-            "component=None to keep everything, or u_turns='dead_ends'.",
-            parameter="component",
-            value=options.component,
+        message = (
+            f"The map's {n} segments have no cycle of legal turns. Check whether the extract is too small, or pass "
+            "component=None to keep everything, or u_turns='dead_ends'."
         )
+        raise InvalidNetwork(message, parameter="component", value=options.component)
     return pieces, turns, counts, part
 
 
 def _turns(
-    table: WayTable, ways: list[MapWay], pieces: DirectedPieces, options: BuildOptions
+    table: WayTable, roads: list[MapWay], pieces: DirectedPieces, options: BuildOptions
 ) -> tuple[IntArray, dict[str, Any]]:
     """Return the legal turns (E, 2), sorted, and counts of them."""
     turns = join_segments(pieces.tail, pieces.head, u_turns=options.u_turns is True)
     counts: dict[str, Any] = {"joined": len(turns)}
     if options.restrictions and table.restrictions:
-        numbers = np.array([way.id for way in ways], dtype=np.int64)[pieces.way]
+        numbers = np.array([way.id for way in roads], dtype=np.int64)[pieces.way]
         ends = table.node_id[pieces.tail], table.node_id[pieces.head]
         rule = find_forbidden_turns(table.restrictions, SegmentTurns(numbers, *ends, turns[:, 0], turns[:, 1]))
         turns = turns[~rule.turns]
@@ -315,15 +268,15 @@ def _turns(
     return turns, counts
 
 
-def _loss(part: LargestComponent, whole: DirectedPieces, pieces: DirectedPieces, rule: str) -> dict[str, Any]:
-    """Return what lies outside of the connected part, and warn where it is much."""
+def _summarize_loss(part: LargestComponent, whole: DirectedPieces, pieces: DirectedPieces, rule: str) -> dict[str, Any]:
+    """Return the size of what lies outside the component, and warn if it is large."""
     km, kept = (float(these.length_m.sum()) / 1000.0 for these in (whole, pieces))
     lost = int(np.count_nonzero(~part.kept))
-    if kept < (1.0 - _MUCH_LOST) * km:
+    if kept < (1.0 - _LARGE_LOSS) * km:
         warnings.warn(
-            f"The map falls apart into {part.n_parts} parts: {lost} of {part.kept.size} segments, {km - kept:.1f} of "
-            f"{km:.1f} km, lie outside of the largest and are left out. Is the extract cut off, or does it lack "
-            "service roads?",
+            f"The map has {part.n_parts} disconnected parts: {lost} of {part.kept.size} segments, {km - kept:.1f} of "
+            f"{km:.1f} km, lie outside the largest and are dropped. Check whether the extract is cut off or lacks "
+            "service roads.",
             DisconnectedWarning,
             stacklevel=4,
         )
@@ -338,7 +291,7 @@ def _loss(part: LargestComponent, whole: DirectedPieces, pieces: DirectedPieces,
 
 def _network(
     table: WayTable,
-    ways: list[MapWay],
+    roads: list[MapWay],
     pieces: DirectedPieces,
     turns: IntArray,
     options: BuildOptions,
@@ -346,13 +299,13 @@ def _network(
 ) -> RoadNetwork:
     used, ends = np.unique(np.stack([pieces.tail, pieces.head]), return_inverse=True)
     tail, head = ends.reshape(2, -1)
-    present = {way.tags["highway"] for way in ways}
+    present = {way.tags["highway"] for way in roads}
     names = tuple(name for name in (*osm.DRIVABLE, osm.SERVICE) if name in present)
-    classes = np.array([names.index(way.tags["highway"]) for way in ways])
-    lanes = np.array([osm.lane_count(way.tags.get("lanes")) for way in ways])
-    numbers = np.array([way.id for way in ways], dtype=np.int64)
-    streets, street_of = index_names([name_street(way.tags) for way in ways])
-    known: dict[str, Any] = {} if options.centre is None else {"centre": check_centre(options.centre, table, used)}
+    classes = np.array([names.index(way.tags["highway"]) for way in roads])
+    lanes = np.array([osm.lane_count(way.tags.get("lanes")) for way in roads])
+    numbers = np.array([way.id for way in roads], dtype=np.int64)
+    streets, street_of = index_names([name_street(way.tags) for way in roads])
+    extra: dict[str, Any] = {} if options.centre is None else {"centre": check_centre(options.centre, table, used)}
     return RoadNetwork.from_segments(
         table.lat[used],
         table.lon[used],
@@ -370,25 +323,21 @@ def _network(
         notes=notes,
         street_names=streets,
         street_of=street_of[pieces.way],
-        **known,
+        **extra,
     )
 
 
 def check_centre(centre: tuple[float, float], table: WayTable, used: IntArray) -> tuple[float, float]:
-    """Return a centre that lies near the map, or say that it does not: it may be swapped, or the map may be."""
+    """Return the centre; raise `InvalidNetwork` if it is far from the map."""
     lat, lon = centre
     here = float(np.median(table.lat[used])), float(np.median(table.lon[used]))
     if max(abs(lat - here[0]), abs(lon - here[1])) > 2.0:
         swapped = max(abs(lon - here[0]), abs(lat - here[1])) <= 2.0
-        hint = "Latitude and longitude are swapped in one of the two." if swapped else "Is it another city?"
-        raise InvalidNetwork(
-            f"centre ({lat:g}, {lon:g}) is far from the map, about ({here[0]:g}, {here[1]:g}). {hint}",
-            parameter="centre",
-            value=centre,
-        )
+        hint = "Latitude and longitude are swapped in one of them." if swapped else "Check whether it is another city."
+        message = f"centre ({lat:g}, {lon:g}) is far from the map, which lies around ({here[0]:g}, {here[1]:g}). {hint}"
+        raise InvalidNetwork(message, parameter="centre", value=centre)
     return lat, lon
 
 
 def _plain(options: BuildOptions) -> dict[str, Any]:
-    words = dict(vars(options))
-    return words | {"centre": None if options.centre is None else list(options.centre)}
+    return vars(options) | {"centre": None if options.centre is None else list(options.centre)}

@@ -1,4 +1,4 @@
-"""`build`: a road network from a map, whatever its form; and its parts, a function for each form."""
+"""`build`: a road network from a map in any supported format."""
 
 from __future__ import annotations
 
@@ -29,39 +29,38 @@ def build(
     component: str | None = "street_nodes",
     centre: tuple[float, float] | None = None,
 ) -> RoadNetwork:
-    """Build the network of a map: directed straight segments between nodes, and the legal turns between them.
+    """Build a road network: directed straight segments between map nodes, and the legal turns between them.
 
-    Cars drive on the classes `rules.DRIVABLE`, along one-ways, roundabouts and motorways in their one direction. Lanes
-    and limits are those that the map states, NaN elsewhere. Lengths are on the ellipsoid. The network's notes count
-    what was read, kept and dropped.
+    Cars use the road classes `osm.DRIVABLE`; one-way streets, roundabouts and motorways only in their direction. Lanes
+    and speed limits are NaN where the map has none. Lengths are on the ellipsoid. The network's notes count what was
+    read, kept and dropped.
 
     Parameters
     ----------
     source : path or networkx graph
-        An OpenStreetMap file: .osm (XML; .gz and .bz2 too) or .osm.pbf (needs osmium). Or ways.jsonl(.gz), with
-        `nodes`. Or a folder that holds one such map. Or a graph as OSMnx makes them.
+        An OpenStreetMap file: .osm (XML, also .gz and .bz2) or .osm.pbf (needs osmium); or ways.jsonl(.gz) together
+        with `nodes`; or a folder with one such map; or a graph made by OSMnx.
     nodes : path, optional
-        CSV of id, lat and lon, where the ways are in a file of their own.
+        CSV file with id, lat and lon, if `source` is a file of OSM ways.
     service : bool
-        Whether to keep service roads: to yards, car parks and houses.
+        Keep service roads (to yards, car parks and houses).
     public : bool
-        Whether to drop roads that access tags close to the public. By default they stay: many such tags are newer than
-        the trips, and taxis have permits.
+        Drop roads that access tags close to the public. Kept by default: many such tags are newer than the trips, and
+        taxis have permits.
     u_turns : bool or "dead_ends"
-        Whether one may turn back everywhere, nowhere, or where there is no other way on. Without U-turns the segment
-        into a dead end is terminal.
+        Allow U-turns everywhere, nowhere, or only at dead ends. Without U-turns a segment into a dead end is terminal.
     restrictions : bool
-        Whether to obey turn restrictions, where the map has them.
+        Apply the map's turn restrictions.
     component : "street_nodes", "turns" or None
-        What is kept of a map that falls apart: the segments between nodes that can all be reached from each other; or
-        those segments that can all be reached from each other by legal turns; or everything.
+        Part of a disconnected map to keep: the segments between mutually reachable nodes, the segments that are
+        mutually reachable by legal turns, or everything.
     centre : (lat, lon), optional
-        Of the flat map and the regions; the mean of the nodes by default.
+        Centre of the flat map and the regions; by default the mean of the nodes.
 
     Warns
     -----
     DisconnectedWarning
-        If more than 20 % of the length lies outside of the largest part.
+        If more than 20 % of the length lies outside the largest component.
 
     Examples
     --------
@@ -79,43 +78,30 @@ def build(
         return assemble(read_networkx(source), options)
     path = Path(source)
     if path.is_dir():
-        path, found = find_files(path)
-        nodes = found if nodes is None else nodes
+        path, nodes_file = find_files(path)
+        nodes = nodes_file if nodes is None else nodes
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         if nodes is None:
-            raise InvalidParameter(
-                f"{path.name} has ways only: pass nodes=, a CSV file of id, lat and lon, as well.", parameter="nodes"
-            )
+            message = f"{path.name} has no node coordinates; pass nodes=, a CSV file with id, lat and lon."
+            raise InvalidParameter(message, parameter="nodes")
         return assemble(read_ways(path, nodes), options)
     return assemble(read_osm(path), options)
 
 
 def from_osm(path: Source, **options: Any) -> RoadNetwork:
-    """Build a network from an OpenStreetMap file, .osm or .osm.pbf; options as in `build`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "street.osm"
-    >>> _ = path.write_text('''<osm><node id="5" lat="41.0" lon="-8.0"/><node id="6" lat="41.01" lon="-8.0"/>
-    ... <way id="1"><nd ref="5"/><nd ref="6"/><tag k="highway" v="tertiary"/></way></osm>''')
-    >>> from_osm(path).class_names
-    ('tertiary',)
-    """
+    """Build a network from an OpenStreetMap file, .osm or .osm.pbf; options as in `build`."""
     return assemble(read_osm(path), BuildOptions(**options))
 
 
 def from_ways(
-    ways: Source | Iterable[Mapping[str, Any]], nodes: Source | Mapping[int, tuple[float, float]], **options: Any
+    osm_ways: Source | Iterable[Mapping[str, Any]], nodes: Source | Mapping[int, tuple[float, float]], **options: Any
 ) -> RoadNetwork:
-    """Build a network from ways and nodes, in files or in memory; options as in `build`.
+    """Build a network from OSM ways and nodes, in files or in memory; options as in `build`.
 
     Parameters
     ----------
-    ways : path of JSON lines, or iterable of mappings with "id", "nodes" and "tags"
-    nodes : path of a CSV file with id, lat and lon, or mapping of a number to (lat, lon)
-    **options
-        As in `build`.
+    osm_ways : path of JSON lines, or iterable of mappings with "id", "nodes" and "tags"
+    nodes : path of a CSV file with id, lat and lon, or mapping of id to (lat, lon)
 
     Examples
     --------
@@ -123,11 +109,11 @@ def from_ways(
     >>> from_ways([street], {5: (41.0, -8.0), 6: (41.01, -8.0)}).speed_kmh
     array([30., 30.])
     """
-    return assemble(read_ways(ways, nodes), BuildOptions(**options))
+    return assemble(read_ways(osm_ways, nodes), BuildOptions(**options))
 
 
 def from_networkx(graph: nx.Graph[Any], **options: Any) -> RoadNetwork:
-    """Build a network from a networkx graph as OSMnx makes them; options as in `build`.
+    """Build a network from a networkx graph made by OSMnx; options as in `build`.
 
     Edges with a geometry are cut at its points, so that segments are straight.
 

@@ -1,4 +1,4 @@
-"""Maps as networkx graphs, as OSMnx makes them: every edge a way of one direction."""
+"""Reader of maps as networkx graphs made by OSMnx; every edge is a one-directional way."""
 
 from __future__ import annotations
 
@@ -25,27 +25,14 @@ _MOST_NUMBER = 2**62  # points of lines are numbered below the lowest node
 def read_networkx(graph: nx.Graph[Any]) -> WayTable:
     """Return a graph's edges as ways, each along its geometry.
 
-    Nodes need `x` (longitude) and `y` (latitude) in degrees. Edges may have `highway` ("road" where no edge has it),
-    `lanes`, `maxspeed`, `name`, `ref`, `osmid`, each of them one value or a list, and `geometry`, a line from the
-    edge's first node to its second (or the reverse), which is cut at its points. An undirected graph is driven both
-    ways. Lists come from edges that were merged: the most important class counts, and lanes or limits that disagree are
-    unknown.
-
-    Examples
-    --------
-    >>> import networkx as nx
-    >>> graph = nx.MultiDiGraph()
-    >>> graph.add_nodes_from([(1, {"x": -8.0, "y": 41.0}), (2, {"x": -8.0, "y": 41.1})])
-    >>> _ = graph.add_edge(1, 2, highway="residential", osmid=7)
-    >>> read_networkx(graph).ways
-    [MapWay(id=7, nodes=(1, 2), tags={'highway': 'residential', 'oneway': 'yes'})]
+    Nodes need `x` (longitude) and `y` (latitude) in degrees. Edges may have `highway` ("road" if no edge has it),
+    `lanes`, `maxspeed`, `name`, `ref` and `osmid`, each a value or a list, and `geometry`, a line between the edge's
+    nodes in either order, which is cut at its points. Undirected edges are two-way. Lists come from merged edges: the
+    most important class counts, and lanes or limits that disagree are unknown.
     """
     if not (hasattr(graph, "edges") and hasattr(graph, "is_directed")):
-        raise InvalidNetwork(
-            f"A map must be a file, a folder or a networkx graph; got {type(graph).__name__}.",
-            parameter="graph",
-            value=type(graph).__name__,
-        )
+        rule = "must be a networkx graph (or a map's file or folder)"
+        raise InvalidNetwork.of("graph", type(graph).__name__, rule)
     _check_degrees(graph)
     names = list(graph.nodes)
     whole = all(isinstance(name, int | np.integer) and abs(int(name)) < _MOST_NUMBER for name in names)
@@ -55,30 +42,30 @@ def read_networkx(graph: nx.Graph[Any]) -> WayTable:
     degrees = {node: (lat, lon) for node, lat, lon in places}
     oneway = "yes" if graph.is_directed() else "no"
     untyped = not any("highway" in data for _, _, data in graph.edges(data=True))
-    ways: list[MapWay] = []
+    edges: list[MapWay] = []
     stretch: list[float] = []
     for u, v, data in graph.edges(data=True):
         inner = shapes.between(number[u], number[v], data.get("geometry"), degrees, f"edge ({u!r}, {v!r})")
         tags = _tags(data, untyped=untyped) | {"oneway": oneway}
-        ways.append(MapWay(_number(data.get("osmid")), (number[u], *inner, number[v]), tags))
+        edges.append(MapWay(_parse_osmid(data.get("osmid")), (number[u], *inner, number[v]), tags))
         if length := _metres(data.get("length")):
-            path = np.array([degrees[node] if node in degrees else shapes.place[node] for node in ways[-1].nodes])
+            path = np.array([degrees[node] if node in degrees else shapes.place[node] for node in edges[-1].nodes])
             line = distance_m(path[:-1, 0], path[:-1, 1], path[1:, 0], path[1:, 1]).sum()
             stretch += [length / line] if line > 0.0 else []
     places += [(node, lat, lon) for node, (lat, lon) in shapes.place.items()]
     columns = np.array(places, dtype=np.float64).reshape(-1, 3)
     numbers = np.array([node for node, _, _ in places], dtype=np.int64)
-    source: dict[str, object] = {"kind": "networkx graph", "name": str(graph.graph.get("name", "")), "edges": len(ways)}
-    source["points_of_lines"] = len(shapes.place)
-    # Lengths are measured anew, on the ellipsoid; how they compare tells whether the graph meant metres.
+    source: dict[str, object] = {"kind": "networkx graph", "name": str(graph.graph.get("name", ""))}
+    source |= {"edges": len(edges), "points_of_lines": len(shapes.place)}
+    # Lengths are measured again on the ellipsoid; the ratio shows whether the graph's lengths are metres.
     source["median_length_over_measured"] = round(float(np.median(stretch)), 4) if stretch else None
     by_osmnx = "osmnx" in str(graph.graph.get("created_with", "")).lower()
-    attribution = OSM_ATTRIBUTION if by_osmnx or any(way.id >= 0 for way in ways) else ""
-    return way_table(ways, numbers, columns[:, 1], columns[:, 2], source, attribution=attribution)
+    attribution = OSM_ATTRIBUTION if by_osmnx or any(edge.id >= 0 for edge in edges) else ""
+    return way_table(edges, numbers, columns[:, 1], columns[:, 2], source, attribution=attribution)
 
 
 class _Shapes:
-    """The points of lines between nodes, numbered below all nodes; the two directions of a street share them."""
+    """Inner points of edge geometries, numbered below all nodes; both directions of a street share them."""
 
     def __init__(self, lowest: int) -> None:
         self.place: dict[int, tuple[float, float]] = {}
@@ -88,7 +75,7 @@ class _Shapes:
     def between(
         self, u: int, v: int, geometry: Any, degrees: dict[int, tuple[float, float]], where: str
     ) -> Sequence[int]:
-        """Return the numbers of a line's points between its two ends."""
+        """Return the numbers of the points between the two ends of a line."""
         if geometry is None or (isinstance(geometry, float) and np.isnan(geometry)):
             return ()
         points = _points(geometry, where)
@@ -96,11 +83,8 @@ class _Shapes:
             points = points[::-1]
         away = _apart(points, degrees[u], degrees[v])
         if away > _FURTHEST_M:
-            raise InvalidNetwork(
-                f"{where}: its line ends {away:.0f} m from its nodes. Fix or drop the geometry.",
-                parameter="graph",
-                value=where,
-            )
+            message = f"{where}: the geometry ends {away:.0f} m from the edge's nodes. Fix or drop the geometry."
+            raise InvalidNetwork(message, parameter="graph", value=where)
         return [self._number(min(u, v), max(u, v), *point) for point in points[1:-1]]
 
     def _number(self, low: int, high: int, lat: float, lon: float) -> int:
@@ -113,49 +97,41 @@ class _Shapes:
 
 
 def _points(geometry: Any, where: str) -> list[tuple[float, float]]:
-    """Return latitudes and longitudes of a line: an object with coords, pairs, or WKT, as GraphML files have it."""
+    """Return (lat, lon) pairs of a line: an object with coords, a list of pairs, or WKT as in GraphML files."""
     try:
         if isinstance(geometry, str):
             word, _, rest = geometry.strip().partition("(")
             if not word.strip().upper().startswith("LINESTRING"):
-                raise ValueError("no LINESTRING")
+                raise ValueError("not a LINESTRING")
             geometry = [pair.split() for pair in rest.rstrip().removesuffix(")").split(",")]
         points = [(float(point[1]), float(point[0])) for point in getattr(geometry, "coords", geometry)]
     except (IndexError, TypeError, ValueError) as error:
-        raise InvalidNetwork(
-            f"{where}: its geometry is no line ({error!s:.100}). Fix or drop it.", parameter="graph", value=where
-        ) from error
+        message = f"{where}: the geometry is not a line ({error!s:.100}). Fix or drop it."
+        raise InvalidNetwork(message, parameter="graph", value=where) from error
     if len(points) < 2:
-        raise InvalidNetwork(
-            f"{where}: its geometry has {len(points)} points; a line has two or more. Drop it.",
-            parameter="graph",
-            value=where,
-        )
+        message = f"{where}: the geometry must have at least two points; got {len(points)}. Drop it."
+        raise InvalidNetwork(message, parameter="graph", value=where)
     return points
 
 
 def _apart(points: list[tuple[float, float]], start: tuple[float, float], end: tuple[float, float]) -> float:
-    """Return the metres between a line's ends and two places, the larger of the two."""
+    """Return the larger distance, in metres, of a line's ends from two places."""
     return float(max(distance_m(*points[0], *start), distance_m(*points[-1], *end)))
 
 
 def _check_degrees(graph: nx.Graph[Any]) -> None:
     crs = str(graph.graph.get("crs", "")).lower()
     if crs and not any(word in crs for word in ("4326", "wgs 84", "wgs84", "crs84")):
-        raise InvalidNetwork(
-            f"The graph is projected ({crs[:60]}); nodes must be in degrees (EPSG:4326). Unproject it.",
-            parameter="graph",
-            value=crs,
-        )
+        message = f"graph must be in degrees (EPSG:4326), not projected ({crs[:60]}). Unproject it."
+        raise InvalidNetwork(message, parameter="graph", value=crs)
 
 
 def _place(data: dict[str, Any], name: object) -> tuple[float, float]:
     try:
         return float(data.get("y", "nan")), float(data.get("x", "nan"))
     except (TypeError, ValueError) as error:
-        raise InvalidNetwork(
-            f"node {name!r} must have numbers x and y, in degrees ({error!s:.100}).", parameter="graph", value=name
-        ) from error
+        message = f"Node {name!r} must have numeric x and y in degrees ({error!s:.100})."
+        raise InvalidNetwork(message, parameter="graph", value=name) from error
 
 
 def _tags(data: dict[str, Any], *, untyped: bool) -> dict[str, str]:
@@ -167,28 +143,21 @@ def _tags(data: dict[str, Any], *, untyped: bool) -> dict[str, str]:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return one value or a list of them as distinct texts, without those that are not known."""
+    """Return one value or a list of values as distinct strings, without missing ones."""
     values: Iterable[Any] = value if isinstance(value, list | tuple | set | np.ndarray) else (value,)
-    return sorted({_text(item) for item in values if _known(item)})
+    known = (x for x in values if x is not None and not (isinstance(x, float | np.floating) and np.isnan(x)))
+    return sorted({f"{item:g}" if isinstance(item, float | np.floating) else str(item) for item in known})
 
 
-def _text(item: Any) -> str:
-    return f"{item:g}" if isinstance(item, float | np.floating) else str(item)
-
-
-def _known(item: Any) -> bool:
-    return item is not None and not (isinstance(item, float | np.floating) and np.isnan(item))
-
-
-def _number(osmid: Any) -> int:
-    """Return the number of the way, -1 where there is none or where an edge was made of several."""
+def _parse_osmid(osmid: Any) -> int:
+    """Return the id of the OSM way; -1 if there is none or the edge merges several."""
     if isinstance(osmid, str) and osmid.isdecimal():
         osmid = int(osmid)
     return int(osmid) if isinstance(osmid, int | np.integer) and abs(int(osmid)) < _MOST_NUMBER else -1
 
 
 def _metres(length: Any) -> float | None:
-    """Return what a graph says of an edge's length, where that is a number."""
+    """Return an edge's length if it is a finite number."""
     try:
         number = float(length)
     except (TypeError, ValueError):

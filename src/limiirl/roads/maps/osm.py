@@ -1,4 +1,4 @@
-"""OpenStreetMap: readers of XML and PBF files, the rules of tags, and turn restrictions."""
+"""OpenStreetMap: readers of XML and PBF files, tag rules, and turn restrictions."""
 
 from __future__ import annotations
 
@@ -23,40 +23,31 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-_Member = tuple[str, str, int]  # kind ("node", "way", "relation"), role, number
+_Member = tuple[str, str, int]  # kind ("node", "way", "relation"), role, id
 
 
 def read_osm(path: Source) -> WayTable:
-    """Read the ways that are roads, their nodes, and the turn restrictions of an OpenStreetMap file.
+    """Read the roads, their nodes and the turn restrictions of an OpenStreetMap file.
 
     Parameters
     ----------
     path : path
         XML (.osm, .xml, .osm.gz, .osm.bz2), or PBF (.pbf), which needs osmium.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "street.osm"
-    >>> _ = path.write_text('''<osm><node id="5" lat="41.0" lon="-8.0"/><node id="6" lat="41.1" lon="-8.0"/>
-    ... <way id="1"><nd ref="5"/><nd ref="6"/><tag k="highway" v="road"/></way></osm>''')
-    >>> read_osm(path).ways
-    [MapWay(id=1, nodes=(5, 6), tags={'highway': 'road'})]
     """
-    found = _OsmContents()
+    contents = _OsmContents()
     name = Path(path).name
     if name.endswith(".pbf"):
-        _read_pbf(path, found)
+        _read_pbf(path, contents)
     else:
-        _read_xml(path, found)
-    return found.table(name)
+        _read_xml(path, contents)
+    return contents.table(name)
 
 
 @dataclass
 class _OsmContents:
-    """What was met so far in a file."""
+    """Roads, nodes and restrictions read so far."""
 
-    ways: list[MapWay] = field(default_factory=list)
+    osm_ways: list[MapWay] = field(default_factory=list)
     restrictions: list[Restriction] = field(default_factory=list)
     numbers: array[int] = field(default_factory=lambda: array("q"))
     lat: array[float] = field(default_factory=lambda: array("d"))
@@ -66,121 +57,106 @@ class _OsmContents:
     def way(self, number: int, nodes: tuple[int, ...], tags: Mapping[str, str]) -> None:
         self.n_ways += 1
         if "highway" in tags:
-            self.ways.append(MapWay(number, nodes, tags))
+            self.osm_ways.append(MapWay(number, nodes, tags))
 
     def relation(self, number: int, members: Sequence[_Member], tags: Mapping[str, str]) -> None:
         if tags.get("type") != "restriction":
             return
-        ways = {role: tuple(ref for kind, at, ref in members if (kind, at) == ("way", role)) for role in ("from", "to")}
+        role_ids = {
+            role: tuple(ref for kind, at, ref in members if (kind, at) == ("way", role)) for role in ("from", "to")
+        }
         via = [(kind, ref) for kind, role, ref in members if role == "via"]
         node = via[0][1] if len(via) == 1 and via[0][0] == "node" else None
-        self.restrictions.append(Restriction(number, ways["from"], node, ways["to"], tags))
+        self.restrictions.append(Restriction(number, role_ids["from"], node, role_ids["to"], tags))
 
     def table(self, name: str) -> WayTable:
-        """Return what was met, nodes of other things than roads left out."""
+        """Return the roads with their nodes."""
         numbers = np.frombuffer(self.numbers, dtype=np.int64) if self.numbers else np.empty(0, dtype=np.int64)
         lat, lon = (np.frombuffer(x) if x else np.empty(0) for x in (self.lat, self.lon))
-        wanted = np.unique(np.array([node for way in self.ways for node in way.nodes], dtype=np.int64))
+        wanted = np.unique(np.array([node for way in self.osm_ways for node in way.nodes], dtype=np.int64))
         used = np.isin(numbers, wanted)
         source: dict[str, object] = {"kind": "OpenStreetMap", "name": name}
         nodes = numbers[used], lat[used], lon[used]
-        return way_table(self.ways, *nodes, source, restrictions=self.restrictions)
+        return way_table(self.osm_ways, *nodes, source, restrictions=self.restrictions)
 
 
-def _read_xml(path: Source, found: _OsmContents) -> None:
+def _read_xml(path: Source, contents: _OsmContents) -> None:
+    def invalid(problem: str) -> InvalidFile:
+        return InvalidFile(f"{path} {problem} Download it again.", parameter="path", value=str(path))
+
     try:
         with open_map(path) as stream:
             events = ET.iterparse(stream, events=("start", "end"))
             _, root = next(events)
             if root.tag != "osm":
-                raise InvalidFile(
-                    f"{path} is XML of another kind: it begins with <{root.tag}>, not with <osm>.",
-                    parameter="path",
-                    value=str(path),
-                )
+                raise invalid(f"is not an OpenStreetMap file: its root element is <{root.tag}>, not <osm>.")
             for event, item in events:
                 if event == "end" and item.tag in ("node", "way", "relation"):
                     if item.get("visible") != "false":
-                        _element(item, found)
-                    root.clear()  # or the whole file would stay in memory
+                        _read_element(item, contents)
+                    root.clear()  # otherwise the whole file stays in memory
     except ET.ParseError as error:
-        raise InvalidFile(
-            f"{path} is truncated or not XML ({error}). Copy or download it again.", parameter="path", value=str(path)
-        ) from error
+        raise invalid(f"is truncated or not XML ({error}).") from error
     except (KeyError, TypeError) as error:
-        raise InvalidFile(
-            f"{path}: after {found.n_ways} ways, an element lacks {error}. Download it again.",
-            parameter="path",
-            value=str(path),
-        ) from error
+        raise invalid(f"has an element without {error}, after {contents.n_ways} ways.") from error
     except InvalidFile:
         raise
     except (*BROKEN, StopIteration) as error:
-        raise InvalidFile(
-            f"{path} is truncated ({error!s:.200}). Copy or download it again.", parameter="path", value=str(path)
-        ) from error
+        raise invalid(f"is truncated ({error!s:.200}).") from error
     except ValueError as error:
-        raise InvalidFile(
-            f"{path}: after {found.n_ways} ways, {error!s:.200}. Download it again.", parameter="path", value=str(path)
-        ) from error
+        raise invalid(f"has an invalid value after {contents.n_ways} ways: {error!s:.200}.") from error
 
 
-def _element(item: ET.Element, found: _OsmContents) -> None:
+def _read_element(item: ET.Element, contents: _OsmContents) -> None:
     number = parse_id(item.attrib["id"])
     if item.tag == "node":
-        found.numbers.append(number)
-        found.lat.append(float(item.get("lat", "nan")))
-        found.lon.append(float(item.get("lon", "nan")))
+        contents.numbers.append(number)
+        contents.lat.append(float(item.get("lat", "nan")))
+        contents.lon.append(float(item.get("lon", "nan")))
         return
     tags = {tag.attrib["k"]: tag.attrib["v"] for tag in item.iterfind("tag")}
     if item.tag == "way":
-        found.way(number, tuple(parse_id(node.attrib["ref"]) for node in item.iterfind("nd")), tags)
+        contents.way(number, tuple(parse_id(node.attrib["ref"]) for node in item.iterfind("nd")), tags)
     else:
-        members = [
-            (part.attrib["type"], part.get("role", ""), parse_id(part.attrib["ref"]))
-            for part in item.iterfind("member")
-        ]
-        found.relation(number, members, tags)
+        parts = item.iterfind("member")
+        members = [(part.attrib["type"], part.get("role", ""), parse_id(part.attrib["ref"])) for part in parts]
+        contents.relation(number, members, tags)
 
 
-def _read_pbf(path: Source, found: _OsmContents) -> None:
-    """Read in two passes, so that of a whole country only the nodes of roads are kept."""
+def _read_pbf(path: Source, contents: _OsmContents) -> None:
+    """Read the file twice, so that only the nodes of roads are kept in memory."""
     osmium = _osmium()
     if not Path(path).is_file():
-        raise MissingFile(f"There is no file {path}. Give the path of a map.", parameter="path", value=str(path))
+        raise MissingFile(f"{path} does not exist.", parameter="path", value=str(path))
     kinds = {"n": "node", "w": "way", "r": "relation"}
     try:
         marked = osmium.filter.KeyFilter("highway", "type")
         for item in osmium.FileProcessor(str(path), osmium.osm.WAY | osmium.osm.RELATION).with_filter(marked):
             tags = {tag.k: tag.v for tag in item.tags}
             if item.is_way():
-                found.way(item.id, tuple(node.ref for node in item.nodes), tags)
+                contents.way(item.id, tuple(node.ref for node in item.nodes), tags)
             else:
-                found.relation(item.id, [(kinds[part.type], part.role, part.ref) for part in item.members], tags)
-        # osmium's own filter of numbers would take a bit for every node of the planet, over a gigabyte.
-        wanted = {node for way in found.ways for node in way.nodes}
+                contents.relation(item.id, [(kinds[part.type], part.role, part.ref) for part in item.members], tags)
+        # osmium's id filter would take one bit per node of the planet, over a gigabyte.
+        wanted = {node for way in contents.osm_ways for node in way.nodes}
         for item in osmium.FileProcessor(str(path), osmium.osm.NODE):
             if item.id not in wanted:
                 continue
             known = item.location.valid()
-            found.numbers.append(item.id)
-            found.lat.append(item.location.lat if known else np.nan)
-            found.lon.append(item.location.lon if known else np.nan)
+            contents.numbers.append(item.id)
+            contents.lat.append(item.location.lat if known else np.nan)
+            contents.lon.append(item.location.lon if known else np.nan)
     except RuntimeError as error:
-        raise InvalidFile(
-            f"{path} is truncated or no PBF file ({error!s:.200}). Copy or download it again.",
-            parameter="path",
-            value=str(path),
-        ) from error
+        message = f"{path} is truncated or not a PBF file ({error!s:.200}). Download it again."
+        raise InvalidFile(message, parameter="path", value=str(path)) from error
 
 
 def _osmium() -> Any:
     try:
         import osmium
     except ImportError as error:
-        raise BackendUnavailable(
-            "Reading .osm.pbf needs osmium: pip install osmium. Or convert the map to .osm (XML)."
-        ) from error
+        message = "Reading .osm.pbf needs osmium: pip install osmium. Or convert the map to .osm (XML)."
+        raise BackendUnavailable(message) from error
     module: ModuleType = osmium
     return module
 
@@ -188,24 +164,12 @@ def _osmium() -> Any:
 Tags = Mapping[str, str]
 
 DRIVABLE = (
-    "motorway",
-    "motorway_link",
-    "trunk",
-    "trunk_link",
-    "primary",
-    "primary_link",
-    "secondary",
-    "secondary_link",
-    "tertiary",
-    "tertiary_link",
-    "unclassified",
-    "residential",
-    "living_street",
-    "road",
-)
-"""Values of the tag "highway" on which cars drive, the most important first."""
+    "motorway", "motorway_link", "trunk", "trunk_link", "primary", "primary_link", "secondary", "secondary_link",
+    "tertiary", "tertiary_link", "unclassified", "residential", "living_street", "road",
+)  # fmt: skip
+"""Values of the tag "highway" for cars, the most important first."""
 SERVICE = "service"
-"""Ways to a yard, a car park or a house: kept only if asked."""
+"""Roads to a yard, a car park or a house; dropped by default."""
 
 _ACCESS = ("motorcar", "motor_vehicle", "vehicle", "access")
 _CLOSED = frozenset({"no", "private", "agricultural", "forestry", "emergency", "military", "permit", "residents"})
@@ -215,7 +179,7 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z/]*)")
 
 
 class Directions(NamedTuple):
-    """Whether a way is driven along and against its nodes, and the rule that says so."""
+    """Allowed directions of a way, along and against its nodes, and the rule that determined them."""
 
     along: bool
     against: bool
@@ -223,25 +187,15 @@ class Directions(NamedTuple):
 
 
 def drop_reason(tags: Tags, *, service: bool = False, public: bool = False) -> str | None:
-    """Return why no car may drive on a way, or None if one may.
+    """Return why a way is not a road for cars, or None if it is.
 
-    Parameters
-    ----------
-    tags : mapping
-    service : bool
-        Whether service roads count as roads.
-    public : bool
-        Whether a way must be open to the public: not closed by the most specific of the tags motorcar, motor_vehicle,
-        vehicle and access.
+    Service roads count only if `service`. With `public`, a way must not be closed by the most specific of the tags
+    motorcar, motor_vehicle, vehicle and access.
 
     Examples
     --------
-    >>> drop_reason({"highway": "residential"}) is None
-    True
     >>> drop_reason({"highway": "footway"})
     'not for cars'
-    >>> drop_reason({"highway": "residential", "access": "private"}, public=True)
-    'closed to the public'
     """
     highway = tags.get("highway")
     if highway is None:
@@ -257,30 +211,21 @@ def drop_reason(tags: Tags, *, service: bool = False, public: bool = False) -> s
 
 
 def is_closed(tags: Tags) -> bool:
-    """Return whether a way is closed to the public's cars.
-
-    Examples
-    --------
-    >>> is_closed({"access": "no", "motor_vehicle": "yes"})
-    False
-    """
+    """Return whether a way is closed to public car traffic."""
     value = next((tags[name] for name in _ACCESS if name in tags), "yes")
     return all(part.strip() in _CLOSED for part in value.split(";"))
 
 
 def directions(tags: Tags) -> Directions:
-    """Return in which directions a way is driven.
+    """Return the allowed directions of a way.
 
-    `oneway` decides. Where it is absent, motorways, their links and roundabouts are driven along their nodes only, and
-    all else both ways. "reversible" and "alternating" change by the hour: both ways, at some time. A value that nobody
-    knows is taken as absent.
+    The tag `oneway` decides. Without it, motorways, their links and roundabouts are one-way along their nodes, and all
+    other ways are two-way. "reversible" and "alternating" count as two-way; unknown values are ignored.
 
     Examples
     --------
     >>> directions({"highway": "primary", "oneway": "-1"})
     Directions(along=False, against=True, rule='against')
-    >>> directions({"highway": "motorway"})
-    Directions(along=True, against=False, rule='implied')
     """
     oneway = tags.get("oneway", "").strip().lower()
     if oneway in _ALONG:
@@ -298,63 +243,48 @@ def directions(tags: Tags) -> Directions:
 
 
 def speed_kmh(text: str | None) -> float:
-    """Return a speed limit in km/h, NaN where the text gives no one number.
+    """Return a speed limit in km/h; NaN if the text is not one number with a known unit.
 
-    "50", "50 km/h", "30 mph" and "10 knots" are numbers. A rule of the country ("PT:urban"), "walk", "none", "signals"
-    and several numbers ("50;30") are not: nothing is guessed.
+    National rules ("PT:urban"), "walk", "none", "signals" and different numbers ("50;30") are NaN: nothing is guessed.
 
     Examples
     --------
-    >>> speed_kmh("30 mph")
-    48.28032
-    >>> speed_kmh("PT:urban"), speed_kmh("50;30"), speed_kmh("50; 50")
-    (nan, nan, 50.0)
+    >>> speed_kmh("30 mph"), speed_kmh("PT:urban"), speed_kmh("50;30"), speed_kmh("50; 50")
+    (48.28032, nan, nan, 50.0)
     """
     return _one_number(text, _KMH)
 
 
 def lane_count(text: str | None) -> float:
-    """Return the number of lanes, NaN where the text gives no one number; "1.5" is a road where two cars squeeze by.
-
-    Examples
-    --------
-    >>> lane_count("2"), lane_count("1.5"), lane_count("2;3"), lane_count(None)
-    (2.0, 1.5, nan, nan)
-    """
+    """Return the number of lanes; NaN if the text is not one number. "1.5" is a narrow two-way road."""
     return _one_number(text, {"": 1.0})
 
 
 def speed_limits(tags: Tags) -> tuple[float, float]:
-    """Return the speed limits in km/h along and against a way; "maxspeed:forward" goes before "maxspeed".
-
-    Examples
-    --------
-    >>> speed_limits({"maxspeed": "50", "maxspeed:backward": "30"})
-    (50.0, 30.0)
-    """
+    """Return the speed limits in km/h along and against a way; "maxspeed:forward" overrides "maxspeed"."""
     both = tags.get("maxspeed")
     return speed_kmh(tags.get("maxspeed:forward", both)), speed_kmh(tags.get("maxspeed:backward", both))
 
 
 def _one_number(text: str | None, units: Mapping[str, float]) -> float:
-    """Return the one number that a list of texts, divided by semicolons, agrees on, in a unit by its name; else NaN."""
-    found = set()
+    """Return the number that all parts of a semicolon-separated list agree on, converted by unit; else NaN."""
+    numbers = set()
     for part in (text or "").lower().split(";"):
         match = _NUMBER.fullmatch(part.strip())
         if match is None or match.group(2) not in units:
             return math.nan
-        found.add(float(match.group(1)) * units[match.group(2)])
-    value = found.pop()
-    return value if not found and value > 0.0 else math.nan
+        numbers.add(float(match.group(1)) * units[match.group(2)])
+    value = numbers.pop()
+    return value if not numbers and value > 0.0 else math.nan
 
 
-# The tags that bind cars, the most specific first; "restriction:hgv" and its like do not.
+# Restriction tags that apply to cars, the most specific first; "restriction:hgv" and others do not.
 _KINDS = ("restriction:motorcar", "restriction:motor_vehicle", "restriction:vehicle", "restriction")
 _CARS = frozenset({"motorcar", "motor_vehicle", "vehicle"})
 
 
 class ForbiddenTurns(NamedTuple):
-    """Which turns (E,) some restriction forbids, how many restrictions were used, and why the others were not."""
+    """Forbidden turns (E,), the number of applied restrictions, and counts of unused ones by reason."""
 
     turns: NDArray[np.bool_]
     used: int
@@ -362,7 +292,7 @@ class ForbiddenTurns(NamedTuple):
 
 
 class SegmentTurns(NamedTuple):
-    """What a restriction must know of the segments and the turns between them."""
+    """Segments by way and node ids, and the turns between them."""
 
     way: IntArray
     tail_node: IntArray
@@ -374,23 +304,15 @@ class SegmentTurns(NamedTuple):
 def find_forbidden_turns(restrictions: Iterable[Restriction], segments: SegmentTurns) -> ForbiddenTurns:
     """Return the turns that restrictions forbid.
 
-    "no_..." forbids the turns from its "from" ways to its "to" ways at its node, "only_..." those to all other ways.
-    One that passes via a way is not used, nor is one whose hours are conditional, one that excepts cars, or one that
-    does not say which of two turns it means since its way goes on beyond the node.
-
-    Parameters
-    ----------
-    restrictions : iterable of Restriction
-    segments : SegmentTurns
-        In numbers of ways and nodes of the source.
+    "no_..." forbids the turns from its "from" way to its "to" way at its node, "only_..." those to all other ways.
+    Restrictions via a way, with conditional hours, or that except cars are not used, nor are ambiguous ones whose way
+    continues beyond the node.
 
     Examples
     --------
     >>> roads = SegmentTurns(*(np.array(x) for x in ([10, 11, 12], [1, 2, 2], [2, 3, 4], [0, 0], [1, 2])))
     >>> find_forbidden_turns([Restriction(1, (10,), 2, (11,), {"restriction": "no_left_turn"})], roads)
     ForbiddenTurns(turns=array([ True, False]), used=1, unused={})
-    >>> find_forbidden_turns([Restriction(1, (10,), 2, (11,), {"restriction": "only_left_turn"})], roads).turns
-    array([False,  True])
     """
     at_node: dict[int, list[int]] = {}
     for turn, node in enumerate(segments.head_node[segments.turn_from].tolist()):
@@ -433,12 +355,12 @@ def _turns_of(rule: Restriction, segments: SegmentTurns, at_node: dict[int, list
         hit = leaves & arrives
         return ("" if hit.any() else "no such turn"), here[hit].tolist()
     if not (leaves & arrives).any():
-        # Obeying it would forbid every turn, for a road that is not part of the network.
+        # Applying it would forbid every turn, for a road that is not part of the network.
         return "no such turn", []
     return "", here[leaves & ~arrives].tolist()
 
 
-def _several(ways: IntArray, segments: IntArray) -> bool:
-    """Whether some way has two segments among those given."""
-    pairs = np.unique(np.stack([ways, segments]), axis=1)
+def _several(way: IntArray, segments: IntArray) -> bool:
+    """Return whether any way has two of the given segments."""
+    pairs = np.unique(np.stack([way, segments]), axis=1)
     return bool(pairs.shape[1] > np.unique(pairs[0]).size)

@@ -1,4 +1,4 @@
-"""Maps as tables of ways and nodes, the common form of all readers; JSON lines and CSV files."""
+"""Map tables of OSM ways and nodes, the common form of all readers; JSON lines and CSV files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -27,13 +27,7 @@ _FAR_DEGREES = 2.0  # a city is smaller
 
 
 def parse_id(value: Any) -> int:
-    """Return the number of a node, a way or a relation; a `ValueError` says that it is none of 64 bits.
-
-    Examples
-    --------
-    >>> parse_id("17")
-    17
-    """
+    """Return the id of a node, way or relation; raise `ValueError` if it does not fit in 64 bits."""
     number = int(value)
     if not -(2**63) <= number < 2**63:
         raise ValueError(f"{number} has more than 64 bits")
@@ -41,16 +35,7 @@ def parse_id(value: Any) -> int:
 
 
 class MapWay(NamedTuple):
-    """A line through nodes, in the order in which it was drawn, and what is written on it.
-
-    Attributes
-    ----------
-    id : int
-    nodes : tuple of int
-        Numbers of nodes.
-    tags : mapping of str to str
-        As in OpenStreetMap: "highway", "oneway", "lanes", "maxspeed" and so on.
-    """
+    """OSM way: an id, node ids in order, and tags such as "highway", "oneway", "lanes", "maxspeed"."""
 
     id: int
     nodes: tuple[int, ...]
@@ -58,17 +43,7 @@ class MapWay(NamedTuple):
 
 
 class Restriction(NamedTuple):
-    """A relation of type "restriction": its members by role, and its tags.
-
-    Attributes
-    ----------
-    id : int
-    sources, targets : tuple of int
-        Ways, of roles "from" and "to".
-    via : int or None
-        A node; None where the way between the two is a way, or where there is none.
-    tags : mapping of str to str
-    """
+    """Turn restriction: ways of roles "from" and "to", and the via node (None if it is a way or missing)."""
 
     id: int
     sources: tuple[int, ...]
@@ -79,22 +54,22 @@ class Restriction(NamedTuple):
 
 @dataclass(frozen=True)
 class WayTable:
-    """A map as it was read, before any rule about roads.
+    """A map before any rules about roads.
 
     Attributes
     ----------
-    ways : list of MapWay
+    osm_ways : list of MapWay
     node_id : (V,) int64
-        Ascending, each once.
+        Ascending and unique.
     lat, lon : (V,)
         In degrees.
     restrictions : list of Restriction
     source : dict
-        For the network's notes: what was read, and counts of what was not understood.
+        Provenance for the network's notes.
     attribution : str
     """
 
-    ways: list[MapWay]
+    osm_ways: list[MapWay]
     node_id: IntArray
     lat: FloatArray
     lon: FloatArray
@@ -103,7 +78,7 @@ class WayTable:
     attribution: str = OSM_ATTRIBUTION
 
     def places(self, numbers: IntArray) -> IntArray:
-        """Return the index of each node number in `node_id`, -1 where the file does not say where the node is."""
+        """Return the index of each node id in `node_id`; -1 for nodes without coordinates."""
         if not self.node_id.size:
             return np.full(numbers.shape, -1, dtype=np.int64)
         at = np.minimum(np.searchsorted(self.node_id, numbers), self.node_id.size - 1)
@@ -111,48 +86,31 @@ class WayTable:
 
 
 def way_table(
-    ways: list[MapWay], number: IntArray, lat: FloatArray, lon: FloatArray, source: dict[str, object], **known: Any
+    osm_ways: list[MapWay], number: IntArray, lat: FloatArray, lon: FloatArray, source: dict[str, object], **fields: Any
 ) -> WayTable:
-    """Return a table of ways and of nodes in any order; nodes without coordinates (NaN) are counted and left out.
+    """Return a table from unordered nodes; those without coordinates (NaN) are counted and dropped.
 
-    Of a node that is given twice the last one counts, as in a file of changes.
-
-    Examples
-    --------
-    >>> table = way_table([], np.array([7, 3, 7]), np.array([1.0, 2.0, 3.0]), np.array([4.0, np.nan, 6.0]), {})
-    >>> table.node_id, table.lat, table.source
-    (array([7]), array([3.]), {'nodes_without_coordinates': 1})
+    The last of repeated nodes counts, as in a file of changes.
     """
     there = np.isfinite(lat) & np.isfinite(lon)
     source = source | {"nodes_without_coordinates": int(np.count_nonzero(~there))}
     number, lat, lon = number[there], lat[there], lon[there]
     check_degrees(number, lat, lon)
-    # `unique` finds first places, so look from behind.
+    # `unique` returns first positions, so reverse the order.
     kept, last = np.unique(number[::-1], return_index=True)
-    return WayTable(ways, kept, lat[::-1][last], lon[::-1][last], source=source, **known)
+    return WayTable(osm_ways, kept, lat[::-1][last], lon[::-1][last], source=source, **fields)
 
 
 def check_degrees(numbers: IntArray, lat: FloatArray, lon: FloatArray) -> None:
-    """Raise `InvalidNetwork` for degrees that cannot be, and where some nodes have latitude and longitude swapped.
-
-    Examples
-    --------
-    >>> check_degrees(np.array([1, 2]), np.array([41.1, 41.2]), np.array([-8.6, -8.7]))
-    """
-    for name, values, most in (("latitude", lat, 90.0), ("longitude", lon, 180.0)):
+    """Raise `InvalidNetwork` for impossible degrees, and for nodes with latitude and longitude swapped."""
+    for name, values, most in (("lat", lat, 90.0), ("lon", lon, 180.0)):
         wrong = np.abs(values) > most
         if wrong.any():
             i = int(np.argmax(wrong))
-            hint = (
-                "Are latitude and longitude swapped, or is it in metres?" if name == "latitude" else "Is it in metres?"
-            )
-            raise InvalidNetwork(
-                f"node {numbers[i]} has {name} {values[i]:g}, as have {np.count_nonzero(wrong)} of {values.size} nodes "
-                f"that lie more than {most:g} degrees from 0. {hint}",
-                parameter="lat" if name == "latitude" else "lon",
-                value=float(values[i]),
-                index=i,
-            )
+            remedy = f"Node {numbers[i]} and {np.count_nonzero(wrong) - 1} of {values.size} others are out of range. "
+            remedy += "Check for metres instead of degrees" + (" or swapped columns." if name == "lat" else ".")
+            rule = f"must lie in [-{most:g}, {most:g}] degrees"
+            raise InvalidNetwork.of(name, float(values[i]), rule, index=i, remedy=remedy)
     if not lat.size:
         return
     middle_lat, middle_lon = float(np.median(lat)), float(np.median(lon))
@@ -161,86 +119,61 @@ def check_degrees(numbers: IntArray, lat: FloatArray, lon: FloatArray) -> None:
     swapped = far & near_if_swapped
     if swapped.any():
         i = int(np.argmax(swapped))
-        raise InvalidNetwork(
-            f"latitude and longitude look swapped in {np.count_nonzero(swapped)} of {lat.size} nodes: node "
-            f"{numbers[i]} lies at ({lat[i]:g}, {lon[i]:g}), most nodes about ({middle_lat:g}, {middle_lon:g}).",
-            parameter="lat",
-            value=float(lat[i]),
-            index=i,
+        message = (
+            f"Latitude and longitude look swapped in {np.count_nonzero(swapped)} of {lat.size} nodes: node "
+            f"{numbers[i]} is at ({lat[i]:g}, {lon[i]:g}), most nodes are around ({middle_lat:g}, {middle_lon:g})."
         )
+        raise InvalidNetwork(message, parameter="lat", value=float(lat[i]), index=i)
 
 
 Source = str | PathLike[str]
 
-# What the packers raise for a file that is cut short or of another kind.
+# Exceptions of the decompressors for truncated or foreign files.
 BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, OSError, UnicodeDecodeError)
 _COLUMNS = ("id", "lat", "lon")
 
 
 @contextmanager
 def open_map(path: Source) -> Iterator[BinaryIO]:
-    """Open a file for reading bytes, through gzip or bzip2 if its name ends so."""
+    """Open a file for reading bytes, decompressing .gz and .bz2."""
     place = Path(path)
     if place.is_dir() or not place.exists():
-        raise MissingFile(f"There is no file {place}. Give the path of a map.", parameter="path", value=str(place))
-    if place.suffix == ".gz":
-        with gzip.open(place, "rb") as stream:
-            yield cast("BinaryIO", stream)
-    elif place.suffix == ".bz2":
-        with bz2.open(place, "rb") as stream:
-            yield cast("BinaryIO", stream)
-    else:
-        with place.open("rb") as stream:
-            yield stream
+        raise MissingFile(f"{place} does not exist or is a folder.", parameter="path", value=str(place))
+    opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(place.suffix, open)
+    with opener(place, "rb") as stream:
+        yield stream
 
 
 def read_ways(
-    ways: Source | Iterable[Mapping[str, Any]], nodes: Source | Mapping[int, tuple[float, float]]
+    osm_ways: Source | Iterable[Mapping[str, Any]], nodes: Source | Mapping[int, tuple[float, float]]
 ) -> WayTable:
-    """Read ways and nodes, from files or from memory.
-
-    Parameters
-    ----------
-    ways : path of JSON lines, or iterable of mappings
-        Each with "id", "nodes" (numbers in order) and "tags".
-    nodes : path of a CSV file with the columns id, lat and lon, or mapping of a number to (lat, lon)
-
-    Examples
-    --------
-    >>> table = read_ways([{"id": 1, "nodes": [5, 6], "tags": {"highway": "road"}}], {5: (41.0, -8.0), 6: (41.1, -8.0)})
-    >>> table.ways[0].nodes, table.lat
-    ((5, 6), array([41. , 41.1]))
-    """
-    if isinstance(ways, str | PathLike):
-        found = [_way(item, f"{ways}, line {line}") for line, item in _json_lines(ways)]
-        name = Path(ways).name
+    """Read OSM ways and nodes, from files or from memory; see `limiirl.roads.from_ways`."""
+    if isinstance(osm_ways, str | PathLike):
+        items = [_parse_way(item, f"{osm_ways}, line {line}") for line, item in _json_lines(osm_ways)]
+        name = Path(osm_ways).name
     else:
-        found = [_way(item, f"way {i}") for i, item in enumerate(ways)]
+        items = [_parse_way(item, f"way {i}") for i, item in enumerate(osm_ways)]
         name = "ways in memory"
-    if isinstance(nodes, str | PathLike):
-        numbers, lat, lon = _csv_nodes(nodes)
-    else:
-        numbers, lat, lon = _given_nodes(nodes)
+    numbers, lat, lon = _csv_nodes(nodes) if isinstance(nodes, str | PathLike) else _mapping_nodes(nodes)
     number = np.array(numbers, dtype=np.int64)
-    return way_table(found, number, np.array(lat), np.array(lon), {"kind": "ways and nodes", "name": name})
+    return way_table(items, number, np.array(lat), np.array(lon), {"kind": "ways and nodes", "name": name})
 
 
 def find_files(folder: Path) -> tuple[Path, Path | None]:
-    """Return the map in a folder: its ways and its nodes, or one OpenStreetMap file and None."""
+    """Return the files of the map in a folder: ways and nodes, or one OpenStreetMap file and None."""
     names = sorted(folder.iterdir())
-    ways = [path for path in names if path.name.endswith((".jsonl", ".jsonl.gz")) and "ways" in path.name]
+    osm_ways = [path for path in names if path.name.endswith((".jsonl", ".jsonl.gz")) and "ways" in path.name]
     nodes = [path for path in names if path.name.endswith((".csv", ".csv.gz")) and "nodes" in path.name]
     osm = [path for path in names if path.name.endswith((".osm", ".osm.gz", ".osm.bz2", ".osm.pbf"))]
-    if len(ways) == len(nodes) == 1 and not osm:
-        return ways[0], nodes[0]
-    if len(osm) == 1 and not ways:
+    if len(osm_ways) == len(nodes) == 1 and not osm:
+        return osm_ways[0], nodes[0]
+    if len(osm) == 1 and not osm_ways:
         return osm[0], None
-    raise InvalidFile(
-        f"{folder} must hold one file *ways*.jsonl(.gz) and one *nodes*.csv(.gz), or one .osm or .osm.pbf file; it has "
-        f"{len(ways)}, {len(nodes)} and {len(osm)} of them. Name the file instead of the folder.",
-        parameter="path",
-        value=str(folder),
+    message = (
+        f"{folder} must have one *ways*.jsonl(.gz) and one *nodes*.csv(.gz) file, or one .osm or .osm.pbf file; it has "
+        f"{len(osm_ways)}, {len(nodes)} and {len(osm)} of them. Pass the file instead of the folder."
     )
+    raise InvalidFile(message, parameter="path", value=str(folder))
 
 
 def _json_lines(path: Source) -> Iterator[tuple[int, Any]]:
@@ -253,36 +186,25 @@ def _json_lines(path: Source) -> Iterator[tuple[int, Any]]:
     except InvalidFile:  # a missing file is an OSError as well
         raise
     except json.JSONDecodeError as error:
-        raise InvalidFile(
-            f"{path}, line {line}: not JSON ({error.msg}). Is the file truncated? Copy it again.",
-            parameter="ways",
-            value=str(path),
-            index=line,
-        ) from error
+        message = f"{path}, line {line} is not JSON ({error.msg}). The file may be truncated; copy it again."
+        raise InvalidFile(message, parameter="osm_ways", value=str(path), index=line) from error
     except BROKEN as error:
-        raise InvalidFile(
-            f"{path} breaks off after line {line}: {error!s:.200}. Copy it again.",
-            parameter="ways",
-            value=str(path),
-            index=line,
-        ) from error
+        message = f"{path} is truncated after line {line} ({error!s:.200}). Copy it again."
+        raise InvalidFile(message, parameter="osm_ways", value=str(path), index=line) from error
 
 
-def _way(item: Any, where: str) -> MapWay:
+def _parse_way(item: Any, where: str) -> MapWay:
     try:
         tags = {str(name): str(value) for name, value in (item.get("tags") or {}).items()}
         nodes = tuple(parse_id(node) for node in item.get("nodes") or ())
         return MapWay(parse_id(item["id"]), nodes, tags)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise InvalidFile(
-            f'{where}: a way needs "id", "nodes" (a list of numbers) and "tags" (a mapping); got {str(item)[:100]!r} '
-            f"({error!s:.100}).",
-            parameter="ways",
-            value=str(item)[:100],
-        ) from error
+        message = f'{where}: a way must have "id", "nodes" (ids) and "tags" (a mapping); got {str(item)[:100]!r} '
+        message += f"({error!s:.100})."
+        raise InvalidFile(message, parameter="osm_ways", value=str(item)[:100]) from error
 
 
-def _given_nodes(nodes: Mapping[int, tuple[float, float]]) -> tuple[array[int], array[float], array[float]]:
+def _mapping_nodes(nodes: Mapping[int, tuple[float, float]]) -> tuple[array[int], array[float], array[float]]:
     numbers, lat, lon = array("q"), array("d"), array("d")
     for number, place in nodes.items():
         try:
@@ -291,11 +213,8 @@ def _given_nodes(nodes: Mapping[int, tuple[float, float]]) -> tuple[array[int], 
             lat.append(float(north))
             lon.append(float(east))
         except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidNetwork(
-                f"nodes must map a number of 64 bits to (lat, lon); {number!r} maps to {place!r} ({error!s:.100}).",
-                parameter="nodes",
-                value=number,
-            ) from None
+            message = f"nodes must map 64-bit ids to (lat, lon); {number!r} maps to {place!r} ({error!s:.100})."
+            raise InvalidNetwork(message, parameter="nodes", value=number) from None
     return numbers, lat, lon
 
 
@@ -306,11 +225,8 @@ def _csv_nodes(path: Source) -> tuple[array[int], array[float], array[float]]:
             rows = csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""))
             header = [name.strip().lower() for name in next(rows, [])]
             if not set(_COLUMNS) <= set(header):
-                raise InvalidFile(
-                    f"{path} needs the columns id, lat and lon; its first line is {','.join(header)[:100]!r}.",
-                    parameter="nodes",
-                    value=str(path),
-                )
+                message = f"{path} must have the columns id, lat and lon; its header is {','.join(header)[:100]!r}."
+                raise InvalidFile(message, parameter="nodes", value=str(path))
             at = [header.index(name) for name in _COLUMNS]
             for row in rows:
                 line += 1
@@ -321,17 +237,9 @@ def _csv_nodes(path: Source) -> tuple[array[int], array[float], array[float]]:
     except InvalidFile:
         raise
     except BROKEN as error:
-        raise InvalidFile(
-            f"{path} breaks off after line {line}: {error!s:.200}. Copy it again.",
-            parameter="nodes",
-            value=str(path),
-            index=line,
-        ) from error
+        message = f"{path} is truncated after line {line} ({error!s:.200}). Copy it again."
+        raise InvalidFile(message, parameter="nodes", value=str(path), index=line) from error
     except (ValueError, IndexError, csv.Error) as error:
-        raise InvalidFile(
-            f"{path}, line {line}: a node needs an id and two degrees ({error!s:.100}). Is the file truncated?",
-            parameter="nodes",
-            value=str(path),
-            index=line,
-        ) from error
+        message = f"{path}, line {line}: expected an id and two degrees ({error!s:.100}). The file may be truncated."
+        raise InvalidFile(message, parameter="nodes", value=str(path), index=line) from error
     return numbers, lat, lon

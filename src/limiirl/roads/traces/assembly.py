@@ -1,4 +1,4 @@
-"""From what a file holds to `Trips`: fixes checked and sorted, names made distinct, nothing dropped without a word."""
+"""`Trips` from the raw content of files: fixes checked and sorted, names made unique, and every repair counted."""
 
 from __future__ import annotations
 
@@ -16,30 +16,27 @@ from limiirl.demos import as_readonly
 from limiirl.errors import InvalidTrips
 from limiirl.roads.traces.trips import SkippedTrip, Trips
 
-SWAPPED = (
-    "its latitudes are beyond 90 degrees, and would not be if latitude and longitude changed places; "
-    "read it with swap=True if they are swapped"
-)
-# Seconds since 1970 reach 10**11 in the year 5138; milliseconds passed it in 1973, and so on by thousands.
+SWAPPED = "its latitudes exceed 90 degrees; if latitude and longitude are swapped, read it with swap=True"
+# Seconds since 1970 reach 10**11 in the year 5138; milliseconds passed it in 1973, and smaller units accordingly.
 _UNITS = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "milliseconds"))
 
 
 @dataclass
 class RawTrips:
-    """Trips of one file as they stand in it; NaN is what could not be read.
+    """Unvalidated trips of a file; NaN where a value could not be read.
 
     Attributes
     ----------
     lat, lon : (n,)
     time : (n,) or None
-        Seconds at which fixes were taken, where the file says so.
+        Time of each fix in seconds, if the file has it.
     start : (N,) or None
-        Seconds at which trips began, where fixes are counted in steps from there; NaN for trips whose fixes have times.
+        Start time of trips whose fixes are counted in steps; NaN for trips with a time per fix.
     counts, rows : (N,) int64
-        Fixes of each trip, and where it stands in the file.
+        Number of fixes of each trip, and its position in the file.
     ids, groups : (N,) text
     pieces : (N,) int64 or None
-        Which piece of its trip each one is, where the file says so.
+        Piece number of each trip, if the file has it.
     """
 
     lat: FloatArray
@@ -56,20 +53,20 @@ class RawTrips:
 
 
 def assemble(raw: RawTrips, step_s: float) -> Trips:
-    """Return the trips of a file, with a word on each that is left out and a count of what was mended."""
+    """Return the trips of a file, with a reason for each skipped trip and counts of repairs."""
     notes, skipped = raw.notes, raw.skipped
     trip = np.repeat(np.arange(raw.counts.size), raw.counts)
     time_s = _times(raw, trip, step_s)
     reason = np.zeros(raw.counts.size, dtype=np.int64)
-    good = _good_fixes(raw.lat, raw.lon, time_s, trip, raw.counts, reason, notes)
-    words = {
+    good = _select_fixes(raw, time_s, trip, reason, notes)
+    reasons = {
         1: "it has no fixes",
         2: SWAPPED,
-        3: "none of its fixes has a latitude, a longitude and a time that can be read",
-        4: "none of its fixes lies on the globe; degrees are needed, not the metres of a projection",
+        3: "none of its fixes has a readable latitude, longitude and time",
+        4: "all of its coordinates are out of range; degrees are needed, not projected metres",
     }
     for i in np.flatnonzero(reason).tolist():
-        skipped.append(SkippedTrip(str(raw.ids[i]), int(raw.rows[i]), words[int(reason[i])]))
+        skipped.append(SkippedTrip(str(raw.ids[i]), int(raw.rows[i]), reasons[int(reason[i])]))
     keep = reason == 0
     good &= keep[trip]
     lat, lon, counts = raw.lat, raw.lon, raw.counts[keep]
@@ -80,21 +77,14 @@ def assemble(raw: RawTrips, step_s: float) -> Trips:
     groups = None if raw.groups is None else as_names(raw.groups[keep])
     fields = (lat, lon, time_s, np.concatenate([[0], np.cumsum(counts)]))
     for part in fields:
-        part.flags.writeable = False  # saves `Trips` from copying what nobody else holds
+        part.flags.writeable = False  # avoids a copy in `Trips`
     first = Trips(*fields, as_names(raw.ids[keep]), groups)
     pieces = np.zeros(len(first), dtype=np.int64) if raw.pieces is None else raw.pieces[keep]
     return _make_distinct(first, pieces, raw.rows[keep], skipped, notes)
 
 
 def to_seconds(values: FloatArray, notes: Counter[str]) -> FloatArray:
-    """Return times in seconds; those so large that they must be milliseconds or less are divided, and that is noted.
-
-    Examples
-    --------
-    >>> notes = Counter()
-    >>> to_seconds(np.array([1372636858000.0]), notes).tolist(), dict(notes)
-    ([1372636858.0], {'times in milliseconds, divided by 1000': 1})
-    """
+    """Return times in seconds; milliseconds and smaller units are detected by size, converted and noted."""
     known = values[np.isfinite(values)]
     usual = float(np.median(np.abs(known))) if known.size else 0.0
     for least, divisor, name in _UNITS:
@@ -105,13 +95,7 @@ def to_seconds(values: FloatArray, notes: Counter[str]) -> FloatArray:
 
 
 def as_names(text: NDArray[Any]) -> NDArray[Any]:
-    """Return names as int64 where every one of them is written as a whole number is, else as text.
-
-    Examples
-    --------
-    >>> as_names(np.array(["7", "12"])).tolist(), as_names(np.array(["7", "012"])).tolist()
-    ([7, 12], ['7', '012'])
-    """
+    """Return names as int64 if all are written as integers, else as text."""
     if text.dtype.kind != "U":
         return text
     try:
@@ -122,16 +106,13 @@ def as_names(text: NDArray[Any]) -> NDArray[Any]:
 
 
 def merge(parts: Sequence[RawTrips]) -> RawTrips:
-    """Join what several files hold; all must say who drove, or none."""
+    """Concatenate the content of several files; all must have drivers, or none."""
     if len(parts) == 1:
         return parts[0]
     known = [part.groups for part in parts if part.groups is not None]
     if known and len(known) < len(parts):
-        raise InvalidTrips(
-            "Some of the files say who drove, others do not. Read them apart, or without drivers: "
-            "columns={'driver': None}.",
-            parameter="path",
-        )
+        message = "Some files have drivers and others do not. Read them separately, or pass columns={'driver': None}."
+        raise InvalidTrips(message, parameter="columns")
     notes: Counter[str] = Counter()
     for part in parts:
         notes.update(part.notes)
@@ -153,29 +134,24 @@ def merge(parts: Sequence[RawTrips]) -> RawTrips:
 
 
 def _starts(raw: RawTrips) -> FloatArray:
-    """Return the start (N,) of each trip, NaN for trips whose fixes have times, 0 where the file knows no time."""
+    """Return the start (N,) of each trip; NaN for trips with a time per fix, 0 if the file has no times."""
     if raw.start is not None:
         return raw.start
     return np.full(raw.counts.size, 0.0 if raw.time is None else np.nan)
 
 
 def _times(raw: RawTrips, trip: IntArray, step_s: float) -> FloatArray:
-    """Return the time (n,) of every fix: one step a fix from its trip's start, or its own."""
+    """Return the time (n,) of every fix, counted in steps from its trip's start, or its own."""
     fix = np.arange(trip.size) - np.repeat(np.cumsum(raw.counts) - raw.counts, raw.counts)
     counted = np.repeat(_starts(raw), raw.counts) + step_s * fix
     return counted if raw.time is None else np.where(np.isfinite(counted), counted, raw.time)
 
 
-def _good_fixes(
-    lat: FloatArray,
-    lon: FloatArray,
-    time_s: FloatArray,
-    trip: IntArray,
-    counts: IntArray,
-    reason: IntArray,
-    notes: Counter[str],
+def _select_fixes(
+    raw: RawTrips, time_s: FloatArray, trip: IntArray, reason: IntArray, notes: Counter[str]
 ) -> BoolArray:
-    """Return which fixes (n,) can be used; give trips that have none a `reason`."""
+    """Return which fixes (n,) are usable; set `reason` of trips without any."""
+    lat, lon, counts = raw.lat, raw.lon, raw.counts
     known = np.isfinite(lat) & np.isfinite(lon) & np.isfinite(time_s)
     on_globe = (np.abs(lat) <= 90.0) & (np.abs(lon) <= 180.0)
     good = np.asarray(known & on_globe)
@@ -187,18 +163,18 @@ def _good_fixes(
     n_known = np.bincount(trip[known], minlength=counts.size)
     reason[(n_good == 0) & (counts > 0)] = 3
     reason[(n_good == 0) & (n_known > 0)] = 4
-    # More fixes beyond the pole than on the globe are no slips of the receiver.
+    # A majority of latitudes above 90 degrees is not receiver noise.
     reason[n_swapped > n_good] = 2
     rest = reason[trip] == 0
-    notes["fixes without latitude, longitude or time, left out"] += int(np.count_nonzero(~known & rest))
-    notes["fixes off the globe, left out"] += int(np.count_nonzero(known & ~on_globe & rest))
+    notes["fixes without latitude, longitude or time, dropped"] += int(np.count_nonzero(~known & rest))
+    notes["fixes with degrees out of range, dropped"] += int(np.count_nonzero(known & ~on_globe & rest))
     return good
 
 
 def _sort_fixes(
     lat: FloatArray, lon: FloatArray, time_s: FloatArray, counts: IntArray, notes: Counter[str]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the fixes sorted by time within each trip; fixes of one time stay in the order of the file."""
+    """Return the fixes sorted by time within each trip; simultaneous fixes keep their order."""
     trip = np.repeat(np.arange(counts.size), counts)
     fall = (np.diff(time_s) < 0.0) & (np.diff(trip) == 0)
     if not fall.any():
@@ -211,9 +187,9 @@ def _sort_fixes(
 def _make_distinct(
     trips: Trips, pieces: IntArray, rows: IntArray, skipped: list[SkippedTrip], notes: Counter[str]
 ) -> Trips:
-    """Return trips told apart: a copy is left out, another trip of the same name is kept as ``name#2``.
+    """Return trips with unique names: copies are skipped, other trips of the same name are renamed ``name#2``.
 
-    Pieces of one trip have one id and one driver, and a number each.
+    Pieces of one trip share an id and a driver, and have distinct numbers.
     """
     unique, inverse, times = np.unique(trips.ids, return_inverse=True, return_counts=True)
     ids, keep = trips.ids, np.ones(len(trips), dtype=np.bool_)
@@ -222,7 +198,7 @@ def _make_distinct(
         taken = set(unique.astype(np.str_).tolist())
         seen: dict[tuple[int, int, bytes], int] = {}
         trips_of: Counter[int] = Counter()
-        # The last trip of a name and a driver: its id, and the pieces of it that were met.
+        # By name and driver: id of the latest trip, and its piece numbers so far.
         last: dict[tuple[int, Any], tuple[str, set[int]]] = {}
         for i in np.flatnonzero(times[inverse] > 1).tolist():
             name, piece = int(inverse[i]), int(pieces[i])
@@ -251,7 +227,7 @@ def _make_distinct(
 
 
 def _only_pieces(name: IntArray, pieces: IntArray, groups: NDArray[Any] | None) -> bool:
-    """Whether trips of one name are pieces of one trip, all of them: of one driver, and no two of one number."""
+    """Return whether trips of the same name are all pieces of one trip: one driver, distinct numbers."""
     order = np.lexsort((pieces, name))
     together = np.diff(name[order]) == 0
     return not (
@@ -261,7 +237,7 @@ def _only_pieces(name: IntArray, pieces: IntArray, groups: NDArray[Any] | None) 
 
 
 def _free(name: str, number: int, taken: set[str]) -> str:
-    """Return name#number, or the next number that no trip of the file has for its own."""
+    """Return name#number with the first unused number."""
     while f"{name}#{number}" in taken:
         number += 1
     taken.add(f"{name}#{number}")
@@ -269,5 +245,5 @@ def _free(name: str, number: int, taken: set[str]) -> str:
 
 
 def _digest(trips: Trips, i: int) -> bytes:
-    """Return what only trips of the same fixes share; -0.0 is 0.0."""
+    """Return a hash of the fixes; -0.0 equals 0.0."""
     return sha256((np.stack(trips[i]) + 0.0).tobytes()).digest()

@@ -1,4 +1,4 @@
-"""`clean`: trips cut into pieces that a car can have driven, with an account of every fix."""
+"""`clean`: cut trips into drivable pieces, and account for every fix."""
 
 from __future__ import annotations
 
@@ -30,49 +30,43 @@ REASONS = (
     "in a piece of too few fixes",
     "in a piece that is too short",
 )
-"""What became of a fix, in the order of `CleanedTrips.fate`."""
-CUTS = (
-    "not cut",
-    "a gap in time",
-    "an impossible jump",
-    "out of the network in between",
-    "a long stop",
-)
+"""Reasons in the order of `CleanedTrips.fate`."""
+CUTS = ("not cut", "a gap in time", "an impossible jump", "out of the network in between", "a long stop")
 """Why a trip was cut at a fix."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CleanedTrips:
-    """Pieces of trips, and what became of the rest.
+    """Pieces of trips, and an account of the dropped fixes.
 
     Attributes
     ----------
     trips : Trips
-        M pieces, each under the id and the driver of its trip; `Trips.pieces` numbers them.
+        M pieces, with the id and the driver of their trip, numbered by `Trips.pieces`.
     source : (M,) int64
-        The trip from which each piece was cut.
+        The trip of each piece.
     fix : (m,) int64
-        Where each fix of the pieces stands among the fixes given.
+        Index of each kept fix among the n input fixes.
     whole : (M,) bool
-        Whether a piece runs from the first to the last fix of its trip, and that was no piece itself (`Trips.cut`).
+        Whether a piece runs from the first to the last fix of an uncut trip.
     fate : (n,) int8
-        What became of each fix given: index into `REASONS`, of which 0 is "kept".
+        Index into `REASONS` for each input fix; 0 is "kept".
     dropped : dict
-        Fixes dropped, by reason. With those kept they make n.
+        Number of dropped fixes by reason; with the kept ones they sum to n.
     cuts : dict
-        How often trips were cut, by reason.
+        Number of cuts by reason.
     lost : dict
-        Trips of which no piece is left, by the reason that took most of their fixes.
+        Number of trips without a remaining piece, by the reason of most of their fixes.
 
     Examples
     --------
     >>> from limiirl.roads import Trips, clean
     >>> lat = [41.15, 41.152, 41.30, 41.156, 41.158, 41.160]  # the third is 16 km off
-    >>> found = clean(Trips.from_lists([lat], [[-8.63] * 6]))
-    >>> found
+    >>> cleaned = clean(Trips.from_lists([lat], [[-8.63] * 6]))
+    >>> cleaned
     CleanedTrips: 1 piece of 1 trip, 1 whole; 5 of 6 fixes kept
       dropped   1 fix: outlier: an impossible speed to its neighbours
-    >>> found.fix.tolist()
+    >>> cleaned.fix.tolist()
     [0, 1, 3, 4, 5]
     """
 
@@ -109,7 +103,7 @@ class CleanedTrips:
         return "\n".join(lines)
 
 
-def clean(  # noqa: PLR0913 (the data, and limits that all have a default)
+def clean(  # noqa: PLR0913 (trips and limits with defaults)
     trips: Trips,
     network: RoadNetwork | None = None,
     *,
@@ -124,40 +118,39 @@ def clean(  # noqa: PLR0913 (the data, and limits that all have a default)
     slack_m: float = 30.0,
     margin_m: float = 200.0,
 ) -> CleanedTrips:
-    """Drop what cannot be true, merge stops, and cut trips where something is missing.
+    """Drop impossible fixes, merge stops, and cut trips at gaps.
 
-    In this order: of fixes of one time the first is kept; excursions that no car can have made, there and back, are
-    dropped; trips are cut at gaps, at jumps that remain and where they leave the network; of the fixes of a stop the
-    first and the last are kept; pieces that are too small are dropped.
+    In this order: the first of simultaneous fixes is kept; short excursions at an impossible speed are dropped; trips
+    are cut at time gaps, at remaining jumps and outside the network; the first and last fix of a stop are kept; small
+    pieces are dropped.
 
     Parameters
     ----------
     trips : Trips
-        As read.
     network : RoadNetwork, optional
         Fixes further than `margin_m` from its bounding box are outside.
     max_gap_s : float
-        Seconds without a fix at which a trip is cut.
+        Cut trips at longer times without a fix.
     max_speed_ms, slack_m : float
-        Metres a second that are possible, and metres on top of it for the noise of both fixes.
+        Maximum speed in metres per second, and additional metres for the noise of both fixes.
     min_fixes, min_length_m
         Smaller pieces are dropped.
     stop_radius_m : float
-        Fixes so near to the first of a stop belong to it; 0 keeps all but those in one place.
+        Radius of a stop around its first fix; 0 merges only fixes at the same position.
     split_stops_s : float, optional
-        Cut trips at stops longer than this, as Ziebart et al. (2008) did to find trips in a day of driving.
+        Cut trips at longer stops, as in Ziebart et al. (2008), to find trips in a day of driving.
     max_outliers : int
-        Longest excursion that is taken for noise; a longer one is a jump there and a jump back.
+        Longest excursion, in fixes, that counts as noise; a longer one is two jumps.
     bridge_jumps : bool
-        Where a trip goes on elsewhere after a jump, as where fixes are missing and times are counted by steps, drop the
-        fewest fixes that make it possible in the time that remains, instead of cutting there.
+        At a jump, drop the fewest fixes that make it possible in the remaining time instead of cutting. For files with
+        missing fixes whose times are counted in steps.
     margin_m : float
         See `network`.
 
     Returns
     -------
     CleanedTrips
-        Every fix is in a piece or counted by its reason.
+        Every fix is in a piece or counted by reason.
 
     Examples
     --------
@@ -166,7 +159,7 @@ def clean(  # noqa: PLR0913 (the data, and limits that all have a default)
     >>> dict(clean(trip).lost), len(clean(trip, min_fixes=2))
     ({'in a piece of too few fixes': 1}, 0)
     """
-    # Of one type each, or the kernel would be compiled anew for an int in place of a float.
+    # Fixed types: an int in place of a float would compile the kernel again.
     limits = kernel.CleaningLimits(
         max_gap_s=float(max_gap_s),
         max_speed_ms=float(max_speed_ms),
@@ -180,11 +173,7 @@ def clean(  # noqa: PLR0913 (the data, and limits that all have a default)
     )
     for name, value in (limits._asdict() | {"margin_m": margin_m}).items():
         if not value >= 0.0 or (value == 0.0 and name in ("max_gap_s", "max_speed_ms")):
-            raise InvalidParameter(
-                f"{name} must be {'positive' if value == 0.0 else 'at least 0'}; got {value}.",
-                parameter=name,
-                value=value,
-            )
+            raise InvalidParameter.of(name, value, f"must be {'positive' if value == 0.0 else 'at least 0'}")
     fate, cut = np.zeros((2, trips.n_fixes), dtype=np.int8)
     outside = np.zeros(trips.n_fixes, dtype=np.bool_)
     if network is not None:
@@ -195,11 +184,11 @@ def clean(  # noqa: PLR0913 (the data, and limits that all have a default)
 
 
 def check_swapped(trips: Trips, network: RoadNetwork, margin_m: float = 200.0) -> tuple[BoolArray, BoolArray]:
-    """Return which trips (N,) look swapped and which fixes (n,) lie outside; raise where that makes no sense at all.
+    """Return (N,) trips that look swapped and (n,) fixes outside the network; raise `InvalidTrips` if most or all do.
 
-    A trip looks swapped if most of its fixes lie outside the network's bounding box and most would lie inside with
-    latitude and longitude exchanged. Nothing is exchanged here: if most trips look so, or none lies inside, that is an
-    error which says what to do.
+    A trip looks swapped if most of its fixes lie outside the network's bounding box, and inside after exchanging
+    latitude and longitude. Nothing is exchanged here. The error has the parameter "trips" for swapped coordinates and
+    "network" for a network of another place.
     """
     box = np.stack([network.node_xy.min(axis=0) - margin_m, network.node_xy.max(axis=0) + margin_m])
 
@@ -218,18 +207,17 @@ def check_swapped(trips: Trips, network: RoadNetwork, margin_m: float = 200.0) -
     here = f"({np.median(trips.lat):.2f}, {np.median(trips.lon):.2f})"
     there = f"({network.centre[0]:.2f}, {network.centre[1]:.2f})"
     if np.count_nonzero(swapped) > 0.5 * len(trips):
-        raise InvalidTrips(
-            f"latitude and longitude look swapped in {np.count_nonzero(swapped):,} of {len(trips):,} trips: they lie "
-            f"about {here}, the network about {there}. Read them with read_trips(..., swap=True).",
-            parameter="trips",
-            value=int(np.count_nonzero(swapped)),
+        message = (
+            f"Latitude and longitude look swapped in {np.count_nonzero(swapped):,} of {len(trips):,} trips: the trips "
+            f"lie around {here}, the network around {there}. Read them with read_trips(..., swap=True)."
         )
+        raise InvalidTrips(message, parameter="trips", value=int(np.count_nonzero(swapped)))
     if not as_given.any():
-        raise InvalidTrips(
-            f"no fix lies within {margin_m:g} m of the network's bounding box: trips lie about {here}, the network "
-            f"about {there}. Is it the map of another place?",
-            parameter="trips",
+        message = (
+            f"No fix lies within {margin_m:g} m of the network's bounding box: the trips lie around {here}, the "
+            f"network around {there}. Check whether the map is of another place."
         )
+        raise InvalidTrips(message, parameter="network", value=network.centre)
     return swapped, ~as_given
 
 
@@ -242,9 +230,9 @@ def _collect(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8]) -> Cle
     source = source_of_fix[starts]
     groups = None if trips.groups is None else trips.groups[source]
     kept = trips.lat[fix], trips.lon[fix], trips.time_s[fix], offsets, trips.ids[source], groups
-    # What could not be read stays on the account.
+    # Keep the account of what could not be read.
     pieces = Trips(*kept, skipped=trips.skipped, notes=trips.notes, pieces=trips.pieces[source])
-    # Fixes of one time are one fix: the last of them is not lost with its twin.
+    # Simultaneous fixes count as one: dropping the last of them does not cut the trip.
     timed = np.flatnonzero(fate != kernel.SAME_TIME)
     ends = timed[np.searchsorted(timed, trips.offsets[1:]) - 1] if timed.size else timed
     whole = (fix[offsets[:-1]] == trips.offsets[source]) & (fix[offsets[1:] - 1] == ends[source])
@@ -259,17 +247,17 @@ def _collect(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8]) -> Cle
         fate,
         {REASONS[k]: int(counts[k]) for k in range(1, len(REASONS)) if counts[k]},
         {CUTS[k]: int(cuts[k]) for k in range(1, len(CUTS)) if cuts[k]},
-        _lost(trips, fate, source),
+        _count_lost(trips, fate, source),
         len(trips),
     )
 
 
-def _lost(trips: Trips, fate: NDArray[np.int8], source: IntArray) -> dict[str, int]:
-    """Count trips without a piece by the reason that took most of their fixes, the first of several."""
+def _count_lost(trips: Trips, fate: NDArray[np.int8], source: IntArray) -> dict[str, int]:
+    """Count trips without a piece by the most frequent reason of their fixes, the first of ties."""
     gone = np.ones(len(trips), dtype=np.bool_)
     gone[source] = False
     mine = np.repeat(gone, trips.lengths)
     pairs = trips.trip_of_fix[mine] * len(REASONS) + fate[mine]
     table = np.bincount(pairs, minlength=len(trips) * len(REASONS)).reshape(len(trips), len(REASONS))
-    found = np.bincount(np.argmax(table[gone], axis=1), minlength=len(REASONS))
-    return {REASONS[k]: int(found[k]) for k in range(len(REASONS)) if found[k]}
+    counts = np.bincount(np.argmax(table[gone], axis=1), minlength=len(REASONS))
+    return {REASONS[k]: int(counts[k]) for k in range(len(REASONS)) if counts[k]}

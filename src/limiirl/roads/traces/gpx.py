@@ -1,4 +1,4 @@
-"""Trips from GPX files: each track segment is one."""
+"""Trips from GPX files, one per track segment."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _DAMAGES = (ET.ParseError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def read_gpx(path: Path) -> RawTrips:
-    """Read the track segments of a GPX file, version 1.0 or 1.1, gzipped or not.
+    """Read the track segments of a GPX file, version 1.0 or 1.1, optionally gzipped.
 
-    Segments without any time are counted in steps. Waypoints and planned routes are no trips. Of a file that is cut
-    off or damaged, all complete points before that are kept.
+    Fixes of segments without times are counted in steps. Waypoints and planned routes are ignored. Of a truncated or
+    damaged file, all complete points before the damage are kept.
     """
     lat: list[float] = []
     lon: list[float] = []
@@ -43,19 +43,13 @@ def read_gpx(path: Path) -> RawTrips:
                 names.append((track, segment))
     except _DAMAGES as error:
         if not counts:
-            raise InvalidFile(
-                f"{path} is no GPX file, or cut off ({error}). Copy or write it again.",
-                parameter="path",
-                value=str(path),
-            ) from None
-        reason = f"the file is cut off or damaged after {len(lat):,} points, which are kept ({error})"
+            message = f"{path} is truncated or not a GPX file ({error}). Copy or write it again."
+            raise InvalidFile(message, parameter="path", value=str(path)) from None
+        reason = f"the file is truncated or damaged after {len(lat):,} points, which are kept ({error})"
         skipped.append(SkippedTrip(f"{path.name.partition('.')[0]}:rest", len(counts), reason, trip=False))
     if not counts:
-        raise InvalidFile(
-            f"{path} holds no track: a trip is a <trkseg> within a <trk>; routes and waypoints are none.",
-            parameter="path",
-            value=str(path),
-        )
+        message = f"{path} has no track segment (<trkseg> in a <trk>); routes and waypoints are not trips."
+        raise InvalidFile(message, parameter="path", value=str(path))
     stem = path.name.partition(".")[0]
     times, sizes = np.array(time, dtype=np.float64), np.array(counts, dtype=np.int64)
     timed = np.bincount(np.repeat(np.arange(sizes.size), sizes)[np.isfinite(times)], minlength=sizes.size) > 0
@@ -81,10 +75,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _segments(handle: IO[bytes], path: Path) -> Iterator[tuple[int, int, list[tuple[float, float, float]]]]:
-    """Yield (track, segment, points) of each track segment, both counted from 1; elements are forgotten when read.
-
-    An error in the middle of a segment comes after the points before it.
-    """
+    """Yield (track, segment, points), counted from 1; points before an error are yielded first."""
     track, segment = 0, 0
     points: list[tuple[float, float, float]] = []
     root = None
@@ -95,11 +86,8 @@ def _segments(handle: IO[bytes], path: Path) -> Iterator[tuple[int, int, list[tu
                 if root is None:
                     root = tag
                     if tag != "gpx":
-                        raise InvalidFile(
-                            f"{path} is XML, but no GPX: its root is <{tag}>. Convert it to GPX first.",
-                            parameter="path",
-                            value=str(path),
-                        )
+                        message = f"{path} is XML but not GPX: its root element is <{tag}>. Convert it to GPX."
+                        raise InvalidFile(message, parameter="path", value=str(path))
                 if tag == "trk":
                     track, segment = track + 1, 0
             elif tag == "trkpt":

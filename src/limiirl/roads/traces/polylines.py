@@ -1,4 +1,4 @@
-"""Polylines out of the cells of a table: JSON text, or lists."""
+"""Polylines in the cells of a table, as JSON text or lists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INCOMPLETE = "the file marks it as incomplete (fixes are missing)"
 
 
 def read_polyline_rows(batches: Iterable[dict[str, Any]], cells: CellReader) -> RawTrips:
-    """Read a table with a polyline a row, block by block."""
+    """Read a table with one polyline per row, in batches."""
     lat, lon, counts, starts, ids, groups = [], [], [], [], [], []
     faults: dict[int, str] = {}
     row = 0
@@ -62,15 +62,7 @@ def read_polyline_rows(batches: Iterable[dict[str, Any]], cells: CellReader) -> 
 
 
 def read_points(column: Any) -> tuple[FloatArray, IntArray, dict[int, str]]:
-    """Return the points (n, 2) of a block of polylines, how many each has, and what is wrong with some of them.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> xy, counts, faults = read_points(pa.array(["[[-8.6,41.1],[-8.7,41.2]]", "[]", "[[-8.6,4"]))
-    >>> xy.tolist(), counts.tolist(), list(faults)
-    ([[-8.6, 41.1], [-8.7, 41.2]], [2, 0, 0], [2])
-    """
+    """Return the points (n, 2) of a batch of polylines, their number per polyline, and problems by row."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -78,7 +70,7 @@ def read_points(column: Any) -> tuple[FloatArray, IntArray, dict[int, str]]:
         plain = _pairs(column)
         if plain is not None:
             return *plain, {}
-        # Pairs by name, or with gaps: rare enough to go by way of text.
+        # Rare cases, named coordinates or missing values, are converted to text first.
         column = pa.array([None if value is None else _dump(value) for value in column.to_pylist()], pa.large_string())
     column = pc.fill_null(pc.cast(column, pa.large_string()), "")
     _, begin, data = column.buffers()
@@ -88,22 +80,22 @@ def read_points(column: Any) -> tuple[FloatArray, IntArray, dict[int, str]]:
     faults: dict[int, str] = {}
     more = []
     for i in odd.tolist():
-        found = _parse_json(column[i].as_py())
-        if isinstance(found, str):
-            faults[i] = found
-        elif len(found):
-            more.append((i, found))
+        points = _parse_json(column[i].as_py())
+        if isinstance(points, str):
+            faults[i] = points
+        elif len(points):
+            more.append((i, points))
     if more:
         at = np.concatenate([[0], np.cumsum(counts)])
-        where = np.concatenate([np.full(len(found), at[i]) for i, found in more])
-        xy = np.insert(xy, where, np.concatenate([found for _, found in more]), axis=0)
-        for i, found in more:
-            counts[i] = len(found)
+        where = np.concatenate([np.full(len(points), at[i]) for i, points in more])
+        xy = np.insert(xy, where, np.concatenate([points for _, points in more]), axis=0)
+        for i, points in more:
+            counts[i] = len(points)
     return xy, counts, faults
 
 
 def _pairs(column: Any) -> tuple[FloatArray, IntArray] | None:
-    """Return points and counts of lists of pairs, or None where they are not just that."""
+    """Return points and counts of plain lists of pairs, or None for anything else."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -126,7 +118,7 @@ def _numeric(kind: Any) -> bool:
 
 
 def _dump(points: Any) -> str:
-    """Write a list of pairs, or of {lon, lat}, as JSON."""
+    """Convert a list of pairs, or of {lon, lat}, to JSON."""
     if points and isinstance(points[0], dict):
         points = [[_by_name(point, role) for role in ("lon", "lat")] for point in points]
     return json.dumps(points)
@@ -137,15 +129,15 @@ def _by_name(point: dict[str, Any], role: str) -> Any:
 
 
 def _parse_json(text: str) -> FloatArray | str:
-    """Return the points (k, 2) of a polyline in any JSON, NaN for a number that is not there; or what is wrong."""
+    """Return the points (k, 2) of a JSON polyline, NaN for missing numbers; or a description of the problem."""
     if not text.strip():
         return "it has no polyline"
     try:
         points = json.loads(text)
     except ValueError as error:
-        return f"its polyline is not JSON, as where a file is cut off ({error}); it ends in {text[-20:]!r}"
+        return f"its polyline is not JSON ({error}), perhaps truncated; it ends in {text[-20:]!r}"
     except RecursionError:
-        return "its polyline is not JSON: brackets within brackets without end"
+        return "its polyline is not JSON: brackets are nested too deeply"
     if not isinstance(points, list) or not all(isinstance(point, list) and len(point) >= 2 for point in points):
         return "its polyline is not a list of pairs [longitude, latitude]"
     numbers = [[_float(x) for x in point[:2]] for point in points]

@@ -1,4 +1,4 @@
-"""`read_trips`: CSV or parquet with a polyline or a fix per row, and GPX."""
+"""`read_trips`: GPS trips from CSV, parquet and GPX files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from limiirl.roads.network import RoadNetwork
 
 
-_BROKEN = "its row has too few or too many cells, as where a file is cut off or a quote is not closed"
+_BROKEN = "its row has too few or too many cells (a truncated file or an unclosed quote)"
 _SUFFIXES = (".csv", ".csv.gz", ".parquet", ".gpx", ".gpx.gz")
 
 
@@ -38,28 +38,29 @@ def read_trips(
 ) -> Trips:
     """Read GPS trips from a file, several files, or all files of a folder.
 
-    The content decides the format: CSV (also gzipped) or parquet with a polyline ``[[lon, lat], ...]`` a row, as
-    Porto's taxis have it, or with a fix a row; or GPX, where each track segment is a trip. What cannot be read is
-    skipped with a reason (`Trips.skipped`), what was mended is counted (`Trips.notes`), and one warning sums both up.
+    The format is detected from the content: CSV (optionally gzipped) or parquet, with one polyline ``[[lon, lat],
+    ...]`` per row, as in the Porto taxi data, or with one fix per row; or GPX, where each track segment is a trip.
+    Unreadable trips are skipped with a reason (`Trips.skipped`), repairs are counted (`Trips.notes`), and one warning
+    summarises both.
 
     Parameters
     ----------
     path : path, or several
-        Files, or a folder of .csv, .csv.gz, .parquet, .gpx and .gpx.gz.
+        Files, or a folder of .csv, .csv.gz, .parquet, .gpx and .gpx.gz files.
     step_s : float
-        Seconds between fixes, where the file gives no time a fix.
+        Seconds between fixes, if the file has no time per fix.
     columns : dict, optional
-        Which column has which role: "trip", "piece", "driver", "time", "polyline", "lat", "lon", "missing". Those not
-        named are guessed; None leaves a role out. A "missing" column marks trips that lack fixes; they are skipped.
+        Column of each role: "trip", "piece", "driver", "time", "polyline", "lat", "lon", "missing". Other roles are
+        guessed; None ignores a role. Trips that the "missing" column marks as incomplete are skipped.
     swap : bool
-        Whether latitude and longitude stand in each other's place in the file. Never guessed.
+        True if the file has latitude and longitude swapped. Never guessed.
     network : RoadNetwork, optional
-        Where the trips should be: trips that are far from it, and near it once swapped, are an error that says so.
+        Raise `InvalidTrips` if the trips lie far from this network, with a hint if they look swapped.
 
     Returns
     -------
     Trips
-        A copy of a trip is skipped; another trip of the same id is kept as ``id#2``.
+        Copies of a trip are skipped; other trips of the same id are renamed ``id#2``.
 
     Examples
     --------
@@ -72,7 +73,7 @@ def read_trips(
     ([41.15, 41.16], [100.0, 115.0], [12])
     """
     check_positive(step_s, "step_s")
-    raw = merge(_read_all(_files(path), columns))
+    raw = merge(_read_all(_list_files(path), columns))
     if swap:
         raw.lat, raw.lon = raw.lon, raw.lat
     trips = assemble(raw, float(step_s))
@@ -85,27 +86,24 @@ def read_trips(
     return trips
 
 
-def _files(path: Any) -> list[Path]:
+def _list_files(path: Any) -> list[Path]:
     if not isinstance(path, str | PathLike):
-        found = [file for part in path for file in _files(part)]
-        if not found:
-            raise InvalidParameter("read_trips needs at least one path; the list is empty.", parameter="path")
-        return found
+        files = [file for part in path for file in _list_files(part)]
+        if not files:
+            raise InvalidParameter("path must name at least one file; the list is empty.", parameter="path")
+        return files
     place = Path(path)
     if not place.is_dir():
         return [place]
-    found = sorted(file for file in place.iterdir() if file.name.lower().endswith(_SUFFIXES))
-    if not found:
-        raise InvalidFile(
-            f"{place} holds no trips: no file in it ends with {', '.join(_SUFFIXES)}.",
-            parameter="path",
-            value=str(place),
-        )
-    return found
+    files = sorted(file for file in place.iterdir() if file.name.lower().endswith(_SUFFIXES))
+    if not files:
+        message = f"{place} has no files of trips ({', '.join(_SUFFIXES)})."
+        raise InvalidFile(message, parameter="path", value=str(place))
+    return files
 
 
 def _read_all(files: Sequence[Path], columns: Mapping[str, str | None] | None) -> list[RawTrips]:
-    """Read files; of several, one that is damaged or missing is skipped with its reason."""
+    """Read files; if there are several, a damaged or missing one is skipped with its reason."""
     if len(files) == 1:
         return [_read(files[0], columns)]
     raws, failures = [], []
@@ -121,27 +119,24 @@ def _read_all(files: Sequence[Path], columns: Mapping[str, str | None] | None) -
 
 
 def _read(path: Path, columns: Mapping[str, str | None] | None) -> RawTrips:
-    """Read one file, whose content decides how."""
+    """Read one file in the format of its content."""
     try:
         with path.open("rb") as handle:
             head = handle.read(512)
     except FileNotFoundError:
-        raise MissingFile(
-            f"There is no file {path}. Give a file of trips, or a folder of them.", parameter="path", value=str(path)
-        ) from None
+        message = f"{path} does not exist. Pass a file of trips, or a folder of them."
+        raise MissingFile(message, parameter="path", value=str(path)) from None
     if head[:4] == b"PAR1":
         chosen = tables.choose_columns(tables.parquet_names(path), columns, path)
         return _from_batches(tables.parquet_batches(path, chosen), chosen, CellReader(path, chosen))
     if path.name.lower().endswith((".gpx", ".gpx.gz")) or head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
         return read_gpx(path)
     if path.suffix.lower() == ".parquet":
-        raise InvalidFile(
-            f"{path} is no parquet file, or cut off: it does not begin as one does. Copy it again.",
-            parameter="path",
-            value=str(path),
-        )
+        message = f"{path} is truncated or not a parquet file. Copy it again."
+        raise InvalidFile(message, parameter="path", value=str(path))
     if not head:
-        raise InvalidFile(f"{path} is empty. Was it written to the end?", parameter="path", value=str(path))
+        message = f"{path} is empty. Check that it was written completely."
+        raise InvalidFile(message, parameter="path", value=str(path))
     names = csv_head(path)
     chosen = tables.choose_columns(names.names, columns, path)
     broken: list[tuple[int, str]] = []
@@ -157,20 +152,18 @@ def _from_batches(batches: Iterator[dict[str, Any]], chosen: Mapping[str, str], 
 
 
 def _count_broken(raw: RawTrips, broken: list[tuple[int, str]], head: CsvHead, path: Path, *, trips: bool) -> None:
-    """Put rows of too few or too many cells on the account; where there are no others, say what may be wrong."""
+    """Add rows with a wrong number of cells to `skipped`; raise `InvalidFile` if there are no others."""
     if not (raw.counts.size or raw.skipped):
         row, text = broken[0]
-        raise InvalidFile(
-            f"{path}: none of its {len(broken):,} rows has as many cells as the first row, {len(head.names)}; row "
-            f"{row} below that is {text[:60]!r}. Are cells separated by something else than {head.separator!r}, or "
-            "are there decimal commas between commas? Write points, or semicolons between cells.",
-            parameter="path",
-            value=str(path),
-            index=row,
+        message = (
+            f"{path}: none of the {len(broken):,} rows has {len(head.names)} cells like the header; data row {row} is "
+            f"{text[:60]!r}. Check the separator, read as {head.separator!r}, and for decimal commas in a "
+            "comma-separated file."
         )
+        raise InvalidFile(message, parameter="path", value=str(path), index=row)
     known = np.sort([row for row, _ in broken if row >= 0])
     if known.size:
-        # Rows were counted without the broken ones so far.
+        # So far rows were counted without the broken ones.
         before = known - np.arange(known.size)
         raw.rows += np.searchsorted(before, raw.rows, side="right")
         shifts = np.searchsorted(before, [skip.row for skip in raw.skipped], side="right").tolist()
@@ -179,15 +172,14 @@ def _count_broken(raw: RawTrips, broken: list[tuple[int, str]], head: CsvHead, p
 
 
 def _check_swapped(trips: Trips, path: Any) -> None:
-    """Raise where no trip could be read because all are swapped: a file of nothing is no result."""
+    """Raise `InvalidTrips` if no trip could be read because all are swapped."""
     swapped = sum("swap=True" in skip.reason for skip in trips.skipped)
     if len(trips) == 0 and swapped:
-        raise InvalidTrips(
-            f"{path}: latitude and longitude are swapped: latitudes beyond 90 degrees in "
-            f"{swapped:,} of {len(trips.skipped):,} trips. Read it with swap=True.",
-            parameter="path",
-            value=str(path),
+        message = (
+            f"{path}: latitude and longitude are swapped; latitudes exceed 90 degrees in {swapped:,} of "
+            f"{len(trips.skipped):,} trips. Read it with swap=True."
         )
+        raise InvalidTrips(message, parameter="swap", value=False)
 
 
 def _warn(trips: Trips, path: Any) -> None:
@@ -196,9 +188,7 @@ def _warn(trips: Trips, path: Any) -> None:
     parts = [f"{len(trips):,} trip{'s' * (len(trips) != 1)} read"]
     if trips.skipped:
         first = trips.skipped[0]
-        parts.append(
-            f"{len(trips.skipped):,} skipped, the first (id {first.id!r}, row {first.row}) because {first.reason}"
-        )
+        parts.append(f"{len(trips.skipped):,} skipped, the first (id {first.id!r}, row {first.row}): {first.reason}")
     parts += [f"{reason}: {count:,}" for reason, count in trips.notes.items()]
     warnings.warn(
         f"{path}: {parts[0]}. {'; '.join(parts[1:])}. See Trips.skipped and Trips.notes.",

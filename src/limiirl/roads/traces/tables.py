@@ -1,4 +1,4 @@
-"""Tables of trips: column roles, parquet and CSV in batches, cells as text, numbers and times, one fix per row."""
+"""Tables of trips in parquet or CSV: column roles, batches, parsing of cells, and tables with one fix per row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from limiirl.roads.traces.trips import Trips
 
 
-# Names of columns that are understood without being told, in lower case, the likelier first.
+# Recognised column names by role, in lower case, the most likely first.
 COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "polyline": ("polyline",),
     "lat": ("lat", "latitude", "y"),
@@ -35,63 +35,52 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "time": ("timestamp", "time", "time_s", "datetime", "date_time", "start_time", "unix_time"),
     "missing": ("missing_data",),
 }
-# Names that mean something else in a table with a fix a row, where an id may be that of the fix.
+# Names that are ambiguous in a table with one fix per row, where an id may belong to the fix.
 _IF_NO_FIXES: Mapping[str, tuple[str, ...]] = {"polyline": ("trajectory", "coordinates"), "trip": ("id",)}
-_OF_WHAT = ("id", "trajectory")
+_AMBIGUOUS = ("id", "trajectory")
 
 
 def choose_columns(names: list[str], columns: Mapping[str, str | None] | None, path: Path) -> dict[str, str]:
-    """Return the column of each role: as told, or as guessed by name.
+    """Return the column of each role, as given or guessed by name.
 
     Examples
     --------
     >>> choose_columns(["TRIP_ID", "TIMESTAMP", "POLYLINE"], None, Path("a.csv"))
     {'polyline': 'POLYLINE', 'trip': 'TRIP_ID', 'time': 'TIMESTAMP'}
-    >>> choose_columns(["id", "lat", "lon"], {"trip": "id"}, Path("a.csv"))  # or is it the fix's? it must be told
-    {'lat': 'lat', 'lon': 'lon', 'trip': 'id'}
     """
-    told = dict(columns or {})
-    for role, name in told.items():
+    given = dict(columns or {})
+    for role, name in given.items():
         if role not in COLUMN_NAMES:
-            raise InvalidParameter(
-                f"columns has no role {role!r}; the roles are {', '.join(COLUMN_NAMES)}.",
-                parameter="columns",
-                value=role,
-            )
+            raise InvalidParameter.of("columns", role, f"must have the roles {', '.join(COLUMN_NAMES)}")
         if name is not None and name not in names:
-            raise InvalidParameter(
-                f"{path} has no column {name!r} for {role!r}; it has {', '.join(names)}.",
-                parameter="columns",
-                value=name,
-            )
-    chosen = _guess_columns(names) | told
-    if {"lat", "lon"} <= told.keys() and "polyline" not in told:
+            message = f"columns[{role!r}] is {name!r}, but {path} has the columns {', '.join(names)}."
+            raise InvalidParameter(message, parameter="columns", value=name)
+    chosen = _guess_columns(names) | given
+    if {"lat", "lon"} <= given.keys() and "polyline" not in given:
         chosen["polyline"] = None
     if chosen.get("polyline") is not None:
         chosen["lat"] = chosen["lon"] = None
     elif chosen.get("lat") is None or chosen.get("lon") is None:
-        raise InvalidFile(
-            f"{path} has neither a column of polylines nor columns of latitudes and longitudes by a name that is known "
+        message = (
+            f"{path} has no recognised column of polylines, or of latitudes and longitudes "
             f"({', '.join(COLUMN_NAMES['polyline'] + COLUMN_NAMES['lat'] + COLUMN_NAMES['lon'])}); its columns are "
-            f"{', '.join(names)[:300]}. Is its first row one of names? Say which they are: columns={{'polyline': ...}} "
-            "or columns={'lat': ..., 'lon': ...}.",
-            parameter="path",
-            value=str(path),
+            f"{', '.join(names)[:300]}. Check that the first row has column names, and pass "
+            "columns={'polyline': ...} or columns={'lat': ..., 'lon': ...}."
         )
-    elif chosen.get("trip") is None and "trip" not in told:
-        doubtful = next((name for name in names if name.strip().lower() in _OF_WHAT), None)
-        if doubtful is not None:
-            raise InvalidFile(
-                f"{path}: column {doubtful!r} could name trips or single fixes; its columns are "
-                f"{', '.join(names)[:300]}. Say which: columns={{'trip': {doubtful!r}}} or columns={{'trip': None}}.",
-                parameter="columns",
-                value=doubtful,
+        raise InvalidFile(message, parameter="columns", value=str(path))
+    elif chosen.get("trip") is None and "trip" not in given:
+        ambiguous = next((name for name in names if name.strip().lower() in _AMBIGUOUS), None)
+        if ambiguous is not None:
+            message = (
+                f"{path}: column {ambiguous!r} could name trips or single fixes; the columns are "
+                f"{', '.join(names)[:300]}. Pass columns={{'trip': {ambiguous!r}}} or columns={{'trip': None}}."
             )
+            raise InvalidFile(message, parameter="columns", value=ambiguous)
     return {role: name for role in COLUMN_NAMES if (name := chosen.get(role)) is not None}
 
 
 def _guess_columns(names: list[str]) -> dict[str, str | None]:
-    """Return the column of each role by its name, None where none has one that is known."""
+    """Return the column of each role by its name; None if no name is recognised."""
     lower: dict[str, str] = {}
     for name in names:
         lower.setdefault(name.strip().lower(), name)
@@ -99,14 +88,14 @@ def _guess_columns(names: list[str]) -> dict[str, str | None]:
     def first(words: tuple[str, ...]) -> str | None:
         return next((lower[word] for word in words if word in lower), None)
 
-    found = {role: first(words) for role, words in COLUMN_NAMES.items()}
-    if found["lat"] is None or found["lon"] is None or found["polyline"] is not None:
-        found |= {role: found[role] or first(words) for role, words in _IF_NO_FIXES.items()}
-    return found
+    guessed = {role: first(words) for role, words in COLUMN_NAMES.items()}
+    if guessed["lat"] is None or guessed["lon"] is None or guessed["polyline"] is not None:
+        guessed |= {role: guessed[role] or first(words) for role, words in _IF_NO_FIXES.items()}
+    return guessed
 
 
 def parquet_names(path: Path) -> list[str]:
-    """Return the names of the columns of a parquet file."""
+    """Return the column names of a parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -118,7 +107,7 @@ def parquet_names(path: Path) -> list[str]:
 
 
 def parquet_batches(path: Path, chosen: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Yield blocks of rows of a parquet file as {role: column}."""
+    """Yield batches of rows of a parquet file as {role: column}."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -145,14 +134,13 @@ def write_parquet(trips: Trips, path: Any) -> None:
 
 
 def read_error(path: Path, error: Exception) -> Exception:
-    """Return the error to raise for a file that could not be read to its end."""
-    # A missing file or a lack of permission has a number, and speaks for itself.
+    """Return the error to raise for a file that could not be read completely."""
+    # Errors of the operating system, such as missing permission, are raised unchanged.
     if isinstance(error, OSError) and error.errno is not None:
         return error
     reason = str(error).partition("\n")[0].rstrip(".")[:200]
-    return InvalidFile(
-        f"{path} is damaged or truncated ({reason}). Copy or write it again.", parameter="path", value=str(path)
-    )
+    message = f"{path} is damaged or truncated ({reason}). Copy or write it again."
+    return InvalidFile(message, parameter="path", value=str(path))
 
 
 def _as_arrow(values: NDArray[Any]) -> Any:
@@ -161,25 +149,18 @@ def _as_arrow(values: NDArray[Any]) -> Any:
     return pa.array(values, type=pa.large_string() if values.dtype.kind == "U" else None)
 
 
-# What pyarrow says of a table that ends after its head.
+# pyarrow's messages for a table without rows.
 _NO_ROWS = ("cannot infer number of columns", "Could not skip initial")
 _SEPARATORS = ",;\t|"
-_MOST_HEAD = 1 << 20
+_MAX_HEADER = 1 << 20
 _LINE_END = re.compile(r"\r\n?|\n")
 
 
 class CsvHead(NamedTuple):
-    """What the first row of a CSV file says of it.
+    """Column names, separator and encoding of a CSV file.
 
-    Attributes
-    ----------
-    names : list of str
-        Of its columns.
-    separator : str
-        What stands between cells: the one of ``, ; tab |`` that makes most of them.
-    encoding : str
-        "utf-16" where the file is marked so; else "latin1", which knows every byte, so that what is no UTF-8 costs a
-        name at most.
+    The separator is the one of ``, ; tab |`` with the most cells. The encoding is "utf-16" if the file is marked so,
+    else "latin1", which accepts every byte; cells are decoded as UTF-8 afterwards.
     """
 
     names: list[str]
@@ -188,22 +169,13 @@ class CsvHead(NamedTuple):
 
 
 def csv_head(path: Path) -> CsvHead:
-    r"""Read the first row of a CSV file, whatever ends it: a line feed, a carriage return or both.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "trips.csv"
-    >>> _ = path.write_bytes("lat;lon\r41,15;-8,63\r".encode("utf-16"))
-    >>> csv_head(path)
-    CsvHead(names=['lat', 'lon'], separator=';', encoding='utf-16')
-    """
+    """Read the header of a CSV file with any line ending."""
     import pyarrow as pa
 
     try:
         with _open(path) as stream:
             head = bytearray()
-            while not any(end in head for end in (b"\n", b"\r")) and len(head) < _MOST_HEAD:
+            while not any(end in head for end in (b"\n", b"\r")) and len(head) < _MAX_HEADER:
                 block = stream.read(4096)
                 if not block:
                     break
@@ -212,29 +184,21 @@ def csv_head(path: Path) -> CsvHead:
         raise read_error(path, error) from None
     wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
     if not wide and b"\0" in head:
-        raise InvalidFile(
-            f"{path} is no text: it has zero bytes, as a program's own format or unmarked UTF-16 has. Give CSV in "
-            "UTF-8, parquet or GPX.",
-            parameter="path",
-            value=str(path),
-        )
+        message = f"{path} is not text: it has zero bytes (a binary format, or unmarked UTF-16). Pass CSV in UTF-8, "
+        raise InvalidFile(message + "parquet or GPX.", parameter="path", value=str(path))
     if wide:
         line = re.split(r"[\r\n]", head[: len(head) // 2 * 2].decode("utf-16", errors="replace"), maxsplit=1)[0]
     else:
         line = _decode(re.split(rb"[\r\n]", bytes(head), maxsplit=1)[0])
     line = line.strip()
     if not line:
-        raise InvalidFile(
-            f"{path} is empty, or its first row is. Was it written to the end?", parameter="path", value=str(path)
-        )
+        message = f"{path} is empty, or its first row is. Check that it was written completely."
+        raise InvalidFile(message, parameter="path", value=str(path))
     try:
         rows = [next(csv.reader([line], delimiter=separator)) for separator in _SEPARATORS]
     except csv.Error as error:
-        raise InvalidFile(
-            f"{path} begins with no row of names ({error}). Give CSV in UTF-8, parquet or GPX.",
-            parameter="path",
-            value=str(path),
-        ) from None
+        message = f"{path} has no header row ({error}). Pass CSV in UTF-8, parquet or GPX."
+        raise InvalidFile(message, parameter="path", value=str(path)) from None
     names = max(rows, key=len)
     return CsvHead(names, _SEPARATORS[rows.index(names)], "utf-16" if wide else "latin1")
 
@@ -242,22 +206,22 @@ def csv_head(path: Path) -> CsvHead:
 def csv_batches(
     path: Path, head: CsvHead, chosen: Mapping[str, str], broken: list[tuple[int, str]], notes: Counter[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield blocks of rows of a CSV file as {role: text}; rows of a wrong number of cells go to `broken`.
+    """Yield batches of rows of a CSV file as {role: text}; rows with a wrong number of cells go to `broken`.
 
-    A quote that is not closed swallows the lines after it. Those are read again at the end, each for itself.
+    An unclosed quote swallows the following lines, which are read again at the end, one by one.
     """
     import pyarrow as pa
     import pyarrow.csv as reading
 
     swallowed: list[str] = []
 
-    def as_read(block: dict[str, Any]) -> dict[str, Any]:
+    def decode(block: dict[str, Any]) -> dict[str, Any]:
         if head.encoding != "latin1":
             return block
         return {role: _as_utf8(column, role, notes) for role, column in block.items()}
 
     def handle(row: Any) -> str:
-        # Not `splitlines`: for it half a letter of UTF-8, read as Latin-1, may end a line.
+        # Not `splitlines`: it splits at bytes of multi-byte UTF-8 characters that were read as Latin-1.
         first, *rest = _LINE_END.split(row.text)
         # Numbered from 1 with the header.
         broken.append((-1 if row.number is None else row.number - 2, _show_line(first, head)))
@@ -270,7 +234,7 @@ def csv_batches(
         with _open(path) as stream:
             reader = reading.open_csv(
                 stream,
-                # A trip may be long: a row must fit into a block.
+                # A block must hold a whole row, which may be long.
                 read_options=reading.ReadOptions(
                     use_threads=False,
                     block_size=1 << 24,
@@ -286,17 +250,17 @@ def csv_batches(
                 ),
             )
             for batch in reader:
-                yield as_read({role: batch.column(place) for role, place in places.items()})
+                yield decode({role: batch.column(place) for role, place in places.items()})
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if any(words in str(error) for words in _NO_ROWS):
             return
         raise read_error(path, error) from None
     if swallowed:
-        yield as_read(_read_lines(swallowed, head, chosen, broken))
+        yield decode(_read_lines(swallowed, head, chosen, broken))
 
 
 def _as_utf8(column: Any, role: str, notes: Counter[str]) -> Any:
-    """Return text that was read as Latin-1 as the UTF-8 that it is; polylines have none but ASCII."""
+    """Decode text that was read as Latin-1 as UTF-8; polylines are ASCII."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -304,15 +268,14 @@ def _as_utf8(column: Any, role: str, notes: Counter[str]) -> Any:
         return column
     cells = []
     for text in column.to_pylist():
-        mended = _decode(text.encode("latin-1"))
-        # Kept as it is, so that two names stay two.
-        notes["cells that are no UTF-8, read as Latin-1"] += mended == text and not text.isascii()
-        cells.append(mended)
+        decoded = _decode(text.encode("latin-1"))
+        # Undecodable names are kept unchanged, so that distinct names stay distinct.
+        notes["cells that are not UTF-8, read as Latin-1"] += decoded == text and not text.isascii()
+        cells.append(decoded)
     return pa.array(cells, pa.large_string())
 
 
 def _decode(text: bytes) -> str:
-    """Return text that is UTF-8, or else Latin-1."""
     try:
         return text.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -320,21 +283,20 @@ def _decode(text: bytes) -> str:
 
 
 def _show_line(line: str, head: CsvHead) -> str:
-    """Return a line as it stands in the file."""
     return _decode(line.encode("latin-1")) if head.encoding == "latin1" else line
 
 
 def _read_lines(
     lines: list[str], head: CsvHead, chosen: Mapping[str, str], broken: list[tuple[int, str]]
 ) -> dict[str, Any]:
-    """Return lines of a CSV file as {role: text}; those that are broken themselves go to `broken`."""
+    """Return lines of a CSV file as {role: text}; broken ones go to `broken`."""
     import pyarrow as pa
 
     rows = []
     for line in lines:
         try:
             cells = next(csv.reader([line], delimiter=head.separator), [])
-        except csv.Error:  # a cell that is too long for it
+        except csv.Error:  # a cell beyond the size limit
             cells = []
         if len(cells) == len(head.names):
             rows.append(cells)
@@ -355,31 +317,18 @@ def _open(path: Path) -> Any:
 
 
 DECIMAL_COMMAS = "numbers with a decimal comma, read as a point"
-# What stands for nothing in a cell.
+# Cells that mean a missing value.
 _NOTHING = ("", "nan", "null", "none", "na", "n/a", "-")
 _COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
-_TIMES = (
-    "Write times as 2013-07-02 18:05:00 (in 02/07/2013 the month could be either) or as seconds since 1970, or read "
-    "the file without them: columns={'time': None}."
-)
-_WORDS = {
-    "lat": ("latitude", "Write degrees as 41.15, or say which column has them: columns={'lat': ...}."),
-    "lon": ("longitude", "Write degrees as -8.63, or say which column has them: columns={'lon': ...}."),
-    "time": ("time", _TIMES),
+_REMEDIES = {
+    "lat": ("latitude", "Write degrees as 41.15, or choose another column: columns={'lat': ...}."),
+    "lon": ("longitude", "Write degrees as -8.63, or choose another column: columns={'lon': ...}."),
+    "time": ("time", "Write times as 2013-07-02 18:05:00 or as seconds since 1970, or pass columns={'time': None}."),
 }
 
 
 class CellReader:
-    """Reads numbers and times, block after block, and remembers the first cell of each role that is neither.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> cells = CellReader(Path("a.csv"), {"lat": "Breite"})
-    >>> cells.numbers("lat", pa.array(["41,15", "north"]), row=0).tolist(), dict(cells.notes)
-    ([41.15, nan], {'numbers with a decimal comma, read as a point': 1})
-    >>> cells.check()  # one of them can be read
-    """
+    """Parser of numbers and times in batches; remembers the first unreadable cell of each role."""
 
     def __init__(self, path: Path, chosen: Mapping[str, str]) -> None:
         self.path, self.notes = path, Counter[str]()
@@ -388,27 +337,25 @@ class CellReader:
         self._odd: dict[str, tuple[int, str]] = {}
 
     def numbers(self, role: str, column: Any, row: int) -> FloatArray:
-        """Return a block of a column as float64, NaN where no number stands; `row` is that of its first cell."""
-        return self._seen(role, column, row, as_numbers(column, self.notes))
+        """Return a batch of a column as float64, NaN for unreadable cells; `row` is the index of its first cell."""
+        return self._remember(role, column, row, as_numbers(column, self.notes))
 
     def times(self, role: str, column: Any, row: int) -> FloatArray:
-        """Return a block of a column as seconds, or in whatever unit its numbers have; see `as_times`."""
-        return self._seen(role, column, row, as_times(column, self.notes))
+        """Return a batch of a column as times; see `as_times`."""
+        return self._remember(role, column, row, as_times(column, self.notes))
 
     def check(self) -> None:
-        """Raise `InvalidFile` where a column has cells, and none of them could be read."""
+        """Raise `InvalidFile` for a column without a single readable cell."""
         for role, (row, text) in self._odd.items():
             if not self._read[role]:
-                word, remedy = _WORDS[role]
-                raise InvalidFile(
-                    f"{self.path}, row {row} (the first below the head is row 0): {text[:40]!r} in column "
-                    f"{self._chosen[role]!r} is no {word} that can be read, nor is any other cell of it. {remedy}",
-                    parameter="path",
-                    value=str(self.path),
-                    index=row,
+                word, remedy = _REMEDIES[role]
+                message = (
+                    f"{self.path}: column {self._chosen[role]!r} has no readable {word}; data row {row} (from 0) is "
+                    f"{text[:40]!r}. {remedy}"
                 )
+                raise InvalidFile(message, parameter="columns", value=self._chosen[role], index=row)
 
-    def _seen(self, role: str, column: Any, row: int, values: FloatArray) -> FloatArray:
+    def _remember(self, role: str, column: Any, row: int, values: FloatArray) -> FloatArray:
         known = np.isfinite(values)
         self._read[role] += int(np.count_nonzero(known))
         if role not in self._odd and not self._read[role]:
@@ -421,25 +368,25 @@ class CellReader:
 
 
 def as_text(column: Any) -> NDArray[Any]:
-    """Return a column as text, "" where nothing stands."""
+    """Return a column as text, "" for missing values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_floating(column.type):
-        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)  # NaN names nothing
-        # Whole numbers become floats in a column with gaps.
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        # Integers become floats in a column with missing values.
         if pc.all(pc.equal(pc.floor(column), column)).as_py() is not False:
-            with suppress(pa.ArrowInvalid):  # beyond 64 bits they stay as they are
+            with suppress(pa.ArrowInvalid):  # integers beyond 64 bits stay floats
                 column = pc.cast(column, pa.int64())
     try:
         text = pc.fill_null(pc.cast(column, pa.large_string()), "").to_pylist()
-    except pa.ArrowException:  # lists and the like have no text of Arrow's
+    except pa.ArrowException:  # Arrow cannot cast lists to text
         text = ["" if value is None else str(value) for value in column.to_pylist()]
     return np.array(text, dtype=np.str_) if text else np.empty(0, dtype="<U1")
 
 
 def as_numbers(column: Any, notes: Counter[str] | None = None) -> FloatArray:
-    """Return a column as float64, NaN where nothing that is a number stands; decimal commas are counted in `notes`."""
+    """Return a column as float64, NaN for unreadable cells; decimal commas are counted in `notes`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -453,7 +400,7 @@ def as_numbers(column: Any, notes: Counter[str] | None = None) -> FloatArray:
 
 
 def as_times(column: Any, notes: Counter[str] | None = None) -> FloatArray:
-    """Return a column of times as numbers: dates as seconds since 1970 (UTC unless they say otherwise)."""
+    """Return a column of times as numbers: dates as seconds since 1970 (UTC unless they have a time zone)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -477,13 +424,7 @@ def as_times(column: Any, notes: Counter[str] | None = None) -> FloatArray:
 
 
 def float_or_nan(text: Any) -> float:
-    """Return a number, NaN where the text is none; a single comma is a decimal one.
-
-    Examples
-    --------
-    >>> float_or_nan("41,15"), float_or_nan("41.15"), float_or_nan("1,372,636")
-    (41.15, 41.15, nan)
-    """
+    """Return a number, or NaN; a single comma is a decimal comma: "41,15"."""
     try:
         return float(text or "nan")
     except (ValueError, TypeError):
@@ -492,9 +433,9 @@ def float_or_nan(text: Any) -> float:
 
 
 def parse_time(text: str | None) -> float:
-    """Return a date or a number as seconds, NaN where it is neither."""
+    """Return a date or a number as seconds, or NaN."""
     number = float_or_nan(text)
-    if number == number:  # a number of 8 or of 13 digits would pass for a date
+    if number == number:  # before dates: a number of 8 or 13 digits would parse as a date
         return number
     try:
         moment = datetime.fromisoformat((text or "").strip().replace("/", "-"))
@@ -509,10 +450,10 @@ def _count_commas(cells: list[Any], notes: Counter[str] | None) -> None:
 
 
 def read_fix_rows(batches: Iterable[dict[str, Any]], cells: CellReader) -> RawTrips:
-    """Read a table with a fix a row, in whatever order: trips of several drivers may alternate.
+    """Read a table with one fix per row in any order; rows of different trips may alternate.
 
-    A trip is what has one id and one driver, so that ids may begin anew with every driver. Without ids, a driver makes
-    one trip; without drivers too, the file does, under its own name. Pieces of a trip that was cut stay apart.
+    A trip is identified by its id and driver. Without ids, all fixes of a driver are one trip; without drivers either,
+    all fixes of the file are. Pieces of a cut trip stay separate.
     """
     lat, lon, times = [], [], []
     words: dict[str, list[Any]] = {"trip": [], "driver": [], "piece": []}
@@ -541,8 +482,8 @@ def read_fix_rows(batches: Iterable[dict[str, Any]], cells: CellReader) -> RawTr
     order, starts = _gather(trip, (driver, piece), used)
     first = order[starts]
     notes = cells.notes
-    if words["driver"] and (nobody := int(np.count_nonzero(driver[first] < 0))):
-        notes["trips without a driver, whose name is blank"] = nobody
+    if words["driver"] and (unnamed := int(np.count_nonzero(driver[first] < 0))):
+        notes["trips without a driver name"] = unnamed
     if words["trip"]:
         ids = trip_names[trip[first]]
     elif words["driver"]:
@@ -560,23 +501,23 @@ def read_fix_rows(batches: Iterable[dict[str, Any]], cells: CellReader) -> RawTr
         driver_names[driver[first]] if words["driver"] else None,
         skipped,
         notes,
-        _numbers(piece_names[piece[first]]) if words["piece"] else None,
+        _piece_numbers(piece_names[piece[first]]) if words["piece"] else None,
     )
 
 
 def _encode(column: Any) -> Any:
-    """Return a column as numbers into its distinct values: a name repeats over all fixes of its trip."""
+    """Return a column dictionary-encoded, since names repeat for every fix of a trip."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
         return column
-    if pa.types.is_nested(column.type):  # lists and the like, of which only the text can name a trip
+    if pa.types.is_nested(column.type):  # nested types cannot be encoded; use their text
         column = pa.array(as_text(column), pa.large_string())
     return column.dictionary_encode()
 
 
 def _codes(columns: list[Any], n: int) -> tuple[IntArray, NDArray[Any]]:
-    """Return a number (n,) for each row's name, and the names; -1 for none."""
+    """Return the index (n,) of each row's name, -1 for none, and the names."""
     import pyarrow as pa
 
     if not columns:
@@ -587,19 +528,19 @@ def _codes(columns: list[Any], n: int) -> tuple[IntArray, NDArray[Any]]:
     blank = np.flatnonzero(np.char.strip(names) == "")
     if blank.size:
         codes[np.isin(codes, blank)] = -1
-    return codes, np.append(names, "")  # where -1 points
+    return codes, np.append(names, "")  # the name of index -1
 
 
-def _numbers(names: NDArray[Any]) -> IntArray:
-    """Return the numbers of pieces; where they are named by anything else, those in order of the names."""
-    found = as_names(names)
-    if found.dtype.kind == "i" and found.min(initial=0) >= 0:
-        return found
+def _piece_numbers(names: NDArray[Any]) -> IntArray:
+    """Return piece numbers, or the ranks of names that are not nonnegative integers."""
+    numbers = as_names(names)
+    if numbers.dtype.kind == "i" and numbers.min(initial=0) >= 0:
+        return numbers
     return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
 
 def _gather(trip: IntArray, parts: tuple[IntArray, ...], used: NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
-    """Return the rows in order of their trips, by first appearance, and where each trip starts in that order."""
+    """Return the rows grouped by trip, in order of first appearance, and the start of each trip."""
     key = trip
     for part in parts:
         key = key * (part.max(initial=0) + 2) + part + 1
