@@ -211,12 +211,17 @@ def goals(roads: str | None) -> None:
         starts, ends = rng.integers(0, n, (2, 2_000))
         linked = np.isfinite(cpu.log_values(np.full((1, mdp.n_features), -1.0), starts, ends)[:, 0])
         starts, ends = starts[linked][:1_000], ends[linked][:1_000]
-        levels = int(heights(cpu.plan.parent).max()) + 1
-        print(f"  {n:,} states: {cpu.plan.up.size:,} moves after elimination, {levels} levels")
+        levels = int(heights(cpu.symbolic.parent).max()) + 1
+        print(f"  {n:,} states: {cpu.symbolic.up.size:,} moves after elimination, {levels} levels")
         for K in (1, 3, 8) if n >= 10_000 else (3,):
             thetas = -rng.uniform(1.0, 2.0, (K, mdp.n_features))
             given = (thetas, starts, ends, np.full((starts.size, K), 1e-3), 1e-6)
-            compare(f"    K = {K}", lambda g=gpu, a=given: g.weighted_sums(*a), lambda c=cpu, a=given: c.weighted_sums(*a), (10, 1))
+            compare(
+                f"    K = {K}",
+                lambda g=gpu, a=given: g.weighted_sums(*a),
+                lambda c=cpu, a=given: c.weighted_sums(*a),
+                (10, 1),
+            )
         theta, dear = np.zeros(mdp.n_features), np.full(mdp.n_features, -1.0)
         for name, at in (("infinite", theta), ("finite", dear)):
             answers = [lambda v=v, t=at: (np.array([1.0 + v.finite(t, 1e-6)]),) for v in (gpu, cpu)]

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.engine import MAX_LENGTH, intents, network
 from benchmarks.measure import describe_machine, seconds
-from limiirl.irl.maxent.compiled import compile_mdp
+from limiirl.irl.maxent.backends import compile_mdp
 from limiirl.kernels.gpu.device import need_device
 from limiirl.kernels.gpu.forward_backward import LinearSweeps
 from limiirl.kernels.graph import Alpha, CountBuffers, Neighbours, PathGraph, Rewards, Weights

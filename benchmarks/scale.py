@@ -35,8 +35,7 @@ from benchmarks.scale_sweeps import Cut, bisected, engine_rank, evaluate, halo, 
 from limiirl import MDP, Demonstrations
 from limiirl.irl.destination.likelihood import ObservedTrips, arrives_once
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
-from limiirl.irl.maxent.backends import LOSS, log_loss_bound
-from limiirl.irl.maxent.compiled import expected_features
+from limiirl.irl.maxent.backends import LOSS, expected_features, log_loss_bound
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.roads import City
 from limiirl.worlds import RoadGrid

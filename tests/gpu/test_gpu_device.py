@@ -125,7 +125,7 @@ def test_causal_fits_are_those_of_the_cpu(max_length: float, emulated: None) -> 
 def test_a_mixture_keeps_the_device_in_clones_and_leaves_it_open_in_files(tmp_path: Path, emulated: None) -> None:
     """Files are read where there may be no GPU."""
     mdp, demos = world()
-    mixture = IntentMixture(2, MaxEnt(3, device="gpu"), random_state=0, max_iter=3, tol=1e-12)
+    mixture = IntentMixture(2, MaxEnt(3, device="gpu"), random_state=0, max_iter=3, resp_tol=1e-12)
     assert clone(mixture).irl.device == "gpu"
     with warnings.catch_warnings(action="ignore"):  # two of four trips are too few to converge
         mixture.fit(mdp, demos)
@@ -162,7 +162,7 @@ def test_kernels_that_wait_for_each_other_are_known() -> None:
     waiting = {name for name, found in signatures().items() if "arrived" in found.names}
     assert waiting == {
         "linear_backward", "linear_forward", "log_backward", "log_forward", "choice_plan", "choice_plan_back",
-        "choice_settle", "choice_adjoint", "goal_eliminate", "goal_reach", "goal_pull_back",
+        "choice_settle", "choice_adjoint", "elimination_factorise", "elimination_reach", "elimination_adjoint",
     }  # fmt: skip
 
 
@@ -210,7 +210,7 @@ def test_threads_and_blocks_run_in_the_order_asked_for(shape: tuple[int, int, in
     for reverse, last in ((False, 7.0), (True, 5.0)):
         value = np.zeros(1)
         EmulatedDevice(reverse=reverse).launch(
-            "goal_load", shape, (2, 1, slot, ptr, edge, np.array([5.0, 7.0]), value), (0, 1, 0)
+            "elimination_load", shape, (2, 1, slot, ptr, edge, np.array([5.0, 7.0]), value), (0, 1, 0)
         )
         assert value[0] == last
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiirl.kernels.elimination.numeric import heights, intervals, legs, meets, tiles
-from limiirl.kernels.elimination.symbolic import plan
+from limiirl.kernels.elimination.numeric import heights, intervals, lca_depths, make_tree_paths, tiles
+from limiirl.kernels.elimination.symbolic import factorise
 
 
 @st.composite
@@ -31,10 +31,10 @@ def depths(parent: np.ndarray) -> np.ndarray:
 
 def test_states_that_come_last_are_above_all_that_lead_to_them() -> None:
     src, dst = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([1, 2, 3, 0, 4, 4, 4, 5])
-    found = plan(6, src, dst, last=2)
+    found = factorise(6, src, dst, last=2)
     assert found.rank[4:].tolist() == [4, 5]
     assert sorted(found.rank[:4]) == [0, 1, 2, 3]
-    assert plan(6, src, dst).rank[4] != 4  # by its degree alone state 4 would come sooner
+    assert factorise(6, src, dst).rank[4] != 4  # by its degree alone state 4 would come sooner
 
 
 @given(parent=forests())
@@ -51,15 +51,15 @@ def test_ranges_hold_what_is_below(parent: np.ndarray) -> None:
 def test_legs_are_the_states_above_and_meet_where_two_join(parent: np.ndarray, data: st.DataObject) -> None:
     states = st.lists(st.integers(0, parent.size - 1), min_size=1, unique=True)
     nodes = np.array(data.draw(states), dtype=np.int64)
-    found = legs(parent, depths(parent), nodes)
-    assert sorted(found.node) == sorted(nodes)
-    for i, v in enumerate(found.node):
-        assert found.path[found.ptr[i] : found.ptr[i + 1]].tolist() == above(parent, int(v))
-    for v, first, last in zip(found.touched, found.first, found.last, strict=True):
-        through = [i for i, u in enumerate(found.node) if v in above(parent, int(u))]
+    paths = make_tree_paths(parent, depths(parent), nodes)
+    assert sorted(paths.node) == sorted(nodes)
+    for i, v in enumerate(paths.node):
+        assert paths.path[paths.ptr[i] : paths.ptr[i + 1]].tolist() == above(parent, int(v))
+    for v, first, last in zip(paths.touched, paths.first, paths.last, strict=True):
+        through = [i for i, u in enumerate(paths.node) if v in above(parent, int(u))]
         assert through == list(range(first, last))
     other = nodes[::-1].copy()
-    for one, two, depth in zip(nodes, other, meets(parent, depths(parent), nodes, other), strict=True):
+    for one, two, depth in zip(nodes, other, lca_depths(parent, depths(parent), nodes, other), strict=True):
         shared = set(above(parent, int(one))) & set(above(parent, int(two)))
         assert depth == max((int(depths(parent)[v]) for v in shared), default=-1)
 
@@ -68,7 +68,7 @@ def test_legs_are_the_states_above_and_meet_where_two_join(parent: np.ndarray, d
 def test_tiles_hold_every_column_once_and_fit_a_block(rows: int, blocks: int) -> None:
     rng = np.random.default_rng(0)
     src, dst = rng.integers(0, 400, (2, 600))
-    made = plan(400, src, dst)
+    made = factorise(400, src, dst)
     height, columns = heights(made.parent), np.diff(made.low_ptr)
     found = tiles(height, columns, np.diff(made.up_ptr), rows, blocks)
     wide, lanes = found.wide.astype(int), found.lanes.astype(int)

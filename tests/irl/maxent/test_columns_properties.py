@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from limiirl.irl.maxent.compiled import expected_features
+from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP

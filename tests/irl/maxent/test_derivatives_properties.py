@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
-from limiirl.irl.maxent.compiled import expected_features
+from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from tests.helpers import examples
 from tests.oracles.compare import TOLERANCE, assert_close

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.irl.maxent.compiled import expected_features
+from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.mdp import MDP
 from tests.helpers import examples

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 from limiirl.errors import DivergentPartition, InvalidParameter
-from limiirl.irl.maxent.compiled import expected_features
+from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.mdp import MDP

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from limiirl.irl.maxent.compiled import expected_features
+from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.mdp import MDP

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from limiirl.demos import Demonstrations
-from limiirl.irl.maxent.compiled import expected_features
+from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.mdp import MDP

@@ -19,10 +19,10 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import NumericalError
 from limiirl.irl.destination.path_sums import GoalValues, bounded, divergent, near
 from limiirl.irl.maxent.gpu import gpu_backend
-from limiirl.kernels.elimination.numeric import legs, meets
-from limiirl.kernels.elimination.symbolic import Plan
+from limiirl.kernels.elimination.numeric import lca_depths, make_tree_paths
+from limiirl.kernels.elimination.symbolic import SymbolicFactorisation
 from limiirl.kernels.gpu.device import Device, faults
-from limiirl.kernels.gpu.elimination import DeviceGoals, DeviceLegs, DevicePairs, Eliminated, put_legs
+from limiirl.kernels.gpu.elimination import DeviceElimination, DevicePairs, DeviceTreePaths, Eliminated, put_tree_paths
 from limiirl.kernels.gpu.forward_backward import column_max
 from limiirl.kernels.gpu.sparse import SparseRows
 from limiirl.mdp import MDP
@@ -40,7 +40,7 @@ class AncestorPaths(NamedTuple):
         Indices of the pairs in the query.
     end_of : (m,)
         Index of each pair's goal among the distinct goals.
-    up, down : DeviceLegs
+    up, down : DeviceTreePaths
         Ancestor paths of starts and goals, and of goals.
     ends : DevicePairs
         The pairs, followed by each goal with itself.
@@ -48,48 +48,50 @@ class AncestorPaths(NamedTuple):
 
     pairs: IntArray
     end_of: NDArray[np.intp]
-    up: DeviceLegs
-    down: DeviceLegs
+    up: DeviceTreePaths
+    down: DeviceTreePaths
     ends: DevicePairs
 
 
-def make_ancestor_paths(device: Device, plan: Plan, pairs: IntArray, start: IntArray, goal: IntArray) -> AncestorPaths:
+def make_ancestor_paths(
+    device: Device, symbolic: SymbolicFactorisation, pairs: IntArray, start: IntArray, goal: IntArray
+) -> AncestorPaths:
     """Return the ancestor paths of pairs (m,) of states in elimination order."""
     ends, end_of = np.unique(goal, return_inverse=True)
     one, other = np.concatenate([start, ends]), np.concatenate([goal, ends])
     sides = []
     for nodes, of in ((np.unique(one), one), (ends, other)):
-        made = legs(plan.parent, plan.depth, nodes)
-        leg_of = np.empty(plan.rank.size, dtype=np.int64)
-        leg_of[made.node] = np.arange(made.node.size)
-        sides.append((put_legs(device, made, leg_of[of]), device.put(made.ptr[leg_of[of] + 1] - 1)))
+        made = make_tree_paths(symbolic.parent, symbolic.depth, nodes)
+        path_of = np.empty(symbolic.rank.size, dtype=np.int64)
+        path_of[made.node] = np.arange(made.node.size)
+        sides.append((put_tree_paths(device, made, path_of[of]), device.put(made.ptr[path_of[of] + 1] - 1)))
     (up, first), (down, last) = sides
-    meet = device.put(meets(plan.parent, plan.depth, one, other))
+    meet = device.put(lca_depths(symbolic.parent, symbolic.depth, one, other))
     return AncestorPaths(pairs, end_of, up, down, DevicePairs(first, last, meet))
 
 
 class AncestorPathCache:
     """Cache of the ancestor paths of recent queries."""
 
-    def __init__(self, device: Device, plan: Plan) -> None:
-        self._device, self._plan = device, plan
+    def __init__(self, device: Device, symbolic: SymbolicFactorisation) -> None:
+        self._device, self._symbolic = device, symbolic
         self._recent: OrderedDict[tuple[bytes, bytes], AncestorPaths] = OrderedDict()
 
     def parts(self, starts: IntArray, goals: IntArray, n_columns: int, max_bytes: float) -> Iterator[AncestorPaths]:
         """Yield pairs (m,) of states in parts of at most `max_bytes`, or of one pair. A query of one part is cached."""
-        plan, key = self._plan, (starts.tobytes(), goals.tobytes())
+        symbolic, key = self._symbolic, (starts.tobytes(), goals.tobytes())
         paths = self._recent.pop(key, None)
         if paths is None or (paths.up.size + paths.down.size) * entry_bytes(n_columns) > max_bytes:
-            start, goal = plan.rank[starts], plan.rank[goals]
+            start, goal = symbolic.rank[starts], symbolic.rank[goals]
             order = np.argsort(goal, kind="stable")
             # At most one path of the start and two of the goal, of depth + 1 states each.
-            size = (plan.depth[start] + 2 * plan.depth[goal] + 3)[order]
+            size = (symbolic.depth[start] + 2 * symbolic.depth[goal] + 3)[order]
             cuts = _cuts(size, max_bytes / entry_bytes(n_columns))
             if cuts:
                 for part in np.split(order, cuts):
-                    yield make_ancestor_paths(self._device, plan, part, start[part], goal[part])
+                    yield make_ancestor_paths(self._device, symbolic, part, start[part], goal[part])
                 return
-            paths = make_ancestor_paths(self._device, plan, order, start[order], goal[order])
+            paths = make_ancestor_paths(self._device, symbolic, order, start[order], goal[order])
         self._recent[key] = paths
         while len(self._recent) > _CACHE_SIZE:
             self._recent.popitem(last=False)
@@ -118,20 +120,20 @@ _COLUMNS = 8
 class _DeviceElimination:
     """An MDP and its symbolic factorisation on a device."""
 
-    def __init__(self, mdp: MDP, plan: Plan, device: Device) -> None:
+    def __init__(self, mdp: MDP, symbolic: SymbolicFactorisation, device: Device) -> None:
         self.device = device
         self.backend = gpu_backend(mdp, device)
         compiled = self.backend.host
         graph = compiled.graph
         slot = np.empty(graph.n_edges, dtype=np.int64)
-        slot[compiled.edge_of] = plan.slot
+        slot[compiled.edge_of] = symbolic.slot
         slot = slot[graph.edge_order]
-        self.goals, self.slot = DeviceGoals(device, plan, slot), device.put(slot)
+        self.goals, self.slot = DeviceElimination(device, symbolic, slot), device.put(slot)
         self.head = device.put(graph.out.idx.astype(np.int64))
         shape = (graph.n_states, graph.n_edges)
         into = (np.ones(graph.n_edges), graph.in_edge.astype(np.int32), graph.into.ptr.astype(np.int32))
         self._into = SparseRows(device, sparse.csr_array(into, shape=shape))
-        self.paths = AncestorPathCache(device, plan)
+        self.paths = AncestorPathCache(device, symbolic)
 
     def log_moves(self, mdp: MDP, thetas: FloatArray) -> Any:
         """Return the log-weights (E', K) of the compiled edges, sorted by source."""
@@ -169,7 +171,7 @@ class GpuGoalValues(GoalValues):
         super().__init__(mdp, last)
         elimination = _ELIMINATIONS.get(mdp)
         if elimination is None or elimination.device is not device:
-            elimination = _ELIMINATIONS[mdp] = _DeviceElimination(mdp, self.plan, device)
+            elimination = _ELIMINATIONS[mdp] = _DeviceElimination(mdp, self.symbolic, device)
         self.device, self._elimination = device, elimination
         self.max_bytes = max_bytes
 
@@ -186,10 +188,10 @@ class GpuGoalValues(GoalValues):
         if stuck < 0:
             return None
         xp, elimination = self.device.xp, self._elimination
-        loop, adjoint = 2 * self.plan.up.size + stuck, xp.zeros_like(eliminated.value)
+        loop, adjoint = 2 * self.symbolic.up.size + stuck, xp.zeros_like(eliminated.value)
         adjoint[loop] = 1.0
         with np.errstate(all="ignore"):  # values above the state are invalid, with adjoint 0
-            elimination.goals.pull_back(eliminated, adjoint, xp.zeros_like(eliminated.star))
+            elimination.goals.eliminate_adjoint(eliminated, adjoint, xp.zeros_like(eliminated.star))
             flow = elimination.edge_counts(log_w, eliminated, adjoint)[elimination.backend.graph.in_edge]
         value = float(self.device.take(eliminated.value[loop])[0])
         return value, elimination.backend.host.spread(self.device.take(flow))[:, 0]
@@ -201,7 +203,7 @@ class GpuGoalValues(GoalValues):
         for columns in self.columns(thetas.shape[0]):
             batch = GpuPathSums(self, thetas[columns], 0.0)
             if np.any(batch.stuck >= 0):
-                raise divergent(self.plan, int(batch.stuck[np.argmax(batch.stuck >= 0)]))
+                raise divergent(self.symbolic, int(batch.stuck[np.argmax(batch.stuck >= 0)]))
             for paths in self._elimination.paths.parts(starts, goals, len(columns), self._max_bytes() / 2):
                 log_beta[paths.pairs, columns.start : columns.stop] = batch.log_values(paths)
             for k in columns:
@@ -252,7 +254,7 @@ class GpuGoalValues(GoalValues):
 
     def columns(self, n: int) -> list[range]:
         """Return batches of n rewards whose values, adjoints and edge weights take half the memory."""
-        one = 8.0 * (4 * self.plan.n_values + 4 * self.mdp.n_states + 4 * self.mdp.n_edges)
+        one = 8.0 * (4 * self.symbolic.n_values + 4 * self.mdp.n_states + 4 * self.mdp.n_edges)
         most = int(max(1, min(_COLUMNS, self.device.n_threads, self._max_bytes() / 2 / one)))
         return [range(k, min(n, k + most)) for k in range(0, n, most)]
 
@@ -286,7 +288,7 @@ class GpuPathSums:
 
     def loop_weight(self, k: int) -> float:
         """Return the log-weight of the loops at the divergent state of the k-th reward."""
-        loop = 2 * self._values.plan.up.size + int(self.stuck[k])
+        loop = 2 * self._values.symbolic.up.size + int(self.stuck[k])
         return float(self._values.device.take(self._eliminated.value[loop])[k])
 
     def log_values(self, paths: AncestorPaths) -> FloatArray:
@@ -315,18 +317,20 @@ class GpuPathSums:
             np.divide(by_sum, total, out=by_sum, where=used)
             self._add_adjoints(paths, path_weights, values.device.put(by_sum), adjoint, star_adjoint)
         with np.errstate(all="ignore"):
-            self._goals.pull_back(self._eliminated, adjoint, star_adjoint)
+            self._goals.eliminate_adjoint(self._eliminated, adjoint, star_adjoint)
             # Subtracting walks beyond the goal may leave rounding errors below 0.
             flow = xp.maximum(elimination.edge_counts(self._log_w, self._eliminated, adjoint), 0.0)
             return WeightedPathSums(value, elimination.features(values.mdp, flow), left)
 
     def _path_weights(self, paths: AncestorPaths) -> tuple[Any, Any]:
         up, down = self._moves
-        return self._goals.climb(paths.up, up, None), self._goals.climb(paths.down, down, self._loops)
+        return self._goals.solve_triangular(paths.up, up, None), self._goals.solve_triangular(
+            paths.down, down, self._loops
+        )
 
     def _totals(self, paths: AncestorPaths, up: Any, down: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return sums over walks of the pairs and of each goal with itself, and the mask (m, K) of accurate pairs."""
-        total = self._values.device.take(self._goals.join(paths.ends, up, down))
+        total = self._values.device.take(self._goals.combine(paths.ends, up, down))
         return total, near(total[: paths.pairs.size]) & self._fine
 
     def _add_adjoints(
@@ -339,5 +343,5 @@ class GpuPathSums:
             (paths.down, self._moves[1], down, up, ends.one, adjoint[n : 2 * n]),
         )
         for side, (tree_paths, weight, own, opposite, other, part) in enumerate(sides):
-            own_adjoint = self._goals.legs_back(tree_paths, weight, by_sum, other, ends.meet, opposite)
-            self._goals.moves_back(tree_paths, weight, own, own_adjoint, bool(side), part, star_adjoint)
+            own_adjoint = self._goals.path_adjoints(tree_paths, weight, by_sum, other, ends.meet, opposite)
+            self._goals.transition_adjoints(tree_paths, weight, own, own_adjoint, bool(side), part, star_adjoint)

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import breadth_first_order
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.irl.identifiability import null_directions
-from limiirl.irl.maxent.compiled import edge_parts
+from limiirl.irl.maxent.backends import edge_parts
 from limiirl.mdp import MDP
 
 # Largest number of states times goals to compare, and the least number of goals.

@@ -24,7 +24,7 @@ from limiirl.irl.maxent.likelihood import ObservedPaths
 from limiirl.irl.maxent.viterbi import heaviest_of_any_length
 from limiirl.irl.optim import SOLVERS
 from limiirl.irl.problem import FitProblem
-from limiirl.kernels.elimination.numeric import walk
+from limiirl.kernels.elimination.numeric import sample_path
 from limiirl.mdp import MDP
 
 
@@ -229,7 +229,7 @@ class DestinationMaxEnt(LinearRewardModel):
             _check_reachable(log_value[begin[mine]], begin[mine], end[mine])
             prob = solution.policy_to(int(goal), log_value)
             for i in mine:
-                edges[i] = walk(mdp.out_ptr, mdp.dst, prob, int(begin[i]), int(goal), rng)
+                edges[i] = sample_path(mdp.out_ptr, mdp.dst, prob, int(begin[i]), int(goal), rng)
         return _from_edges(mdp, begin, edges)
 
     def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:

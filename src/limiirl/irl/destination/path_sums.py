@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
-from limiirl.irl.maxent.compiled import expected_features
+from limiirl.irl.maxent.backends import expected_features
 from limiirl.kernels.elimination import numeric as kernel
-from limiirl.kernels.elimination.symbolic import Plan, plan
+from limiirl.kernels.elimination.symbolic import SymbolicFactorisation, factorise
 from limiirl.mdp import MDP
 
 # Sums over walks of at least _NEAR are accurate in linear arithmetic if no sum exceeds _LARGEST: underflow loses less
@@ -60,11 +60,11 @@ class GoalValues:
                 "gamma", mdp.gamma, "must be 1 for paths of unbounded length", remedy="Use mdp.replace(gamma=1.0)."
             )
         self.mdp = mdp
-        plans = _PLANS.setdefault(mdp, {})
-        if last not in plans:
+        factorisations = _FACTORISATIONS.setdefault(mdp, {})
+        if last not in factorisations:
             edges = mdp.src.astype(np.int64), mdp.dst.astype(np.int64)
-            plans[last] = _CachedPlan(plan(mdp.n_states, *edges, last))
-        self.plan, self._recent = plans[last].plan, plans[last].recent
+            factorisations[last] = _CachedFactorisation(factorise(mdp.n_states, *edges, last))
+        self.symbolic, self._recent = factorisations[last].symbolic, factorisations[last].recent
 
     def log_moves(self, theta: FloatArray) -> FloatArray:
         """Return the log-weight (E,) of each edge: log P plus the rewards of the edge and its target state."""
@@ -93,7 +93,7 @@ class GoalValues:
         log_w = self.log_moves(theta)
         value, star, stuck = self._eliminate(log_w, margin)
         if stuck >= 0:
-            raise divergent(self.plan, stuck)
+            raise divergent(self.symbolic, stuck)
         return GoalPathSums(self, log_w, value, star)
 
     def divergent_loop(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
@@ -103,14 +103,14 @@ class GoalValues:
         edges, and the counts are its gradient. It is at least -margin at theta (d,), and less wherever `finite`; None
         if theta is feasible.
         """
-        log_w, plan = self.log_moves(theta), self.plan
+        log_w, symbolic = self.log_moves(theta), self.symbolic
         value, star, stuck = self._eliminate(log_w, margin)
         if stuck < 0:
             return None
-        loop, pull = 2 * plan.up.size + stuck, np.zeros(plan.n_values)
+        loop, pull = 2 * symbolic.up.size + stuck, np.zeros(symbolic.n_values)
         pull[loop] = 1.0
-        _adjoint(plan, value, star, pull, np.zeros_like(star))
-        return float(value[loop]), _edge_counts(plan, log_w, value, pull)
+        _adjoint(symbolic, value, star, pull, np.zeros_like(star))
+        return float(value[loop]), _edge_counts(symbolic, log_w, value, pull)
 
     def log_values(self, thetas: FloatArray, starts: IntArray, goals: IntArray) -> FloatArray:
         """Return log beta_g(s) (m, K) of pairs (m,) under thetas (K, d); raise `DivergentPartition` if infinite."""
@@ -155,21 +155,23 @@ class GoalValues:
         return GoalPathSums(self, *arrays)
 
     def _eliminate(self, log_w: FloatArray, margin: float) -> tuple[FloatArray, FloatArray, int]:
-        plan = self.plan
-        value, star = kernel.load(log_w, plan.slot, plan.n_values), np.zeros(self.mdp.n_states)
-        stuck = kernel.eliminate(plan.up_ptr, plan.up, plan.low_ptr, plan.low, plan.place, value, star, margin)
+        symbolic = self.symbolic
+        value, star = kernel.load(log_w, symbolic.slot, symbolic.n_values), np.zeros(self.mdp.n_states)
+        stuck = kernel.eliminate(
+            symbolic.up_ptr, symbolic.up, symbolic.low_ptr, symbolic.low, symbolic.place, value, star, margin
+        )
         return value, star, int(stuck)
 
 
-class _CachedPlan:
+class _CachedFactorisation:
     """Symbolic factorisation and recent solutions of an MDP, without a reference to it."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, symbolic: SymbolicFactorisation) -> None:
+        self.symbolic = symbolic
         self.recent: OrderedDict[bytes, tuple[FloatArray, FloatArray, FloatArray]] = OrderedDict()
 
 
-_PLANS: weakref.WeakKeyDictionary[MDP, dict[int, _CachedPlan]] = weakref.WeakKeyDictionary()
+_FACTORISATIONS: weakref.WeakKeyDictionary[MDP, dict[int, _CachedFactorisation]] = weakref.WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
@@ -177,13 +179,13 @@ class GoalPathSums:
     """Path sums at one theta, made by `GoalValues.solve`."""
 
     def __init__(self, values: GoalValues, log_w: FloatArray, value: FloatArray, star: FloatArray) -> None:
-        self.mdp, self.plan = values.mdp, values.plan
+        self.mdp, self.symbolic = values.mdp, values.symbolic
         self.log_w, self._value, self._star = log_w, value, star
         self._largest: float | None = None
 
     def values_to(self, goal: int) -> FloatArray:
         """Return log beta_g(s) (S,) of all states: 0 at the goal, -inf where it is unreachable."""
-        log_green = self._log_green(goal)[self.plan.rank]
+        log_green = self._log_green(goal)[self.symbolic.rank]
         return np.asarray(log_green - log_green[goal])
 
     def policy_to(self, goal: int, log_value: FloatArray | None = None) -> FloatArray:
@@ -197,7 +199,7 @@ class GoalPathSums:
 
     def pair_sums(self, starts: IntArray, goals: IntArray, weights: FloatArray | None = None) -> PairSums:
         """Return the path sums of pairs (m,) of starts and goals, with edge counts if weights (m,) are given."""
-        start, goal = self.plan.rank[starts], self.plan.rank[goals]
+        start, goal = self.symbolic.rank[starts], self.symbolic.rank[goals]
         flow = None if weights is None else _FlowAdjoint(self)
         log_value = np.full(start.size, -np.inf)
         done = np.zeros(start.size, dtype=bool)
@@ -206,7 +208,7 @@ class GoalPathSums:
         for g in np.unique(goal[~done]):
             # Scaled by the sums over walks to the goal, weights are probabilities, and these sums are 1.
             mine = np.flatnonzero(~done & (goal == g))
-            shift = self._log_green(int(np.flatnonzero(self.plan.rank == g)[0]))
+            shift = self._log_green(int(np.flatnonzero(self.symbolic.rank == g)[0]))
             mine = mine[shift[start[mine]] > -np.inf]
             if mine.size:
                 part = log_value[mine]
@@ -224,20 +226,20 @@ class GoalPathSums:
         flow: _FlowAdjoint | None,
     ) -> NDArray[np.bool_]:
         """Fill log_value (m,) and add to the flow for pairs that are accurate under a scaling; return their mask."""
-        plan, loops = self.plan, np.exp(self._star)
-        moves = kernel.frame(plan.up_ptr, plan.up, self._value, self._star, shift)
-        tree = (plan.up_ptr, plan.level, plan.parent, plan.depth)
-        n = plan.up.size
+        symbolic, loops = self.symbolic, np.exp(self._star)
+        moves = kernel.scale_diagonally(symbolic.up_ptr, symbolic.up, self._value, self._star, shift)
+        tree = (symbolic.up_ptr, symbolic.level, symbolic.parent, symbolic.depth)
+        n = symbolic.up.size
         ends, end_of = np.unique(goal, return_inverse=True)
         begins = np.unique(np.concatenate([start, goal]))
-        up_ptr, down_ptr = _pointers(plan.depth[begins]), _pointers(plan.depth[ends])
-        leg_up, leg_down = np.empty(up_ptr[-1]), np.empty(down_ptr[-1])
-        kernel.climb(*tree, moves[:n], begins, up_ptr, leg_up)
-        kernel.climb(*tree, moves[n:], ends, down_ptr, leg_down)
+        up_ptr, down_ptr = _pointers(symbolic.depth[begins]), _pointers(symbolic.depth[ends])
+        up_sum, down_sum = np.empty(up_ptr[-1]), np.empty(down_ptr[-1])
+        kernel.solve_triangular(*tree, moves[:n], begins, up_ptr, up_sum)
+        kernel.solve_triangular(*tree, moves[n:], ends, down_ptr, down_sum)
         # Sums from each start to its goal, followed by those from each goal to itself.
         pair = (np.concatenate([start, ends]), np.concatenate([goal, ends]))
         legs = (up_ptr[np.searchsorted(begins, pair[0])], down_ptr[np.concatenate([end_of, np.arange(ends.size)])])
-        total = kernel.join(plan.parent, plan.depth, loops, *pair, *legs, leg_up, leg_down)
+        total = kernel.combine(symbolic.parent, symbolic.depth, loops, *pair, *legs, up_sum, down_sum)
         m = start.size
         done = near(total[:m])
         own = total[m:][end_of]
@@ -247,27 +249,37 @@ class GoalPathSums:
         counted = np.where(done, weights, 0.0)
         by_sum = np.concatenate([counted, -np.bincount(end_of, weights=counted, minlength=ends.size)])
         by_sum[by_sum != 0.0] /= total[by_sum != 0.0]
-        pull_up, pull_down, pull = np.zeros_like(leg_up), np.zeros_like(leg_down), np.zeros(2 * n)
-        kernel.join_adjoint(
-            plan.parent, plan.depth, loops, *pair, *legs, leg_up, leg_down, by_sum, pull_up, pull_down, flow.star
+        up_adjoint, down_adjoint, pull = np.zeros_like(up_sum), np.zeros_like(down_sum), np.zeros(2 * n)
+        kernel.combine_adjoint(
+            symbolic.parent,
+            symbolic.depth,
+            loops,
+            *pair,
+            *legs,
+            up_sum,
+            down_sum,
+            by_sum,
+            up_adjoint,
+            down_adjoint,
+            flow.star,
         )
-        kernel.climb_adjoint(*tree, moves[:n], begins, up_ptr, leg_up, pull_up, pull[:n])
-        kernel.climb_adjoint(*tree, moves[n:], ends, down_ptr, leg_down, pull_down, pull[n:])
+        kernel.solve_triangular_adjoint(*tree, moves[:n], begins, up_ptr, up_sum, up_adjoint, pull[:n])
+        kernel.solve_triangular_adjoint(*tree, moves[n:], ends, down_ptr, down_sum, down_adjoint, pull[n:])
         flow.add(pull * moves)
         return done
 
     def _log_green(self, goal: int) -> FloatArray:
         """Return log G(s, goal) (S,) in elimination order."""
         right = np.full(self.mdp.n_states, -np.inf)
-        right[self.plan.rank[goal]] = 0.0
-        kernel.solve(self.plan.up_ptr, self.plan.up, self._value, self._star, right)
+        right[self.symbolic.rank[goal]] = 0.0
+        kernel.solve(self.symbolic.up_ptr, self.symbolic.up, self._value, self._star, right)
         return right
 
     def _bounded(self) -> bool:
         """Return True if the sums over all walks from each state are within the limit of linear arithmetic."""
         if self._largest is None:
             right = np.zeros(self.mdp.n_states)
-            kernel.solve(self.plan.up_ptr, self.plan.up, self._value, self._star, right)
+            kernel.solve(self.symbolic.up_ptr, self.symbolic.up, self._value, self._star, right)
             self._largest = float(np.max(right))
         return bool(bounded(self._largest))
 
@@ -277,21 +289,21 @@ class _FlowAdjoint:
 
     def __init__(self, solution: GoalPathSums) -> None:
         self._solution = solution
-        self._moves, self.star = np.zeros(solution.plan.n_values), np.zeros(solution.mdp.n_states)
+        self._moves, self.star = np.zeros(solution.symbolic.n_values), np.zeros(solution.mdp.n_states)
 
     def add(self, by_move: FloatArray) -> None:
         """Add adjoints of up and down edges (2 n,), each of which contains the Kleene star of its lower state."""
-        plan, n = self._solution.plan, self._solution.plan.up.size
+        symbolic, n = self._solution.symbolic, self._solution.symbolic.up.size
         self._moves[: 2 * n] += by_move
         total = np.concatenate([[0.0], np.cumsum(by_move[:n] + by_move[n:])])
-        self.star += np.diff(total[plan.up_ptr])
+        self.star += np.diff(total[symbolic.up_ptr])
 
     def by_edge(self) -> FloatArray:
         """Return the derivatives (E,) by the log-weights of edges: the expected edge counts."""
-        solution, plan = self._solution, self._solution.plan
-        _adjoint(plan, solution._value, solution._star, self._moves, self.star)
+        solution, symbolic = self._solution, self._solution.symbolic
+        _adjoint(symbolic, solution._value, solution._star, self._moves, self.star)
         # Subtracting walks beyond the goal may leave rounding errors below 0.
-        return np.maximum(_edge_counts(plan, solution.log_w, solution._value, self._moves), 0.0)
+        return np.maximum(_edge_counts(symbolic, solution.log_w, solution._value, self._moves), 0.0)
 
 
 def near(total: FloatArray) -> NDArray[np.bool_]:
@@ -304,9 +316,9 @@ def bounded(log_sums: FloatArray | float) -> Any:
     return log_sums <= math.log(_LARGEST)
 
 
-def divergent(plan: Plan, stuck: int) -> DivergentPartition:
+def divergent(symbolic: SymbolicFactorisation, stuck: int) -> DivergentPartition:
     """Return the error for an infinite sum at a state in elimination order."""
-    state = int(np.flatnonzero(plan.rank == stuck)[0])
+    state = int(np.flatnonzero(symbolic.rank == stuck)[0])
     return DivergentPartition(
         f"The partition function over paths of unbounded length is infinite: cycles through state {state} have "
         "weight 1 or more. Use lower rewards on cycles.",
@@ -322,13 +334,17 @@ def flow_features(mdp: MDP, flow: FloatArray) -> FloatArray:
     return np.asarray(expected_features(mdp, node, flow[:, None])[0])
 
 
-def _adjoint(plan: Plan, value: FloatArray, star: FloatArray, pull: FloatArray, pull_star: FloatArray) -> None:
-    kernel.eliminate_adjoint(plan.up_ptr, plan.up, plan.low_ptr, plan.low, plan.place, value, star, pull, pull_star)
+def _adjoint(
+    symbolic: SymbolicFactorisation, value: FloatArray, star: FloatArray, pull: FloatArray, star_adjoint: FloatArray
+) -> None:
+    kernel.eliminate_adjoint(
+        symbolic.up_ptr, symbolic.up, symbolic.low_ptr, symbolic.low, symbolic.place, value, star, pull, star_adjoint
+    )
 
 
-def _edge_counts(plan: Plan, log_w: FloatArray, value: FloatArray, pull: FloatArray) -> FloatArray:
+def _edge_counts(symbolic: SymbolicFactorisation, log_w: FloatArray, value: FloatArray, pull: FloatArray) -> FloatArray:
     """Return the derivatives (E,) by the log-weights of edges from the adjoints of eliminated values."""
-    return np.asarray(pull[plan.slot] * np.exp(log_w - value[plan.slot]))
+    return np.asarray(pull[symbolic.slot] * np.exp(log_w - value[symbolic.slot]))
 
 
 def _pointers(depth: IntArray) -> IntArray:

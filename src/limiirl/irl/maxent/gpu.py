@@ -13,8 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from limiirl._typing import FloatArray
-from limiirl.irl.maxent.backends import OrderedRewards, check_rewards
-from limiirl.irl.maxent.compiled import compile_mdp, dense_features, edge_parts
+from limiirl.irl.maxent.backends import OrderedRewards, check_rewards, compile_mdp, dense_features, edge_parts
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.gpu import forward_backward
 from limiirl.kernels.gpu.device import Device, faults

@@ -18,7 +18,7 @@ from scipy import sparse
 from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.destination.gpu import GpuGoalValues, GpuPathSums
-from limiirl.irl.maxent.compiled import edge_parts
+from limiirl.irl.maxent.backends import edge_parts
 from limiirl.irl.maxent.gpu import side_by_side
 from limiirl.irl.maxent.infinite_horizon import NEARLY_SINGULAR, InfinitePathSums
 from limiirl.kernels.gpu.device import Device, faults

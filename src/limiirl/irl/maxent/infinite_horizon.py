@@ -21,9 +21,8 @@ from scipy.special import logsumexp
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
-from limiirl.irl.maxent.compiled import compile_mdp, dense_features, expected_features
-from limiirl.irl.maxent.hessian import check_covariance
-from limiirl.irl.maxent.path_sums import BackwardMessages, ExpectedCounts
+from limiirl.irl.maxent.backends import compile_mdp, dense_features, expected_features
+from limiirl.irl.maxent.path_sums import BackwardMessages, ExpectedCounts, check_covariance
 from limiirl.irl.maxent.sampling import Onward, draw_starts, walk
 from limiirl.kernels.elimination.symbolic import diagonal_lu
 from limiirl.kernels.graph import Rewards, owners

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations, feature_counts
 from limiirl.errors import DivergentPartition, NumericalError
-from limiirl.irl.maxent.compiled import expected_features
+from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.irl.optim.projected_newton import Box

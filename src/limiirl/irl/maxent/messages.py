@@ -7,7 +7,6 @@ pass.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from itertools import pairwise
@@ -395,14 +394,3 @@ def _sizes(bounds: list[int]) -> tuple[int, int]:
     """Return how many rows there are for the steps of one stretch, and for those at which several meet."""
     longest = max((after - before for before, after in pairwise(bounds)), default=0)
     return longest + 1, len(bounds) if len(bounds) > 2 else 0
-
-
-class KeptMessages(threading.local):
-    """The messages' memory of an engine, by the number of columns: each thread that uses the engine has its own."""
-
-    def __init__(self) -> None:
-        self.by_columns: dict[int, Messages] = {}
-
-    def __reduce__(self) -> tuple[type[KeptMessages], tuple[()]]:
-        """Return none of it: what is pickled starts with no memory."""
-        return KeptMessages, ()

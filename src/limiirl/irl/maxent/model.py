@@ -350,7 +350,7 @@ class MaxEnt(LinearRewardModel):
             "arithmetic": self.arithmetic,
             "max_bytes": self.max_memory,
         }
-        backend = choose_backend(self.device, mdp)
+        backend = None if self.device == "cpu" else choose_backend(self.device, mdp)
         if backend is None:
             return FinitePathSums(mdp, int(longest), **options)
         from limiirl.irl.maxent.gpu import GpuFinitePathSums

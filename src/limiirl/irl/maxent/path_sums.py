@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,12 +13,20 @@ from numpy.typing import NDArray
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter, NumericalError
-from limiirl.irl.maxent.backends import LOSS, Backend, HostBackend, OrderedRewards, check_arithmetic, log_loss_bound
-from limiirl.irl.maxent.compiled import compile_mdp
-from limiirl.irl.maxent.hessian import covariance
-from limiirl.irl.maxent.messages import ForwardBackward, KeptMessages, Messages
+from limiirl.irl.maxent.backends import (
+    LOSS,
+    Backend,
+    HostBackend,
+    OrderedRewards,
+    check_arithmetic,
+    compile_mdp,
+    log_loss_bound,
+)
+from limiirl.irl.maxent.messages import ForwardBackward, Messages
 from limiirl.irl.maxent.sampling import draw_starts, finite_steps, walk
-from limiirl.kernels.graph import CountBuffers, Rewards
+from limiirl.kernels.forward_backward import small
+from limiirl.kernels.graph import CountBuffers, Rewards, owners
+from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
 
 # Intents whose rewards are computed at a time: kernels are compiled for a number of columns, and a block of a GPU has
@@ -25,6 +34,10 @@ from limiirl.mdp import MDP
 _TOGETHER = 8
 # States from which on waiting for the other intents costs less than a pass of one's own.
 _HEAVY = 2048
+# Messages per intent, S L, up to which all steps are kept and passes run in one compiled call each.
+_SMALL = 2**17
+_LN2 = math.log(2.0)
+_LOG_LOSS = math.log(LOSS)
 STOPS = ("anywhere", "terminal", "terminal_or_max_length")
 
 
@@ -46,6 +59,97 @@ class BackwardMessages(NamedTuple):
     log_Z: FloatArray | None
     value: FloatArray
     scale: FloatArray
+
+
+class _Workspace(threading.local):
+    """Buffers of path sums by number of columns, one set per thread, and the last pass of a small problem."""
+
+    def __init__(self) -> None:
+        self.messages: dict[int, Messages] = {}
+        self.small: dict[int, SmallForwardBackward] = {}
+        self.last: SmallForwardBackward | None = None
+
+    def __reduce__(self) -> tuple[type[_Workspace], tuple[()]]:
+        """Pickle as an empty workspace."""
+        return _Workspace, ()
+
+
+class SmallForwardBackward:
+    """Forward-backward of K state reward vectors on a small graph, with buffers that the next pass overwrites.
+
+    Attributes
+    ----------
+    thetas : (K, d), the parameters of the last pass
+    log_Z : (K,)
+    """
+
+    thetas: FloatArray
+    log_Z: FloatArray
+
+    def __init__(self, path_sums: FinitePathSums, n_columns: int) -> None:
+        self.graph, self.discount = path_sums.graph, path_sums.discount
+        self.mdp, self.log_p0 = path_sums.mdp, path_sums.log_p0
+        self.phi: Any = path_sums.mdp.state_features
+        self.steady = path_sums.mdp.gamma == 1.0
+        log_paths = math.log(self.mdp.n_states) + 2 * math.log(path_sums.max_length)
+        self._log_paths = log_paths if path_sums.arithmetic == "auto" else -math.inf
+        self._shape = (self.mdp.n_states, n_columns)
+        self._buffers = small.allocate(self.mdp.n_states, path_sums.max_length, n_columns)
+        self._last = self._buffers.messages[-1, : self.mdp.n_states * n_columns]
+        self._columns = (0,) * n_columns if n_columns <= 4 else n_columns
+        prob_out, prob_in = path_sums.compiled.edge_weights(False)
+        self._out = (self.graph.out, prob_out, _repeat(prob_out, self.graph.out.width, n_columns), self.discount)
+        self._into = (self.graph.into, prob_in, _repeat(prob_in, self.graph.into.width, n_columns), self.discount)
+        self._into_one = (self.graph.into, prob_in, _repeat(prob_in, self.graph.into.width, 1), self.discount)
+        self._powers = np.stack([self.discount[1:], self.discount[1:] ** 2])
+
+    def backward(self, thetas: FloatArray) -> bool:
+        """Run the backward pass; return False where log arithmetic, or an error message, is needed."""
+        b = self._buffers
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            np.matmul(self.phi, thetas.T, out=b.node.reshape(self._shape))
+            near, prob = self._out[:2]
+            if not small.prepare(near, prob, self.discount, self.log_p0, self._log_paths, _LOG_LOSS, b):
+                return False
+            np.exp(self._last, out=self._last)
+            np.exp(b.alpha, out=b.alpha)
+            if not small.backward(*self._out, self.steady, b, self._columns):
+                return False
+            np.log(b.total, out=b.log_norm)
+            self.log_Z = b.shift + b.log_norm + b.exponents[0] * _LN2
+        self.thetas = thetas.copy()
+        return math.isfinite(self.log_Z.sum())
+
+    def find(self, theta: FloatArray) -> int:
+        """Return the column whose rewards in the last pass are those of theta (d,), bit for bit, or -1."""
+        equal = (self.thetas == theta).all(axis=1)
+        k = int(equal.argmax())
+        # A product of one column may round differently from one of K.
+        same = equal[k] and np.array_equal((self.phi @ theta[:, None])[:, 0], self._buffers.node[k :: len(equal)])
+        return k if same else -1
+
+    def expected_features(self) -> FloatArray | None:
+        """Run the forward pass; return E[F] (K, d), the gradient of log_Z, or None where counts are out of range."""
+        counts = np.empty(self._shape)
+        if not small.forward(*self._into, self.steady, self._buffers, counts.ravel(), self._columns):
+            return None
+        return np.ascontiguousarray((self.phi.T @ counts).T)
+
+    def covariance(self, k: int) -> FloatArray:
+        """Return the Hessian (d, d) of log_Z of column k; see `irl.maxent.path_sums`."""
+        phi, marginals = self.phi, np.empty((self.discount.size, self.mdp.n_states))
+        total = np.empty(phi.shape)
+        with np.errstate(over="ignore", invalid="ignore"):
+            small.feature_moments(*self._into_one, self.steady, self._buffers, k, phi, marginals, total)
+            counts = marginals[0] + self._powers @ marginals[1:]
+            cross, mean = phi.T @ total, counts[0] @ phi
+            second = cross + cross.T - (phi.T * counts[1]) @ phi
+            return check_covariance(self.mdp, second - np.outer(mean, mean))
+
+
+def _repeat(prob: FloatArray | None, width: int, n_columns: int) -> FloatArray | None:
+    """Return edge probabilities for each column, flat, with the padding that `Weights` asks for."""
+    return None if prob is None else np.concatenate([np.repeat(prob, n_columns), np.zeros(width * n_columns)])
 
 
 class FinitePathSums:
@@ -112,11 +216,37 @@ class FinitePathSums:
         with np.errstate(divide="ignore"):
             self.p0, self.log_p0 = self.backend.put(p0), self.backend.put(np.log(p0))
         self.steps = self.backend.put(self.discount)
-        self._kept = KeptMessages()
-        # As many intents at a time as have room for their checkpoints, at least one.
-        room = self.max_bytes / (8.0 * (mdp.n_states + 1) * Messages.least_rows(max_length))
-        self._most = max(1, min(self.backend.max_columns, int(room)))
+        self._kept = _Workspace()
         self._edge_features = bool(mdp.n_action_features or mdp.n_edge_features)
+        self._small = self._is_small(mdp)
+
+    def _is_small(self, mdp: MDP) -> bool:
+        """Whether passes run in one compiled call each: a small graph, state rewards, and the paper's trajectories."""
+        size = mdp.n_states * self.max_length
+        return (
+            isinstance(self.backend, HostBackend)
+            and isinstance(mdp.state_features, np.ndarray)
+            and not (self._edge_features or self.by_start or self.arithmetic == "log" or self.stop != "anywhere")
+            and mdp.n_states <= BLOCK
+            and self.max_length > 1
+            and size <= _SMALL
+            and 8.0 * (mdp.n_states + 1) * self.max_length * _TOGETHER <= self.max_bytes
+            and 8.0 * (mdp.n_states + mdp.n_edges) * self.max_length <= self.backend.step_bytes
+        )
+
+    def _small_pass(self, thetas: FloatArray) -> SmallForwardBackward | None:
+        """Run the backward pass of a small problem; None where only the general pass will do."""
+        kept, n_columns = self._kept, thetas.shape[0]
+        kept.last = None
+        if not (self._small and 0 < n_columns <= _TOGETHER):
+            return None
+        run = kept.small.get(n_columns)
+        if run is None:
+            run = kept.small[n_columns] = SmallForwardBackward(self, n_columns)
+        if not run.backward(thetas):
+            return None
+        kept.last = run
+        return run
 
     @property
     def together(self) -> bool:
@@ -125,7 +255,7 @@ class FinitePathSums:
 
     def buffer(self, n_columns: int) -> Messages:
         """Return the messages' memory of this thread, which is kept from one evaluation to the next."""
-        buffers = self._kept.by_columns
+        buffers = self._kept.messages
         known = buffers.get(n_columns)
         if known is None:
             buffers.clear()
@@ -176,6 +306,10 @@ class FinitePathSums:
 
         Everything in between stays where the engine computes.
         """
+        run = self._small_pass(thetas) if starts is None else None
+        expected = None if run is None else run.expected_features()
+        if run is not None and expected is not None:
+            return run.log_Z, expected
         log_Z, features = np.empty(thetas.shape[0]), np.empty(thetas.shape)
         edges = self._edge_features
         for chosen, run in self.passes(thetas, starts):
@@ -207,6 +341,9 @@ class FinitePathSums:
 
     def log_partition(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
         """Return log_Z (K,): of the sum over all trajectories, or, by start, its mean over the start distribution."""
+        small_run = self._small_pass(thetas) if starts is None else None
+        if small_run is not None:
+            return small_run.log_Z
         log_Z = np.empty(thetas.shape[0])
         for chosen, run in self.passes(thetas, starts):
             log_Z[chosen] = run.log_Z
@@ -224,7 +361,12 @@ class FinitePathSums:
 
     def covariance(self, theta: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
         """Return the Hessian (d, d) of log_Z at theta (d,): the covariance of the path features. `starts` is (S,)."""
-        return covariance(self, theta, starts)
+        run = self._kept.last if starts is None else None
+        k = -1 if run is None else run.find(theta)
+        if run is not None and k >= 0:
+            return run.covariance(k)
+        run = self._small_pass(theta[None]) if starts is None else None
+        return _covariance(self, theta, starts) if run is None else run.covariance(0)
 
     def time_marginals(self, theta: FloatArray) -> FloatArray:
         """Return p_t(s) (L, S), the probability of being in s at step t, for theta (d,)."""
@@ -292,7 +434,9 @@ class FinitePathSums:
         """Yield (columns, pass) for chunks of intents that share an arithmetic."""
         if starts is not None:
             starts = starts[self.graph.order]
-        most = self._most
+        # Intents per pass: as many as have memory for their checkpoints, at least one.
+        room = self.max_bytes / (8.0 * (self.mdp.n_states + 1) * Messages.least_rows(self.max_length))
+        most = max(1, min(self.backend.max_columns, int(room)))
         for first in range(0, thetas.shape[0], _TOGETHER):
             block = thetas[first : first + _TOGETHER]
             rewards = self.backend.rewards(self.mdp, block)
@@ -330,3 +474,92 @@ class FinitePathSums:
             with np.errstate(over="ignore"):  # beyond float64 log space it is
                 alone = alone + self.backend.column_max(rewards.edge)
         return log_loss_bound(self.mdp.n_states, self.max_length, growth, alone) >= math.log(LOSS)
+
+
+def _covariance(engine: FinitePathSums, theta: FloatArray, starts: FloatArray | None = None) -> FloatArray:
+    """Return the Hessian (d, d) of log_Z at theta (d,): Cov[F], or its mean over starts in a model by start.
+
+    `starts` (S,) replaces p0 as the distribution of start states.
+    """
+    ((_, run),) = engine.passes(theta[None], None if starts is None else starts[:, None])
+    moments = _Moments(engine)
+    moments.begin(run.start_visits[:, 0])
+    most = max(1, int(engine.backend.step_bytes / (8 * (engine.mdp.n_states + engine.graph.n_edges))))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for first, visits, share in run.step_by_step(most):
+            moments.add(first, visits, share)
+        second, mean = moments.finish()
+        found = second - (_between_starts(engine, run, starts) if engine.by_start else np.outer(mean, mean))
+    return check_covariance(engine.mdp, found)
+
+
+def check_covariance(mdp: MDP, found: FloatArray) -> FloatArray:
+    """Return a covariance (d, d) that is finite, or name the feature whose variance is not."""
+    if not np.all(np.isfinite(found)):
+        name = mdp.feature_names[int(np.argmin(np.isfinite(found).all(axis=1)))]
+        raise NumericalError(f"The variance of feature {name!r} is beyond the range of float64. Rescale the features.")
+    return found
+
+
+class _Moments:
+    """First and second moments of the path features, accumulated step by step."""
+
+    def __init__(self, engine: FinitePathSums) -> None:
+        self.engine, self.backend = engine, engine.backend
+        xp = self.backend.xp
+        self.phi, self.edge_phi = self.backend.dense_features(engine.mdp)
+        self.target = None if self.edge_phi is None else self.backend.put(owners(engine.graph.into))
+        self.mean = xp.stack([self.phi, self.phi])
+        self.total = xp.zeros_like(self.phi)
+        # Without features on edges, what they collect is not computed; the array only stands for it.
+        self.edge_total = xp.zeros((0, 0) if self.edge_phi is None else self.edge_phi.shape)
+        self.counts = xp.zeros((2, engine.mdp.n_states))
+        self.edge_counts = xp.zeros((2, engine.graph.n_edges))
+
+    def begin(self, visits: Any) -> None:
+        """Take in step 0: the probability (S,) of each start state."""
+        self.total += visits[:, None] * self.phi
+        self.counts += visits
+
+    def add(self, first: int, visits: Any, share: Any) -> None:
+        """Take in steps `first` and following: visits (n, S) and share (n, E)."""
+        n = visits.shape[0]
+        here, before = self.engine.discount[first : first + n], self.engine.discount[first - 1 : first - 1 + n]
+        totals = (self.total, None if self.edge_phi is None else self.edge_total)
+        into, put = self.backend.graph.into, self.backend.put
+        self.backend.carry(into, share, visits, self.phi, self.edge_phi, self.mean, totals, here, before)
+        if n % 2:
+            self.mean[0] = self.mean[1]
+        self.counts += put(np.stack([here, here**2])) @ visits
+        if self.edge_phi is not None:
+            self.edge_counts += put(np.stack([before, before**2])) @ (visits[:, self.target] * share)
+
+    def finish(self) -> tuple[FloatArray, FloatArray]:
+        """Return E[F F'] (d, d) and E[F] (d,), on the host."""
+        cross = self.phi.T @ self.total
+        own = (self.phi.T * self.counts[1]) @ self.phi
+        mean = self.counts[0] @ self.phi
+        if self.edge_phi is not None:
+            cross += self.edge_phi.T @ self.edge_total
+            own += (self.edge_phi.T * self.edge_counts[1]) @ self.edge_phi
+            mean += self.edge_counts[0] @ self.edge_phi
+        return self.backend.take(cross + cross.T - own), self.backend.take(mean)
+
+
+def _between_starts(engine: FinitePathSums, run: ForwardBackward, starts: FloatArray | None) -> FloatArray:
+    """Return sum_s c(s) E[F | s] E[F | s]', by carrying mean features backwards from the last step to the first."""
+    backend = engine.backend
+    graph, xp = backend.graph, backend.xp
+    phi, edge_phi = backend.dense_features(engine.mdp)
+    if edge_phi is not None:  # from sorted by target to sorted by source
+        sorted_out = xp.empty_like(edge_phi)
+        sorted_out[graph.in_edge] = edge_phi
+        edge_phi = sorted_out
+    ahead = xp.stack([engine.discount[-1] * phi, xp.empty_like(phi)])
+    nobody = xp.zeros((1, engine.mdp.n_states))
+    for t, share in run.departures():
+        gain = engine.discount[t : t + 1]
+        backend.carry(graph.out, share[None], nobody, phi, edge_phi, ahead, (None, None), gain, gain)
+        ahead[0] = ahead[1]
+    weights = backend.put((engine.mdp.p0 if starts is None else starts)[engine.graph.order])
+    return backend.take((ahead[0].T * weights) @ ahead[0])

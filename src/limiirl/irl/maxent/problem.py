@@ -6,7 +6,7 @@ and an M-step needs their K weighted means alone, however many demonstrations th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -54,18 +54,6 @@ class PathStatistics(Protocol):
         self, path_sums: PathSums, rho: FloatArray, thetas: FloatArray, U: Any, temperature: float
     ) -> tuple[EStepSums, Moments]:
         """Overwrite U with the responsibilities of an ensemble; return their sums."""
-        ...
-
-    def moments(self, U: Any) -> Moments:
-        """Return the sums that an M-step needs."""
-        ...
-
-    def log_prob(self, path_sums: PathSums, thetas: FloatArray) -> FloatArray:
-        """Return (G, K)."""
-        ...
-
-    def features(self) -> FloatArray:
-        """Return (G, d): mean feature counts. Unrecorded actions count as the first that they may have been."""
         ...
 
 
@@ -176,6 +164,7 @@ class MaxEntProblem(FitProblem):
     ) -> None:
         super().__init__(model, mdp, demos, units, Regulariser.from_model(model, mdp, statistics.n_demos))
         self.path_sums, self.statistics, self.observed = path_sums, statistics, observed
+        self._rows = cast(RowStatistics, statistics)  # the methods below that need rows are not called for a stream
         self._start: FloatArray | None = None
 
     @classmethod
@@ -192,7 +181,7 @@ class MaxEntProblem(FitProblem):
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
         """Return (G, K)."""
-        return self.statistics.log_prob(self.path_sums, thetas)
+        return self._rows.log_prob(self.path_sums, thetas)
 
     def allocate(self, n_intents: int) -> Any:
         """Return what `e_step` overwrites."""
@@ -204,7 +193,7 @@ class MaxEntProblem(FitProblem):
 
     def moments(self, U: FloatArray) -> Moments:
         """Return the sums that `m_step` needs."""
-        return self.statistics.moments(U)
+        return self._rows.moments(U)
 
     def m_step(
         self, moments: Moments, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
@@ -228,4 +217,4 @@ class MaxEntProblem(FitProblem):
 
     def features(self) -> FloatArray:
         """Return (G, d): mean feature counts. Unrecorded actions count as the first that they may have been."""
-        return self.statistics.features()
+        return self._rows.features()

@@ -9,7 +9,7 @@ import numpy as np
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
-from limiirl.irl.maxent.compiled import CompiledMDP
+from limiirl.irl.maxent.backends import CompiledMDP
 from limiirl.irl.maxent.messages import ForwardBackward
 from limiirl.kernels.forward_backward.sampling import choose
 from limiirl.kernels.graph import Rewards

@@ -1,18 +1,13 @@
-"""Sums over all walks between states, by elimination in the (logsumexp, +) semiring: one factorisation for all goals.
+"""Sums over all paths between states, by state elimination (the Gauss-Jordan-Floyd algorithm) in the log semiring.
 
-Let W(s, t) be the weight of a move and G = I + W + W^2 + ... the weight of all walks. States are eliminated one after
-the other: walks that pass through an eliminated state v are added to the moves between its neighbours,
-W(i, j) += W(i, v) W(v, j) / (1 - W(v, v)). What is left are moves up to states eliminated later, and down from them,
-and every walk climbs and then descends. All values are logarithms: nothing underflows, however far states are apart,
-and nothing is subtracted but W(v, v) from 1. The sums are finite if and only if each of these differences is positive
-(I - W is then an M-matrix), so that divergence is found, not guessed.
+W(s, t) is the weight of a transition and G = I + W + W^2 + ... = (I - W)^-1 that of all paths. Eliminating state v adds
+the paths through it to the transitions between its neighbours: W(i, j) += W(i, v) W(v, v)* W(v, j), with the
+Kleene star W(v, v)* = 1 / (1 - W(v, v)). What remains are transitions to and from ancestors in the elimination tree, a
+triangular factorisation. All values are logarithms, and nothing is subtracted except W(v, v) from 1: the sums are
+finite if and only if each 1 - W(v, v) is positive (I - W is then an M-matrix).
 
-Each state needs its own climb to the root, which is short: a *leg*. Legs are summed in linear space, in a frame: moves
-multiplied by exp(shift(j) - shift(i)), which leaves sums over walks the same up to a factor that is known.
-
-The tree of a `Plan` as a GPU walks it: what may be done at once, and the legs of states with their ancestors.
-
-Walks to a goal, drawn edge by edge.
+Sums between two states are triangular solves along their ancestor paths, combined at common ancestors. These run in
+linear arithmetic after the diagonal scaling W(i, j) exp(shift(j) - shift(i)).
 """
 
 from __future__ import annotations
@@ -29,7 +24,7 @@ from limiirl.kernels.elimination.symbolic import ROOT
 
 @njit(cache=True, nogil=True)
 def load(log_w: FloatArray, slot: IntArray, n_values: int) -> FloatArray:
-    """Return the values of moves before elimination: log_w (E,) summed where several join the same two states."""
+    """Return the initial values of elimination: log-weights (E,), parallel edges summed."""
     top, total = np.full(n_values, -np.inf), np.zeros(n_values)
     for e in range(slot.size):
         top[slot[e]] = max(top[slot[e]], log_w[e])
@@ -53,10 +48,9 @@ def eliminate(
     star: FloatArray,
     margin: float,
 ) -> int:
-    """Complete the values of all moves, and fill star (S,) with -log(1 - W(v, v)).
+    """Factorise in place, and set star (S,) to the log Kleene stars -log(1 - W(v, v)).
 
-    Returns the state at which walks are found to have an infinite weight, or -1; with a margin, also one at which
-    log W(v, v) is so near 0.
+    Returns the first state with log W(v, v) >= -margin, where the sum over paths diverges, or -1.
     """
     n_states, n = star.size, up.size
     spot = np.empty(n_states, dtype=np.int64)
@@ -68,7 +62,7 @@ def eliminate(
             spot[up[p]] = p - a
             top_up[p - a], top_down[p - a] = value[p], value[n + p]
         here = value[2 * n + i]
-        # First the largest term of each sum, then the sums: one exponential a term, and one logarithm a sum.
+        # Two passes, maxima and then sums: one exponential per term and one logarithm per sum.
         for m in range(low_ptr[i], low_ptr[i + 1]):
             v, q0 = low[m], place[m]
             into, out = value[n + q0] + star[v], value[q0] + star[v]
@@ -114,10 +108,10 @@ def eliminate_adjoint(
     place: IntArray,
     value: FloatArray,
     star: FloatArray,
-    pull: FloatArray,
-    pull_star: FloatArray,
+    adjoint: FloatArray,
+    star_adjoint: FloatArray,
 ) -> None:
-    """Turn derivatives by completed values (pull) and by star (pull_star) into those by the values before, in place."""
+    """Propagate the adjoints of the factors and of the stars back to the initial values, in place."""
     n_states, n = star.size, up.size
     spot = np.empty(n_states, dtype=np.int64)
     for i in range(n_states - 1, -1, -1):
@@ -125,32 +119,31 @@ def eliminate_adjoint(
         for p in range(a, up_ptr[i + 1]):
             spot[up[p]] = p
         if value[2 * n + i] > -np.inf:
-            pull[2 * n + i] += pull_star[i] * np.exp(value[2 * n + i] + star[i])
+            adjoint[2 * n + i] += star_adjoint[i] * np.exp(value[2 * n + i] + star[i])
         for m in range(low_ptr[i], low_ptr[i + 1]):
             v, q0 = low[m], place[m]
             into, out = value[n + q0] + star[v], value[q0] + star[v]
             own = 0.0
-            if pull[2 * n + i] != 0.0 and into + value[q0] > -np.inf:
-                own = pull[2 * n + i] * np.exp(into + value[q0] - value[2 * n + i])
+            if adjoint[2 * n + i] != 0.0 and into + value[q0] > -np.inf:
+                own = adjoint[2 * n + i] * np.exp(into + value[q0] - value[2 * n + i])
             by_into, by_out = own, own
             for q in range(q0 + 1, up_ptr[v + 1]):
                 p = spot[up[q]]
-                if pull[p] != 0.0 and into + value[q] > -np.inf:
-                    share = pull[p] * np.exp(into + value[q] - value[p])
-                    pull[q] += share
+                if adjoint[p] != 0.0 and into + value[q] > -np.inf:
+                    share = adjoint[p] * np.exp(into + value[q] - value[p])
+                    adjoint[q] += share
                     by_into += share
-                if pull[n + p] != 0.0 and out + value[n + q] > -np.inf:
-                    share = pull[n + p] * np.exp(out + value[n + q] - value[n + p])
-                    pull[n + q] += share
+                if adjoint[n + p] != 0.0 and out + value[n + q] > -np.inf:
+                    share = adjoint[n + p] * np.exp(out + value[n + q] - value[n + p])
+                    adjoint[n + q] += share
                     by_out += share
-            pull[n + q0] += by_into
-            pull[q0] += by_out
-            pull_star[v] += by_into + by_out - own
+            adjoint[n + q0] += by_into
+            adjoint[q0] += by_out
+            star_adjoint[v] += by_into + by_out - own
 
 
 @njit(cache=True, nogil=True)
 def _add(one: float, other: float) -> float:
-    """Return the logarithm of a sum."""
     if one < other:
         one, other = other, one
     return one if other == -np.inf else one + np.log1p(np.exp(other - one))
@@ -158,7 +151,7 @@ def _add(one: float, other: float) -> float:
 
 @njit(cache=True, nogil=True)
 def solve(up_ptr: IntArray, up: IntArray, value: FloatArray, star: FloatArray, right: FloatArray) -> None:
-    """Overwrite right (S,), the logarithm of a vector, with that of G times it."""
+    """Overwrite right (S,), the logarithm of a vector b, with log(G b)."""
     n = up.size
     for v in range(star.size):
         here = right[v] + star[v]
@@ -173,87 +166,89 @@ def solve(up_ptr: IntArray, up: IntArray, value: FloatArray, star: FloatArray, r
 
 
 @njit(cache=True, nogil=True)
-def frame(up_ptr: IntArray, up: IntArray, value: FloatArray, star: FloatArray, shift: FloatArray) -> FloatArray:
-    """Return weights (2 n,) of the moves up and down, with W(i, j) multiplied by exp(shift(j) - shift(i)).
+def scale_diagonally(
+    up_ptr: IntArray, up: IntArray, value: FloatArray, star: FloatArray, shift: FloatArray
+) -> FloatArray:
+    """Return the weights (2 n,) of upward and downward transitions, W(i, j) multiplied by exp(shift(j) - shift(i)).
 
-    Those up from v, and those down to v, are also multiplied by 1 / (1 - W(v, v)).
+    Upward transitions from v, and downward transitions to v, are also multiplied by the star of v.
     """
     n = up.size
-    found = np.zeros(2 * n)
+    scaled = np.zeros(2 * n)
     for v in range(star.size):
         if shift[v] > -np.inf:
             for p in range(up_ptr[v], up_ptr[v + 1]):
-                ahead = shift[up[p]] - shift[v]
-                if ahead > -np.inf:
-                    found[p] = np.exp(value[p] + star[v] + ahead)
-                    found[n + p] = np.exp(value[n + p] + star[v] - ahead)
-    return found
+                onward = shift[up[p]] - shift[v]
+                if onward > -np.inf:
+                    scaled[p] = np.exp(value[p] + star[v] + onward)
+                    scaled[n + p] = np.exp(value[n + p] + star[v] - onward)
+    return scaled
 
 
 @njit(cache=True, nogil=True)
-def climb(
+def solve_triangular(
     up_ptr: IntArray,
     level: NDArray[np.int32],
     parent: IntArray,
     depth: IntArray,
     weight: FloatArray,
     node: IntArray,
-    leg_ptr: IntArray,
-    leg: FloatArray,
+    path_ptr: IntArray,
+    path_sum: FloatArray,
 ) -> None:
-    """Fill the legs of states (m,): the weight of all walks that climb to each ancestor, up to their first visit.
+    """Set the path sums of states (m,): for the state and each ancestor, the weight of all upward paths to it.
 
-    A leg has a place for the state itself, then one for each ancestor. `weight` (n,) is that of the moves up, for legs
-    that begin in a state, or that of the moves down, for legs that end there.
+    `weight` (n,) is that of upward transitions for paths that begin in the states, of downward ones for paths that end
+    there.
     """
     for i in range(node.size):
-        base, v = leg_ptr[i], node[i]
+        base, v = path_ptr[i], node[i]
         low = base + depth[v]
-        leg[base : leg_ptr[i + 1]] = 0.0
-        leg[base] = 1.0
+        path_sum[base : path_ptr[i + 1]] = 0.0
+        path_sum[base] = 1.0
         while v != ROOT:
-            here = leg[low - depth[v]]
+            here = path_sum[low - depth[v]]
             if here != 0.0:
                 for p in range(up_ptr[v], up_ptr[v + 1]):
-                    leg[low - level[p]] += here * weight[p]
+                    path_sum[low - level[p]] += here * weight[p]
             v = parent[v]
 
 
 @njit(cache=True, nogil=True)
-def climb_adjoint(
+def solve_triangular_adjoint(
     up_ptr: IntArray,
     level: NDArray[np.int32],
     parent: IntArray,
     depth: IntArray,
     weight: FloatArray,
     node: IntArray,
-    leg_ptr: IntArray,
-    leg: FloatArray,
-    pull_leg: FloatArray,
-    pull: FloatArray,
+    path_ptr: IntArray,
+    path_sum: FloatArray,
+    path_adjoint: FloatArray,
+    adjoint: FloatArray,
 ) -> None:
-    """Add to pull (n,), derivatives by weights, what those by legs make of them."""
+    """Add the adjoints of the weights (n,), given those of the path sums."""
     path = np.empty(np.max(depth) + 1, dtype=np.int64)
     for i in range(node.size):
-        base, v, length = leg_ptr[i], node[i], 0
+        base, v, length = path_ptr[i], node[i], 0
         low = base + depth[v]
         while v != ROOT:
             path[length] = v
             length += 1
             v = parent[v]
         for k in range(length - 1, -1, -1):
-            here, total = leg[base + k], 0.0
+            here, total = path_sum[base + k], 0.0
             if here != 0.0:
                 for p in range(up_ptr[path[k]], up_ptr[path[k] + 1]):
-                    ahead = pull_leg[low - level[p]]
-                    pull[p] += ahead * here
-                    total += ahead * weight[p]
-                pull_leg[base + k] += total
+                    onward = path_adjoint[low - level[p]]
+                    adjoint[p] += onward * here
+                    total += onward * weight[p]
+                path_adjoint[base + k] += total
 
 
 @njit(cache=True, nogil=True)
-def meet(parent: IntArray, depth: IntArray, one: int, other: int) -> int:
-    """Return the first common ancestor of two states, or -1."""
+def lowest_common_ancestor(parent: IntArray, depth: IntArray, one: int, other: int) -> int:
+    """Return the lowest common ancestor of two states, or -1."""
     while one != other:
         if depth[one] == 0 and depth[other] == 0:
             return ROOT
@@ -264,7 +259,7 @@ def meet(parent: IntArray, depth: IntArray, one: int, other: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def join(
+def combine(
     parent: IntArray,
     depth: IntArray,
     loops: FloatArray,
@@ -272,25 +267,25 @@ def join(
     goal: IntArray,
     first: IntArray,
     last: IntArray,
-    leg_up: FloatArray,
-    leg_down: FloatArray,
+    up_sum: FloatArray,
+    down_sum: FloatArray,
 ) -> FloatArray:
-    """Return G (m,) of pairs of states, given where their legs begin: `first` in leg_up, `last` in leg_down.
+    """Return G (m,) of pairs of states, whose path sums begin at `first` in up_sum and at `last` in down_sum.
 
-    `loops` (S,) is 1 / (1 - W(v, v)).
+    `loops` (S,) are the Kleene stars.
     """
-    found = np.zeros(start.size)
+    total = np.zeros(start.size)
     for i in range(start.size):
-        v = meet(parent, depth, start[i], goal[i])
+        v = lowest_common_ancestor(parent, depth, start[i], goal[i])
         up_low, down_low = first[i] + depth[start[i]], last[i] + depth[goal[i]]
         while v != ROOT:
-            found[i] += leg_up[up_low - depth[v]] * loops[v] * leg_down[down_low - depth[v]]
+            total[i] += up_sum[up_low - depth[v]] * loops[v] * down_sum[down_low - depth[v]]
             v = parent[v]
-    return found
+    return total
 
 
 @njit(cache=True, nogil=True)
-def join_adjoint(
+def combine_adjoint(
     parent: IntArray,
     depth: IntArray,
     loops: FloatArray,
@@ -298,42 +293,42 @@ def join_adjoint(
     goal: IntArray,
     first: IntArray,
     last: IntArray,
-    leg_up: FloatArray,
-    leg_down: FloatArray,
+    up_sum: FloatArray,
+    down_sum: FloatArray,
     by_sum: FloatArray,
-    pull_up: FloatArray,
-    pull_down: FloatArray,
-    pull_star: FloatArray,
+    up_adjoint: FloatArray,
+    down_adjoint: FloatArray,
+    star_adjoint: FloatArray,
 ) -> None:
-    """Add derivatives by legs and by star, given those by the sums that `join` returns, by_sum (m,)."""
+    """Add the adjoints of path sums and log stars, given those of the result of `combine`, by_sum (m,)."""
     for i in range(start.size):
         if by_sum[i] == 0.0:
             continue
-        v = meet(parent, depth, start[i], goal[i])
+        v = lowest_common_ancestor(parent, depth, start[i], goal[i])
         up_low, down_low = first[i] + depth[start[i]], last[i] + depth[goal[i]]
         while v != ROOT:
             at, to, scale = up_low - depth[v], down_low - depth[v], by_sum[i] * loops[v]
-            pull_up[at] += scale * leg_down[to]
-            pull_down[to] += scale * leg_up[at]
-            pull_star[v] += scale * leg_up[at] * leg_down[to]
+            up_adjoint[at] += scale * down_sum[to]
+            down_adjoint[to] += scale * up_sum[at]
+            star_adjoint[v] += scale * up_sum[at] * down_sum[to]
             v = parent[v]
 
 
-# The most and the fewest columns of a tile: neighbours in memory are read together, but few tiles leave blocks idle.
+# Range of columns per tile: wide tiles coalesce memory access, narrow ones occupy more blocks.
 _WIDEST, _NARROWEST = 32, 4
 
 
 class Tiles(NamedTuple):
-    """What the groups of threads of a grid do, level by level: a tile is a state and some of its columns.
+    """Work items of a GPU grid, level by level: a tile is a state and some of its columns.
 
     Attributes
     ----------
     ptr : (levels + 1,)
-        The tiles of each level.
+        Range of tiles of each level.
     state, first : (tiles,)
-        The state of a tile, and its first column.
+        State and first column of each tile.
     wide, lanes : (levels,)
-        Columns of a tile, and threads for each; powers of two.
+        Columns per tile and threads per column, powers of two.
     """
 
     ptr: IntArray
@@ -343,18 +338,18 @@ class Tiles(NamedTuple):
     lanes: Int32Array
 
 
-class Legs(NamedTuple):
-    """States with all that is above each, sorted so that those below any state stand together.
+class TreePaths(NamedTuple):
+    """Ancestor paths of some states, sorted so that the descendants of any state are consecutive.
 
     Attributes
     ----------
     node : (l,)
     ptr : (l + 1,)
-        Where each leg begins; it has a place for the state, then one for each ancestor.
+        Start of each path: the state, then its ancestors.
     path : (ptr[-1],)
-        The states at these places.
+        States on the paths.
     touched, first, last : (t,)
-        Every state on some leg, and the legs that it is on: first, ..., last - 1.
+        Every state on some path, and the range of paths that contain it.
     """
 
     node: IntArray
@@ -367,23 +362,23 @@ class Legs(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def heights(parent: IntArray) -> IntArray:
-    """Return (S,) how many levels of states lie below each.
+    """Return the heights (S,) of the subtrees.
 
     Examples
     --------
     >>> heights(np.array([2, 2, 3, -1]))
     array([0, 0, 1, 2])
     """
-    found = np.zeros(parent.size, dtype=np.int64)
+    height = np.zeros(parent.size, dtype=np.int64)
     for v in range(parent.size):
         if parent[v] != ROOT:
-            found[parent[v]] = max(found[parent[v]], found[v] + 1)
-    return found
+            height[parent[v]] = max(height[parent[v]], height[v] + 1)
+    return height
 
 
 @njit(cache=True, nogil=True)
 def intervals(parent: IntArray) -> tuple[IntArray, IntArray]:
-    """Return numbers (S,) of the states, and the ends (S,) of ranges: below v are those numbered v's to its end.
+    """Return a preorder numbering (S,), and the ends (S,) of the ranges that the subtrees cover in it.
 
     Examples
     --------
@@ -407,41 +402,41 @@ def intervals(parent: IntArray) -> tuple[IntArray, IntArray]:
 
 @njit(cache=True, nogil=True)
 def _paths(parent: IntArray, node: IntArray, ptr: IntArray) -> Int32Array:
-    found = np.empty(ptr[-1], dtype=np.int32)
+    path = np.empty(ptr[-1], dtype=np.int32)
     for i in range(node.size):
         v = node[i]
         for at in range(ptr[i], ptr[i + 1]):
-            found[at] = v
+            path[at] = v
             v = parent[v]
-    return found
+    return path
 
 
 @njit(cache=True, nogil=True)
-def meets(parent: IntArray, depth: IntArray, one: IntArray, other: IntArray) -> Int32Array:
-    """Return the depth (m,) of the first common ancestor of pairs of states, or -1 where there is none.
+def lca_depths(parent: IntArray, depth: IntArray, one: IntArray, other: IntArray) -> Int32Array:
+    """Return the depth (m,) of the lowest common ancestor of each pair of states, or -1.
 
     Examples
     --------
-    >>> meets(np.array([2, 2, 3, -1]), np.array([2, 2, 1, 0]), np.array([0, 3]), np.array([1, 1]))
+    >>> lca_depths(np.array([2, 2, 3, -1]), np.array([2, 2, 1, 0]), np.array([0, 3]), np.array([1, 1]))
     array([1, 0], dtype=int32)
     """
-    found = np.full(one.size, -1, dtype=np.int32)
+    result = np.full(one.size, -1, dtype=np.int32)
     for i in range(one.size):
-        v = meet(parent, depth, one[i], other[i])
+        v = lowest_common_ancestor(parent, depth, one[i], other[i])
         if v != ROOT:
-            found[i] = depth[v]
-    return found
+            result[i] = depth[v]
+    return result
 
 
-def legs(parent: IntArray, depth: IntArray, nodes: IntArray) -> Legs:
-    """Return the legs of some states (l,), each once.
+def make_tree_paths(parent: IntArray, depth: IntArray, nodes: IntArray) -> TreePaths:
+    """Return the ancestor paths of distinct states (l,).
 
     Examples
     --------
-    >>> found = legs(np.array([2, 2, 3, -1]), np.array([2, 2, 1, 0]), np.array([0, 2]))
-    >>> found.node, found.path
+    >>> paths = make_tree_paths(np.array([2, 2, 3, -1]), np.array([2, 2, 1, 0]), np.array([0, 2]))
+    >>> paths.node, paths.path
     (array([2, 0]), array([2, 3, 0, 2, 3], dtype=int32))
-    >>> found.touched, found.first, found.last
+    >>> paths.touched, paths.first, paths.last
     (array([0, 2, 3], dtype=int32), array([1, 0, 0], dtype=int32), array([2, 2, 2], dtype=int32))
     """
     number, end = intervals(parent)
@@ -450,26 +445,25 @@ def legs(parent: IntArray, depth: IntArray, nodes: IntArray) -> Legs:
     path = _paths(parent, node, ptr)
     touched = np.unique(path)
     first, last = (np.searchsorted(number[node], part[touched]).astype(np.int32) for part in (number, end))
-    return Legs(node, ptr, path, touched, first, last)
+    return TreePaths(node, ptr, path, touched, first, last)
 
 
 def tiles(height: IntArray, columns: IntArray, terms: IntArray, rows: int, blocks: int) -> Tiles:
-    """Return the tiles of all levels for a grid of blocks that have `rows` threads for each intent.
+    """Return the tiles of all levels for a grid of blocks with `rows` threads per intent.
 
-    Columns come first, since threads for the same column have to add up what they found; then as many threads a column
-    as it has terms, or as are there.
+    Threads are assigned to columns first, then to the terms of a column, which need a reduction.
 
     Parameters
     ----------
     height, columns, terms : (S,)
-        The level of each state, its columns, and how many terms the longest of these has.
+        Level of each state, its number of columns, and the largest number of terms of a column.
 
     Examples
     --------
-    Two states of one level have 3 columns of 9 terms each, and four blocks have 16 threads.
+    Two states of one level with 3 columns of 9 terms each, on four blocks of 16 threads.
 
-    >>> found = tiles(np.zeros(2, int), np.full(2, 3), np.full(2, 9), 16, 4)
-    >>> found.state, found.first, found.wide, found.lanes
+    >>> made = tiles(np.zeros(2, int), np.full(2, 3), np.full(2, 9), 16, 4)
+    >>> made.state, made.first, made.wide, made.lanes
     (array([0, 1], dtype=int32), array([0, 0], dtype=int32), array([4], dtype=int32), array([4], dtype=int32))
     """
     order = np.argsort(height, kind="stable")
@@ -496,28 +490,28 @@ def tiles(height: IntArray, columns: IntArray, terms: IntArray, rows: int, block
 
 
 def _power_above(value: float) -> int:
-    """Return the least power of two that is at least this; 1 or more."""
+    """Return the least power of two that is at least `value`."""
     return 1 << max(0, int(np.ceil(value)) - 1).bit_length()
 
 
 @njit(cache=True, nogil=True)
-def walk(
+def sample_path(
     out_ptr: IntArray, dst: NDArray[np.int32], share: FloatArray, start: int, goal: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Return the edges of a walk that ends at its first arrival in the goal.
+    """Draw a path that ends at its first visit to the goal; return its edges.
 
     Parameters
     ----------
-    out_ptr, dst : the target (E,) of the edges that leave each state, as CSR
+    out_ptr, dst : targets (E,) of the outgoing edges, as CSR
     share : (E,)
-        Probability of each edge for those who are bound for the goal.
+        P(next edge = e given its source and the goal).
     """
     edges, n, at = np.empty(16, dtype=np.int64), 0, start
     while at != goal:
         left, last = rng.random(), -1
         for e in range(out_ptr[at], out_ptr[at + 1]):
             if share[e] > 0.0:
-                # Rounding may leave a little of 1: the last possible edge has it.
+                # The last possible edge takes the rounding error of the sum.
                 last = e
                 left -= share[e]
                 if left < 0.0:

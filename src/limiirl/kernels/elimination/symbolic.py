@@ -1,7 +1,4 @@
-"""In which order to eliminate the states of a graph, for `kernels.goals`: few moves should appear on the way.
-
-LU factors of sparse matrices whose pivots may stay on the diagonal.
-"""
+"""Symbolic factorisation for state elimination: a fill-reducing order, the fill-in and the elimination tree."""
 
 from typing import Any, NamedTuple
 
@@ -15,11 +12,9 @@ from limiirl._typing import FloatArray, IntArray
 
 
 def diagonal_lu(matrix: Any) -> Any:
-    """Return SuperLU's factors of a csc matrix, with pivots on the diagonal and an order of multiple minimum degree.
+    """Return SuperLU's factors of a csc matrix, with diagonal pivots and a multiple minimum degree order.
 
-    For I - W, where W is not negative and the sums of its powers are finite, and for what has a dominant diagonal:
-    there this is safe, and for the first all terms have one sign, so that none cancel. SuperLU's own choice of rows
-    would lose digits.
+    Diagonal pivots are stable for M-matrices I - W, where no terms cancel, and for diagonally dominant matrices.
 
     Examples
     --------
@@ -32,15 +27,15 @@ def diagonal_lu(matrix: Any) -> Any:
 
 
 ROOT = -1
-"""The parent of a state that no other is above."""
+"""Parent of the root of the elimination tree."""
 
 
-class Plan(NamedTuple):
-    """In which order to eliminate the states of a graph, and which moves appear on the way.
+class SymbolicFactorisation(NamedTuple):
+    """Elimination order, fill-in and elimination tree of a graph.
 
-    States are numbered by that order. The states above v, `up[up_ptr[v]:up_ptr[v + 1]]`, ascending, are those that v
-    has moves to or from when it is eliminated; all are ancestors of v in a tree. Values of moves stand in one array:
-    of v -> up[p] at p, of up[p] -> v at n + p, and of v -> v at 2 n + v, where n = up.size.
+    States are numbered in elimination order. `up[up_ptr[v]:up_ptr[v + 1]]`, ascending, are the neighbours of v when it
+    is eliminated, all of them ancestors in the tree. The values of transitions are stored in one array: v -> up[p] at
+    p, up[p] -> v at n + p, and v -> v at 2 n + v, where n = up.size.
 
     Attributes
     ----------
@@ -48,13 +43,13 @@ class Plan(NamedTuple):
         Number of each state of the MDP.
     up_ptr, up : (S + 1,), (n,)
     low_ptr, low, place : (S + 1,), (n,), (n,)
-        The states v below each state i, and where i stands in `up` among those above v.
+        Transpose of `up`: the states v with i in up(v), and the position of i in `up`.
     parent, depth : (S,)
-        The tree: the first state above each, and how many there are up to the root.
+        Parent of each state in the tree, and its number of ancestors.
     level : (n,)
         depth[up].
     slot : (E,)
-        Where the value of each move of the graph stands.
+        Position of the value of each edge of the graph.
     """
 
     rank: IntArray
@@ -70,21 +65,22 @@ class Plan(NamedTuple):
 
     @property
     def n_values(self) -> int:
-        """How many values of moves there are."""
+        """Number of values of transitions, fill-in included."""
         return 2 * self.up.size + self.rank.size
 
 
-def plan(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer], last: int = 0) -> Plan:
-    """Return a plan for the graph of the moves (src[e], dst[e]), in an order of multiple minimum degree.
+def factorise(
+    n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer], last: int = 0
+) -> SymbolicFactorisation:
+    """Return the symbolic factorisation of the graph with edges (src[e], dst[e]), in minimum degree order.
 
-    The `last` states of the highest numbers come after all others: an order by degrees is slow to find where a state
-    has moves to all.
+    The `last` states of highest index are eliminated last: minimum degree is slow where a state is adjacent to all.
 
     Examples
     --------
-    A chain of three is eliminated from its ends, so that no moves appear.
+    A chain of three has no fill-in.
 
-    >>> plan(3, np.array([0, 1]), np.array([1, 2])).up.size
+    >>> factorise(3, np.array([0, 1]), np.array([1, 2])).up.size
     2
     """
     inner = (src < n_states - last) & (dst < n_states - last)
@@ -104,15 +100,15 @@ def plan(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer], last
     slot = np.where(apart, at + np.where(tail < head, 0, up.size), 2 * up.size + tail)
     depth = _depth(parent)
     level = depth[up].astype(np.int32)
-    return Plan(rank, up_ptr, up, low_ptr, owner[place], place, parent, depth, level, slot)
+    return SymbolicFactorisation(rank, up_ptr, up, low_ptr, owner[place], place, parent, depth, level, slot)
 
 
 def _order(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> IntArray:
-    """Return the rank (S,) of each state in an order in which elimination adds few moves."""
+    """Return the rank (S,) of each state in a fill-reducing order."""
     links = sparse.csc_array((np.ones(src.size), (src, dst)), shape=(n_states, n_states))
     links = links + links.T
     links.data[:] = -1.0
-    # SuperLU orders and factors; only the order is used. Diagonal dominance makes every order a stable one.
+    # Only the order of SuperLU is used; diagonal dominance makes the factorisation stable.
     degree: FloatArray = np.asarray(-links.sum(axis=0)).ravel()
     matrix = (links + sparse.diags_array(degree + 1.0)).tocsc()
     return np.asarray(diagonal_lu(matrix).perm_c, dtype=np.int64)
@@ -120,7 +116,7 @@ def _order(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) ->
 
 @njit(cache=True, nogil=True)
 def _fill(ptr: IntArray, head: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the states above each state once moves that elimination adds are there, and the tree."""
+    """Return the fill-in as CSR (up_ptr, up), and the parents in the elimination tree."""
     n = ptr.size - 1
     up_ptr, parent = np.zeros(n + 1, dtype=np.int64), np.full(n, -1, dtype=np.int64)
     first, beside = np.full(n, -1, dtype=np.int64), np.full(n, -1, dtype=np.int64)

@@ -48,7 +48,7 @@ def source(kernel: str) -> str:
 
     Examples
     --------
-    >>> "goal_climb" in source("goal_join"), "goal_climb" in source("linear_fill")
+    >>> "elimination_solve" in source("elimination_combine"), "elimination_solve" in source("linear_fill")
     (True, False)
     """
     for names in _FAMILIES:

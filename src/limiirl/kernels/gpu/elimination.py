@@ -1,7 +1,6 @@
-"""The twin of `kernels.goals` on a GPU: elimination, its adjoint, and legs, K intents side by side.
+"""GPU version of `kernels.elimination.numeric` for K intents, the last axis of all arrays.
 
-Arrays are the device's, with a last axis for the intents. A launch eliminates all states, its blocks waiting for each
-other between the levels of the tree (`kernels.goal_tree`).
+One launch eliminates all states; its blocks synchronise between the levels of the elimination tree.
 """
 
 from __future__ import annotations
@@ -12,23 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.errors import InvalidParameter
-from limiirl.kernels.elimination.numeric import Legs, Tiles, heights, tiles
-from limiirl.kernels.elimination.symbolic import Plan
+from limiirl.kernels.elimination.numeric import Tiles, TreePaths, heights, tiles
+from limiirl.kernels.elimination.symbolic import SymbolicFactorisation
 from limiirl.kernels.gpu.device import Device, flat_shape
 
-# The kernels take the number of intents as it comes: compiled once for all of them.
+# The number of intents is a run-time argument: compiled once.
 _FIXED = (0, 1, 0)
 _COUNTS = 2**31
-# Threads of a block that climbs or joins legs, for each intent, and of one that gathers derivatives from legs.
-_LEG_LANES, _LEG_THREADS = 32, 256
-# Blocks at once of the kernels that do not wait for each other, for each that runs at once if it is large.
+# Threads per block and intent of triangular solves, and per block of the adjoint of the transitions.
+_PATH_LANES, _PATH_THREADS = 32, 256
+# Blocks per multiprocessor of kernels without grid synchronisation.
 _CROWD = 16
 
 
 class Eliminated(NamedTuple):
-    """Completed values (2 n + S, K), -log(1 - W(v, v)) (S, K), and the walks that have climbed to a state (S, K).
+    """Log-factors (2 n + S, K), log Kleene stars (S, K), and log-weights of the paths towards the root (S, K).
 
-    `stuck` (K,), on the host, is the state at which walks have an infinite weight, or -1.
+    `stuck` (K,), on the host, is the state at which the sum over paths diverges, or -1.
     """
 
     value: Any
@@ -37,8 +36,8 @@ class Eliminated(NamedTuple):
     stuck: NDArray[np.int64]
 
 
-class DeviceLegs(NamedTuple):
-    """`goal_tree.Legs` on a device, and the pairs that each is of: ptr (l + 1,), and numbers of pairs."""
+class DeviceTreePaths(NamedTuple):
+    """`TreePaths` on a device, and the pairs that use each as CSR: pair_ptr (l + 1,) and pair."""
 
     node: Any
     ptr: Any
@@ -52,141 +51,156 @@ class DeviceLegs(NamedTuple):
 
 
 class DevicePairs(NamedTuple):
-    """Pairs (m,): where the root stands in the first leg and in the second, and the depth at which they meet, or -1."""
+    """Pairs (m,): positions of the root in both ancestor paths, and the depth of the lowest common ancestor, or -1."""
 
     one: Any
     other: Any
     meet: Any
 
 
-class DeviceGoals:
-    """The plan of an MDP on a device, and the kernels that use it.
+class DeviceElimination:
+    """Elimination of one MDP on a device.
 
     Parameters
     ----------
     device : Device
-    plan : Plan
+    symbolic : SymbolicFactorisation
     slot : (E,)
-        Where the value of each edge stands.
+        Position of each edge among the values.
     """
 
-    def __init__(self, device: Device, plan: Plan, slot: NDArray[np.int64]) -> None:
-        if plan.n_values >= _COUNTS:
+    def __init__(self, device: Device, symbolic: SymbolicFactorisation, slot: NDArray[np.int64]) -> None:
+        if symbolic.n_values >= _COUNTS:
             raise InvalidParameter(
-                f"Elimination leaves {plan.n_values} values of moves, more than a GPU's kernels can count. Use "
-                "device='cpu', or a smaller network."
+                f"Elimination needs {symbolic.n_values} values, more than 32-bit indices allow. Use device='cpu', or a "
+                "smaller network.",
+                parameter="device",
+                value="gpu",
             )
-        self.device, self.plan, self.n = device, plan, plan.up.size
+        self.device, self.symbolic, self.n = device, symbolic, symbolic.up.size
 
         def put(array: Any) -> Any:
             return device.put(np.ascontiguousarray(array, dtype=np.int32))
 
-        self.up_ptr, self.up, self.level, self.depth = map(put, (plan.up_ptr, plan.up, plan.level, plan.depth))
-        self._low = tuple(map(put, (plan.low_ptr, plan.low, plan.place)))
-        self.owner = put(np.repeat(np.arange(plan.rank.size), np.diff(plan.up_ptr)))
+        self.up_ptr, self.up, self.level, self.depth = map(
+            put, (symbolic.up_ptr, symbolic.up, symbolic.level, symbolic.depth)
+        )
+        self._low = tuple(map(put, (symbolic.low_ptr, symbolic.low, symbolic.place)))
+        self.owner = put(np.repeat(np.arange(symbolic.rank.size), np.diff(symbolic.up_ptr)))
         order = np.argsort(slot, kind="stable")
         used, first = np.unique(slot[order], return_index=True)
         self._slots = tuple(map(put, (used, np.append(first, slot.size), order)))
-        self._height = heights(plan.parent)
+        self._height = heights(symbolic.parent)
         self._tiles: dict[tuple[str, int], tuple[Any, ...]] = {}
 
     def load(self, log_w: Any) -> Any:
-        """Return the values (2 n + S, K) of moves before elimination, from the log-weights (E, K) of edges."""
+        """Return the initial values (2 n + S, K) of elimination, from the log-weights (E, K) of edges."""
         k = log_w.shape[1]
-        value = self.device.xp.full((self.plan.n_values, k), -np.inf)
+        value = self.device.xp.full((self.symbolic.n_values, k), -np.inf)
         n = self._slots[0].size
         if n:
-            self._flat("goal_load", n, k, (*self._slots, log_w, value))
+            self._flat("elimination_load", n, k, (*self._slots, log_w, value))
         return value
 
     def eliminate(self, value: Any, margin: float) -> Eliminated:
-        """Complete values, in place; see `kernels.goals.eliminate`. Intents that are stuck have values of no use."""
-        xp, k, n_states = self.device.xp, value.shape[1], self.plan.rank.size
+        """Factorise in place; see `numeric.eliminate`. The values of intents whose sum diverges are undefined."""
+        xp, k, n_states = self.device.xp, value.shape[1], self.symbolic.rank.size
         star, reach = xp.empty((n_states, k)), xp.empty((n_states, k))
         stuck = xp.zeros(k, dtype=np.uint64)
         rest = (margin, value, star, reach, stuck, self._counter())
         given = (n_states, k, self.n, self.up_ptr, self.up, *self._low, *self._levels("moves", k), *rest)
-        self._waiting("goal_eliminate", k, given)
-        found = self.device.take(stuck).astype(np.int64)
-        return Eliminated(value, star, reach, np.where(found > 0, n_states - found, -1))
+        self._waiting("elimination_factorise", k, given)
+        at = self.device.take(stuck).astype(np.int64)
+        return Eliminated(value, star, reach, np.where(at > 0, n_states - at, -1))
 
-    def finish_reach(self, found: Eliminated) -> Any:
-        """Return (S, K), in place of `reach`: the logarithm of the weight of all walks from each state."""
-        k = found.star.shape[1]
+    def finish_reach(self, factors: Eliminated) -> Any:
+        """Overwrite and return `reach` (S, K): the log-weight of all paths from each state."""
+        k = factors.star.shape[1]
         n_levels, ptr, state, _, wide, lanes = self._levels("reach", k)
-        given = (k, self.up_ptr, self.up, n_levels, ptr, state, wide, lanes, *found[:3], self._counter())
-        self._waiting("goal_reach", k, given)
-        return found.reach
+        given = (k, self.up_ptr, self.up, n_levels, ptr, state, wide, lanes, *factors[:3], self._counter())
+        self._waiting("elimination_reach", k, given)
+        return factors.reach
 
-    def pull_back(self, found: Eliminated, pull: Any, pull_star: Any) -> None:
-        """Turn derivatives by completed values and by star into those by the values before, in place."""
-        xp, k, n = self.device.xp, pull.shape[1], self.n
-        rest = (found.value, found.star, pull, pull_star, self._counter())
-        self._waiting("goal_pull_back", k, (k, n, self.up_ptr, self.up, *self._low, *self._levels("below", k), *rest))
-        loop = xp.exp(found.value[2 * n :] + found.star)
-        pull[2 * n :] += xp.where(pull_star != 0.0, pull_star * loop, 0.0)
+    def eliminate_adjoint(self, factors: Eliminated, adjoint: Any, star_adjoint: Any) -> None:
+        """Propagate adjoints of the factors and stars back to the initial values, in place."""
+        xp, k, n = self.device.xp, adjoint.shape[1], self.n
+        rest = (factors.value, factors.star, adjoint, star_adjoint, self._counter())
+        self._waiting(
+            "elimination_adjoint", k, (k, n, self.up_ptr, self.up, *self._low, *self._levels("below", k), *rest)
+        )
+        loop = xp.exp(factors.value[2 * n :] + factors.star)
+        adjoint[2 * n :] += xp.where(star_adjoint != 0.0, star_adjoint * loop, 0.0)
 
-    def moves(self, found: Eliminated) -> tuple[Any, Any]:
-        """Return the weights (n, K) of moves up and of moves down, each with all loops at the state that it leaves."""
+    def moves(self, factors: Eliminated) -> tuple[Any, Any]:
+        """Return the weights (n, K) of upward and downward transitions, times the star of their source."""
         xp, n = self.device.xp, self.n
-        value, star = found.value, found.star
+        value, star = factors.value, factors.star
         return xp.exp(value[:n] + star[self.owner]), xp.exp(value[n : 2 * n] + star[self.up])
 
-    def climb(self, legs: DeviceLegs, weight: Any, loops: Any) -> Any:
-        """Return legs (size, K) along moves (n, K) that begin at 1, or at `loops` (S, K) of their states."""
+    def solve_triangular(self, paths: DeviceTreePaths, weight: Any, loops: Any) -> Any:
+        """Return path sums (size, K) for transition weights (n, K), from 1, or from the stars `loops` (S, K)."""
         k = weight.shape[1]
-        found = self.device.xp.empty((legs.size, k))
-        graph = (self.up_ptr, self.level, legs.path, legs.node, legs.ptr)
-        self._crowd("goal_climb", legs.node.size, k, (*graph, weight, loops, found), self._lanes(k))
-        return found
+        sums = self.device.xp.empty((paths.size, k))
+        graph = (self.up_ptr, self.level, paths.path, paths.node, paths.ptr)
+        self._crowd("elimination_solve", paths.node.size, k, (*graph, weight, loops, sums), self._lanes(k))
+        return sums
 
-    def join(self, pairs: DevicePairs, leg_up: Any, leg_down: Any) -> Any:
-        """Return the sums (m, K) over all walks between the two ends of pairs."""
-        m, k = pairs.meet.size, leg_up.shape[1]
-        found = self.device.xp.empty((m, k))
-        self._crowd("goal_join", m, k, (*pairs, leg_up, leg_down, found), self._lanes(k))
-        return found
+    def combine(self, pairs: DevicePairs, up_sum: Any, down_sum: Any) -> Any:
+        """Return the sums (m, K) over all paths between the states of each pair."""
+        m, k = pairs.meet.size, up_sum.shape[1]
+        sums = self.device.xp.empty((m, k))
+        self._crowd("elimination_combine", m, k, (*pairs, up_sum, down_sum, sums), self._lanes(k))
+        return sums
 
-    def legs_back(self, legs: DeviceLegs, weight: Any, by_sum: Any, other: Any, meet: Any, other_leg: Any) -> Any:
-        """Return derivatives (size, K) by legs, given those (m, K) by the sums of pairs.
+    def path_adjoints(
+        self, paths: DeviceTreePaths, weight: Any, by_sum: Any, other: Any, meet: Any, other_sum: Any
+    ) -> Any:
+        """Return the adjoints (size, K) of path sums, given those (m, K) of the sums of pairs.
 
-        `other` (m,) is where the root stands in the other leg of each pair, and `meet` (m,) the depth of the first
-        state that the two share.
+        `other` (m,) is the position of the root in the other path of each pair, `meet` (m,) the depth of the lowest
+        common ancestor.
         """
         k = weight.shape[1]
-        found = self.device.xp.empty((legs.size, k))
-        graph = (self.up_ptr, self.level, legs.path, legs.ptr, weight, legs.pair_ptr, legs.pair)
-        given = (*graph, other, meet, by_sum, other_leg, found)
-        self._crowd("goal_legs_back", legs.node.size, k, given, self._lanes(k))
-        return found
+        sums = self.device.xp.empty((paths.size, k))
+        graph = (self.up_ptr, self.level, paths.path, paths.ptr, weight, paths.pair_ptr, paths.pair)
+        given = (*graph, other, meet, by_sum, other_sum, sums)
+        self._crowd("elimination_path_adjoints", paths.node.size, k, given, self._lanes(k))
+        return sums
 
-    def moves_back(
-        self, legs: DeviceLegs, weight: Any, leg: Any, pull_leg: Any, down: bool, pull: Any, pull_star: Any
+    def transition_adjoints(
+        self,
+        paths: DeviceTreePaths,
+        weight: Any,
+        path_sum: Any,
+        path_adjoint: Any,
+        down: bool,
+        adjoint: Any,
+        star_adjoint: Any,
     ) -> None:
-        """Add derivatives by moves (n, K) and by star (S, K) of all legs, given those by the legs."""
+        """Add the adjoints of transitions (n, K) and stars (S, K), given those of the path sums."""
         k = weight.shape[1]
-        rows = _power_below(max(1, min(_LEG_THREADS, self.device.n_threads) // k))
+        rows = _power_below(max(1, min(_PATH_THREADS, self.device.n_threads) // k))
         wide = min(32, rows)
-        where = (self.up_ptr, self.level, self.depth, legs.touched, legs.first, legs.last, legs.ptr)
-        given = (*where, weight, leg, pull_leg, wide, int(down), pull, pull_star)
-        self._crowd("goal_moves_back", legs.touched.size, k, given, rows)
+        where = (self.up_ptr, self.level, self.depth, paths.touched, paths.first, paths.last, paths.ptr)
+        given = (*where, weight, path_sum, path_adjoint, wide, int(down), adjoint, star_adjoint)
+        self._crowd("elimination_transition_adjoints", paths.touched.size, k, given, rows)
 
     def _levels(self, kind: str, k: int) -> tuple[Any, ...]:
-        """Return the tiles of a kernel for K intents on the device, made once: their levels, and `Tiles`."""
-        known = self._tiles.get((kind, k))
-        if known is None:
-            above, below = np.diff(self.plan.up_ptr), np.diff(self.plan.low_ptr)
+        """Return the number of levels and the `Tiles` of a kernel for K intents, cached."""
+        cached = self._tiles.get((kind, k))
+        if cached is None:
+            above, below = np.diff(self.symbolic.up_ptr), np.diff(self.symbolic.low_ptr)
             columns, terms = {
                 "moves": (2 * above + 2, below + 1),
                 "reach": (np.ones_like(above), above + 1),
                 "below": (below, above),
             }[kind]
             made: Tiles = tiles(self._height, columns, terms, self.device.n_threads // k, self.device.n_blocks)
-            known = self._tiles[kind, k] = (made.wide.size, *map(self.device.put, made))
-        return known
+            cached = self._tiles[kind, k] = (made.wide.size, *map(self.device.put, made))
+        return cached
 
     def _lanes(self, k: int) -> int:
-        return _power_below(max(1, min(_LEG_LANES * k, _LEG_THREADS, self.device.n_threads) // k))
+        return _power_below(max(1, min(_PATH_LANES * k, _PATH_THREADS, self.device.n_threads) // k))
 
     def _counter(self) -> Any:
         return self.device.xp.zeros(1, dtype=np.uint64)
@@ -204,12 +218,12 @@ class DeviceGoals:
         self.device.launch(kernel, flat_shape(self.device, rows * k), (rows, k, *given), _FIXED)
 
 
-def put_legs(device: Device, legs: Legs, leg_of_pair: NDArray[np.int64]) -> DeviceLegs:
-    """Return legs on a device, given the leg of each pair (m,)."""
-    order = np.argsort(leg_of_pair, kind="stable").astype(np.int64)
-    ptr = np.searchsorted(leg_of_pair[order], np.arange(legs.node.size + 1)).astype(np.int64)
-    parts: list[Any] = [*map(device.put, (*legs, ptr, order)), legs.path.size]
-    return DeviceLegs(*parts)
+def put_tree_paths(device: Device, paths: TreePaths, path_of_pair: NDArray[np.int64]) -> DeviceTreePaths:
+    """Return ancestor paths on a device, given the path of each pair (m,)."""
+    order = np.argsort(path_of_pair, kind="stable").astype(np.int64)
+    ptr = np.searchsorted(path_of_pair[order], np.arange(paths.node.size + 1)).astype(np.int64)
+    parts: list[Any] = [*map(device.put, (*paths, ptr, order)), paths.path.size]
+    return DeviceTreePaths(*parts)
 
 
 def _power_below(value: int) -> int:

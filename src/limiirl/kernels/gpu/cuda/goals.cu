@@ -1,15 +1,15 @@
-// Sums over walks by elimination on a device (`kernels.goals`), K intents side by side.
+// State elimination on a device (`kernels.elimination.numeric`) for K intents.
 //
-// States of a level of the tree are completed together. A tile is a state and some of its columns; a group of threads
-// works on it, several for a column where it has many terms. What a column adds up it gathers, and what the adjoint adds
-// to it comes from one state a level, so that nothing is added in an order that is left to chance.
+// The states of one level of the elimination tree are processed together. A tile is a state and some of its columns,
+// processed by a group of threads, several per column where it has many terms. Every sum has a fixed order: columns
+// gather their terms, and adjoints receive contributions from one state per level.
 
 struct Moves {
     i64 n;
     const int *up_ptr, *up, *low_ptr, *low, *place;
 };
 
-// Where j stands in up[first], ..., up[last - 1], which ascend; -1 if it does not.
+// Position of j in the ascending range up[first], ..., up[last - 1], or -1.
 __device__ static inline int place_in(const int *up, int j, int first, int last) {
     while (first < last) {
         const int middle = first + (last - first) / 2;
@@ -22,8 +22,8 @@ __device__ static inline int place_in(const int *up, int j, int first, int last)
     return -1;
 }
 
-// One term of a column of state i, by way of the state v below it that stands at m. With w states above i, the columns
-// are the w moves up, the w moves down, the move to itself, and all walks that have not yet climbed to i.
+// One term of a column of state i: the paths through its descendant v at position m. With w ancestors in `up`, the
+// columns are w upward transitions, w downward transitions, the self-loop, and the paths that do not reach i.
 __device__ static inline double term(const Moves &g, const double *value, const double *star, const double *reach,
                                      int i, int column, int m, int k, int n_columns) {
     const int a = g.up_ptr[i], w = g.up_ptr[i + 1] - a, v = g.low[m], q0 = g.place[m];
@@ -32,7 +32,7 @@ __device__ static inline double term(const Moves &g, const double *value, const 
     if (column == 2 * w) return into + value[(i64)q0 * n_columns + k];
     if (column == 2 * w + 1) return into + reach[(i64)v * n_columns + k];
     const int c = column < w ? column : column - w;
-    // All that is above v beyond i is above i too: it stands at c, or before by at most those that v lacks.
+    // The entries of v after i are a subset of those of i, at most `lacks` positions earlier.
     const int first = q0 + 1, last = g.up_ptr[v + 1], lacks = w - (last - first);
     const int q = place_in(g.up, g.up[a + c], first + max(0, c - lacks), min(last, first + c + 1));
     if (q < 0) return minus_infinity();
@@ -40,34 +40,34 @@ __device__ static inline double term(const Moves &g, const double *value, const 
 }
 
 __device__ static inline void complete(const Moves &g, i64 n_states, int i, int column, int k, int n_columns,
-                                       double found, double margin, double *value, double *star, double *reach,
+                                       double sum, double margin, double *value, double *star, double *reach,
                                        u64 *stuck) {
     const int a = g.up_ptr[i], w = g.up_ptr[i + 1] - a;
     const i64 at = (i64)i * n_columns + k;
     if (column < w) {
-        value[(i64)(a + column) * n_columns + k] = found;
+        value[(i64)(a + column) * n_columns + k] = sum;
     } else if (column < 2 * w) {
-        value[(g.n + a + column - w) * n_columns + k] = found;
+        value[(g.n + a + column - w) * n_columns + k] = sum;
     } else if (column == 2 * w + 1) {
-        reach[at] = found;
+        reach[at] = sum;
     } else {
-        value[(2 * g.n + i) * n_columns + k] = found;
-        const bool fine = found < -margin;
-        star[at] = fine ? -log(-expm1(found)) : 0.0;
-        if (!fine) atomicMax(stuck + k, (u64)(n_states - i));  // the first of all: those above it come later
+        value[(2 * g.n + i) * n_columns + k] = sum;
+        const bool fine = sum < -margin;
+        star[at] = fine ? -log(-expm1(sum)) : 0.0;
+        if (!fine) atomicMax(stuck + k, (u64)(n_states - i));  // the first of all
     }
 }
 
-// Complete the values of all moves. `stuck` (K), 0 before, is S less the first state whose loops weigh too much.
+// Factorise. `stuck` (K), initially 0, is set to S - i for the first state i at which the sum diverges.
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1)
-goal_eliminate(i64 n_states, int n_columns, i64 n_moves, const int *up_ptr, const int *up, const int *low_ptr,
+elimination_factorise(i64 n_states, int n_columns, i64 n_moves, const int *up_ptr, const int *up, const int *low_ptr,
                const int *low, const int *place, int n_levels, const i64 *tile_ptr, const int *tile_state,
                const int *tile_first, const int *wide, const int *lanes, double margin, double *value, double *star,
                double *reach, u64 *stuck, u32 *arrived) {
     const Moves g = {n_moves, up_ptr, up, low_ptr, low, place};
     SHARED(double, part, 2 * MAX_THREADS);
     for (int level = 0; level < n_levels; ++level) {
-        const Seat s = seat_of(n_columns, wide[level], lanes[level]);
+        const ThreadTile s = thread_tile(n_columns, wide[level], lanes[level]);
         const i64 last = tile_ptr[level + 1], step = (i64)gridDim.x * s.groups;
         for (i64 t0 = tile_ptr[level] + (i64)blockIdx.x * s.groups; t0 < last; t0 += step) {
             const i64 t = t0 + s.group;
@@ -93,13 +93,13 @@ goal_eliminate(i64 n_states, int n_columns, i64 n_moves, const int *up_ptr, cons
     }
 }
 
-// Turn `reach` of the walks that climb to each state into that of all walks from there: down from the last level.
+// Turn `reach` from upward paths to all paths from each state, from the root level down.
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1)
-goal_reach(int n_columns, const int *up_ptr, const int *up, int n_levels, const i64 *tile_ptr, const int *tile_state,
+elimination_reach(int n_columns, const int *up_ptr, const int *up, int n_levels, const i64 *tile_ptr, const int *tile_state,
            const int *wide, const int *lanes, const double *value, const double *star, double *reach, u32 *arrived) {
     SHARED(double, part, 2 * MAX_THREADS);
     for (int level = n_levels - 1; level >= 0; --level) {
-        const Seat s = seat_of(n_columns, wide[level], lanes[level]);
+        const ThreadTile s = thread_tile(n_columns, wide[level], lanes[level]);
         const i64 last = tile_ptr[level + 1], step = (i64)gridDim.x * s.groups;
         for (i64 t0 = tile_ptr[level] + (i64)blockIdx.x * s.groups; t0 < last; t0 += step) {
             const i64 t = t0 + s.group;
@@ -119,21 +119,21 @@ goal_reach(int n_columns, const int *up_ptr, const int *up, int n_levels, const 
     }
 }
 
-__device__ static inline double share_of(double pull, double term, double value) {
-    return pull != 0.0 && term > minus_infinity() ? pull * exp(term - value) : 0.0;
+__device__ static inline double share_of(double adjoint, double term, double value) {
+    return adjoint != 0.0 && term > minus_infinity() ? adjoint * exp(term - value) : 0.0;
 }
 
-// Derivatives by completed values and by star become those by the values before, but for a state's move to itself,
-// where what comes by its star is still missing. Columns of a state are those below it.
+// Propagate the adjoints of the factors and stars back to the initial values, except the part of a self-loop through
+// its star, which the caller adds. The columns of a state are its descendants.
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1)
-goal_pull_back(int n_columns, i64 n_moves, const int *up_ptr, const int *up, const int *low_ptr, const int *low,
+elimination_adjoint(int n_columns, i64 n_moves, const int *up_ptr, const int *up, const int *low_ptr, const int *low,
                const int *place, int n_levels, const i64 *tile_ptr, const int *tile_state, const int *tile_first,
-               const int *wide, const int *lanes, const double *value, const double *star, double *pull,
-               double *pull_star, u32 *arrived) {
+               const int *wide, const int *lanes, const double *value, const double *star, double *adjoint,
+               double *star_adjoint, u32 *arrived) {
     const i64 n = n_moves;
     SHARED(double, part, 2 * MAX_THREADS);
     for (int level = n_levels - 1; level > 0; --level) {
-        const Seat s = seat_of(n_columns, wide[level], lanes[level]);
+        const ThreadTile s = thread_tile(n_columns, wide[level], lanes[level]);
         const i64 last = tile_ptr[level + 1], step = (i64)gridDim.x * s.groups;
         for (i64 t0 = tile_ptr[level] + (i64)blockIdx.x * s.groups; t0 < last; t0 += step) {
             const i64 t = t0 + s.group;
@@ -152,24 +152,24 @@ goal_pull_back(int n_columns, i64 n_moves, const int *up_ptr, const int *up, con
                 for (int q = q0 + 1 + s.lane; q < end; q += s.lanes) {
                     const int first = a + q - q0 - 1, p = place_in(up, up[q], first, first + lacks + 1);
                     const i64 to = (i64)p * n_columns + s.k, at = (i64)q * n_columns + s.k, down = n * n_columns;
-                    const double up_share = share_of(pull[to], into + value[at], value[to]);
-                    const double down_share = share_of(pull[down + to], out + value[down + at], value[down + to]);
-                    pull[at] += up_share;
-                    pull[down + at] += down_share;
+                    const double up_share = share_of(adjoint[to], into + value[at], value[to]);
+                    const double down_share = share_of(adjoint[down + to], out + value[down + at], value[down + to]);
+                    adjoint[at] += up_share;
+                    adjoint[down + at] += down_share;
                     by_into += up_share;
                     by_out += down_share;
                 }
                 if (s.lane == 0) {
                     const i64 loop_i = (2 * n + i) * n_columns + s.k, at = (i64)i * n_columns + s.k;
-                    const double all = pull[loop_i] + share_of(pull_star[at], value[loop_i] + star[at], 0.0);
+                    const double all = adjoint[loop_i] + share_of(star_adjoint[at], value[loop_i] + star[at], 0.0);
                     own = share_of(all, into + value[(i64)q0 * n_columns + s.k], value[loop_i]);
                 }
             }
             fold_sums(by_into, by_out, s, part);
             if (on && s.lane == 0) {
-                pull[(n + q0) * n_columns + s.k] += by_into + own;
-                pull[(i64)q0 * n_columns + s.k] += by_out + own;
-                pull_star[(i64)v * n_columns + s.k] += by_into + by_out + own;
+                adjoint[(n + q0) * n_columns + s.k] += by_into + own;
+                adjoint[(i64)q0 * n_columns + s.k] += by_out + own;
+                star_adjoint[(i64)v * n_columns + s.k] += by_into + by_out + own;
             }
         }
         grid_barrier(arrived);

@@ -1,13 +1,13 @@
-// Threads in groups: who works on which column, and how those on the same column add up what they found.
+// Assignment of threads to columns, and reductions over the threads of a column.
 
-// Who a thread is in the groups of its block: neighbours differ in the intent, then in the column, then in the lane.
-struct Seat {
+// Position of a thread in its block: the intent varies fastest, then the column, then the lane.
+struct ThreadTile {
     int k, group, groups, column, lane, lanes, stride;
     bool on;
 };
 
-__device__ static inline Seat seat_of(int n_columns, int wide, int lanes) {
-    Seat s;
+__device__ static inline ThreadTile thread_tile(int n_columns, int wide, int lanes) {
+    ThreadTile s;
     const int size = wide * lanes, row = threadIdx.x / n_columns;
     s.k = threadIdx.x % n_columns;
     s.groups = (int)(blockDim.x / n_columns) / size;
@@ -20,7 +20,7 @@ __device__ static inline Seat seat_of(int n_columns, int wide, int lanes) {
     return s;
 }
 
-// The logarithm of a sum on its way: top + log(total).
+// Accumulator of a logarithm of a sum: top + log(total).
 struct LogSum {
     double top, total;
 };
@@ -36,9 +36,9 @@ __device__ static inline double log_of(const LogSum &s) {
     return s.top == minus_infinity() ? s.top : s.top + log(s.total);
 }
 
-// What the lanes of each column have found together; lane 0 has it. All threads of the block must come here.
-// `part` is shared memory for two numbers a thread.
-__device__ static inline LogSum fold_logs(LogSum mine, const Seat &s, double *part) {
+// Reduce over the lanes of each column; lane 0 has the result. All threads of the block must call it.
+// `part` is shared memory for two numbers per thread.
+__device__ static inline LogSum fold_logs(LogSum mine, const ThreadTile &s, double *part) {
     if (s.lanes == 1) return mine;
     double *at = part + 2 * threadIdx.x;
     at[0] = mine.top;
@@ -57,8 +57,8 @@ __device__ static inline LogSum fold_logs(LogSum mine, const Seat &s, double *pa
     return {at[0], at[1]};
 }
 
-// The same for two plain sums.
-__device__ static inline void fold_sums(double &one, double &other, const Seat &s, double *part) {
+// The same for two sums in linear arithmetic.
+__device__ static inline void fold_sums(double &one, double &other, const ThreadTile &s, double *part) {
     if (s.lanes == 1) return;
     double *at = part + 2 * threadIdx.x;
     at[0] = one;
