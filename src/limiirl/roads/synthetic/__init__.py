@@ -1,4 +1,4 @@
-"""The synthetic city: streets, drivers of known styles, noisy GPS receivers, and the whole pipeline on it."""
+"""Synthetic city: streets, drivers of known styles, simulated GPS recordings, and the whole pipeline."""
 
 from limiirl.roads.synthetic.city import City
 from limiirl.roads.synthetic.demo import DemoResult, run_demo

@@ -20,32 +20,32 @@ from limiirl.roads.synthetic.plan import CLASS_NAMES, lay_lattice, lay_ring, pla
 from limiirl.worlds import intent_counts
 
 CENTRE = 3.0 / 7.0
-"""How far the centre reaches, as a share of the ring's radius."""
+"""Radius of the centre, as a fraction of the ring's."""
 _IN_CENTRE = "km in the centre"
 FEATURES = ("km of motorway", "km of avenue", "km of street", _IN_CENTRE, "left turns", "right turns", "sharp turns")
-"""What the rewards of the styles see, in the order of the MDP's features."""
+"""Features of the styles' rewards, in the order of the MDP."""
 STYLES: dict[str, tuple[float, ...]] = {
     "ring road": (-1.0, -7.0, -9.5, -1.0, -2.0, -1.5, -4.0),
     "short cuts": (-9.0, -9.0, -6.5, 0.0, -1.4, -1.2, -3.0),
     "round the centre": (-6.0, -5.0, -8.0, -8.0, -2.0, -1.5, -4.0),
 }
-"""What each style pays: for a km by class of road, for one in the centre besides, and for a turn."""
+"""Reward weights of each style: per km by road class, per km in the centre, and per turn."""
 _SHARES = (0.3, 0.4, 0.3)
-_APART = 5.0 / 7.0  # from the start of a trip to its end, at least, as a share of the ring's radius
+_APART = 5.0 / 7.0  # minimum distance from the start to the end of a trip, as a fraction of the ring's radius
 
 
 @dataclass(frozen=True)
 class CityTrips:
-    """Trips, and who drove them.
+    """Trips with known drivers and styles.
 
     Attributes
     ----------
     demos : Demonstrations
-        True paths of segments; `groups` are drivers, `labels` styles.
+        True paths of segments; `groups` are drivers, `labels` are styles.
     style : (n_drivers,) int64
         The style of each driver, an index into `City.styles`.
     home : (n_drivers,) int64
-        The segment where each driver lives.
+        The home segment of each driver.
     """
 
     demos: Demonstrations
@@ -54,14 +54,7 @@ class CityTrips:
 
 
 def style_features(network: RoadNetwork, radius_km: float) -> FeatureChoice:
-    """Return the seven features that the styles see, in a city whose ring has some radius.
-
-    Examples
-    --------
-    >>> from limiirl.roads import City
-    >>> style_features(City(radius_km=0.8).network, 0.8).names == FEATURES
-    True
-    """
+    """Return the seven features of the styles in a city with a ring of the given radius."""
     middle = (network.node_xy[network.tail] + network.node_xy[network.head]) / 2.0
     central = np.hypot(*middle.T) <= 1000.0 * CENTRE * radius_km
     return FeatureChoice(
@@ -74,25 +67,21 @@ def style_features(network: RoadNetwork, radius_km: float) -> FeatureChoice:
 
 
 def style_rewards() -> RewardEnsemble:
-    """Return the rewards of the styles, and their shares among drivers."""
+    """Return the rewards and weights of the styles."""
     return RewardEnsemble(_SHARES, list(STYLES.values()))
 
 
 def choose_places(network: RoadNetwork, n: int, rng: np.random.Generator) -> IntArray:
-    """Return n segments where people live or go to: on streets, 50 m long or longer, no segment twice."""
+    """Draw n distinct segments as origins and destinations, at least 50 m long and not on the motorway."""
     addresses = _addresses(network)
     if n > addresses.size:
-        raise InvalidParameter(
-            f"n_places is {n}, but the city has {addresses.size} segments where one may stop. Ask for fewer places, or "
-            "for a larger city.",
-            parameter="n_places",
-            value=n,
-        )
+        rule = f"must be at most {addresses.size}, the number of segments where a trip may end"
+        raise InvalidParameter.of("n_places", n, rule, remedy="Ask for fewer places or a larger city.")
     return np.sort(rng.choice(addresses, size=n, replace=False))
 
 
 def drive(city: City, n_drivers: int, trips_each: int, seed: int) -> CityTrips:
-    """Draw drivers and their trips; `City.drive` says how."""
+    """Draw drivers and their trips; see `City.drive`."""
     rng = np.random.default_rng((city.seed, 2, seed))
     styles = city.ensemble
     style = rng.permutation(np.repeat(np.arange(styles.n_intents), intent_counts(n_drivers, styles.weights)))
@@ -100,22 +89,22 @@ def drive(city: City, n_drivers: int, trips_each: int, seed: int) -> CityTrips:
     driver = np.repeat(np.arange(n_drivers), trips_each)
     start, goal = np.empty(driver.size, dtype=np.int64), np.empty(driver.size, dtype=np.int64)
     for i, who in enumerate(driver):
-        # Every other trip begins at home.
+        # Every other trip starts at home.
         start[i] = home[who] if i % 2 == 0 else rng.choice(city.places)
-        goal[i] = rng.choice(_far(city, start[i]))
+        goal[i] = rng.choice(_far_places(city, start[i]))
     paths = _routes(city, styles.thetas, style[driver], start, goal, rng)
     demos = Demonstrations.from_lists(paths, groups=driver, labels=style[driver])
     return CityTrips(demos, style, home)
 
 
 def _addresses(network: RoadNetwork) -> IntArray:
-    """Return the segments on which a trip may begin or end; of two directions between the same nodes, both."""
+    """Return the segments on which a trip may start or end, in both directions."""
     names = np.array(network.class_names)[network.road_class]
     return np.flatnonzero(~np.char.startswith(names, "motorway") & (network.length_m >= 50.0))
 
 
-def _far(city: City, start: int) -> IntArray:
-    """Return the places that are far enough from a start, or the farthest where none is."""
+def _far_places(city: City, start: int) -> IntArray:
+    """Return the places that are far enough from a start, or the farthest one."""
     at = city.network.node_xy[city.network.head]
     away = np.hypot(*(at[city.places] - at[start]).T)
     return np.asarray(city.places[away >= min(1000.0 * _APART * city.radius_km, away.max())])
@@ -124,14 +113,14 @@ def _far(city: City, start: int) -> IntArray:
 def _routes(
     city: City, thetas: FloatArray, style: IntArray, start: IntArray, goal: IntArray, rng: np.random.Generator
 ) -> list[IntArray]:
-    """Draw a route (k,) of each style between a start and a goal."""
+    """Draw one route (k,) per trip, in its style, from start to goal."""
     model = DestinationMaxEnt()
     routes: dict[int, IntArray] = {}
     for k, theta in enumerate(thetas):
         mine = np.flatnonzero(style == k)
         if mine.size:
-            found = model.sample(city.mdp, theta, start[mine], goal[mine], seed=int(rng.integers(2**31)))
-            routes |= {int(i): demo.states for i, demo in zip(mine, found, strict=True)}
+            sample = model.sample(city.mdp, theta, start[mine], goal[mine], seed=int(rng.integers(2**31)))
+            routes |= {int(i): demo.states for i, demo in zip(mine, sample, strict=True)}
     return [routes[i] for i in range(style.size)]
 
 
@@ -142,30 +131,28 @@ _LEAST_KM, _MOST_KM = 0.8, 6.0
 
 @dataclass(frozen=True)
 class City:
-    """An invented city about five kilometres across, and people who drive in it.
+    """A synthetic city about five kilometres across, with drivers of known styles.
 
-    Blocks have sides of at most 120 m, except along the river, which few bridges cross. Two avenues of two roadways,
-    30 m apart, meet in the centre; other arterials have a service road 30 m beside them. A ring road of two roadways
-    surrounds it all, with slip roads at up to eight places. Many residential streets are one-way, some are curved, some
-    left turns are forbidden, no U-turn is allowed, and all segments reach all others. Some speed limits and most
-    numbers of lanes are unknown, as in real maps.
-
-    No such city exists: the coordinates are those of a place on earth only because coordinates must be.
+    Blocks have sides of at most 120 m, except along the river, which few bridges cross. Two avenues of two roadways, 30
+    m apart, meet in the centre; other arterials have a parallel service road at 30 m. A ring road of two roadways
+    surrounds the city, with slip roads at up to eight interchanges. Many residential streets are one-way, some are
+    curved, some left turns are forbidden, U-turns are not allowed, and the network is strongly connected. Some speed
+    limits and most numbers of lanes are unknown, as in real maps. The coordinates are arbitrary: no such city exists.
 
     Parameters
     ----------
     seed : int
         Determines the city and its places.
     radius_km : float
-        Of the ring road, on average; 0.8 to 6. The number of segments grows with its square.
+        Mean radius of the ring road, 0.8 to 6. The number of segments grows with its square.
     n_places : int
-        Where people drive to.
+        Number of destinations.
 
     Attributes
     ----------
     network : RoadNetwork
     places : (n_places,) int64
-        Segments where trips end.
+        Destination segments.
     river : (k, 2)
         Its course, latitudes and longitudes.
 
@@ -188,14 +175,9 @@ class City:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        check_count(self.n_places, "n_places", least=2, remedy="People must have somewhere to go.")
+        check_count(self.n_places, "n_places", least=2)
         if not _LEAST_KM <= self.radius_km <= _MOST_KM:
-            raise InvalidParameter(
-                f"radius_km must lie between {_LEAST_KM:g} and {_MOST_KM:g}; got {self.radius_km!r}. A smaller city "
-                "has no arterials, and a larger one is no city.",
-                parameter="radius_km",
-                value=self.radius_km,
-            )
+            raise InvalidParameter.of("radius_km", self.radius_km, f"must lie in [{_LEAST_KM:g}, {_MOST_KM:g}]")
         # Plain numbers: the network's notes have them, and are saved as JSON.
         for name, kind in (("seed", int), ("radius_km", float), ("n_places", int)):
             object.__setattr__(self, name, kind(getattr(self, name)))
@@ -211,34 +193,34 @@ class City:
 
     @cached_property
     def features(self) -> FeatureChoice:
-        """What the styles see: km by class of road and in the centre, and turns; seven numbers."""
+        """Features of the styles: km by road class, km in the centre, and turns."""
         return style_features(self.network, self.radius_km)
 
     @cached_property
     def mdp(self) -> MDP:
-        """The city as an MDP with `features`, without discount."""
+        """The city as an undiscounted MDP with `features`."""
         return self.network.mdp(self.features)
 
     @property
     def ensemble(self) -> RewardEnsemble:
-        """The styles' rewards over `features`, and their shares among drivers."""
+        """Rewards of the styles over `features`, with their weights among drivers."""
         return style_rewards()
 
     def drive(self, n_drivers: int = 36, trips_each: int = 10, seed: int = 0) -> CityTrips:
-        """Let people drive: each has one style and one home, and goes from there or from a place to another place.
+        """Simulate drivers with one style and one home each, who drive from there or from a place to another place.
 
-        Routes are drawn from the style's exact distribution over all paths between two segments,
-        ``p(tau | first, last)`` proportional to ``exp(theta . F(tau))``.
+        Routes are drawn from the style's exact distribution over paths between two segments, ``p(tau | first, last)``
+        proportional to ``exp(theta . F(tau))``.
 
         Parameters
         ----------
         n_drivers, trips_each : int
-            How many people drive, and how often each.
+            Number of drivers, and of trips per driver.
         seed : int
-            Together with the city's seed determines who drives where, and how.
+            Determines the trips, together with the city's seed.
         """
-        check_count(n_drivers, "n_drivers", remedy="Somebody must drive.")
-        check_count(trips_each, "trips_each", remedy="Everybody drives at least once.")
+        check_count(n_drivers, "n_drivers")
+        check_count(trips_each, "trips_each")
         check_seed(seed)
         return drive(self, n_drivers, trips_each, seed)
 

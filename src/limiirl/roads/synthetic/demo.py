@@ -1,4 +1,4 @@
-"""The whole pipeline in the synthetic city, from driving to learned styles, with a score of every step."""
+"""The whole pipeline in the synthetic city, from driving to learned styles, with scores of every step."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ import numpy as np
 
 from limiirl._progress import Progress
 from limiirl.metrics import recover
-from limiirl.mixture import in_order_of_labels
-from limiirl.roads.drivers.fit import DriverFit, fit_drivers
-from limiirl.roads.matching.evaluation import PathRecovery, path_recovery
-from limiirl.roads.matching.match_trips import match
-from limiirl.roads.matching.matches import Matches
+from limiirl.mixture import align_to_labels
+from limiirl.roads.drivers import DriverFit, fit_drivers
+from limiirl.roads.matching import Matches, PathRecovery, match, path_recovery
 from limiirl.roads.synthetic.city import City, CityTrips
 from limiirl.roads.synthetic.gps import Recording, simulate_recording
-from limiirl.roads.traces.cleaning import CleanedTrips, clean
+from limiirl.roads.traces import CleanedTrips, clean
 
 if TYPE_CHECKING:
     from limiirl.demos import Demonstrations
@@ -28,13 +26,13 @@ if TYPE_CHECKING:
 
 
 STAGES = ("city", "drives", "recordings", "cleaning", "matching", "styles", "scores")
-"""What is done, in order."""
+"""Stages in order."""
 _FLAWS: dict[str, Any] = {"drift_m": 3.0, "outliers": 0.005, "lost": 0.01}
 
 
 @dataclass(frozen=True, eq=False)
 class DemoResult:
-    """Everything that the chain made, and what it is worth.
+    """Results of all stages of the demo, and their scores.
 
     Attributes
     ----------
@@ -42,18 +40,18 @@ class DemoResult:
     driven : CityTrips
         The true trips.
     recording : Recording
-        What receivers wrote of them.
+        The simulated GPS recording.
     cleaned : CleanedTrips
     matches : Matches
     fit : DriverFit
         Styles learned from the matched trips. `fit.demos` has the true styles as labels; intent k of `fit.mixture` is
-        the one most like style k.
+        the one most similar to style k.
     recovery : PathRecovery
-        How much of the driven length was found.
+        Recovered fraction of the driven length.
     drivers, trips : Recovery
-        How well drivers are told apart, who are known by all their trips; and how well single trips are.
+        Recovery of the styles of drivers, from all their trips, and of single trips.
     seconds : dict
-        By stage.
+        Duration of each stage.
     """
 
     city: City
@@ -68,12 +66,12 @@ class DemoResult:
     seconds: Mapping[str, float]
 
     def scores(self) -> dict[str, Any]:
-        """Return the figures by name.
+        """Return the scores by name.
 
-        Of `trips_driven` trips, `trips_whole` were matched end to end, and `trips_used` of these were learned from.
-        `found` and `added` are lengths as shares of what was driven. `fixes_right` is the share of fixes on their true
-        segment. `drivers_right` and `trips_right` are given the style that is theirs; ANID is 0 for the truth and 1 for
-        chance.
+        Of `trips_driven` trips, `trips_whole` were matched end to end, and `trips_used` of these were used for
+        learning. `found` and `added` are lengths as fractions of the driven length. `fixes_right` is the fraction of
+        fixes on their true segment; `drivers_right` and `trips_right` are the fractions with the correct style. ANID is
+        0 for the truth and 1 for chance.
         """
         on = self.matches.fix_segment == self.recording.segment[self.cleaned.fix]
         return {
@@ -103,7 +101,7 @@ class DemoResult:
         )
 
 
-def run_demo(  # noqa: PLR0913 (independent settings of one run, each with a default)
+def run_demo(  # noqa: PLR0913 (independent settings with defaults)
     seed: int = 0,
     *,
     radius_km: float = 2.1,
@@ -115,41 +113,40 @@ def run_demo(  # noqa: PLR0913 (independent settings of one run, each with a def
     method: str = "hmm",
     progress: Progress | None = None,
 ) -> DemoResult:
-    """Run the whole chain, from a map to driving styles, with nothing but a seed.
+    """Run the whole pipeline, from a synthetic city to driving styles.
 
     Parameters
     ----------
     seed : int
         Determines the city, its drivers and the noise.
     radius_km : float
-        Of the city's ring road; a smaller city takes less time.
+        Mean radius of the city's ring road; a smaller city takes less time.
     n_drivers, trips_each : int
-        How many people drive, and how often each.
+        Number of drivers, and of trips per driver.
     noise_m : float
         Standard deviation of each coordinate of a fix.
     step_s : float
         Seconds between fixes.
     flaws : bool
-        Besides, an error that drifts slowly (3 m), one fix in 200 thrown far off and one in 100 lost. Without them
-        there is Gaussian noise alone.
+        Add a slow drift (3 m), one outlier per 200 fixes and one lost fix per 100 to the Gaussian noise.
     method : {"hmm", "particles"}
-        Of matching.
+        Matching method.
     progress : callable, optional
         Called as ``progress(done, total, stage)``.
 
     Examples
     --------
-    >>> found = run_demo(radius_km=0.8, n_drivers=6, trips_each=4, noise_m=5.0)
-    >>> found.recovery.share > 0.95
+    >>> result = run_demo(radius_km=0.8, n_drivers=6, trips_each=4, noise_m=5.0)
+    >>> result.recovery.share > 0.95
     True
     """
     seconds: dict[str, float] = {}
-    tell = progress or _silent
+    report = progress or (lambda *_: None)
 
     @contextmanager
     def stage(name: str) -> Iterator[None]:
         begun = time.perf_counter()
-        tell(0, None, name)
+        report(0, None, name)
         yield
         seconds[name] = time.perf_counter() - begun
 
@@ -163,21 +160,17 @@ def run_demo(  # noqa: PLR0913 (independent settings of one run, each with a def
     with stage("cleaning"):
         cleaned = clean(recorded.trips, city.network)
     with stage("matching"):
-        matches = match(city.network, cleaned, method, progress=lambda done, total, _: tell(done, total, "matching"))
+        matches = match(city.network, cleaned, method, progress=lambda done, total, _: report(done, total, "matching"))
     with stage("styles"):
-        fit = _learn(city, driven, matches, seed, tell)
+        fit = _learn(city, driven, matches, seed, report)
     with stage("scores"):
-        found = path_recovery(city.network, driven.demos, matches, cleaned.source)
+        recovery = path_recovery(city.network, driven.demos, matches, cleaned.source)
         by_driver, by_trip = _score_styles(driven, fit.mixture, fit.demos)
-    return DemoResult(city, driven, recorded, cleaned, matches, fit, found, by_driver, by_trip, seconds)
+    return DemoResult(city, driven, recorded, cleaned, matches, fit, recovery, by_driver, by_trip, seconds)
 
 
-def _silent(*_: object) -> None:
-    """Tell nobody."""
-
-
-def _learn(city: City, driven: CityTrips, matches: Matches, seed: int, tell: Progress) -> DriverFit:
-    """Learn as many styles as there are, all trips of a driver sharing one; put them into the order of the truth."""
+def _learn(city: City, driven: CityTrips, matches: Matches, seed: int, report: Progress) -> DriverFit:
+    """Learn the true number of styles, one per driver, in the order of the true styles."""
     demos = matches.demonstrations()
     labelled = replace(demos, labels=driven.style[demos.groups])
     fit = fit_drivers(
@@ -187,16 +180,16 @@ def _learn(city: City, driven: CityTrips, matches: Matches, seed: int, tell: Pro
         model="DestinationMaxEnt",
         features=city.features,
         by_driver=True,
-        # Of trips of any length, what they are made of says more than how much there is of it.
+        # Trip lengths vary: the composition of a trip is more informative than its length.
         embedding="shares",
         random_state=seed,
-        callback=lambda report: tell(report.done, None, "styles"),
+        progress=lambda done, *_: report(done, None, "styles"),
     )
-    ordered = in_order_of_labels(fit.mixture, np.asarray(fit.demos.labels), len(city.styles))
+    ordered = align_to_labels(fit.mixture, np.asarray(fit.demos.labels), len(city.styles))
     return replace(fit, mixture=ordered)
 
 
 def _score_styles(driven: CityTrips, mixture: IntentMixture, demos: Demonstrations) -> tuple[Recovery, Recovery]:
-    """Return how well drivers, and single trips without a word of who drove, are told apart."""
+    """Return the recovery of the styles of drivers, and of single trips without their drivers."""
     by_driver = recover(driven.style[np.asarray(mixture.groups_)], np.asarray(mixture.group_responsibilities_))
     return by_driver, recover(np.asarray(demos.labels), mixture.predict_proba(demos))

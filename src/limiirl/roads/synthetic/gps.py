@@ -1,4 +1,4 @@
-"""What a GPS receiver would have written of drives along known segments: a fix every few seconds, metres off."""
+"""Simulated GPS recordings of trips along known segments."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,26 +13,26 @@ from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.roads.network import RoadNetwork, usual_speed
 from limiirl.roads.traces.trips import Trips
 
-_PACE = (0.75, 1.0)  # of the limit, a driver's trip
-_PARKED = (0.3, 0.7)  # of the first and the last segment: where a trip begins and ends
-_TURN_S = ((45.0, 3.0), (20.0, 1.0))  # over so many degrees, seconds lost; the first that applies
-_DRIFT_S = 60.0  # over which a slow error is forgotten
+_PACE = (0.75, 1.0)  # speed of a trip as a fraction of the limit
+_PARKED = (0.3, 0.7)  # position of the start and end of a trip on its first and last segment
+_TURN_S = ((45.0, 3.0), (20.0, 1.0))  # seconds lost at turns above so many degrees; the first that applies
+_DRIFT_S = 60.0  # time constant of the slow error
 _OUTLIER_M = (200.0, 2000.0)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Noisy trips, and the truth behind each fix.
+    """Noisy trips with the true position of each fix.
 
     Attributes
     ----------
     trips : Trips
     segment : (n,) int64
-        On which each fix was really taken.
+        True segment of each fix.
     along_m : (n,)
-        Metres from that segment's start.
+        Metres from the segment's start.
     outlier : (n,) bool
-        Whether the fix was thrown far off on purpose.
+        Whether the fix is a simulated outlier.
     """
 
     trips: Trips
@@ -42,7 +42,7 @@ class Recording:
 
 
 def simulate_gps(network: RoadNetwork, demos: Demonstrations, **settings: Any) -> Trips:
-    """Return what a receiver would have written of drives; `simulate_recording` has the settings, and keeps the truth.
+    """Return simulated GPS trips; options as in `simulate_recording`, which also returns the true positions.
 
     Examples
     --------
@@ -65,11 +65,11 @@ def simulate_recording(
     outliers: float = 0.0,
     lost: float = 0.0,
 ) -> Recording:
-    """Drive every demonstration and take a fix every `step_s`.
+    """Simulate GPS recordings of demonstrations, with a fix every `step_s` seconds.
 
-    A trip begins and ends on its first and last segment, somewhere between three and seven tenths along. It is driven
-    at 75 to 100 % of the speed limit (the usual one of the class where it is unknown), and turns cost seconds. The
-    first fix is taken at the start; the car waits at the end until the last one is.
+    A trip starts and ends at 30 to 70 % of its first and last segment. It is driven at 75 to 100 % of the speed limit
+    (the usual one of the class where unknown), and turns cost seconds. The first fix is at the start; the car waits at
+    the end for the last one.
 
     Parameters
     ----------
@@ -77,38 +77,37 @@ def simulate_recording(
     demos : Demonstrations
         Paths of segments.
     noise_m : float
-        Standard deviation of the error to the east, and of that to the north; so the error is 1.25 times as long on
-        average. Gaussian, and anew at each fix.
+        Standard deviation of the independent Gaussian error of each coordinate.
     step_s : float
         Seconds between fixes.
     seed : int
-        Determines pace and errors.
+        Determines speeds and errors.
     drift_m : float
-        Standard deviation of a second error each way, which changes slowly (over a minute).
+        Standard deviation of a second error per coordinate, which changes slowly (within a minute).
     outliers : float
-        Share of fixes that lie 200 m to 2 km off.
+        Fraction of fixes that are 200 m to 2 km off.
     lost : float
-        Share of fixes that are missing, the first and last of a trip never.
+        Fraction of missing fixes, never the first and last of a trip.
 
     Examples
     --------
     >>> from limiirl.roads import City
     >>> city = City(radius_km=0.8)
     >>> demos = city.drive(2, 3).demos
-    >>> found = simulate_recording(city.network, demos, noise_m=0.0)
-    >>> bool((found.segment[found.trips.offsets[:-1]] == demos.states[demos.offsets[:-1]]).all())
+    >>> recording = simulate_recording(city.network, demos, noise_m=0.0)
+    >>> bool((recording.segment[recording.trips.offsets[:-1]] == demos.states[demos.offsets[:-1]]).all())
     True
     """
     check_positive(noise_m, "noise_m", zero=True)
     check_positive(drift_m, "drift_m", zero=True)
     check_positive(step_s, "step_s")
     if step_s < 1e-3:
-        raise InvalidParameter(f"step_s must be at least 0.001 s; got {step_s!r}.", parameter="step_s", value=step_s)
+        raise InvalidParameter.of("step_s", step_s, "must be at least 0.001 s")
     check_share(outliers, "outliers")
     check_share(lost, "lost")
     check_seed(seed)
     if not len(demos):
-        raise InvalidDemos("There are no demonstrations to drive. Give at least one.", parameter="demos")
+        raise InvalidDemos("demos must have at least one demonstration; got none.", parameter="demos")
     turn_s = _turn_seconds(network, demos)
     rng = np.random.default_rng((seed, 1))
     speed = usual_speed(network) / 3.6
@@ -140,15 +139,12 @@ def simulate_recording(
 
 
 def _turn_seconds(network: RoadNetwork, demos: Demonstrations) -> FloatArray:
-    """Return the seconds (n,) lost at the end of each segment driven, or say which turn does not exist."""
+    """Return the seconds (n,) lost at the end of each segment; raise `InvalidDemos` for a turn that does not exist."""
     key = network.turn_from.astype(np.int64) * network.n_segments + network.turn_to
     if demos.states.size and demos.states.max() >= network.n_segments:
-        raise InvalidDemos(
-            f"segment {demos.states.max()} is driven, but the network has {network.n_segments}. Is it another network?",
-            parameter="demos",
-            value=int(demos.states.max()),
-            index=int(demos.states.argmax()),
-        )
+        i = int(demos.states.argmax())
+        rule = f"must be segments of this network (0 to {network.n_segments - 1})"
+        raise InvalidDemos.of("demos", int(demos.states[i]), rule, index=i)
     last = np.zeros(demos.states.size, dtype=np.bool_)
     last[demos.offsets[1:] - 1] = True
     wanted = demos.states * network.n_segments + np.roll(demos.states, -1)
@@ -159,13 +155,9 @@ def _turn_seconds(network: RoadNetwork, demos: Demonstrations) -> FloatArray:
     if wrong.any():
         i = int(np.argmax(wrong))
         trip = int(np.searchsorted(demos.offsets, i, side="right")) - 1
-        raise InvalidDemos(
-            f"demonstration {trip} drives from segment {demos.states[i]} to {demos.states[i + 1]}, which is no legal "
-            "turn of the network. Is it another network?",
-            parameter="demos",
-            value=(int(demos.states[i]), int(demos.states[i + 1])),
-            index=trip,
-        )
+        turned = int(demos.states[i]), int(demos.states[i + 1])
+        rule = "must follow legal turns of this network"
+        raise InvalidDemos.of("demos", turned, rule, index=trip, remedy="Check whether it is another network.")
     bend = np.abs(network.turn_angle[turn[~last]])
     lost = np.zeros(last.size)
     lost[~last] = np.select([bend > degrees for degrees, _ in _TURN_S], [seconds for _, seconds in _TURN_S], 0.0)
@@ -185,7 +177,7 @@ def _drive(
     enter[0], leave[-1] = start[0] + first * length_m[path[0]], start[-1] + last * length_m[path[-1]]
     pace = rng.uniform(*_PACE)
     spent = np.stack([(leave - enter) / (pace * speed[path]), turn_s], axis=1).ravel()
-    # The clock at the start of each segment, at its end, and once the turn there is made.
+    # Clock at the start and the end of each segment; the turn at its end is added before the next start.
     clock = np.concatenate([[0.0], np.cumsum(spent)])[:-1]
     place = np.stack([enter, leave], axis=1).ravel()
     time = step_s * np.arange(np.ceil(clock[-1] / step_s) + 1.0)
@@ -195,7 +187,7 @@ def _drive(
 
 
 def _drift(offsets: IntArray, step_s: float, rng: np.random.Generator) -> FloatArray:
-    """Return a slow error (n, 2) of standard deviation 1 each way: an autoregression, begun anew with each trip."""
+    """Return a slow error (n, 2) with unit variance: an AR(1) process per coordinate, restarted for each trip."""
     keep = np.exp(-step_s / _DRIFT_S)
     error = rng.normal(size=(offsets[-1], 2))
     begins = np.zeros(offsets[-1], dtype=np.bool_)

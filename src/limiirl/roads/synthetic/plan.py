@@ -1,4 +1,4 @@
-"""Streets of the synthetic city, in metres about its centre: a bent lattice, a river with bridges, and a ring road."""
+"""Streets of the synthetic city, in metres around its centre: a bent lattice, a river with bridges, and a ring road."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from limiirl.roads.network import join_segments
 CLASS_NAMES = ("motorway", "motorway_link", "primary", "secondary", "tertiary", "residential")
 MOTORWAY, LINK, PRIMARY, SECONDARY, TERTIARY, RESIDENTIAL = range(6)
 
-BLOCK_M = (72.0, 112.0)  # between one line and the next; jitter and bends make it at most 120 m
+BLOCK_M = (72.0, 112.0)  # distance between lines; at most 120 m with jitter and bends
 TWIN_M = 30.0  # between the roadways of an avenue, and from an avenue to its service road
 _SPEEDS = ((90.0, 90.0), (50.0, 40.0), (60.0, 50.0), (50.0, 50.0), (50.0, 40.0), (30.0, 30.0, 20.0))  # by class
 _LANES = ((3.0, 2.0), (1.0,), (2.0,), (1.0, 2.0), (1.0,), (1.0,))
@@ -22,23 +22,15 @@ _SPEED_UNKNOWN = (0.0, 0.1, 0.0, 0.05, 0.1, 0.2)
 _LANES_UNKNOWN = (0.0, 0.2, 0.1, 0.3, 0.5, 0.8)
 _ONE_WAY = 0.4  # of stretches of residential streets
 _MISSING = 0.10  # of residential streets
-_CURVED = 0.15  # of local streets: they have a shape point halfway
-_NO_GAP = 0.4  # of the places where a residential street meets a twin: no way across to the other roadway
+_CURVED = 0.15  # of local streets, which have a shape point halfway
+_NO_GAP = 0.4  # of residential streets at a twin: not connected to the other roadway
 _NO_LEFT = 0.12  # of left turns off primary roads: forbidden
 
 
 class StreetChain(NamedTuple):
-    """A chain of map nodes along one street.
+    """Nodes along one street, in driving direction if it is one-way.
 
-    Attributes
-    ----------
-    nodes : tuple of int
-        In the direction in which a one-way street is driven.
-    road_class : int
-        Index into `CLASS_NAMES`.
-    way : int
-        Streets of one way share their limit and their lanes.
-    one_way : bool
+    Streets with the same `way` share their speed limit and lanes; `road_class` is an index into `CLASS_NAMES`.
     """
 
     nodes: tuple[int, ...]
@@ -49,7 +41,7 @@ class StreetChain(NamedTuple):
 
 @dataclass(frozen=True)
 class CityPlan:
-    """What a `RoadNetwork` needs, in metres.
+    """Arrays of a `RoadNetwork`, in metres.
 
     Attributes
     ----------
@@ -57,9 +49,9 @@ class CityPlan:
         East and north of the centre.
     tail, head, road_class, way : (S,) int64
     speed_kmh, lanes : (S,)
-        NaN where nobody has said.
+        NaN where unknown.
     turns : (E, 2) int64
-        Legal ones, which make the segments strongly connected.
+        Legal turns, with which the segments are strongly connected.
     river : (k, 2)
         Its course, from west to east.
     """
@@ -77,7 +69,7 @@ class CityPlan:
 
 @dataclass
 class CityDrawing:
-    """Nodes and streets as they are laid, one after the other, beside a river (k, 2)."""
+    """Nodes and streets of a plan in progress, and the river (k, 2)."""
 
     river: FloatArray
     xy: list[tuple[float, float]] = field(default_factory=list)
@@ -85,12 +77,12 @@ class CityDrawing:
     n_ways: int = 0
 
     def node(self, point: FloatArray) -> int:
-        """Add a node, and return its number."""
+        """Add a node and return its index."""
         self.xy.append((float(point[0]), float(point[1])))
         return len(self.xy) - 1
 
     def way(self) -> int:
-        """Return a new way's number."""
+        """Return the number of a new way."""
         self.n_ways += 1
         return self.n_ways - 1
 
@@ -108,9 +100,9 @@ class LatticeLines(NamedTuple):
         Metres from the centre, ascending.
     road_class : (n,)
     sense : (n,)
-        1 and -1 where the whole line is one-way, up and down; 0 elsewhere.
+        1 or -1 if the whole line is one-way, in ascending or descending direction; else 0.
     stretch : (n,)
-        Number of arterials up to each line: cross streets change there.
+        Number of arterials up to each line; attributes of cross streets change there.
     twin : (n,) bool
         Whether the next line is 30 m away.
     """
@@ -123,15 +115,9 @@ class LatticeLines(NamedTuple):
 
 
 def lay_lattice(radius_m: float, outline: FloatArray, rng: np.random.Generator) -> tuple[CityDrawing, list[int]]:
-    """Lay the streets within an outline, and return them with the nodes at the edge where secondary roads end.
+    """Lay the streets within an outline; also return the nodes at the edge where secondary roads end.
 
-    Parameters
-    ----------
-    radius_m : float
-        Of the lattice.
-    outline : (360,)
-        How far from the centre it reaches in each direction (degrees from east), as a share of the radius.
-    rng : numpy Generator
+    The outline (360,) is the extent in each direction (degrees from east), as a fraction of `radius_m`.
     """
     columns, rows = _lines(radius_m, -1, rng), _lines(radius_m, 1, rng)
     xy = _bend_lattice(columns.at, rows.at, radius_m, rng)
@@ -148,13 +134,13 @@ def lay_lattice(radius_m: float, outline: FloatArray, rng: np.random.Generator) 
         for i in range(lines.at.size):
             _lay_line(drawing, nodes[i], bank[i], (lines, i, across), bridges=axis == 0, rng=rng)
     ends = [n for s in drawing.streets if s.road_class == SECONDARY for n in (s.nodes[0], s.nodes[-1])]
-    # An arterial that ends at the river ends far within.
+    # An arterial that ends at the river ends far from the edge.
     edge = set(number[inside & (away > 0.85 * radius_m * outline[angle])].tolist())
     return drawing, sorted(n for n in edge if ends.count(n) == 1)
 
 
 def plan_city(drawing: CityDrawing, rng: np.random.Generator) -> CityPlan:
-    """Direct the streets of a drawing, allow turns, and keep the largest part in which all reach all."""
+    """Direct the streets of a drawing, choose legal turns, and keep the largest strongly connected component."""
     pieces = [(a, b, s.road_class, s.way) for s in drawing.streets for a, b in zip(s.nodes, s.nodes[1:], strict=False)]
     pieces += [
         (b, a, s.road_class, s.way)
@@ -195,9 +181,9 @@ def _lines(radius_m: float, keep_right: int, rng: np.random.Generator) -> Lattic
     """Lay parallel lines: an avenue of two roadways through the centre, then arterials every 5 or 6 blocks.
 
     `keep_right` is the sense of the roadway at the lower coordinate: -1 for columns (the western one leads south), 1
-    for rows (the southern one leads east). Every other arterial has a service road beside it.
+    for rows (the southern one leads east). Every other arterial has a service road.
     """
-    found = [(-TWIN_M / 2.0, PRIMARY, keep_right), (TWIN_M / 2.0, PRIMARY, -keep_right)]
+    lines = [(-TWIN_M / 2.0, PRIMARY, keep_right), (TWIN_M / 2.0, PRIMARY, -keep_right)]
     for outwards in (1, -1):
         at, service = TWIN_M / 2.0, rng.random() < 0.5
         while at < radius_m:
@@ -206,29 +192,24 @@ def _lines(radius_m: float, keep_right: int, rng: np.random.Generator) -> Lattic
             for k in range(1, n + 1):
                 at += rng.uniform(*BLOCK_M)
                 road_class = SECONDARY if k == n else TERTIARY if k == collector else RESIDENTIAL
-                found.append((outwards * at, road_class, 0))
+                lines.append((outwards * at, road_class, 0))
             if service:
                 at += TWIN_M
-                found.append((outwards * at, RESIDENTIAL, 0))
+                lines.append((outwards * at, RESIDENTIAL, 0))
             service = not service
-    found = sorted(line for line in found if abs(line[0]) <= radius_m)
-    places = np.array([line[0] for line in found])
-    classes = np.array([line[1] for line in found])
-    sense = np.array([line[2] for line in found])
+    lines = sorted(line for line in lines if abs(line[0]) <= radius_m)
+    places, classes, sense = (np.array(column) for column in zip(*lines, strict=True))
     twin = np.append(np.diff(places) < TWIN_M + 1.0, False)
     return LatticeLines(places, classes, sense, np.cumsum(classes < TERTIARY), twin)
 
 
 def _bend_lattice(columns: FloatArray, rows: FloatArray, radius_m: float, rng: np.random.Generator) -> FloatArray:
-    """Return (columns, rows, 2) where lines cross: moved a little, bent by a wave each way, and turned."""
+    """Return the crossings (columns, rows, 2): with jitter, bent by a sine wave per axis, and rotated."""
     x, y = np.meshgrid(columns, rows, indexing="ij")
     phase = rng.uniform(0.0, 2.0 * np.pi, size=2)
     wave = np.pi / radius_m
-    # At most 12 m of a line's 100 m go sideways, so that twins stay 30 m apart, give or take the jitter.
-    x, y = (
-        x + 0.12 / wave * np.sin(wave * y + phase[0]),
-        y + 0.12 / wave * np.sin(wave * x + phase[1]),
-    )
+    # Lines shift sideways by at most 12 m per 100 m, so that twins stay 30 m apart up to the jitter.
+    x, y = (x + 0.12 / wave * np.sin(wave * y + phase[0]), y + 0.12 / wave * np.sin(wave * x + phase[1]))
     jitter = np.clip(rng.normal(0.0, 1.2, size=(*x.shape, 2)), -2.0, 2.0)
     angle = np.radians(rng.uniform(-20.0, 20.0))
     turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
@@ -251,23 +232,23 @@ def _lay_line(
     bridges: bool,
     rng: np.random.Generator,
 ) -> None:
-    """Lay the streets along one line, node by node: some missing, some one-way, some curved, few over the river."""
+    """Lay the streets along one line, node by node: some missing, one-way or curved; only arterials cross the river."""
     lines, i, across = line
     road_class, sense = int(lines.road_class[i]), int(lines.sense[i])
     local = road_class == RESIDENTIAL
-    ways: dict[int, tuple[int, int]] = {}
+    way_of_stretch: dict[int, tuple[int, int]] = {}
     for j in range(nodes.size - 1):
         a, b = int(nodes[j]), int(nodes[j + 1])
         missing, median, curved = rng.random(3)
         stretch = int(across.stretch[j])
-        if stretch not in ways:
+        if stretch not in way_of_stretch:
             one_way = sense if sense or not local or rng.random() >= _ONE_WAY else int(rng.choice([-1, 1]))
-            ways[stretch] = (drawing.way(), one_way)
+            way_of_stretch[stretch] = (drawing.way(), one_way)
         if a < 0 or b < 0 or (south[j] != south[j + 1] and not (bridges and road_class < TERTIARY)):
             continue
         if local and (median < _NO_GAP if across.twin[j] else missing < _MISSING):
             continue
-        way, one_way = ways[stretch]
+        way, one_way = way_of_stretch[stretch]
         chain = [a, b]
         if local and curved < _CURVED and not (across.twin[j] or lines.twin[i] or (i > 0 and lines.twin[i - 1])):
             chain.insert(1, drawing.node(_bulge(drawing, a, b, rng)))
@@ -275,7 +256,7 @@ def _lay_line(
 
 
 def _bulge(drawing: CityDrawing, a: int, b: int, rng: np.random.Generator) -> FloatArray:
-    """Return a point beside the middle between two nodes, 6 to 12 m off."""
+    """Return a point 6 to 12 m beside the midpoint of two nodes."""
     start, end = np.array(drawing.xy[a]), np.array(drawing.xy[b])
     side = np.array([start[1] - end[1], end[0] - start[0]]) / np.hypot(*(end - start))
     return np.asarray((start + end) / 2.0 + rng.choice([-1.0, 1.0]) * rng.uniform(6.0, 12.0) * side)
@@ -284,7 +265,7 @@ def _bulge(drawing: CityDrawing, a: int, b: int, rng: np.random.Generator) -> Fl
 def _draw_by_class(
     of_way: IntArray, values: tuple[tuple[float, ...], ...], unknown: tuple[float, ...], rng: np.random.Generator
 ) -> FloatArray:
-    """Draw a way's limit, or lanes, from those of its class; NaN where nobody has said."""
+    """Draw the speed limit or lanes of each way from the values of its class; NaN where unknown."""
     drawn = np.array([rng.choice(values[k]) for k in of_way])
     drawn[rng.random(of_way.size) < np.array(unknown)[of_way]] = np.nan
     return drawn
@@ -293,48 +274,38 @@ def _draw_by_class(
 def _legal_turns(
     xy: FloatArray, tail: IntArray, head: IntArray, road_class: IntArray, rng: np.random.Generator
 ) -> IntArray:
-    """Return the legal turns: none back, none from one slip road into another, some left ones off primary roads not."""
+    """Return the legal turns: no U-turns, no turns between slip roads, and not all left turns off primary roads."""
     turns = join_segments(tail, head)
     source, target = turns.T
     before, after = (xy[head[k]] - xy[tail[k]] for k in (source, target))
     cross = before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0]
     left = np.arctan2(cross, (before * after).sum(axis=1)) > np.radians(45.0)
     forbidden = left & (road_class[source] == PRIMARY) & (rng.random(len(turns)) < _NO_LEFT)
-    # A slip road's pieces follow each other; where they meet an avenue, one may not go straight back to the motorway.
+    # Pieces of a slip road follow each other; at an avenue, returning directly to the motorway is forbidden.
     crossing = np.bincount(tail)[head[source]] > 1
     forbidden |= crossing & (road_class[source] == LINK) & (road_class[target] == LINK)
     return np.asarray(turns[~forbidden])
 
 
-_PIECE_M = 120.0  # of the ring between two nodes
+_PIECE_M = 120.0  # distance of the ring's nodes
 _INTERCHANGES = 8
-_STREET_M = 110.0  # pieces of the avenues out to the ring
+_STREET_M = 110.0  # distance of the nodes of avenues out to the ring
 _SLIP = 2  # pieces of the ring from a slip road to the avenue
 _APART_M = 130.0  # from the ring's inner roadway to the end of an avenue
 
 
 def ring_outline(rng: np.random.Generator) -> FloatArray:
-    """Return the ring's distance (360,) from the centre in each direction (degrees from east), 1 on average."""
+    """Return the ring's distance (360,) from the centre in each direction (degrees from east), on average 1."""
     angle = np.radians(np.arange(360.0))
     phase = rng.uniform(0.0, 2.0 * np.pi, size=2)
     return np.asarray(1.0 + 0.05 * np.sin(2.0 * angle + phase[0]) + 0.025 * np.sin(3.0 * angle + phase[1]))
 
 
 def lay_ring(drawing: CityDrawing, radius_m: float, outline: FloatArray, ends: list[int]) -> None:
-    """Lay the ring and join it to the avenues that end near it, at up to eight interchanges.
+    """Lay the ring, and connect it to the avenues that end near it at up to eight interchanges.
 
-    Traffic keeps to the right: the outer roadway leads anticlockwise, the inner one clockwise.
-
-    Parameters
-    ----------
-    drawing : CityDrawing
-        To which the streets are added.
-    radius_m : float
-        Of the ring, on average.
-    outline : (360,)
-        Of the ring, by degrees, as a share of the radius.
-    ends : list of int
-        Nodes where arterials end.
+    Traffic keeps to the right: the outer roadway leads anticlockwise, the inner one clockwise. `radius_m` is the mean
+    radius, `outline` (360,) the relative radius by degree, and `ends` are the nodes where arterials end.
     """
     n = round(2.0 * np.pi * radius_m / _PIECE_M)
     step = 2.0 * np.pi / n
@@ -358,7 +329,7 @@ def lay_ring(drawing: CityDrawing, radius_m: float, outline: FloatArray, ends: l
         k = round(bearing[chosen] / step)
         end = drawing.node(point(k, TWIN_M / 2.0 + _APART_M))
         drawing.street(_avenue(drawing, ends[chosen], end), SECONDARY, drawing.way())
-        # Off the ring before the avenue, onto it after: clockwise inside, anticlockwise outside.
+        # Exits before the avenue, entries after it: clockwise inside, anticlockwise outside.
         for roadway, clockwise, inwards_m in ((inner, True, 75.0), (outer, False, 45.0)):
             for off in (True, False):
                 offset = _SLIP if off == clockwise else -_SLIP
@@ -368,7 +339,7 @@ def lay_ring(drawing: CityDrawing, radius_m: float, outline: FloatArray, ends: l
 
 
 def _avenue(drawing: CityDrawing, start: int, end: int) -> list[int]:
-    """Return the nodes of a straight avenue between two nodes, a piece every 110 m."""
+    """Return the nodes of a straight avenue between two nodes, about 110 m apart."""
     a, b = np.array(drawing.xy[start]), np.array(drawing.xy[end])
     n = max(1, round(float(np.hypot(*(b - a))) / _STREET_M))
     return [start, *(drawing.node(a + (b - a) * k / n) for k in range(1, n)), end]
