@@ -38,16 +38,16 @@ from limiirl.experiments import (
     read_drivers,
     run_drivers,
 )
-from limiirl.experiments.drivers import baseline_distances, driver_mixture, missed_distances, run_driver_trial
+from limiirl.experiments.drivers import driver_mixture, measure_baselines, measure_routes, run_driver_trial
 from limiirl.experiments.store import FILE
 from limiirl.roads.features import PAPER
 from tests.gpu.emulator import compiler, install_emulator
 from tests.helpers import raises
-from tests.oracles.two_ways import LENGTH_M, MOTORWAY, ONWARD, STREET, demonstrations, drives, two_ways
+from tests.oracles.two_ways import LENGTH_M, MOTORWAY, NEXT, STREET, demonstrations, drives, two_ways
 
 TOO_LONG, PASSED_BEFORE = [0, 3, 4, 5, 0, 3, 4, 5, 0, 1], [0, 3, 4, 5, 0]
 PLAN = DriverPlan(
-    n_intents=2, n_splits=2, n_train=15, n_test=12, max_length=9, max_evaluations=8, max_iter=3, m_tol=0.1, n_routes=10
+    n_intents=2, n_splits=2, n_train=15, n_test=12, max_length=9, max_evaluations=8, max_iter=3, m_gtol=0.1, n_routes=10
 )
 MANY = 40
 
@@ -109,7 +109,7 @@ class TestPlan:
         assert len({(spec.hash, split) for spec, split in trials}) == len(trials)
         assert [spec.to_destination for spec, _ in trials] == [False] * 10 + [True] * 4 + [False] * 10
 
-    def test_one_intent_is_one_and_the_others_are_many(self):
+    def test_number_of_intents_of_each_method(self):
         for spec, split in PLAN.trials():
             mixture = driver_mixture(PLAN, spec, split)
             assert mixture.n_intents == (1 if spec.method.startswith("one intent") else 2)
@@ -123,7 +123,7 @@ class TestPlan:
         model = driver_mixture(plan, DriverSpec("GMM, MLE", 0.999), 0).irl
         assert (model.max_length, tuple(model.bounds)) == (300, (-10.0, 0.0))
 
-    def test_lists_are_as_good_as_tuples(self):
+    def test_lists_and_tuples_are_equivalent(self):
         assert DriverPlan(gammas=[1.0, 0.9], bounds=[-5.0, 0.0]) == DriverPlan(gammas=(1.0, 0.9), bounds=(-5.0, 0.0))
         assert len({DriverPlan(gammas=[1.0, 0.9]), DriverPlan(gammas=(1.0, 0.9))}) == 1
 
@@ -144,24 +144,24 @@ class TestPlan:
             ("destination_bounds", (-1.0,)),
             ("seed", -1),
             ("seed", 0.5),
-            ("tol", -3.0),
-            ("m_tol", float("inf")),
+            ("resp_tol", -3.0),
+            ("m_gtol", float("inf")),
             ("features", "nonsense"),
             ("features", PAPER),
         ],
     )
-    def test_nonsense_is_refused(self, name, value):
+    def test_invalid_settings_are_rejected(self, name, value):
         with raises(InvalidParameter, parameter=name) as caught:
             DriverPlan(**{name: value})
         assert repr(caught.value.value) == repr(value)
 
-    def test_discounts_that_are_nearly_equal_are_settings_of_their_own(self):
+    def test_nearly_equal_discounts_are_distinct_settings(self):
         specs = [DriverSpec("one intent", gamma) for gamma in (1.0, 0.999, 0.9999999, 1.0 - 2.0**-53)]
         assert len({spec.hash for spec in specs}) == 4
         for spec in specs:
             assert DriverSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
 
-    def test_turns_count_only_where_a_destination_is_given(self, data):
+    def test_turn_features_are_for_destination_models_only(self, data):
         free, bound = DriverSpec("GMM, MLE", 0.999), DriverSpec(next(iter(DESTINATION_METHODS)), 1.0)
         for features, n in (("paper", 24), ("plain", 4)):
             plan = replace(PLAN, features=features)
@@ -174,13 +174,13 @@ class TestPlan:
 
 
 class TestSplit:
-    def test_halves_are_disjoint_and_have_only_what_can_be_used(self, data):
+    def test_halves_are_disjoint_and_usable(self, data):
         for number in range(6):
             train, test = data.split(replace(PLAN, n_train=20, n_test=100), number)
             assert len(train) == len(test) == MANY // 2
             assert sorted([*train.ids, *test.ids]) == list(range(1, MANY + 1))  # neither the first trip nor the last
 
-    def test_are_random_by_seed_and_number_and_can_be_repeated(self, data):
+    def test_splits_depend_on_seed_and_index_only(self, data):
         for seed, number in ((0, 0), (0, 1), (7, 1)):
             train, test = data.split(replace(PLAN, seed=seed), number)
             order = 1 + np.random.default_rng([seed, number]).permutation(MANY)
@@ -189,21 +189,21 @@ class TestSplit:
             for i, demo in zip(test.ids, test, strict=True):
                 np.testing.assert_array_equal(demo.states, data.demos[int(i)].states)
 
-    def test_smaller_samples_are_parts_of_larger_ones(self, data):
+    def test_smaller_samples_are_subsets_of_larger_ones(self, data):
         (small, judged), (large, same) = (data.split(replace(PLAN, n_train=n), 1) for n in (5, 20))
         np.testing.assert_array_equal(small.ids, large.ids[:5])
         np.testing.assert_array_equal(judged.ids, same.ids)
 
-    def test_too_few_trips_are_refused(self, data):
+    def test_too_few_trips_are_rejected(self, data):
         with raises(InvalidDemos, parameter="n_train", value=21):
             data.split(replace(PLAN, n_train=21), 0)
 
-    def test_too_few_trips_leave_no_folder(self, data, tmp_path):
+    def test_too_few_trips_create_no_folder(self, data, tmp_path):
         with raises(InvalidDemos, parameter="n_train", value=21):
             run_drivers(data, replace(PLAN, n_train=21), tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
-    def test_neighbouring_seeds_share_no_start(self):
+    def test_neighbouring_seeds_have_different_starts(self):
         seeds = {
             driver_mixture(replace(PLAN, seed=seed), DriverSpec("GMM, MLE", 1.0), split).random_state
             for seed in range(4)
@@ -211,7 +211,7 @@ class TestSplit:
         }
         assert len(seeds) == 16
 
-    def test_the_fingerprint_knows_other_trips_and_other_networks(self, data, network):
+    def test_the_fingerprint_depends_on_trips_and_network(self, data, network):
         other = replace(data.demos, ids=None)
         assert DriverData(network, other).fingerprint() == data.fingerprint()  # names are no content
         assert DriverData(network, data.demos[1:]).fingerprint() != data.fingerprint()
@@ -229,20 +229,20 @@ def log_sum(values):
 
 def all_paths():
     """All trajectories of at most `max_length` segments, from everywhere."""
-    paths, last = [], [[s] for s in ONWARD]
+    paths, last = [], [[s] for s in NEXT]
     while len(last[0]) <= PLAN.max_length:
         paths += last
-        last = [[*path, s] for path in last for s in ONWARD[path[-1]]]
+        last = [[*path, s] for path in last for s in NEXT[path[-1]]]
     return paths
 
 
-def ways_between(first, last):
-    """All ways that end at the first arrival, but for those of more than fifty segments, whose weight is nothing."""
-    found, onward = [], [[first]]
+def paths_between(first, last):
+    """All paths that end at the first arrival, up to fifty segments; the weight of longer ones is negligible."""
+    result, next_segments = [], [[first]]
     for _ in range(50):
-        found += [path for path in onward if path[-1] == last]
-        onward = [[*path, s] for path in onward if path[-1] != last for s in ONWARD[path[-1]]]
-    return found
+        result += [path for path in next_segments if path[-1] == last]
+        next_segments = [[*path, s] for path in next_segments if path[-1] != last for s in NEXT[path[-1]]]
+    return result
 
 
 def by_hand(mdp, theta, demos, *, to_destination):
@@ -253,19 +253,19 @@ def by_hand(mdp, theta, demos, *, to_destination):
 
     paths = [demo.states.tolist() for demo in demos]
     if to_destination:
-        totals = [log_sum(weights(ways_between(path[0], path[-1]))) for path in paths]
+        sums = [log_sum(weights(paths_between(path[0], path[-1]))) for path in paths]
     else:
-        totals = [log_sum(weights(all_paths()))] * len(paths)
-    return [weight - total for weight, total in zip(weights(paths), totals, strict=True)]
+        sums = [log_sum(weights(all_paths()))] * len(paths)
+    return [weight - total for weight, total in zip(weights(paths), sums, strict=True)]
 
 
-def mixed(weights, rows):
+def mix(weights, rows):
     return [log_sum([math.log(w) + x for w, x in zip(weights, row, strict=True)]) for row in rows]
 
 
 class TestRecord:
     @pytest.mark.parametrize(("method", "gamma"), sorted({(spec.method, spec.gamma) for spec, _ in PLAN.trials()}))
-    def test_likelihoods_are_those_of_all_paths_listed(self, data, results, method, gamma):
+    def test_likelihoods_agree_with_enumeration(self, data, results, method, gamma):
         bound = method in DESTINATION_METHODS
         record = next(r for r in results.of(method, gamma) if r.split == 1)
         mdp = data.mdp(PLAN, DriverSpec(method, gamma))
@@ -273,16 +273,16 @@ class TestRecord:
             np.array([by_hand(mdp, theta, demos, to_destination=bound) for theta in np.array(record.thetas)]).T
             for demos in data.split(PLAN, 1)
         )
-        total = math.fsum(mixed(record.weights, test))
+        total = math.fsum(mix(record.weights, test))
         np.testing.assert_allclose(record.test_nll, -total / 12, rtol=1e-9)
         n_segments = sum(len(demo.states) for demo in data.split(PLAN, 1)[1])
         np.testing.assert_allclose(record.test_nll_segment, -total / n_segments, rtol=1e-9)
         np.testing.assert_allclose(record.test_nll_bound, -(test.mean(axis=0) @ record.weights), rtol=1e-9)
-        np.testing.assert_allclose(record.train_nll, -math.fsum(mixed(record.weights, train)) / 15, rtol=1e-9)
+        np.testing.assert_allclose(record.train_nll, -math.fsum(mix(record.weights, train)) / 15, rtol=1e-9)
         assert record.history[-1] == record.train_nll
         assert np.all(np.diff(record.history) <= 1e-9)
 
-    def test_the_bound_is_never_below(self, results):
+    def test_the_nll_bound_is_an_upper_bound(self, results):
         for record in results.records:
             assert record.test_nll_bound >= record.test_nll - 1e-12
         assert any(record.test_nll_bound > record.test_nll + 1e-4 for record in results.records)
@@ -291,7 +291,7 @@ class TestRecord:
 
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
     @pytest.mark.parametrize("method", ["k-means, MLE", "random rewards"])
-    def test_start_and_em_apart_are_one_fit(self, data, results, method):
+    def test_initialisation_and_em_equal_a_single_fit(self, data, results, method):
         spec = DriverSpec(method, 0.999)
         record = next(r for r in results.of(method, 0.999) if r.split == 1)
         mixture = driver_mixture(PLAN, spec, 1).fit(data.mdp(PLAN, spec), data.split(PLAN, 1)[0])
@@ -313,37 +313,37 @@ OTHER_WAY = {
 
 
 class TestMissed:
-    def test_shortest_is_the_street_and_fastest_the_motorway(self, data):
+    def test_baselines_are_shortest_and_fastest_routes(self, data):
         for split in range(2):
             test = data.split(PLAN, split)[1][: PLAN.n_routes]
-            found = baseline_distances(data, PLAN, split)
+            result = measure_baselines(data, PLAN, split)
             paths = [tuple(demo.states.tolist()) for demo in test]
             # Only trips from before A to behind B have a choice, and 300 m are shorter than 400 m.
             street = [OTHER_WAY.get(path, 0.0) if 1 in path else 0.0 for path in paths]
             motorway = [OTHER_WAY.get(path, 0.0) if 3 in path else 0.0 for path in paths]
-            np.testing.assert_allclose(found["distance"][0], street, rtol=1e-12, atol=1e-15)
-            np.testing.assert_allclose(found["time"][0], motorway, rtol=1e-12, atol=1e-15)
+            np.testing.assert_allclose(result["distance"][0], street, rtol=1e-12, atol=1e-15)
+            np.testing.assert_allclose(result["time"][0], motorway, rtol=1e-12, atol=1e-15)
             # The other way round: who drove the street and is forecast the motorway has 400 m too many, not 300 m.
             other = {(0, 3, 4): 400.0 / 600.0, (5, 0, 3, 4): 400.0 / 1200.0}
             beside = [other.get(path, 0.0) for path in paths]
-            np.testing.assert_allclose(found["time"][1], beside, rtol=1e-12, atol=1e-15)
+            np.testing.assert_allclose(result["time"][1], beside, rtol=1e-12, atol=1e-15)
             assert max(street) > 0.0
             assert max(motorway) > 0.0
 
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
-    def test_records_hold_the_means(self, data, results):
+    def test_records_contain_means_over_trips(self, data, results):
         for record in results.records:
-            found = baseline_distances(data, PLAN, record.split)
-            np.testing.assert_allclose(record.missed_distance, found["distance"][0].mean(), rtol=1e-12)
-            np.testing.assert_allclose(record.missed_time, found["time"][0].mean(), rtol=1e-12)
-            np.testing.assert_allclose(record.surplus_distance, found["distance"][1].mean(), rtol=1e-12)
-            np.testing.assert_allclose(record.surplus_time, found["time"][1].mean(), rtol=1e-12)
-            assert found["distance"].shape == (2, PLAN.n_routes)
+            result = measure_baselines(data, PLAN, record.split)
+            np.testing.assert_allclose(record.missed_distance, result["distance"][0].mean(), rtol=1e-12)
+            np.testing.assert_allclose(record.missed_time, result["time"][0].mean(), rtol=1e-12)
+            np.testing.assert_allclose(record.surplus_distance, result["distance"][1].mean(), rtol=1e-12)
+            np.testing.assert_allclose(record.surplus_time, result["time"][1].mean(), rtol=1e-12)
+            assert result["distance"].shape == (2, PLAN.n_routes)
             spec = DriverSpec(record.method, record.gamma)
             again = driver_mixture(PLAN, spec, record.split).set_params(init=record.ensemble, max_iter=0)
             test = data.split(PLAN, record.split)[1]
             again.fit(data.mdp(PLAN, spec), test)
-            missed, surplus = missed_distances(data, again, test[: PLAN.n_routes])
+            missed, surplus = measure_routes(data, again, test[: PLAN.n_routes])
             np.testing.assert_allclose(record.missed, missed.mean(), rtol=1e-12)
             np.testing.assert_allclose(record.surplus, surplus.mean(), rtol=1e-12)
             low, high = PLAN.destination_bounds if spec.to_destination else PLAN.bounds
@@ -354,7 +354,7 @@ class TestMissed:
     @pytest.mark.parametrize(
         ("model", "gamma"), [(MaxEnt(9), 1.0), (MaxEnt(9), 0.9), (DestinationMaxEnt(), 1.0)], ids=str
     )
-    def test_a_mixture_takes_the_likelier_way(self, network, model, gamma):
+    def test_a_mixture_predicts_the_likelier_route(self, network, model, gamma):
         """400 m of motorway at 1 a km against 300 m of street at 10 a km, and the other way round."""
         mdp = network.mdp("plain", gamma=gamma)
         highway, local = (mdp.feature_names.index(name) for name in ("km of highway", "km of local street"))
@@ -369,18 +369,18 @@ class TestMissed:
         ):
             start = RewardEnsemble(np.array(weights), np.array(thetas))
             mixture = IntentMixture(len(thetas), model, init=start, max_iter=0).fit(mdp, trips)
-            found, _ = missed_distances(DriverData(network, trips), mixture, trips)
-            np.testing.assert_allclose(found, missed, rtol=1e-12, atol=1e-15)
+            result, _ = measure_routes(DriverData(network, trips), mixture, trips)
+            np.testing.assert_allclose(result, missed, rtol=1e-12, atol=1e-15)
 
 
 class TestResume:
-    def test_what_is_there_is_not_run_again(self, data, results, copy):
+    def test_finished_trials_are_skipped(self, data, results, copy):
         gone = DriverSpec("GMM, MLE", 0.999), 1
         forget(copy, *gone)
         reports = []
         again = run_drivers(data, PLAN, copy, lambda *words: reports.append(words))
         assert (again.counts.total, again.counts.skipped, again.counts.done) == (24, 23, 1)
-        assert reports[-1] == (24, 24, "23 done before")
+        assert reports[-1] == (24, 24, "23 finished before")
         assert [record.reproducible() for record in again.records] == [r.reproducible() for r in results.records]
         place = list(PLAN.trials()).index(gone)
         # Times included: they were not run.
@@ -389,7 +389,7 @@ class TestResume:
         )
         assert read_drivers(copy).records == again.records
 
-    def test_a_run_that_fails_keeps_what_is_done(self, data, results, tmp_path):
+    def test_an_interrupted_run_keeps_finished_trials(self, data, results, tmp_path):
         def stop(done, total, message):
             if done == 3:
                 raise KeyboardInterrupt
@@ -399,7 +399,7 @@ class TestResume:
         kept = read_drivers(tmp_path / "run")
         assert [record.reproducible() for record in kept.records] == [r.reproducible() for r in results.records[:3]]
 
-    def test_splits_can_be_shared_out(self, data, results, tmp_path):
+    def test_splits_can_be_distributed(self, data, results, tmp_path):
         plan = replace(PLAN, gammas=(1.0,))
         second = run_drivers(data, plan, tmp_path, splits=[1])
         assert [record.split for record in second.records] == [1] * 7
@@ -409,14 +409,14 @@ class TestResume:
 
     def test_an_executor_gives_the_same_records(self, data, results, tmp_path):
         plan = replace(PLAN, gammas=(1.0,))
-        found = run_drivers(data, plan, tmp_path, splits=[0], executor=Executor(workers=1))
+        result = run_drivers(data, plan, tmp_path, splits=[0], executor=Executor(workers=1))
         wanted = [record for record in results.records[:14] if record.split == 0]
-        assert [(r.method, r.n_iter) for r in found.records] == [(r.method, r.n_iter) for r in wanted]
-        for ours, theirs in zip(found.records, wanted, strict=True):
+        assert [(r.method, r.n_iter) for r in result.records] == [(r.method, r.n_iter) for r in wanted]
+        for ours, theirs in zip(result.records, wanted, strict=True):
             np.testing.assert_allclose(ours.thetas, theirs.thetas, rtol=1e-9, atol=1e-12)
             np.testing.assert_allclose(ours.test_nll, theirs.test_nll, rtol=1e-12)
 
-    def test_a_trial_that_fails_is_recorded_and_stops_nothing(self, data, tmp_path, monkeypatch):
+    def test_a_failed_trial_is_recorded_and_others_continue(self, data, tmp_path, monkeypatch):
         plan = replace(PLAN, gammas=(1.0,), n_splits=1)
         real = drivers.run_driver_trial
 
@@ -426,19 +426,19 @@ class TestResume:
             return real(data, plan, spec, split, baselines)
 
         monkeypatch.setattr(drivers, "run_driver_trial", failing)
-        found = run_drivers(data, plan, tmp_path)
-        (failure,) = found.failures
+        result = run_drivers(data, plan, tmp_path)
+        (failure,) = result.failures
         assert (failure.method, failure.gamma, failure.split) == ("GMM, MLE", 1.0, 0)
         assert failure.error == "MemoryError: too little"
-        assert len(found.records) == 6
-        assert [record.key for record in found.counts.failed] == [failure.key]
+        assert len(result.records) == 6
+        assert [record.key for record in result.counts.failed] == [failure.key]
         monkeypatch.undo()
         again = run_drivers(data, plan, tmp_path)
         assert (again.counts.done, again.counts.failed_before, len(again.failures)) == (0, 1, 1)
         fixed = run_drivers(data, plan, tmp_path, retry_failed=True)
         assert (fixed.counts.done, len(fixed.records), fixed.failures) == (1, 7, ())
 
-    def test_what_cannot_be_run_leaves_no_folder(self, data, network, tmp_path):
+    def test_invalid_runs_create_no_folder(self, data, network, tmp_path):
         place = tmp_path / "run"
         with raises(InvalidParameter, parameter="splits", value=2):
             run_drivers(data, PLAN, place, splits=[0, 2])
@@ -447,42 +447,42 @@ class TestResume:
             run_drivers(inches, PLAN, place)
         assert not place.exists()
 
-    def test_nothing_is_kept_of_data_that_nobody_has(self, network, tmp_path):
+    def test_baselines_are_not_cached_across_data(self, network, tmp_path):
         trips = DriverData(network, demonstrations(drives(MANY)))
-        first = baseline_distances(trips, PLAN, 0)
+        first = measure_baselines(trips, PLAN, 0)
         wanted = first["time"].copy()
         first["time"][:] = 7.0
-        np.testing.assert_array_equal(baseline_distances(trips, PLAN, 0)["time"], wanted)
+        np.testing.assert_array_equal(measure_baselines(trips, PLAN, 0)["time"], wanted)
         run_drivers(trips, replace(PLAN, gammas=(1.0,), n_splits=1), tmp_path)
         alive = weakref.ref(trips)
         del trips
         gc.collect()
         assert alive() is None
 
-    def test_a_trial_depends_on_its_arguments_alone(self, data, results):
+    def test_a_trial_depends_on_its_arguments_only(self, data, results):
         trial = list(PLAN.trials())[12]
         assert run_driver_trial(data, PLAN, *trial).reproducible() == results.records[12].reproducible()
 
-    def test_a_gpu_that_is_absent_is_reported_before_a_folder_is_made(self, data, copy, tmp_path, monkeypatch):
+    def test_a_missing_gpu_is_reported_before_the_folder_is_created(self, data, copy, tmp_path, monkeypatch):
         monkeypatch.setenv("LIMIIRL_GPU", "off")
         with pytest.raises(BackendUnavailable, match="LIMIIRL_GPU=off"):
             run_drivers(data, replace(PLAN, device="gpu"), tmp_path / "run")
         assert not (tmp_path / "run").exists()
-        set_plan(copy, PLAN.as_dict() | {"device": "gpu"})
+        set_plan(copy, PLAN.to_dict() | {"device": "gpu"})
         assert read_drivers(copy).plan.device == "gpu"  # what was computed with one can be read without
 
     @pytest.mark.skipif(compiler() is None, reason="no C++ compiler to emulate a GPU")
     @pytest.mark.parametrize("method", ["one intent", "one intent, to a destination"])
-    def test_a_trial_on_a_gpu_is_that_of_the_cpu(self, data, results, monkeypatch, method):
+    def test_gpu_and_cpu_trials_agree(self, data, results, monkeypatch, method):
         install_emulator(monkeypatch)
         plan, spec = replace(PLAN, device="gpu"), DriverSpec(method, 1.0)
         assert driver_mixture(plan, spec, 0).irl.device == "gpu"
         (expected,) = (r for r in results.records if (r.split, r.method, r.gamma) == (0, method, 1.0))
-        found = run_driver_trial(data, plan, spec, 0)
-        np.testing.assert_allclose(found.train_nll, expected.train_nll, rtol=1e-8)
-        np.testing.assert_allclose(found.test_nll, expected.test_nll, rtol=1e-8)
+        result = run_driver_trial(data, plan, spec, 0)
+        np.testing.assert_allclose(result.train_nll, expected.train_nll, rtol=1e-8)
+        np.testing.assert_allclose(result.test_nll, expected.test_nll, rtol=1e-8)
 
-    def test_another_plan_or_other_trips_are_refused(self, data, network, copy):
+    def test_another_plan_or_other_trips_are_rejected(self, data, network, copy):
         before = (copy / FILE).read_bytes()
         for other, plan, differing in (
             (data, replace(PLAN, seed=1), ["seed"]),
@@ -514,7 +514,7 @@ class TestResume:
             read_drivers(tmp_path / "nowhere")
 
     @pytest.mark.parametrize("plan", [None, {}, [1], {"n_train": 0}, {"mood": 1}])
-    def test_a_plan_that_is_none_is_refused(self, data, copy, plan):
+    def test_an_invalid_plan_is_rejected(self, data, copy, plan):
         set_plan(copy, plan)
         if plan != {}:
             with raises(InvalidFile):
@@ -522,7 +522,7 @@ class TestResume:
         with raises(InvalidFile):
             run_drivers(data, PLAN, copy)
 
-    def test_a_run_of_another_experiment_is_refused(self, tmp_path):
+    def test_a_run_of_another_experiment_is_rejected(self, tmp_path):
         Store(tmp_path / "run").note(["limiirl", "reproduce", "table1"])
         with raises(InvalidFile):
             read_drivers(tmp_path / "run")
@@ -548,7 +548,7 @@ def record(method, split, *, gamma=1.0, **figures):
 
 
 class TestTable:
-    def test_gains_are_by_split_and_by_hand(self):
+    def test_gains_are_differences_per_split(self):
         plan = replace(PLAN, n_splits=3, gammas=(1.0,))
         one, many, bound, guide = "one intent", "GMM, MLE", *DESTINATION_METHODS
         figures = {
@@ -574,7 +574,7 @@ class TestTable:
         assert rows[many].iterations.mean == 1.0
         assert {row.n for row in rows.values()} == {3}
 
-    def test_discounts_are_not_mixed(self):
+    def test_rows_are_per_discount(self):
         records = tuple(
             record(method, split, gamma=gamma, test_nll=nll + split)
             for gamma, shift in ((1.0, 0.0), (0.999, 100.0))
@@ -587,7 +587,7 @@ class TestTable:
         ]  # fmt: skip
         np.testing.assert_allclose([rows[1].gain.mean, rows[3].gain.mean], [2.0, -98.0], rtol=1e-12)
 
-    def test_one_split_alone_has_a_mean_and_no_interval(self):
+    def test_a_single_split_has_no_interval(self):
         records = (record("one intent", 0, test_nll=7.0), record("one intent", 1), record("GMM, MLE", 0, test_nll=5.0))
         many = DriverResults(PLAN, records).rows()[1]
         assert (many.method, many.n, many.nll.mean, many.gain.mean, many.gain.n) == ("GMM, MLE", 1, 5.0, 2.0, 1)
@@ -607,12 +607,12 @@ class TestTable:
     def test_baselines_count_each_split_once(self):
         records = [record("one intent", 0, missed_distance=0.2, missed_time=0.4)] * 5
         records += [record("one intent", 1, missed_distance=0.4, missed_time=0.3)]
-        found = DriverResults(PLAN, tuple(records)).baselines()
-        np.testing.assert_allclose(found["shortest distance"].mean, 0.3, rtol=1e-12)
-        np.testing.assert_allclose(found["shortest time"].mean, 0.35, rtol=1e-12)
-        assert found["shortest time"].n == 2
+        result = DriverResults(PLAN, tuple(records)).baselines()
+        np.testing.assert_allclose(result["shortest distance"].mean, 0.3, rtol=1e-12)
+        np.testing.assert_allclose(result["shortest time"].mean, 0.35, rtol=1e-12)
+        assert result["shortest time"].n == 2
 
-    def test_best_is_by_training_not_by_test(self):
+    def test_the_best_record_has_the_lowest_training_nll(self):
         records = (
             record("GMM, MLE", 0, train_nll=5.0, test_nll=1.0),
             record("GMM, MLE", 1, train_nll=4.0, test_nll=9.0),
@@ -628,7 +628,7 @@ class TestTable:
         with raises(InvalidParameter, parameter="method", value="random rewards"):
             results.best("random rewards", 1.0)
 
-    def test_csv_has_a_line_a_trial(self, results):
+    def test_csv_has_one_line_per_trial(self, results):
         lines = list(csv.DictReader(io.StringIO(results.to_csv())))
         assert [line["method"] for line in lines] == [spec.method for spec, _ in PLAN.trials()]
         assert [int(line["split"]) for line in lines] == [split for _, split in PLAN.trials()]

@@ -32,7 +32,7 @@ CHANGES = {
 }
 
 
-def test_the_hash_of_the_papers_setting_is_what_it_was_when_results_were_first_stored():
+def test_the_hash_of_the_main_setting_is_stable():
     # A change here makes every stored result unreachable: raise PROCEDURE only where trials come to other results.
     assert BASE.hash == "09f06c2f9d183a30"
 
@@ -42,7 +42,7 @@ def test_every_field_changes_the_hash(name):
     assert BASE.with_(**{name: CHANGES[name]}).hash != BASE.hash
 
 
-def test_no_field_is_left_out_of_the_hash():
+def test_the_hash_covers_all_fields():
     assert set(CHANGES) == set(BASE.to_dict())
 
 
@@ -57,13 +57,13 @@ def test_no_field_is_left_out_of_the_hash():
         ("world_parameters", "seed"),
     ],
 )
-def test_what_is_given_twice_is_refused(field, name):
+def test_reserved_parameters_are_rejected(field, name):
     with raises(InvalidParameter, parameter=field, value=name):
         Spec(**{field: {name: 3}})
 
 
 @pytest.mark.parametrize(("name", "value"), [("imbalance", 0.1), ("n_agents", 2), ("max_length", 50)])
-def test_what_has_no_effect_on_agents_of_a_worlds_own_is_refused(name, value):
+def test_fields_without_effect_on_agent_worlds_are_rejected(name, value):
     with raises(InvalidParameter, parameter=name, value=value):
         Spec(world="ContinuousPuddleWorld", **{name: value})
 
@@ -72,13 +72,13 @@ def test_what_has_no_effect_on_agents_of_a_worlds_own_is_refused(name, value):
 def test_hashes_do_not_depend_on_the_process():
     code = "from limiirl.experiments.studies import BASE; print(BASE.hash)"
     for seed in ("0", "1"):
-        told = subprocess.run(
+        message = subprocess.run(
             [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
         )
-        assert told.stdout.strip() == BASE.hash
+        assert message.stdout.strip() == BASE.hash
 
 
-def test_equal_settings_are_equal_however_they_are_written():
+def test_equal_settings_have_equal_hashes():
     assert parameters(wind=0.1, n_elements=3) == parameters(n_elements=3, wind=0.1)
     assert BASE.with_(imbalance=0).hash == BASE.with_(imbalance=0.0).hash
     calm = Spec(world_parameters={"wind": 0.0, "n_elements": 3})
@@ -90,14 +90,14 @@ def test_equal_settings_are_equal_however_they_are_written():
 
 
 @given(st.integers(1, 10**6), st.floats(0, 0.9), st.text(max_size=5), st.floats(allow_nan=False, allow_infinity=False))
-def test_json_brings_back_the_same_specification(n, p, init, wind):
+def test_specifications_round_trip_through_json(n, p, init, wind):
     spec = Spec(n_demos=n, imbalance=p, init=init, world_parameters=parameters(wind=wind))
     again = Spec.from_dict(json.loads(json.dumps(spec.to_dict())))
     assert again == spec
     assert again.hash == spec.hash
 
 
-def test_a_specification_survives_the_way_to_a_worker():
+def test_a_specification_can_be_pickled():
     assert pickle.loads(pickle.dumps(BASE)).hash == BASE.hash
 
 
@@ -116,19 +116,19 @@ def test_a_specification_survives_the_way_to_a_worker():
         ("imbalance", float("nan")),
     ],
 )
-def test_what_is_no_setting_is_refused(name, value):
+def test_invalid_fields_are_rejected(name, value):
     with raises(InvalidParameter, parameter=name) as caught:
         BASE.with_(**{name: value})
     assert repr(caught.value.value) == repr(value)
 
 
-def test_whole_numbers_stay_whole_so_that_a_mixture_can_count_with_them():
+def test_integers_stay_integers():
     (annealing,) = (value for _, value in parameters(annealing=(5.5, 10.0)))
     assert annealing == (5.5, 10)
     assert [type(number) for number in annealing] == [float, int]
 
 
-def test_a_parameter_that_json_cannot_hold_is_refused():
+def test_a_parameter_that_is_not_json_is_rejected():
     with raises(InvalidParameter, parameter="f", value=print):
         parameters(f=print)
 

@@ -63,19 +63,19 @@ def n_rows(store, table="records"):
 @example(FULL)
 @example(Record("ab", 0))
 @example(replace(FULL, nll=math.nan, gevd=-math.inf, anid=-0.0, weights=[], thetas=[[], [math.nan]], error="\0é🦉"))
-def test_every_field_returns_exactly(record):
+def test_every_field_round_trips_exactly(record):
     content = json.loads(json.dumps(_encode(record, 0)))
     # As text: NaN is not equal to itself, and -0.0 is equal to 0.0.
     assert repr(type(record)(**content)) == repr(record)
 
 
 @pytest.mark.parametrize("record", [FULL, replace(FULL, nll=math.nan, gevd=-math.inf, anid=-0.0, error="\0é🦉")])
-def test_a_record_returns_exactly_from_the_disk(store, record):
+def test_records_round_trip_exactly(store, record):
     store.append([record])
     assert repr(Store(store.folder, create=False).read()) == repr([record])
 
 
-def test_records_of_drivers_return_exactly(tmp_path):
+def test_driver_records_round_trip_exactly(tmp_path):
     kinds = {"record": DriverRecord, "spec": DriverSpec}
     spec = DriverSpec("one intent", 0.1 + 0.2)
     record = DriverRecord(spec.hash, 3, gamma=spec.gamma, test_nll=1 / 3, thetas=[[0.1]], converged=True)
@@ -89,7 +89,7 @@ def test_records_of_drivers_return_exactly(tmp_path):
         Store(tmp_path)
 
 
-def test_text_that_is_no_unicode_does_not_keep_a_failure_from_being_recorded(store):
+def test_errors_with_invalid_unicode_are_recorded(store):
     store.append([Record("ab", 0, error="no file 'a\udcff'")])
     assert store.read()[0].error == r"no file 'a\udcff'"
 
@@ -101,7 +101,7 @@ def test_numpy_values_are_stored_as_plain_ones(store):
 
 
 @pytest.mark.parametrize(("field", "value"), [("nll", "much"), ("seed", 2**63), ("weights", [[0.5]]), ("seed", 0.5)])
-def test_a_value_of_another_type_is_refused_and_nothing_is_written(store, field, value):
+def test_a_value_of_another_type_is_rejected_and_nothing_is_written(store, field, value):
     with raises(InvalidParameter, parameter=field, value=value, index=1):
         store.append([Record("ab", 0), replace(Record("ab", 1), **{field: value})])
     assert n_rows(store) == 0
@@ -112,7 +112,7 @@ def test_appending_nothing_writes_nothing(store):
     assert n_rows(store) == 0
 
 
-def test_records_come_once_in_order_whatever_was_written(tmp_path):
+def test_records_are_distinct_and_sorted(tmp_path):
     records = [Record(spec, seed, nll=seed / 3) for spec in ("b", "a") for seed in (10, 9, 0)]
     batches = [records[:2], records[1:4], records[5:], records[3:5], records[:1]]
     one, other = Store(tmp_path / "one"), Store(tmp_path / "other")
@@ -127,7 +127,7 @@ def test_records_come_once_in_order_whatever_was_written(tmp_path):
     assert one.keys() == {record.key for record in records}
 
 
-def test_what_another_store_adds_is_seen_and_only_that_is_read(store):
+def test_refresh_reads_the_records_of_other_stores_once(store):
     other = Store(store.folder)
     store.append([Record("ab", 0)])
     assert other.keys() == {("ab", 0)}
@@ -137,7 +137,7 @@ def test_what_another_store_adds_is_seen_and_only_that_is_read(store):
     assert [record.seed for record in other.read()] == [0, 1]
 
 
-def test_the_keys_given_out_are_the_callers_own(store):
+def test_keys_are_copied(store):
     store.append([Record("ab", 0)])
     store.keys().clear()
     assert store.keys() == {("ab", 0)}
@@ -155,14 +155,14 @@ def test_a_success_hides_a_failure(store, swap):
     assert store.keys(failed=False) == {("ab", 0)}
 
 
-def test_failures_are_kept_and_can_be_told_apart(store):
+def test_failures_are_kept_and_can_be_excluded(store):
     store.append([Record("ab", 0, error="lost"), Record("ab", 1)])
     assert store.keys() == {("ab", 0), ("ab", 1)}
     assert store.keys(failed=False) == {("ab", 1)}
     assert store.read()[0].failed
 
 
-def test_times_may_differ_and_any_order_reads_the_same(tmp_path):
+def test_records_may_differ_in_times_and_order(tmp_path):
     records = [Record("ab", 0, seconds_em=seconds, nll=math.nan) for seconds in (3.0, 1.0, 2.0)]
     texts = set()
     for name, order in {"a": [0, 1, 2], "b": [2, 1, 0], "c": [1, 0, 2]}.items():
@@ -173,19 +173,19 @@ def test_times_may_differ_and_any_order_reads_the_same(tmp_path):
     assert len(texts) == 1
 
 
-def test_contradictions_warn_with_the_key_and_all_readers_choose_alike(tmp_path):
+def test_contradictory_records_warn_and_all_readers_agree(tmp_path):
     read = []
     for name, values in {"a": [2.0, 1.0], "b": [1.0, 2.0]}.items():
         store = Store(tmp_path / name)
         store.append([Record("ab", 7, nll=values[0])])
-        with pytest.warns(LimiirlWarning, match="different results of one trial, 1 times; the first is seed 7 of"):
+        with pytest.warns(LimiirlWarning, match="contradictory results for 1 trials, the first for seed 7"):
             store.append([Record("ab", 7, nll=values[1])])
-        with pytest.warns(LimiirlWarning, match="different results"):
+        with pytest.warns(LimiirlWarning, match="contradictory results"):
             read += [store.read(), Store(store.folder).read()]
     assert read == [[Record("ab", 7, nll=1.0)]] * 4
 
 
-def test_two_failures_of_one_trial_are_no_contradiction(store):
+def test_two_failures_of_one_trial_do_not_warn(store):
     store.append([Record("ab", 0, error="b")])
     store.append([Record("ab", 0, error="a")])
     assert [record.error for record in store.read()] == ["a"]
@@ -194,7 +194,7 @@ def test_two_failures_of_one_trial_are_no_contradiction(store):
 # Damage.
 
 
-def damaged_stores(store, contents):
+def damage_stores(store, contents):
     """Open the store with each of some contents of its file; yield what is read, None where it was refused."""
     for content in contents:
         for leftover in store.folder.glob(f"{FILE}-*"):
@@ -210,7 +210,7 @@ def damaged_stores(store, contents):
             yield records, caught
 
 
-def test_whatever_byte_is_damaged_no_record_is_wrong(store):
+def test_a_damaged_byte_never_changes_a_record(store):
     """Records are read as they were written, or they are missing; what is missing counts as not done."""
     records = [Record("ab", seed, nll=seed / 7, history=[seed / 3] * 20) for seed in range(12)]
     store.append(records[:6])
@@ -224,7 +224,7 @@ def test_whatever_byte_is_damaged_no_record_is_wrong(store):
         flipped[place] ^= 1 << int(dice.integers(8))
         contents.append(bytes(flipped))
     outcomes = {"refused": 0, "whole": 0, "partial": 0}
-    for read, caught in damaged_stores(store, contents):
+    for read, caught in damage_stores(store, contents):
         if read is None:
             outcomes["refused"] += 1
             continue
@@ -235,13 +235,13 @@ def test_whatever_byte_is_damaged_no_record_is_wrong(store):
 
 
 @pytest.mark.parametrize("cut", [1, 99, 100, 2000, 4096, 5000, 9000])
-def test_a_truncated_file_is_refused_with_a_remedy(store, cut):
+def test_a_truncated_file_is_rejected_with_a_remedy(store, cut):
     store.append([Record("ab", seed, history=[0.1] * 200) for seed in range(5)])
     path = store.folder / FILE
     path.write_bytes(path.read_bytes()[:cut])
     with raises(InvalidFile) as caught:
         Store(store.folder).read()
-    assert "move it away" in str(caught.value)
+    assert "remove it" in str(caught.value)
     assert path.stat().st_size == cut
     path.unlink()
     assert Store(store.folder).keys() == set()
@@ -250,7 +250,7 @@ def test_a_truncated_file_is_refused_with_a_remedy(store, cut):
 @pytest.mark.parametrize(
     "content", [b"\0" * 8192, b"junk" * 100, b"SQLite format 3\0" + b"\xff" * 4000], ids=["zeros", "junk", "header"]
 )
-def test_what_is_no_database_is_refused_and_untouched(store, content):
+def test_a_file_that_is_not_a_database_is_rejected_and_unchanged(store, content):
     (store.folder / FILE).write_bytes(content)
     with raises(InvalidFile):
         Store(store.folder)
@@ -270,7 +270,7 @@ def test_rows_that_were_altered_are_reported_removed_and_run_again(store):
 
 
 @pytest.mark.parametrize("change", ["content = NULL", "digest = NULL", "content = x'ff'", "content = ''"])
-def test_rows_without_sense_are_reported_and_removed(store, change):
+def test_invalid_rows_are_reported_and_removed(store, change):
     store.append([Record("ab", 0), Record("ab", 1)])
     query(store, f"UPDATE records SET {change} WHERE id = 2")
     with pytest.warns(LimiirlWarning, match="1 of its records"):
@@ -278,14 +278,14 @@ def test_rows_without_sense_are_reported_and_removed(store, change):
     assert n_rows(store) == 1
 
 
-def test_a_row_of_another_table_is_no_record(store):
+def test_a_row_of_another_table_is_not_a_record(store):
     store.note(["limiirl"])
     query(store, "INSERT INTO records (content, digest) SELECT content, digest FROM runs")
     with pytest.warns(LimiirlWarning, match="1 of its records"):
         assert store.keys() == set()
 
 
-def test_a_missing_table_is_refused(store):
+def test_a_missing_table_is_rejected(store):
     query(store, "DROP TABLE records")
     with raises(InvalidFile):
         Store(store.folder)
@@ -299,7 +299,7 @@ def test_an_unfinished_creation_is_completed(tmp_path):
 # Other versions.
 
 
-def test_a_newer_record_is_refused_and_stays(store):
+def test_a_newer_record_is_rejected_and_kept(store):
     newer = Store(store.folder)
     newer._insert("records", [json.dumps(_encode(FULL, 0) | {"mood": 1.0})])
     for read in (store.read, lambda: Store(store.folder)):
@@ -308,19 +308,19 @@ def test_a_newer_record_is_refused_and_stays(store):
     assert n_rows(store) == 1
 
 
-def test_a_newer_format_is_refused(store):
+def test_a_newer_format_is_rejected(store):
     query(store, "PRAGMA user_version = 2")
     with raises(InvalidFile, value=2):
         Store(store.folder)
 
 
-def test_what_an_older_version_did_not_write_is_none(store):
+def test_fields_missing_in_older_versions_are_none(store):
     content = {k: v for k, v in _encode(FULL, 0).items() if k not in ("margin", "history", "trace")}
     store._insert("records", [json.dumps(content)])
     assert store.read() == [replace(FULL, margin=None, history=None, trace="")]
 
 
-def test_a_database_of_somebody_else_is_refused(tmp_path):
+def test_a_foreign_database_is_rejected(tmp_path):
     with closing(sqlite3.connect(tmp_path / FILE)) as database, database:
         database.execute("CREATE TABLE records (id INTEGER PRIMARY KEY, content TEXT, digest TEXT)")
     before = (tmp_path / FILE).read_bytes()
@@ -332,7 +332,7 @@ def test_a_database_of_somebody_else_is_refused(tmp_path):
 # The folder.
 
 
-def test_a_folder_that_holds_something_else_is_refused_and_untouched(tmp_path):
+def test_a_folder_with_other_files_is_rejected_and_unchanged(tmp_path):
     (tmp_path / "thesis.tex").write_text("dear reader")
     with raises(InvalidFile) as caught:
         Store(tmp_path)
@@ -340,7 +340,7 @@ def test_a_folder_that_holds_something_else_is_refused_and_untouched(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_what_another_process_makes_during_creation_is_not_taken_for_something_else(tmp_path, monkeypatch):
+def test_concurrent_creation_is_not_an_error(tmp_path, monkeypatch):
     real = Path.iterdir
 
     def late(path):
@@ -353,7 +353,7 @@ def test_what_another_process_makes_during_creation_is_not_taken_for_something_e
     assert Path.iterdir is real
 
 
-def test_a_file_is_no_folder(tmp_path):
+def test_a_file_instead_of_a_folder_is_rejected(tmp_path):
     (tmp_path / "run").write_text("")
     with raises(InvalidFile) as caught:
         Store(tmp_path / "run")
@@ -361,13 +361,13 @@ def test_a_file_is_no_folder(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "absent"])
-def test_only_creating_creates(tmp_path, name):
+def test_opening_does_not_create(tmp_path, name):
     with raises(InvalidFile, value=str(tmp_path / name)):
         Store(tmp_path / name, create=False)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_one_file_is_all_that_remains(store):
+def test_a_closed_store_is_one_file(store):
     store.append([FULL])
     store.note(["limiirl"])
     store.read()
@@ -377,7 +377,7 @@ def test_one_file_is_all_that_remains(store):
 # Settings, the header, examples and invocations.
 
 
-def test_specifications_return(store):
+def test_specifications_round_trip(store):
     specs = [Spec(), Spec(world_parameters=parameters(wind=0.1, shape=(1.0, 2.0)), imbalance=0.2), Spec(max_length=9)]
     store.add_specs(specs)
     store.add_specs(specs[:1])
@@ -394,7 +394,7 @@ def test_a_damaged_specification_is_reported_and_written_again(store):
     assert store.specs() == {Spec().hash: Spec()}
 
 
-def test_a_specification_of_another_version_is_refused_by_name(store):
+def test_a_specification_of_another_version_is_rejected(store):
     store._insert("specs", [json.dumps({"hash": "ab", "spec": {**Spec().to_dict(), "mood": 1}})])
     with raises(InvalidFile, value=["mood"]) as caught:
         store.specs()
@@ -408,7 +408,7 @@ def test_the_header_is_set_once(store):
     assert store.header == Store(store.folder).header == {"plan": [1, 0.1]}
 
 
-def test_the_last_example_counts(store):
+def test_the_last_example_is_returned(store):
     assert store.example("table1") is None
     for seed in (1, 1, 2):
         store.put_example("table1", {"seed": seed, "x": [0.1]})
@@ -428,7 +428,7 @@ def test_invocations_are_logged_in_order(store):
     assert set(runs[0]["versions"]) == {"limiirl", "python", "numpy", "scipy", "numba", "scikit-learn"}
 
 
-def test_the_log_names_no_machine_and_no_folder(tmp_path):
+def test_the_log_contains_no_machine_or_folder_names(tmp_path):
     import getpass
     import platform
 
@@ -439,7 +439,7 @@ def test_the_log_names_no_machine_and_no_folder(tmp_path):
     assert f"/{getpass.getuser()}" not in text
 
 
-def test_nothing_warns_in_a_store_that_is_whole(store):
+def test_an_intact_store_issues_no_warnings(store):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         store.append([FULL])
@@ -447,7 +447,7 @@ def test_nothing_warns_in_a_store_that_is_whole(store):
         Store(store.folder).read()
 
 
-def test_a_reader_that_stops_half_way_keeps_no_lock(store):
+def test_an_interrupted_reader_holds_no_lock(store):
     with suppress(ZeroDivisionError), store._connect() as database:
         database.execute("DELETE FROM records")
         raise ZeroDivisionError

@@ -1,4 +1,4 @@
-"""The commands on files, as a user runs them: what they print, write and refuse."""
+"""Commands on files: their output, files and errors."""
 
 import contextlib
 import io
@@ -22,7 +22,7 @@ from tests.oracles.mixture import crossings, walks
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with an MDP, demonstrations of ours and as a CSV of anybody's, groups included."""
+    """A folder with an MDP, and demonstrations with groups in both file formats."""
     path = tmp_path_factory.mktemp("files")
     demos, _ = walks(60, seed=2)
     crossings().save(path / "town.npz")
@@ -42,7 +42,7 @@ class Done(NamedTuple):
 
 
 def limiirl(folder: Path, *arguments: str, code: int = 0) -> Done:
-    """Run the command in a folder, in this process: starting Python and numba takes longer than the command."""
+    """Run the command in a folder, in this process, since starting Python and numba is slow."""
     out, err, shows = io.StringIO(), io.StringIO(), warnings.showwarning
     with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -57,7 +57,7 @@ def limiirl(folder: Path, *arguments: str, code: int = 0) -> Done:
 FIT = ("--mdp", "town.npz", "--intents", "2", "--set", "irl__max_length=7", "--set", "irl__bounds=[-5, 5]")
 
 
-def test_settings_take_tuples_and_lists_alike(folder):
+def test_settings_accept_tuples_and_lists(folder):
     for form in ("(-5, 5)", "[-5, 5]", "-5, 5"):
         limiirl(folder, "fit", "walks.parquet", *FIT, "--set", f"irl__bounds={form}", "--out", "tuples", "--json")
         assert list(IntentMixture.load(folder / "tuples").irl.bounds) == [-5, 5]
@@ -79,8 +79,8 @@ def test_fit_then_predict(folder):
     by_name = {f"walk {i}": label for i, label in enumerate(wanted.labels_)}
     assert table.intent.tolist() == [by_name[name] for name in table.demo]
     np.testing.assert_allclose(table[["probability_0", "probability_1"]].sum(axis=1), 1.0, rtol=1e-12)
-    found = json.loads(limiirl(folder, "predict", "intents", "walks.parquet", "--json").stdout)
-    np.testing.assert_allclose(found["posterior"], wanted.responsibilities_, rtol=1e-12, atol=1e-15)
+    facts = json.loads(limiirl(folder, "predict", "intents", "walks.parquet", "--json").stdout)
+    np.testing.assert_allclose(facts["posterior"], wanted.responsibilities_, rtol=1e-12, atol=1e-15)
     limiirl(folder, "predict", "intents", "walks.parquet", "--out", "labels.parquet")
     np.testing.assert_allclose(
         pd.read_parquet(folder / "labels.parquet").log_likelihood, wanted.score_samples(demos), rtol=1e-12
@@ -89,10 +89,10 @@ def test_fit_then_predict(folder):
 
 def test_fit_by_group_and_as_json(folder):
     done = limiirl(folder, "fit", "walks.csv", *FIT, "--by-group", "--out", "grouped", "--json", "--n-init", "3")
-    found = json.loads(done.stdout)
-    assert found["unit"] == "groups"
-    assert found["n_units"] == 12
-    assert found["saved"] == "grouped"
+    facts = json.loads(done.stdout)
+    assert facts["unit"] == "groups"
+    assert facts["n_units"] == 12
+    assert facts["saved"] == "grouped"
     partial = json.loads(limiirl(folder, "predict", "grouped", "walks.csv", "--by-group", "--partial", "--json").stdout)
     assert partial["group"] == sorted(f"g{i}" for i in range(12))
     demos = Demonstrations.from_file(folder / "walks.csv")
@@ -114,36 +114,47 @@ def test_fit_without_an_mdp_estimates_one(folder):
 
 
 def test_select(folder):
-    options = ("--mdp", "town.npz", "--most", "2", "--folds", "2", "--resamples", "2", "--set", "irl__max_length=7")
+    options = (
+        "--mdp",
+        "town.npz",
+        "--max-intents",
+        "2",
+        "--folds",
+        "2",
+        "--resamples",
+        "2",
+        "--set",
+        "irl__max_length=7",
+    )
     done = limiirl(folder, "select", "walks.parquet", *options, "--plot", "criteria.png", "--out", "best")
     assert "BIC" in done.stdout
     assert (folder / "criteria.png").read_bytes().startswith(b"\x89PNG")
     best = IntentMixture.load(folder / "best")
-    found = json.loads(limiirl(folder, "select", "walks.parquet", *options, "--json").stdout)
-    assert [row["n_intents"] for row in found["rows"]] == [1, 2]
-    assert found["recommended"] == best.n_intents
+    facts = json.loads(limiirl(folder, "select", "walks.parquet", *options, "--json").stdout)
+    assert [row["n_intents"] for row in facts["rows"]] == [1, 2]
+    assert facts["recommended"] == best.n_intents
 
 
-def test_demo_compares_with_the_truth(folder):
-    found = json.loads(limiirl(folder, "demo", "--demos", "60", "--worlds", "1", "--json").stdout)
-    assert found["correct"] >= 55
-    assert found["anid"] < 0.2
-    assert found["report"] == "report/index.html"
+def test_demo(folder):
+    facts = json.loads(limiirl(folder, "demo", "--demos", "60", "--worlds", "1", "--json").stdout)
+    assert facts["correct"] >= 55
+    assert facts["anid"] < 0.2
+    assert facts["report"] == "report/index.html"
     page = (folder / "report" / "index.html").read_text()
-    # The study is done already, and a second call only writes its report again.
+    # The second call finds the finished study and only writes its report.
     printed = limiirl(folder, "demo", "--worlds", "1").stdout
     assert str(ElementWorld(seed=2)) in printed
-    assert "of 100 walks were given to the right walkers" in printed
-    assert "The report is report/index.html" in printed
+    assert "of 100 demonstrations are assigned to their true intent" in printed
+    assert "Report: report/index.html" in printed
     assert "Inside one world" in page
 
 
 REFUSED = [
-    (("fit", "nowhere.parquet", "-k", "2"), "There is no file nowhere.parquet"),
+    (("fit", "nowhere.parquet", "-k", "2"), "nowhere.parquet does not exist"),
     (("fit", "town.npz", "-k", "2"), "holds 'limiirl.mdp', not 'limiirl.agents'"),
     (("fit", "walks.parquet", "-k", "2", "--mdp", "walks.parquet"), "truncated or not an npz file"),
     (("fit", "walks.parquet", *FIT, "-k", "100"), "got 100. (option --intents)"),
-    (("fit", "walks.parquet", *FIT, "--set", "colour=red"), "--set takes NAME=VALUE, with a NAME of"),
+    (("fit", "walks.parquet", *FIT, "--set", "colour=red"), "--set must be NAME=VALUE, with NAME one of"),
     (("fit", "walks.parquet", *FIT, "--init", "kmeens"), "init must be one of kmeans"),
     (("fit", "walks.parquet", *FIT, "--model", "MinEnt"), "MinEnt"),
     (("fit", "walks.parquet", *FIT, "--model", "maxent"), "Did you mean 'MaxEnt'?"),
@@ -183,7 +194,7 @@ def test_bad_input_is_one_sentence_and_code_2(folder, arguments, message):
     assert done.stdout == ""
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(folder):
+def test_a_folder_that_cannot_be_created_is_one_sentence(folder):
     done = limiirl(folder, "fit", "walks.parquet", *FIT, "--out", "walks.csv/inside", code=2)
     assert "limiirl: " in done.stderr
     assert "Traceback" not in done.stderr
@@ -201,20 +212,20 @@ def test_help_has_an_example(folder, command):
     assert f"Example: limiirl {' '.join(command)}" in " ".join(printed.split())
 
 
-def test_infer_tells_how_many_intents_there_are_and_saves_them(folder, tmp_path):
-    options = ("--mdp", "town.npz", "--most", "3", "--set", "irl__max_length=7", "--set", "irl__bounds=[-5, 5]")
+def test_infer_prints_the_posterior_and_saves_the_mixture(folder, tmp_path):
+    options = ("--mdp", "town.npz", "--max-intents", "3", "--set", "irl__max_length=7", "--set", "irl__bounds=[-5, 5]")
     saved = str(tmp_path / "inferred")
-    found = json.loads(limiirl(folder, "infer", "walks.parquet", *options, "--out", saved, "--json").stdout)
-    posterior = found["intent_posterior"]
+    facts = json.loads(limiirl(folder, "infer", "walks.parquet", *options, "--out", saved, "--json").stdout)
+    posterior = facts["intent_posterior"]
     assert abs(sum(posterior.values()) - 1.0) < 1e-9
     mixture = IntentMixture.load(saved)
     assert max(posterior, key=posterior.get) == str(len(mixture.weights_)) == "2"
-    told = limiirl(folder, "infer", "walks.parquet", *options, "--out", str(tmp_path / "again")).stdout
-    assert told.startswith("Number of intents: 2 (posterior ")
+    text = limiirl(folder, "infer", "walks.parquet", *options, "--out", str(tmp_path / "again")).stdout
+    assert text.startswith("Number of intents: 2 (posterior ")
 
 
-def test_causal_models_are_fitted_without_an_mdp_by_a_discount(tmp_path):
-    # Everybody goes to and fro and nobody ever arrives: without a discount values would be infinite.
+def test_estimated_mdps_of_causal_models_are_discounted(tmp_path):
+    # Trajectories never reach a terminal state: without a discount values would be infinite.
     rows = [(d, t, 1 + d % 2 if t % 2 else 0) for d in range(8) for t in range(6)]
     (tmp_path / "ring.csv").write_text("demo,t,state\n" + "".join(f"{d},{t},{s}\n" for d, t, s in rows))
     fit = ("fit", "ring.csv", "-k", "2", "--model", "MaxCausalEnt")
@@ -229,11 +240,11 @@ def test_causal_models_are_fitted_without_an_mdp_by_a_discount(tmp_path):
 
 def test_gamma_is_for_an_mdp_that_is_estimated(folder):
     refused = limiirl(folder, "fit", "walks.parquet", *FIT, "--gamma", "0.9", "--out", "x", code=2)
-    assert "that of --mdp has its own" in refused.stderr
+    assert "applies to an estimated MDP only" in refused.stderr
 
 
-def test_whole_groups_are_held_out_where_asked(folder):
-    options = ("--mdp", "town.npz", "--most", "2", "--folds", "3", "--resamples", "0", *FIT[4:])
+def test_select_holds_out_whole_groups(folder):
+    options = ("--mdp", "town.npz", "--max-intents", "2", "--folds", "3", "--resamples", "0", *FIT[4:])
     plain = json.loads(limiirl(folder, "select", "walks.parquet", *options, "--json").stdout)
     whole = json.loads(limiirl(folder, "select", "walks.parquet", *options, "--fold-by-group", "--json").stdout)
     assert plain["unit"] == whole["unit"] == "demonstrations"

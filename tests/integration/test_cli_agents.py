@@ -1,4 +1,4 @@
-"""The command line on agents: a file of theirs in place of demonstrations, for the model that learns from them."""
+"""The command line with agents instead of demonstrations."""
 
 import json
 
@@ -14,7 +14,7 @@ run = CliRunner().invoke
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory):
-    """Four agents on a line, who like to stay about 0, or about 1."""
+    """Four agents on a line with rewards around 0 or around 1."""
     rng = np.random.default_rng(0)
     x = np.ones((40, 1, 1))
     moves = [rng.normal(mean, 0.3, size=(40, 1, 1)) for mean in (0.0, 0.0, 1.0, 1.0)]
@@ -25,26 +25,28 @@ def agents(tmp_path_factory):
 
 
 @pytest.mark.smoke
-def test_agents_are_fitted_saved_and_told_apart(agents, tmp_path):
+def test_agents_are_fitted_saved_and_predicted(agents, tmp_path):
     fitted = run(app, ["fit", str(agents), "-k", "2", "--model", "SigmaGIRL", "--out", str(tmp_path / "mix"), "--json"])
     assert fitted.exit_code == 0, fitted.output
-    found = run(app, ["predict", str(tmp_path / "mix"), str(agents), "--json"])
-    assert found.exit_code == 0, found.output
-    table = json.loads(found.stdout)
+    result = run(app, ["predict", str(tmp_path / "mix"), str(agents), "--json"])
+    assert result.exit_code == 0, result.output
+    table = json.loads(result.stdout)
     assert table["agent"] == ["ann", "bob", "cid", "dan"]
     first, second, third, fourth = table["intent"]
     assert first == second != third == fourth
-    told = run(app, ["predict", str(tmp_path / "mix"), str(agents)])
-    assert told.stdout.startswith("4 agents (")
+    printed = run(app, ["predict", str(tmp_path / "mix"), str(agents)])
+    assert printed.stdout.startswith("4 agents (")
 
 
-def test_the_number_of_agents_intents_is_selected(agents):
-    found = run(app, ["select", str(agents), "--model", "SigmaGIRL", "--most", "2", "--folds", "0", "--resamples", "0"])
-    assert found.exit_code == 0, found.output
-    assert "<- recommended" in found.stdout
+def test_select_with_agents(agents):
+    result = run(
+        app, ["select", str(agents), "--model", "SigmaGIRL", "--max-intents", "2", "--folds", "0", "--resamples", "0"]
+    )
+    assert result.exit_code == 0, result.output
+    assert "<- recommended" in result.stdout
 
 
-def test_a_model_and_a_file_that_do_not_belong_together_are_refused(agents, tmp_path):
+def test_incompatible_models_and_files_are_rejected(agents, tmp_path):
     demos = tmp_path / "walks.csv"
     demos.write_text("demo,t,state\n0,0,0\n0,1,1\n1,0,0\n1,1,2\n")
     for arguments, parameter, value in (
@@ -60,7 +62,7 @@ def test_a_model_and_a_file_that_do_not_belong_together_are_refused(agents, tmp_
         assert (refused.exception.parameter, refused.exception.value) == (parameter, value)
 
 
-def test_agents_are_not_evaluated(agents, tmp_path):
+def test_evaluate_rejects_agents(agents, tmp_path):
     run(app, ["fit", str(agents), "-k", "2", "--model", "SigmaGIRL", "--out", str(tmp_path / "mix")])
     for more, parameter, value in (([], "demos", str(agents)), (["--labels", "kind"], "labels", "kind")):
         refused = run(app, ["evaluate", str(tmp_path / "mix"), str(agents), *more])

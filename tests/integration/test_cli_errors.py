@@ -14,9 +14,9 @@ from limiirl.errors import InvalidParameter
     [
         (["fit", "walks.csv"], "n_intents", "--intents"),
         (["fit", "walks.csv"], "random_state", "--seed"),
-        (["infer", "walks.csv"], "max_intents", "--most"),
+        (["infer", "walks.csv"], "max_intents", "--max-intents"),
         (["fit", "walks.csv"], "workers", "--workers"),
-        (["fit", "walks.csv", "--set", "tol=-1"], "tol", "--set tol"),
+        (["fit", "walks.csv", "--set", "resp_tol=-1"], "resp_tol", "--set resp_tol"),
         (["fit", "walks.csv", "--set", "irl__gamma=2"], "gamma", "--gamma"),
         (["fit", "walks.csv", "--set", "irl__max_length=0"], "max_length", "--set irl__max_length"),
         (["stream", "fit", "features"], "n_intents", "--intents"),
@@ -53,7 +53,7 @@ def test_an_error_names_the_option_once():
     ("value", "plain"),
     [(0, 0), ("x", "x"), (None, None), (0.5, 0.5), (np.float64(2), 2.0), (np.nan, "nan"), ([1], "[1]")],
 )
-def test_an_error_is_json_where_that_is_asked_for(value, plain):
+def test_errors_are_json_with_the_option_json(value, plain):
     error = InvalidParameter("Wrong.", parameter="n_intents", value=value, index=(1, 2))
     facts = json.loads(_describe(error, ["fit", "--json"]))
     assert facts == {

@@ -1,4 +1,4 @@
-"""`limiirl evaluate` on files, as a user runs it: what it prints and refuses."""
+"""`limiirl evaluate` on files: output and errors."""
 
 import json
 
@@ -18,7 +18,7 @@ TRUTH = RewardEnsemble([0.6, 0.4], TASTES)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a fitted mixture, the truth, and labelled demonstrations of ours and as a CSV of anybody's."""
+    """A folder with a fitted mixture, the truth, and labelled demonstrations in both file formats."""
     path = tmp_path_factory.mktemp("files")
     IntentMixture(2, MaxEnt(7, (-5, 5)), random_state=0).fit(crossings(), walks(60, seed=2)[0]).save(path / "intents")
     demos, labels = walks(40, seed=5)
@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
     return path
 
 
-def test_it_prints_what_the_library_finds(folder):
+def test_evaluate_prints_the_result_of_the_library(folder):
     mix, (demos, labels) = IntentMixture.load(folder / "intents"), walks(40, seed=5)
     wanted = evaluate(mix, demos, labels, TRUTH)
     printed = limiirl(folder, "evaluate", "intents", "walks.parquet", "--truth", "truth.json").stdout
@@ -50,15 +50,15 @@ def test_it_prints_what_the_library_finds(folder):
     assert read == json.loads(json.dumps(wanted.to_dict()))
 
 
-def test_without_labels_and_truth_it_prints_the_likelihood_alone(folder):
+def test_without_labels_and_truth_only_the_likelihood_is_printed(folder):
     mix, (demos, _) = IntentMixture.load(folder / "intents"), walks(40, seed=5)
     printed = limiirl(folder, "evaluate", "intents", "plain.parquet").stdout
     assert printed == f"{evaluate(mix, demos)}\n"
     assert "labels" not in printed
 
 
-def test_labels_may_stand_in_a_column_of_any_name(folder):
-    found = {
+def test_labels_can_be_read_from_any_column(folder):
+    recoveries = {
         arguments: json.loads(limiirl(folder, "evaluate", "intents", *arguments, "--json").stdout)["recovery"]
         for arguments in [
             ("walks.parquet",),
@@ -68,7 +68,7 @@ def test_labels_may_stand_in_a_column_of_any_name(folder):
             ("walks.csv",),
         ]
     }
-    by_label, named, by_group, by_kind, other = found.values()
+    by_label, named, by_group, by_kind, other = recoveries.values()
     assert by_label == named
     assert by_group["labels"] == list(range(8))
     assert by_kind["labels"] == ["park", "river"]
@@ -87,14 +87,14 @@ def test_by_group(folder):
 
 REFUSED = [
     (("absent", "walks.parquet"), "absent"),
-    (("intents", "absent.parquet"), "There is no file absent.parquet"),
+    (("intents", "absent.parquet"), "absent.parquet does not exist"),
     (("intents", "walks.parquet", "--truth", "absent.json"), "absent.json: No such file"),
     (("intents", "walks.parquet", "--truth", "broken.json"), "broken.json is truncated or not JSON"),
     (("intents", "walks.parquet", "--truth", "other.json"), "truth: thetas must have shape (K, 3)"),
     (("intents", "walks.parquet", "--truth", "intents/mixture.json"), "is not an ensemble of limiirl"),
     (
         ("intents", "plain.parquet", "--labels", "label"),
-        "no column 'label' to take labels from; of label and group it has neither",
+        "has no column 'label'; it has neither label nor group",
     ),
     (("intents", "walks.csv", "--labels", "colour"), "has no column 'colour'; it has demo, t, state, kind, label"),
     (("intents", "walks.csv", "--labels", "state"), "must be constant within a demonstration"),

@@ -1,4 +1,4 @@
-"""`limiirl roads close` and what `roads forecast` says, on files of a tiny city, in this process."""
+"""`limiirl roads close` and `roads forecast` on files of a tiny city."""
 
 import json
 
@@ -27,7 +27,7 @@ def town(city):
     return city.network.replace(street_names=("", "Ring Road (R 1)"), street_of=ring.astype(np.int32))
 
 
-def matched(network, demos):
+def make_matches(network, demos):
     """Trips whose fixes lie at the beginnings of their segments."""
     ends = np.stack([demos.offsets[:-1], demos.offsets[1:] - 1], axis=1)
     n, nothing = len(demos), np.zeros(demos.n_steps)
@@ -44,11 +44,11 @@ def folder(city, town, tmp_path_factory):
     demos = city.drive(12, 5, seed=0).demos
     demos = demos[demos.lengths >= 10]
     town.save(place / "town.npz")
-    matched(town, demos).save(place / "m.npz")
-    matched(town, demos.replace(groups=None)).save(place / "nobody.npz")
+    make_matches(town, demos).save(place / "m.npz")
+    make_matches(town, demos.replace(groups=None)).save(place / "anonymous.npz")
     alone = demos.replace(groups=np.arange(len(demos)))
-    matched(town, alone).save(place / "alone.npz")
-    mixture = IntentMixture(2, DestinationMaxEnt(), random_state=0, tol=0.2).fit(town.mdp("plain"), demos)
+    make_matches(town, alone).save(place / "alone.npz")
+    mixture = IntentMixture(2, DestinationMaxEnt(), random_state=0, resp_tol=0.2).fit(town.mdp("plain"), demos)
     mixture.save(place / "styles")
     return place
 
@@ -72,24 +72,24 @@ def place(town, busiest):
     return f"{town.lat[nodes].mean():.6f},{town.lon[nodes].mean():.6f}"
 
 
-def closed(folder, *arguments, **more):
+def run_close(folder, *arguments, **more):
     return limiirl(folder, "roads", "close", *FILES, *arguments, **more)
 
 
 class TestClose:
-    def test_is_what_the_library_says(self, folder, town, trips, busiest, place):
-        found = json.loads(closed(folder, "--at", place, "--json").stdout)
+    def test_equals_the_result_of_the_library(self, folder, town, trips, busiest, place):
+        facts = json.loads(run_close(folder, "--at", place, "--json").stdout)
         both = sorted([busiest, int(town.opposite[busiest])])
-        assert found["closed"]["segments"] == both
+        assert facts["closed"]["segments"] == both
         forecaster = Forecaster(IntentMixture.load(folder / "styles"), trips)
         wanted = close_streets(town, forecaster, trips, both)
-        assert found == json.loads(json.dumps(summarize_closure(wanted)))
-        assert found["trips_passed"] >= 5
+        assert facts == json.loads(json.dumps(summarize_closure(wanted)))
+        assert facts["trips_passed"] >= 5
 
     @pytest.mark.smoke
-    def test_in_words_with_a_page(self, folder, place):
-        told = closed(folder, "--at", place, "--least", "2", "--page", "closed-page")
-        for said in (
+    def test_prints_text_and_writes_a_report(self, folder, place):
+        printed = run_close(folder, "--at", place, "--min-drivers", "2", "--page", "closed-page")
+        for message in (
             "Closed: ",
             "Before: ",
             "Detour: ",
@@ -98,29 +98,31 @@ class TestClose:
             "Fewer trips",
             "Streets with fewer than 2 drivers",
         ):
-            assert said in told.stdout
+            assert message in printed.stdout
         page = (folder / "closed-page" / "index.html").read_text(encoding="utf-8")
         assert "Where trips go instead" in page
         assert "Single trips are not drawn" in page
         assert (folder / "closed-page" / "figures" / "change.png").exists()
 
-    def test_by_numbers_alone_or_with_their_opposites(self, folder, town, busiest):
-        one = json.loads(closed(folder, "--segments", str(busiest), "--json").stdout)
-        two = json.loads(closed(folder, "--segments", str(busiest), "--both", "--json").stdout)
+    def test_closes_segments_in_one_or_both_directions(self, folder, town, busiest):
+        one = json.loads(run_close(folder, "--segments", str(busiest), "--json").stdout)
+        two = json.loads(run_close(folder, "--segments", str(busiest), "--both", "--json").stdout)
         assert one["closed"]["segments"] == [busiest]
         assert two["closed"]["segments"] == sorted([busiest, int(town.opposite[busiest])])
 
-    def test_by_name(self, folder, town):
-        found = json.loads(closed(folder, "--street", "ring", "--json").stdout)
-        assert found["closed"]["segments"] == np.flatnonzero(town.street_of == 1).tolist()
-        assert found["closed"]["streets"] == ["Ring Road (R 1)"]
+    def test_closes_a_street_by_name(self, folder, town):
+        facts = json.loads(run_close(folder, "--street", "ring", "--json").stdout)
+        assert facts["closed"]["segments"] == np.flatnonzero(town.street_of == 1).tolist()
+        assert facts["closed"]["streets"] == ["Ring Road (R 1)"]
 
-    def test_fewer_trips_if_asked(self, folder, place):
-        assert json.loads(closed(folder, "--at", place, "--trips", "20", "--json").stdout)["trips"] <= 20
+    def test_samples_trips(self, folder, place):
+        assert json.loads(run_close(folder, "--at", place, "--trips", "20", "--json").stdout)["trips"] <= 20
 
-    def test_few_people_are_hidden(self, folder, place):
-        found = json.loads(closed(folder, "--at", place, "--least", "50", "--page", "few-page", "--json").stdout)
-        assert (found["trips_passed"], found["detour_m"], found["gain"], found["lose"]) == (None, None, [], [])
+    def test_small_counts_are_hidden(self, folder, place):
+        facts = json.loads(
+            run_close(folder, "--at", place, "--min-drivers", "50", "--page", "few-page", "--json").stdout
+        )
+        assert (facts["trips_passed"], facts["detour_m"], facts["gain"], facts["lose"]) == (None, None, [], [])
         page = (folder / "few-page" / "index.html").read_text(encoding="utf-8")
         assert "None that may be shown." in page
         assert "Trips after" not in page
@@ -128,31 +130,31 @@ class TestClose:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            ((), "Exactly one of --at LAT,LON, --street NAME and --segments 1,2"),
-            (("--at", "41.1,-8.6", "--street", "ring"), "Exactly one of --at"),
-            (("--at", "here"), "--at must be LAT,LON in degrees"),
+            ((), "exactly one of --at LAT,LON, --street NAME and --segments 1,2"),
+            (("--at", "41.1,-8.6", "--street", "ring"), "exactly one of --at"),
+            (("--at", "here"), "at must be LAT,LON in degrees"),
             (("--at", "-8.61,41.15"), "Latitude and longitude look swapped"),
             (("--street", "Rung Road"), "No street is called 'Rung Road'. Alike are Ring Road (R 1)."),
-            (("--street", "ring", "--one-way"), "--one-way does not go with --street"),
-            (("--segments", "1,x"), "--segments must be whole numbers"),
+            (("--street", "ring", "--one-way"), "--one-way needs --at or --segments"),
+            (("--segments", "1,x"), "segments must be integers"),
             (("--segments", "999999", "--both"), "segments must be some of 0 to"),
         ],
     )
-    def test_refuses(self, folder, arguments, said):
-        assert said in " ".join(closed(folder, *arguments, code=2).stderr.split())
+    def test_refuses(self, folder, arguments, message):
+        assert message in " ".join(run_close(folder, *arguments, code=2).stderr.split())
 
-    def test_one_way_of_a_street_must_be_named(self, folder, town, busiest, place):
-        said = " ".join(closed(folder, "--at", place, "--one-way", code=2).stderr.split())
-        assert "must be named by its segment" in said
-        assert str(busiest) in said
+    def test_one_way_needs_a_segment(self, folder, town, busiest, place):
+        message = " ".join(run_close(folder, "--at", place, "--one-way", code=2).stderr.split())
+        assert "must be named by its segment" in message
+        assert str(busiest) in message
 
-    def test_a_name_that_several_streets_have(self, folder, town, tmp_path):
-        """All that have the name in theirs would be closed."""
+    def test_an_ambiguous_street_name_is_rejected(self, folder, town, tmp_path):
+        """A part of a name must not close several streets."""
         twice = np.where(np.arange(town.n_segments) < 40, 2, town.street_of)
         many = town.replace(street_names=("", "Ring Road (R 1)", "Old Ring"), street_of=twice)
         many.save(folder / "many.npz")
-        told = limiirl(folder, "roads", "close", "many.npz", *FILES[1:], "--street", "ring", code=2).stderr
-        assert "2 streets have 'ring' in their names: Ring Road (R 1); Old Ring." in " ".join(told.split())
+        printed = limiirl(folder, "roads", "close", "many.npz", *FILES[1:], "--street", "ring", code=2).stderr
+        assert "--street 'ring' matches 2 streets: Ring Road (R 1); Old Ring." in " ".join(printed.split())
 
     def test_styles_of_another_network(self, folder):
         City(seed=2, radius_km=0.8).network.save(folder / "other.npz")
@@ -161,61 +163,61 @@ class TestClose:
 
 
 class TestForecast:
-    def told(self, folder, *arguments, matches="m.npz", **more):
+    def run_forecast(self, folder, *arguments, matches="m.npz", **more):
         return limiirl(folder, "roads", "forecast", *FILES[:2], matches, *arguments, **more)
 
-    def test_says_which_trip_and_how_far(self, folder, town, trips):
-        found = json.loads(self.told(folder, "--trip", "T3", "--json").stdout)
+    def test_prints_the_trip_and_the_known_part(self, folder, town, trips):
+        facts = json.loads(self.run_forecast(folder, "--trip", "T3", "--json").stdout)
         path = trips[3].states
-        assert found["trip"] == "T3"
-        assert found["km"] == pytest.approx(town.length_m[path].sum() / 1000.0, rel=1e-12)
-        known = path[: found["known_segments"]]
-        assert found["known_km"] == pytest.approx(town.length_m[known].sum() / 1000.0, rel=1e-12)
-        text = self.told(folder, "--trip", "T3").stdout
-        assert text.startswith(f"Trip T3, after {found['known_km']:.1f} of {found['km']:.1f} km (")
-        turns = [turn["probability"] for turn in found["next"]]
+        assert facts["trip"] == "T3"
+        assert facts["km"] == pytest.approx(town.length_m[path].sum() / 1000.0, rel=1e-12)
+        known = path[: facts["known_segments"]]
+        assert facts["known_km"] == pytest.approx(town.length_m[known].sum() / 1000.0, rel=1e-12)
+        text = self.run_forecast(folder, "--trip", "T3").stdout
+        assert text.startswith(f"Trip T3, after {facts['known_km']:.1f} of {facts['km']:.1f} km (")
+        turns = [turn["probability"] for turn in facts["next"]]
         assert turns == sorted(turns, reverse=True)
-        likeliest = turn_words(town, int(known[-1]), found["next"][0]["segment"])
+        likeliest = turn_words(town, int(known[-1]), facts["next"][0]["segment"])
         assert f"  next        {turns[0]:.1%}: {likeliest}\n" in text
 
-    def test_the_drivers_other_trips_tell_of_the_style(self, folder, trips):
-        found = json.loads(self.told(folder, "--trip", "T3", "--by-driver", "--json").stdout)
+    def test_other_trips_of_the_driver_inform_the_style(self, folder, trips):
+        facts = json.loads(self.run_forecast(folder, "--trip", "T3", "--by-driver", "--json").stdout)
         others = np.flatnonzero((trips.groups == trips.groups[3]) & (np.arange(len(trips)) != 3))
-        assert found["other_trips_of_the_driver"] == others.size
-        known = trips[3].states[: found["known_segments"]].tolist()
+        assert facts["other_trips_of_the_driver"] == others.size
+        known = trips[3].states[: facts["known_segments"]].tolist()
         rest = trips[np.arange(len(trips)) != 3]
         forecaster = Forecaster(IntentMixture.load(folder / "styles"), rest)
         wanted = forecaster.given_history(trips[others]).intents(known)[0]
-        np.testing.assert_allclose(found["styles"], wanted, rtol=1e-12)
+        np.testing.assert_allclose(facts["styles"], wanted, rtol=1e-12)
         assert np.abs(wanted - forecaster.intents(known)[0]).max() > 1e-6
-        assert "judged by" in self.told(folder, "--trip", "T3", "--by-driver").stdout
+        assert "history     " in self.run_forecast(folder, "--trip", "T3", "--by-driver").stdout
 
-    def test_without_drivers_there_is_nobody_to_judge(self, folder):
-        said = self.told(folder, "--by-driver", matches="nobody.npz", code=2).stderr
-        assert "these trips have no drivers" in said
-        said = self.told(folder, "--by-driver", matches="alone.npz", code=2).stderr
-        assert "has no other trip to be judged by" in " ".join(said.split())
+    def test_by_driver_needs_drivers_with_other_trips(self, folder):
+        message = self.run_forecast(folder, "--by-driver", matches="anonymous.npz", code=2).stderr
+        assert "needs trips with driver ids" in message
+        message = self.run_forecast(folder, "--by-driver", matches="alone.npz", code=2).stderr
+        assert "needs other trips of the driver" in " ".join(message.split())
 
     def test_page(self, folder):
-        told = self.told(folder, "--page", "trip-page").stdout
-        assert "The page is " in told
+        printed = self.run_forecast(folder, "--page", "trip-page").stdout
+        assert "Report: " in printed
         page = (folder / "trip-page" / "index.html").read_text(encoding="utf-8")
         assert "Forecast of trip T0" in page
         assert "The next turn" in page
 
 
-def test_the_page_marks_what_is_closed(folder, town, trips, place):
+def test_the_report_marks_closed_segments(folder, town, trips, place):
     lat, lon = (float(part) for part in place.split(","))
     forecaster = Forecaster(IntentMixture.load(folder / "styles"), trips)
     closure = close_streets(town, forecaster, trips, nearest_segments(town, lat, lon), least=2)
     page = change_page(closure)
     layers = {layer.title: layer for layer in page.maps[0].layers}
     assert list(layers) == ["Streets", "Change", "Trips before", "Trips after", "Closed", "Where it is"]
-    assert layers["Closed"].n_things == closure.closed.size
+    assert layers["Closed"].n_features == closure.closed.size
     change = closure.streets[1] - closure.streets[0]
     drawn = layers["Change"].stroke >= 0
     assert drawn.any()
-    # More is drawn after fewer, and nothing that few drivers pass on both sides.
+    # Streets with few drivers before and after are not drawn.
     shown = np.logical_or(*closure.shown)
     assert np.abs(change[shown & ~closure.shut]).max() > 0.0
     before, after = (layers["Change"].facts[side] for side in ("before", "after"))
@@ -223,8 +225,8 @@ def test_the_page_marks_what_is_closed(folder, town, trips, place):
     assert [table.name for table in page.tables] == ["more", "fewer"]
 
 
-def test_a_network_without_names_says_so(folder, city):
+def test_a_network_without_street_names_is_rejected(folder, city):
     assert isinstance(city.network, RoadNetwork)
     city.network.save(folder / "bare.npz")
-    told = limiirl(folder, "roads", "close", "bare.npz", *FILES[1:], "--street", "ring", code=2).stderr
-    assert "has no names of streets" in " ".join(told.split())
+    printed = limiirl(folder, "roads", "close", "bare.npz", *FILES[1:], "--street", "ring", code=2).stderr
+    assert "has no names of streets" in " ".join(printed.split())

@@ -1,4 +1,4 @@
-"""`limiirl roads` on files, as a user runs it: from a map and a CSV of taxis to styles, forecasts and pages."""
+"""`limiirl roads` on files: from a map and a CSV of taxis to styles, forecasts and reports."""
 
 import contextlib
 import csv
@@ -15,7 +15,7 @@ import typer
 
 from limiirl import Demonstrations, IntentMixture, MaxEnt
 from limiirl.cli import app, main
-from limiirl.cli.reproduce import _plain, table
+from limiirl.cli.reproduce import _plain, format_drivers
 from limiirl.experiments import DriverPlan, DriverRecord, DriverResults
 from limiirl.forecast import Forecaster
 from limiirl.roads import City, Matches, RoadNetwork, simulate_gps
@@ -35,10 +35,10 @@ def driven(city):
     """20 trips of 5 drivers, then one of few segments, and a lap of the ring that ends where it began."""
     demos = city.drive(5, 4, seed=0).demos
     ring = set(np.flatnonzero(np.array(city.network.class_names)[city.network.road_class] == "motorway").tolist())
-    onward = {a: b for a, b in zip(city.network.turn_from, city.network.turn_to, strict=True) if {a, b} <= ring}
+    next_segment = {a: b for a, b in zip(city.network.turn_from, city.network.turn_to, strict=True) if {a, b} <= ring}
     lap = [min(ring)]
     while len(lap) < 2 or lap[-1] != lap[0]:
-        lap.append(onward[lap[-1]])
+        lap.append(next_segment[lap[-1]])
     paths = [demo.states for demo in demos] + [demos[0].states[:6], lap]
     return Demonstrations.from_lists(paths, groups=[*demos.groups, 0, 1])
 
@@ -64,16 +64,16 @@ def folder(city, driven, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def matched(folder):
-    """What is said of the matching, and its file beside the network."""
+    """JSON output of the matching, whose file is beside the network."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        told = limiirl(folder, "roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "m.npz", "--json")
-    return json.loads(told.stdout)
+        printed = limiirl(folder, "roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "m.npz", "--json")
+    return json.loads(printed.stdout)
 
 
 @pytest.fixture(scope="module")
 def fitted(folder, matched):
-    """What is said of a fit, its folder `styles`, and the page `bare-page` without trips of a person."""
+    """JSON output of a fit with its folder `styles`, and the report `bare-page` without single trips."""
     page = ("--page", "bare-page", "--no-examples")
     return json.loads(limiirl(folder, "roads", "fit", "town.npz", "m.npz", *STYLES, *page, "--json").stdout)
 
@@ -86,92 +86,92 @@ def is_report(page: Path, *words: str) -> bool:
 
 
 class TestBuild:
-    def test_says_what_was_made_of_a_map(self, folder):
-        found = json.loads(limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz", "--json").stdout)
+    def test_prints_a_summary_of_the_network(self, folder):
+        facts = json.loads(limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz", "--json").stdout)
         network = RoadNetwork.load(folder / "small.npz")
-        assert (found["segments"], found["turns"]) == (network.n_segments, network.n_turns)
-        assert found["fingerprint"] == network.fingerprint()
-        assert found["saved"] == "small.npz"
+        assert (facts["segments"], facts["turns"]) == (network.n_segments, network.n_turns)
+        assert facts["fingerprint"] == network.fingerprint()
+        assert facts["saved"] == "small.npz"
 
     def test_options_change_the_network(self, folder):
         def segments(*options):
-            told = limiirl(folder, "roads", "build", "map.osm", "--out", "x.npz", *options, "--json")
-            return json.loads(told.stdout)["segments"], json.loads(told.stdout)["turns"]
+            printed = limiirl(folder, "roads", "build", "map.osm", "--out", "x.npz", *options, "--json")
+            return json.loads(printed.stdout)["segments"], json.loads(printed.stdout)["turns"]
 
         plain, service, back = segments(), segments("--service"), segments("--u-turns")
         assert service[0] > plain[0]
         assert back[1] > plain[1]
 
-    def test_everything_is_kept_if_asked(self, tmp_path):
+    def test_component_all_keeps_everything(self, tmp_path):
         node = '<node id="{0}" lat="41.0{0}" lon="-8.0"/>'
         way = '<way id="1"><nd ref="5"/><nd ref="6"/><tag k="highway" v="road"/><tag k="oneway" v="yes"/></way>'
         (tmp_path / "street.osm").write_text(f"<osm>{node.format(5)}{node.format(6)}{way}</osm>")
         done = limiirl(tmp_path, "roads", "build", "street.osm", code=2)
         assert "(option --component)" in " ".join(done.stderr.split())
-        found = json.loads(limiirl(tmp_path, "roads", "build", "street.osm", "--component", "all", "--json").stdout)
-        assert found["segments"] == 1
+        facts = json.loads(limiirl(tmp_path, "roads", "build", "street.osm", "--component", "all", "--json").stdout)
+        assert facts["segments"] == 1
 
-    def test_tells_facts_a_line_each(self, folder):
-        told = limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz").stdout
-        assert "segments: " in told
-        assert "km_by_class:\n  " in told
-        assert "Saved to small.npz." in told
+    def test_prints_one_fact_per_line(self, folder):
+        printed = limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz").stdout
+        assert "segments: " in printed
+        assert "km_by_class:\n  " in printed
+        assert "Saved to small.npz." in printed
 
-    def test_writes_a_page_and_says_where(self, folder):
+    def test_writes_a_report_and_prints_its_path(self, folder):
         quiet = limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz", "--page", "map-page", "--json")
-        assert json.loads(quiet.stdout)["saved"] == "small.npz"  # machines read nothing else there
-        assert f"The page is {Path('map-page/index.html')}" in quiet.stderr
+        assert json.loads(quiet.stdout)["saved"] == "small.npz"  # stdout has the JSON only
+        assert f"Report: {Path('map-page/index.html')}" in quiet.stderr
         assert is_report(folder / "map-page" / "index.html", "segments")
 
 
 class TestMatch:
-    def test_finds_the_trips(self, folder, matched, driven):
-        found = Matches.load(folder / "m.npz")
+    def test_matches_the_trips(self, folder, matched, driven):
+        facts = Matches.load(folder / "m.npz")
         assert matched["trips"] == len(driven) + 1
-        assert matched["matched_end_to_end"] == found.n_whole >= 0.9 * len(driven)
-        assert matched["fixes_matched"] == int(np.sum(found.fix_segment >= 0))
+        assert matched["matched_end_to_end"] == facts.n_whole >= 0.9 * len(driven)
+        assert matched["fixes_matched"] == int(np.sum(facts.fix_segment >= 0))
         assert sum(matched["trips_lost"].values()) == 1  # that of a single fix
         assert matched["unread"] == {}
         right = 0
-        for i, name in enumerate(found.ids):
-            right += np.array_equal(found.path(i), driven[int(name[1:])].states)
+        for i, name in enumerate(facts.ids):
+            right += np.array_equal(facts.path(i), driven[int(name[1:])].states)
         assert right >= 0.7 * len(driven)
-        assert set(found.groups) == set(range(5))
+        assert set(facts.groups) == set(range(5))
 
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
-    def test_tells_what_was_dropped_and_writes_a_page(self, folder, matched):
+    def test_prints_losses_and_writes_a_report(self, folder, matched):
         given = ("roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "again.npz", "--page", "quality")
-        told = limiirl(folder, *given).stdout
-        assert "trips_lost:\n  " in told
-        assert "Saved to again.npz; `limiirl roads fit town.npz again.npz` learns styles from it." in told
-        assert f"The page is {Path('quality/index.html')}" in told
+        printed = limiirl(folder, *given).stdout
+        assert "trips_lost:\n  " in printed
+        assert "Saved to again.npz.\nLearn driving styles with `limiirl roads fit town.npz again.npz`.\n" in printed
+        assert f"Report: {Path('quality/index.html')}" in printed
         assert is_report(folder / "quality" / "index.html", "A sure path")
         assert Matches.load(folder / "again.npz") == Matches.load(folder / "m.npz")
 
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
-    def test_options_come_through(self, folder, matched):
+    def test_options_are_passed_on(self, folder, matched):
         given = ("roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "x.npz", "--json")
         limiirl(folder, *given, "--sigma", "9")
         assert Matches.load(folder / "x.npz").settings["sigma_m"] == 9.0
         limiirl(folder, *given, "--method", "particles", "--seed", "3")
-        found = Matches.load(folder / "x.npz")
-        assert (found.settings["method"], found.settings["seed"]) == ("particles", 3)
+        facts = Matches.load(folder / "x.npz")
+        assert (facts.settings["method"], facts.settings["seed"]) == ("particles", 3)
         whole, trimmed = Matches.load(folder / "m.npz"), json.loads(limiirl(folder, *given, "--trim", "150").stdout)
         assert 0 < trimmed["fixes_matched"] < matched["fixes_matched"]
         network, short = RoadNetwork.load(folder / "town.npz"), Matches.load(folder / "x.npz")
         assert short.lengths_m(network).sum() < whole.lengths_m(network).sum()
 
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
-    def test_a_zone_is_masked(self, folder, matched):
+    def test_zones_are_masked(self, folder, matched):
         network, whole = RoadNetwork.load(folder / "town.npz"), Matches.load(folder / "m.npz")
         lat, lon = whole.geometry(network, 0)[whole.path(0).size // 2]
         zone = ("--mask", f"{lat},{lon},120")
         given = ("roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "masked.npz", "--json", *zone)
-        told = json.loads(limiirl(folder, *given).stdout)
-        assert told["matched_end_to_end"] < matched["matched_end_to_end"]
-        assert 0 < told["fixes_matched"] < matched["fixes_matched"]
+        printed = json.loads(limiirl(folder, *given).stdout)
+        assert printed["matched_end_to_end"] < matched["matched_end_to_end"]
+        assert 0 < printed["fixes_matched"] < matched["fixes_matched"]
 
-    def test_columns_are_named(self, folder, matched):
+    def test_columns_can_be_named(self, folder, matched):
         head, rest = (folder / "trips.csv").read_text().split("\n", 1)
         other = head.replace("TRIP_ID", "nr, neu").replace("TAXI_ID", "wer").replace("POLYLINE", "linie")
         (folder / "german.csv").write_text(other.replace("nr, neu", '"nr, neu"') + "\n" + rest)
@@ -184,7 +184,7 @@ class TestMatch:
         limiirl(folder, *given, "--columns", "trip=nr, neu,polyline=linie,driver=")
         assert Matches.load(folder / "german.npz").groups is None
 
-    def test_stages_are_told_where_there_is_no_terminal(self, folder, matched):
+    def test_stages_are_lines_without_a_terminal(self, folder, matched):
         given = ("roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "x.npz", "--json")
         lines = limiirl(folder, *given).stderr.splitlines()
         n = len(Matches.load(folder / "m.npz").fix_offsets) - 1
@@ -197,14 +197,14 @@ class TestMatch:
     @pytest.mark.parametrize(
         ("text", "words"),
         [
-            ("TRIP_ID,POLYLINE\n", "trips.csv holds no trip that can be used. Give"),
-            ('TRIP_ID,POLYLINE\n1,"[]"\n', "Of 1 that were skipped, the first was because it has no fixes"),
+            ("TRIP_ID,POLYLINE\n", "trips.csv has no usable trips."),
+            ('TRIP_ID,POLYLINE\n1,"[]"\n', "1 were skipped; the first because it has no fixes"),
             ('TRIP_ID,POLYLINE\n1,"[[-8.63,41.15]]"\n2,"[[-8.63,41.15]]"\n', "2: in a piece of too few fixes"),
             ('TRIP_ID,POLYLINE\n1,"[[41.15,-8.63]]"\n', "latitude and longitude look swapped in 1 of 1 trips"),
         ],
     )
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
-    def test_nothing_to_match_is_said(self, folder, tmp_path, text, words):
+    def test_nothing_to_match_is_an_error(self, folder, tmp_path, text, words):
         (tmp_path / "trips.csv").write_text(text)
         done = limiirl(tmp_path, "roads", "match", str(folder / "town.npz"), "trips.csv", code=2)
         assert words in " ".join(done.stderr.split())
@@ -213,91 +213,95 @@ class TestMatch:
 
 class TestFit:
     @pytest.mark.smoke
-    def test_says_what_was_learned(self, folder, matched, fitted):
+    def test_prints_the_styles(self, folder, matched, fitted):
         assert fitted["unit"] == "groups"
         assert fitted["n_units"] == 5
         assert len(fitted["styles"]) == 2
-        assert all("of the trips" in said for said in fitted["styles"])
+        assert all("of the trips" in text for text in fitted["styles"])
         assert fitted["sticks"] >= 1
         mixture = IntentMixture.load(folder / fitted["saved"])
         assert fitted["saved"] == "styles"
         assert mixture.mdp_.n_states == RoadNetwork.load(folder / "town.npz").n_segments
         assert type(mixture.irl).__name__ == "DestinationMaxEnt"
 
-    def test_tells_what_was_left_out(self, folder, matched, fitted):
-        found = Matches.load(folder / "m.npz")
-        assert fitted["left_out"] == {"fewer than 10 segments": 1, "the end passed before": 1}
-        told = limiirl(folder, "roads", "fit", "town.npz", "m.npz", *STYLES, "--out", "told", "--page", "styles-page")
-        assert f"{len(found) - 2} trips; a stick-breaking GMM of their features sees" in told.stdout
-        assert "left out:\n  fewer than 10 segments: 1\n  the end passed before: 1\n" in told.stdout
-        for k, said in enumerate(fitted["styles"]):
-            assert f"Intent {k} (style {k + 1} on the page): {said}" in told.stdout
-        assert "Saved to told." in told.stdout
+    def test_prints_the_trips_left_out(self, folder, matched, fitted):
+        facts = Matches.load(folder / "m.npz")
+        assert fitted["left_out"] == {"fewer than 10 segments": 1, "last segment visited twice": 1}
+        printed = limiirl(
+            folder, "roads", "fit", "town.npz", "m.npz", *STYLES, "--out", "again", "--page", "styles-page"
+        )
+        assert f"Fitted to {len(facts) - 2} trips.\nThe stick-breaking GMM finds " in printed.stdout
+        assert "left out:\n  fewer than 10 segments: 1\n  last segment visited twice: 1\n" in printed.stdout
+        for k, text in enumerate(fitted["styles"]):
+            assert f"Intent {k} (style {k + 1} in the report): {text}" in printed.stdout
+        assert "Saved to again." in printed.stdout
         assert is_report(folder / "styles-page" / "index.html", "style 1", "style 2", "Forecasts")
         assert is_report(folder / "bare-page" / "index.html", "style 1", "style 2", "nor are single trips.")
         assert "Forecasts" not in (folder / "bare-page" / "index.html").read_text(encoding="utf-8")
-        same = IntentMixture.load(folder / "told")
+        same = IntentMixture.load(folder / "again")
         np.testing.assert_array_equal(same.thetas_, IntentMixture.load(folder / "styles").thetas_)
 
-    def test_begins_with_a_line_where_there_is_no_terminal(self, folder, matched):
+    def test_progress_without_a_terminal_starts_with_a_line(self, folder, matched):
         given = ("roads", "fit", "town.npz", "m.npz", "--features", "plain", "-k", "1", "--trips", "8", "--out", "x")
         assert limiirl(folder, *given).stderr.splitlines()[0] == "learning styles from 8 trips ..."
 
-    def test_some_trips_are_drawn_by_seed(self, folder, matched):
+    def test_samples_of_trips_depend_on_the_seed(self, folder, matched):
         given = ("roads", "fit", "town.npz", "m.npz", "--features", "plain", "-k", "1", "--trips", "8", "--json")
-        found = [json.loads(limiirl(folder, *given, "--seed", seed, "--out", "x").stdout) for seed in "001"]
-        assert [told["n_units"] for told in found] == [8, 8, 8]
-        assert found[0]["log_likelihood"] == found[1]["log_likelihood"] != found[2]["log_likelihood"]
+        facts = [json.loads(limiirl(folder, *given, "--seed", seed, "--out", "x").stdout) for seed in "001"]
+        assert [printed["n_units"] for printed in facts] == [8, 8, 8]
+        assert facts[0]["log_likelihood"] == facts[1]["log_likelihood"] != facts[2]["log_likelihood"]
 
-    def test_the_papers_model_is_the_default(self, folder, matched):
+    def test_the_default_is_the_model_of_the_paper(self, folder, matched):
         given = ("roads", "fit", "town.npz", "m.npz", "-k", "1", "--gamma", "0.999", "--out", "paper", "--json")
         limiirl(folder, *given, "--features", "plain")
         mixture = IntentMixture.load(folder / "paper")
         assert type(mixture.irl).__name__ == "MaxEnt"
         assert (mixture.irl.max_length, mixture.mdp_.gamma) == (300, 0.999)
 
-    def test_workers_find_what_this_process_finds(self, folder, matched):
+    def test_workers_give_the_same_result(self, folder, matched):
         given = ("roads", "fit", "town.npz", "m.npz", *STYLES, "--intents", "select", "--trips", "12", "--json")
-        found = []
+        facts = []
         for name, workers in (("alone", ()), ("together", ("--workers", "2"))):
-            told = json.loads(limiirl(folder, *given, *workers, "--out", name).stdout)
-            found.append({key: told[key] for key in told.keys() - {"saved", "seconds"}})
-        assert found[0] == found[1]
-        assert "stick-breaking GMM of their features" not in limiirl(folder, *given[:-1], "--out", "told-so").stdout
+            printed = json.loads(limiirl(folder, *given, *workers, "--out", name).stdout)
+            facts.append({key: printed[key] for key in printed.keys() - {"saved", "seconds"}})
+        assert facts[0] == facts[1]
+        assert "The stick-breaking GMM finds" not in limiirl(folder, *given[:-1], "--out", "repeated").stdout
         done = limiirl(folder, *given, "--executor", "dask", "--out", "nowhere", code=2)
         assert "needs the scheduler's address" in " ".join(done.stderr.split())
         assert not (folder / "nowhere").exists()
         done = limiirl(folder, *given[:4], *STYLES, "--workers", "2", "--out", "nowhere", code=2)
-        assert "are for the many fits of --intents select" in " ".join(done.stderr.split())
+        assert "need --intents select" in " ".join(done.stderr.split())
 
 
 class TestForecast:
-    def test_is_the_forecasters(self, folder, fitted):
+    def test_equals_the_forecaster_of_the_library(self, folder, fitted):
         given = ("roads", "forecast", "town.npz", "styles", "m.npz")
         demos = Matches.load(folder / "m.npz").demonstrations()
         name = str(demos.ids[2])
         options = ("--trip", name, "--share", "0.3", "--routes", "2")
-        told = json.loads(limiirl(folder, *given, *options, "--json").stdout)
+        printed = json.loads(limiirl(folder, *given, *options, "--json").stdout)
         path = demos[2].states
-        known = path[: told["known_segments"]].tolist()
+        known = path[: printed["known_segments"]].tolist()
         assert int(0.3 * (len(path) - 1)) + 1 <= len(known) < len(path)
         others = demos[np.arange(len(demos)) != 2]
         forecaster = Forecaster(IntentMixture.load(folder / "styles"), others)
-        assert {end["segment"] for end in told["destinations"]} <= set(others.last_states.tolist())
+        assert {end["segment"] for end in printed["destinations"]} <= set(others.last_states.tolist())
         routes = forecaster.routes(known[-1], int(path[-1]), 2, partial=known)
         np.testing.assert_allclose(
-            [route["probability"] for route in told["routes"]], [route.probability for route in routes], rtol=1e-12
+            [route["probability"] for route in printed["routes"]], [route.probability for route in routes], rtol=1e-12
         )
-        np.testing.assert_allclose(told["styles"], forecaster.intents(known)[0], rtol=1e-12)
-        np.testing.assert_allclose(sum(told["styles"]), 1.0, rtol=1e-9)
+        np.testing.assert_allclose(printed["styles"], forecaster.intents(known)[0], rtol=1e-12)
+        np.testing.assert_allclose(sum(printed["styles"]), 1.0, rtol=1e-9)
         turns = forecaster.next_states(known)
         order = np.argsort(-turns.probability, kind="stable")
-        assert [turn["segment"] for turn in told["next"]] == turns.state[order].tolist()
-        np.testing.assert_allclose([turn["probability"] for turn in told["next"]], turns.probability[order], rtol=1e-12)
-        assert 1 <= len(told["routes"]) <= 2
-        for route in told["routes"]:
+        assert [turn["segment"] for turn in printed["next"]] == turns.state[order].tolist()
+        np.testing.assert_allclose(
+            [turn["probability"] for turn in printed["next"]], turns.probability[order], rtol=1e-12
+        )
+        assert 1 <= len(printed["routes"]) <= 2
+        for route in printed["routes"]:
             assert (route["segments"][0], route["segments"][-1]) == (known[-1], path[-1])
-        chances = [end["probability"] for end in told["destinations"]]
+        chances = [end["probability"] for end in printed["destinations"]]
         assert chances == sorted(chances, reverse=True)
         assert len(chances) <= 5
         words = limiirl(folder, *given, *options).stdout
@@ -308,7 +312,7 @@ class TestForecast:
         assert f"  destination {chances[0]:.1%}: a" in words
 
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
-    def test_no_usable_path_is_told(self, folder, fitted, tmp_path):
+    def test_no_usable_path_is_an_error(self, folder, fitted, tmp_path):
         head, *lines = (folder / "trips.csv").read_text().splitlines()
         town, styles = str(folder / "town.npz"), str(folder / "styles")
         (tmp_path / "few.csv").write_text("\n".join([head, *(line for line in lines if line.startswith("T20,"))]))
@@ -318,22 +322,22 @@ class TestForecast:
         assert "Traceback" not in done.stderr
 
     @pytest.mark.parametrize("share", ["0", "1"])
-    def test_at_both_ends_of_a_trip(self, folder, fitted, share):
-        told = limiirl(folder, "roads", "forecast", "town.npz", "styles", "m.npz", "--share", share, "--json").stdout
-        found = json.loads(told)
+    def test_forecasts_at_both_ends_of_a_trip(self, folder, fitted, share):
+        printed = limiirl(folder, "roads", "forecast", "town.npz", "styles", "m.npz", "--share", share, "--json").stdout
+        facts = json.loads(printed)
         first = Matches.load(folder / "m.npz").demonstrations()[0].states
         if share == "1":
-            assert found["known_segments"] == len(first)
-            assert found["routes"][0]["segments"] == [first[-1]]
+            assert facts["known_segments"] == len(first)
+            assert facts["routes"][0]["segments"] == [first[-1]]
         else:
-            assert found["known_segments"] < len(first) / 2
+            assert facts["known_segments"] < len(first) / 2
 
 
 class TestDemo:
     GIVEN = ("roads", "demo", "--radius", "0.8", "--noise", "5", "--out", "demo")
 
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
-    def test_shows_the_whole_chain(self, tmp_path):
+    def test_runs_the_whole_pipeline(self, tmp_path):
         done = limiirl(tmp_path, *self.GIVEN, "--drivers", "6", "--trips-each", "4")
         assert "24 trips of 6 drivers" in done.stdout
         assert 90.0 < float(re.search(r"end to end; ([0-9.]+) % of the driven length", done.stdout)[1]) <= 100.0
@@ -345,48 +349,48 @@ class TestDemo:
             assert is_report(tmp_path / "demo" / name / "index.html")
 
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
-    def test_prints_json_with_particles_too(self, tmp_path):
+    def test_prints_json_with_particles(self, tmp_path):
         given = ("--drivers", "6", "--trips-each", "2", "--method", "particles", "--json")
-        told = limiirl(tmp_path, *self.GIVEN, *given).stdout
-        assert "NaN" not in told
-        found = json.loads(told)
-        assert found["trips_driven"] == 12
-        assert found["found"] > 0.9
-        assert 4.0 < found["sigma_m"] < 8.0  # of noise of 5 m and a drift of 3 m
-        assert list(found["pages"]) == ["network", "matching", "styles"]
-        for page in found["pages"].values():
+        printed = limiirl(tmp_path, *self.GIVEN, *given).stdout
+        assert "NaN" not in printed
+        facts = json.loads(printed)
+        assert facts["trips_driven"] == 12
+        assert facts["found"] > 0.9
+        assert 4.0 < facts["sigma_m"] < 8.0  # of noise of 5 m and a drift of 3 m
+        assert list(facts["pages"]) == ["network", "matching", "styles"]
+        for page in facts["pages"].values():
             assert is_report(tmp_path / page)
 
 
 class TestReproduce:
-    def test_options_of_drivers_are_of_drivers_alone(self, tmp_path):
+    def test_driver_options_are_rejected_for_other_studies(self, tmp_path):
         done = limiirl(tmp_path, "reproduce", "table1", "--train", "5", "--out", "run", code=2)
-        assert "--train and --device are of `limiirl reproduce drivers`" in " ".join(done.stderr.split())
+        assert "--train and --device apply to `limiirl reproduce drivers` only" in " ".join(done.stderr.split())
         assert not (tmp_path / "run").exists()
 
-    def test_an_executor_that_cannot_be_leaves_no_folder(self, tmp_path):
+    def test_an_invalid_executor_creates_no_folder(self, tmp_path):
         done = limiirl(tmp_path, "reproduce", "drivers", "--scheduler", "x", "--out", "run", code=2)
         assert "scheduler" in done.stderr
         assert not (tmp_path / "run").exists()
 
-    def test_drivers_run_by_themselves(self, tmp_path):
+    def test_drivers_cannot_be_combined_with_other_studies(self, tmp_path):
         done = limiirl(tmp_path, "reproduce", "drivers", "table1", "--out", "run", code=2)
-        assert "drivers runs by itself: call `limiirl reproduce drivers`" in " ".join(done.stderr.split())
+        assert "studies must be drivers alone or other studies" in " ".join(done.stderr.split())
 
-    def test_a_gpu_that_is_absent_leaves_no_folder(self, folder, matched, tmp_path, monkeypatch):
+    def test_a_missing_gpu_creates_no_folder(self, folder, matched, tmp_path, monkeypatch):
         monkeypatch.setenv("LIMIIRL_GPU", "off")
         files = ("--network", folder / "town.npz", "--matches", folder / "m.npz", "--train", 5, "--device", "gpu")
         done = limiirl(tmp_path, "reproduce", "drivers", *map(str, files), "--out", "run", code=2)
         assert "LIMIIRL_GPU=off hides the GPU" in " ".join(done.stderr.split())
         assert not (tmp_path / "run").exists()
 
-    def test_too_few_trips_leave_no_folder(self, folder, matched, tmp_path):
+    def test_too_few_trips_create_no_folder(self, folder, matched, tmp_path):
         files = ("--network", folder / "town.npz", "--matches", folder / "m.npz")
         done = limiirl(tmp_path, "reproduce", "drivers", *map(str, files), "--out", "run", code=2)
         assert "Lower n_train (--train of" in " ".join(done.stderr.split())
         assert not (tmp_path / "run").exists()
 
-    def test_figures_have_names(self):
+    def test_json_figures_have_names(self):
         records = tuple(result(method, split) for method in ("one intent", "GMM, MLE") for split in range(2))
         plain = json.loads(json.dumps(_plain(DriverResults(DriverPlan(n_splits=2), records)), allow_nan=False))
         assert plain["rows"][1]["nll"] == {"mean": 1.0, "half_width": 0.0, "low": 1.0, "high": 1.0, "n": 2}
@@ -394,17 +398,17 @@ class TestReproduce:
         assert plain["baselines"]["shortest time"]["surplus"]["mean"] == 1.0
         assert plain["plan"]["n_splits"] == 2
 
-    def test_one_split_is_a_row_without_interval(self):
+    def test_a_single_split_is_a_row_without_interval(self):
         alone = DriverResults(DriverPlan(n_splits=1), (result("one intent", 0),))
-        lines = table(alone).splitlines()
+        lines = format_drivers(alone).splitlines()
         assert lines[1].split()[:2] == ["one", "intent"]
-        assert "±" not in table(alone)
-        assert "nan" not in table(alone)
+        assert "±" not in format_drivers(alone)
+        assert "nan" not in format_drivers(alone)
         assert json.loads(json.dumps(_plain(alone), allow_nan=False))["rows"][0]["nll"]["half_width"] is None
 
-    def test_an_interrupted_run_says_so(self, folder, matched, tmp_path):
+    def test_an_interrupted_run_is_reported(self, folder, matched, tmp_path):
         class Impatient(io.StringIO):
-            """The screen of somebody who stops the run as soon as a trial is done."""
+            """A stderr that interrupts the run after the first trial."""
 
             def write(self, text):
                 if "1 of 96" in text:
@@ -416,11 +420,11 @@ class TestReproduce:
         with contextlib.redirect_stderr(Impatient()) as seen, pytest.raises(SystemExit) as ended:
             main(given)
         assert ended.value.code == 130
-        assert "interrupted. What was done is kept" in seen.getvalue()
+        assert "interrupted. Finished trials are saved" in seen.getvalue()
         done = limiirl(tmp_path, "report", "run", code=2)
-        said = " ".join(done.stderr.split())
-        assert "is a driver experiment with 1 of 96 trials" in said
-        assert "call `limiirl reproduce drivers` again" in said
+        text = " ".join(done.stderr.split())
+        assert "is a driver experiment with 1 of 96 trials" in text
+        assert "Run `limiirl reproduce drivers --out" in text
 
 
 def result(method, split):
@@ -434,42 +438,42 @@ REFUSED = [
     (("build", "nowhere.osm"), "There is no file nowhere.osm. Give the path of a map."),
     (("build", "trips.csv"), "trips.csv is truncated or not XML (syntax error: line 1, column 0). Copy or download"),
     (("match", "nowhere.npz", "trips.csv"), "nowhere.npz does not exist."),
-    (("match", "trips.csv", "trips.csv"), "trips.csv is truncated or not an npz file (it holds objects, or"),
+    (("match", "trips.csv", "trips.csv"), "trips.csv is truncated or not an npz file (it contains objects or"),
     (("match", "town.npz", "nowhere.csv"), "There is no file nowhere.csv. Give a file of trips, or a folder of them."),
     (("match", "town.npz", "map.osm"), "map.osm is XML, but no GPX: its root is <osm>. Convert it to GPX first."),
-    (("match", "m.npz", "trips.csv"), "m.npz holds 'limiirl.matches', not 'limiirl.roads'."),
-    (("match", "foreign", "trips.csv"), "foreign is a folder. Name the .npz that `limiirl roads build` wrote."),
-    (("match", "town.npz", "trips.csv", "--out", "none/x.npz"), "There is no folder none for x.npz. Make it, or name"),
-    (("match", "town.npz", "trips.csv", "--out", "foreign"), "foreign is a folder. Name a file in it with --out."),
-    (("match", "town.npz", "trips.csv", "--columns", "lat"), "--columns takes ROLE=NAME with a ROLE of polyline, lat"),
+    (("match", "m.npz", "trips.csv"), "m.npz contains 'limiirl.matches', not 'limiirl.roads'."),
+    (("match", "foreign", "trips.csv"), "foreign is a folder. Pass an .npz file written by `limiirl roads build`."),
+    (("match", "town.npz", "trips.csv", "--out", "none/x.npz"), "The folder none of --out none/x.npz does not exist."),
+    (("match", "town.npz", "trips.csv", "--out", "foreign"), "--out foreign is a folder, not a file."),
+    (("match", "town.npz", "trips.csv", "--columns", "lat"), "columns must be ROLE=NAME, with ROLE one of polyline"),
     (("match", "town.npz", "trips.csv", "--columns", "x=y"), "(option --columns)"),
     (("match", "town.npz", "trips.csv", "--trim", "-1"), "Invalid value for '--trim'"),
-    (("match", "town.npz", "trips.csv", "--mask", "41,x,3"), "--mask must be LAT,LON,METRES"),
+    (("match", "town.npz", "trips.csv", "--mask", "41,x,3"), "mask must be LAT,LON,METRES"),
     (("match", "town.npz", "trips.csv", "--mask", "41,-8"), "zones[0] is (41.0, -8.0); zones is a list of (lat, lon"),
-    (("build", "map.osm", "--out", "none/x.npz"), "There is no folder none for x.npz"),
+    (("build", "map.osm", "--out", "none/x.npz"), "The folder none of --out none/x.npz does not exist."),
     (("build", "map.osm", "--component", "x"), "got 'x'. (option --component)"),
-    (("fit", "town.npz", "foreign"), "foreign is a folder. Name the .npz that `limiirl roads match` wrote."),
+    (("fit", "town.npz", "foreign"), "foreign is a folder. Pass an .npz file written by `limiirl roads match`."),
     (("forecast", "town.npz", "foreign", "m.npz"),
      "foreign is not a mixture of limiirl: it has no mixture.json."),
     (("match", "town.npz", "trips.csv", "--method", "magic"), "(option --method)"),
     (("match", "town.npz", "trips.csv", "--step", "0"), "(option --step)"),
     (("fit", "town.npz", "nowhere.npz"), "nowhere.npz does not exist."),
-    (("fit", "town.npz", "town.npz"), "town.npz holds 'limiirl.roads', not 'limiirl.matches'. Give a file that"),
+    (("fit", "town.npz", "town.npz"), "town.npz contains 'limiirl.roads', not 'limiirl.matches'. Use a file"),
     (("fit", "other.npz", "m.npz"), "m.npz was matched to another network"),
     (("fit", "town.npz", "m.npz", "--intents", "many"), "(option --intents)"),
     (("fit", "town.npz", "m.npz", "--model", "Magic"), "(option --model)"),
     (("fit", "town.npz", "m.npz", "--features", "all"), "got 'all'. (option --features)"),
-    (("fit", "town.npz", "m.npz", "--trips", "0"), "--trips must be at least 1; got 0"),
+    (("fit", "town.npz", "m.npz", "--trips", "0"), "trips must be an integer of at least 1; got 0"),
     (("fit", "town.npz", "m.npz", "--init", "kmeens", "-k", "2", "--features", "plain"), "init must be one of kmeans"),
     (("fit", "town.npz", "m.npz", "--model", "DestinationMaxEnt", "--gamma", "0.9"), "(option --gamma)"),
     (("fit", "town.npz", "m.npz", "--out", "foreign"), "is not a mixture of limiirl alone"),
     (("forecast", "town.npz", "nowhere", "m.npz"), "nowhere is not a mixture of limiirl: there is no such folder."),
     (("forecast", "town.npz", "styles", "town.npz"), "town.npz holds 'limiirl.roads', not 'limiirl.matches'."),
     (("forecast", "other.npz", "styles", "m.npz"), "m.npz was matched to another network"),
-    (("forecast", "town.npz", "styles", "m.npz", "--trip", "T77"), "No matched trip of 10 to 300 segments has the id"),
-    (("forecast", "town.npz", "small-styles", "m.npz"), "small-styles was learned on 2 states"),
+    (("forecast", "town.npz", "styles", "m.npz", "--trip", "T77"), "trip must be the id of a matched trip"),
+    (("forecast", "town.npz", "small-styles", "m.npz"), "small-styles was fitted on a network with 2 segments"),
     (("forecast", "turned.npz", "styles", "turned-m.npz"), "turns, but turned.npz has"),
-    (("forecast", "replaced.npz", "styles", "replaced-m.npz"), "styles was learned on other turns than replaced.npz"),
+    (("forecast", "replaced.npz", "styles", "replaced-m.npz"), "with other turns than replaced.npz"),
     (("demo", "--out", "m.npz"), "A report needs a folder at m.npz; there is a file. Move it, or choose another"),
     (("demo", "--out", "taken"), "A report replaces only an earlier report"),
     (("build", "map.osm", "--out", "x.npz", "--page", "m.npz"), "A report needs a folder at m.npz; there is a file."),
@@ -482,7 +486,7 @@ REFUSED = [
 
 @pytest.fixture(scope="module")
 def others(folder, fitted):
-    """What does not belong to the styles: things of somebody else, and networks of other turns with trips of theirs."""
+    """Folders with other files, and networks with other turns and their trips."""
     for name, inside in (("foreign", "thesis.tex"), ("taken/styles", "index.html")):
         (folder / name).mkdir(parents=True)
         (folder / name / inside).write_text("ten years of work")
@@ -501,7 +505,7 @@ def others(folder, fitted):
 
 
 def files_in(folder):
-    """Every file, by when it was written and what it holds."""
+    """Modification time and content of every file."""
     return {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in folder.rglob("*") if file.is_file()}
 
 
@@ -519,36 +523,36 @@ def test_bad_input_is_one_sentence_and_code_2(folder, others, arguments, message
     assert files_in(folder) == before
 
 
-def test_a_page_that_cannot_be_is_told_before_an_experiment(tmp_path):
+def test_an_invalid_report_folder_is_reported_before_the_experiment(tmp_path):
     (tmp_path / "run").write_text("not a folder")
     done = limiirl(tmp_path, "reproduce", "drivers", "--train", "20", "--out", "run", code=2)
     assert "A report needs a folder at run; there is a file." in " ".join(done.stderr.split())
 
 
-def test_the_seed_of_matching_says_what_it_is_not_for(tmp_path):
+def test_help_of_the_matching_seed(tmp_path):
     printed = " ".join(limiirl(tmp_path, "roads", "match", "--help").stdout.replace("│", " ").split())
-    assert "Of --method particles. What --trim cuts is always drawn anew" in printed
+    assert "Random seed of --method particles; --trim is not reproducible." in printed
 
 
 def all_commands():
-    """Every command by its words, those of groups too, as the program itself knows them: none can be forgotten."""
-    found = {}
+    """All commands by their words, from the app itself."""
+    facts = {}
 
     def walk(group, words):
         for name, command in group.commands.items():
             if hasattr(command, "commands"):
                 walk(command, (*words, name))
             else:
-                found[(*words, name)] = command
+                facts[(*words, name)] = command
 
     walk(typer.main.get_command(app), ())
-    return found
+    return facts
 
 
 COMMANDS = all_commands()
 
 
-def test_commands_of_roads_are_among_all():
+def test_all_commands_are_listed():
     assert {("roads", name) for name in ("build", "match", "fit", "forecast", "demo")} <= set(COMMANDS)
     assert ("fit",) in COMMANDS
 
@@ -569,9 +573,9 @@ def test_the_group_lists_its_commands(tmp_path):
 
 @pytest.mark.parametrize("words", [words for words in COMMANDS if words[0] == "roads"], ids=" ".join)
 def test_examples_name_options_that_exist(words):
-    """What an example says can be typed: its options are the command's."""
+    """The options of an example are options of its command."""
     command = COMMANDS[words]
-    example = command.help.split("Example: limiirl ", 1)[1].split()
+    example = command.epilog.split("Example: limiirl ", 1)[1].split()
     assert tuple(example[: len(words)]) == words
     known = {name for part in command.params for name in part.opts}
     assert {word for word in example if word.startswith("-")} <= known

@@ -3,7 +3,7 @@
 import pytest
 
 from limiirl.experiments.spec import METHODS
-from tests.oracles.runs import command, counts, expected, recorded, rows
+from tests.oracles.runs import command, counts, expected, read_records, rows
 
 # Every method once, in one world.
 STUDY, REPEATS = "boxplots", 1
@@ -13,13 +13,13 @@ TRIALS = len(METHODS)
 def run(folder, *arguments):
     """Run the study on an executor, and return how many trials there were, were skipped and were run."""
     done = command("reproduce", STUDY, "--repeats", REPEATS, "--no-report", "--json", "--out", folder, *arguments)
-    assert done.said == []
+    assert done.messages == []
     return counts(done)
 
 
 def check(folder):
     """Compare what was recorded with a plain loop in this process."""
-    assert recorded(folder) == expected(STUDY, REPEATS)
+    assert read_records(folder) == expected(STUDY, REPEATS)
     assert rows(folder) == sorted(expected(STUDY, REPEATS))
 
 

@@ -1,4 +1,4 @@
-"""`limiirl reproduce` and `limiirl report` as a user meets them: what they print, write, refuse, and log of a run."""
+"""`limiirl reproduce` and `limiirl report`: output, files, errors and the log of a run."""
 
 import contextlib
 import getpass
@@ -20,18 +20,18 @@ from limiirl.experiments import studies
 from limiirl.experiments.record import Record
 from limiirl.experiments.store import FILE, Store
 from limiirl.report.studies import report
-from tests.oracles.runs import command, counts, expected, fill, recorded
+from tests.oracles.runs import command, counts, expected, fill, read_records
 
 
-def finished() -> list[Record]:
+def make_records() -> list[Record]:
     """The records of the study of the margin in three worlds."""
     return [Record(**given) for given in expected("margin", 3).values()]
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A run of the study of the margin in three worlds, finished but for its report."""
-    fill(tmp_path / "run", finished()).add_specs(studies.STUDIES["margin"].specs)
+    """A finished run of the study of the margin in three worlds, without a report."""
+    fill(tmp_path / "run", make_records()).add_specs(studies.STUDIES["margin"].specs)
     return tmp_path / "run"
 
 
@@ -39,17 +39,17 @@ def folder(tmp_path):
 
 
 @pytest.mark.smoke
-def test_a_run_that_is_done_is_skipped_and_reported(folder):
+def test_a_finished_run_is_skipped_and_reported(folder):
     done = command("reproduce", "margin", "--repeats", 3, "--out", folder)
     assert "Margin between the intents, 3 worlds" in done.stdout
     *_, counts, page = done.stdout.splitlines()
-    assert counts == "0 trials run, 15 skipped because they were done."
-    assert page == f"The report is {folder / 'report' / 'index.html'}"
+    assert counts == "0 trials run, 15 skipped (finished before)."
+    assert page == f"Report: {folder / 'report' / 'index.html'}"
     assert "Margin" in (folder / "report" / "index.html").read_text()
-    assert done.said == []
+    assert done.messages == []
 
 
-def test_json_is_the_counts_and_nothing_else(folder):
+def test_json_contains_the_counts_only(folder):
     done = command("reproduce", "margin", "--repeats", 3, "--out", folder, "--json")
     page = str(folder / "report" / "index.html")
     assert counts(done) == (15, 15, 0)
@@ -65,9 +65,9 @@ def test_json_is_the_counts_and_nothing_else(folder):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["nonsense"], "there is no study named 'nonsense'"),
-        (["margin", "--repeats", "0"], "repeats must be at least 1; got 0"),
-        (["margin", "--repeats", "-2"], "repeats must be at least 1; got -2"),
+        (["nonsense"], "got 'nonsense'"),
+        (["margin", "--repeats", "0"], "repeats must be an integer of at least 1; got 0"),
+        (["margin", "--repeats", "-2"], "repeats must be an integer of at least 1; got -2"),
         (["margin", "--workers", "0"], "workers must be an integer of at least 1; got 0"),
         (["margin", "--executor", "abacus"], "'abacus'"),
         (["margin", "--executor", "dask"], "needs the scheduler's address"),
@@ -75,67 +75,67 @@ def test_json_is_the_counts_and_nothing_else(folder):
         (["margin", "--scheduler", "tcp://127.0.0.1:1"], "'local'. Pass the executor 'dask', or no scheduler."),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence_before_anything_is_written(tmp_path, arguments, sentence):
+def test_invalid_options_are_one_sentence_and_write_nothing(tmp_path, arguments, sentence):
     done = command("reproduce", *arguments, "--out", tmp_path / "run", code=2)
     assert done.stdout == ""
-    (line,) = done.said
+    (line,) = done.messages
     assert line.startswith("limiirl: ")
     assert sentence in line
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path):
+def test_a_folder_with_other_files_is_unchanged(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     for path, sentence in ((tmp_path, "it is not a run of limiirl"), (tmp_path / "thesis.tex", "is a file")):
-        (line,) = command("reproduce", "margin", "--repeats", 1, "--out", path, code=2).said
+        (line,) = command("reproduce", "margin", "--repeats", 1, "--out", path, code=2).messages
         assert line.startswith(f"limiirl: {path} ")
         assert sentence in line
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_scheduler_that_does_not_answer_is_one_sentence_and_not_logged(tmp_path, monkeypatch):
+def test_an_unreachable_scheduler_is_one_sentence_and_not_logged(tmp_path, monkeypatch):
     pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
     monkeypatch.setattr(dask, "_CONNECT_SECONDS", 1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"  # nobody listens there once it is closed
+        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"  # the port is closed afterwards
     for given in (["--scheduler", address], [f"--scheduler={address}"]):
         arguments = ("reproduce", "margin", "--repeats", 1, "--executor", "dask", *given)
-        (line,) = command(*arguments, "--out", tmp_path / "run", code=2).said
+        (line,) = command(*arguments, "--out", tmp_path / "run", code=2).messages
         assert line.startswith(f"limiirl: No Dask scheduler answers at {address} (")
-    assert recorded(tmp_path / "run") == {}
-    # Where somebody's cluster is belongs in no report.
+    assert read_records(tmp_path / "run") == {}
+    # The address of a cluster does not belong in a report.
     assert not [run["command"] for run in Store(tmp_path / "run").runs() if address in run["command"]]
 
 
 # Reports.
 
 
-def test_a_report_of_what_is_no_run_is_refused(tmp_path):
+def test_a_report_of_a_folder_without_a_run_is_rejected(tmp_path):
     for name in ("absent", "empty"):
         if name == "empty":
             (tmp_path / name).mkdir()
-        (line,) = command("report", tmp_path / name, code=2).said
+        (line,) = command("report", tmp_path / name, code=2).messages
         assert line.startswith(f"limiirl: {tmp_path / name} is not a run of limiirl")
     assert [path.name for path in tmp_path.rglob("*")] == ["empty"], "something was written"
 
 
-def test_a_report_of_an_interrupted_run_tells_of_what_is_there(tmp_path):
-    records = finished()
+def test_a_report_of_an_interrupted_run_uses_complete_worlds(tmp_path):
+    records = make_records()
     fill(tmp_path / "run", records[:12])  # the third world has two of its five settings
     done = command("report", tmp_path / "run")
-    assert done.stdout == f"The report is {tmp_path / 'run' / 'report' / 'index.html'}\n"
+    assert done.stdout == f"Report: {tmp_path / 'run' / 'report' / 'index.html'}\n"
     points = (tmp_path / "run" / "report" / "figures" / "margin.csv").read_text().splitlines()
     fill(tmp_path / "two", records[:10])
     command("report", tmp_path / "two")
     assert points == (tmp_path / "two" / "report" / "figures" / "margin.csv").read_text().splitlines()
 
     fill(tmp_path / "none", records[:4])
-    (line,) = command("report", tmp_path / "none", code=2).said
+    (line,) = command("report", tmp_path / "none", code=2).messages
     assert "no world in which every setting of one of our studies was tried" in line
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not limit the size of files")
-def test_a_report_on_a_full_disk_is_one_sentence_that_says_where(folder):
+def test_a_report_on_a_full_disk_is_one_sentence(folder):
     import resource
 
     before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -144,10 +144,10 @@ def test_a_report_on_a_full_disk_is_one_sentence_that_says_where(folder):
         done = command("report", folder, code=2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
-    (line,) = done.said
+    (line,) = done.messages
     assert line.startswith(f"limiirl: {folder / 'report'}")
     assert "File too large" in line
-    assert recorded(folder) == expected("margin", 3)
+    assert read_records(folder) == expected("margin", 3)
     command("report", folder)
 
 
@@ -167,23 +167,23 @@ def broken(monkeypatch):
     return bad.spec
 
 
-def test_a_trial_that_fails_is_recorded_and_told_of_and_stops_nothing(tmp_path, broken):
+def test_a_failed_trial_is_recorded_and_reported(tmp_path, broken):
     folder, arguments = tmp_path / "run", ("reproduce", "margin", "--repeats", 1, "--workers", 1, "--json")
     done = command(*arguments, "--out", folder, code=1)
     (failed,) = done.counts["failed"]
     assert (failed["spec"], failed["seed"]) == (broken.hash, 0)
     assert "Astrology" in failed["error"]
-    assert done.said == [f"limiirl: trial {broken.hash} with seed 0 failed: {failed['error']}"]
+    assert done.messages == [f"limiirl: trial {broken.hash} with seed 0 failed: {failed['error']}"]
     assert (done.counts["total"], done.counts["run"]) == (6, 6)
     assert failed["error"] in html.unescape(Path(done.counts["report"]).read_text())
 
-    found = {record.key: record for record in Store(folder).read()}
-    record = found.pop((broken.hash, 0))
+    records = {record.key: record for record in Store(folder).read()}
+    record = records.pop((broken.hash, 0))
     assert record == Record(broken.hash, 0, failed["error"], record.trace)
     assert "in run_trial" in record.trace
     assert str(Path(studies.__file__).parent) not in record.trace, "a folder of this machine"
     wanted = {key: given for key, given in expected("margin", 3).items() if key[1] == 0}
-    assert {key: record.reproducible() for key, record in found.items()} == wanted
+    assert {key: record.reproducible() for key, record in records.items()} == wanted
 
     # Called again, it does not try in vain; asked to, it does.
     again = command(*arguments, "--out", folder)
@@ -193,15 +193,15 @@ def test_a_trial_that_fails_is_recorded_and_told_of_and_stops_nothing(tmp_path, 
     assert again.counts["failed"] == [failed]
 
 
-def test_a_failure_that_was_fixed_is_replaced_by_its_retry(tmp_path):
-    folder, records = tmp_path / "run", finished()
+def test_a_retry_replaces_a_failure(tmp_path):
+    folder, records = tmp_path / "run", make_records()
     fill(folder, [replace(records[0], error="MemoryError: too little"), *records[1:]])
     arguments = ("reproduce", "margin", "--repeats", 3, "--workers", 1, "--json", "--no-report", "--out", folder)
     assert command(*arguments).counts["skipped"] == 15
-    assert recorded(folder) != expected("margin", 3)
+    assert read_records(folder) != expected("margin", 3)
     again = command(*arguments, "--retry-failed")
     assert counts(again) == (15, 14, 1)
-    assert recorded(folder) == expected("margin", 3)
+    assert read_records(folder) == expected("margin", 3)
 
 
 # What starts quickly, and what is kept of this machine.
@@ -222,7 +222,7 @@ def test_help_has_an_example_and_loads_nothing_heavy():
         assert "reproduce" in command("--help").stdout
 
 
-def test_what_is_logged_of_a_run_names_no_folder_of_this_machine(folder):
+def test_the_log_of_a_run_contains_no_local_paths(folder):
     arguments = ("reproduce", "margin", "--repeats", "3", "--no-report", "--json")
     command(*arguments, f"--out={folder}")
     with contextlib.chdir(folder.parent):

@@ -1,19 +1,19 @@
-"""Records of studies whose answers are known, because they are made up."""
+"""Synthetic records of studies with known verdicts."""
 
 import numpy as np
 
 from limiirl.experiments import Record, Results
 
 
-def made(study, value, n_worlds=14, seed=0):
-    """Records of a study in which `value(method, x, measure, seed)` decides, but for a little noise.
+def make_results(study, value, n_worlds=14, seed=0):
+    """Return results of a study from `value(method, x, measure, seed)` and a little noise.
 
-    Of 13 worlds and fewer scipy tries all signs where differences are equal, which takes a second each.
+    Up to 13 worlds, scipy enumerates all signs of tied differences, which takes a second per test.
     """
     rng = np.random.default_rng(seed)
-    found = {}
+    records = {}
     for s in range(n_worlds):
-        # The same for all cells of a world: equal ones tie, so that no verdict hangs on chance.
+        # Equal for all cells of a world, so that equal values tie.
         noise = rng.normal(size=4) * 0.01
         for setting in study.settings:
             nll, anid, gevd, n_iter = (
@@ -32,5 +32,5 @@ def made(study, value, n_worlds=14, seed=0):
                 seconds_em=n_iter,
                 margin=value(setting.method, setting.x, "margin", s),
             )
-            found[record.key] = record
-    return Results.of(study, found.values())
+            records[record.key] = record
+    return Results.of(study, records.values())

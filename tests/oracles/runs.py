@@ -1,4 +1,4 @@
-"""Runs of `limiirl reproduce` as processes that can be watched, killed and starved; and what they must come to."""
+"""Runs of `limiirl reproduce` as processes that can be monitored and killed, and their expected records."""
 
 import contextlib
 import io
@@ -38,22 +38,22 @@ _PROGRESS = re.compile(r"[\w, -]+( \.\.\.|: [\d,]+ of [\d,]+.*)")
 
 @cache
 def expected(study: str, repeats: int) -> dict[Key, dict[str, Any]]:
-    """What a study must come to: its trials one after the other in this process, without executor and without store."""
-    found = [attempt(task) for task in tasks(choose([study]), repeats)]
-    assert not any(record.failed for record in found), [record.error for record in found]
-    return {record.key: record.reproducible() for record in found}
+    """Return the expected records of a study, computed in this process without executor and store."""
+    records = [attempt(task) for task in tasks(choose([study]), repeats)]
+    assert not any(record.failed for record in records), [record.error for record in records]
+    return {record.key: record.reproducible() for record in records}
 
 
-def recorded(folder: Path) -> dict[Key, dict[str, Any]]:
-    """What a run has recorded, which must be whole: no key twice, nothing put aside."""
+def read_records(folder: Path) -> dict[Key, dict[str, Any]]:
+    """Return the records of a run, which must have distinct keys."""
     records = Store(folder, create=False).read()
-    found = {record.key: record.reproducible() for record in records}
-    assert len(found) == len(records), "a trial was read twice"
-    return found
+    by_key = {record.key: record.reproducible() for record in records}
+    assert len(by_key) == len(records), "a trial was read twice"
+    return by_key
 
 
 def rows(folder: Path) -> list[Key]:
-    """The keys of all rows of records, as they are in the file: the store hides repetitions."""
+    """Return the keys of all rows of records in the file, repetitions included."""
     if not (folder / FILE).exists() or not (folder / FILE).stat().st_size:
         return []
     with contextlib.closing(sqlite3.connect(folder / FILE, timeout=60.0)) as database:
@@ -61,29 +61,29 @@ def rows(folder: Path) -> list[Key]:
     return sorted((content["spec"], content["seed"]) for content in contents)
 
 
-def written(folder: Path) -> set[Key]:
-    """The keys of the trials that a run has written so far."""
+def read_keys(folder: Path) -> set[Key]:
+    """Return the keys of the trials that a run has written so far."""
     return set(rows(folder))
 
 
 class Done(NamedTuple):
-    """What a finished command left."""
+    """Exit code and output of a finished command."""
 
     code: int
     stdout: str
     stderr: str
 
     @property
-    def said(self) -> list[str]:
-        """The lines on stderr without those about the progress."""
+    def messages(self) -> list[str]:
+        """Lines on stderr other than progress."""
         return [line for line in self.stderr.splitlines() if not _PROGRESS.fullmatch(line)]
 
     @property
     def counts(self) -> dict[str, Any]:
-        """What `--json` printed: one object and nothing else."""
-        found = json.loads(self.stdout)
-        assert isinstance(found, dict)
-        return found
+        """The JSON object on stdout."""
+        content = json.loads(self.stdout)
+        assert isinstance(content, dict)
+        return content
 
 
 @dataclass
@@ -94,26 +94,26 @@ class Run:
     mark: str
 
     def family(self) -> list[psutil.Process]:
-        """This process and all that it has started and that live, orphans included."""
-        found = []
+        """Return this process and its running descendants, orphans included."""
+        processes = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(_MARK) == self.mark:
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     def workers(self) -> list[psutil.Process]:
-        """Those of the family that run trials."""
-        found = []
+        """Return the worker processes."""
+        processes = []
         for process in self.family():
             with contextlib.suppress(psutil.Error):
                 if "popen_loky_posix" in " ".join(process.cmdline()):
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     def must_vanish(self, seconds: float = 20.0) -> None:
-        """Wait until nothing of this run lives any more; a worker looks once a second for its parent."""
-        wait_until(lambda: not self.family(), seconds, every=0.2)  # a look at all processes costs some time
+        """Wait until all processes of this run have ended; a worker checks for its parent once per second."""
+        wait_until(lambda: not self.family(), seconds, every=0.2)  # listing all processes is slow
 
     def finish(self) -> Done:
         """Wait for the end."""
@@ -136,8 +136,8 @@ class Run:
         assert self.process.poll() is None, self.finish()
 
 
-def worked(processes: list[psutil.Process]) -> float:
-    """Seconds of processor time that some processes have used."""
+def cpu_seconds(processes: list[psutil.Process]) -> float:
+    """Return the processor time of some processes."""
     times = [process.cpu_times() for process in processes]
     return sum(spent.user + spent.system for spent in times)
 
@@ -202,7 +202,7 @@ def fill(folder: Path, records: list[Record]) -> Store[Record]:
 
 
 def counts(done: Done) -> tuple[int, int, int]:
-    """How many trials a run had, how many of them it skipped, and how many it ran; none of them failed."""
-    found = done.counts
-    assert (found["failed"], found["failed_before"]) == ([], 0)
-    return found["total"], found["skipped"], found["run"]
+    """Return the numbers of all, skipped and run trials; none of them failed."""
+    content = done.counts
+    assert (content["failed"], content["failed_before"]) == ([], 0)
+    return content["total"], content["skipped"], content["run"]

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print."""
+"""The command line: parse options, call the library, print."""
 
 import json
 import math
@@ -12,85 +12,88 @@ import typer
 
 from limiirl import __version__
 from limiirl.cli import mixtures, reproduce, roads, stream
+from limiirl.cli.options import AsJson, add_command, make_app
 from limiirl.errors import LimiirlError, LimiirlWarning
 
-app = typer.Typer(
-    help="Find the distinct intents behind unlabelled behaviour.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = make_app("Learn one reward function per intent from unlabelled demonstrations.")
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(show: bool) -> None:
+    if show:
         typer.echo(f"limiirl {__version__}")
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(epilog="Example: limiirl fit walks.parquet --intents 3")
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", callback=_show_version, is_eager=True)
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Hold the options that come before a command."""
+    """Learn one reward function per intent from unlabelled demonstrations."""
 
 
-@app.command()
 def demo(
     context: typer.Context,
     n: Annotated[int, typer.Option("--demos", "-n", help="Number of demonstrations.")] = 100,
-    seed: Annotated[int, typer.Option(help="Seed of the world and of the demonstrations.")] = 2,
-    worlds: Annotated[int, typer.Option(help="Worlds of the study that the report shows.", min=1)] = 8,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report.")] = Path("report"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    seed: Annotated[int, typer.Option(help="Random seed of the world and the demonstrations.")] = 2,
+    worlds: Annotated[int, typer.Option(help="Number of worlds in the study.", min=1)] = 8,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder of the report.")] = Path("report"),
+    as_json: AsJson = False,
 ) -> None:
-    """Learn three intents from unlabelled walks, compare them with the truth, and write a report of a small study.
+    """Fit a small example and write a report.
 
-    Example: limiirl demo --demos 300 --seed 7
+    Learns three intents from unlabelled trajectories in a grid world, compares them with the ground truth, and reports
+    a small study of initialisations.
     """
-    from limiirl.cli.demo import learn, study, tell
+    from limiirl.cli.demo import describe, fit_example, run_study
 
-    found = learn(n, seed)
+    example = fit_example(n, seed)
     if not as_json:
-        typer.echo(tell(found))
-    page = study(worlds, out, context.obj)
-    typer.echo(json.dumps(found.as_dict() | {"report": str(page)}) if as_json else f"\nThe report is {page}")
+        typer.echo(describe(example))
+    page = run_study(worlds, out, context.obj)
+    typer.echo(json.dumps(example.to_dict() | {"report": str(page)}) if as_json else f"\nReport: {page}")
 
 
-app.command(no_args_is_help=True)(mixtures.fit)
-app.command(no_args_is_help=True)(mixtures.evaluate)
-app.command(no_args_is_help=True)(mixtures.predict)
-app.command(no_args_is_help=True)(mixtures.select)
-app.command(no_args_is_help=True)(mixtures.infer)
-app.command(no_args_is_help=True)(reproduce.reproduce)
-app.command(no_args_is_help=True)(reproduce.report)
+add_command(app, demo, "demo --demos 300 --seed 7", show_help=False)
+add_command(app, mixtures.fit, "fit walks.parquet --mdp town.npz --intents 3 --out intents")
+add_command(app, mixtures.predict, "predict intents new_walks.parquet --out labels.csv")
+add_command(app, mixtures.evaluate, "evaluate intents test_walks.parquet --truth truth.json")
+add_command(app, mixtures.select, "select walks.parquet --mdp town.npz --max-intents 6 --plot criteria.png")
+add_command(app, mixtures.infer, "infer walks.parquet --mdp town.npz --model MaxCausalEnt --out intents")
 app.add_typer(roads.app, name="roads")
 app.add_typer(stream.app, name="stream")
+add_command(app, reproduce.reproduce, "reproduce table1 --repeats 100 --out run")
+add_command(app, reproduce.report, "report run --out report")
 
 
-# Parameters of the library that a command's function calls otherwise.
-_SYNONYMS = {"random_state": "seed", "max_intents": "most"}
+# Parameters of the library that have another name in the functions of the commands.
+_SYNONYMS = {"random_state": "seed"}
 _show_other_warnings = warnings.showwarning
 
 
 @cache
 def _commands() -> Any:
-    """Build all commands once: reading the options of every command takes longer than most of them run."""
+    """Build all commands once, which takes longer than most of them run."""
     return typer.main.get_command(app)
 
 
 def find_option(parameter: str | None, words: list[str]) -> str | None:
-    """Return the option of the command named by `words` that sets a parameter of the library; None if there is none.
+    """Return the option that sets a parameter of the library, or None.
+
+    Parameters
+    ----------
+    parameter : str or None
+        Name of an argument of the library.
+    words : list of str
+        The command line; its first words name the command.
 
     Examples
     --------
     >>> find_option("n_intents", ["roads", "fit", "town.npz", "m.npz"])
     '--intents'
-    >>> find_option("tol", ["fit", "walks.csv", "--set", "tol=-1"])
-    '--set tol'
+    >>> find_option("resp_tol", ["fit", "walks.csv", "--set", "resp_tol=-1"])
+    '--set resp_tol'
     """
     command = _commands()
     for word in words:
@@ -106,25 +109,21 @@ def find_option(parameter: str | None, words: list[str]) -> str | None:
 
 
 def _describe(error: LimiirlError, words: list[str]) -> str:
-    """Return an error in one sentence that names the option at fault, or as JSON where that was asked for."""
+    """Return an error as one line that names the option at fault; with --json, as JSON."""
     option = find_option(error.parameter, words)
-    if "--json" in words:
-        value: Any = error.value
-        if getattr(value, "shape", None) == ():
-            value = value.item()  # a number of numpy
-        finite = isinstance(value, float) and math.isfinite(value)
-        plain = value if finite or isinstance(value, int | str | None) else str(value)
-        facts = {"parameter": error.parameter, "option": option, "value": plain, "index": error.index}
-        return json.dumps({"error": type(error).__name__, "message": str(error)} | facts)
-    return f"limiirl: {error}" + ("" if option is None or option in str(error) else f" (option {option})")
+    if "--json" not in words:
+        return f"limiirl: {error}" + ("" if option is None or option in str(error) else f" (option {option})")
+    value: Any = error.value.item() if getattr(error.value, "shape", None) == () else error.value  # type: ignore[attr-defined]
+    plain = isinstance(value, int | str | None) or (isinstance(value, float) and math.isfinite(value))
+    facts = {"parameter": error.parameter, "option": option, "value": value if plain else str(value)}
+    return json.dumps({"error": type(error).__name__, "message": str(error)} | facts | {"index": error.index})
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line, on sys.argv by default; an error of the library is one sentence and exit code 2."""
+    """Run the command line on `arguments`, by default sys.argv; bad input is one line on stderr and exit code 2."""
     words = sys.argv[1:] if arguments is None else arguments
 
     def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        """Print a warning of the library as one line on stderr; others as Python does."""
         if issubclass(category, LimiirlWarning):
             typer.echo(f"limiirl: warning: {message}", err=True)
         else:
@@ -132,11 +131,11 @@ def main(arguments: list[str] | None = None) -> None:
 
     warnings.showwarning = show_warning
     try:
-        _commands()(words, obj=words)  # a run records the words of its command
+        _commands()(words, obj=words)  # a run records its command line
     except LimiirlError as error:
         typer.echo(_describe(error, words), err=True)
         sys.exit(2)
-    except OSError as error:  # a folder that does not exist, a full disk
+    except OSError as error:  # a missing folder, a full disk
         typer.echo(f"limiirl: {error.filename or 'a file'}: {error.strerror or error}.", err=True)
         sys.exit(2)
 

@@ -1,4 +1,4 @@
-"""What `limiirl demo` does: learn the intents of unlabelled walks, compare with the truth, report a small study."""
+"""The example of `limiirl demo`: three known intents, and a small study of initialisations."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +11,14 @@ from limiirl import IntentMixture, MaxEnt
 from limiirl._progress import show_progress
 from limiirl.experiments import METHODS, Store, choose, run_studies, tasks
 from limiirl.metrics import anid
-from limiirl.mixture import in_order_of_labels
+from limiirl.mixture import align_to_labels
 from limiirl.report.studies import write_run
 from limiirl.worlds import ElementWorld
 
 
 @dataclass(frozen=True)
-class Learned:
-    """A mixture whose intents stand in the order of the world's, and the true intents (N,)."""
+class FittedExample:
+    """A mixture with its intents in the order of the world's, and the true labels (N,)."""
 
     world: ElementWorld
     mixture: IntentMixture
@@ -26,55 +26,55 @@ class Learned:
 
     @property
     def correct(self) -> int:
-        """How many demonstrations were given their true intent."""
+        """Number of demonstrations that are assigned to their true intent."""
         return int(np.sum(self.mixture.labels_ == self.labels))
 
     @property
     def anid(self) -> float:
-        """Distance between learned and true intents: 0 is perfect, 1 is chance."""
+        """ANID between learned and true intents: 0 is perfect, 1 is chance."""
         return anid(np.eye(self.world.n_elements)[self.labels], self.mixture.responsibilities_)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        found = {"n_demos": len(self.labels), "correct": self.correct, "anid": self.anid}
-        return found | {"summary": self.mixture.summary().to_dict()}
+        scores = {"n_demos": len(self.labels), "correct": self.correct, "anid": self.anid}
+        return scores | {"summary": self.mixture.summary().to_dict()}
 
 
-def learn(n: int, seed: int) -> Learned:
-    """Draw n demonstrations, a third by the followers of each element, hide whose they are, and learn it back."""
+def fit_example(n: int, seed: int) -> FittedExample:
+    """Draw n demonstrations, hide their labels, and fit a mixture to them."""
     world = ElementWorld(seed=seed)
     demos, labels = world.sample(n, seed=seed)
     mixture = IntentMixture(world.n_elements, MaxEnt(), random_state=seed).fit(world.mdp, demos.replace(labels=None))
-    # The truth decides only which learned intent is printed first.
-    return Learned(world, in_order_of_labels(mixture, labels, world.n_elements), labels)
+    # The labels only determine the order in which the learned intents are printed.
+    return FittedExample(world, align_to_labels(mixture, labels, world.n_elements), labels)
 
 
-def tell(found: Learned) -> str:
-    """Return the world, what was learned, and how right it is."""
-    n, world = len(found.labels), found.world
-    verdict = f"Intent k follows element k + 1: {found.correct} of {n} walks were given to the right walkers"
+def describe(example: FittedExample) -> str:
+    """Return the world, the summary of the mixture, and its accuracy."""
+    n = len(example.labels)
     return "\n".join(
         [
-            "A world on a cylinder: from the start column S to the goal G, over three elements. Each of three kinds of",
-            "walkers pays 1 for a step on its own element and 10 on any other; the wind blows one step in ten astray.",
+            "ElementWorld: paths on a cylinder from the start column S to the goal G, across three elements. An agent",
+            "of intent k pays 1 per step on element k + 1 and 10 on other elements; wind diverts 10 % of the steps.",
             "",
-            str(world),
+            str(example.world),
             "",
-            f"{n} walks, and nobody says who is who. What the mixture makes of them:",
+            f"Mixture fitted to {n} unlabelled demonstrations:",
             "",
-            str(found.mixture.summary()),
+            str(example.mixture.summary()),
             "",
-            f"{verdict} (ANID {found.anid:.3f} of soft memberships; 0 is perfect, 1 is chance).",
+            f"{example.correct} of {n} demonstrations are assigned to their true intent.",
+            f"ANID {example.anid:.3f} (0 is perfect, 1 is chance).",
         ]
     )
 
 
-def study(n_worlds: int, folder: Path, words: list[str]) -> Path:
-    """Compare the paper's initialisations in a few worlds, and return the page of the report; records lie beside it."""
-    chosen = choose(["boxplots"])
+def run_study(n_worlds: int, folder: Path, words: list[str]) -> Path:
+    """Compare the paper's initialisations in some worlds, and return the path of the report."""
+    studies = choose(["boxplots"])
     store = Store(folder / "run")
-    seeds = sorted({seed for _, seed in tasks(chosen, n_worlds)})
-    store.note(["limiirl", *words], seeds, [study.name for study in chosen])
+    seeds = sorted({seed for _, seed in tasks(studies, n_worlds)})
+    store.note(["limiirl", *words], seeds, [study.name for study in studies])
     with show_progress(f"{len(METHODS)} initialisations in {n_worlds} worlds") as progress:
-        run_studies(chosen, store, repeats=n_worlds, progress=progress)
-    return write_run(store, folder, "Three kinds of walkers: a small study")
+        run_studies(studies, store, repeats=n_worlds, progress=progress)
+    return write_run(store, folder, "Three intents in ElementWorld: a small study")

@@ -1,4 +1,4 @@
-"""`limiirl fit`, `infer`, `predict`, `select` and `evaluate`: mixtures of intents, from files to files."""
+"""`limiirl fit`, `predict`, `evaluate`, `select` and `infer`: mixtures of intents, from files to files."""
 
 import json
 import sys
@@ -8,26 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiirl._progress import LineReport
-from limiirl.cli.inputs import check_target, configured, groups_of, make_mixture, read_demos, read_problem
-from limiirl.cli.options import (
-    AsJson,
-    ByGroup,
-    Demos,
-    DeviceName,
-    ExecutorName,
-    FoldByGroup,
-    Gamma,
-    Init,
-    MDPFile,
-    Model,
-    Scheduler,
-    Seed,
-    Setting,
-    Workers,
-    resolve_executor,
-    tell_device,
-    with_device,
-)
+from limiirl.cli import options
+from limiirl.cli.inputs import check_target, configure, get_groups, make_mixture, read_demos, read_problem
 from limiirl.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -35,84 +17,86 @@ if TYPE_CHECKING:
 
 
 def fit(  # noqa: PLR0913 (a command's options, each with a default)
-    demos: Demos,
-    n_intents: Annotated[int, typer.Option("--intents", "-k", help="Number of intents.")],
-    mdp: MDPFile = None,
-    gamma: Gamma = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the fitted mixture.")] = Path("mixture"),
-    model: Model = "MaxEnt",
-    init: Init = "kmeans",
-    reward_init: Annotated[str, typer.Option(help="mle, mean, mean_clipped or mean_ray.")] = "mle",
-    n_init: Annotated[int, typer.Option(help="How many times to start; the best is kept.")] = 1,
-    settings: Setting = [],  # noqa: B006 (typer reads the default, nobody changes it)
-    seed: Seed = 0,
-    by_group: ByGroup = False,
-    device: DeviceName = None,
-    executor: ExecutorName = None,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    as_json: AsJson = False,
+    demos: options.Demos,
+    n_intents: options.NIntents,
+    mdp: options.MDPFile = None,
+    gamma: options.Gamma = None,
+    out: options.MixtureOut = Path("mixture"),
+    model: options.Model = "MaxEnt",
+    init: options.Init = "kmeans",
+    reward_init: options.RewardInit = "mle",
+    n_init: Annotated[int, typer.Option(help="Number of initialisations; the best fit is kept.")] = 1,
+    settings: options.Setting = [],  # noqa: B006 (typer reads the default, which is never changed)
+    seed: options.Seed = 0,
+    by_group: options.ByGroup = False,
+    device: options.DeviceName = None,
+    executor: options.ExecutorName = None,
+    workers: options.Workers = None,
+    scheduler: options.Scheduler = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Learn the intents behind demonstrations, print what was found, and save it.
+    """Fit a mixture of intents to demonstrations.
 
-    With --executor or --workers the starts of --n-init run at once; what is found is the same.
-
-    Example: limiirl fit walks.parquet --mdp town.npz --intents 3 --out intents
+    Prints a summary and saves the fitted mixture. --executor and --workers run the initialisations of --n-init in
+    parallel, with the same result.
     """
-    check_target(out)  # before the work, not after it
-    placed = resolve_executor(executor, workers, scheduler)
-    world, recorded = read_problem(demos, mdp, model, gamma)
+    check_target(out)
+    backend = options.resolve_executor(executor, workers, scheduler)
+    world, data = read_problem(demos, mdp, model, gamma)
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
-    mixture = make_mixture(n_intents, model, with_device(settings, device), verbose=sys.stderr.isatty(), **parameters)
-    tell_device(device, world)
-    mixture.fit(world, recorded, groups_of(recorded, by_group), executor=placed)
-    _tell(mixture, out, as_json, {}, "")
+    mixture = make_mixture(
+        n_intents, model, options.with_device(settings, device), verbose=sys.stderr.isatty(), **parameters
+    )
+    options.report_device(device, world)
+    mixture.fit(world, data, get_groups(data, by_group), executor=backend)
+    _save(mixture, out, as_json, {}, "")
 
 
 def infer(  # noqa: PLR0913 (a command's options, each with a default)
-    demos: Demos,
-    mdp: MDPFile = None,
-    gamma: Gamma = None,
-    most: Annotated[int, typer.Option("--most", "-k", min=1, help="Begin with this many intents.")] = 10,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the fitted mixture.")] = Path("mixture"),
-    model: Annotated[str, typer.Option(help="The single-intent model: MaxEnt, MaxCausalEnt or MLIRL.")] = "MaxEnt",
-    init: Init = "kmeans",
-    settings: Setting = [],  # noqa: B006 (typer reads the default, nobody changes it)
-    seed: Seed = 0,
-    by_group: ByGroup = False,
-    device: DeviceName = None,
-    as_json: AsJson = False,
+    demos: options.Demos,
+    mdp: options.MDPFile = None,
+    gamma: options.Gamma = None,
+    max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Truncation level of the prior.")] = 10,
+    out: options.MixtureOut = Path("mixture"),
+    model: Annotated[str, typer.Option(help="Single-intent model: MaxEnt, MaxCausalEnt or MLIRL.")] = "MaxEnt",
+    init: options.Init = "kmeans",
+    settings: options.Setting = [],  # noqa: B006 (typer reads the default, which is never changed)
+    seed: options.Seed = 0,
+    by_group: options.ByGroup = False,
+    device: options.DeviceName = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Learn intents and how many there are, under a Dirichlet process prior; print what was found, and save it.
+    """Infer the number of intents with a Dirichlet process prior.
 
-    It takes longer than `fit`: rewards have distributions. `select` weighs numbers of intents by other criteria.
-
-    Example: limiirl infer walks.parquet --mdp town.npz --model MaxCausalEnt --out intents
+    Fits a Bayesian mixture, which is slower than `limiirl fit`, prints the posterior over the number of intents, and
+    saves the fitted mixture. `limiirl select` compares numbers of intents by other criteria.
     """
     from limiirl import BayesianIntentMixture
     from limiirl.irl import model_class
 
     check_target(out)
-    world, recorded = read_problem(demos, mdp, model, gamma)
-    mixture = configured(
-        BayesianIntentMixture(most, model_class(model)(), init, random_state=seed), with_device(settings, device)
+    world, data = read_problem(demos, mdp, model, gamma)
+    mixture = configure(
+        BayesianIntentMixture(max_intents, model_class(model)(), init, random_state=seed),
+        options.with_device(settings, device),
     )
-    tell_device(device, world)
-    mixture.fit(world, recorded, groups_of(recorded, by_group))
-    posterior = {str(k): p for k, p in mixture.intent_posterior_.items()}
-    said = ", ".join(f"{k}: {p:.3f}" for k, p in mixture.intent_posterior_.items() if p >= 5e-4)
-    told = (
-        f"Number of intents: {mixture.n_intents_} (posterior {said})\n"
-        f"Someone new follows another intent with probability {mixture.new_intent_weight_:.3f}\n\n"
+    options.report_device(device, world)
+    mixture.fit(world, data, get_groups(data, by_group))
+    posterior = mixture.intent_posterior_
+    probabilities = ", ".join(f"{k}: {p:.3f}" for k, p in posterior.items() if p >= 5e-4)
+    before = (
+        f"Number of intents: {mixture.n_intents_} (posterior {probabilities})\n"
+        f"Probability of an intent not seen so far: {mixture.new_intent_weight_:.3f}\n\n"
     )
-    more = {"intent_posterior": posterior, "new_intent_weight": mixture.new_intent_weight_, "bound": mixture.bound_}
-    _tell(mixture, out, as_json, more, told)
+    more = {"intent_posterior": {str(k): p for k, p in posterior.items()}}
+    more |= {"new_intent_weight": mixture.new_intent_weight_, "bound": mixture.bound_}
+    _save(mixture, out, as_json, more, before)
 
 
-def _tell(
+def _save(
     mixture: "IntentMixture | BayesianIntentMixture", out: Path, as_json: bool, more: dict[str, Any], before: str
 ) -> None:
-    """Print what was found, and save it."""
+    """Print the summary of a mixture, and save it."""
     summary = mixture.summary()
     if as_json:
         mixture.save(out)
@@ -120,158 +104,139 @@ def _tell(
     else:
         typer.echo(before + str(summary))
         mixture.save(out)
-        typer.echo(f"\nSaved to {out}; `limiirl predict {out} FILE` applies it.")
+        typer.echo(f"\nSaved to {out}. Apply it with `limiirl predict {out} DEMOS`.")
 
 
 def predict(
-    mixture: Annotated[Path, typer.Argument(help="A folder that `limiirl fit` wrote.")],
-    demos: Demos,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the table to this .csv or .parquet.")] = None,
-    partial: Annotated[bool, typer.Option("--partial", help="Demonstrations are beginnings, still going on.")] = False,
-    by_group: ByGroup = False,
-    as_json: AsJson = False,
+    mixture: options.MixtureFolder,
+    demos: options.Demos,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Output .csv or .parquet file.")] = None,
+    partial: Annotated[bool, typer.Option("--partial", help="Treat demonstrations as unfinished.")] = False,
+    by_group: options.ByGroup = False,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Say which intent each demonstration, or each group, follows, and how likely it is.
-
-    Example: limiirl predict intents new_walks.parquet --out labels.csv
-    """
+    """Predict the intent of each demonstration or group."""
     from limiirl import IntentMixture
-    from limiirl.mixture import check_suffix, membership
+    from limiirl.mixture import check_suffix, membership_table
 
     if out is not None:
         check_suffix(out)
-    recorded = read_demos(demos)
-    table = membership(IntentMixture.load(mixture), recorded, groups_of(recorded, by_group), partial=partial)
+    data = read_demos(demos)
+    table = membership_table(IntentMixture.load(mixture), data, get_groups(data, by_group), partial=partial)
     if out is not None:
         table.write(out)
     if as_json:
         typer.echo(json.dumps(table.to_dict()))
     else:
-        typer.echo(str(table) + ("" if out is None else f"\n\nAll rows are in {out}."))
+        typer.echo(str(table) + ("" if out is None else f"\n\nSaved to {out}."))
 
 
 def select(  # noqa: PLR0913 (a command's options, each with a default)
-    demos: Demos,
-    mdp: MDPFile = None,
-    gamma: Gamma = None,
-    most: Annotated[int, typer.Option("--most", "-k", min=1, help="Try 1 to this many intents.")] = 6,
-    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
-    resamples: Annotated[int, typer.Option(help="Resamples for stability.")] = 10,
-    model: Model = "MaxEnt",
-    init: Init = "kmeans",
-    settings: Setting = [],  # noqa: B006 (typer reads the default, nobody changes it)
-    seed: Seed = 0,
-    by_group: ByGroup = False,
-    fold_by_group: FoldByGroup = False,
-    device: DeviceName = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the criteria into this .png, .svg or .pdf.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the recommended mixture.")] = None,
-    executor: ExecutorName = None,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    as_json: AsJson = False,
+    demos: options.Demos,
+    mdp: options.MDPFile = None,
+    gamma: options.Gamma = None,
+    max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Largest number of intents.")] = 6,
+    folds: Annotated[int, typer.Option(help="Number of cross-validation folds.")] = 5,
+    resamples: Annotated[int, typer.Option(help="Number of resamples for stability.")] = 10,
+    model: options.Model = "MaxEnt",
+    init: options.Init = "kmeans",
+    settings: options.Setting = [],  # noqa: B006 (typer reads the default, which is never changed)
+    seed: options.Seed = 0,
+    by_group: options.ByGroup = False,
+    fold_by_group: options.FoldByGroup = False,
+    device: options.DeviceName = None,
+    plot: Annotated[Path | None, typer.Option(help="Output .png, .svg or .pdf plot of the criteria.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Output folder of the recommended mixture.")] = None,
+    executor: options.ExecutorName = None,
+    workers: options.Workers = None,
+    scheduler: options.Scheduler = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Recommend a number of intents by several criteria.
+    """Select the number of intents by cross-validation.
 
-    With --executor or --workers the fits run at once; what is found is the same.
-
-    Example: limiirl select walks.parquet --mdp town.npz --most 6 --plot criteria.png
+    Also prints BIC, stability and other criteria. --executor and --workers run the fits in parallel, with the same
+    result.
     """
     from limiirl import select_intents
 
-    if out is not None:
-        check_target(out)
+    check_target(out)
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidFile(f"{plot} must end in .png, .svg or .pdf.", parameter="plot", value=str(plot))
-    placed = resolve_executor(executor, workers, scheduler)
-    world, recorded = read_problem(demos, mdp, model, gamma)
-    mixture = make_mixture(1, model, with_device(settings, device), init=init)
-    tell_device(device, world)
-    found = select_intents(
+    backend = options.resolve_executor(executor, workers, scheduler)
+    world, data = read_problem(demos, mdp, model, gamma)
+    mixture = make_mixture(1, model, options.with_device(settings, device), init=init)
+    options.report_device(device, world)
+    selection = select_intents(
         world,
-        recorded,
-        range(1, most + 1),
+        data,
+        range(1, max_intents + 1),
         mixture=mixture,
-        groups=groups_of(recorded, by_group),
-        fold_groups=groups_of(recorded, fold_by_group, "--fold-by-group"),
+        groups=get_groups(data, by_group),
+        fold_groups=get_groups(data, fold_by_group, "--fold-by-group"),
         folds=folds,
         resamples=resamples,
         random_state=seed,
         verbose=sys.stderr.isatty(),
         progress=None if sys.stderr.isatty() else LineReport("fits"),
-        executor=placed,
+        executor=backend,
     )
-    typer.echo(json.dumps(found.to_dict()) if as_json else str(found))
+    typer.echo(json.dumps(selection.to_dict()) if as_json else str(selection))
     if plot is not None:
-        found.plot().savefig(plot, dpi=150)
-        typer.echo(f"Drawn in {plot}.", err=True)
+        selection.plot().savefig(plot, dpi=150)
+        typer.echo(f"Plot: {plot}", err=True)
     if out is not None:
-        found.best.save(out)
-        typer.echo(f"Saved {found.recommended} intents to {out}.", err=True)
+        selection.best.save(out)
+        typer.echo(f"Saved the mixture of {selection.recommended} intents to {out}.", err=True)
 
 
 def evaluate(
-    mixture: Annotated[Path, typer.Argument(help="A folder that `limiirl fit` wrote.")],
-    demos: Demos,
+    mixture: options.MixtureFolder,
+    demos: options.Demos,
     truth: Annotated[
-        Path | None, typer.Option(help="The true ensemble: .json of RewardEnsemble.save, or .npz with weights, thetas.")
+        Path | None,
+        typer.Option(help="True rewards: .json file of RewardEnsemble.save, or .npz file with weights and thetas."),
     ] = None,
     labels: Annotated[
-        str | None, typer.Option(help="Column with each demonstration's known intent; 'label' where there is one.")
+        str | None, typer.Option(metavar="COLUMN", help="Column of the true intents. [default: label, if present]")
     ] = None,
-    by_group: ByGroup = False,
-    as_json: AsJson = False,
+    by_group: options.ByGroup = False,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Say how good a mixture is: its likelihood, and how near it comes to known intents and true rewards.
+    """Evaluate a mixture on held-out demonstrations.
 
-    Example: limiirl evaluate intents test_walks.parquet --truth truth.json
+    Prints the negative log-likelihood and, if true intents or rewards are given, clustering and reward errors.
     """
     from limiirl import Demonstrations, IntentMixture, RewardEnsemble
-    from limiirl.metrics import evaluate as judge
+    from limiirl.metrics import evaluate as evaluate_mixture
 
-    true = None if truth is None else RewardEnsemble.load(truth)
-    recorded = read_demos(demos) if labels is None else _labelled(demos, labels)
-    if not isinstance(recorded, Demonstrations):
+    ensemble = None if truth is None else RewardEnsemble.load(truth)
+    data = read_demos(demos) if labels is None else _read_labelled(demos, labels)
+    if not isinstance(data, Demonstrations):
         raise InvalidFile(
-            f"{demos} has agents, and evaluate judges demonstrations. `limiirl predict` tells agents apart.",
+            f"{demos} has agents; evaluate needs demonstrations. Use `limiirl predict` for agents.",
             parameter="demos",
             value=str(demos),
         )
-    found = judge(IntentMixture.load(mixture), recorded, truth=true, groups=groups_of(recorded, by_group))
-    typer.echo(json.dumps(found.to_dict()) if as_json else str(found))
+    scores = evaluate_mixture(IntentMixture.load(mixture), data, truth=ensemble, groups=get_groups(data, by_group))
+    typer.echo(json.dumps(scores.to_dict()) if as_json else str(scores))
 
 
-def _labelled(path: Path, column: str) -> "Demonstrations":
-    """Read demonstrations whose labels are in a column of any name."""
+def _read_labelled(path: Path, column: str) -> "Demonstrations":
+    """Read demonstrations with labels from a given column."""
     from limiirl import Demonstrations
     from limiirl.demos import read_table
 
     demos = read_demos(path)
     if not isinstance(demos, Demonstrations):
-        raise InvalidFile(
-            f"{path} has agents, which have no columns; --labels is for demonstrations.",
-            parameter="labels",
-            value=column,
-        )
+        raise InvalidFile(f"--labels needs demonstrations; {path} has agents.", parameter="labels", value=column)
     table = read_table(path)
-    if table is None:  # a file of ours, which has no columns to choose from but these
-        columns = {"label": demos.labels, "group": demos.groups}
-        values = columns.get(column)
-        if values is None:
-            present = ", ".join(name for name, array in columns.items() if array is not None) or "neither"
-            raise InvalidFile(
-                f"{path} has no column {column!r} to take labels from; of label and group it has {present}.",
-                parameter="labels",
-                value=column,
-            )
-        return demos.replace(labels=values)
-    if column not in table.column_names:
-        raise InvalidFile(
-            f"{path} has no column {column!r}; it has {', '.join(table.column_names)}.",
-            parameter="labels",
-            value=column,
-        )
-    given = table[column]
-    if "label" in table.column_names:
-        table = table.drop_columns(["label"])
-    return Demonstrations.from_frame(table.append_column("label", given))
+    if table is None:  # written by Demonstrations.to_parquet: not a table of steps
+        columns = {name: v for name, v in (("label", demos.labels), ("group", demos.groups)) if v is not None}
+        if column in columns:
+            return demos.replace(labels=columns[column])
+    elif column in table.column_names:
+        values = table[column]
+        others = table.drop_columns(["label"]) if "label" in table.column_names else table
+        return Demonstrations.from_frame(others.append_column("label", values))
+    names = ", ".join(columns if table is None else table.column_names) or "neither label nor group"
+    raise InvalidFile(f"{path} has no column {column!r}; it has {names}.", parameter="labels", value=column)

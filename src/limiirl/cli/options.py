@@ -1,9 +1,10 @@
-"""The options that several commands share, and what becomes of --device and --executor."""
+"""Options that several commands share, and the construction of commands, devices and executors."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,86 +18,101 @@ if TYPE_CHECKING:
 Demos = Annotated[
     Path,
     typer.Argument(
-        help="Parquet or CSV: demo, t, state[, action, group], one row a step; for SigmaGIRL an .npz of Agents.save."
+        metavar="DEMOS",
+        help="Parquet or CSV file with one row per step: demo, t, state[, action, group, label]. For SigmaGIRL, an "
+        ".npz file written by Agents.save.",
     ),
 ]
 MDPFile = Annotated[
-    Path | None, typer.Option("--mdp", help="An .npz of MDP.save; estimated from the demonstrations without it.")
+    Path | None,
+    typer.Option("--mdp", help="MDP, an .npz file written by MDP.save. [default: estimated from the demonstrations]"),
 ]
 Gamma = Annotated[
     float | None,
-    typer.Option(help="Discount of the estimated MDP; 1 by default, 0.99 for MaxCausalEnt and MLIRL."),
+    typer.Option(help="Discount factor of the estimated MDP. [default: 1, or 0.99 for MaxCausalEnt and MLIRL]"),
 ]
-Model = Annotated[str, typer.Option(help="The single-intent model: MaxEnt, MaxCausalEnt, MLIRL or SigmaGIRL.")]
-Init = Annotated[str, typer.Option(help="kmeans, gmm, best, random or random_rewards.")]
+NIntents = Annotated[int, typer.Option("--intents", "-k", help="Number of intents.")]
+Model = Annotated[str, typer.Option(help="Single-intent model: MaxEnt, MaxCausalEnt, MLIRL or SigmaGIRL.")]
+Init = Annotated[str, typer.Option(help="Initialisation: kmeans, gmm, best, random or random_rewards.")]
+RewardInit = Annotated[str, typer.Option(help="Initial rewards: mle, mean, mean_clipped or mean_ray.")]
 Setting = Annotated[
-    list[str], typer.Option("--set", help="NAME=VALUE: any parameter, such as irl__max_length=50 or tol=1e-4.")
-]
-Seed = Annotated[int, typer.Option(help="Seed of all that is random.")]
-ByGroup = Annotated[bool, typer.Option("--by-group", help="One intent a group (driver, animal) instead of a demo.")]
-FoldByGroup = Annotated[
-    bool,
+    list[str],
     typer.Option(
-        "--fold-by-group", help="Intents of demos, but hold out whole groups (drivers, animals) in the folds."
+        "--set",
+        metavar="NAME=VALUE",
+        help="Parameter of the mixture or, with the prefix irl__, of its model. Repeatable.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-Network = Annotated[Path, typer.Argument(help="An .npz that `limiirl roads build` wrote.")]
-MatchesFile = Annotated[Path, typer.Argument(help="An .npz that `limiirl roads match` wrote.")]
-Styles = Annotated[Path, typer.Argument(help="A folder that `limiirl roads fit` wrote.")]
-Page = Annotated[Path | None, typer.Option("--page", help="Folder for a page about it, which opens in a browser.")]
+Seed = Annotated[int, typer.Option(help="Random seed.")]
+ByGroup = Annotated[bool, typer.Option("--by-group", help="Assign one intent per group instead of per demonstration.")]
+FoldByGroup = Annotated[bool, typer.Option("--fold-by-group", help="Hold out whole groups in cross-validation.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+MixtureOut = Annotated[Path, typer.Option("--out", "-o", help="Output folder of the fitted mixture.")]
+MixtureFolder = Annotated[Path, typer.Argument(metavar="MIXTURE", help="Folder written by `limiirl fit`.")]
+Network = Annotated[Path, typer.Argument(metavar="NETWORK", help="Road network written by `limiirl roads build`.")]
+MatchesFile = Annotated[Path, typer.Argument(metavar="MATCHES", help="Matched trips written by `limiirl roads match`.")]
+Styles = Annotated[Path, typer.Argument(metavar="STYLES", help="Folder written by `limiirl roads fit`.")]
+Page = Annotated[Path | None, typer.Option("--page", help="Output folder of an HTML report. [default: no report]")]
+NoExamples = Annotated[bool, typer.Option("--no-examples", help="Leave individual trips out of the report.")]
 DeviceName = Annotated[
-    str | None, typer.Option("--device", help="Where to compute: cpu, gpu, or auto (a GPU where it is worth it).")
+    str | None, typer.Option("--device", help="Device: cpu, gpu, or auto (a GPU for large MDPs). [default: cpu]")
 ]
+ExecutorName = Annotated[str | None, typer.Option("--executor", help="Executor: local or dask. [default: local]")]
+Workers = Annotated[int | None, typer.Option(help="Number of parallel processes. [default: number of CPU cores]")]
+Scheduler = Annotated[str | None, typer.Option(help="Address of the Dask scheduler, for example tcp://10.0.0.1:8786.")]
+
+
+def make_app(summary: str, example: str = "") -> typer.Typer:
+    """Return a group of commands with plain help."""
+    return typer.Typer(
+        help=summary,
+        epilog=f"Example: limiirl {example}" if example else None,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    )
+
+
+def add_command(app: typer.Typer, function: Callable[..., Any], example: str, *, show_help: bool = True) -> None:
+    """Add a command whose help ends with an example; without arguments it prints its help if `show_help`."""
+    app.command(epilog=f"Example: limiirl {example}", no_args_is_help=show_help)(function)
 
 
 def with_device(settings: list[str], device: str | None) -> list[str]:
-    """Return settings of a mixture that name the device of its model too, if one was given.
+    """Return the values of --set together with that of --device.
 
-    >>> with_device(["tol=1e-4"], "auto")
-    ['irl__device=auto', 'tol=1e-4']
-    >>> with_device([], None)
-    []
+    >>> with_device(["resp_tol=1e-4"], "auto")
+    ['irl__device=auto', 'resp_tol=1e-4']
     """
     if device is None:
         return settings
-    for setting in settings:
-        if setting.startswith("irl__device="):
-            raise InvalidParameter(
-                f"--device {device} and --set {setting} name the device twice. Leave one of them out.",
-                parameter="device",
-                value=device,
-            )
+    if any(setting.startswith("irl__device=") for setting in settings):
+        raise InvalidParameter.of("device", device, "must not be given by both --device and --set irl__device")
     return [f"irl__device={device}", *settings]
 
 
-def tell_device(device: str | None, mdp: MDP | int | None) -> None:
-    """Say, on stderr, where "auto" computes for an MDP, or for one of so many states and edges."""
+def report_device(device: str | None, mdp: MDP | int | None) -> None:
+    """Write to stderr which device "auto" selects for an MDP, or for a number of states and edges."""
     if device != "auto" or mdp is None:
         return
     from limiirl.irl import WORTH_IT, choose_device
 
     size = mdp if isinstance(mdp, int) else mdp.n_states + mdp.n_edges
-    found = choose_device(device, size)
-    if found is not None:
-        where = found.name
+    gpu = choose_device(device, size)
+    if gpu is not None:
+        name = gpu.name
     elif size < WORTH_IT:
-        where = f"the CPU: a GPU gains from {WORTH_IT:,} states and edges on, and there are {size:,}"
+        name = f"the CPU ({size:,} states and edges; a GPU is faster from {WORTH_IT:,})"
     else:
-        where = "the CPU: no GPU works here (--device gpu says why)"
-    typer.echo(f"--device auto: computing on {where}.", err=True)
-
-
-ExecutorName = Annotated[str | None, typer.Option("--executor", help="Where to run: local or dask.")]
-Workers = Annotated[int | None, typer.Option(help="Processes at once; as many as there are cores by default.")]
-Scheduler = Annotated[str | None, typer.Option(help="Address of the Dask scheduler, as in tcp://10.0.0.1:8786.")]
+        name = "the CPU (no usable GPU; run with --device gpu for the reason)"
+    typer.echo(f"--device auto: computing on {name}.", err=True)
 
 
 def resolve_executor(name: str | None, workers: int | None, scheduler: str | None) -> Executor | None:
-    """Return the executor that was asked for, whose package is there; None where no option was given.
+    """Return the executor of the options, with its package installed; None if no option was given.
 
-    >>> resolve_executor(None, None, None) is None
-    True
     >>> resolve_executor(None, 2, None)
     Executor(name='local', workers=2, scheduler=None)
     """

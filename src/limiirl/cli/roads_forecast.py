@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiirl._progress import show_progress
-from limiirl.cli.inputs import check_page, show_page
+from limiirl.cli.inputs import check_page, write_page
 from limiirl.cli.options import AsJson, MatchesFile, Network, Page, Seed, Styles
-from limiirl.cli.roads_inputs import find_trip, plural, point, read_matched, some
+from limiirl.cli.roads_inputs import find_trip, parse_point, plural, read_matched, sample_demos
 from limiirl.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -22,28 +22,25 @@ if TYPE_CHECKING:
     from limiirl.report.roads import ForecastExample
     from limiirl.roads import RoadNetwork
 
+_MOST_STREETS = 8  # in an error message
+
 
 def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     network: Network,
     styles: Styles,
     matches: MatchesFile,
-    trip: Annotated[str | None, typer.Option(help="Id of the trip; the first one by default.")] = None,
-    share: Annotated[
-        float,
-        typer.Option(
-            help="Share of the trip's segments that is known; it is cut at the next crossing.", min=0.0, max=1.0
-        ),
-    ] = 0.5,
-    routes: Annotated[int, typer.Option("--routes", "-k", help="How many routes.", min=1)] = 3,
+    trip: Annotated[str | None, typer.Option(help="Id of the trip. [default: the first trip]")] = None,
+    share: Annotated[float, typer.Option(help="Observed fraction of the trip.", min=0.0, max=1.0)] = 0.5,
+    routes: Annotated[int, typer.Option("--routes", "-k", help="Number of routes.", min=1)] = 3,
     by_driver: Annotated[
-        bool, typer.Option("--by-driver", help="Judge the driver's style by their other trips as well.")
+        bool, typer.Option("--by-driver", help="Use the driver's other trips to infer the style.")
     ] = False,
     page: Page = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forecast how a trip goes on from its beginning: the next turn, the routes to its end, and where it may end.
+    """Forecast the rest of a trip.
 
-    Example: limiirl roads forecast porto.npz styles matches.npz --share 0.3
+    Prints the probabilities of the styles, the next turn, the routes to the destination, and the destinations.
     """
     from limiirl import IntentMixture
     from limiirl.forecast import Forecaster
@@ -53,67 +50,64 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     roads, matched = read_matched(network, matches)
     demos = matched.demonstrations()
     mixture = IntentMixture.load(styles)
-    check_same(mixture.mdp_, roads, styles, network)
-    which = 0 if trip is None else find_trip(demos, trip)
-    # A trip's own end among the candidates would give it away.
-    forecaster = Forecaster(mixture, demos[[i for i in range(len(demos)) if i != which]])
-    earlier = _others(demos, which) if by_driver else None
-    if earlier is not None:
-        forecaster = forecaster.given_history(earlier)
-    name = f"Trip {which if demos.ids is None else demos.ids[which]}"
-    found = forecast_example(forecaster, roads, demos[which].states, title=name, share=share, k=routes)
-    likely = sorted(zip(found.probability.tolist(), found.destinations.tolist(), strict=True), reverse=True)[:5]
-    told = {
-        "trip": name.removeprefix("Trip "),
-        "known_segments": len(found.driven),
-        "known_km": _km(roads, found.driven),
-        "km": _km(roads, demos[which].states),
-        "other_trips_of_the_driver": None if earlier is None else len(earlier),
-        "styles": found.intents.tolist(),
-        "next": [_named(roads, s, p) for s, p in sorted(found.turns, key=lambda turn: -turn[1])],
-        "routes": [{"probability": p, "km": _km(roads, path), "segments": path.tolist()} for path, p in found.routes],
-        "destinations": [_named(roads, s, p) for p, s in likely],
+    _check_same_network(mixture.mdp_, roads, styles, network)
+    index = 0 if trip is None else find_trip(demos, trip)
+    # The destination of the trip itself must not be among the candidates.
+    forecaster = Forecaster(mixture, demos[[i for i in range(len(demos)) if i != index]])
+    history = _other_trips(demos, index) if by_driver else None
+    if history is not None:
+        forecaster = forecaster.given_history(history)
+    name = str(index if demos.ids is None else demos.ids[index])
+    example = forecast_example(forecaster, roads, demos[index].states, title=f"Trip {name}", share=share, k=routes)
+    likely = sorted(zip(example.probability.tolist(), example.destinations.tolist(), strict=True), reverse=True)[:5]
+    facts = {
+        "trip": name,
+        "known_segments": len(example.driven),
+        "known_km": _km(roads, example.driven),
+        "km": _km(roads, demos[index].states),
+        "other_trips_of_the_driver": None if history is None else len(history),
+        "styles": example.intents.tolist(),
+        "next": [_street(roads, s, p) for s, p in sorted(example.turns, key=lambda turn: -turn[1])],
+        "routes": [{"probability": p, "km": _km(roads, path), "segments": path.tolist()} for path, p in example.routes],
+        "destinations": [_street(roads, s, p) for p, s in likely],
     }
-    typer.echo(json.dumps(told) if as_json else "\n".join(_lines(roads, found, told)))
+    typer.echo(json.dumps(facts) if as_json else "\n".join(_format_forecast(roads, example, facts)))
     if page is not None:
-        show_page(forecast_page(roads, found), page, as_json)
+        write_page(forecast_page(roads, example), page, as_json)
 
 
-def _lines(roads: RoadNetwork, found: ForecastExample, told: dict[str, Any]) -> Iterator[str]:
-    """Yield a forecast in words."""
+def _format_forecast(roads: RoadNetwork, example: ForecastExample, facts: dict[str, Any]) -> Iterator[str]:
     from limiirl.report.roads import turn_words
     from limiirl.roads import describe_street, list_street_names
 
-    total = len(found.driven) + len(found.actual)
-    known = f"{told['known_km']:.1f} of {told['km']:.1f} km ({len(found.driven)} of {total} segments)"
-    yield f"{found.title}, after {known}, on {describe_street(roads, int(found.driven[-1]))}:"
-    if told["other_trips_of_the_driver"] is not None:
-        yield f"  driver      judged by {plural(told['other_trips_of_the_driver'], 'other trip')} too"
-    yield "  style       " + ", ".join(f"{k + 1}: {p:.1%}" for k, p in enumerate(found.intents))
-    for turn in told["next"]:
-        yield f"  next        {turn['probability']:.1%}: {turn_words(roads, int(found.driven[-1]), turn['segment'])}"
-    for (path, p), route in zip(found.routes, told["routes"], strict=True):
-        by = ", ".join(list_street_names(roads, path)[:3])
-        yield f"  route       {p:.1%}: {route['km']:.1f} km to its end" + (f", mostly by {by}" if by else "")
-    for end in told["destinations"]:
+    last, total = int(example.driven[-1]), len(example.driven) + len(example.actual)
+    known = f"{facts['known_km']:.1f} of {facts['km']:.1f} km ({len(example.driven)} of {total} segments)"
+    yield f"{example.title}, after {known}, on {describe_street(roads, last)}:"
+    if facts["other_trips_of_the_driver"] is not None:
+        yield f"  history     {plural(facts['other_trips_of_the_driver'], 'other trip')} of the driver"
+    yield "  style       " + ", ".join(f"{k + 1}: {p:.1%}" for k, p in enumerate(example.intents))
+    for turn in facts["next"]:
+        yield f"  next        {turn['probability']:.1%}: {turn_words(roads, last, turn['segment'])}"
+    for (path, p), route in zip(example.routes, facts["routes"], strict=True):
+        streets = ", ".join(list_street_names(roads, path)[:3])
+        yield f"  route       {p:.1%}: {route['km']:.1f} km to the destination" + (f" via {streets}" if streets else "")
+    for end in facts["destinations"]:
         yield f"  destination {end['probability']:.1%}: {describe_street(roads, end['segment'])}"
 
 
-def _others(demos: Demonstrations, which: int) -> Demonstrations:
-    """Return the other trips of the driver of one."""
+def _other_trips(demos: Demonstrations, index: int) -> Demonstrations:
+    """Return the other trips of the driver of a trip."""
     if demos.groups is None:
-        raise InvalidParameter(
-            "--by-driver needs trips with drivers; these trips have no drivers. Leave it out.", parameter="by_driver"
-        )
-    others = [i for i, group in enumerate(demos.groups) if group == demos.groups[which] and i != which]
+        raise InvalidParameter("--by-driver needs trips with driver ids; these have none.", parameter="by_driver")
+    others = [i for i, group in enumerate(demos.groups) if group == demos.groups[index] and i != index]
     if not others:
         raise InvalidParameter(
-            "The driver of this trip has no other trip to be judged by. Leave out --by-driver.", parameter="by_driver"
+            "--by-driver needs other trips of the driver; there are none.", parameter="by_driver", value=True
         )
     return demos[others]
 
 
-def _named(roads: RoadNetwork, segment: int, probability: float) -> dict[str, Any]:
+def _street(roads: RoadNetwork, segment: int, probability: float) -> dict[str, Any]:
     return {"segment": segment, "street": roads.street(segment), "probability": probability}
 
 
@@ -121,18 +115,18 @@ def _km(roads: RoadNetwork, segments: Any) -> float:
     return float(roads.length_m[segments].sum()) / 1000.0
 
 
-def check_same(mdp: MDP, roads: RoadNetwork, styles: Path, network: Path) -> None:
-    """Check that an MDP is that of a network: its states are the segments, and its edges the turns."""
+def _check_same_network(mdp: MDP, roads: RoadNetwork, styles: Path, network: Path) -> None:
+    """Check that the states of an MDP are the segments of a network, and its edges the turns."""
     if mdp.n_states != roads.n_segments:
-        differ = f"{mdp.n_states:,} states, but {network} has {roads.n_segments:,} segments"
+        difference = f"{mdp.n_states:,} segments, but {network} has {roads.n_segments:,}"
     elif mdp.n_edges != roads.n_turns:
-        differ = f"{mdp.n_edges:,} turns, but {network} has {roads.n_turns:,}"
+        difference = f"{mdp.n_edges:,} turns, but {network} has {roads.n_turns:,}"
     elif (mdp.src != roads.turn_from).any() or (mdp.dst != roads.turn_to).any():
-        differ = f"other turns than {network} has"
+        difference = f"other turns than {network}"
     else:
         return
     raise InvalidParameter(
-        f"{styles} was learned on {differ}. Name the network that it was fitted on.",
+        f"{styles} was fitted on a network with {difference}. Pass the network of the fit.",
         parameter="styles",
         value=str(styles),
     )
@@ -140,18 +134,18 @@ def check_same(mdp: MDP, roads: RoadNetwork, styles: Path, network: Path) -> Non
 
 def demo(  # noqa: PLR0913 (a command's options, each with a default)
     seed: Seed = 0,
-    radius_km: Annotated[float, typer.Option("--radius", help="Of the city's ring road in km, 0.8 to 6.")] = 2.1,
-    n_drivers: Annotated[int, typer.Option("--drivers", help="How many people drive.")] = 36,
-    trips_each: Annotated[int, typer.Option(help="How often each drives.")] = 10,
-    noise_m: Annotated[float, typer.Option("--noise", help="Standard deviation of a fix's coordinates, in m.")] = 10.0,
+    radius_km: Annotated[float, typer.Option("--radius", help="Radius of the city in km, 0.8 to 6.")] = 2.1,
+    n_drivers: Annotated[int, typer.Option("--drivers", help="Number of drivers.")] = 36,
+    trips_each: Annotated[int, typer.Option(help="Number of trips per driver.")] = 10,
+    noise_m: Annotated[float, typer.Option("--noise", help="Standard deviation of the GPS noise in metres.")] = 10.0,
     step_s: Annotated[float, typer.Option("--step", help="Seconds between fixes.")] = 15.0,
-    method: Annotated[str, typer.Option(help="hmm or particles.")] = "hmm",
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the pages.")] = Path("roads-report"),
+    method: Annotated[str, typer.Option(help="Matching method: hmm or particles.")] = "hmm",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder of the reports.")] = Path("roads-report"),
     as_json: AsJson = False,
 ) -> None:
-    """Show the whole chain in a small invented city: drivers, noisy GPS, matching, styles, forecasts and pages.
+    """Run the whole pipeline in a synthetic city.
 
-    Example: limiirl roads demo --noise 25 --out roads-report
+    Simulates drivers and noisy GPS traces, matches them, learns driving styles, and writes reports.
     """
     from limiirl.report import write
     from limiirl.report.roads import network_page, quality_page, write_styles
@@ -161,7 +155,7 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
     for folder in folders.values():
         check_page(folder)
     with show_progress() as progress:
-        found = run_demo(
+        result = run_demo(
             seed,
             radius_km=radius_km,
             n_drivers=n_drivers,
@@ -171,53 +165,43 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
             method=method,
             progress=progress,
         )
-    roads = found.city.network
+    roads = result.city.network
     pages = {
-        "network": write(network_page(roads, title="An invented city"), folders["network"]),
-        "matching": write(quality_page(roads, found.cleaned, found.matches), folders["matching"]),
-        "styles": write_styles(roads, found.fit, folders["styles"]),
+        "network": write(network_page(roads, title="A synthetic city"), folders["network"]),
+        "matching": write(quality_page(roads, result.cleaned, result.matches), folders["matching"]),
+        "styles": write_styles(roads, result.fit, folders["styles"]),
     }
     if as_json:
-        typer.echo(json.dumps(found.scores() | {"pages": {name: str(page) for name, page in pages.items()}}))
-        return
-    typer.echo(f"{roads}\n{found}\n")
-    for name, page in pages.items():
-        typer.echo(f"{name:<9} {page}")
-
-
-_LISTED = 8
+        typer.echo(json.dumps(result.scores() | {"pages": {name: str(page) for name, page in pages.items()}}))
+    else:
+        lines = [f"{name:<9} {page}" for name, page in pages.items()]
+        typer.echo("\n".join([str(roads), f"{result}\n", *lines]))
 
 
 def close(  # noqa: PLR0913 (a command's options, each with a default)
     network: Network,
     styles: Styles,
     matches: MatchesFile,
-    at: Annotated[str | None, typer.Option("--at", help="LAT,LON of a place: the street there is closed.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="LAT,LON", help="Close the street at this point.")] = None,
     street: Annotated[
-        str | None, typer.Option("--street", help="Name of a street, or a part of it: all of it is closed.")
+        str | None, typer.Option("--street", metavar="NAME", help="Close the street with this name, or part of a name.")
     ] = None,
-    segments: Annotated[str | None, typer.Option("--segments", help="Numbers of segments: 1,2.")] = None,
+    segments: Annotated[str | None, typer.Option("--segments", metavar="1,2", help="Close these segments.")] = None,
     both: Annotated[
         bool | None,
-        typer.Option(
-            "--both/--one-way", help="Both directions, or one; both by default, but with --segments those alone."
-        ),
+        typer.Option("--both/--one-way", help="Directions to close. [default: both; with --segments, as given]"),
     ] = None,
     trips: Annotated[
-        int | None,
-        typer.Option("--trips", help="Take the demand from this many trips, drawn at random; all by default."),
+        int | None, typer.Option("--trips", help="Size of a random sample of the trips. [default: all]")
     ] = None,
-    least: Annotated[int, typer.Option(help="Hide numbers behind which fewer drivers stand.", min=1)] = 5,
+    least: Annotated[int, typer.Option("--min-drivers", help="Hide counts of fewer drivers, for privacy.", min=1)] = 5,
     seed: Seed = 0,
     page: Page = None,
     as_json: AsJson = False,
 ) -> None:
-    """Close a street, and say who drives where instead, how much further, and who is cut off.
+    """Predict the detours after closing a street.
 
-    Who wants to go where does not change: the demand is where the matched trips begin and end, driven as the styles
-    would drive.
-
-    Example: limiirl roads close porto.npz styles matches.npz --at 41.1475,-8.6403 --page closed
+    Origins and destinations are those of the matched trips and do not change; routes are those of the driving styles.
     """
     from limiirl import IntentMixture
     from limiirl.forecast import Forecaster
@@ -225,22 +209,23 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
 
     check_page(page)
     roads, matched = read_matched(network, matches)
-    closed = _closed(roads, at, street, segments, both)
-    demos = some(matched.demonstrations(), trips, seed)
+    closed = _find_segments(roads, at, street, segments, both)
+    demos = sample_demos(matched.demonstrations(), trips, seed)
     with show_progress() as progress:
         progress(0, None, "reading the styles")
         mixture = IntentMixture.load(styles)
-        check_same(mixture.mdp_, roads, styles, network)
-        progress(0, None, f"driving {plural(len(demos), 'trip')} with and without {plural(closed.size, 'segment')}")
+        _check_same_network(mixture.mdp_, roads, styles, network)
+        closing = f"with and without {plural(closed.size, 'segment')}"
+        progress(0, None, f"routing {plural(len(demos), 'trip')} {closing}")
         closure = close_streets(roads, Forecaster(mixture, demos), demos, closed, least=least)
     typer.echo(json.dumps(summarize_closure(closure)) if as_json else str(closure))
     if page is not None:
         from limiirl.report.roads import change_page
 
-        show_page(change_page(closure), page, as_json)
+        write_page(change_page(closure), page, as_json)
 
 
-def _closed(
+def _find_segments(
     roads: RoadNetwork, at: str | None, street: str | None, segments: str | None, both: bool | None
 ) -> IntArray:
     """Return the segments to close."""
@@ -248,43 +233,37 @@ def _closed(
 
     from limiirl.roads import nearest_segments
 
-    if sum(given is not None for given in (at, street, segments)) != 1:
-        raise InvalidParameter("Exactly one of --at LAT,LON, --street NAME and --segments 1,2 must say what to close.")
-    here = point(at, "--at")
-    if here is not None:
-        return nearest_segments(roads, *here, both=both is not False)
+    if sum(option is not None for option in (at, street, segments)) != 1:
+        raise InvalidParameter("Pass exactly one of --at LAT,LON, --street NAME and --segments 1,2.")
+    point = parse_point(at, "at")
+    if point is not None:
+        return nearest_segments(roads, *point, both=both is not False)
     if street is not None:
-        return _named_closure(roads, street, both)
+        return _find_street(roads, street, both)
     try:
         numbers = np.array([int(part) for part in str(segments).split(",")], dtype=np.int64)
     except ValueError:
-        raise InvalidParameter(
-            f"--segments must be whole numbers, such as 12,31; got {segments!r}.", parameter="segments", value=segments
-        ) from None
+        raise InvalidParameter.of("segments", segments, "must be integers, for example 12,31") from None
     if not both or numbers.min() < 0 or numbers.max() >= roads.n_segments:
-        return numbers  # what is wrong with them is said where they are closed
+        return numbers  # close_streets checks the range
     pairs = np.concatenate([numbers, roads.opposite[numbers]])
     return np.unique(pairs[pairs >= 0])
 
 
-def _named_closure(roads: RoadNetwork, street: str, both: bool | None) -> IntArray:
-    """Return all of one street; a part of a name that several streets have would close them all."""
+def _find_street(roads: RoadNetwork, street: str, both: bool | None) -> IntArray:
+    """Return the segments of the one street whose name contains `street`."""
     from limiirl.roads import list_street_names
 
     if both is False:
-        raise InvalidParameter(
-            "--one-way does not go with --street. Name the direction's segments: --segments 1,2.",
-            parameter="both",
-            value=both,
-        )
-    found = roads.find(street)
-    names = list_street_names(roads, found)
+        raise InvalidParameter("--one-way needs --at or --segments, not --street.", parameter="both", value=both)
+    segments = roads.find(street)
+    names = list_street_names(roads, segments)
     if len(names) > 1:
-        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        more = f" and {len(names) - _MOST_STREETS} more" if len(names) > _MOST_STREETS else ""
         raise InvalidParameter(
-            f"{len(names)} streets have {street!r} in their names: {'; '.join(names[:_LISTED])}{more}. Name one of "
-            "them, or point at it with --at LAT,LON.",
+            f"--street {street!r} matches {len(names)} streets: {'; '.join(names[:_MOST_STREETS])}{more}. Pass a full "
+            "name, or --at LAT,LON.",
             parameter="street",
             value=street,
         )
-    return found
+    return segments

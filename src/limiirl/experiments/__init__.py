@@ -1,13 +1,8 @@
-"""Experiments that can be stopped, resumed and distributed: settings, trials, a store of their records, executors.
+"""Experiments that can be interrupted, resumed and distributed.
 
-A `Spec` and a seed determine a trial; `run_trial` is a pure function of them. A `Study` is a list of settings that are
-compared over the same worlds, `run_studies` runs what a `Store` does not have yet, and `Results` are the records of a
-study as arrays over worlds. `STUDIES` are those of the paper and those that go beyond it, `GROUPS` names for several.
-The driver experiment, `run_drivers`, runs on the same store and executors.
-
-Modules: `spec` (settings and studies), `problem` (worlds and demonstrations), `trial`, `record`, `run`, `store`,
-`studies` (which trials), `results` (arrays, and the paper's numbers), `claims` (verdicts), `example` (one world in
-detail), `drivers`.
+A `Spec` and a seed determine a trial (`run_trial`); a `Study` compares settings on the same worlds. `run_studies` runs
+the trials that a `Store` does not have, and `Results` hold the records of a study as arrays over worlds. `STUDIES` has
+the studies of the paper and beyond; `run_drivers` runs the driver experiment on the same store and executors.
 """
 
 from limiirl.experiments.claims import (
@@ -42,11 +37,10 @@ from limiirl.experiments.drivers import (
     read_drivers,
     run_drivers,
 )
-from limiirl.experiments.example import store_examples
 from limiirl.experiments.problem import make_problem, with_agents
 from limiirl.experiments.record import DriverRecord, Record
 from limiirl.experiments.results import MEASURES, NAMES, TABLE1, TARGETS, TIES, Results, WorldExample, verdict
-from limiirl.experiments.run import RunCounts, run_studies
+from limiirl.experiments.run import RunCounts, run_studies, store_examples
 from limiirl.experiments.spec import (
     AGENT_WORLDS,
     BASE,
@@ -80,75 +74,13 @@ from limiirl.experiments.studies import (
 from limiirl.experiments.trial import make_mixture, run_trial
 
 __all__ = [
-    "AGENT_WORLDS",
-    "BASE",
-    "BASELINE",
-    "BEYOND_MODELS",
-    "BEYOND_STARTS",
-    "CAUSAL_GEVD",
-    "DESTINATION_METHODS",
-    "DRIVER_METHODS",
-    "EARLY_STOPS",
-    "FAILS",
-    "FIXED_LENGTH",
-    "FULL_GMM",
-    "GROUPS",
-    "HARD",
-    "HOLDS",
-    "MARGINS",
-    "MEASURES",
-    "METHODS",
-    "ML_IRL",
-    "NAMES",
-    "NEAR",
-    "N_HEADLINES",
-    "OPEN",
-    "PAPER_LENGTH",
-    "RANDOM",
-    "STUDIES",
-    "SUPERVISED",
-    "SWEEPS",
-    "TABLE1",
-    "TARGETS",
-    "TIES",
-    "TRUE_LABELS",
-    "UNIFORM",
-    "WARM",
-    "DriverData",
-    "DriverExample",
-    "DriverPlan",
-    "DriverRecord",
-    "DriverResults",
-    "DriverRow",
-    "DriverSpec",
-    "Finding",
-    "Point",
-    "Record",
-    "Results",
-    "RunCounts",
-    "Setting",
-    "Spec",
-    "Store",
-    "Study",
-    "WorldExample",
-    "at_most",
-    "choose",
-    "driver_example",
-    "findings",
-    "gap",
-    "make_mixture",
-    "make_problem",
-    "method_spec",
-    "model_of",
-    "parameters",
-    "read_drivers",
-    "run_drivers",
-    "run_studies",
-    "run_trial",
-    "start_of",
-    "store_examples",
-    "symbol",
-    "tasks",
-    "verdict",
-    "with_agents",
-]
+    "AGENT_WORLDS", "BASE", "BASELINE", "BEYOND_MODELS", "BEYOND_STARTS", "CAUSAL_GEVD", "DESTINATION_METHODS",
+    "DRIVER_METHODS", "EARLY_STOPS", "FAILS", "FIXED_LENGTH", "FULL_GMM", "GROUPS", "HARD", "HOLDS", "MARGINS",
+    "MEASURES", "METHODS", "ML_IRL", "NAMES", "NEAR", "N_HEADLINES", "OPEN", "PAPER_LENGTH", "RANDOM", "STUDIES",
+    "SUPERVISED", "SWEEPS", "TABLE1", "TARGETS", "TIES", "TRUE_LABELS", "UNIFORM", "WARM", "DriverData",
+    "DriverExample", "DriverPlan", "DriverRecord", "DriverResults", "DriverRow", "DriverSpec", "Finding", "Point",
+    "Record", "Results", "RunCounts", "Setting", "Spec", "Store", "Study", "WorldExample", "at_most", "choose",
+    "driver_example", "findings", "gap", "make_mixture", "make_problem", "method_spec", "model_of", "parameters",
+    "read_drivers", "run_drivers", "run_studies", "run_trial", "start_of", "store_examples", "symbol", "tasks",
+    "verdict", "with_agents",
+]  # fmt: skip

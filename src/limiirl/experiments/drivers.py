@@ -1,7 +1,7 @@
-"""The driver experiment: initialisations and discounts compared over random splits of matched trips.
+"""The driver experiment: initialisations and discounts compared on random splits of matched trips.
 
-Trials are run, stored and resumed as those of the other experiments: the settings of a trial are a `DriverSpec`, its
-seed is the number of the split. The plan and the trips, which all trials share, are in the header of the run.
+The settings of a trial are a `DriverSpec`, its seed is the index of the split. The plan and the fingerprint of the
+trips are in the header of the run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from limiirl.experiments.store import Store
 from limiirl.forecast import Forecaster, cheapest_routes
 from limiirl.irl import DestinationMaxEnt, MaxEnt, choose_device
 from limiirl.mdp import MDP
-from limiirl.metrics import Interval, mean_interval, missed_distance_share
+from limiirl.metrics import Interval, mean_interval, missing_distance_share
 from limiirl.mixture import IntentMixture
 from limiirl.roads import RoadNetwork, choose_features
 
@@ -49,13 +49,13 @@ DRIVER_METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "random rewards": {"init": "random_rewards"},
     }
 )
-"""Methods by name, as parameters of `IntentMixture`. Mean rewards are moved into the bounds: outside them, loops of the
-greatest length would outweigh every trip (spec, section F)."""
+"""Methods by name, as parameters of `IntentMixture`. Mean rewards are clipped to the bounds: outside them, cycles of
+maximum length dominate the partition function (spec, section F)."""
 
 DESTINATION_METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {f"{ONE_INTENT}, to a destination": {}, "k-means, MLE, to a destination": DRIVER_METHODS["k-means, MLE"]}
 )
-"""The model that is given where a trip ends: its likelihoods are of another event, so it has a table of its own."""
+"""Methods with the model that is conditional on the destination; its likelihoods are not comparable with the others."""
 
 
 _COUNTS = ("n_intents", "n_splits", "n_train", "n_test", "max_length", "max_evaluations", "max_iter", "n_routes")
@@ -63,35 +63,31 @@ _COUNTS = ("n_intents", "n_splits", "n_train", "n_test", "max_length", "max_eval
 
 @dataclass(frozen=True)
 class DriverPlan:
-    """The settings of a driver experiment; the defaults are the paper's, with the discount that suits long trips.
+    """Settings of a driver experiment; the defaults are those of the paper, with a discount of 1 for long trips.
 
     Attributes
     ----------
     n_intents : int
-        K; the paper's stick-breaking mixture saw about 3.
+        K.
     n_splits, n_train, n_test : int
-        Splits of the trips into random halves; trips to learn from out of one half, and at most so many to judge by out
-        of the other.
+        Random splits of the trips into halves; training trips of one half, maximum number of test trips of the other.
     gammas : tuple of float
-        Discounts: 1, and 0.999 as in the released code.
+        Discount factors; 0.999 is that of the released code.
     max_length : int
-        The longest trip in segments, and L of the model, the same for training and test.
-    bounds : (float, float)
-    max_evaluations : int
-        Of an M-step.
-    tol, max_iter : float, int
-        When EM stops: at a mean change of responsibilities a trip below `tol`.
-    m_tol : float
-        Relative gradient at which an M-step stops before its evaluations are used up.
-    features : str
-        "paper": the 24 dimensions. The model that is given a destination has numbers of turns beside them.
-    destination_bounds : (float, float)
-        Of that model, whose sums are finite only where short loops cost enough.
+        Maximum length of a trip in segments, and L of the model.
+    bounds, destination_bounds : (float, float)
+        Bounds of the rewards, and of those of the destination model, whose sums converge if short cycles are costly.
+    max_evaluations, m_gtol : int, float
+        Evaluations and relative gradient at which an M-step stops.
+    resp_tol, max_iter : float, int
+        Mean change of the responsibilities and number of iterations at which EM stops.
+    features : {"paper", "plain"}
+        Road features; the destination model also counts turns.
     n_routes : int
-        Of how many of the test trips routes are predicted.
+        Number of test trips whose routes are predicted.
     seed : int
     device : {"cpu", "gpu", "auto"}
-        Where the models compute. It is of the plan since the table has their times.
+        Part of the plan, since the table reports times.
     """
 
     n_intents: int = 3
@@ -102,9 +98,9 @@ class DriverPlan:
     max_length: int = 300
     bounds: tuple[float, float] = (-10.0, 0.0)
     max_evaluations: int = 50
-    tol: float = 1e-3
+    resp_tol: float = 1e-3
     max_iter: int = 30
-    m_tol: float = 1e-3
+    m_gtol: float = 1e-3
     features: str = "paper"
     destination_bounds: tuple[float, float] = (-50.0, 0.0)
     n_routes: int = 1000
@@ -118,25 +114,18 @@ class DriverPlan:
         for name in ("gammas", "bounds", "destination_bounds"):
             object.__setattr__(self, name, _numbers(name, getattr(self, name)))
         if not self.gammas or len(set(self.gammas)) < len(self.gammas) or not all(0.0 < g <= 1.0 for g in self.gammas):
-            raise InvalidParameter(
-                f"gammas must be distinct discounts in (0, 1], at least one; got {self.gammas}.",
-                parameter="gammas",
-                value=self.gammas,
-            )
+            raise InvalidParameter.of("gammas", self.gammas, "must be distinct discount factors in (0, 1]")
         for name in ("bounds", "destination_bounds"):
             limits = getattr(self, name)
             if len(limits) != 2 or not limits[0] < limits[1]:
-                raise InvalidParameter(
-                    f"{name} must be (low, high) with low < high; got {limits}.", parameter=name, value=limits
-                )
-        for name in ("tol", "m_tol"):
+                raise InvalidParameter.of(name, limits, "must be (low, high) with low < high")
+        for name in ("resp_tol", "m_gtol"):
             check_positive(getattr(self, name), name)
-        # A choice of one's own has no form as JSON.
         check_choice(self.features, "features", ("paper", "plain"))
         check_choice(self.device, "device", ("cpu", "gpu", "auto"))
 
     def trials(self) -> Iterator[tuple[DriverSpec, int]]:
-        """Yield all trials, settings and split, the first discount's before the others', and split by split."""
+        """Yield all trials as (settings, split): the first discount, destination models, other discounts."""
         kinds = [(DRIVER_METHODS, self.gammas[0]), (DESTINATION_METHODS, 1.0)]
         kinds += [(DRIVER_METHODS, gamma) for gamma in self.gammas[1:]]
         for methods, gamma in kinds:
@@ -144,35 +133,28 @@ class DriverPlan:
                 for method in methods:
                     yield DriverSpec(method, gamma), split
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
 
 
 def _numbers(name: str, values: Any) -> tuple[float, ...]:
-    """Return numbers as a tuple; a list would make the plan unhashable."""
     try:
         return tuple(float(value) for value in values)
     except (TypeError, ValueError):
-        raise InvalidParameter(f"{name} must be numbers; got {values!r}.", parameter=name, value=values) from None
+        raise InvalidParameter.of(name, values, "must be a sequence of numbers") from None
 
 
 @dataclass(frozen=True)
 class DriverSpec:
-    """Settings of a trial beside the plan: a method and a discount.
-
-    Examples
-    --------
-    >>> DriverSpec("one intent", 1.0).hash == DriverSpec("one intent", 0.999).hash
-    False
-    """
+    """Settings of a trial: a method and a discount."""
 
     method: str
     gamma: float
 
     @property
     def to_destination(self) -> bool:
-        """Whether its model is given where a trip ends."""
+        """Whether the model is conditional on the destination."""
         return self.method in DESTINATION_METHODS
 
     @cached_property
@@ -186,40 +168,33 @@ class DriverSpec:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> DriverSpec:
-        """Return the settings that `to_dict` described."""
+        """Return the settings from the values of `to_dict`."""
         return cls(**content)
 
 
 @dataclass(frozen=True, eq=False)
 class DriverData:
-    """A road network and the trips that were matched to it.
-
-    Attributes
-    ----------
-    network : RoadNetwork
-    demos : Demonstrations
-        States are segments; of at most `max_length` segments.
-    """
+    """A road network, and trips matched to it; their states are segments."""
 
     network: RoadNetwork
     demos: Demonstrations
 
     def fingerprint(self) -> str:
-        """Return 16 hexadecimal digits that identify network and trips."""
+        """Return 16 hexadecimal digits that identify the network and the trips."""
         sha = hashlib.sha256(self.network.fingerprint().encode())
         for array in (self.demos.states, self.demos.offsets):
             sha.update(np.ascontiguousarray(array.astype("<i8")).data)
         return sha.hexdigest()[:16]
 
     def mdp(self, plan: DriverPlan, spec: DriverSpec) -> MDP:
-        """Return the MDP of the network with the plan's features, and turns where a destination is given."""
+        """Return the MDP of the network with the features of the plan; for the destination model, with turns."""
         features = replace(choose_features(plan.features), turns=True) if spec.to_destination else plan.features
         return self.network.mdp(features, gamma=spec.gamma)
 
     def split(self, plan: DriverPlan, number: int) -> tuple[Demonstrations, Demonstrations]:
-        """Return the trips to learn from and those to judge by: out of two random halves of those that can be used.
+        """Return training and test trips from two random halves of the usable trips.
 
-        They are those that are not too long, and do not pass their last segment before their end.
+        Usable trips have at most `max_length` segments and visit their last segment once.
 
         Examples
         --------
@@ -235,8 +210,7 @@ class DriverData:
         half = short.size // 2
         if half < plan.n_train or half < 1:
             raise InvalidDemos(
-                f"Half of the {short.size} usable trips of at most {plan.max_length} segments are fewer than "
-                f"n_train = {plan.n_train}. Lower n_train (--train of `reproduce drivers`), or match more trips.",
+                f"n_train must be at most {half}, half of the {short.size} usable trips; got {plan.n_train}.",
                 parameter="n_train",
                 value=plan.n_train,
             )
@@ -245,18 +219,18 @@ class DriverData:
 
 
 def driver_mixture(plan: DriverPlan, spec: DriverSpec, split: int) -> IntentMixture:
-    """Return the mixture of a trial, not fitted.
+    """Return the unfitted mixture of a trial.
 
     Examples
     --------
     >>> driver_mixture(DriverPlan(), DriverSpec("one intent", 1.0), 0).n_intents
     1
     """
-    # Of seed + split, plans of neighbouring seeds would share most.
+    # Not seed + split, which plans of neighbouring seeds would share.
     seed = int(np.random.SeedSequence([plan.seed, split]).generate_state(1)[0])
     capped: dict[str, Any] = {
         "solver": "lbfgs",
-        "gtol": plan.m_tol,
+        "gtol": plan.m_gtol,
         "max_evaluations": plan.max_evaluations,
         "device": plan.device,
     }
@@ -268,7 +242,7 @@ def driver_mixture(plan: DriverPlan, spec: DriverSpec, split: int) -> IntentMixt
         1 if spec.method.startswith(ONE_INTENT) else plan.n_intents,
         irl,
         max_iter=plan.max_iter,
-        tol=plan.tol,
+        resp_tol=plan.resp_tol,
         max_evaluations=plan.max_evaluations,
         random_state=seed,
         **(DESTINATION_METHODS if spec.to_destination else DRIVER_METHODS)[spec.method],
@@ -278,24 +252,24 @@ def driver_mixture(plan: DriverPlan, spec: DriverSpec, split: int) -> IntentMixt
 def run_driver_trial(
     data: DriverData, plan: DriverPlan, spec: DriverSpec, split: int, baselines: Mapping[str, FloatArray] | None = None
 ) -> DriverRecord:
-    """Fit and judge one mixture; the record depends on the arguments alone, its times apart.
+    """Fit and evaluate one mixture; apart from times, the record depends on the arguments only.
 
-    `baselines` are those of its split, from `baseline_distances`; they are computed where absent.
+    `baselines` of the split are computed by `measure_baselines` if they are not given.
     """
     mdp = data.mdp(plan, spec)
     train, test = data.split(plan, split)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LimiirlWarning)  # what they say is in the record
+        warnings.simplefilter("ignore", LimiirlWarning)  # the record holds the same information
         warnings.simplefilter("ignore", SklearnConvergenceWarning)
-        start, seconds_start = _timed(driver_mixture(plan, spec, split).set_params(max_iter=0), mdp, train)
+        start, seconds_start = _time_fit(driver_mixture(plan, spec, split).set_params(max_iter=0), mdp, train)
         again = driver_mixture(plan, spec, split).set_params(init=start.ensemble_)
-        mixture, seconds_em = _timed(again, mdp, train)
+        mixture, seconds_em = _time_fit(again, mdp, train)
     each = mixture.irl_.log_prob(mdp, mixture.thetas_, test)
     test_nll = -logsumexp(each + np.log(mixture.weights_), axis=1)
-    missed, surplus = missed_distances(data, mixture, test[: plan.n_routes])
+    missed, surplus = measure_routes(data, mixture, test[: plan.n_routes])
     low, high = plan.destination_bounds if spec.to_destination else plan.bounds
     if baselines is None:
-        baselines = baseline_distances(data, plan, split)
+        baselines = measure_baselines(data, plan, split)
     return DriverRecord(
         spec.hash,
         split,
@@ -323,55 +297,54 @@ def run_driver_trial(
     )
 
 
-def missed_distances(data: DriverData, mixture: IntentMixture, test: Demonstrations) -> FloatArray:
-    """Return (2, N) the share of each trip that the route predicted by a mixture misses, and of that off the trip.
+def measure_routes(data: DriverData, mixture: IntentMixture, test: Demonstrations) -> FloatArray:
+    """Return (2, N): fraction of each trip off its predicted route, and of the predicted route off the trip.
 
-    Routes are predicted from the first and the last segment of a trip. Discounts below 1 would make a route depend on
-    where it begins, so that routes are found at discount 1 (spec, section G).
+    Routes are predicted from the first and last segment, at discount 1 (spec, section G): with a smaller discount a
+    route would depend on its origin.
     """
     routes = Forecaster(mixture).predicted_routes(test.start_states, test.last_states)
-    return _both_ways(data, test, routes)
+    return _compare_routes(data, test, routes)
 
 
-def baseline_distances(data: DriverData, plan: DriverPlan, split: int) -> dict[str, FloatArray]:
-    """Return `missed_distances` (2, N) of the shortest and of the fastest routes, of the test trips of a split."""
+def measure_baselines(data: DriverData, plan: DriverPlan, split: int) -> dict[str, FloatArray]:
+    """Return `measure_routes` (2, N) of shortest and fastest routes for the test trips of a split."""
     network, test = data.network, data.split(plan, split)[1][: plan.n_routes]
     mdp = network.mdp(plan.features)
     costs = {"distance": network.length_m, "time": network.duration_s}
     return {
-        name: _both_ways(data, test, cheapest_routes(mdp, cost[mdp.dst], test.start_states, test.last_states))
+        name: _compare_routes(data, test, cheapest_routes(mdp, cost[mdp.dst], test.start_states, test.last_states))
         for name, cost in costs.items()
     }
 
 
-def _both_ways(data: DriverData, test: Demonstrations, routes: Demonstrations) -> FloatArray:
-    """Return (2, N) what routes miss of trips, and what they have beside them: misses alone would reward detours."""
+def _compare_routes(data: DriverData, test: Demonstrations, routes: Demonstrations) -> FloatArray:
+    # Both directions: the missed distance alone would favour detours.
     lengths = data.network.length_m
-    return np.stack([missed_distance_share(test, routes, lengths), missed_distance_share(routes, test, lengths)])
+    return np.stack([missing_distance_share(test, routes, lengths), missing_distance_share(routes, test, lengths)])
 
 
-def _timed(mixture: IntentMixture, mdp: MDP, demos: Demonstrations) -> tuple[IntentMixture, float]:
-    begun = time.perf_counter()
-    return mixture.fit(mdp, demos), time.perf_counter() - begun
+def _time_fit(mixture: IntentMixture, mdp: MDP, demos: Demonstrations) -> tuple[IntentMixture, float]:
+    start = time.perf_counter()
+    return mixture.fit(mdp, demos), time.perf_counter() - start
 
 
 @dataclass(frozen=True)
 class DriverRow:
-    """One line of the table: a method at a discount, over the splits that were run.
+    """Row of the table: a method at a discount, over its splits.
 
     Attributes
     ----------
     method, gamma : str, float
     n : int
-        Splits.
+        Number of splits.
     iterations, minutes, nll, missed, surplus : Interval
-        M-steps after the start; wall time of start and EM; NLL of the test trips, a trip; share of the driven distance
-        that predicted routes leave out, and of the predicted distance that is off the driven route. Of a single split,
-        the mean alone: the rest is NaN. Splits overlap, so that intervals are too narrow.
+        EM iterations, wall time, test NLL per trip, and the fractions of `measure_routes`. Splits overlap, so that
+        the intervals are too narrow; for a single split they are NaN.
     gain : Interval or None
-        NLL of one intent less that of this method, split by split; None for one intent itself.
+        Test NLL of one intent minus that of this method, per split; None for one intent.
     n_better : int
-        Splits in which the gain is above 0.
+        Number of splits with a positive gain.
     """
 
     method: str
@@ -388,10 +361,7 @@ class DriverRow:
 
 @dataclass(frozen=True, eq=False)
 class DriverResults:
-    """The records of a driver experiment, in the order of the plan's trials; those of failed trials apart.
-
-    `counts` are those of the run that returned them, None if they were read.
-    """
+    """Records of a driver experiment in the order of the plan, without and with errors; `counts` if it was run."""
 
     plan: DriverPlan
     records: tuple[DriverRecord, ...]
@@ -399,50 +369,47 @@ class DriverResults:
     counts: RunCounts | None = None
 
     def of(self, method: str, gamma: float) -> tuple[DriverRecord, ...]:
-        """Return the records of one method at one discount, by split."""
+        """Return the records of a method at a discount, by split."""
         return tuple(r for r in self.records if r.method == method and r.gamma == gamma)
 
     def best(self, method: str, gamma: float, split: int | None = None) -> DriverRecord:
-        """Return the record whose training trips are explained best, as the paper shows it; or that of one split.
-
-        Training trips differ between splits: methods are compared within one.
-        """
+        """Return the record with the lowest training NLL, over all splits or of one split."""
         records = [record for record in self.of(method, gamma) if split is None or record.split == split]
         if not records:
             where = "" if split is None else f" in split {split}"
             raise InvalidParameter(
-                f"No trial of {method!r} at discount {gamma:g} has been run{where}. Run the experiment first.",
+                f"There is no record of {method!r} at discount {gamma:g}{where}.",
                 parameter="method",
                 value=method,
             )
         return min(records, key=lambda record: record.train_nll)
 
     def rows(self) -> list[DriverRow]:
-        """Return the table's lines of which at least one split has been run."""
+        """Return the rows of the table that have at least one split."""
         kinds = [(DRIVER_METHODS, gamma) for gamma in self.plan.gammas] + [(DESTINATION_METHODS, 1.0)]
         rows = []
         for methods, gamma in kinds:
             one, *_ = methods
             single = {record.split: record.test_nll for record in self.of(one, gamma)}
             for method in methods:
-                found = self.of(method, gamma)
-                gains = [single[r.split] - r.test_nll for r in found if r.split in single and method != one]
-                if found:
-                    rows.append(_row(method, gamma, found, gains))
+                records = self.of(method, gamma)
+                gains = [single[r.split] - r.test_nll for r in records if r.split in single and method != one]
+                if records:
+                    rows.append(_make_row(method, gamma, records, gains))
         return rows
 
     def baselines(self, what: Literal["missed", "surplus"] = "missed") -> dict[str, Interval]:
-        """Return what the shortest and the fastest routes miss of driven ones, over splits, or have beside them."""
+        """Return the missed or surplus distance of shortest and fastest routes, over splits."""
         by_split = {record.split: record for record in self.records}
         if not by_split:
             return {}
         return {
-            f"shortest {kind}": _over([getattr(record, f"{what}_{kind}") for record in by_split.values()])
+            f"shortest {kind}": _interval([getattr(record, f"{what}_{kind}") for record in by_split.values()])
             for kind in ("distance", "time")
         }
 
     def to_csv(self) -> str:
-        """Return a line a trial, rewards and histories left out."""
+        """Return one line per trial, without rewards and histories."""
         left_out = ("spec", "seed", "error", "trace", "weights", "thetas", "history")
         head = ["split", *(part.name for part in fields(DriverRecord) if part.name not in left_out)]
         lines = [",".join(head)]
@@ -450,30 +417,28 @@ class DriverResults:
         return "\n".join(lines) + "\n"
 
 
-def _row(method: str, gamma: float, found: Sequence[DriverRecord], gains: list[float]) -> DriverRow:
-    minutes = [(record.seconds_start + record.seconds_em) / 60.0 for record in found]
+def _make_row(method: str, gamma: float, records: Sequence[DriverRecord], gains: list[float]) -> DriverRow:
     return DriverRow(
         method,
         gamma,
-        len(found),
-        iterations=_over([float(record.n_iter) for record in found]),
-        minutes=_over(minutes),
-        nll=_over([record.test_nll for record in found]),
-        missed=_over([record.missed for record in found]),
-        surplus=_over([record.surplus for record in found]),
-        gain=_over(gains) if gains else None,
+        len(records),
+        iterations=_interval([float(record.n_iter) for record in records]),
+        minutes=_interval([(record.seconds_start + record.seconds_em) / 60.0 for record in records]),
+        nll=_interval([record.test_nll for record in records]),
+        missed=_interval([record.missed for record in records]),
+        surplus=_interval([record.surplus for record in records]),
+        gain=_interval(gains) if gains else None,
         n_better=int(np.sum(np.array(gains) > 0.0)),
     )
 
 
-def _over(values: list[float]) -> Interval:
-    """Return the mean with its interval, which one value alone does not have."""
+def _interval(values: list[float]) -> Interval:
     return mean_interval(values) if len(values) > 1 else Interval(values[0], math.nan, math.nan, math.nan, 1)
 
 
 @dataclass(eq=False)
 class _Attempt:
-    """Runs a trial with data that travel once to each worker; the methods of a split share its baselines."""
+    """Callable that runs a trial; it is sent once per worker, and caches the baselines of each split."""
 
     data: DriverData
     plan: DriverPlan
@@ -483,9 +448,9 @@ class _Attempt:
         spec, split = trial
         try:
             if split not in self.baselines:
-                self.baselines[split] = baseline_distances(self.data, self.plan, split)
+                self.baselines[split] = measure_baselines(self.data, self.plan, split)
             return run_driver_trial(self.data, self.plan, spec, split, self.baselines[split])
-        except Exception as error:  # noqa: BLE001 (whatever it is, it belongs in the record and must not stop the others)
+        except Exception as error:  # noqa: BLE001 (any error is recorded and must not stop other trials)
             return DriverRecord(spec.hash, split, *describe_error(error), method=spec.method, gamma=spec.gamma)
 
 
@@ -499,64 +464,55 @@ def run_drivers(
     executor: Executor | None = None,
     retry_failed: bool = False,
 ) -> DriverResults:
-    """Run every trial of a plan that the folder does not have, and return the records of all.
-
-    A run that was stopped resumes where it was. A folder belongs to one plan and one set of trips; another is refused.
+    """Run every trial of a plan that the folder does not have, and return all records.
 
     Parameters
     ----------
     data : DriverData
     plan : DriverPlan
     folder : path
-        Created if absent.
+        Created if absent; it belongs to one plan and one set of trips. An interrupted run resumes.
     progress : callable, optional
         Called as ``progress(done, total, message)`` after each trial.
     splits : sequence of int, optional
-        Run only these, so that several machines or processes can share the work of one folder.
+        Run these splits only, so that several machines can share a folder.
     executor : Executor, optional
-        By default trials run one after the other in this process, on all its threads. An executor runs each on one
-        thread, so that the measured minutes are of one thread.
+        By default trials run one after the other on all threads; an executor runs each on one thread.
     retry_failed : bool
-        Whether trials whose record is an error are run again.
+        Whether to run failed trials again.
     """
     unknown = sorted(set(splits or ()) - set(range(plan.n_splits)))
     if unknown:
-        raise InvalidParameter(
-            f"splits must be numbers from 0 to {plan.n_splits - 1}; got {unknown[0]}.",
-            parameter="splits",
-            value=unknown[0],
-        )
-    # A GPU that is absent, too few trips, and features that the network does not have: before a folder is created.
+        raise InvalidParameter.of("splits", unknown[0], f"must be integers from 0 to {plan.n_splits - 1}")
+    # Check the device, the number of trips and the features before the folder is created.
     trials = [(spec, split) for spec, split in plan.trials() if splits is None or split in splits]
     choose_device(plan.device, 0)
     data.split(plan, 0)
     data.mdp(plan, next(plan.trials())[0])
     store = _open(folder, create=True)
-    header = {"plan": plan.as_dict(), "data": data.fingerprint()}
+    header = {"plan": plan.to_dict(), "data": data.fingerprint()}
     store.set_header(header)
     if store.header != header:
-        present = store.header.get("plan")
-        known = present if isinstance(present, dict) else {}
-        differing = [name for name, value in plan.as_dict().items() if known.get(name) != value]
+        stored = store.header.get("plan")
+        stored = stored if isinstance(stored, dict) else {}
+        differing = [name for name, value in plan.to_dict().items() if stored.get(name) != value] or ["trips"]
         raise InvalidFile(
-            f"{folder} holds a driver experiment with other settings or other trips: it differs in "
-            f"{', '.join(differing) or 'trips'}. Choose another folder, or remove it.",
-            value=differing or ["trips"],
+            f"{folder} has a driver experiment with other {', '.join(differing)}. Choose another folder.",
+            value=differing,
         )
     counts = run_trials(trials, store, _Attempt(data, plan), executor, retry_failed=retry_failed, progress=progress)
     return replace(_results(plan, store, trials), counts=counts)
 
 
 def read_drivers(folder: str | PathLike[str]) -> DriverResults:
-    """Return the results that a folder has of a driver experiment, finished or not."""
+    """Return the results of a driver experiment, finished or not, from its folder."""
     store = _open(folder, create=False)
     try:
         content: dict[str, Any] = store.header["plan"]
         plan = DriverPlan(**content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidFile(
-            f"{folder} is not the folder of a driver experiment ({error!s:.100}). Pass one that "
-            "`limiirl reproduce drivers` wrote.",
+            f"{folder} is not a driver experiment, written by `limiirl reproduce drivers` ({error!s:.100}).",
             value=str(folder),
         ) from error
     return _results(plan, store, plan.trials())
@@ -578,18 +534,18 @@ def _results(plan: DriverPlan, store: Store[DriverRecord], trials: Iterable[tupl
 
 @dataclass(frozen=True, eq=False)
 class DriverExample:
-    """Fitted mixtures that a page shows, restored from the records of one split.
+    """Fitted mixtures of one split for the report.
 
     Attributes
     ----------
     split : int
-        The split whose hard start explains its training trips best.
+        Split with the lowest training NLL of hard clustering.
     trips : Demonstrations
-        Test trips of that split.
+        Test trips of the split.
     mixture : IntentMixture
-        The hard start's, with the responsibilities of `trips`.
+        Mixture of hard clustering, with the responsibilities of `trips`.
     guide : IntentMixture
-        The model that is given destinations, for forecasts.
+        Destination model, for forecasts.
     """
 
     split: int
@@ -599,7 +555,7 @@ class DriverExample:
 
 
 def driver_example(data: DriverData, results: DriverResults, n_trips: int = 2000) -> DriverExample:
-    """Return what a page shows of one split; nothing is learned again."""
+    """Restore the mixtures of one split for the report."""
     plan, hard = results.plan, DriverSpec("k-means, MLE", results.plan.gammas[0])
     split = results.best(hard.method, hard.gamma).split
     train, test = data.split(plan, split)
@@ -613,10 +569,10 @@ def driver_example(data: DriverData, results: DriverResults, n_trips: int = 2000
 def _restore(
     data: DriverData, results: DriverResults, spec: DriverSpec, split: int, demos: Demonstrations
 ) -> IntentMixture:
-    """Return the mixture of a trial as it was fitted, with the responsibilities of some trips."""
+    """Return the fitted mixture of a trial, with the responsibilities of some trips."""
     ensemble = results.best(spec.method, spec.gamma, split).ensemble
     mixture = driver_mixture(results.plan, spec, split).set_params(init=ensemble, max_iter=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LimiirlWarning)  # of the fit; they were issued then
+        warnings.simplefilter("ignore", LimiirlWarning)  # were issued by the fit
         fitted: IntentMixture = mixture.fit(data.mdp(results.plan, spec), demos)
     return fitted

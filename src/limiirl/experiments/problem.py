@@ -1,4 +1,4 @@
-"""The world and the demonstrations of a trial, or its agents, with the truth behind them.
+"""Problems of trials: a world with demonstrations or agents, and the ground truth.
 
 Paper: section "ElementWorld Results", experimental configuration.
 """
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import IntArray
+from limiirl._validation import check_choice
 from limiirl.demos import Agents, Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.experiments.spec import AGENT_WORLDS, Parameters, Spec
@@ -21,24 +22,13 @@ from limiirl.metrics import evaluate, gevd, recover
 from limiirl.mixture import IntentMixture
 from limiirl.worlds import WORLDS, ContinuousPuddleWorld, World, geometric_weights
 
-SECOND_SET = 1
-"""Added to the seed of the demonstrations to learn from, it is that of those to judge by."""
+TEST_SET = 1
+"""Offset of the seed of the test set from that of the training set."""
 
 
 @dataclass(frozen=True, eq=False)
 class WorldProblem:
-    """What a trial is about: a world, its demonstrations, and the truth behind them.
-
-    Attributes
-    ----------
-    world : World
-    truth : RewardEnsemble
-        The true rewards, with the shares by which demonstrations were drawn.
-    demos, labels : Demonstrations, (N,)
-        To learn from.
-    test, test_labels : Demonstrations, (N',)
-        To judge by.
-    """
+    """A world, its training and test demonstrations with labels (N,), and the true rewards and mixture weights."""
 
     world: World
     truth: RewardEnsemble
@@ -49,12 +39,12 @@ class WorldProblem:
 
     @property
     def longest(self) -> int:
-        """The longest demonstration of both sets."""
+        """Length of the longest demonstration of both sets."""
         return int(max(self.demos.lengths.max(), self.test.lengths.max()))
 
     @property
-    def fitted_in(self) -> MDP:
-        """The MDP that a model is given."""
+    def mdp(self) -> MDP:
+        """The MDP that a model is fitted in."""
         return self.world.mdp
 
     @property
@@ -63,63 +53,53 @@ class WorldProblem:
         return self.truth.n_intents
 
     def points(self, irl: Any) -> NDArray[np.float64]:
-        """Return (N, d), what a warm start clusters: the demonstrations' features."""
+        """Return the features (N, d) that a warm start clusters."""
         del irl
         return self.demos.features(self.world.mdp)
 
     def rewards(self, thetas: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return rewards (K, d) in the world from a model's parameters, or the other way round: they are the same."""
+        """Return the rewards (K, d) of a model's parameters, which are the same here."""
         return thetas
 
     def scores(self, mixture: IntentMixture) -> dict[str, Any]:
-        """Return the scores of one mixture by their names in a record."""
-        found = evaluate(mixture, self.test, self.test_labels, self.truth)
-        assert found.recovery is not None  # labels were given
-        assert found.gevd is not None  # and the truth
+        """Return the scores of a mixture by their names in a record."""
+        evaluation = evaluate(mixture, self.test, self.test_labels, self.truth)
+        assert evaluation.recovery is not None  # labels were given
+        assert evaluation.gevd is not None  # and the truth
         return {
-            "nll": found.nll.mean,
+            "nll": evaluation.nll.mean,
             "train_nll": -mixture.log_likelihood_,
-            "anid": found.recovery.anid,
-            "anid_hard": found.recovery.anid_hard,
-            "anid_truth": None if found.reference is None else found.reference.anid,
-            "accuracy": found.recovery.accuracy,
-            "gevd": found.gevd.value,
-            "gevd_normalised": known(found.gevd.normalised),
+            "anid": evaluation.recovery.anid,
+            "anid_hard": evaluation.recovery.anid_hard,
+            "anid_truth": None if evaluation.reference is None else evaluation.reference.anid,
+            "accuracy": evaluation.recovery.accuracy,
+            "gevd": evaluation.gevd.value,
+            "gevd_normalised": nan_to_none(evaluation.gevd.normalised),
             "weights": mixture.weights_.tolist(),
             "thetas": mixture.thetas_.tolist(),
         }
 
 
-def known(value: float) -> float | None:
-    """Return None for what does not exist, such as the change of a start without clusters.
-
-    Examples
-    --------
-    >>> known(1), known(float("nan"))
-    (1.0, None)
-    """
+def nan_to_none(value: float) -> float | None:
+    """Return a float, or None for NaN."""
     return None if np.isnan(value) else float(value)
 
 
-# Methods are compared on the same data, and come one after the other: a few problems are kept.
+# Methods are compared on the same data, one after the other: a few problems are cached.
 @lru_cache(maxsize=4)
-def _problem(world: str, given: Parameters, sizes: tuple[int, int], imbalance: float, seed: int) -> WorldProblem:
-    if world not in WORLDS:
-        raise InvalidParameter(
-            f"world must be one of {', '.join(WORLDS)}; got {world!r}.", parameter="world", value=world
-        )
-    made: World = WORLDS[world](**dict(given), seed=seed)
+def _make_problem(world: str, given: Parameters, sizes: tuple[int, int], imbalance: float, seed: int) -> WorldProblem:
+    made: World = WORLDS[check_choice(world, "world", tuple(WORLDS))](**dict(given), seed=seed)
     truth, weights = made.ensemble, None
     if imbalance:
         weights = geometric_weights(truth.n_intents, imbalance)
         truth = RewardEnsemble(weights, truth.thetas)
     demos, labels = made.sample(sizes[0], seed=2 * seed, weights=weights)
-    test, test_labels = made.sample(sizes[1], seed=2 * seed + SECOND_SET, weights=weights)
+    test, test_labels = made.sample(sizes[1], seed=2 * seed + TEST_SET, weights=weights)
     return WorldProblem(made, truth, demos, labels, test, test_labels)
 
 
 def make_problem(spec: Spec, seed: int) -> WorldProblem:
-    """Return the world and the demonstrations of a trial: those of two methods with one seed are the same.
+    """Return the world and the demonstrations of a trial, which do not depend on the method.
 
     Examples
     --------
@@ -127,33 +107,26 @@ def make_problem(spec: Spec, seed: int) -> WorldProblem:
     >>> problem.world.seed, len(problem.demos), len(problem.test), problem.truth.n_intents
     (3, 12, 100, 3)
     """
-    return _problem(spec.world, spec.world_parameters, (spec.n_demos, spec.n_test), spec.imbalance, seed)
+    return _make_problem(spec.world, spec.world_parameters, (spec.n_demos, spec.n_test), spec.imbalance, seed)
 
 
 @dataclass(frozen=True, eq=False)
 class AgentsProblem:
-    """What a trial with agents is about.
+    """Training and test agents with labels (M,).
 
-    Attributes
-    ----------
-    demos, labels : Agents, (M,)
-        To learn from.
-    test, test_labels : Agents, (M',)
-        To judge by.
-    mdp, truth : MDP, RewardEnsemble
-        What to plan in, and the true rewards, where rewards can be compared with them; else None.
+    `plan_mdp` and `truth` are the MDP and the true rewards if learned rewards can be compared with them, else None.
     """
 
     demos: Agents
     labels: IntArray
     test: Agents
     test_labels: IntArray
-    mdp: MDP | None = None
+    plan_mdp: MDP | None = None
     truth: RewardEnsemble | None = None
 
     @property
-    def fitted_in(self) -> None:
-        """The MDP that a model is given: none."""
+    def mdp(self) -> None:
+        """The MDP that a model is fitted in: none."""
         return None
 
     @property
@@ -162,90 +135,80 @@ class AgentsProblem:
         return int(self.labels.max()) + 1
 
     def points(self, irl: Any) -> NDArray[np.float64]:
-        """Return (M, m), what a warm start clusters."""
+        """Return the features (M, m) that a warm start clusters."""
         return np.asarray(irl.features(None, self.demos))
 
     def rewards(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return rewards (K, d) in the MDP from weights of costs, or the other way round; without an MDP the same."""
-        return weights if self.mdp is None else -weights
+        """Convert weights of costs to rewards (K, d) in the MDP, or back; without an MDP they are the same."""
+        return weights if self.plan_mdp is None else -weights
 
     def scores(self, mixture: IntentMixture) -> dict[str, Any]:
-        """Return the scores of one mixture by their names in a record.
+        """Return the scores of a mixture by their names in a record.
 
-        Weights are known up to their length and to what is the same in all steps, so that without an MDP to plan in
-        nothing can be said of them.
+        Weights are identified up to scale and to features that are constant over steps, so that they can be compared
+        only by planning in an MDP.
         """
-        found = recover(self.test_labels, mixture.predict_proba(self.test))  # type: ignore[arg-type]
+        recovery = recover(self.test_labels, mixture.predict_proba(self.test))  # type: ignore[arg-type]
         learned = RewardEnsemble(mixture.weights_, self.rewards(mixture.thetas_))
-        value = None if self.mdp is None or self.truth is None else gevd(self.mdp, self.truth, learned)
+        error = None if self.plan_mdp is None or self.truth is None else gevd(self.plan_mdp, self.truth, learned)
         return {
             "nll": -mixture.score(self.test),  # type: ignore[arg-type]
             "train_nll": -mixture.log_likelihood_,
-            "anid": found.anid,
-            "anid_hard": found.anid_hard,
+            "anid": recovery.anid,
+            "anid_hard": recovery.anid_hard,
             "anid_truth": None,
-            "accuracy": found.accuracy,
-            "gevd": None if value is None else value.value,
-            "gevd_normalised": None if value is None else known(value.normalised),
+            "accuracy": recovery.accuracy,
+            "gevd": None if error is None else error.value,
+            "gevd_normalised": None if error is None else nan_to_none(error.normalised),
             "weights": learned.weights.tolist(),
             "thetas": learned.thetas.tolist(),
         }
 
 
 def with_agents(spec: Spec) -> bool:
-    """Whether a specification is of a model that learns from agents.
-
-    Examples
-    --------
-    >>> with_agents(Spec()), with_agents(Spec(n_agents=3))
-    (False, True)
-    """
+    """Whether the model of a specification is fitted to agents."""
     return spec.n_agents is not None or spec.world in AGENT_WORLDS
 
 
-# Methods are compared on the same data, and come one after the other: a few problems are kept.
 @lru_cache(maxsize=4)
-def _own_agents(given: Parameters, sizes: tuple[int, int], seed: int) -> AgentsProblem:
-    made = _puddle(given, seed)
-    demos, test = (made.agents(n, 2 * seed + which) for n, which in zip(sizes, (0, SECOND_SET), strict=True))
-    return AgentsProblem(demos, _numbers(demos), test, _numbers(test))
+def _make_puddle_agents(given: Parameters, sizes: tuple[int, int], seed: int) -> AgentsProblem:
+    world = _make_puddle_world(given, seed)
+    demos, test = (world.agents(n, 2 * seed + offset) for n, offset in zip(sizes, (0, TEST_SET), strict=True))
+    return AgentsProblem(demos, _index_labels(demos), test, _index_labels(test))
 
 
 @lru_cache(maxsize=2)
-def _puddle(given: Parameters, seed: int) -> ContinuousPuddleWorld:
-    """Return a world with its policies, which take seconds to train."""
+def _make_puddle_world(given: Parameters, seed: int) -> ContinuousPuddleWorld:
     return ContinuousPuddleWorld(**dict(given), seed=seed)  # type: ignore[arg-type]
 
 
-def _numbers(agents: Agents) -> IntArray:
-    """Return the intents of agents as numbers from 0."""
+def _index_labels(agents: Agents) -> IntArray:
+    """Return the labels of agents as integers from 0."""
     if agents.labels is None:
-        raise InvalidParameter("The agents of a trial must have labels; these have none.", parameter="labels")
+        raise InvalidParameter("The agents of a trial must have labels.", parameter="labels")
     return np.unique(agents.labels, return_inverse=True)[1].astype(np.int64)
 
 
 @lru_cache(maxsize=4)
-def _handed_out(spec: Spec, n_agents: int, seed: int) -> AgentsProblem:
+def _convert_to_agents(spec: Spec, n_agents: int, seed: int) -> AgentsProblem:
     problem = make_problem(spec, seed)
     mdp = problem.world.mdp
     if mdp.state_features is None or mdp.n_features != mdp.n_state_features:
-        raise InvalidParameter(
-            f"Agents need a world whose features are all of states; got {spec.world!r}.",
-            parameter="world",
-            value=spec.world,
-        )
-    # Weights are not negative, so that they are costs here: every true reward in these worlds is at most zero.
+        raise InvalidParameter.of("world", spec.world, "must have state features only, if n_agents is given")
+    # Sigma-GIRL's weights are nonnegative, and all true rewards in these worlds are nonpositive: learn costs.
     costs = -mdp.state_features
     given = ((problem.demos, problem.labels), (problem.test, problem.test_labels))
     demos, test = (
-        Agents.from_demonstrations(mdp, of.replace(labels=labels), handed_out(labels, n_agents), reward_features=costs)
+        Agents.from_demonstrations(
+            mdp, of.replace(labels=labels), assign_agents(labels, n_agents), reward_features=costs
+        )
         for of, labels in given
     )
-    return AgentsProblem(demos, _numbers(demos), test, _numbers(test), mdp, problem.truth)
+    return AgentsProblem(demos, _index_labels(demos), test, _index_labels(test), mdp, problem.truth)
 
 
 def make_agents(spec: Spec, seed: int) -> AgentsProblem:
-    """Return the agents of a trial: those of two methods with one seed are the same.
+    """Return the agents of a trial, which do not depend on the method.
 
     Examples
     --------
@@ -255,22 +218,19 @@ def make_agents(spec: Spec, seed: int) -> AgentsProblem:
     """
     sizes = (spec.n_demos, spec.n_test)
     if spec.world in AGENT_WORLDS:
-        return _own_agents(spec.world_parameters, sizes, seed)
+        return _make_puddle_agents(spec.world_parameters, sizes, seed)
     if spec.n_agents is None:
-        raise InvalidParameter(
-            f"n_agents must be given: {spec.world} has no agents of its own; got None.", parameter="n_agents"
-        )
-    # Only what makes the agents, so that all methods share them.
-    made = Spec(spec.world, spec.world_parameters, *sizes, spec.imbalance)
-    return _handed_out(made, spec.n_agents, seed)
+        raise InvalidParameter.of("n_agents", None, f"must be an integer in {spec.world}, which has no agents")
+    # Only the fields that determine the agents, so that all methods share the cached problem.
+    return _convert_to_agents(Spec(spec.world, spec.world_parameters, *sizes, spec.imbalance), spec.n_agents, seed)
 
 
-def handed_out(labels: IntArray, n_agents: int) -> IntArray:
-    """Return the agent (N,) of each demonstration: those of an intent go to its agents by turns.
+def assign_agents(labels: IntArray, n_agents: int) -> IntArray:
+    """Return the agent (N,) of each demonstration: those of an intent go to its agents in turn.
 
     Examples
     --------
-    >>> handed_out(np.array([0, 1, 0, 0, 1]), 2).tolist()
+    >>> assign_agents(np.array([0, 1, 0, 0, 1]), 2).tolist()
     [0, 2, 1, 0, 3]
     """
     rank = np.zeros(labels.size, dtype=np.int64)

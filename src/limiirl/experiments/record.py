@@ -1,4 +1,4 @@
-"""Records of trials: flat values that are the same whenever a trial is computed again, times apart."""
+"""Records of trials: flat values that are reproducible, apart from times."""
 
 from __future__ import annotations
 
@@ -13,34 +13,29 @@ import numpy as np
 from limiirl.mdp import RewardEnsemble
 
 MEASURED = ("seconds_start", "seconds_em")
-"""Fields that are measured on a machine, and so differ between runs."""
+"""Fields that depend on the machine, and differ between runs."""
 
 
 class AnySpec(Protocol):
-    """The settings of a trial: `Spec` or `DriverSpec`. Settings and a seed determine a trial."""
+    """Settings of a trial: `Spec` or `DriverSpec`."""
 
     @property
     def hash(self) -> str:
-        """Key of the settings: equal settings have equal hashes."""
+        """Hash; equal settings have equal hashes."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
 
     @classmethod
     def from_dict(cls, content: Any, /) -> Self:
-        """Return the settings that `to_dict` described."""
+        """Return the settings from the values of `to_dict`."""
 
 
 @dataclass(frozen=True)
 class BaseRecord:
-    """The outcome of one trial of any experiment, keyed by the hash of its settings and its seed.
+    """Outcome of one trial, with the key (hash of the settings, seed).
 
-    Attributes
-    ----------
-    spec, seed : str, int
-        The key.
-    error, trace : str
-        Empty; or the error of a trial that failed in one line, and its stack trace.
+    `error` and `trace` are empty, or the error of a failed trial in one line and its stack trace.
     """
 
     spec: str
@@ -55,51 +50,44 @@ class BaseRecord:
 
     @property
     def failed(self) -> bool:
-        """Whether the trial ended in an error."""
+        """Whether the trial failed."""
         return bool(self.error)
 
     def reproducible(self) -> dict[str, Any]:
-        """Return all fields except the measured ones: any run of the same trial must give the same.
-
-        >>> Record("ab", 0, seconds_em=1.0).reproducible() == Record("ab", 0, seconds_em=2.0).reproducible()
-        True
-        """
+        """Return all fields except the measured ones."""
         return {name: value for name, value in asdict(self).items() if name not in MEASURED}
 
 
 @dataclass(frozen=True)
 class Record(BaseRecord):
-    """The outcome of one trial in a world.
+    """Outcome of one trial in a world.
 
-    The scores carry the suffix `_start` for the mixture with which EM began. A trial that failed has its `error`, and
-    None for everything that was not reached.
+    Scores with the suffix `_start` are those of the initial ensemble. Fields without a value are None.
 
     Attributes
     ----------
-    max_length : int
-        L of the model.
+    max_length : int or None
+        Maximum trajectory length of the model, if it has one.
     n_iter, converged : int, bool
-        Of EM. The supervised baseline makes no iteration.
+        Of EM; 0 iterations for the supervised baseline.
     seconds_start, seconds_em : float
-        Wall time of the initialisation, and of EM.
+        Wall time of the initialisation and of EM.
     margin : float
-        Mean over pairs of intents of the smallest distance between their demonstrations' features.
+        Mean over pairs of intents of the smallest distance between features of their demonstrations.
     change : float
-        Realised epsilon: how far the first E-step moves from the clusters of the warm start.
+        Realised epsilon: the change of the responsibilities in the first E-step after a warm start.
     nll, train_nll : float
-        Of the test and training demonstrations.
-    anid, anid_hard : float
-        Of the test demonstrations' posterior, and of their most likely intents, from the true labels.
-    anid_truth : float
-        The same from the posterior of the true ensemble under the same model.
+        Mean negative log-likelihood of the test and training demonstrations.
+    anid, anid_hard, anid_truth : float
+        ANID between the true labels and the posterior, between the true labels and the most likely intents, and
+        between the posteriors of the true and the learned ensemble, on the test demonstrations.
     accuracy : float
-        Share of the test demonstrations, or test agents, whose most likely intent is the true one, after the best
-        matching of intents.
+        Fraction of test demonstrations or agents with the correct intent, after the best matching of intents.
     gevd, gevd_normalised : float
-        None where rewards cannot be compared with the truth.
+        None if rewards cannot be compared with the truth.
     weights, thetas : (K,), (K, d)
     history : list of float
-        Mean NLL of the training demonstrations by iteration of EM; the first is the start's.
+        Mean NLL of the training demonstrations per EM iteration, starting with the initial ensemble.
     """
 
     max_length: int | None = None
@@ -133,14 +121,14 @@ class Record(BaseRecord):
 
     @property
     def seconds(self) -> float | None:
-        """Wall time of initialisation and EM together: the paper's duration."""
+        """Wall time of initialisation and EM, the duration of the paper."""
         if self.seconds_start is None or self.seconds_em is None:
             return None
         return self.seconds_start + self.seconds_em
 
 
 def describe_error(error: Exception) -> tuple[str, str]:
-    """Return an error in one line, and its stack, innermost call last, by the names of files: records get published."""
+    """Return an error in one line, and its stack trace without folder names, since records are published."""
     message = str(error).strip().splitlines() or ["no message"]
     frames = traceback.extract_tb(error.__traceback__)
     stack = [f"{Path(f.filename).name}:{f.lineno} in {f.name}: {f.line}" for f in frames]
@@ -152,34 +140,31 @@ FIELDS = tuple(field.name for field in fields(Record))
 
 @dataclass(frozen=True)
 class DriverRecord(BaseRecord):
-    """The outcome of one trial of the driver experiment; its seed is the number of the split.
+    """Outcome of one trial of the driver experiment; its seed is the index of the split.
 
-    Likelihoods are in nats per trip and include that of the first segment; those of a model that is given a destination
-    are of the path between both ends.
+    NLLs are means per trip, first segment included; those of destination models are conditional on both ends.
 
     Attributes
     ----------
     method, gamma : str, float
     n_iter, converged, n_evaluations : int, bool, int
-        M-steps after the initial ensemble, whether EM converged, and values with gradients of all M-steps.
+        EM iterations, convergence, and evaluations of the objective in all M-steps.
     seconds_start, seconds_em : float
-        Wall time of the initial ensemble, and of EM.
-    train_nll, test_nll : float
-        Of the mixture.
+        Wall time of the initialisation and of EM.
+    train_nll, test_nll, test_nll_segment : float
+        NLL of the mixture per trip, and per segment.
     test_nll_bound : float
-        The mean over intents of their own NLL, which the released code reports: an upper bound of the mixture's.
-    test_nll_segment : float
-        Of the mixture, per segment.
+        Weighted mean of the NLLs of the intents, an upper bound of `test_nll` that the released code reports.
     missed, missed_distance, missed_time : float
-        Share of the driven distance that predicted routes leave out, given origin and destination, averaged over test
-        trips: of the mixture, of the shortest distance, and of the shortest time.
+        Mean fraction of the driven distance that is not on the predicted route, given origin and destination: of the
+        mixture, of shortest and of fastest routes.
     surplus, surplus_distance, surplus_time : float
-        The reverse of these: share of the predicted distance that is off the driven route.
+        Mean fraction of the predicted distance that is not on the driven route.
     n_at_bounds : int
-        Parameters of all intents that are on a bound.
+        Number of reward parameters at a bound.
     weights, thetas : (K,), (K, d)
     history : list of float
-        NLL of the training trips by iteration.
+        NLL of the training trips per iteration.
     """
 
     method: str = ""
@@ -206,10 +191,10 @@ class DriverRecord(BaseRecord):
 
     @property
     def split(self) -> int:
-        """Number of the split."""
+        """Index of the split."""
         return self.seed
 
     @property
     def ensemble(self) -> RewardEnsemble:
-        """The rewards and their mixture weights."""
+        """Rewards and mixture weights."""
         return RewardEnsemble(np.array(self.weights), np.array(self.thetas))

@@ -1,4 +1,4 @@
-"""The records of a study as arrays over worlds, and what the paper reports of the same measures."""
+"""Records of a study as arrays over worlds, and the numbers that the paper reports."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.experiments.record import FIELDS, Record
 from limiirl.experiments.spec import Point, Spec, Study
-from limiirl.metrics import Comparison, Interval, agrees_with, mean_interval, paired_comparison
+from limiirl.metrics import Comparison, Interval, agrees_with, compare_paired, mean_interval
 from limiirl.worlds import WORLDS, World
 
 Cell = tuple[str, Point | tuple[Point, ...]]
-"""A method at a point of a study's axis, or at several, of which the mean in each world counts."""
+"""A method at a point of a study's axis, or at several points, which are averaged per world."""
 
 MEASURES = {"n_iter": "iterations", "seconds": "seconds", "nll": "NLL", "anid": "ANID", "gevd": "GEVD"}
-"""What the paper reports of a fit, by the name in a record."""
+"""Measures that the paper reports, by their names in a record."""
 
 TIES = {"nll": 1e-4, "anid": 1e-4, "gevd": 1e-3}
-"""Differences that are none: two runs of EM to the same solution differ by less, for they stop at a tolerance."""
+"""Differences below these are ties: EM runs to the same solution differ by less, as they stop at a tolerance."""
 
 
 @dataclass(frozen=True)
 class GevdFlow:
-    """GEVD of a start's rewards: its value, and how it pairs true intents (rows) with learned ones."""
+    """GEVD of the rewards of a method: its value, and its flow between true (rows) and learned intents."""
 
     init: str
     value: float
@@ -40,24 +40,9 @@ class GevdFlow:
 
 @dataclass(frozen=True)
 class WorldExample:
-    """One world of a study: its demonstrations, the truth, and what the warm start learned.
+    """One world of a study: its demonstrations, the truth, and the mixture fitted from the warm start.
 
-    Intents are in the order of the true ones.
-
-    Attributes
-    ----------
-    seed : int
-    spec : Spec
-        Of the warm start.
-    states, offsets : list of int
-        The demonstrations.
-    labels : (N,)
-    responsibilities : (N, K)
-    weights, thetas : (K,), (K, d)
-    true_weights, true_thetas : (E,), (E, d)
-    feature_names : list of str
-    flows : dict
-        `GevdFlow` by method.
+    Learned intents are in the order of the true ones; `spec` is that of the warm start, `flows` are by method.
     """
 
     seed: int
@@ -75,7 +60,7 @@ class WorldExample:
 
     @property
     def world(self) -> World:
-        """The world, made from its seed."""
+        """The world, generated from its seed."""
         world: World = WORLDS[self.spec.world](**dict(self.spec.world_parameters), seed=self.seed)
         return world
 
@@ -95,23 +80,14 @@ class WorldExample:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> WorldExample:
-        """Return the example that `to_dict` described."""
+        """Return the example from the values of `to_dict`."""
         flows = {method: GevdFlow(**flow) for method, flow in content["flows"].items()}
         return cls(**(content | {"spec": Spec.from_dict(content["spec"]), "flows": flows}))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Results:
-    """The records of one study.
-
-    Attributes
-    ----------
-    study : Study
-    records : dict
-        By hash of the specification and seed; those of other studies are left out.
-    example : WorldExample or None
-        One world in detail, where the run stored one.
-    """
+    """Records of one study by (hash of the specification, seed), and its example world if the run stored one."""
 
     study: Study
     records: dict[tuple[str, int], Record]
@@ -119,70 +95,61 @@ class Results:
 
     @classmethod
     def of(cls, study: Study, records: Iterable[Record]) -> Results:
-        """Return those records that belong to a study."""
+        """Return the results of a study from records of any studies."""
         hashes = {spec.hash for spec in study.specs}
         return cls(study, {record.key: record for record in records if record.spec in hashes})
 
     def __repr__(self) -> str:
-        return f"Results({self.study.name!r}: {len(self.records)} records, {len(self.seeds)} whole worlds)"
+        return f"Results({self.study.name!r}: {len(self.records)} records, {len(self.seeds)} complete worlds)"
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
-        """Seeds of the worlds in which every setting was tried, so that all are judged by the same worlds."""
-        tried = [{seed for known, seed in self.records if known == spec.hash} for spec in self.study.specs]
+        """Seeds of the worlds in which every setting was tried."""
+        tried = [{seed for key, seed in self.records if key == spec.hash} for spec in self.study.specs]
         return tuple(sorted(set.intersection(*tried)))
 
     @property
     def failures(self) -> list[Record]:
-        """Records of trials that ended in an error."""
+        """Records of failed trials."""
         return [record for record in self.records.values() if record.failed]
 
     def record(self, method: str, x: Point, seed: int) -> Record | None:
-        """Return the record of one trial, None where there is none."""
+        """Return the record of one trial, or None."""
         spec = self.study.spec(method, x)
         return None if spec is None else self.records.get((spec.hash, seed))
 
     def values(self, method: str, x: Point | tuple[Point, ...], measure: str) -> FloatArray:
-        """Return a measure (n,) over `seeds`, nan where a trial is missing or failed, or has no such measure.
+        """Return a measure (n,) over `seeds`, nan where it is missing; at several points, their mean per world.
 
-        At several points it is the mean over them, world by world. The supervised baseline has neither iterations nor
-        a duration.
+        The supervised baseline has neither iterations nor a duration.
         """
         if isinstance(x, tuple):
             return np.asarray(np.mean([self.values(method, point, measure) for point in x], axis=0))
         if measure not in FIELDS and measure not in MEASURES:
-            raise InvalidParameter(
-                f"measure must be one of {', '.join(FIELDS)}; got {measure!r}.", parameter="measure", value=measure
-            )
+            raise InvalidParameter.of("measure", measure, f"must be one of {', '.join(FIELDS)}")
         spec = self.study.spec(method, x)
         if spec is None:
-            raise InvalidParameter(
-                f"The study {self.study.name!r} has no method {method!r} at {x!r}; its methods are "
-                f"{', '.join(self.study.methods)}, its points {', '.join(map(str, self.study.points))}.",
-                parameter="method",
-                value=(method, x),
-            )
+            methods, points = ", ".join(self.study.methods), ", ".join(map(str, self.study.points))
+            rule = f"must be a cell of {self.study.name}, with methods {methods} and points {points}"
+            raise InvalidParameter.of("method", (method, x), rule)
         if spec.supervised and measure in ("n_iter", "seconds"):
             return np.full(len(self.seeds), np.nan)
-        found = [self.record(method, x, seed) for seed in self.seeds]
-        numbers = [None if record is None else getattr(record, measure) for record in found]
+        records = [self.record(method, x, seed) for seed in self.seeds]
+        numbers = [None if record is None else getattr(record, measure) for record in records]
         return np.array([np.nan if number is None else number for number in numbers], dtype=np.float64)
 
     def interval(self, method: str, x: Point, measure: str) -> Interval | None:
-        """Return the mean over worlds with its 95 % interval, None for fewer than two worlds."""
-        known = self.finite(method, x, measure)
-        return mean_interval(known) if known.size > 1 else None
+        """Return the mean over worlds with its 95 % interval, or None for fewer than two worlds."""
+        values = self.finite(method, x, measure)
+        return mean_interval(values) if values.size > 1 else None
 
     def finite(self, method: str, x: Point, measure: str) -> FloatArray:
-        """Return the values that exist."""
+        """Return the values that are not missing."""
         values = self.values(method, x, measure)
         return values[np.isfinite(values)]
 
     def compare(self, first: Cell, second: Cell, measure: str, level: float = 0.99) -> Comparison | None:
-        """Return the paired comparison of two cells over the worlds that both have.
-
-        None for fewer than two worlds.
-        """
+        """Return the paired comparison of two cells over their common worlds, or None for fewer than two."""
         a, b = (self.values(method, x, measure) for method, x in (first, second))
         both = np.isfinite(a) & np.isfinite(b)
         names = (first[0], second[0])
@@ -190,11 +157,11 @@ class Results:
             names = (f"{first[0]} at {first[1]}", f"{second[0]} at {second[1]}")
         if both.sum() < 2:
             return None
-        return paired_comparison(a[both], b[both], names, level=level, tie=TIES.get(measure, 0.0))
+        return compare_paired(a[both], b[both], names, level=level, tie=TIES.get(measure, 0.0))
 
 
 class Reported(NamedTuple):
-    """A mean as printed, its half-width, and what its decimals may hide."""
+    """A printed mean, its half-width and its rounding error."""
 
     mean: float
     half_width: float
@@ -209,7 +176,7 @@ NAMES = MappingProxyType(
         "supervised": "Supervised",
     }
 )
-"""The paper's names of our methods."""
+"""Names of the methods in the paper."""
 
 TABLE1 = MappingProxyType(
     {
@@ -237,14 +204,14 @@ TABLE1 = MappingProxyType(
         "supervised": {"nll": Reported(19.65, 0.33), "anid": Reported(0.04, 0.005), "gevd": Reported(3.65, 0.635)},
     }
 )
-"""Table 1, the ElementWorld half: by method and measure. The paper's iterations and durations are no target."""
+"""ElementWorld half of Table 1, by method and measure."""
 
 TARGETS = ("nll", "anid", "gevd")
-"""Measures that are to agree: the paper's iterations end by a rule that its inexact gradient triggers."""
+"""Measures that should agree. Iterations need not: the paper's stopping rule depends on its inexact gradient."""
 
 
 def verdict(ours: Interval, reported: Reported) -> str:
-    """Return "agrees", "in rounding" if it does for some number that the paper would print so, or "differs".
+    """Return "agrees", "in rounding" if it agrees within the rounding error of the paper, or "differs".
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Run trials: skip what the store has, send the rest to an executor, and write what comes back."""
+"""Run trials: skip those in the store, send the others to an executor, and write their records."""
 
 from __future__ import annotations
 
@@ -8,17 +8,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from limiirl._progress import Progress, check_progress
-from limiirl.executors import Executor, LostTask, execute
-from limiirl.experiments.example import store_examples
-from limiirl.experiments.record import AnySpec, BaseRecord, Record
-from limiirl.experiments.spec import Study
-from limiirl.experiments.store import Store
-from limiirl.experiments.studies import tasks
-from limiirl.experiments.trial import attempt
+import numpy as np
 
-# A run that is killed repeats the trials of these seconds: a transaction per trial would cost more than that.
+from limiirl._progress import Progress, check_progress
+from limiirl.errors import InvalidParameter
+from limiirl.executors import Executor, LostTask, execute
+from limiirl.experiments.problem import make_problem
+from limiirl.experiments.record import AnySpec, BaseRecord, Record
+from limiirl.experiments.results import TIES, GevdFlow, Results, WorldExample
+from limiirl.experiments.spec import Spec, Study
+from limiirl.experiments.store import Store
+from limiirl.experiments.studies import PAPER_LENGTH, tasks
+from limiirl.experiments.trial import attempt, fit_problem, get_problem, make_mixture, single_threaded
+from limiirl.mdp import RewardEnsemble
+from limiirl.metrics import gevd
+from limiirl.mixture import IntentMixture, align_to_labels
+
+# A killed run loses the trials of this time; one transaction per trial would cost more.
 _FLUSH_SECONDS = 1.0
+WARM_START, RANDOM_START = "k-means, MLE", "random rewards"
+_STUDIES_WITH_EXAMPLE = ("table1", "boxplots")
 
 S = TypeVar("S", bound=AnySpec)
 R = TypeVar("R", bound=BaseRecord)
@@ -32,14 +41,10 @@ class RunCounts:
     ----------
     total : int
         All trials.
-    skipped : int
-        Trials that the store had when the run began, or that another run has added since.
-    failed_before : int
-        Skipped trials whose record is an error.
-    done : int
-        Trials that this run has written.
-    failed : list of records
-        Those among them that ended in an error.
+    skipped, failed_before : int
+        Trials that were in the store already, and those among them that failed.
+    done, failed : int, list of records
+        Trials that this run has written, and the records of those that failed.
     """
 
     total: int
@@ -65,11 +70,11 @@ def run_trials(
     trials : sequence of (settings, seed)
     store : Store
     attempt : callable
-        Runs one trial and returns its record, that of an error if it fails.
+        Runs one trial and returns its record; errors are recorded, not raised.
     executor : Executor, optional
-        By default the trials run one after the other in this process, on all its threads.
+        By default trials run one after the other in this process, on all its threads.
     retry_failed : bool
-        Whether trials whose record is an error are run again.
+        Whether to run failed trials again.
     progress : callable, optional
         Called as ``progress(done, total, message)`` after every trial, skipped ones included.
     """
@@ -80,13 +85,13 @@ def run_trials(
 
     def report() -> None:
         if progress is not None:
-            skipped = f"{counts.skipped:,} done before" if counts.skipped else ""
+            skipped = f"{counts.skipped:,} finished before" if counts.skipped else ""
             progress(counts.done + counts.skipped, counts.total, skipped)
 
     def missing() -> Iterator[tuple[S, int]]:
-        # Lazily: what another run has written by now need not be sent.
+        # Lazily: other runs may write trials in the meantime.
         for spec, seed in trials:
-            if (spec.hash, seed) in ledger.known:
+            if (spec.hash, seed) in ledger.keys:
                 counts.skipped += 1
                 counts.failed_before += (spec.hash, seed) not in ledger.succeeded
                 report()
@@ -103,7 +108,7 @@ def run_trials(
             ledger.add(result)
             report()
     finally:
-        ledger.flush()  # an interrupted run keeps what it has
+        ledger.flush()  # an interrupted run keeps its finished trials
     return counts
 
 
@@ -114,23 +119,23 @@ def _run(
 
 
 class _Ledger:
-    """Keys that the store has, and records that wait to be written; both are brought up to date once per second."""
+    """Keys in the store, and records to be written; both are synchronised at most once per second."""
 
     def __init__(self, store: Store[Any], *, retry_failed: bool) -> None:
         self.store, self.retry_failed = store, retry_failed
-        self.waiting: list[BaseRecord] = []
+        self.pending: list[BaseRecord] = []
         self.flush()
 
     def add(self, record: BaseRecord) -> None:
-        self.waiting.append(record)
+        self.pending.append(record)
         if time.monotonic() - self.flushed >= _FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        self.store.append(self.waiting)
-        self.waiting = []
+        self.store.append(self.pending)
+        self.pending = []
         self.succeeded = self.store.keys(failed=False)
-        self.known = self.succeeded if self.retry_failed else self.store.keys()
+        self.keys = self.succeeded if self.retry_failed else self.store.keys()
         self.flushed = time.monotonic()
 
 
@@ -145,9 +150,8 @@ def run_studies(
 ) -> RunCounts:
     """Run every trial of some studies that the store does not have, and write its record.
 
-    The records are the same whatever the executor, the number of workers and the interruptions. Several runs may write
-    to one store at once: each skips what the other has written by the time it gets there. At the end the store also
-    has what a report shows of a single world.
+    The records do not depend on the executor, the number of workers or interruptions. Several runs may share a store:
+    each skips the trials that another has written. The example worlds of a report are stored at the end.
 
     Parameters
     ----------
@@ -156,9 +160,9 @@ def run_studies(
     executor : Executor, optional
         All cores of this machine by default.
     repeats : int, optional
-        Worlds per study; the paper's by default.
+        Worlds per study; the study's own by default.
     retry_failed : bool
-        Whether trials whose record is an error are run again.
+        Whether to run failed trials again.
     progress : callable, optional
         Called as ``progress(done, total, message)`` after every trial.
 
@@ -172,16 +176,89 @@ def run_studies(
     >>> run_studies(choose(["margin"]), store, Executor(workers=1), repeats=1).skipped
     5
     """
-    wanted = list(tasks(studies, repeats))
-    # Runs that share a store begin at different places, so that they meet when the work is done, not at every trial.
-    first = os.getpid() * 7919 % max(len(wanted), 1)
-    counts = run_trials(
-        wanted[first:] + wanted[:first],
-        store,
-        attempt,
-        executor or Executor(),
-        retry_failed=retry_failed,
-        progress=progress,
-    )
+    trials = list(tasks(studies, repeats))
+    # Runs that share a store start at different trials, so that they rarely repeat each other's work.
+    first = os.getpid() * 7919 % max(len(trials), 1)
+    trials = trials[first:] + trials[:first]
+    counts = run_trials(trials, store, attempt, executor or Executor(), retry_failed=retry_failed, progress=progress)
     store_examples(studies, store)
     return counts
+
+
+def typical_seed(results: Results) -> int | None:
+    """Return the seed of the example world, or None if no trial succeeded.
+
+    Among the worlds in which warm and random start differ in GEVD, or else among all, it is the one whose GEVD of the
+    warm start is nearest to the median.
+    """
+    warm, random = (results.values(method, PAPER_LENGTH, "gevd") for method in (WARM_START, RANDOM_START))
+    finite = np.isfinite(warm)
+    if not finite.any():
+        return None
+    apart = finite & (np.abs(random - warm) > TIES["gevd"])
+    candidates = np.flatnonzero(apart if apart.any() else finite)
+    distance = np.abs(warm[candidates] - np.median(warm[finite]))
+    return results.seeds[int(candidates[np.argmin(distance)])]
+
+
+def make_example(results: Results) -> WorldExample | None:
+    """Return the example world of a study in the paper's setting, or None if there is none."""
+    seed = typical_seed(results)
+    if seed is None:
+        return None
+    flows = {}
+    for method in (RANDOM_START, WARM_START):
+        record, spec = results.record(method, PAPER_LENGTH, seed), results.study.spec(method, PAPER_LENGTH)
+        if record is None or spec is None or record.thetas is None:
+            continue
+        problem, mixture = make_problem(spec, seed), restore(spec, record)
+        error = gevd(problem.world.mdp, problem.truth, mixture.ensemble_)
+        flows[method] = GevdFlow(spec.init, error.value, error.flow.tolist(), error.evd.tolist())
+    if WARM_START not in flows:
+        return None
+    assert spec is not None  # that of the warm start, as are `problem` and `mixture`
+    return WorldExample(
+        seed,
+        spec,
+        problem.demos.states.tolist(),
+        problem.demos.offsets.tolist(),
+        problem.labels.tolist(),
+        np.asarray(mixture.responsibilities_).tolist(),
+        mixture.weights_.tolist(),
+        mixture.thetas_.tolist(),
+        problem.truth.weights.tolist(),
+        problem.truth.thetas.tolist(),
+        list(problem.world.mdp.feature_names),
+        {method: flows[method] for method in (WARM_START, RANDOM_START) if method in flows},
+    )
+
+
+def store_examples(studies: Iterable[Study], store: Store[Record]) -> None:
+    """Store the example worlds of studies that a report shows in detail."""
+    for study in studies:
+        if study.name in _STUDIES_WITH_EXAMPLE:
+            example = make_example(Results.of(study, store.read([spec.hash for spec in study.specs])))
+            if example is not None:
+                store.put_example(study.name, example.to_dict())
+
+
+def restore(spec: Spec, record: Record) -> IntentMixture:
+    """Return the fitted mixture of a record, with its intents in the order of the true ones.
+
+    Examples
+    --------
+    >>> spec = Spec(n_demos=60)
+    >>> mixture = restore(spec, attempt((spec, 2)))
+    >>> bool((mixture.labels_ == make_problem(spec, 2).labels).mean() > 0.9)
+    True
+    """
+    if record.weights is None or record.thetas is None:
+        raise InvalidParameter(
+            f"Trial {record.spec} with seed {record.seed} failed: {record.error}", parameter="record", value=record.key
+        )
+    with single_threaded():
+        problem = get_problem(spec, record.seed)
+        ensemble = RewardEnsemble(np.array(record.weights), problem.rewards(np.array(record.thetas)))
+        mixture = make_mixture(spec, record.seed).set_params(init=ensemble, max_iter=0, n_intents=len(ensemble.weights))
+        fitted = fit_problem(mixture, problem)
+    return align_to_labels(fitted, problem.labels, problem.n_labels)

@@ -1,4 +1,4 @@
-"""Specifications of trials and studies: frozen values with a stable hash; the paper's methods and its main setting."""
+"""Specifications of trials and studies: frozen values with a stable hash; the methods and main setting of the paper."""
 
 from __future__ import annotations
 
@@ -11,44 +11,42 @@ from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any
 
-from limiirl._validation import check_count
+from limiirl._validation import check_choice, check_count
 from limiirl.errors import InvalidFile, InvalidParameter
 
 Plain = bool | int | float | str | tuple[float, ...] | None
 Parameters = tuple[tuple[str, Plain], ...]
-# Part of every hash: raise it when a trial of the same specification would come to another result.
+# Part of every hash: increase it when a trial of the same specification gives another result.
 PROCEDURE = 1
 TRUE_LABELS, FULL_GMM = "labels", "gmm_full"
 _LONGEST = "longest"
-# Fields that hold parameters by name.
-_MAPPINGS = ("world_parameters", "model_parameters", "mixture_parameters")
-# What such a field must not hold, for a trial takes it from elsewhere.
-_ELSEWHERE: dict[str, dict[str, str]] = {
-    "world_parameters": {"seed": "the trial's seed"},
+# Fields that hold parameters by name, with the names that are set by other fields or by the seed.
+_MAPPINGS: dict[str, dict[str, str]] = {
+    "world_parameters": {"seed": "the seed of the trial"},
     "model_parameters": {"max_length": "the field max_length"},
     "mixture_parameters": {
         "irl": "the field model",
-        "random_state": "the trial's seed",
+        "random_state": "the seed of the trial",
         **{name: f"the field {name}" for name in ("n_intents", "init", "reward_init", "max_iter")},
     },
 }
 AGENT_WORLDS = ("ContinuousPuddleWorld",)
-"""Worlds that have agents of their own."""
-# What makes no difference there, by its default: another value would only make another hash.
-_WITHOUT_EFFECT = {"imbalance": 0.0, "max_length": _LONGEST, "n_agents": None}
+"""Worlds whose data are agents."""
+# Fields without effect in these worlds, with the only value allowed there: others would only change the hash.
+_NO_EFFECT = {"imbalance": 0.0, "max_length": _LONGEST, "n_agents": None}
 
 
 def parameters(**values: Any) -> Parameters:
-    """Return parameters as a frozen value, in the order of their names.
+    """Return parameters as a frozen value, sorted by name.
 
     >>> parameters(wind=0.1, n_elements=3)
     (('n_elements', 3), ('wind', 0.1))
     """
-    return tuple((name, _plain(name, values[name])) for name in sorted(values))
+    return tuple((name, _normalise(name, values[name])) for name in sorted(values))
 
 
-def _plain(name: str, value: Any) -> Plain:
-    """Return a value in the one form that all equal values share, so that equal settings have one hash."""
+def _normalise(name: str, value: Any) -> Plain:
+    """Return the canonical form of a value, so that equal settings have equal hashes."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, Integral):
@@ -58,51 +56,42 @@ def _plain(name: str, value: Any) -> Plain:
         return int(number) if number.is_integer() else number
     if isinstance(value, list | tuple) and all(isinstance(x, Real) for x in value):
         return tuple(int(x) if float(x).is_integer() else float(x) for x in value)
-    raise InvalidParameter(
-        f"Parameter {name} of a specification must be a number, text, None or a list of numbers; got {value!r}. "
-        "It is written to JSON and hashed.",
-        parameter=name,
-        value=value,
-    )
+    raise InvalidParameter.of(name, value, "must be a number, a string, None or a list of numbers, to be hashed")
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One setting of an experiment; together with a seed it determines a trial and its result.
+    """Settings of a trial; a specification and a seed determine its result.
 
     Attributes
     ----------
-    world : str
-        Name in `limiirl.worlds.WORLDS`.
-    world_parameters : tuple of (name, value)
-        All but the seed, which is the trial's; made by `parameters`, or a mapping.
+    world, world_parameters : str, tuple of (name, value)
+        Name in `limiirl.worlds.WORLDS`, and parameters other than the seed, from `parameters` or a mapping.
     n_demos, n_test : int
-        Demonstrations to learn from, and others to judge by.
+        Training and test demonstrations.
     imbalance : float
-        p of the geometric shares of the intents; 0 is equal shares.
+        p of geometric mixture weights; 0 for equal weights.
     n_intents : int
         K.
     model, model_parameters : str, tuple
-        Name of a registered model, and its parameters but for `max_length`.
-    init : str
-        `IntentMixture`'s; or "labels": the true ones, for the supervised baseline; or "gmm_full": scikit-learn's
-        Gaussian mixture with a covariance for each component, the best of 5 random starts.
-    reward_init : str
+        Name of a registered model, and its parameters other than `max_length`.
+    init, reward_init : str
+        Those of `IntentMixture`; `init` may also be "labels" (the true labels, for the supervised baseline) or
+        "gmm_full" (scikit-learn's Gaussian mixture with full covariances, best of 5 random starts).
     max_iter : int
-        EM's largest number of iterations.
+        Maximum number of EM iterations.
     max_length : int or "longest"
-        L: a number, or the longest demonstration of both sets, fixed before fitting.
+        Maximum trajectory length L of the model. "longest" is the longest demonstration of both sets for MaxEnt, and
+        no bound for causal models.
     mixture_parameters : tuple of (name, value)
         Further parameters of `IntentMixture`, such as `n_init`.
     n_agents : int, optional
-        For a model that learns from agents: how many share the demonstrations of an intent. A world that has agents of
-        its own needs no such number; `n_demos` and `n_test` are then trajectories an agent.
+        Agents per intent that share its demonstrations, for models of agents. In `AGENT_WORLDS`, which have agents of
+        their own, `n_demos` and `n_test` are trajectories per agent.
 
     Examples
     --------
     >>> spec = Spec(world_parameters=parameters(n_elements=3, wind=0.1))
-    >>> spec.hash
-    '...'
     >>> spec.with_(n_demos=20).hash == spec.hash
     False
     >>> Spec.from_dict(spec.to_dict()) == spec
@@ -126,57 +115,33 @@ class Spec:
 
     def __post_init__(self) -> None:
         sizes = {"n_demos": 1, "n_test": 1, "n_intents": 1, "max_iter": 0}
-        if isinstance(self.max_length, str):
-            if self.max_length != _LONGEST:
-                raise InvalidParameter(
-                    f"max_length must be a number or 'longest'; got {self.max_length!r}.",
-                    parameter="max_length",
-                    value=self.max_length,
-                )
-        else:
+        if not isinstance(self.max_length, str):
             sizes["max_length"] = 1
+        elif self.max_length != _LONGEST:
+            raise InvalidParameter.of("max_length", self.max_length, "must be an integer or 'longest'")
         if self.n_agents is not None:
             sizes["n_agents"] = 1
-        for name, least in sizes.items():
-            check_count(getattr(self, name), name, least=least)
-        forms: dict[str, Any] = {name: int(getattr(self, name)) for name in sizes}
+        forms: dict[str, Any] = {n: check_count(getattr(self, n), n, least=least) for n, least in sizes.items()}
         if not isinstance(self.imbalance, Real) or not 0.0 <= self.imbalance < 1.0:
-            raise InvalidParameter(
-                f"imbalance must lie in [0, 1); got {self.imbalance!r}. It is p of geometric weights.",
-                parameter="imbalance",
-                value=self.imbalance,
-            )
+            raise InvalidParameter.of("imbalance", self.imbalance, "must lie in [0, 1)")
         forms["imbalance"] = float(self.imbalance)
-        for name in _MAPPINGS:
+        for name, reserved in _MAPPINGS.items():
             forms[name] = parameters(**dict(getattr(self, name)))
+            for key, _ in forms[name]:
+                if key in reserved:
+                    raise InvalidParameter(
+                        f"{name} must not hold {key!r}, which is set by {reserved[key]}.", parameter=name, value=key
+                    )
         for name, form in forms.items():
             object.__setattr__(self, name, form)
-        self._check_effects()
-
-    def _check_effects(self) -> None:
-        """Refuse what a trial would not heed."""
-        for name, taken in _ELSEWHERE.items():
-            twice = next((key for key, _ in getattr(self, name) if key in taken), None)
-            if twice is not None:
-                raise InvalidParameter(
-                    f"{name} must not hold {twice!r}, which is {taken[twice]}. Pass it there.",
-                    parameter=name,
-                    value=twice,
-                )
-        if self.world in AGENT_WORLDS:
-            for name, default in _WITHOUT_EFFECT.items():
-                value = getattr(self, name)
-                if value != default:
-                    raise InvalidParameter(
-                        f"{name} has no effect in {self.world}, which has agents of its own; got {value!r}. Leave it "
-                        f"at {default!r}.",
-                        parameter=name,
-                        value=value,
-                    )
+        for name, default in _NO_EFFECT.items() if self.world in AGENT_WORLDS else ():
+            if getattr(self, name) != default:
+                rule = f"must be {default!r} in {self.world}, where it has no effect"
+                raise InvalidParameter.of(name, getattr(self, name), rule)
 
     @cached_property
     def hash(self) -> str:
-        """Sixteen hexadecimal digits that depend on every field and on `PROCEDURE`, and on nothing else."""
+        """Sixteen hexadecimal digits, a hash of all fields and of `PROCEDURE`."""
         text = json.dumps([PROCEDURE, self.to_dict()], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -189,25 +154,22 @@ class Spec:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Spec:
-        """Return the specification that `to_dict` described."""
-        known = {field.name for field in fields(cls)}
-        if set(content) != known:
-            odd = sorted(set(content) ^ known)
+        """Return the specification from the values of `to_dict`."""
+        odd = sorted(set(content) ^ {field.name for field in fields(cls)})
+        if odd:
             raise InvalidFile(
-                f"A specification has missing or unknown fields: {', '.join(odd)}. Use the version that wrote it.",
+                f"A specification has missing or unknown fields: {', '.join(odd)}. Use the version of limiirl that "
+                "wrote it.",
                 value=odd,
             )
-        given = dict(content)
-        for name in _MAPPINGS:
-            given[name] = parameters(**given[name])
-        return cls(**given)
+        return cls(**content)
 
     def with_(self, **changes: Any) -> Spec:
         """Return a specification with some fields changed."""
         return replace(self, **changes)
 
     def in_world(self, **changes: Any) -> Spec:
-        """Return a specification with some of the world's parameters changed.
+        """Return a specification with some world parameters changed.
 
         >>> Spec().in_world(wind=0.2).world_parameters
         (('wind', 0.2),)
@@ -221,7 +183,7 @@ class Spec:
 
 
 BASE = Spec(world_parameters=parameters(n_elements=3, wind=0.1, height=6, gamma=0.99))
-"""The paper's main setting: E = K = 3, w = 0.1, h = 6, discount 0.99, N = 100, L the longest demonstration."""
+"""Main setting of the paper: E = K = 3, w = 0.1, h = 6, discount 0.99, N = 100, L the longest demonstration."""
 
 METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -236,8 +198,8 @@ METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Methods by name, as changes of a specification.
 
-The paper's random start is "random rewards". Its soft clusters come from a Gaussian mixture whose kind it does not
-name; ours has one covariance for all components, the "full" one a covariance each and random starts.
+The random initialisation of the paper is "random rewards". The paper does not name the covariance type of its Gaussian
+mixture: "GMM" has a tied covariance, "full GMM" full covariances and random starts.
 """
 
 Point = float | str
@@ -245,7 +207,7 @@ Point = float | str
 
 @dataclass(frozen=True)
 class Setting:
-    """One cell of a study: a method at one point of the study's axis."""
+    """Cell of a study: a method at one point of the axis."""
 
     method: str
     x: Point
@@ -254,15 +216,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Study:
-    """Settings that are compared over the same worlds.
+    """Settings that are compared on the same worlds.
 
     Attributes
     ----------
     name, title : str
     axis : str
-        What `x` of the settings is.
+        Label of `x` of the settings.
     repeats : int
-        Number of worlds by default: where the study is the paper's, the paper's.
+        Default number of worlds: that of the paper, where the paper has the study.
     settings : tuple of Setting
     """
 
@@ -274,9 +236,7 @@ class Study:
 
     def __post_init__(self) -> None:
         if not self.settings:
-            raise InvalidParameter(
-                f"settings must have at least one entry; the study {self.name!r} has none.", parameter="settings"
-            )
+            raise InvalidParameter.of("settings", self.settings, "must not be empty")
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -289,7 +249,7 @@ class Study:
         return tuple(dict.fromkeys(setting.x for setting in self.settings))
 
     def spec(self, method: str, x: Point) -> Spec | None:
-        """Return the specification of one cell, None where the study has none."""
+        """Return the specification of a cell, or None if the study does not have it."""
         return self._cells.get((method, x))
 
     @cached_property
@@ -303,18 +263,14 @@ class Study:
 
 
 def method_spec(spec: Spec, method: str) -> Spec:
-    """Return a specification with a method; the supervised one has as many intents as there are labels.
+    """Return a specification with a method of `METHODS`; the supervised one has one intent per label.
 
     Examples
     --------
     >>> method_spec(BASE.with_(n_intents=5), "supervised").n_intents
     3
     """
-    if method not in METHODS:
-        raise InvalidParameter(
-            f"method must be one of {', '.join(METHODS)}; got {method!r}.", parameter="method", value=method
-        )
-    changed = spec.with_(**METHODS[method])
+    changed = spec.with_(**METHODS[check_choice(method, "method", tuple(METHODS))])
     if changed.supervised:
         return changed.with_(n_intents=int(dict(spec.world_parameters).get("n_elements", spec.n_intents)))  # type: ignore[arg-type]
     return changed

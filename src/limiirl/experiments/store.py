@@ -1,4 +1,4 @@
-"""The results of a run in one SQLite file: atomic, safe from crashes, for several writers at once."""
+"""Results of a run in one SQLite file, with atomic transactions and concurrent writers."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ from limiirl.experiments.record import AnySpec, BaseRecord, Record
 from limiirl.experiments.spec import Spec
 
 FILE = "results.sqlite"
-"""Name of the file in the run's folder."""
+"""Name of the file in the run folder."""
 VERSION = 1
-# The file's `application_id`, "limi", tells it from other SQLite files; `user_version` is the format's version.
+# `application_id` ("limi") identifies the file, `user_version` is the version of its format.
 _APPLICATION = 0x6C696D69
-# Seconds that a writer waits for others.
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 60.0  # a writer waits for others
 _PACKAGES = ("numpy", "scipy", "numba", "scikit-learn")
-# No index and no unique column: every row is read by its number, so that its digest alone decides whether it is whole.
-# Rows are never changed. AUTOINCREMENT: a number is not used again when a damaged row is deleted.
+# Rows are never changed, and there is no index: the checksum of a row alone decides whether it is intact.
+# AUTOINCREMENT: the number of a deleted row is not used again.
 _TABLES = ("header", "specs", "records", "runs", "examples")
 _SCHEMA = "".join(
     f"CREATE TABLE IF NOT EXISTS {table} (id INTEGER PRIMARY KEY AUTOINCREMENT, content TEXT, digest TEXT);"
     for table in _TABLES
 )
-# Faults of the system by SQLite's names; what is not here is a fault of the file.
+# System errors by SQLite's names; other errors mean a damaged file.
 _SYSTEM_ERRORS = {
     "SQLITE_FULL": errno.ENOSPC,
     "SQLITE_BUSY": errno.EBUSY,
@@ -52,28 +51,27 @@ R = TypeVar("R", bound=BaseRecord)
 
 
 class Store(Generic[R]):
-    """Settings, records and invocations of a run, which any number of processes may write at once.
+    """Settings, records and invocations of a run, for any number of concurrent writers.
 
-    Records are keyed by (hash of the settings, seed) and only ever added. Of several records of one key a success hides
-    failures. Two successes that differ in more than times give a warning; which of them is read depends on their
-    content alone, not on the order of writing. A row that does not match its digest is reported and removed, and its
-    trial counts as not done.
+    Records have the key (hash of the settings, seed) and are only added. A success hides failures of the same key. If
+    two successes differ, times apart, a warning is issued, and which one is read depends on their content only. A row
+    that does not match its checksum is reported and removed, and its trial runs again.
 
     Parameters
     ----------
     folder : path
-        The run's folder; its results are in the file results.sqlite.
+        Run folder; the results are in its file results.sqlite.
     create : bool
-        Make the folder a run's if it is absent or empty. If False, it must be one.
+        Create the run if the folder is absent or empty.
     record, spec : type
-        Types of the records and of their settings; the driver experiment has its own.
+        Types of the records and of their settings.
 
     Raises
     ------
     InvalidFile
-        If the folder holds other files, or the file is damaged or from a newer version.
+        If the folder is not a run, or the file is damaged or from a newer version.
     OSError
-        From any method that writes, if the disk is full or the folder cannot be written. The store is as it was.
+        From any method that writes, if the disk is full or read-only. The store is unchanged.
 
     Examples
     --------
@@ -105,27 +103,27 @@ class Store(Generic[R]):
         self.spec = spec
         self._file = self.folder / FILE
         self._last_id = 0
-        # The record to be read of each key, followed by those that contradict it.
+        # Per key, the record to be read, followed by those that differ from it.
         self._records: dict[Key, list[R]] = {}
         if create:
             self._create()
         elif not self._file.exists():
             raise InvalidFile(
-                f"{self.folder} is not a run of limiirl: it has no {FILE}. Pass a folder that a run wrote.",
+                f"{self.folder} is not a run of limiirl: it has no {FILE}.",
                 value=str(self.folder),
             )
         self._check()
         self.refresh()
 
     def append(self, records: Sequence[R]) -> None:
-        """Add some records in one transaction; once this returns, they survive the end of the process."""
+        """Add records in one durable transaction."""
         contents = [json.dumps(_encode(record, number)) for number, record in enumerate(records)]
         if contents:
             self._insert("records", contents)
             self.refresh()
 
     def refresh(self) -> int:
-        """Read the records that were added since the last time, by anyone, and return their number."""
+        """Read the records that any process added since the last call, and return their number."""
         disputed: set[Key] = set()
         rows = self._select("records", self._last_id)
         for number, content in rows.items():
@@ -133,63 +131,53 @@ class Store(Generic[R]):
             if content is None:
                 continue
             record = self._decode(content)
-            known = self._records.get(record.key, [])
-            self._records[record.key] = _distinct([*known, record])
+            self._records[record.key] = _distinct([*self._records.get(record.key, []), record])
             if len(self._records[record.key]) > 1:
                 disputed.add(record.key)
         if disputed:
             spec, seed = min(disputed)
             warnings.warn(
-                f"{self._file} has different results of one trial, {len(disputed)} times; the first is seed {seed} of "
-                f"specification {spec}. Different versions of limiirl or its packages may have written them: repeat "
-                "the run in a new folder.",
+                f"{self._file} has contradictory results for {len(disputed)} trials, the first for seed {seed} of "
+                f"specification {spec}. Other versions of limiirl or its packages may have written them; repeat the "
+                "run in a new folder.",
                 LimiirlWarning,
                 stacklevel=2,
             )
         return len(rows)
 
     def keys(self, *, failed: bool = True) -> set[Key]:
-        """Return the keys that are recorded, with or without those of trials that failed."""
+        """Return the keys of all records, or of successful ones only."""
         self.refresh()
         return {key for key, (first, *_) in self._records.items() if failed or not first.failed}
 
     def read(self, hashes: Iterable[str] | None = None) -> list[R]:
-        """Return the records of all settings, or of some, each key once, in the order of hash and seed."""
+        """Return one record per key, sorted by hash and seed, of all settings or of some."""
         self.refresh()
         wanted = None if hashes is None else set(hashes)
         return [self._records[key][0] for key in sorted(self._records) if wanted is None or key[0] in wanted]
 
     def add_specs(self, specs: Iterable[AnySpec]) -> None:
-        """Keep the settings that the hashes in the records stand for.
-
-        >>> import tempfile
-        >>> store = Store(tempfile.mkdtemp())
-        >>> store.add_specs([Spec(), Spec(n_demos=20)])
-        >>> store.specs()[Spec().hash] == Spec()
-        True
-        """
+        """Store settings, which records name by their hashes."""
         present = self.specs()
         new = {spec.hash: spec.to_dict() for spec in specs if spec.hash not in present}
         self._insert("specs", [json.dumps({"hash": key, "spec": content}) for key, content in new.items()])
 
     def specs(self) -> dict[str, AnySpec]:
-        """Return the settings by their hashes."""
+        """Return the settings by hash."""
         try:
             return {entry["hash"]: self.spec.from_dict(entry["spec"]) for entry in self._contents("specs")}
         except InvalidFile as error:
             raise InvalidFile(f"{self._file}: {error}", value=error.value) from None
 
     def note(self, command: Sequence[str], seeds: Iterable[int] = (), studies: Iterable[str] = ()) -> None:
-        """Add an invocation to the log, with the versions of packages and the kind of machine.
+        """Log an invocation, with the versions of packages and the kind of machine.
 
         Parameters
         ----------
         command : sequence of str
-            The words of the command line, `sys.argv` for instance. Of an absolute path the last name is kept.
-        seeds : iterable of int
-            Seeds of the requested trials.
-        studies : iterable of str
-            Names of the requested studies.
+            The command line, such as `sys.argv`; absolute paths are reduced to their last part.
+        seeds, studies : iterable of int, of str
+            Seeds of the trials and names of the studies.
 
         Examples
         --------
@@ -202,69 +190,59 @@ class Store(Generic[R]):
         self._insert("runs", [json.dumps(describe(command, seeds, studies))])
 
     def runs(self) -> list[dict[str, Any]]:
-        """Return the log of invocations in the order in which they started; see `describe` for its fields."""
+        """Return the logged invocations in order; see `describe` for their fields."""
         return sorted(self._contents("runs"), key=lambda content: str(content["started"]))
 
     def studies(self) -> list[str]:
-        """Return the names of the studies that were requested, each once."""
+        """Return the distinct names of the logged studies."""
         return list(dict.fromkeys(name for run in self.runs() for name in run["studies"]))
 
     def set_header(self, content: Mapping[str, Any]) -> None:
-        """Set what all trials of the run share, once.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> store = Store(tempfile.mkdtemp())
-        >>> store.set_header({"plan": 1})
-        >>> store.header
-        {'plan': 1}
-        """
-        with self._connect() as database:
-            # Within one transaction: of two writers one sets it.
+        """Set the settings that all trials share, unless they are set."""
+        with self._connect() as database:  # in one transaction, so that only one writer sets it
             if database.execute("SELECT 1 FROM header").fetchone() is None:
                 _write(database, "header", [json.dumps(dict(content))])
 
     @property
     def header(self) -> dict[str, Any]:
-        """What all trials share; empty where nothing was set."""
+        """Settings that all trials share; empty if none were set."""
         return next(iter(self._contents("header")), {})
 
     def put_example(self, study: str, content: Mapping[str, Any]) -> None:
-        """Keep what a report shows of one trial of a study; the last one counts."""
+        """Store the example world of a study, replacing an earlier one."""
         text = json.dumps({"study": study, "example": dict(content)})
         if self.example(study) != json.loads(text)["example"]:
             self._insert("examples", [text])
 
     def example(self, study: str) -> dict[str, Any] | None:
-        """Return what `put_example` kept last, None where there is nothing."""
-        kept = [entry["example"] for entry in self._contents("examples") if entry["study"] == study]
-        return kept[-1] if kept else None
+        """Return the example world of a study, or None."""
+        examples = [entry["example"] for entry in self._contents("examples") if entry["study"] == study]
+        return examples[-1] if examples else None
 
     def _create(self) -> None:
-        """Make the folder a run's, unless it is one or holds something else."""
+        """Create the run, unless it exists or the folder has other files."""
         if self.folder.exists() and not self.folder.is_dir():
-            raise InvalidFile(f"{self.folder} is a file, and results need a folder. Pass another name.")
+            raise InvalidFile(f"{self.folder} is a file, not a folder.", value=str(self.folder))
         self.folder.mkdir(parents=True, exist_ok=True)
         others = [path.name for path in self.folder.iterdir() if not path.name.startswith(FILE)]
-        # Another process that creates the run writes the results before all else: whatever of it was listed, they are
-        # there by now.
+        # A concurrent process creates the results first: if other files of it were listed, the results exist by now.
         if others and not self._file.exists():
             raise InvalidFile(
-                f"{self.folder} holds other files ({min(others)!r}) and no {FILE}: it is not a run of limiirl. "
-                "Pass a new or an empty folder."
+                f"{self.folder} is not a run of limiirl: it has {min(others)!r} and no {FILE}. Pass a new or empty "
+                "folder.",
+                value=str(self.folder),
             )
         if self._file.exists() and self._file.stat().st_size:
             return
         with self._connect(create=True) as database:
-            # Another process may have done so in the meantime; it is done once or twice with the same result.
+            # Idempotent, since another process may create it at the same time.
             for statement in filter(None, _SCHEMA.split(";")):
                 database.execute(statement)
             database.execute(f"PRAGMA application_id = {_APPLICATION}")
             database.execute(f"PRAGMA user_version = {VERSION}")
 
     def _check(self) -> None:
-        """Check that the file is a run's of this experiment that this version can read."""
+        """Check that the file has results that this version can read."""
         with self._connect(write=False) as database:
             application, version = (
                 int(database.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("application_id", "user_version")
@@ -272,7 +250,7 @@ class Store(Generic[R]):
             present = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         if application != _APPLICATION or not present.issuperset(_TABLES):
             raise InvalidFile(
-                f"{self._file} holds no results of limiirl. Pass another folder, or move it away.",
+                f"{self._file} has no results of limiirl. Pass another folder.",
                 value=str(self._file),
             )
         if version > VERSION:
@@ -283,10 +261,7 @@ class Store(Generic[R]):
 
     @contextmanager
     def _connect(self, *, write: bool = True, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """Yield a connection within one transaction; it is committed as a whole, or not at all.
-
-        A connection per transaction: none crosses a fork, and none keeps a lock.
-        """
+        """Yield a connection within one transaction; no connection crosses a fork or keeps a lock."""
         address = f"{self._file.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
         database = None
         try:
@@ -294,27 +269,26 @@ class Store(Generic[R]):
             database.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             yield database
             database.execute("COMMIT")
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of a message that quotes a damaged schema
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter if a message quotes a damaged schema
             raise self._explain(error) from error
         finally:
             if database is not None:
-                database.close()  # rolls back what was not committed
+                database.close()  # rolls back if not committed
 
     def _explain(self, error: Exception) -> Exception:
-        """Return the error of a caller for one of SQLite's."""
+        """Translate an error of SQLite."""
         name = str(getattr(error, "sqlite_errorname", ""))
         code = next((code for prefix, code in _SYSTEM_ERRORS.items() if name.startswith(prefix)), None)
         if code is None:
             return InvalidFile(
                 f"{self._file} is damaged ({error}). Recover it with `sqlite3 {FILE} .recover`, restore a copy, or "
-                "move it away: its trials are then run again.",
+                "remove it to run its trials again.",
                 value=str(self._file),
             )
         reason = f"{os.strerror(code)} ({error})" if code == errno.EIO else os.strerror(code)
         return OSError(
             code,
-            f"{reason}: nothing more can be written. What was recorded is safe; once the cause is removed, the same "
-            "command resumes",
+            f"{reason}; recorded trials are safe. Fix the cause, and run the same command to resume",
             str(self.folder),
         )
 
@@ -327,10 +301,7 @@ class Store(Generic[R]):
         return [content for content in self._select(table).values() if content is not None]
 
     def _select(self, table: str, after: int = 0) -> dict[int, dict[str, Any] | None]:
-        """Return the contents of rows by number; None for those that do not match their digest.
-
-        These are reported, and removed if possible.
-        """
+        """Return the contents of rows by number; rows with a wrong checksum are None, reported and removed."""
         with self._connect(write=False) as database:
             query = f"SELECT id, CAST(content AS BLOB), CAST(digest AS BLOB) FROM {table} WHERE id > ? ORDER BY id"
             rows = database.execute(query, (after,)).fetchall()
@@ -341,8 +312,8 @@ class Store(Generic[R]):
         damaged = [(number,) for number, content in contents.items() if content is None]
         if damaged:
             warnings.warn(
-                f"{self._file} is damaged: {len(damaged)} of its {table} do not match their checksum. They are left "
-                "out, and trials among them count as not done.",
+                f"{self._file} is damaged: {len(damaged)} of its {table} do not match their checksum and are removed. "
+                "Trials among them run again.",
                 LimiirlWarning,
                 stacklevel=4,
             )
@@ -351,13 +322,12 @@ class Store(Generic[R]):
         return contents
 
     def _decode(self, content: dict[str, Any]) -> R:
-        """Return a record; a field that an older version did not write has its default."""
+        """Return a record; missing fields have their defaults."""
         unknown = content.keys() - {field.name for field in fields(self.record)}
         if unknown:
             raise InvalidFile(
-                f"{self._file} has records with a field {min(unknown)!r} that this limiirl does not know in "
-                f"{self.record.__name__}: a newer version or another experiment wrote it. Upgrade limiirl, or pass "
-                "another folder.",
+                f"{self._file} has records with an unknown field {min(unknown)!r} for {self.record.__name__}, from a "
+                "newer version or another experiment. Upgrade limiirl, or pass another folder.",
                 value=min(unknown),
             )
         return self.record(**content)
@@ -373,7 +343,7 @@ def _digest(table: str, data: bytes) -> bytes:
 
 
 def _encode(record: BaseRecord, number: int) -> dict[str, Any]:
-    """Return a record as plain values for JSON, which restores every float exactly."""
+    """Return a record as plain values for JSON, which preserves floats exactly."""
     content = {}
     for field in fields(record):
         value, kind = getattr(record, field.name), str(field.type)
@@ -381,8 +351,7 @@ def _encode(record: BaseRecord, number: int) -> dict[str, Any]:
             content[field.name] = None if value is None and "None" in kind else _PLAIN[kind.partition(" | ")[0]](value)
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             raise InvalidParameter(
-                f"Field {field.name} of a record must be {kind}; record {number} has {value!r:.100}. Convert it to "
-                "plain Python values.",
+                f"Field {field.name} of a record must be {kind}; record {number} has {value!r:.100}.",
                 parameter=field.name,
                 value=value,
                 index=number,
@@ -403,7 +372,7 @@ def _int(value: Any) -> int:
     return number
 
 
-# Text in an error may quote a file name that is not valid Unicode; this must not prevent its recording.
+# An error message may quote a file name that is not valid Unicode.
 _PLAIN: dict[str, Callable[[Any], Any]] = {
     "str": lambda value: value.encode("utf-8", "backslashreplace").decode(),
     "int": _int,
@@ -415,22 +384,21 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
 
 
 def _distinct(records: list[R]) -> list[R]:
-    """Return the records of one key that differ in what can be reproduced, the one to be read first.
+    """Return the records of one key that differ in reproducible fields, the one to be read first.
 
-    A success hides failures. The order is that of the contents, never of rows or times, so that all readers agree.
+    Successes hide failures. The order depends on contents only, so that all readers agree.
     """
     if len(records) == 1:
         return records
     succeeded = [record for record in records if not record.failed]
     distinct: dict[str, R] = {}
-    # As text, because NaN is not equal to itself.
-    for record in sorted(succeeded or records, key=repr):
+    for record in sorted(succeeded or records, key=repr):  # as text, since NaN != NaN
         distinct.setdefault(repr(record.reproducible()), record)
     return list(distinct.values()) if succeeded else list(distinct.values())[:1]
 
 
 def describe(command: Sequence[str], seeds: Iterable[int] = (), studies: Iterable[str] = ()) -> dict[str, Any]:
-    """Return what a methods paragraph reports of a run: command, time, versions, kind of machine; no name and no path.
+    """Return the command, time, versions and kind of machine of a run, without names or paths.
 
     >>> content = describe(["limiirl", "--out=/somewhere/runs/a"], [2, 1], ["margin"])
     >>> content["command"], content["seeds"], content["studies"]
@@ -455,6 +423,6 @@ def describe(command: Sequence[str], seeds: Iterable[int] = (), studies: Iterabl
 
 
 def _without_folders(word: str) -> str:
-    """Return a word of a command line with an absolute path reduced to its last name."""
+    """Return a word of a command line with an absolute path reduced to its last part."""
     option, equals, value = word.rpartition("=")
     return option + equals + (Path(value).name if Path(value).is_absolute() else value)

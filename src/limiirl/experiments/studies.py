@@ -1,4 +1,4 @@
-"""The studies: the paper's on ElementWorld and with other models, and every model with every start beyond the paper."""
+"""Studies of the paper, and comparisons of all models and starts beyond it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from limiirl.errors import InvalidParameter
+from limiirl._validation import check_choice, check_count
 from limiirl.experiments.results import NAMES
 from limiirl.experiments.spec import BASE, METHODS, TRUE_LABELS, Setting, Spec, Study, method_spec, parameters
 
 PAPER_LENGTH, FIXED_LENGTH = "L = longest", "L = 50"
 EARLY_STOPS = MappingProxyType({"1 iteration": 1, "2 iterations": 2, "3 iterations": 3})
-"""Variants of table 1: the paper's length; its nominal one; warm starts cut where the paper's ended, by its rule that
-rolls the last iteration back, and by its own count.
+"""Variants of Table 1: L as in the paper's code, its nominal L, and warm starts stopped after few iterations, as the
+paper's stopping rule does.
 """
 
 WARM = ("k-means, MLE", "k-means, mean")
-"""The paper's methods."""
+"""Warm starts of the paper."""
 
 
-def _sweep(name: str, title: str, axis: str, specs: Iterable[tuple[float, Spec]]) -> Study:
+def _vary(name: str, title: str, axis: str, specs: Iterable[tuple[float, Spec]]) -> Study:
     settings = tuple(Setting(method, x, method_spec(spec, method)) for x, spec in specs for method in METHODS)
     return Study(name, title, axis, 20, settings)
 
@@ -41,35 +41,35 @@ SWEEPS = ("demos", "wind", "clusters", "elements", "imbalance")
 
 
 def _paper_studies() -> tuple[Study, ...]:
-    """Return those of the paper's main part and of its sensitivity analysis."""
+    """Return the studies of the main part of the paper and of its sensitivity analysis."""
     main = _table()
     return (
         Study("table1", "Table 1: initialisations compared", "variant", 100, main),
         Study("boxplots", "Box plots of Table 1", "variant", 100, main[: len(METHODS)]),
-        _sweep(
+        _vary(
             "demos",
             "Number of demonstrations",
             "demonstrations N",
             [(n, BASE.with_(n_demos=n)) for n in (20, 40, 100, 200, 400)],
         ),
-        _sweep(
+        _vary(
             "wind", "Cluster separation", "wind w", [(w, BASE.in_world(wind=w)) for w in (0.0, 0.05, 0.1, 0.15, 0.2)]
         ),
-        _sweep(
+        _vary(
             "clusters",
             "Number of learned intents",
             "intents learned K (E = 3)",
             [(k, BASE.with_(n_intents=k)) for k in range(1, 6)],
         ),
-        _sweep(
+        _vary(
             "elements",
             "Number of true intents",
             "elements E = K",
             [(e, BASE.in_world(n_elements=e).with_(n_intents=e)) for e in range(2, 7)],
         ),
-        _sweep(
+        _vary(
             "imbalance",
-            "Imbalance of the intents",
+            "Imbalance of the mixture weights",
             "geometric parameter p",
             [(p, BASE.with_(imbalance=p)) for p in (0.0, 0.1, 0.2, 0.3, 0.4)],
         ),
@@ -78,7 +78,7 @@ def _paper_studies() -> tuple[Study, ...]:
             "Margin between the intents",
             "wind w",
             10,
-            # The margin is a property of the demonstrations; the cheapest method carries it.
+            # The margin depends on the demonstrations only; the supervised method is the cheapest.
             tuple(
                 Setting("supervised", w, method_spec(BASE.in_world(wind=w), "supervised"))
                 for w in (0.0, 0.05, 0.1, 0.15, 0.2)
@@ -88,10 +88,10 @@ def _paper_studies() -> tuple[Study, ...]:
 
 
 ML_IRL = "ML-IRL, paper's"
-"""The one point of the study of ML-IRL: the model's name, as in the studies beyond the paper."""
+"""Name of the paper's ML-IRL, the only point of its study."""
 
 PAPERS_ML_IRL = parameters(q="hard", beta=0.5, bounds=(-10.0, 0.0))
-"""The paper's ML-IRL: Boltzmann choices on the values of an optimal policy, and its bounds on rewards."""
+"""ML-IRL of the paper: a Boltzmann policy on the optimal Q-values, with bounded rewards."""
 
 PUDDLE_GAMMA = 0.999
 
@@ -118,16 +118,16 @@ SIGMA_METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Methods for Sigma-GIRL by name, as changes of a specification.
 
-Agents are clustered by their mean discounted reward or policy features. The label "Babes-Vroman" in the paper's figure
-is EM that begins at random; of what, it does not say, and both are here.
+Agents are clustered by their mean discounted reward features or policy features. "Babes-Vroman" in the paper's figure
+is EM from a random start of unstated kind; both kinds are included.
 """
 
 TRAJECTORIES = (5, 20, 100)
-"""Trajectories an agent, and as many others to judge by. The paper's figure does not say how many it has."""
+"""Training trajectories per agent, and as many test trajectories; the paper does not state its number."""
 
 
 def _model_studies() -> tuple[Study, ...]:
-    """Return those of the paper's appendix that are not of MaxEnt."""
+    """Return the studies of the paper's appendix with other models."""
     return (
         Study(
             "mlirl",
@@ -142,7 +142,7 @@ def _model_studies() -> tuple[Study, ...]:
         Study(
             "sigma-girl",
             "Box plots with Sigma-GIRL",
-            "trajectories an agent",
+            "trajectories per agent",
             40,
             tuple(
                 Setting(method, n, _PUDDLE.with_(n_demos=n, n_test=n, **changes))
@@ -154,7 +154,7 @@ def _model_studies() -> tuple[Study, ...]:
 
 
 N_AGENTS = 2
-"""Agents that share the demonstrations of an intent, for Sigma-GIRL: as few as leave anything to cluster."""
+"""Agents per intent that share its demonstrations, for Sigma-GIRL: the fewest that can be clustered."""
 
 BEYOND_MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -167,19 +167,19 @@ BEYOND_MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "model": "SigmaGIRL",
             "model_parameters": parameters(gamma=0.99),
             "n_agents": N_AGENTS,
-            # EM wanders on for a hundred iterations, seconds each trial.
+            # EM does not converge in 100 iterations, which take seconds per trial.
             "max_iter": 25,
         },
     }
 )
 """Models by name, as changes of a specification.
 
-"ML-IRL" has no bounds on rewards, "paper's" those of the paper; "averaged" is the softmax operator of Babes-Vroman.
+"ML-IRL" has unbounded rewards, "paper's" the bounds of the paper; "averaged" uses the softmax backup of Babes-Vroman.
 """
 
 _MOVES = "k-means, split and merge"
 BETTER_STARTS = ("best start", "best start, no EM", _MOVES)
-"""Those that do more than the paper's to find the intents."""
+"""Starts that search more than those of the paper."""
 
 BEYOND_STARTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -192,8 +192,8 @@ BEYOND_STARTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Initialisations by name, as changes of a specification.
 
-"best start" clusters by several embeddings, and goes on from the clusters of the highest likelihood; "split and merge"
-makes moves after EM.
+"best start" clusters several embeddings and continues from the clustering with the highest likelihood; "split and
+merge" refines the result of EM.
 """
 
 _SEPARATOR = ": "
@@ -202,18 +202,16 @@ _ONE = ("k-means, MLE", "supervised")
 _LEAST = (*_ONE, "best start")
 _FEW = (*_LEAST, "random responsibilities")
 _SOME = (*_FEW, "GMM, MLE", "best start, no EM", _MOVES)
-# Mean features are no weights on the simplex that Sigma-GIRL searches: the paper leaves that to future work. Of two
-# agents an intent a Gaussian mixture has no covariance, and nothing else is to be had from other embeddings of agents.
+# Mean features do not lie on Sigma-GIRL's simplex of weights (future work in the paper), and with two agents per intent
+# a Gaussian mixture has no covariance.
 _OF_AGENTS = ("k-means, MLE", "random responsibilities", "supervised")
 
 
 def starts_at(model: str, n_elements: int, wind: float) -> tuple[str, ...]:
-    """Return the starts that are tried with a model in some worlds: all in the paper's, fewer where a fit takes long.
+    """Return the starts of a model in a world: all in the setting of the paper, fewer where a fit is slow.
 
-    With eight intents a fit of a causal model takes a hundred times as long as with three. MaxEnt and MaxCausalEnt go
-    all the way, the kinds of ML-IRL to six intents, with one start beyond four. Sigma-GIRL, for which these
-    demonstrations are too few to tell intents apart, goes to four, and meets every second wind. Split and merge is for
-    many intents.
+    With eight intents, a fit of a causal model takes 100 times as long as with three: ML-IRL stops at six. Sigma-GIRL
+    cannot separate more than four intents with so few demonstrations.
 
     Examples
     --------
@@ -230,41 +228,26 @@ def starts_at(model: str, n_elements: int, wind: float) -> tuple[str, ...]:
     return _FEW if n_elements <= 4 else _ONE if n_elements <= 6 else ()
 
 
-def combined(model: str, start: str) -> str:
+def join_method(model: str, start: str) -> str:
     """Return the name of a method: a model and a start.
 
     Examples
     --------
-    >>> combined("MaxCausalEnt", "GMM, MLE")
+    >>> join_method("MaxCausalEnt", "GMM, MLE")
     'MaxCausalEnt: GMM, MLE'
     """
-    for what, name, known in (("model", model, BEYOND_MODELS), ("start", start, BEYOND_STARTS)):
-        if name not in known:
-            raise InvalidParameter(
-                f"{what} must be one of {'; '.join(known)}; got {name!r}.", parameter=what, value=name
-            )
+    check_choice(model, "model", tuple(BEYOND_MODELS))
+    check_choice(start, "start", tuple(BEYOND_STARTS))
     return f"{model}{_SEPARATOR}{start}"
 
 
 def model_of(method: str) -> str:
-    """Return the model of a method.
-
-    Examples
-    --------
-    >>> model_of("MaxCausalEnt: GMM, MLE")
-    'MaxCausalEnt'
-    """
+    """Return the model of a method."""
     return method.partition(_SEPARATOR)[0]
 
 
 def start_of(method: str) -> str:
-    """Return the start of a method.
-
-    Examples
-    --------
-    >>> start_of("MaxCausalEnt: GMM, MLE")
-    'GMM, MLE'
-    """
+    """Return the start of a method."""
     return method.partition(_SEPARATOR)[2]
 
 
@@ -273,11 +256,11 @@ def _settings(x: float, n_elements: int, wind: float) -> Iterable[Setting]:
     for model, changes in BEYOND_MODELS.items():
         wanted = starts_at(model, n_elements, wind)
         for start in (name for name in BEYOND_STARTS if name in wanted):
-            yield Setting(combined(model, start), x, base.with_(**changes).with_(**BEYOND_STARTS[start]))
+            yield Setting(join_method(model, start), x, base.with_(**changes).with_(**BEYOND_STARTS[start]))
 
 
 def _beyond_studies() -> tuple[Study, ...]:
-    """Return those that go beyond the paper."""
+    """Return the studies beyond the paper."""
     return (
         Study(
             "beyond-models",
@@ -308,7 +291,7 @@ def _beyond_studies() -> tuple[Study, ...]:
 
 
 class _StudyTable(Mapping[str, Study]):
-    """Studies by name, built when one is first looked up."""
+    """Studies by name, built on first use."""
 
     @cached_property
     def _studies(self) -> dict[str, Study]:
@@ -325,16 +308,16 @@ class _StudyTable(Mapping[str, Study]):
 
 
 STUDIES: Mapping[str, Study] = _StudyTable()
-"""Studies by the name that `limiirl reproduce` knows them by."""
+"""Studies by the name that `limiirl reproduce` takes."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"models": ("boxplots", "mlirl", "sigma-girl"), "beyond": ("beyond-models", "beyond-elements", "beyond-wind")}
 )
-"""Names for several studies: the paper's box plots of its three models; and what goes beyond the paper."""
+"""Groups of studies: the paper's box plots of three models, and the studies beyond the paper."""
 
 
 def choose(names: Sequence[str]) -> tuple[Study, ...]:
-    """Return studies by name or by the name of their group; "all" is every one of the paper's.
+    """Return studies by name or group; "all" are those of the paper.
 
     Examples
     --------
@@ -345,42 +328,33 @@ def choose(names: Sequence[str]) -> tuple[Study, ...]:
     """
     papers = tuple(name for name in STUDIES if name not in GROUPS["beyond"])
     groups = {**GROUPS, "all": papers}
-    unknown = [name for name in names if name not in STUDIES and name not in groups]
-    if unknown or not names:
-        wrong = f"there is no study named {unknown[0]!r}" if unknown else "none was named"
-        raise InvalidParameter(
-            f"studies must be among {', '.join(STUDIES)}, {', '.join(GROUPS)} and all; {wrong}.",
-            parameter="studies",
-            value=unknown[0] if unknown else None,
-        )
+    choices = (*STUDIES, *groups)
+    for name in names or [""]:
+        check_choice(name, "studies", choices)
     wanted = {study for name in names for study in groups.get(name, (name,))}
     return tuple(study for name, study in STUDIES.items() if name in wanted)
 
 
 def tasks(studies: Iterable[Study], repeats: int | None = None) -> Iterator[tuple[Spec, int]]:
-    """Return every trial of some studies once, the methods of a world one after the other.
+    """Yield every distinct trial of some studies, world by world.
 
     Parameters
     ----------
     studies : iterable of Study
     repeats : int, optional
-        Number of worlds, with seeds 0 to repeats - 1; each study's own by default.
+        Number of worlds, with seeds 0 to repeats - 1; the study's own by default.
 
     Examples
     --------
     >>> len(list(tasks(choose(["margin"])))), len(list(tasks(choose(["all"]), repeats=1)))
     (50, 181)
     """
-    if repeats is not None and (isinstance(repeats, bool) or repeats < 1):
-        raise InvalidParameter(
-            f"repeats must be at least 1; got {repeats!r}. It is the number of worlds.",
-            parameter="repeats",
-            value=repeats,
-        )
+    if repeats is not None:
+        check_count(repeats, "repeats")
     wanted = {study.name: (study, study.repeats if repeats is None else repeats) for study in studies}
     most = max((n for _, n in wanted.values()), default=0)
     for seed in range(most):
-        # A specification that several studies share, such as the main setting, is one trial.
+        # Studies share specifications, such as the main setting.
         yield from (
             (spec, seed) for spec in dict.fromkeys(s for study, n in wanted.values() if seed < n for s in study.specs)
         )

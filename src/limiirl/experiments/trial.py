@@ -1,10 +1,11 @@
-"""One trial: make a world from a seed, fit a mixture to its demonstrations, and judge it by others and by the truth.
+"""One trial: generate a world from a seed, fit a mixture to its demonstrations, and evaluate it.
 
 Paper: section "ElementWorld Results", experimental configuration.
 """
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,40 +17,41 @@ from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from limiirl._parallel import one_thread
-from limiirl.errors import LimiirlWarning
-from limiirl.experiments.problem import AgentsProblem, WorldProblem, known, make_agents, make_problem, with_agents
+from limiirl.errors import InvalidParameter, LimiirlWarning
+from limiirl.experiments.problem import AgentsProblem, WorldProblem, make_agents, make_problem, nan_to_none, with_agents
 from limiirl.experiments.record import Record, describe_error
 from limiirl.experiments.spec import FULL_GMM, Parameters, Spec
-from limiirl.irl import MaxEnt, model_class
+from limiirl.irl import model_class
 from limiirl.mixture import IntentMixture
 from limiirl.theory import inter_cluster_margin
 
 _GMM_STARTS = 5
 
 
-def pose(spec: Spec, seed: int) -> WorldProblem | AgentsProblem:
-    """Return what a trial is about, with demonstrations or with agents, as its model needs.
-
-    Examples
-    --------
-    >>> len(pose(Spec(n_demos=12), seed=3).demos), len(pose(Spec(n_demos=12, n_agents=2), seed=3).demos)
-    (12, 6)
-    """
+def get_problem(spec: Spec, seed: int) -> WorldProblem | AgentsProblem:
+    """Return the problem of a trial, with demonstrations or agents as its model needs."""
     return make_agents(spec, seed) if with_agents(spec) else make_problem(spec, seed)
 
 
 def make_mixture(spec: Spec, seed: int) -> IntentMixture:
-    """Return the mixture of a trial, not fitted; the supervised one is given the true labels.
+    """Return the unfitted mixture of a trial.
 
     Examples
     --------
     >>> make_mixture(Spec(n_intents=2, init="gmm"), seed=3)
     IntentMixture(...)
+    >>> make_mixture(Spec(model="MaxCausalEnt", max_length=30), seed=3).irl.max_length
+    30
     """
-    problem = pose(spec, seed)
+    problem = get_problem(spec, seed)
     irl = model_class(spec.model)(**dict(spec.model_parameters))
-    if isinstance(problem, WorldProblem) and irl.get_params().get("max_length", "") is None:  # left to the data
-        irl.set_params(max_length=problem.longest if isinstance(spec.max_length, str) else spec.max_length)
+    model_length = irl.get_params().get("max_length", 0)  # None is MaxEnt's: the longest demonstration
+    if not isinstance(spec.max_length, str):
+        if model_length == 0:
+            raise InvalidParameter.of("max_length", spec.max_length, f"must be 'longest' for {spec.model}")
+        irl.set_params(max_length=spec.max_length)
+    elif model_length is None and isinstance(problem, WorldProblem):
+        irl.set_params(max_length=problem.longest)
     init: Any = spec.init
     if spec.supervised:
         init = problem.labels
@@ -60,17 +62,16 @@ def make_mixture(spec: Spec, seed: int) -> IntentMixture:
 
 
 def run_trial(spec: Spec, seed: int) -> Record:
-    """Fit and judge one mixture. The record depends on the arguments alone, its times apart.
+    """Fit and evaluate one mixture; apart from times, the record depends on the arguments only.
 
-    EM is run in two parts, so that the mixture with which it begins is judged by the same rules: the initialisation,
-    then EM from there. Where further parameters of the mixture are given, which may ask for several starts, the second
-    part is a whole fit, and what it takes longer than the first is the time of EM.
+    The initial ensemble is fitted and evaluated first, then EM continues from it. With `mixture_parameters`, which may
+    ask for several starts, the second part is a whole fit, and the time of EM is the difference.
 
     Parameters
     ----------
     spec : Spec
     seed : int
-        Of the world, of both sets of demonstrations and of the initialisation.
+        Seed of the world, of both sets of demonstrations and of the initialisation.
 
     Examples
     --------
@@ -78,31 +79,32 @@ def run_trial(spec: Spec, seed: int) -> Record:
     >>> record.n_iter, record.train_nll < record.train_nll_start, round(record.anid, 2)
     (2, True, 0.03)
     """
-    with run_alone():
-        problem = pose(spec, seed)
+    with single_threaded():
+        problem = get_problem(spec, seed)
         _warm_up(spec.model, spec.model_parameters, spec.mixture_parameters, with_agents(spec))
         mixture = make_mixture(spec, seed)
-        first, seconds_start = _timed(lambda: fit_problem(mixture.set_params(max_iter=0), problem))
+        first, seconds_start = _time(lambda: fit_problem(mixture.set_params(max_iter=0), problem))
         mixture = make_mixture(spec, seed)
         if spec.supervised or spec.max_iter == 0:
             last, seconds_em = first, 0.0
         elif spec.mixture_parameters:
-            last, seconds = _timed(lambda: fit_problem(mixture, problem))
+            last, seconds = _time(lambda: fit_problem(mixture, problem))
             seconds_em = max(seconds - seconds_start, 0.0)
         else:
-            last, seconds_em = _timed(lambda: fit_problem(mixture.set_params(init=first.ensemble_), problem))
+            last, seconds_em = _time(lambda: fit_problem(mixture.set_params(init=first.ensemble_), problem))
         start = problem.scores(first)
         final = start if last is first else problem.scores(last)
+    max_length = last.irl_.get_params().get("max_length", math.inf)
     return Record(
         spec.hash,
         seed,
-        max_length=getattr(last.irl_, "max_length", None) if isinstance(last.irl_, MaxEnt) else None,
+        max_length=max_length if math.isfinite(max_length) else None,
         n_iter=last.n_iter_,
         converged=last.converged_,
         seconds_start=seconds_start,
         seconds_em=seconds_em,
         margin=inter_cluster_margin(problem.points(last.irl_), problem.labels) if problem.n_labels > 1 else None,
-        change=known(first.history_[0].change),
+        change=nan_to_none(first.history_[0].change),
         history=[-entry.log_likelihood for entry in last.history_],
         **{f"{name}_start": value for name, value in start.items()},
         **final,
@@ -120,40 +122,40 @@ def attempt(task: tuple[Spec, int]) -> Record:
     spec, seed = task
     try:
         return run_trial(spec, seed)
-    except Exception as error:  # noqa: BLE001 (whatever it is, it belongs in the record and must not stop the others)
+    except Exception as error:  # noqa: BLE001 (any error is recorded and must not stop other trials)
         return Record(spec.hash, seed, *describe_error(error))
 
 
 @lru_cache
 def _warm_up(model: str, given: Parameters, more: Parameters, agents: bool) -> None:
-    """Compile what a fit calls, once a process, so that no trial's time includes it."""
+    """Compile the kernels of a fit once per process, so that no trial's time includes it."""
     small = Spec(n_demos=18, n_test=18, model=model, model_parameters=given, mixture_parameters=more)
     small = small.with_(n_agents=2) if agents else small
     for init in ("kmeans", "gmm"):
-        fit_problem(make_mixture(small.with_(init=init, max_iter=1), 0), pose(small, 0))
+        fit_problem(make_mixture(small.with_(init=init, max_iter=1), 0), get_problem(small, 0))
 
 
 @contextmanager
-def run_alone() -> Iterator[None]:
-    """Compute on one thread: other trials keep the other cores busy, and the last bits depend on the number."""
+def single_threaded() -> Iterator[None]:
+    """Compute on one thread, without warnings: trials run in parallel, and rounding depends on the thread count."""
     import numba
 
     before = numba.get_num_threads()
     numba.set_num_threads(1)
     try:
         with one_thread(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", LimiirlWarning)  # what they say is in the record
-            warnings.simplefilter("ignore", SklearnConvergenceWarning)  # a poor clustering is part of what is judged
+            warnings.simplefilter("ignore", LimiirlWarning)  # the record holds the same information
+            warnings.simplefilter("ignore", SklearnConvergenceWarning)  # poor clusterings are evaluated as well
             yield
     finally:
         numba.set_num_threads(before)
 
 
-def _timed(work: Callable[[], IntentMixture]) -> tuple[IntentMixture, float]:
+def _time(function: Callable[[], IntentMixture]) -> tuple[IntentMixture, float]:
     start = time.perf_counter()
-    return work(), time.perf_counter() - start
+    return function(), time.perf_counter() - start
 
 
 def fit_problem(mixture: IntentMixture, problem: WorldProblem | AgentsProblem) -> IntentMixture:
-    """Fit a mixture to the demonstrations, or agents, of a problem."""
-    return mixture.fit(problem.fitted_in, problem.demos)  # type: ignore[arg-type]
+    """Fit a mixture to the demonstrations or agents of a problem."""
+    return mixture.fit(problem.mdp, problem.demos)  # type: ignore[arg-type]

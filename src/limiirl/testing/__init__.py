@@ -1,4 +1,4 @@
-"""Checks of the rules that mixtures rely on, for a model of your own: `check_irl_model` lists those that it breaks."""
+"""Conformance checks for user-defined single-intent models."""
 
 from limiirl.testing.conformance import Case, Check, ConformanceReport, cases, check_irl_model, checks
 

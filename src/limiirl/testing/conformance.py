@@ -1,7 +1,4 @@
-"""Checks of a model of a single intent: plain functions that raise `AssertionError` where a rule is broken.
-
-Each takes a `Case`, a model with a small problem. `checks` lists those that apply, `check_irl_model` runs them.
-"""
+"""Conformance checks of single-intent models: functions of a `Case` that raise `AssertionError`."""
 
 from __future__ import annotations
 
@@ -24,22 +21,18 @@ from limiirl.irl import MODELS, PARAMETERS, REQUIRED, make_problem
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture
 
-# Log-probabilities of a demonstration under two fits that should be the same: optimisers stop where they like.
-_SAME_FIT = 1e-3
-# The same sums, added up in another order.
-_ROUNDING = 1e-9
-# A mean log-likelihood that should not be lower than another.
-_NOT_WORSE = 1e-6
-# Where a model has no bounds, a cluster that nothing contradicts drives rewards far out.
-_FAR = 1000.0
+_SAME_FIT = 1e-3  # difference of log-probabilities between equivalent fits, which stop at a tolerance
+_ROUNDING = 1e-9  # the same sums in another order
+_NOT_WORSE = 1e-6  # decrease of a mean log-likelihood
+_FAR = 1000.0  # rewards of a model without bounds may diverge
 _N_EACH, _LONGEST = 12, 6
-_STORE = "Let __init__ do nothing but self.name = name for each parameter; check values in fit."
-_WEIGHTS = "Maximise sum_i weights_i log_prob_i / sum_i weights_i, and let weights enter nowhere else."
+_STORE = "Let __init__ only set self.name = name for each parameter; check values in fit."
+_WEIGHTS = "Maximise sum_i weights_i log_prob_i / sum_i weights_i, and use weights nowhere else."
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A model on a problem; every question is asked of a fresh copy of the model.
+    """A model and a problem to check it on.
 
     Attributes
     ----------
@@ -48,8 +41,7 @@ class Case:
     demos : Demonstrations
     model : object
     complete : Demonstrations or None
-        Every trajectory that ends in a terminal state, where they are few; then all moves are certain and all start
-        in one state, so that the probability of a trajectory is that of its actions.
+        All trajectories that end in a terminal state, if the MDP is deterministic with a single start state.
     """
 
     name: str
@@ -59,22 +51,22 @@ class Case:
     complete: Demonstrations | None = None
 
     def fresh(self) -> Any:
-        """Return an unfitted copy; what `clone` cannot copy breaks a rule of its own."""
+        """Return an unfitted copy; that `clone` works is checked separately."""
         try:
             return clone(self.model)
         except (RuntimeError, TypeError):
             return copy.deepcopy(self.model)
 
     def rng(self) -> np.random.Generator:
-        """Return the same random numbers for every check."""
+        """Return a generator with the same seed for every check."""
         return np.random.default_rng(20)
 
     def weights(self) -> FloatArray:
-        """Return weights (N,), all different and none zero."""
+        """Return distinct positive weights (N,)."""
         return self.rng().uniform(0.2, 1.0, len(self.demos))
 
     def fit(self, **arguments: Any) -> tuple[Any, FloatArray]:
-        """Return a fresh model and the theta (d,) that it fits."""
+        """Return a fresh model and its fitted theta (d,)."""
         model = self.fresh()
         return model, np.asarray(model.fit(self.mdp, self.demos, **arguments), dtype=np.float64)
 
@@ -84,31 +76,31 @@ class Case:
         return np.asarray(model.log_prob(self.mdp, np.atleast_2d(thetas), demos), dtype=np.float64)
 
     def bounds(self, d: int) -> tuple[FloatArray, FloatArray]:
-        """Return the model's bounds, lower (d,) and upper (d,), infinite where it has none."""
+        """Return the lower and upper bounds (d,) of the model, infinite if it has none."""
         bounds = getattr(self.model, "bounds", None)
         lower, upper = np.broadcast_to(np.array([np.nan] * 2 if bounds is None else bounds, dtype=float), (d, 2)).T
         return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
 
     def nearby(self, theta: FloatArray, n: int) -> FloatArray:
-        """Return other parameters (n, d) that the model allows."""
+        """Return random parameters (n, d) near theta and within the bounds."""
         return np.clip(theta + 0.3 * self.rng().normal(size=(n, theta.size)), *self.bounds(theta.size))
 
     def objective(self, model: Any, theta: FloatArray, weights: FloatArray) -> float:
-        """Return the weighted mean log-likelihood, less the model's penalty if it has one."""
+        """Return the penalised weighted mean log-likelihood."""
         penalty = make_problem(model, self.mdp, self.demos).penalty(theta[None])
         return float(weights @ self.log_prob(model, theta)[:, 0] / weights.sum()) - penalty / len(self.demos)
 
     def expect_same_fit(
         self, model: Any, theta: FloatArray, other: Any, what: str, which: Any = slice(None), remedy: str = _WEIGHTS
     ) -> None:
-        """Compare the demonstrations' log-probabilities under two parameters."""
+        """Check that the log-probabilities under two parameters agree."""
         log_p = self.log_prob(model, np.array([theta, np.asarray(other, dtype=np.float64)]))[which]
         with np.errstate(invalid="ignore"):  # -inf is equal to itself
             apart = np.where(log_p[:, 0] == log_p[:, 1], 0.0, np.abs(log_p[:, 0] - log_p[:, 1])).max(initial=0.0)
         expect(apart <= _SAME_FIT, f"the same fit {what}", f"log-probabilities that differ by {apart:.2g}", remedy)
 
     def mixture(self) -> IntentMixture:
-        """Return a mixture of two intents, fitted."""
+        """Return a fitted mixture of two intents."""
         return IntentMixture(n_intents=2, irl=self.fresh(), random_state=0, max_iter=10).fit(self.mdp, self.demos)
 
 
@@ -122,13 +114,12 @@ def _fail(expected: str, got: Any, remedy: str) -> NoReturn:
     raise AssertionError(f"expected {expected}; got {got}. {remedy}") from None
 
 
-# Three layers between the start, 0, and the goal, 5, with a short cut; two actions in each of four states, where one in
-# five moves goes where the other action leads; a ring of four states.
+# Features of six states: start 0, goal 5 and two layers in between.
 _PHI = [[0.0, 0.0], [1.0, 0.2], [0.3, 1.0], [0.8, 0.5], [0.1, 0.9], [0.5, 0.0]]
 
 
 def cases() -> list[Case]:
-    """Return the problems: certain moves, uncertain ones, discounted ones with cycles, and features on actions.
+    """Return the default problems: deterministic, stochastic, discounted with cycles, and with action features.
 
     Examples
     --------
@@ -163,7 +154,7 @@ def cases() -> list[Case]:
 
 
 def random_walks(mdp: MDP, seed: int) -> Demonstrations:
-    """Draw demonstrations of two stochastic policies, one after the other; those that arrive, where any do."""
+    """Draw demonstrations from two random policies; those that reach a terminal state, if there are any."""
     rng = np.random.default_rng(seed)
     parts = []
     for _ in range(2):
@@ -176,7 +167,7 @@ def random_walks(mdp: MDP, seed: int) -> Demonstrations:
 
 
 def _all_trajectories(mdp: MDP) -> Demonstrations:
-    """Return every trajectory of an MDP without cycles that ends in a terminal state."""
+    """Enumerate the trajectories of an acyclic MDP that end in a terminal state."""
 
     def extend(states: list[int], actions: list[int]) -> Iterator[tuple[list[int], list[int]]]:
         if mdp.terminal[states[-1]]:
@@ -188,7 +179,7 @@ def _all_trajectories(mdp: MDP) -> Demonstrations:
     return Demonstrations.from_lists([states for states, _ in listed], [actions for _, actions in listed])
 
 
-# Parameters: scikit-learn's, which let a mixture copy a model and a worker receive it.
+# Parameters, in the conventions of scikit-learn.
 
 
 def _same_parameters(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -199,7 +190,7 @@ def _same_parameters(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def parameters_round_trip(case: Case) -> None:
-    """get_params, set_params and clone agree."""
+    """Check get_params, set_params and clone."""
     model, params = case.model, case.model.get_params(deep=False)
     try:
         twin = clone(model)
@@ -209,52 +200,54 @@ def parameters_round_trip(case: Case) -> None:
     cloned, copied = twin.get_params(deep=False), {name: clone(value, safe=False) for name, value in params.items()}
     same = _same_parameters(cloned, copied) or _same_parameters(cloned, params)
     expect(same, f"the parameters {params} of a clone", cloned, _STORE)
-    remedy = "Return self; sklearn.base.BaseEstimator does all of this."
+    remedy = "Return self, or derive from sklearn.base.BaseEstimator."
     returned = twin.set_params(**params)
     expect(returned is twin, "set_params to return the model itself", type(returned).__name__, remedy)
     try:
         twin.set_params(no_such_parameter_=1)
     except ValueError:
         return
-    _fail("set_params to refuse an unknown parameter", "no error", "Derive from sklearn.base.BaseEstimator.")
+    _fail("set_params to reject an unknown parameter", "no error", "Derive from sklearn.base.BaseEstimator.")
 
 
 def constructor_does_no_work(case: Case) -> None:
-    """The constructor stores what it is given, whatever it is, and nothing else."""
+    """Check that the constructor stores its arguments unchanged and nothing else."""
     given = {name: object() for name in case.model.get_params(deep=False)}
     try:
         made = type(case.model)(**given)
-    except Exception as error:  # noqa: BLE001 (whatever a constructor raises is what the rule forbids)
-        _fail("a constructor that takes anything", f"{type(error).__name__}: {error}", _STORE)
+    except Exception as error:  # noqa: BLE001 (a constructor must not raise)
+        _fail("a constructor that accepts any value", f"{type(error).__name__}: {error}", _STORE)
     changed = [name for name, value in given.items() if getattr(made, name, None) is not value]
-    expect(not changed, "each parameter stored as it is", f"a changed {', '.join(changed)}", _STORE)
+    expect(not changed, "each parameter stored unchanged", f"a changed {', '.join(changed)}", _STORE)
     more = sorted(set(vars(made)) - set(given))
-    expect(not more, "no attribute but the parameters before fit", ", ".join(more), _STORE)
+    expect(not more, "no attributes other than the parameters before fit", ", ".join(more), _STORE)
 
 
 def pickles(case: Case) -> None:
-    """A worker process gets the same model."""
+    """Check that a fitted model can be pickled."""
     model, theta = case.fit()
-    remedy = "Define the class at the top of a module, and keep no open files, locks or lambdas in it."
+    remedy = "Define the class at module level, without open files, locks or lambdas in attributes."
     try:
-        copied = pickle.loads(pickle.dumps(model))  # noqa: S301 (made in this very line, as joblib does)
-    except Exception as error:  # noqa: BLE001 (any error means that it cannot be sent)
-        _fail("a model that can be sent to a worker", f"{type(error).__name__}: {error}", remedy)
+        copied = pickle.loads(pickle.dumps(model))  # noqa: S301 (pickled in the same line)
+    except Exception as error:  # noqa: BLE001 (any error means that it cannot be pickled)
+        _fail("a model that can be pickled", f"{type(error).__name__}: {error}", remedy)
     params = copied.get_params(deep=False)
-    expect(_same_parameters(params, model.get_params(deep=False)), "the same parameters in a worker", params, remedy)
-    remedy = "Keep what fit finds in attributes with a trailing underscore, not in a module's variables."
+    expect(
+        _same_parameters(params, model.get_params(deep=False)), "the same parameters after unpickling", params, remedy
+    )
+    remedy = "Store fitted values in attributes with a trailing underscore, not in module variables."
     same = np.array_equal(case.log_prob(copied, theta), case.log_prob(model, theta))
-    expect(same, "the same log_prob in a worker", "another", remedy)
+    expect(same, "the same log_prob after unpickling", "another", remedy)
 
 
-# fit: the M-step of a mixture, which must repeat itself and never make things worse.
+# fit, the M-step of a mixture.
 
 
 def fit_returns_theta(case: Case) -> None:
-    """The parameters come as one vector of finite numbers."""
+    """Check that fit returns one vector of finite numbers."""
     _, theta = case.fit()
     shape = "a vector (d,) of at least one finite number"
-    remedy = "Return theta as a one-dimensional array; bounds keep a maximum from running away to infinity."
+    remedy = "Return theta as a one-dimensional array; bounds prevent divergence."
     expect(theta.ndim == 1 and theta.size, shape, f"shape {theta.shape}", remedy)
     expect(np.all(np.isfinite(theta)), shape, theta, remedy)
     _, other = case.fit(weights=case.weights())
@@ -262,19 +255,19 @@ def fit_returns_theta(case: Case) -> None:
 
 
 def fit_respects_bounds(case: Case) -> None:
-    """Theta lies within `bounds`, from any start."""
+    """Check that theta lies within `bounds`, from any start."""
     _, theta = case.fit()
     lower, upper = case.bounds(theta.size)
-    remedy = "Pass the bounds to the optimiser, or clip what it returns."
+    remedy = "Pass the bounds to the optimiser, or clip its result."
     for fitted in (theta, case.fit(weights=case.weights(), start=case.nearby(theta, 1)[0])[1]):
         out = np.flatnonzero((fitted < lower) | (fitted > upper))[:1]
         expect(not out.size, f"theta within {case.model.bounds}", f"{fitted[out]} at parameter {out}", remedy)
 
 
 def fit_repeats_itself(case: Case) -> None:
-    """Equal questions get equal answers, also of a model that was fitted to something else in between."""
+    """Check that fit is deterministic and does not depend on earlier fits."""
     model, theta = case.fit()
-    remedy = "Seed what is random within fit, and begin from `start` or from a fixed point, not from the last fit."
+    remedy = "Use fixed seeds within fit, and start from `start` or a fixed point, not from the last fit."
     expect(np.array_equal(case.fit()[1], theta), "the same bits from a second fit", "others", remedy)
     model.fit(case.mdp, case.demos, weights=case.weights())
     again = np.asarray(model.fit(case.mdp, case.demos))
@@ -282,36 +275,36 @@ def fit_repeats_itself(case: Case) -> None:
 
 
 def fit_leaves_inputs_alone(case: Case) -> None:
-    """Weights, start and the model's parameters are as before."""
+    """Check that fit does not modify weights, start or the parameters of the model."""
     given = {"weights": case.weights(), "start": case.nearby(case.fit()[1], 1)[0]}
     model, copies = case.fresh(), {name: value.copy() for name, value in given.items()}
     before = dict(model.get_params(deep=False))
     model.fit(case.mdp, case.demos, **given)
     for name, value in given.items():
-        expect(np.array_equal(value, copies[name]), f"{name} untouched", "other values", f"Work on a copy of {name}.")
+        expect(np.array_equal(value, copies[name]), f"{name} unchanged", "other values", f"Work on a copy of {name}.")
     after = model.get_params(deep=False)
-    remedy = "Write what fit finds to attributes with a trailing underscore."
+    remedy = "Store fitted values in attributes with a trailing underscore."
     expect(_same_parameters(before, after), f"the parameters {before} after fit", after, remedy)
 
 
 def fit_improves_on_its_start(case: Case) -> None:
-    """EM starts each M-step from the current reward; one that ends lower is lost."""
+    """Check that fit does not end below its start, as EM requires."""
     weights = case.weights()
     model, theta = case.fit(weights=weights)
-    remedy = "Keep the best point seen, the start included. A model with a prior says so by FitProblem.penalty."
+    remedy = "Return the best point, start included. A model with a prior implements FitProblem.penalty."
     for start in (theta, *case.nearby(theta, 2)):
         before = case.objective(model, start, weights)
         after = case.objective(model, case.fit(weights=weights, start=start)[1], weights)
-        wanted = f"a mean log-likelihood of at least {before:.6g}, the start's"
+        wanted = f"a mean log-likelihood of at least {before:.6g}, that of the start"
         expect(after >= before - _NOT_WORSE * (1.0 + abs(before)), wanted, f"{after:.6g}", remedy)
 
 
 def fit_beats_other_rewards(case: Case) -> None:
-    """No parameters nearby explain the weighted demonstrations better."""
+    """Check that no nearby parameters have a higher weighted log-likelihood."""
     weights = case.weights()
     model, theta = case.fit(weights=weights)
     best = case.objective(model, theta, weights)
-    remedy = "Check that fit maximises sum_i weights_i log_prob_i: its sign, its gradient, and that it ran long enough."
+    remedy = "Check the sign and the gradient of the objective, and the stopping rule."
     for other in case.nearby(theta, 8):
         value = case.objective(model, other, weights)
         got = f"{best:.6g}, and {value:.6g} at theta = {other.round(3)}"
@@ -320,28 +313,28 @@ def fit_beats_other_rewards(case: Case) -> None:
 
 
 def order_of_demos_is_irrelevant(case: Case) -> None:
-    """Demonstrations are a set."""
+    """Check that fit does not depend on the order of the demonstrations."""
     order, weights = case.rng().permutation(len(case.demos)), case.weights()
     model, theta = case.fit(weights=weights)
     other = case.fresh().fit(case.mdp, case.demos[order], weights=weights[order])
     what = "to the same demonstrations in another order"
-    case.expect_same_fit(model, theta, other, what, remedy="Let no demonstration count by its place.")
+    case.expect_same_fit(model, theta, other, what, remedy="Do not use the index of a demonstration.")
 
 
-# Weights, which in a mixture are responsibilities: how often a demonstration counts.
+# Weights, which are responsibilities in a mixture.
 
 
 def no_weights_are_equal_weights(case: Case) -> None:
-    """weights=None counts every demonstration once."""
+    """Check that weights=None equals weights of 1."""
     other = case.fit(weights=np.ones(len(case.demos)))[1]
     case.expect_same_fit(*case.fit(), other, "without weights as with weights of 1")
 
 
 def zero_weight_is_absence(case: Case) -> None:
-    """A demonstration of weight 0 might as well not be there."""
+    """Check that a demonstration of weight 0 is ignored."""
     weights = case.weights()
     weights[1::2] = 0.0
-    # The longest may determine the model's length, so it stays.
+    # The longest may determine the model's maximum length, so it is kept.
     weights[int(np.argmax(getattr(case.demos, "lengths", np.zeros(weights.size))))] = 0.5
     kept = np.flatnonzero(weights)
     other = case.fresh().fit(case.mdp, case.demos[kept], weights=weights[kept])
@@ -350,7 +343,7 @@ def zero_weight_is_absence(case: Case) -> None:
 
 
 def scale_of_weights_is_irrelevant(case: Case) -> None:
-    """Weights say how demonstrations compare."""
+    """Check that fit does not depend on the scale of the weights."""
     model, theta = case.fit(weights=case.weights())
     for factor in (0.01, 40.0):
         other = case.fit(weights=factor * case.weights())[1]
@@ -358,7 +351,7 @@ def scale_of_weights_is_irrelevant(case: Case) -> None:
 
 
 def weight_two_is_a_copy(case: Case) -> None:
-    """A demonstration of weight 2 counts as two of weight 1."""
+    """Check that a demonstration of weight 2 counts as two of weight 1."""
     index = np.arange(len(case.demos))
     twice = index % 3 == 0
     other = case.fresh().fit(case.mdp, case.demos[np.concatenate([index, index[twice]])])
@@ -367,10 +360,10 @@ def weight_two_is_a_copy(case: Case) -> None:
 
 
 def fit_many_is_fit(case: Case) -> None:
-    """`fit_many` finds for each column of weights what `fit` finds for it alone, with and without starts."""
+    """Check that `fit_many` equals one `fit` per column of weights, with and without starts."""
     weights = np.column_stack([case.weights(), case.weights()[::-1] ** 2, np.ones(len(case.demos))])
     model, theta = case.fit()
-    remedy = "Return one row for each column of weights, in their order."
+    remedy = "Return one row per column of weights, in order."
     for starts in (None, case.nearby(theta, 3)):
         thetas = np.asarray(case.fresh().fit_many(case.mdp, case.demos, weights, starts))
         expect(thetas.shape == (3, theta.size), f"thetas of shape {(3, theta.size)}", f"shape {thetas.shape}", remedy)
@@ -379,12 +372,12 @@ def fit_many_is_fit(case: Case) -> None:
             case.expect_same_fit(model, alone, row, f"from fit_many in row {k} as from fit")
 
 
-# log_prob: the E-step of a mixture, which compares intents demonstration by demonstration.
+# log_prob, the E-step of a mixture.
 
 
 def _expect_numbers(log_p: FloatArray) -> None:
     bad = np.argwhere(np.isnan(log_p) | (log_p == np.inf))
-    remedy = "Sum in log space (scipy.special.logsumexp); a trajectory that is impossible has -inf."
+    remedy = "Sum in log space (scipy.special.logsumexp); impossible trajectories have -inf."
     expect(not len(bad), "numbers or -inf", f"{log_p[tuple(bad[0])] if len(bad) else 0} at {bad[:1].tolist()}", remedy)
 
 
@@ -394,9 +387,9 @@ def _expect_equal(log_p: FloatArray, wanted: FloatArray, what: str, remedy: str)
 
 
 def log_prob_is_a_matrix(case: Case) -> None:
-    """log_prob is (N, K), of numbers or -inf, also far out."""
+    """Check that log_prob is (N, K) and never nan or inf, even for extreme rewards."""
     model, theta = case.fit()
-    remedy = "Return a row for each demonstration and a column for each row of thetas, also where there is one."
+    remedy = "Return one row per demonstration and one column per row of thetas, even for a single theta."
     for thetas in (theta[None], np.vstack([theta, case.nearby(theta, 2)])):
         log_p, shape = case.log_prob(model, thetas), (len(case.demos), len(thetas))
         expect(log_p.shape == shape, f"shape {shape}", f"shape {log_p.shape}", remedy)
@@ -406,27 +399,27 @@ def log_prob_is_a_matrix(case: Case) -> None:
         try:
             log_p = case.log_prob(model, corner)
         except LimiirlError:
-            continue  # a model may refuse what it cannot compute
+            continue  # a model may raise an error
         _expect_numbers(log_p)
 
 
 def log_prob_columns_are_independent(case: Case) -> None:
-    """An intent's column does not depend on the intents beside it."""
+    """Check that a column depends on its own theta only."""
     model, theta = case.fit()
     thetas = np.vstack([theta, case.nearby(theta, 2)])
     together = case.log_prob(model, thetas)
     alone = np.hstack([case.log_prob(model, one) for one in thetas])
-    remedy = "Normalise each intent by itself; a mixture compares them with its own weights."
-    _expect_equal(together, alone, "each column as for its theta alone", remedy)
+    remedy = "Normalise each intent separately; the mixture applies the mixture weights."
+    _expect_equal(together, alone, "each column as for a single theta", remedy)
     _expect_equal(case.log_prob(model, thetas[::-1]), together[:, ::-1], "columns in the order of thetas", remedy)
 
 
 def log_prob_rows_follow_demos(case: Case) -> None:
-    """A demonstration's row goes where the demonstration goes, and does not depend on those beside it."""
+    """Check that a row depends on its own demonstration only."""
     model, theta = case.fit()
     thetas = np.vstack([theta, case.nearby(theta, 1)])
     whole, order = case.log_prob(model, thetas), case.rng().permutation(len(case.demos))
-    remedy = "Keep what depends on the data out of log_prob; fit may store it."
+    remedy = "Let log_prob not depend on the other demonstrations; fit may store statistics of the data."
     shuffled = case.log_prob(model, thetas, case.demos[order])
     _expect_equal(shuffled, whole[order], "rows in the order of demonstrations", remedy)
     half = order[: max(1, order.size // 2)]
@@ -435,84 +428,80 @@ def log_prob_rows_follow_demos(case: Case) -> None:
 
 
 def log_prob_repeats_itself(case: Case) -> None:
-    """Equal questions get equal answers, whatever was fitted in between to the same demonstrations."""
+    """Check that log_prob is deterministic and does not depend on later fits."""
     model, theta = case.fit()
     first = case.log_prob(model, theta)
-    remedy = "log_prob depends on its arguments and on the model's parameters, not on the last theta."
+    remedy = "Let log_prob depend on its arguments and the parameters of the model, not on the last theta."
     expect(np.array_equal(case.log_prob(model, theta), first), "the same bits from a second call", "others", remedy)
     model.fit(case.mdp, case.demos, weights=case.weights())
-    _expect_equal(case.log_prob(model, theta), first, "the same after a fit with other weights", remedy)
+    _expect_equal(case.log_prob(model, theta), first, "the same log_prob after a fit with other weights", remedy)
 
 
 def log_prob_leaves_inputs_alone(case: Case) -> None:
-    """Thetas are as before."""
+    """Check that log_prob does not modify thetas."""
     model, theta = case.fit()
     thetas = np.vstack([theta, case.nearby(theta, 2)])
     before = thetas.copy()
     model.log_prob(case.mdp, thetas, case.demos)
-    expect(np.array_equal(thetas, before), "thetas untouched", "other values", "Work on a copy of thetas.")
+    expect(np.array_equal(thetas, before), "thetas unchanged", "other values", "Work on a copy of thetas.")
 
 
 def probabilities_sum_to_at_most_one(case: Case) -> None:
-    """Where moves are certain, complete trajectories exclude each other, so that their probabilities cannot exceed 1.
-
-    Models of whole trajectories leave some for those that stop early; causal models, with or without the probability
-    of the moves, give all of it to the complete ones.
-    """
+    """Check that the probabilities of the complete trajectories of a deterministic MDP sum to at most 1."""
     complete, model = case.complete, case.fresh()
     theta = np.asarray(model.fit(case.mdp, complete, weights=1.0 + np.arange(len(complete or ()))), dtype=np.float64)
     total = np.exp(case.log_prob(model, np.vstack([theta, case.nearby(theta, 3)]), complete)).sum(axis=0)
-    remedy = "Divide by the sum over all trajectories (or actions). A score that is none declares normalised = False."
+    remedy = "Divide by the partition function. A model whose log_prob is a score declares normalised = False."
     expect(np.all(total <= 1.0 + _ROUNDING), "probabilities that sum to at most 1", total.max(), remedy)
-    expect(np.all(total > 0.0), "some complete trajectory to be possible", "none", remedy)
+    expect(np.all(total > 0.0), "a possible complete trajectory", "none", remedy)
 
 
 def features_are_points(case: Case) -> None:
-    """`features`, where a model has it, gives a warm start points to cluster."""
+    """Check that `features` are finite points for a warm start to cluster."""
     model, _ = case.fit()
     points, n = np.asarray(model.features(case.mdp, case.demos), dtype=np.float64), len(case.demos)
     fine = points.ndim == 2 and len(points) == n and points.shape[1] > 0 and np.all(np.isfinite(points))
-    remedy = "Return a finite point for each demonstration, or leave the method out to have feature counts clustered."
+    remedy = "Return one finite point per demonstration, or omit the method to cluster feature counts."
     expect(fine, f"finite points of shape ({n}, m)", f"shape {points.shape}", remedy)
 
 
-# Inside a mixture: EM climbs, and what was fitted can be saved.
+# Use in a mixture.
 
 
 def works_in_a_mixture(case: Case) -> None:
-    """Two intents are learnt, and the objective never falls but where the history says why."""
+    """Check that EM increases its objective, except for the events in its history."""
     mixture = case.mixture()
     finite = np.all(np.isfinite(mixture.thetas_)) and np.all(np.isfinite(mixture.responsibilities_))
-    remedy = "Check what fit returns for the weights of a small cluster."
+    remedy = "Check the result of fit for the weights of a small cluster."
     expect(finite, "finite rewards and responsibilities", mixture.thetas_, remedy)
-    remedy = "fit must maximise what log_prob computes, and log_prob must not change as the model is fitted."
+    remedy = "fit must maximise the log-likelihood of log_prob, which must not depend on the fit."
     for before, entry in zip(mixture.history_[:-1], mixture.history_[1:], strict=True):
-        climbs = entry.event or entry.objective >= before.objective - _ROUNDING * (1.0 + abs(before.objective))
+        increases = entry.event or entry.objective >= before.objective - _ROUNDING * (1.0 + abs(before.objective))
         wanted = f"an objective of at least {before.objective:.9g} at iteration {entry.iteration}"
-        expect(climbs, wanted, f"{entry.objective:.9g}", remedy)
+        expect(increases, wanted, f"{entry.objective:.9g}", remedy)
 
 
 def problem_agrees_with_log_prob(case: Case) -> None:
-    """EM's log-likelihood is the one that `log_prob` gives."""
+    """Check that the log-likelihood of EM equals that of `log_prob`."""
     mixture = case.mixture()
     score, inside = mixture.score(case.demos), mixture.log_likelihood_
-    remedy = "A make_problem of its own, or an inherited one, must compute what log_prob does."
-    wanted = f"the log-likelihood {score:.9g} that log_prob gives, in EM too"
+    remedy = "make_problem, own or inherited, must compute the same log-likelihood as log_prob."
+    wanted = f"the log-likelihood {score:.9g} of log_prob in EM"
     expect(abs(score - inside) <= _ROUNDING * (1.0 + abs(score)), wanted, f"{inside:.9g}", remedy)
 
 
 def saves_and_loads(case: Case) -> None:
-    """A registered model comes back from disk as it was."""
+    """Check that a mixture of a registered model can be saved and loaded."""
     mixture = case.mixture()
     with tempfile.TemporaryDirectory() as folder:
         mixture.save(Path(folder) / "mixture")
         loaded = IntentMixture.load(Path(folder) / "mixture")
     same = np.array_equal(loaded.score_samples(case.demos), mixture.score_samples(case.demos))
-    remedy = "Keep what fit finds in attributes with a trailing underscore: numbers, texts, arrays, or lists of them."
-    expect(same, "the same log-likelihoods from a mixture that was saved and loaded", "others", remedy)
+    remedy = "Store fitted values in attributes with a trailing underscore: numbers, strings, arrays or lists of them."
+    expect(same, "the same log-likelihoods after saving and loading", "others", remedy)
 
 
-# Without these on a problem, those that follow would only fail again.
+# If one of these fails on a problem, the later checks are skipped there.
 _GATES = (fit_returns_theta, log_prob_is_a_matrix)
 _ONCE = (parameters_round_trip, constructor_does_no_work, pickles, saves_and_loads)
 _CHECKS: tuple[Callable[[Case], None], ...] = (
@@ -528,8 +517,8 @@ _CHECKS: tuple[Callable[[Case], None], ...] = (
 )  # fmt: skip
 
 
-def _why_not(function: Callable[[Case], None], case: Case) -> str:
-    """Return why a check does not apply, or an empty text."""
+def _skip_reason(function: Callable[[Case], None], case: Case) -> str:
+    """Return the reason why a check does not apply, or an empty string."""
     model = case.model
     if function is fit_respects_bounds and getattr(model, "bounds", None) is None:
         return "the model has no bounds"
@@ -540,7 +529,7 @@ def _why_not(function: Callable[[Case], None], case: Case) -> str:
     if function is probabilities_sum_to_at_most_one and not getattr(model, "normalised", True):
         return "the model declares normalised = False"
     if function is probabilities_sum_to_at_most_one and case.complete is None:
-        return "only where all trajectories are listed"
+        return "the problem does not list all trajectories"
     if function is saves_and_loads and type(model) not in MODELS.values():
         return "the model is not registered (limiirl.irl.register_model)"
     return ""
@@ -548,7 +537,7 @@ def _why_not(function: Callable[[Case], None], case: Case) -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """One rule for one model on one problem: call it, and it raises `AssertionError` where the rule is broken."""
+    """One check of one model on one problem, to be called; it raises `AssertionError`."""
 
     function: Callable[[Case], None]
     case: Case
@@ -557,26 +546,26 @@ class Check:
         return f"{self.function.__name__}[{self.case.name}]"
 
     def __call__(self) -> None:
-        """Run the check. Small problems are short of data, and warnings that say so break no rule."""
+        """Run the check, without the warnings about few data."""
         with warnings.catch_warnings(action="ignore"):
             self.function(self.case)
 
 
 @dataclass(frozen=True)
 class ConformanceReport:
-    """The checks that a model passed, and those that do not apply to it with the reason."""
+    """Checks that a model passed, and skipped checks with the reason."""
 
     model: str
     passed: tuple[str, ...]
     skipped: dict[str, str]
 
     def __str__(self) -> str:
-        lines = [f"  not applied: {name}: {reason}" for name, reason in self.skipped.items()]
+        lines = [f"  skipped: {name}: {reason}" for name, reason in self.skipped.items()]
         return "\n".join([f"{self.model} passes {len(self.passed)} checks.", *lines])
 
 
 def checks(model: Any, *, mdp: Any = None, demos: Any = None) -> list[Check]:
-    """Return the checks that apply to a model, for a test of each.
+    """Return the checks that apply to a model, as parameters of a test.
 
     Parameters
     ----------
@@ -585,7 +574,7 @@ def checks(model: Any, *, mdp: Any = None, demos: Any = None) -> list[Check]:
 
     Examples
     --------
-    In a file of tests: ``@pytest.mark.parametrize("check", checks(MyModel()), ids=str)``, then ``check()``.
+    In a test module: ``@pytest.mark.parametrize("check", checks(MyModel()), ids=str)``, then ``check()``.
 
     >>> from limiirl import MaxEnt
     >>> first = checks(MaxEnt())[0]
@@ -597,19 +586,17 @@ def checks(model: Any, *, mdp: Any = None, demos: Any = None) -> list[Check]:
 
 
 def check_irl_model(model: Any, *, mdp: Any = None, demos: Any = None) -> ConformanceReport:
-    """Check that a single-intent model keeps the rules that `IntentMixture` relies on, or raise `ConformanceError`.
+    """Check that a single-intent model works in `IntentMixture`, or raise `ConformanceError` with all failures.
 
-    The error lists every check that fails, with what was expected, what came and the remedy. A model may declare
-    ``normalised = False`` if its `log_prob` is a score and no probability, and ``takes_action_features = False`` if it
-    is for rewards of states alone; the checks of these are then left out.
+    A model may declare ``normalised = False`` if its `log_prob` is not a probability, and
+    ``takes_action_features = False`` if it supports state features only; these checks are then skipped.
 
     Parameters
     ----------
     model : object
-        An instance, with the parameters to check it with; it is copied, never changed.
+        An instance with the parameters to check; it is copied, never changed.
     mdp : MDP, optional
-        Check on this MDP, by random walks in it unless `demos` are given, instead of on small problems of limiirl's
-        own: with certain moves, with uncertain ones, with a discount and cycles, and with features on actions.
+        Check on this MDP, with random demonstrations by default, instead of on the problems of `cases`.
     demos : Demonstrations, optional
         Check on these demonstrations.
 
@@ -626,7 +613,7 @@ def check_irl_model(model: Any, *, mdp: Any = None, demos: Any = None) -> Confor
     >>> from sklearn.cluster import KMeans
     >>> check_irl_model(KMeans())
     Traceback (most recent call last):
-    limiirl.errors.ConformanceError: KMeans lacks the method log_prob. A model needs fit, log_prob, get_params and ...
+    limiirl.errors.ConformanceError: KMeans has no method log_prob. A model needs fit, log_prob, get_params and ...
     """
     passed: list[str] = []
     skipped: dict[str, str] = {}
@@ -635,13 +622,13 @@ def check_irl_model(model: Any, *, mdp: Any = None, demos: Any = None) -> Confor
     for check, reason in _all_checks(model, mdp, demos):
         name = str(check)
         if reason or check.case.name in closed:
-            skipped[name] = reason or "fit or log_prob fails on this problem"
+            skipped[name] = reason or "fit or log_prob failed on this problem"
             continue
         try:
             check()
         except AssertionError as error:
             failures[name] = str(error)
-        except Exception as error:  # noqa: BLE001 (a model of somebody else's may raise anything; all of it is reported)
+        except Exception as error:  # noqa: BLE001 (any error of a model is reported)
             failures[name] = f"expected no error; got {type(error).__name__}: {error}"
         else:
             passed.append(name)
@@ -656,37 +643,35 @@ def check_irl_model(model: Any, *, mdp: Any = None, demos: Any = None) -> Confor
 
 
 def _all_checks(model: Any, mdp: Any, demos: Any) -> Iterator[tuple[Check, str]]:
-    """Yield every check of a model, with the reason why it does not apply, if any."""
+    """Yield every check of a model with the reason why it is skipped, if any."""
     _require_methods(model)
-    problems = cases() if mdp is None and demos is None else [_given_case(mdp, demos)]
+    problems = cases() if mdp is None and demos is None else [_make_case(mdp, demos)]
     if mdp is None and demos is None and not getattr(model, "takes_action_features", True):
         problems = [case for case in problems if not case.mdp.n_action_features]
-    known = [replace(case, model=model) for case in problems]
     for function in _CHECKS:
-        reasons = [(Check(function, case), _why_not(function, case)) for case in known]
-        # A rule for some problems only is not worth a line for each of the others.
+        own = [replace(case, model=model) for case in problems]
+        reasons = [(Check(function, case), _skip_reason(function, case)) for case in own]
+        # A check that applies to some problems is not listed as skipped for the others.
         apply = [(check, reason) for check, reason in reasons if not reason] or reasons[:1]
         yield from apply[:1] if function in _ONCE else apply
 
 
-def _given_case(mdp: Any, demos: Any) -> Case:
+def _make_case(mdp: Any, demos: Any) -> Case:
     if demos is None:
         if not isinstance(mdp, MDP):
-            message = f"mdp must be an MDP; got a {type(mdp).__name__}. Build one with MDP.from_edges."
-            raise InvalidParameter(message, parameter="mdp", value=mdp)
+            raise InvalidParameter.of("mdp", mdp, "must be an MDP")
         demos = random_walks(mdp, 0)
     if len(demos) < 2:
-        message = f"demos must have at least 2 demonstrations; got {len(demos)}."
-        raise InvalidParameter(message, parameter="demos", value=len(demos))
+        raise InvalidParameter.of("demos", len(demos), "must have at least 2 demonstrations")
     return Case("given", mdp, demos)
 
 
 def _require_methods(model: Any) -> None:
     if isinstance(model, type):
-        raise ConformanceError(f"{model.__name__} is a class. Pass an instance of it: {model.__name__}().")
+        raise ConformanceError(f"{model.__name__} is a class. Pass an instance: {model.__name__}().")
     missing = [name for name in REQUIRED + PARAMETERS if not callable(getattr(model, name, None))]
     if missing:
         raise ConformanceError(
-            f"{type(model).__name__} lacks the method {', '.join(missing)}. A model needs fit, log_prob, get_params "
-            "and set_params; sklearn.base.BaseEstimator brings the last two."
+            f"{type(model).__name__} has no method {', '.join(missing)}. A model needs fit, log_prob, get_params and "
+            "set_params; derive from sklearn.base.BaseEstimator for the last two."
         )
