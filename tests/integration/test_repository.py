@@ -35,11 +35,6 @@ PAST_FACES: set[str] = {
     "src/limiirl/cli/reproduce.py",
     "src/limiirl/cli/roads.py",
     "src/limiirl/forecast/trip_models.py",
-    "src/limiirl/metrics/evaluate.py",
-    "src/limiirl/metrics/routes.py",
-    "src/limiirl/mixture/bayesian/reward_posterior.py",
-    "src/limiirl/mixture/information.py",
-    "src/limiirl/mixture/validate.py",
     "src/limiirl/theory/bound.py",
     "src/limiirl/theory/separation.py",
 }

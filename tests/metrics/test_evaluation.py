@@ -49,16 +49,16 @@ def test_every_part_is_what_its_function_says(fitted):
     np.testing.assert_allclose(evaluation.reference.anid_hard, anid(hard_labels(V), hard_labels(U)), rtol=1e-9)
 
 
-def test_text_and_json_hold_what_was_found(fitted):
+def test_text_and_json_of_an_evaluation(fitted):
     mix, demos, labels = fitted
     evaluation = evaluate(mix, demos, np.array(["river", "park"])[labels], TRUTH)
     text = str(evaluation)
     assert text.startswith(f"2 intents on 50 demonstrations, {demos.n_steps} steps\n  NLL   ")
-    assert f"{evaluation.nll.per_step:.4f} a step" in text
+    assert f"{evaluation.nll.per_step:.4f} per step" in text
     assert f"ANID  {evaluation.recovery.anid:.4f} soft, {evaluation.recovery.anid_hard:.4f} hard" in text
     assert "river" in text
     assert str(evaluation.gevd) in text
-    assert f"NLL   {evaluation.reference.nll:.4f} a demonstration with the true rewards" in text
+    assert f"NLL   {evaluation.reference.nll:.4f} per demonstration of the true rewards" in text
     assert repr(evaluation) == text
     read = json.loads(json.dumps(evaluation.to_dict(), allow_nan=False))
     assert read["nll"]["mean"] == evaluation.nll.mean
@@ -93,7 +93,7 @@ def test_groups_share_their_posterior(fitted):
     alone, evaluation = evaluate(mix, demos, labels, TRUTH), evaluate(mix, demos, labels, TRUTH, groups)
     np.testing.assert_array_equal(evaluation.nll.values, -mix.score_samples(demos, groups))
     assert "in 10 groups" in str(evaluation)
-    assert "a group" in str(evaluation)
+    assert "per group" in str(evaluation)
     assert evaluation.recovery.anid == anid(labels, mix.predict_proba(demos, groups)) < alone.recovery.anid
     np.testing.assert_allclose(
         evaluation.reference.nll, ensemble_nll(mix.irl_, mix.mdp_, TRUTH, demos, groups).mean, rtol=1e-12

@@ -89,7 +89,7 @@ def test_groups_share_their_intent(fitted):
     np.testing.assert_allclose(
         ensemble_nll(mix.irl_, mix.mdp_, mix.ensemble_, demos, groups).values, nll.values, rtol=1e-12
     )
-    assert "a group" in repr(nll)
+    assert "per group" in repr(nll)
 
 
 def test_an_intent_of_weight_zero_plays_no_part():

@@ -161,7 +161,7 @@ def naive_next(mix, demos):
 
 
 @pytest.mark.parametrize("batch", [1, 30, 10**6])
-def test_next_actions_are_foreseen_prefix_by_prefix(fitted, batch, monkeypatch):
+def test_next_actions_are_predicted_prefix_by_prefix(fitted, batch, monkeypatch):
     mix, demos = fitted
     monkeypatch.setattr(routes, "_BATCH", batch)
     result = next_action_accuracy(mix, demos)
@@ -174,7 +174,7 @@ def test_next_actions_are_foreseen_prefix_by_prefix(fitted, batch, monkeypatch):
     assert 0.3 < result.accuracy == correct.mean() < 1.0
     np.testing.assert_allclose(result.by_step()[0], correct[t == 0].mean(), rtol=1e-14)
     assert result.by_step().size == t.max() + 1
-    assert f"of {t.size} next actions foreseen" in repr(result)
+    assert f"of {t.size} next actions predicted" in repr(result)
 
 
 def test_recorded_actions_before_the_move_are_used_but_not_the_one_to_foresee():

@@ -216,9 +216,9 @@ def test_errors() -> None:
     with raises(InvalidParameter, parameter="coverage"):
         dard(world.mdp, theta, theta, coverage=np.zeros(world.mdp.n_edges))
     town = RoadGrid(3000, 6000).mdp
-    with raises(InvalidParameter, parameter="mdp", value=3000):
+    with raises(InvalidParameter, parameter="mdp", value=36_000_000):
         epic(town, np.zeros(24), np.zeros(24))
-    with raises(InvalidParameter, parameter="mdp", value=3001):
+    with raises(InvalidParameter, parameter="mdp", value=36_024_004):
         dard(town, np.zeros(24), np.zeros(24))
     edges = MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5, edge_features=np.eye(3))
     with raises(InvalidParameter, parameter="mdp"):

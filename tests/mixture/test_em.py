@@ -9,7 +9,7 @@ import pytest
 from limiirl import IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidParameter
 from limiirl.irl.problem import FitProblem, make_problem
-from limiirl.mixture.em import SMALLEST_WEIGHT, Settings, Start, floored_weights, nearly_empty, run
+from limiirl.mixture.em import SMALLEST_WEIGHT, Settings, Start, floor_weights, nearly_empty, run
 from limiirl.worlds import ElementWorld
 from tests.helpers import raises
 from tests.oracles.mixture import crossings, plain_em, responsibilities, walks
@@ -243,7 +243,7 @@ def test_shares_respect_the_floor_and_are_the_best_above_it():
         sizes = rng.gamma(0.05, size=5) * 10.0 ** rng.uniform(-9, 3)
         sizes[rng.integers(5)] = 0.0
         sizes[0] += 1.0
-        rho = floored_weights(sizes, sizes.sum())
+        rho = floor_weights(sizes, sizes.sum())
         assert rho.min() >= SMALLEST_WEIGHT * (1 - 1e-9)
         np.testing.assert_allclose(rho.sum(), 1.0, rtol=1e-12)
         value = np.sum(sizes * np.log(rho))

@@ -28,10 +28,8 @@ class NLL:
 
     Attributes
     ----------
-    values : (G,) float64
-        One per demonstration, or per group.
-    names : (G,)
-        Indices of demonstrations, or groups in sorted order.
+    values, names : (G,)
+        One per demonstration, or per group in sorted order.
     n_demos, n_steps : (G,) int64
         Numbers of demonstrations and of states.
     unit : "demonstrations" or "groups"
@@ -93,12 +91,7 @@ def mixture_nll(mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike
 
     Start and transition probabilities are included: values are comparable for one MDP and one `max_length` only.
 
-    Parameters
-    ----------
-    mixture : IntentMixture
-    demos : Demonstrations
-    groups : (N,), optional
-        Demonstrations of a group share one intent and are scored together.
+    Demonstrations of a group (N,) share one intent and are scored together.
 
     Examples
     --------
@@ -121,14 +114,7 @@ def ensemble_nll(
 ) -> NLL:
     """Return the negative log-likelihood of demonstrations under an ensemble and a single-intent model.
 
-    Parameters
-    ----------
-    irl : model
-        Any object with ``log_prob(mdp, thetas, demos)`` and a known `max_length`: ``MaxEnt(50)``, or fitted.
-    mdp : MDP
-    ensemble : RewardEnsemble
-    demos, groups
-        As in `mixture_nll`.
+    The model is any object with ``log_prob(mdp, thetas, demos)`` and a known `max_length`: ``MaxEnt(50)``, or fitted.
 
     Examples
     --------
@@ -178,18 +164,14 @@ class Recovery:
 
     Attributes
     ----------
-    labels : (L,)
-        The known intents, sorted.
+    labels, intent : (L,)
+        The known intents, sorted, and the learned intent matched with each; -1 for none.
     counts : (L, K) int64
         Demonstrations by known intent (rows) and most probable learned intent (columns).
-    intent : (L,) int64
-        Learned intent matched with each known one, at most once each; -1 for none.
     accuracy : float
         Fraction of demonstrations whose most probable intent is matched with their label.
-    nid, anid : float
-        Distances of the posterior (soft, as in the paper).
-    nid_hard, anid_hard : float
-        Distances of the most probable intents.
+    nid, anid, nid_hard, anid_hard : float
+        Distances of the posterior (soft, as in the paper), and of the most probable intents.
     """
 
     labels: NDArray[Any]
@@ -224,15 +206,7 @@ class Recovery:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """The true ensemble under the mixture's model.
-
-    Attributes
-    ----------
-    nll : float
-        Mean NLL per demonstration, or per group, under the true ensemble.
-    anid, anid_hard : float
-        Distance of the learned posterior from that of the true ensemble.
-    """
+    """Mean NLL of the true ensemble under the mixture's model, and distance of its posterior from the learned one."""
 
     nll: float
     anid: float
@@ -241,16 +215,9 @@ class Reference:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """Result of `evaluate`; None for what cannot be compared.
+    """Result of `evaluate`; fields are None if there is nothing to compare with.
 
-    Attributes
-    ----------
-    n_intents : int
-    nll : NLL
-    recovery : Recovery or None
-    gevd : GEVD or None
-    reference : Reference or None
-        None also if the true rewards have no finite likelihood under the model.
+    `reference` is also None if the true rewards have no finite likelihood under the model.
     """
 
     n_intents: int

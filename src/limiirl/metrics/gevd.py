@@ -115,21 +115,16 @@ class GEVD:
     ----------
     value : float
         The optimal transport cost.
-    normalised : float
-        `value` divided by the paper's bound ``max_k Delta_k / (1 - gamma)``; nan if that is infinite.
-    normalised_tight : float
-        `value` divided by the upper of `bounds`; nan if that is infinite.
+    normalised, normalised_tight : float
+        `value` divided by the paper's bound ``max_k Delta_k / (1 - gamma)``, and by `bounds[1]`; nan if infinite.
     bounds : (float, float)
         0 and ``sum_i rho_i e_i*``, with ``e_i*`` the loss of the worst policy under true reward i; 1 for EPIC and DARD,
         infinite for a custom distance.
     interval : (float, float)
         Range of the value over tie-breaking of the learned policies.
-    flow : (K', K)
-        Mass of true intent i (rows) transported to learned intent j (columns).
-    evd : (K', K)
-        Distance of every pair.
+    flow, evd : (K', K)
+        Mass between true intent i (rows) and learned intent j (columns), and their distance.
     distance : str
-        Name of the distance.
 
     Examples
     --------

@@ -136,14 +136,11 @@ class Comparison:
 
     Attributes
     ----------
-    names : (str, str)
-    means : (float, float)
+    names, means : (str, str), (float, float)
     difference : Interval
         First minus second, over the pairs.
-    t, p_t : float
-        Student's paired test, two-sided.
-    p_wilcoxon : float
-        Wilcoxon's signed-rank test, two-sided.
+    t, p_t, p_wilcoxon : float
+        Student's paired test and Wilcoxon's signed-rank test, two-sided.
     effect : float
         Cohen's d: mean difference over its standard deviation.
     better : str or None

@@ -45,14 +45,7 @@ def draw_flow(
 ) -> None:
     """Draw ribbons from learned to true intents, with a colour bar and without a title.
 
-    Parameters
-    ----------
-    flow, evd : (K', K)
-        Mass and distance of every pair of a true and a learned intent.
-    distance : str
-        Name of the distance.
-    ink, muted : colours
-        Of texts, and of bars and edges.
+    flow, evd (K', K) are mass and distance of every pair; `ink` colours texts, `muted` bars and edges.
 
     Examples
     --------

@@ -73,15 +73,7 @@ def dard(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage:
 def canonical_epic(
     reward: ArrayLike, gamma: float, *, states: ArrayLike | None = None, actions: ArrayLike | None = None
 ) -> FloatArray:
-    """Return EPIC's canonical form of a reward (S, A, S), for distributions of states and actions (uniform by default).
-
-    Examples
-    --------
-    >>> potential = np.array([3.0, -1.0])
-    >>> shaping = 0.9 * potential - potential[:, None, None] + np.zeros((2, 2, 2))
-    >>> canonical_epic(shaping, 0.9).round(12).any()
-    np.False_
-    """
+    """Return EPIC's canonical form of a reward (S, A, S); states and actions are uniform by default."""
     R = _tensor(reward, "reward")
     of_state = _distribution(states, R.shape[0], "states")
     mean = np.einsum("a,sat,t->s", _distribution(actions, R.shape[1], "actions"), R, of_state)

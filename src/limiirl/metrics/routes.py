@@ -97,12 +97,7 @@ def feature_distance(mdp: MDP, true: Demonstrations, forecast: Demonstrations) -
 def edit_distance(one: Demonstrations, other: Demonstrations, *, normalised: bool = False) -> FloatArray:
     """Return the Levenshtein distance (N,) between the state sequences of each pair.
 
-    Parameters
-    ----------
-    one, other : Demonstrations
-        N each.
-    normalised : bool
-        Divide by the length of the longer sequence.
+    If `normalised`, it is divided by the length of the longer sequence.
 
     Examples
     --------
@@ -125,10 +120,8 @@ class NextActionAccuracy:
     ----------
     demo, t : (m,) int64
         Demonstration and step of each predicted action.
-    correct : (m,) float64
-        1 if the action is the most probable one, 0 if not, 1/n if it is one of n tied actions.
-    probability : (m,) float64
-        Predicted probability of the action; stopping has positive probability too.
+    correct, probability : (m,) float64
+        1 if the action is the most probable, 1/n if it is one of n tied, else 0; and its predicted probability.
     """
 
     demo: IntArray

@@ -22,16 +22,7 @@ _EVALUATIONS = 1000
 
 
 def shares(problem: FitProblem) -> FloatArray:
-    """Return feature counts (G, m) divided by their absolute sum, which makes them independent of the length.
-
-    Examples
-    --------
-    >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import make_problem
-    >>> mdp = MDP.from_edges([0, 1], [1, 0], p0=[1, 0], state_features=[[1, 0], [0, 1]])
-    >>> shares(make_problem(MaxEnt(), mdp, Demonstrations.from_lists([[0, 1], [0, 1, 0, 1]]))).tolist()
-    [[0.5, 0.5], [0.5, 0.5]]
-    """
+    """Return feature counts (G, m) divided by their absolute sum, which makes them independent of the length."""
     features = problem.features()
     total = np.abs(features).sum(axis=1, keepdims=True)
     return np.asarray(features / np.where(total > 0.0, total, 1.0))
@@ -42,15 +33,6 @@ def gradients(problem: FitProblem) -> FloatArray:
 
     The score is the gradient of the unit's log-likelihood, per demonstration; whitening by sum_i s_i s_i' / G makes it
     independent of the features' units. In a causal model, chance transitions do not contribute.
-
-    Examples
-    --------
-    >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import make_problem
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> points = gradients(make_problem(MaxEnt(max_length=2), mdp, Demonstrations.from_lists([[0, 1], [0, 2]])))
-    >>> np.abs(points).round(6).tolist(), bool(points[0, 0] == -points[1, 0])
-    ([[1.0], [1.0]], True)
     """
     pooled = np.ones((len(problem.units), 1))
     cap = None if problem.initial_evaluations is None else _EVALUATIONS  # models without a cap

@@ -241,14 +241,6 @@ class Reporting:
 
         For a mixture loaded from a file, standard errors need the training data.
 
-        Examples
-        --------
-        >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
-        >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]])
-        >>> demos = Demonstrations.from_lists([[0], [0, 1], [0, 1], [0, 1]])
-        >>> mix = IntentMixture(1, MaxEnt(2, bounds=None)).fit(mdp, demos)
-        >>> round(mix.summary().bic, 3)
-        5.885
         """
         return summarise(cast("IntentMixture", self), self._find_data(demos, groups))
 

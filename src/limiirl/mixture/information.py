@@ -223,21 +223,7 @@ class FreeParameters(NamedTuple):
 
 
 def standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) -> StandardErrors:
-    """Return standard errors of mixture weights rho (K,) and rewards thetas (K, d) from the observed information.
-
-    Examples
-    --------
-    Three of four demonstrations continue: the log-odds are log 3, their variance is 1 / (4 * 3/4 * 1/4).
-
-    >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import make_problem
-    >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]])
-    >>> demos = Demonstrations.from_lists([[0], [0, 1], [0, 1], [0, 1]])
-    >>> problem = make_problem(MaxEnt(max_length=2, bounds=None), mdp, demos)
-    >>> errors = standard_errors(problem, np.ones(1), np.array([[np.log(3)]]))
-    >>> errors.thetas.round(4), errors.status, errors.n_free
-    (array([[1.1547]]), array([['ok']], dtype='<U14'), 1)
-    """
+    """Return standard errors of mixture weights rho (K,) and rewards thetas (K, d) from the observed information."""
     free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units))
     moving = np.isin(free.status, ("ok", "not identified", "up to scale"))
     observed, complete = _informations(problem, rho, thetas, moving)
@@ -257,12 +243,7 @@ def information(problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: 
 
     Weights are treated as K independent numbers; restrict it to changes that sum to 0. A ridge adds its curvature.
     Without second derivatives it is sum_i sbar_i sbar_i', which has the same expectation under the model. Units are
-    processed in blocks of bounded memory.
-
-    Parameters
-    ----------
-    free : (K, d), optional
-        Rewards of interest, all by default; rows of the others may be 0.
+    processed in blocks of bounded memory. Rows of rewards that are not `free` (K, d) may be 0.
     """
     return _informations(problem, rho, thetas, np.ones(thetas.shape, dtype=bool) if free is None else free)[0]
 

@@ -63,13 +63,7 @@ def gmm(points: FloatArray, n_intents: int, rng: Rng, n_starts: int = _GMM_START
 
 
 def standardise(points: FloatArray) -> FloatArray:
-    """Return points (G, r) with mean 0 and variance 1, without constant columns.
-
-    Examples
-    --------
-    >>> standardise(np.array([[1.0, 0.3], [3.0, 0.1 + 0.2]])).tolist()
-    [[-1.0], [1.0]]
-    """
+    """Return points (G, r) with mean 0 and variance 1, without constant columns."""
     spread = points.std(axis=0)
     varies = spread > 1e-8 * np.abs(points).max(axis=0, initial=0.0)
     return np.asarray((points - points.mean(axis=0))[:, varies] / spread[varies])
@@ -284,25 +278,7 @@ def points(embedding: Any, problem: FitProblem) -> FloatArray:
 
 
 class Starts:
-    """An `init` together with the data that it is applied to.
-
-    Parameters
-    ----------
-    init, embedding
-        As for `IntentMixture`.
-    problem : FitProblem
-    n_parameters : int, optional
-        d, if neither the model nor its features determine it.
-
-    Examples
-    --------
-    >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import make_problem
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> problem = make_problem(MaxEnt(2, bounds=(-3, 3)), mdp, Demonstrations.from_lists([[0, 1], [0, 2]]))
-    >>> Starts([0, 1], None, problem).begin(2, "mle", np.random.default_rng(0)).thetas.tolist()
-    [[3.0], [-3.0]]
-    """
+    """An `init` together with the fit problem; `n_parameters` is d if the model does not determine it."""
 
     def __init__(self, init: Any, embedding: Any, problem: FitProblem, n_parameters: int | None = None) -> None:
         self.init, self.embedding, self.problem = init, embedding, problem
@@ -327,12 +303,7 @@ class Starts:
     ) -> FloatArray | RewardEnsemble:
         """Return responsibilities (G, K), or an ensemble, for any `init` except "best".
 
-        Parameters
-        ----------
-        first : bool
-            Whether this is the first of several starts; the others cluster from one random start each.
-        order : (G,), optional
-            Order in which a clusterer is given the points.
+        Starts other than the `first` cluster from one random start; clusterers see the points in the given `order`.
         """
         points = np.empty((len(self.problem.units), 0)) if is_given(self.init) else self.points
         if isinstance(self.init, str) and self.init == "random_rewards":

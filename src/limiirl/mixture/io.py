@@ -167,18 +167,8 @@ FORMAT = "limiirl.mixture"
 VERSION = 1
 
 _HEADER, _ARRAYS, _MDP = "mixture.json", "arrays.npz", "mdp.npz"
-_RESULTS = (
-    "weights_",
-    "thetas_",
-    "responsibilities_",
-    "labels_",
-    "groups_",
-    "group_responsibilities_",
-    "log_likelihood_",
-    "objective_",
-    "n_iter_",
-    "converged_",
-)
+_RESULTS = ("weights_", "thetas_", "responsibilities_", "labels_", "groups_", "group_responsibilities_")
+_RESULTS += ("log_likelihood_", "objective_", "n_iter_", "converged_")
 _Mixture = TypeVar("_Mixture", bound="IntentMixture")
 
 
@@ -257,22 +247,7 @@ def _parameters(mixture: IntentMixture, writer: Writer) -> tuple[dict[str, Any],
 
 
 def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
-    """Read a mixture that `save` wrote; see `IntentMixture.load`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from limiirl import Demonstrations, IntentMixture, MaxEnt
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0])
-    >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
-    >>> mix = IntentMixture(2, MaxEnt(bounds=(-3, 3)), resp_tol=0.05, random_state=0).fit(mdp, demos)
-    >>> folder = Path(tempfile.mkdtemp()) / "routes"
-    >>> mix.save(folder)
-    >>> sorted(path.name for path in folder.iterdir())
-    ['arrays.npz', 'mdp.npz', 'mixture.json']
-    >>> np.array_equal(IntentMixture.load(folder).predict_proba(demos), mix.predict_proba(demos))
-    True
-    """
+    """Read a mixture that `save` wrote; see `IntentMixture.load`."""
     place = Path(folder)
     header = _header(place)
     _check_files(place, header)
@@ -315,8 +290,7 @@ def _header(folder: Path) -> dict[str, Any]:
         raise _invalid(f"{path} is not a limiirl mixture. Pass a folder that IntentMixture.save wrote.", folder)
     if header["version"] < 1:
         raise _invalid(
-            f"{path} has the unknown format version {header['version']}. Save the mixture again.",
-            header["version"],
+            f"{path} has the unknown format version {header['version']}. Save the mixture again.", header["version"]
         )
     if header["version"] > VERSION:
         raise _invalid(
@@ -371,10 +345,7 @@ def check_target(folder: str | PathLike[str]) -> None:
     foreign = sorted(names - {_HEADER, _ARRAYS, _MDP})
     if foreign or _HEADER not in names or not _is_ours(target / _HEADER):
         what = foreign[0] if foreign else "other files"
-        raise _invalid(
-            f"{target} contains {what} and is not overwritten. Pass another folder, or remove it.",
-            target,
-        )
+        raise _invalid(f"{target} contains {what} and is not overwritten. Pass another folder, or remove it.", target)
 
 
 def _is_ours(path: Path) -> bool:

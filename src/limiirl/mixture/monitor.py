@@ -49,28 +49,7 @@ Callback = Callable[[Iteration], None]
 
 
 class ConvergenceMonitor:
-    """History, stopping rule and callback of one run of EM.
-
-    Parameters
-    ----------
-    max_iter : int
-        Maximum number of M-steps.
-    resp_tol : float
-        EM has converged when the mean absolute change of responsibilities is below this value (the paper's rule).
-    likelihood_tol : float, optional
-        EM has also converged when the objective increases by less than this value.
-    callback : callable, optional
-        Called with each `Iteration`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> monitor = ConvergenceMonitor(10, 1e-3)
-    >>> for number, change in enumerate((np.nan, 0.5, 1e-4)):
-    ...     monitor.record(Iteration(number, -1.0, -1.0, change, np.ones(1)))
-    >>> monitor.converged, len(monitor.history)
-    (True, 3)
-    """
+    """History, stopping rule and callback of one run of EM; see `IntentMixture` for the parameters."""
 
     def __init__(
         self, max_iter: int, resp_tol: float, likelihood_tol: float | None = None, callback: Callback | None = None

@@ -34,17 +34,6 @@ def intent_order(mixture: IntentMixture, other: IntentMixture | RewardEnsemble) 
 
     Mixtures of the same demonstrations are matched by responsibilities; otherwise by expected features (standardised),
     or by rewards if the model has no `expected_features`. Intents without a counterpart come last.
-
-    Examples
-    --------
-    >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
-    >>> mix = IntentMixture(2, MaxEnt(2, bounds=(-3, 3)), init=[0, 0, 1]).fit(mdp, demos)
-    >>> mix.thetas_.ravel().tolist()
-    [3.0, -3.0]
-    >>> intent_order(mix, RewardEnsemble([0.5, 0.5], [[-1.0], [1.0]])).tolist()
-    [1, 0]
     """
     validate.check_fitted(mixture)
     if not isinstance(other, RewardEnsemble):
@@ -80,30 +69,14 @@ def _behaviour(mixture: Any, thetas: FloatArray) -> FloatArray:
 
 
 def assign_columns(cost: FloatArray) -> IntArray:
-    """Return the columns (K,) of cost (K', K) in the order of their assigned rows; unassigned columns come last.
-
-    Examples
-    --------
-    >>> assign_columns(np.array([[5.0, 0.0, 5.0], [5.0, 5.0, 1.0]])).tolist()
-    [1, 2, 0]
-    """
+    """Return the columns (K,) of cost (K', K) in the order of their assigned rows; unassigned columns come last."""
     _, columns = linear_sum_assignment(cost)  # rows are sorted
     left = np.setdiff1d(np.arange(cost.shape[1]), columns)
     return np.concatenate([columns, left]).astype(np.int64)
 
 
 def align_to_labels(mixture: IntentMixture, labels: NDArray[np.int64], n_labels: int) -> IntentMixture:
-    """Return a copy of a mixture whose intent k best matches label k of its training demonstrations (N,).
-
-    Examples
-    --------
-    >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
-    >>> mix = IntentMixture(2, MaxEnt(2, bounds=(-3, 3)), init=[0, 0, 1]).fit(mdp, demos)
-    >>> align_to_labels(mix, np.array([1, 1, 0]), 2).labels_
-    array([1, 1, 0])
-    """
+    """Return a copy of a mixture whose intent k best matches label k of its training demonstrations (N,)."""
     truth = np.eye(n_labels)[labels]
     return permute_intents(mixture, assign_columns(-(truth.T @ mixture.responsibilities_)))
 
@@ -142,15 +115,13 @@ _SAME_OBJECTIVE = 1e-5
 
 @dataclass(frozen=True)
 class Restart:
-    """The result of one start of EM.
+    """The result of one start of EM, its ensemble in the order of the best solution's.
 
     Attributes
     ----------
     objective : float
         Mean penalised log-likelihood.
-    n_iter, converged : int, bool
-    ensemble : RewardEnsemble
-        Its intents in the order of the best solution's.
+    n_iter, converged, ensemble : int, bool, RewardEnsemble
     distance : float
         Fraction of the units that would have to change intent to turn this solution into the best.
     best : bool
@@ -197,12 +168,7 @@ class Outcome(NamedTuple):
 class EMFromSeed:
     """EM from one of several starts, as a picklable function of (number of the start, seed).
 
-    The fit problem is not pickled; each worker makes it once.
-
-    Attributes
-    ----------
-    callbacks : list of callable
-        The callback of each start's EM; empty on workers.
+    The fit problem is not pickled; each worker makes it once. `callbacks` has one per start, and is empty on workers.
     """
 
     def __init__(

@@ -128,13 +128,7 @@ def equal_pair(thetas: FloatArray, counted: NDArray[np.bool_]) -> tuple[int, int
 
 
 def indistinct_pair(U: FloatArray, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
-    """Return a pair of counted intents with constant odds over all units, given responsibilities (n, K), or None.
-
-    Examples
-    --------
-    >>> indistinct_pair(np.array([[0.2, 0.4, 0.4], [0.3, 0.6, 0.1]]), np.ones(3, dtype=bool))
-    (0, 1)
-    """
+    """Return a pair of counted intents with constant odds over all units, given responsibilities (n, K), or None."""
     with np.errstate(divide="ignore", invalid="ignore"):
         log_U = np.log(U)
         for k in np.flatnonzero(counted):

@@ -49,24 +49,6 @@ def refine(problem: FitProblem, solution: Solution, settings: Settings, callback
 
     An accepted move is one entry of the history, followed by the iterations of EM after it. Halves are always clusters
     of normalised feature counts (`shares`), whatever the embedding of the start.
-
-    Examples
-    --------
-    There are three kinds of paths. Intents 0 and 1 start with one of them, intent 2 with the other two; EM stays there.
-
-    >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import make_problem
-    >>> mdp = MDP.from_edges([0, 0, 0, 1, 2, 3, 3], [1, 2, 6, 3, 3, 4, 5], p0=[1, 0, 0, 0, 0, 0, 0])
-    >>> demos = Demonstrations.from_lists([[0, 6]] * 4 + [[0, 1, 3, 4], [0, 2, 3, 5]] * 4)
-    >>> problem = make_problem(MaxEnt(4, bounds=(-4, 4)), mdp, demos)
-    >>> away = [0, 0, 0, 0, 0, 0, -4.0]
-    >>> first = np.array([np.multiply(away, -1.0), np.multiply(away, -0.9), away])
-    >>> stuck = run(problem, Start(np.ones(3) / 3, first), Settings())
-    >>> free = refine(problem, stuck, Settings())
-    >>> [entry.event[:15] for entry in free.history if entry.event]
-    ['start', 'split 2, merged']
-    >>> stuck.rho.round(2), free.rho.round(2)
-    (array([0.24, 0.26, 0.5 ]), array([0.33, 0.33, 0.33]))
     """
     if len(solution.rho) < 2 or settings.max_iter == 0:
         return solution
@@ -154,12 +136,7 @@ def _name(i: int, split: int, K: int) -> str:
 def cheapest_merger(log_p: FloatArray, rho: FloatArray, split: int) -> tuple[float, int, int]:
     """Return the highest log-likelihood after merging two intents, the one kept, and the one removed.
 
-    Parameters
-    ----------
-    log_p : (G, K + 1)
-    rho : (K + 1,)
-    split : int
-        The split intent, which is not merged with the last one, its other half.
+    log_p is (G, K + 1), rho (K + 1,). The `split` intent is not merged with the last one, its other half.
     """
     top = np.max(log_p, axis=1)
     with np.errstate(invalid="ignore"):  # units of zero likelihood give nan, which is never best

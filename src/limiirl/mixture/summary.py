@@ -48,22 +48,16 @@ class Summary:
     n_intents, n_units, unit : int, int, str
         `unit` is "demonstrations", "agents" or "groups".
     model, init, convergence, starts : str
-        Descriptions.
-    converged, n_iter : bool, int
-    log_likelihood : float
-        Mean per unit.
-    bic, n_free : float, int
+    converged, n_iter, log_likelihood, bic, n_free
+        `log_likelihood` is the mean per unit.
     weights, weight_errors : (K,)
-        Mixture weights and their standard errors; nan if there are none.
     sizes, counts : (K,)
         Sums of responsibilities, and numbers of units by most probable intent.
     feature_names : tuple of str
     thetas, errors, status : (K, d)
-        Rewards, standard errors, and "ok" or why there is none (see `StandardErrors`).
-    n_starts, n_best : int
-        Number of starts, and how many of them reached the best objective.
-    distances : (n_starts,)
-        Fraction of the units that would have to change intent to turn each solution into the best.
+        Rewards, standard errors (nan if there is none), and "ok" or why there is none (see `StandardErrors`).
+    n_starts, n_best, distances : int, int, (n_starts,)
+        Starts, starts that reached the best objective, and distances from the best solution (see `Restart`).
     estimator, spread : str
         Name of the estimator, and description of `errors`.
 

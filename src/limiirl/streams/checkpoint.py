@@ -77,8 +77,8 @@ def write_checkpoint(path: Path, state: State, settings: dict[str, str]) -> None
     writer = Writer()
     header = {
         "settings": settings,
-        "log_likelihood": writer.encode(state.found.log_likelihood, "log_likelihood"),
-        "change": writer.encode(state.found.change, "change"),
+        "log_likelihood": writer.encode(state.e_step.log_likelihood, "log_likelihood"),
+        "change": writer.encode(state.e_step.change, "change"),
         "outside": bool(state.outside),
         "reseeds_left": state.reseeds_left,
         "history": writer.history(state.history),
@@ -89,9 +89,9 @@ def write_checkpoint(path: Path, state: State, settings: dict[str, str]) -> None
         "log_Z": parameters.log_Z,
         "log_rho": parameters.log_rho,
         "inverse_temperature": np.array(parameters.inverse_temperature),
-        "sizes": state.found.sizes,
-        "features": state.found.moments.features,
-        "counts": state.found.moments.counts,
+        "sizes": state.e_step.sizes,
+        "features": state.e_step.moments.features,
+        "counts": state.e_step.moments.counts,
     }
     write_archive(path, KIND, header, arrays | writer.arrays)
 
@@ -146,7 +146,7 @@ def _read_state(header: dict[str, Any], arrays: dict[str, NDArray[Any]], K: int,
         rho=arrays["rho"],
         thetas=arrays["thetas"],
         U=ImplicitResponsibilities(now),
-        found=EStep(log_likelihood, change, arrays["sizes"], moments),
+        e_step=EStep(log_likelihood, change, arrays["sizes"], moments),
         outside=outside,
         reseeds_left=reseeds_left,
         history=history,

@@ -115,7 +115,7 @@ def test_every_report_of_a_mixture(world, tmp_path):
     low, high = np.moveaxis(mix.credible_intervals(0.6827), 2, 0)
     np.testing.assert_allclose(summary.errors, (high - low) / 2, rtol=1e-12)
     assert str(summary).startswith("BayesianIntentMixture: 2 intents")
-    assert f"the bound on the log evidence is {mix.bound_:.2f}" in str(summary)
+    assert f"evidence lower bound {mix.bound_:.2f}" in str(summary)
     for judged in ("bic", "aic", "icl"):
         np.testing.assert_allclose(getattr(mix, judged)(demos), getattr(mix.mixture_, judged)(demos), rtol=1e-12)
     np.testing.assert_allclose(mix.standard_errors().thetas, mix.mixture_.standard_errors().thetas, rtol=1e-9)

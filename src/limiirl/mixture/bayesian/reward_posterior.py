@@ -38,15 +38,7 @@ _LEAST_MASS = 1e-9
 
 
 class RewardPrior:
-    """Independent rewards N(0, scale^2), restricted to a box, and their map to normal scores u ~ N(0, I).
-
-    Examples
-    --------
-    >>> prior = RewardPrior(Box(np.array([-10.0, -np.inf]), np.array([0.0, np.inf])), 10.0)
-    >>> prior.theta(np.array([[0.0, 0.0], [-9.0, 1.0]])).round(3)
-    array([[ -4.418,   0.   ],
-           [-10.   ,  10.   ]])
-    """
+    """Independent rewards N(0, scale^2), restricted to a box, and their map to normal scores u ~ N(0, I)."""
 
     def __init__(self, box: Box, scale: float) -> None:
         self.box, self.scale = box, scale
@@ -101,12 +93,7 @@ def loss(problem: FitProblem, U: FloatArray, scale: float) -> Loss:
 
     The function returns values (J,), inf where not finite, and gradients (J, d). The model's ridge is left out.
 
-    Parameters
-    ----------
-    U : (G, K)
-        Responsibilities, no column all zero.
-    scale : float
-        Prior scale, for the step of central differences of models without gradients.
+    Columns of U (G, K) must not be all zero. `scale` sets the step of central differences of models without gradients.
     """
     counts = problem.units.counts @ U
     if isinstance(problem, MaxEntProblem) and problem.observed is not None:
@@ -313,16 +300,6 @@ def improve(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, max_steps:
     """Return posteriors with a higher sum_i u_ik E log p_ik - divergence_k, by at most `max_steps` Newton steps.
 
     Each step is halved until it gains. A posterior that reaches an infinite loss is reset to a narrow one at its mean.
-
-    Examples
-    --------
-    >>> from limiirl.irl.optim import Box
-    >>> def quadratic(thetas, which):  # three observations of mean 1 and variance 1
-    ...     return 1.5 * np.sum((thetas - 1.0) ** 2, axis=1), 3.0 * (thetas - 1.0)
-    >>> prior = RewardPrior(Box(np.array([-np.inf]), np.array([np.inf])), 1.0)
-    >>> posterior = improve(quadratic, prior, RewardPosterior.narrow(np.zeros((1, 1))), 5)
-    >>> round(posterior.mean.item(), 9), round(posterior.root.item() ** 2, 9)  # precision 3 + 1
-    (0.75, 0.25)
     """
     columns = np.arange(len(rewards))
     here = _measure(loss, prior, RewardPosterior(rewards.mean.copy(), rewards.root.copy()), columns)

@@ -174,15 +174,9 @@ _SAME = 1e-2
 
 @dataclass(frozen=True)
 class SearchStep:
-    """One entry of a search's history.
+    """One entry of a search's history: "start", "sweep", or a move ("prune", "merge", "delete", "split").
 
-    Attributes
-    ----------
-    bound : float
-        Evidence lower bound in nats; nondecreasing, except for ties won by fewer intents.
-    n_intents : int
-    event : str
-        "start", "sweep", or a move: "prune", "merge", "delete", "split".
+    The bound in nats is nondecreasing, except for ties won by fewer intents.
     """
 
     bound: float
@@ -215,25 +209,8 @@ def search(
 
     Moves are applied until none raises the bound, then sweeps until convergence; both are repeated.
 
-    Parameters
-    ----------
-    max_iter : int
-        Maximum number of sweeps after the last move.
-    tol : float
-        Sweeps end when they raise the bound by less than this many nats.
-    progress : callable, optional
-        Called as ``progress(done, None, message)`` after each step.
-
-    Examples
-    --------
-    >>> from limiirl import MDP, Demonstrations, MaxEnt
-    >>> from limiirl.irl.problem import make_problem
-    >>> from limiirl.mixture.bayesian.reward_posterior import RewardPrior
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> data = make_problem(MaxEnt(2, bounds=None), mdp, Demonstrations.from_lists([[0, 1]] * 6))
-    >>> problem = VariationalProblem(data, RewardPrior(data.box(1), 3.0), 1.0, data.features())
-    >>> [step.event for step in search(problem, np.eye(2)[[0, 0, 0, 0, 1, 1]], 2, 50, 1e-3).history]
-    ['start', 'merge', 'sweep', 'sweep']
+    Sweeps end after `max_iter` or when they raise the bound by less than `tol` nats; `progress(done, None, message)` is
+    called after each step.
     """
     history, evidence = list[SearchStep](), dict[int, float]()
 

@@ -35,17 +35,10 @@ _ROUNDS, _CONVERGED = 500, 1e-12
 
 @dataclass(frozen=True)
 class StickWeights:
-    """Posterior of the stick-breaking weights.
+    """Posterior v_k ~ Beta(taken_k, left_k) of the stick-breaking weights, and alpha or its posterior mean.
 
-    Attributes
-    ----------
-    taken, left : (K,)
-        v_k ~ Beta(taken_k, left_k).
-    concentration : float
-        alpha, or its posterior mean.
-    bound : float
-        E[log p(z | v)] - KL(q(v) | prior) - KL(q(alpha) | prior): the log-probability of the labels for integer sizes
-        and fixed alpha.
+    The bound E[log p(z | v)] - KL(q(v) | prior) - KL(q(alpha) | prior) is the log-probability of the labels for integer
+    sizes and fixed alpha.
     """
 
     taken: FloatArray
@@ -78,20 +71,9 @@ class StickWeights:
 
 
 def stick_posterior(sizes: FloatArray, concentration: Concentration) -> StickWeights:
-    """Return the optimal posterior of the stick-breaking weights for expected sizes (K,) of intents.
+    """Return the optimal posterior of the stick-breaking weights for expected sizes (K,) in decreasing order.
 
-    Parameters
-    ----------
-    sizes : (K,)
-        In decreasing order, which maximises the bound.
-    concentration : float or (shape, rate)
-        alpha, or the parameters of its Gamma prior.
-
-    Examples
-    --------
-    >>> posterior = stick_posterior(np.array([2.0, 1.0]), 1.0)
-    >>> posterior.weights.round(4), round(float(np.exp(posterior.bound)), 4)  # the labels 0, 0, 1: (1/3)(1/4)(1/2)
-    (array([0.6   , 0.2667]), 0.0417)
+    `concentration` is alpha, or the (shape, rate) of its Gamma prior.
     """
     after = np.concatenate([np.cumsum(sizes[::-1])[-2::-1], [0.0]])
     if not isinstance(concentration, tuple):

@@ -50,26 +50,18 @@ class SelectionRow:
     Attributes
     ----------
     n_intents : int
-    log_likelihood : float
-        Mean per demonstration, or per group, of the fit to all.
-    bic, aic, icl : float
-        Lower is better.
+    log_likelihood, bic, aic, icl : float
+        Of the fit to all; `log_likelihood` is the mean per demonstration, or per group.
     held_out, held_out_se : float
         Mean cross-validated log-likelihood and its standard error.
     behind, behind_se : float
         Difference of `held_out` from the best number of intents, and its standard error.
     stability : float
         Mean adjusted Rand index between the labels of fits to resamples; nan for one intent.
-    n_iter, converged : int, bool
-        Of the fit to all.
-    n_empty : int
-        Nearly empty intents of the fit to all.
-    n_warnings : int
-        Number of warnings of all fits.
-    warnings : tuple of str
-        Warnings of the fit to all.
-    error : str
-        Errors of failed fits; empty if there are none.
+    n_iter, converged, n_empty, warnings : int, bool, int, tuple of str
+        Of the fit to all; `n_empty` counts nearly empty intents.
+    n_warnings, error : int, str
+        Number of warnings and messages of failed fits, of all fits.
     """
 
     n_intents: int
@@ -132,11 +124,6 @@ def recommend(rows: Sequence[SelectionRow], stick_breaking_gmm: int | None) -> d
 
     Held-out likelihood chooses the smallest number within one standard error of the best, stability the largest of the
     most stable.
-
-    Examples
-    --------
-    >>> recommend([SelectionRow(1, bic=20.0, aic=18.0), SelectionRow(2, bic=21.0, aic=16.0)], stick_breaking_gmm=2)
-    {'bic': 1, 'aic': 2, 'stick_breaking': 2}
     """
     chosen = {}
     rows = _without_empty(rows)
@@ -169,16 +156,7 @@ def _without_empty(rows: Sequence[SelectionRow]) -> Sequence[SelectionRow]:
 def explain(rows: Sequence[SelectionRow], recommendations: Mapping[str, int], noun: str) -> tuple[int, str]:
     """Return the recommended number of intents and its explanation: agreeing and differing criteria, and cautions.
 
-    Parameters
-    ----------
-    noun : str
-        "demonstrations" or "groups".
-
-    Examples
-    --------
-    >>> rows = [SelectionRow(1, -3.0, bic=20.0, converged=True), SelectionRow(2, -2.0, bic=21.0, converged=True)]
-    >>> explain(rows, {"bic": 1, "stick_breaking": 2}, "groups")
-    (1, '1 intent, by BIC, without held-out likelihood. It would be 2 by the stick-breaking GMM.')
+    `noun` is "demonstrations" or "groups".
     """
     chosen, why = _choose(rows, recommendations, noun)
     sentences = [f"{_intents(chosen)}, {why}."]

@@ -35,13 +35,7 @@ from limiirl.mixture.selection.cross_validation import (
     refit_tasks,
     score_held_out,
 )
-from limiirl.mixture.selection.recommend import (
-    SelectionRow,
-    compare_held_out,
-    explain,
-    recommend,
-    stick_breaking,
-)
+from limiirl.mixture.selection.recommend import SelectionRow, compare_held_out, explain, recommend, stick_breaking
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,13 +59,6 @@ class Selection:
         The `IntentMixture` fitted to all demonstrations, by number of intents; without failed fits.
     noun : str
         "demonstrations" or "groups".
-
-    Examples
-    --------
-    >>> row = SelectionRow(1, log_likelihood=-2.0, bic=12.0)
-    >>> selection = Selection((row,), 1, {"bic": 1}, "1 intent, by BIC.", {}, "demonstrations")
-    >>> selection.to_dict()["rows"][0]["bic"]
-    12.0
     """
 
     rows: tuple[SelectionRow, ...]
